@@ -1,0 +1,108 @@
+"""Command lines of the experiments: a preset or a stored run, then overrides by tyro."""
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import tyro
+
+Config = TypeVar("Config")
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch(Generic[Config]):
+    """What a command line asked for.
+
+    Attributes:
+        config: What to compute; it alone decides the numbers.
+        preset: Name of the preset it began from.
+        resume: Run folder to go on with, if any.
+        output: Folder under which a new run's folder is made.
+        flags: The experiment's own switches.
+    """
+
+    config: Config
+    preset: str
+    resume: Path | None
+    output: Path
+    flags: argparse.Namespace
+
+
+def parse(
+    presets: Mapping[str, Config],
+    default_preset: Callable[[], str],
+    argv: list[str] | None = None,
+    *,
+    description: str,
+    add_flags: Callable[[argparse.ArgumentParser], None] | None = None,
+) -> Launch[Config]:
+    """Reads a command line.
+
+    ``--preset`` names the sizes and every field of the config is an option that
+    overrides it. ``--resume RUN`` takes the config of a run instead; options that would
+    change it are refused.
+
+    Raises:
+        ValueError: if the preset is unknown, the run has no readable config, or a
+            resumed run was asked for another config.
+    """
+    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    own.add_argument("--preset")
+    own.add_argument("--resume", type=Path)
+    own.add_argument("--output", type=Path, default=Path("runs"))
+    if add_flags is not None:
+        add_flags(own)
+    argv = sys.argv[1:] if argv is None else argv
+    flags, rest = own.parse_known_args(argv)
+
+    preset = flags.preset
+    if preset is not None and preset not in presets:
+        raise ValueError(f"preset: expected one of {', '.join(presets)}, got {preset}")
+    if flags.resume is not None:
+        stored = _read_config(flags.resume, next(iter(presets.values())))
+        start = stored if preset is None else presets[preset]
+        preset = preset or "stored"
+    else:
+        preset = preset or default_preset()
+        stored = start = presets[preset]
+    text = f"{description}\n\nOptions of every experiment: {own.format_usage()}"
+    config = tyro.cli(type(start), default=start, args=rest, description=text)
+    if flags.resume is not None and config != stored:
+        raise ValueError(
+            f"resume: expected the config of {flags.resume}, got another "
+            f"{_differences(stored, config)}"
+        )
+    return Launch(config, preset, flags.resume, flags.output, flags)
+
+
+def _read_config(run: Path, example: Config) -> Config:
+    path = run / "config.json"
+    try:
+        values = json.loads(path.read_text())["config"]
+        return _build(type(example), values)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"resume: expected a run folder with a readable config.json, got {run} "
+            f"({type(error).__name__}: {error})"
+        ) from error
+
+
+def _build(kind: Any, values: Any) -> Any:
+    """Rebuilds nested frozen dataclasses from what JSON kept of them."""
+    if not dataclasses.is_dataclass(kind):
+        return tuple(values) if isinstance(values, list) else values
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    unknown = set(values) ^ set(fields)
+    if unknown:
+        raise ValueError(f"fields that differ: {', '.join(sorted(unknown))}")
+    return kind(**{name: _build(fields[name].type, values[name]) for name in fields})
+
+
+def _differences(stored: Any, asked: Any) -> str:
+    stored, asked = dataclasses.asdict(stored), dataclasses.asdict(asked)
+    changed = [name for name in stored if stored[name] != asked[name]]
+    return "; ".join(f"{n}={asked[n]} (stored {stored[n]})" for n in changed)

@@ -1,0 +1,161 @@
+"""Run folders: config, metrics as they come, results, all written whole or not at all."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import icltheory
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """A measured number beside the number it is compared with.
+
+    Attributes:
+        name: What was measured.
+        measured: Its value.
+        reference: What it is compared with.
+        relation: ``"<="`` or ``"within"``.
+        tolerance: Allowed distance, for ``"within"``; slack, for ``"<="``.
+    """
+
+    name: str
+    measured: float
+    reference: float
+    relation: str
+    tolerance: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the number is what was expected."""
+        if self.relation == "<=":
+            return self.measured <= self.reference + self.tolerance
+        return abs(self.measured - self.reference) <= self.tolerance
+
+    def as_dict(self) -> dict[str, Any]:
+        """The check and its verdict, for JSON."""
+        return {**dataclasses.asdict(self), "passed": self.passed}
+
+
+class Run:
+    """The folder ``OUTPUT/NAME/STAMP`` of one run.
+
+    Only the first process of several writes; the others see the same folder.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.writes = jax.process_index() == 0
+
+    @classmethod
+    def create(cls, output: Path, name: str, preset: str, config: Any) -> "Run":
+        """Makes the folder of a new run and writes its config."""
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        folder = output / name / stamp
+        for attempt in range(1, 100):
+            try:
+                folder.mkdir(parents=True)
+                break
+            except FileExistsError:
+                folder = output / name / f"{stamp}-{attempt}"
+            except OSError as error:
+                raise ValueError(
+                    f"output: expected a folder that can be written, got {output} "
+                    f"({error.strerror})"
+                ) from error
+        run = cls(folder)
+        run.write_json(
+            "config.json",
+            {
+                "experiment": name,
+                "preset": preset,
+                "config": dataclasses.asdict(config),
+                "environment": environment(),
+            },
+        )
+        return run
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Writes a file aside and renames it."""
+        self.write_text(name, json.dumps(value, indent=1) + "\n")
+
+    def write_text(self, name: str, text: str) -> None:
+        """Writes a file aside and renames it."""
+        if not self.writes:
+            return
+        with self.replacing(name) as aside:
+            aside.write_text(text)
+
+    @contextlib.contextmanager
+    def replacing(self, name: str):
+        """Gives a path to write to, which becomes ``name`` once it is complete."""
+        target = self.folder / name
+        aside = target.with_name(f".writing_{target.name}")
+        yield aside
+        os.replace(aside, target)
+
+    def reset_metrics(self, records: Iterable[dict[str, Any]]) -> None:
+        """Makes ``metrics.jsonl`` hold exactly these records, as after a resume."""
+        self.write_text("metrics.jsonl", "".join(json.dumps(r) + "\n" for r in records))
+
+    def log(self, record: dict[str, Any]) -> None:
+        """Appends a record to ``metrics.jsonl``."""
+        if self.writes:
+            with (self.folder / "metrics.jsonl").open("a") as file:
+                file.write(json.dumps(record) + "\n")
+
+    def save_figure(self, name: str, figure: Any) -> Path:
+        """Saves a matplotlib figure as PNG."""
+        if self.writes:
+            with self.replacing(name) as aside:
+                figure.savefig(aside, format="png")
+        return self.folder / name
+
+
+def environment() -> dict[str, Any]:
+    """Versions, device and revision: what a number needs to be reproduced."""
+    devices = jax.devices()
+    return {
+        "icltheory": icltheory.__version__,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "device": devices[0].device_kind,
+        "num_devices": len(devices),
+        "cores": os.cpu_count(),
+        "revision": _revision(),
+        "started": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+
+
+def _revision() -> str | None:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(
+            ["git", "describe", "--always", "--dirty"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        ).stdout.strip()
+    return None
+
+
+def main(function: Callable[[], None]) -> None:
+    """Runs an experiment; what the user can mend is said in one line, status 2."""
+    try:
+        function()
+    except (ValueError, OSError, FloatingPointError) as error:
+        if os.environ.get("ICLTHEORY_TRACEBACK"):
+            raise
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)

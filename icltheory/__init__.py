@@ -1,0 +1,57 @@
+"""Theory and simulation of in-context learning with linear transformers.
+
+Conventions, fixed once for the whole package:
+
+* **Tokens are rows.** Demonstrations ``H: (N, n)``, query ``h_query: (n,)``; regression
+  data ``X: (N, d)``, ``y: (N,)``. Batches come from ``jax.vmap`` unless a function says
+  that it takes them.
+* **Weight matrices are (out, in)** and act on columns as in the papers, ``W @ h``. A
+  stack of layers has a leading layer axis, ``W_V: (L, n, n)``.
+* **The papers' 1/N (or 1/M) is an explicit argument**, never hidden in a weight.
+* **Masks have names.** ``"demos"`` (the papers' M: nothing attends to the query),
+  ``"causal"`` and ``"none"``.
+* **Results are frozen pytree dataclasses** that keep every term. A numerical condition
+  is a field of the result; wrong shapes and impossible values raise ``ValueError`` that
+  says what was expected and what came.
+* **The dtype follows the input.** Theory is tested in float64; enable it with
+  ``jax.config.update("jax_enable_x64", True)``.
+* **Randomness.** Typed keys (``jax.random.key``); ``key`` comes first in samplers and is
+  keyword-only elsewhere.
+* **Nothing is jitted for the caller**, except the training loop and the sweeps.
+* ``vec`` is row-major over ``(n, n)``.
+
+Rooms are imported when they are first used: ``icltheory.attention``,
+``icltheory.trajectory``, ``icltheory.regression`` and so on.
+"""
+
+import importlib
+from importlib.metadata import PackageNotFoundError, version
+
+_ROOMS = (
+    "attention",
+    "constructions",
+    "layered",
+    "linalg",
+    "models",
+    "plotting",
+    "regression",
+    "training",
+    "trajectory",
+)
+
+try:
+    __version__ = version("icltheory")
+except PackageNotFoundError:  # a source tree that was never installed
+    __version__ = "0.0.0"
+
+__all__ = [*_ROOMS, "__version__"]  # pyrefly: ignore
+
+
+def __getattr__(name: str):
+    if name in _ROOMS:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,43 @@
+"""Frozen dataclasses that are pytrees, validated where a user builds them."""
+
+import dataclasses
+from typing import TypeVar, dataclass_transform
+
+import jax
+
+T = TypeVar("T")
+
+
+def static_field(**kwargs):
+    """Declares a dataclass field that is part of the tree structure, not a leaf."""
+    return dataclasses.field(metadata={"static": True}, **kwargs)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(static_field,))
+def pytree(cls: type[T]) -> type[T]:
+    """Makes ``cls`` a frozen dataclass and a pytree.
+
+    Rebuilding from leaves skips ``__init__`` and ``__post_init__``. Checks written there
+    therefore run once, on what the user passed, and never on the batched or
+    placeholder leaves that ``vmap``, ``scan`` or ``tree_map`` put into the tree.
+    """
+    cls = dataclasses.dataclass(frozen=True)(cls)
+    fields = dataclasses.fields(cls)
+    static = tuple(f.name for f in fields if f.metadata.get("static", False))
+    data = tuple(f.name for f in fields if f.name not in static)
+
+    def flatten_with_keys(node):
+        children = [(jax.tree_util.GetAttrKey(n), getattr(node, n)) for n in data]
+        return children, tuple(getattr(node, n) for n in static)
+
+    def flatten(node):
+        return [getattr(node, n) for n in data], tuple(getattr(node, n) for n in static)
+
+    def unflatten(aux, children):
+        node = object.__new__(cls)
+        for name, value in zip(data + static, (*children, *aux), strict=True):
+            object.__setattr__(node, name, value)
+        return node
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    return cls

@@ -1,0 +1,13 @@
+"""Array aliases used in annotations; axis letters are those of the papers.
+
+``L`` layers, ``N`` demonstrations, ``n`` token width, ``d`` input dimension,
+``B`` batch, ``P`` points of a prompt (examples and query).
+"""
+
+from jax import Array
+from jaxtyping import Bool, Float, Int, Key, PyTree
+
+Scalar = Float[Array, ""]
+PRNGKey = Key[Array, ""]
+
+__all__ = ["Array", "Bool", "Float", "Int", "Key", "PRNGKey", "PyTree", "Scalar"]

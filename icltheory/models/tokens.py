@@ -1,0 +1,132 @@
+"""How a prompt of (x, y) pairs becomes tokens, positions and an attention mask."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from icltheory._pytree import pytree, static_field
+
+__all__ = ["TokenSequence", "interleaved", "token_matrix"]
+
+
+@pytree
+class TokenSequence:
+    """Tokens of a batch of prompts and where the predictions stand.
+
+    Attributes:
+        tokens: Token vectors.
+        positions: Index of each token's position embedding.
+        mask: ``mask[i, j]`` says whether token ``i`` sees token ``j``; ``None`` stands
+            for the causal mask, which fused attention kernels know by name.
+        outputs: Slice of the token axis that holds the predictions, in order.
+    """
+
+    tokens: Float[Array, "B T width"]
+    positions: Int[Array, "T"]
+    mask: Bool[Array, "T T"] | None
+    outputs: slice = static_field()
+
+
+def _prefix_mask(
+    context_rank: Int[Array, "C"], query_rank: Int[Array, "P"]
+) -> Bool[Array, "T T"]:
+    """Context tokens are causal; a query sees the context before it, and itself."""
+    rank = jnp.concatenate([context_rank, query_rank])
+    is_context = jnp.arange(rank.size) < context_rank.size
+    seen = (rank[None, :] < rank[:, None]) & is_context[None, :]
+    return seen | jnp.eye(rank.size, dtype=bool)
+
+
+def interleaved(
+    X: Float[Array, "B P d"],
+    y: Float[Array, "B P"],
+    X_query: Float[Array, "B P d"] | None = None,
+) -> TokenSequence:
+    r"""Interleaves inputs and labels as Garg et al. do.
+
+    .. math:: (x_1, (y_1, 0, \dots, 0), x_2, (y_2, 0, \dots, 0), \dots)
+
+    The prediction at the token of :math:`x_k` uses the pairs before it, so that one
+    causal pass answers every prefix. With ``X_query`` the question at prefix ``k``
+    differs from the example that follows: the queries are appended as further tokens
+    which stand at the position of :math:`x_k` and see only the pairs before it, so that
+    one pass of :math:`3P` tokens replaces :math:`P` passes.
+
+    Args:
+        X: Inputs :math:`x_1, \dots, x_P`.
+        y: Labels.
+        X_query: Question asked after the first ``k`` pairs, for each ``k``.
+
+    Returns:
+        The token sequence, ``2P`` or ``3P`` tokens long.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> seq = interleaved(jnp.ones((1, 2, 3)), 5 * jnp.ones((1, 2)))
+        >>> seq.tokens[0].tolist()
+        [[1.0, 1.0, 1.0], [5.0, 0.0, 0.0], [1.0, 1.0, 1.0], [5.0, 0.0, 0.0]]
+
+    References:
+        Garg et al. 2022, Section 2. Verified by ``tests/models/test_tokens.py``.
+    """
+    B, P, d = X.shape
+    labels = jnp.zeros_like(X).at[:, :, 0].set(y)
+    tokens = jnp.stack([X, labels], axis=2).reshape(B, 2 * P, d)
+    positions = jnp.arange(2 * P)
+    if X_query is None:
+        return TokenSequence(tokens, positions, None, slice(0, None, 2))
+    return TokenSequence(
+        jnp.concatenate([tokens, X_query], axis=1),
+        jnp.concatenate([positions, positions[::2]]),
+        _prefix_mask(positions, positions[::2]),
+        slice(2 * P, None),
+    )
+
+
+def token_matrix(
+    X: Float[Array, "B P d"],
+    y: Float[Array, "B P"],
+    X_query: Float[Array, "B P d"] | None = None,
+    *,
+    last_only: bool = False,
+) -> TokenSequence:
+    r"""Joins each pair into one token, as the papers on linear attention do.
+
+    .. math:: \begin{pmatrix} x_1 & \dots & x_{P-1} & x_{k} \\
+              y_1 & \dots & y_{P-1} & 0 \end{pmatrix}
+
+    The first ``P - 1`` pairs are context tokens. Every prefix has a query token of its
+    own that sees the pairs before it, so that one pass answers all of them.
+
+    Args:
+        X: Inputs :math:`x_1, \dots, x_P`.
+        y: Labels; the last one is never shown.
+        X_query: Question asked after the first ``k`` pairs; ``X`` unless given.
+        last_only: Ask the last question alone, in the papers' ``P`` tokens.
+
+    Returns:
+        The token sequence, ``2P - 1`` tokens of width ``d + 1``.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> seq = token_matrix(jnp.ones((1, 2, 1)), 5 * jnp.ones((1, 2)))
+        >>> seq.tokens[0].tolist()
+        [[1.0, 5.0], [1.0, 0.0], [1.0, 0.0]]
+
+    References:
+        Zhang, Wu and Bartlett 2024, Section 2. Verified by
+        ``tests/models/test_tokens.py``.
+    """
+    P = X.shape[1]
+    queries = X if X_query is None else X_query
+    context = jnp.concatenate([X, y[:, :, None]], axis=2)[:, : P - 1]
+    asked = jnp.concatenate([queries, jnp.zeros_like(y)[:, :, None]], axis=2)
+    ranks = jnp.arange(P)
+    if last_only:
+        tokens = jnp.concatenate([context, asked[:, -1:]], axis=1)
+        return TokenSequence(tokens, ranks, None, slice(P - 1, None))
+    return TokenSequence(
+        jnp.concatenate([context, asked], axis=1),
+        jnp.concatenate([ranks[: P - 1], ranks]),
+        _prefix_mask(ranks[: P - 1], ranks),
+        slice(P - 1, None),
+    )

@@ -1,0 +1,171 @@
+"""Figures of the experiments; matplotlib is imported when one is drawn."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["Curve", "error_against_examples", "errors_by_setting", "errors_over_training"]
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
+_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_STYLE = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.constrained_layout.use": True,
+    "figure.dpi": 150,
+    "font.size": 10,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+}
+
+
+class Curve(NamedTuple):
+    """A curve over the number of examples.
+
+    Attributes:
+        mean: Value at each ``k``.
+        low: Lower end of the interval, or ``None``.
+        high: Upper end of the interval, or ``None``.
+        exact: Whether it is a formula, drawn dashed, and not a measurement.
+    """
+
+    mean: Any
+    low: Any = None
+    high: Any = None
+    exact: bool = False
+
+
+def _draw(axes, curve: Curve, label: str, colour, **kwargs) -> None:
+    k = np.arange(len(curve.mean))
+    mean = np.asarray(curve.mean, dtype=float)
+    style = {"linestyle": "--" if curve.exact else "-", **kwargs}
+    axes.plot(k, mean, color=colour, label=label, **style)
+    if curve.low is not None:
+        low, high = (np.asarray(v, dtype=float) for v in (curve.low, curve.high))
+        axes.fill_between(k, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def error_against_examples(
+    curves: Mapping[str, Curve], dim: int, title: str, top: float = 1.5
+):
+    """Draws the normalised error of each predictor against the examples it saw.
+
+    Args:
+        curves: Curve of each predictor; the first is drawn in front.
+        dim: Input dimension, marked by a line.
+        title: What was measured, on which prompts.
+        top: Upper limit of the axis.
+
+    Returns:
+        The matplotlib figure.
+
+    References:
+        Garg et al. 2022, Figure 2; Yao et al. 2024, Figure 5a. Verified by
+        ``tests/test_plotting.py``.
+    """
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(_STYLE):
+        figure, axes = plt.subplots(figsize=(6.4, 4.2))
+        for order, (label, curve) in enumerate(curves.items()):
+            colour = _COLOURS[order % len(_COLOURS)]
+            _draw(axes, curve, label, colour, zorder=10 - order)
+        axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
+        _mark_dimension(axes, dim, top)
+        axes.set(
+            xlabel="in-context examples k",
+            ylabel="squared error / d  (predicting 0 gives 1)",
+            ylim=(0, top),
+            xlim=(0, len(next(iter(curves.values())).mean) - 1),
+            title=title,
+        )
+        axes.legend(fontsize=9)
+    return figure
+
+
+def errors_over_training(
+    snapshots: Mapping[int, Curve], reference: tuple[str, Curve], dim: int, title: str
+):
+    """Draws the error of one model at several training steps, light to dark.
+
+    Args:
+        snapshots: Curve of the model at each step.
+        reference: Name and curve of what it should approach.
+        dim: Input dimension, marked by a line.
+        title: What was measured.
+
+    Returns:
+        The matplotlib figure.
+
+    References:
+        Yao et al. 2024, Figure 5b. Verified by ``tests/test_plotting.py``.
+    """
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(_STYLE):
+        figure, axes = plt.subplots(figsize=(6.4, 4.2))
+        shades = plt.get_cmap("viridis_r")(np.linspace(0.1, 0.95, max(len(snapshots), 1)))
+        for colour, (step, curve) in zip(shades, snapshots.items(), strict=True):
+            _draw(axes, curve, f"step {step:,}", colour)
+        _draw(axes, reference[1], reference[0], "#D55E00", linewidth=1.4)
+        axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
+        top = 1.5
+        _mark_dimension(axes, dim, top)
+        axes.set(
+            xlabel="in-context examples k",
+            ylabel="squared error / d  (predicting 0 gives 1)",
+            ylim=(0, top),
+            xlim=(0, len(reference[1].mean) - 1),
+            title=title,
+        )
+        axes.legend(fontsize=9)
+    return figure
+
+
+def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
+    """Draws one small panel a setting, all with the same predictors.
+
+    Args:
+        panels: Curves of each setting.
+        title: What is compared.
+
+    Returns:
+        The matplotlib figure.
+
+    References:
+        Garg et al. 2022, Figure 4. Verified by ``tests/test_plotting.py``.
+    """
+    import matplotlib.pyplot as plt
+
+    columns = 5
+    rows = -(-len(panels) // columns)
+    with plt.rc_context({**_STYLE, "font.size": 8, "lines.linewidth": 1.2}):
+        figure, grid = plt.subplots(
+            rows, columns, figsize=(2.5 * columns, 2.1 * rows), sharex=True, squeeze=False
+        )
+        for axes in grid.flat[len(panels) :]:
+            axes.set_visible(False)
+        for axes, (name, curves) in zip(grid.flat, panels.items(), strict=False):
+            for order, (label, curve) in enumerate(curves.items()):
+                _draw(axes, curve, label, _COLOURS[order], zorder=10 - order)
+            axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
+            axes.set(title=name, ylim=(0, 1.6))
+        handles, labels = grid.flat[0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=max(len(labels), 1)
+        )
+        figure.suptitle(title)
+        figure.supxlabel("in-context examples k", y=0.05)
+        figure.supylabel("normalised squared error")
+    return figure
+
+
+def _mark_dimension(axes, dim: int, top: float) -> None:
+    axes.axvline(dim, color="grey", linewidth=0.8, linestyle=":", zorder=0)
+    axes.annotate(
+        "k = d", (dim, top), (3, -10), textcoords="offset points", color="grey", fontsize=8
+    )
+

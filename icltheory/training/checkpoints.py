@@ -1,0 +1,184 @@
+"""Checkpoints that are whole or absent, and that say so when they were damaged."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
+
+from icltheory._checks import check_positive_int
+
+__all__ = ["Checkpoints", "Restored"]
+
+_NAME = re.compile(r"step_(\d+)(?:\.(\d+))?")
+_MANIFEST = "manifest.json"
+
+
+class Restored(NamedTuple):
+    """What :meth:`Checkpoints.restore` found.
+
+    Attributes:
+        state: The state, or ``None`` when there is no checkpoint yet.
+        extra: What was saved beside it.
+        damaged: One line for each newer checkpoint that could not be used.
+    """
+
+    state: Any
+    extra: Any
+    damaged: tuple[str, ...]
+
+
+class Checkpoints:
+    """A folder of checkpoints ``step_NNNNNNNN`` of a run.
+
+    A checkpoint holds the state (by orbax), one JSON value, and a manifest with the
+    digest of every file. It is written under another name and then renamed, so that
+    it is there whole or not at all. Nothing that exists is overwritten, and a damaged
+    checkpoint is named and left in place. With several processes all of them call
+    :meth:`save` and :meth:`restore`.
+
+    Args:
+        folder: Where they are kept; made if absent.
+        keep: How many of the newest to keep.
+
+    Returns:
+        The store.
+
+    Raises:
+        ValueError: if ``keep`` is not positive.
+        OSError: if the folder cannot be made.
+
+    Example:
+        >>> import tempfile, jax.numpy as jnp
+        >>> store = Checkpoints(tempfile.mkdtemp())
+        >>> path = store.save(3, {"w": jnp.ones(2)}, {"losses": [0.5]})
+        >>> restored = store.restore({"w": jnp.zeros(2)})
+        >>> restored.state["w"].tolist(), restored.extra
+        ([1.0, 1.0], {'losses': [0.5]})
+
+    References:
+        Orbax. Verified by ``tests/training/test_checkpoints.py``.
+    """
+
+    def __init__(self, folder: str | os.PathLike, keep: int = 3):
+        check_positive_int("keep", keep)
+        self.folder = Path(folder).absolute()
+        self.keep = keep
+        self._damaged: set[str] = set()
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def save(self, step: int, state: Any, extra: Any = None) -> Path:
+        """Writes a checkpoint and removes those beyond the newest ``keep``.
+
+        Args:
+            step: Step it belongs to.
+            state: Pytree of arrays.
+            extra: JSON value kept beside it.
+
+        Returns:
+            Its folder.
+        """
+        name = f"step_{step:08d}"
+        attempt = 0
+        while (self.folder / name).exists():
+            attempt += 1
+            name = f"step_{step:08d}.{attempt}"
+        target, aside = self.folder / name, self.folder / f".writing_{name}"
+        _sync(f"{name} begins")
+        if jax.process_index() == 0:
+            shutil.rmtree(aside, ignore_errors=True)
+        _sync(f"{name} is clear")
+        with ocp.StandardCheckpointer() as writer:
+            writer.save(aside / "state", state)
+        if jax.process_index() == 0:
+            (aside / "extra.json").write_text(json.dumps(extra))
+            (aside / _MANIFEST).write_text(json.dumps(_digests(aside), indent=1))
+            aside.rename(target)
+            self._remove_old()
+        _sync(f"{name} is written")
+        return target
+
+    def restore(self, like: Any) -> Restored:
+        """Reads the newest checkpoint that is whole.
+
+        Args:
+            like: State with the structure, shapes, dtypes and shardings to read.
+
+        Returns:
+            The state, what was saved beside it, and a line for each newer damaged
+            checkpoint.
+
+        Raises:
+            ValueError: if there are checkpoints and every one is damaged, or the newest
+                whole one belongs to a state of another structure.
+        """
+        damaged = []
+        for name in reversed(self._names()):
+            fault = _fault(self.folder / name)
+            if fault is None:
+                return Restored(*self._read(name, like), tuple(damaged))
+            self._damaged.add(name)
+            damaged.append(f"checkpoint {name} is damaged: {fault}")
+        if damaged:
+            raise ValueError(
+                f"checkpoints: expected a whole one in {self.folder}, got "
+                + "; ".join(damaged)
+            )
+        return Restored(None, None, ())
+
+    def _read(self, name: str, like: Any) -> tuple[Any, Any]:
+        path = self.folder / name
+        abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
+        try:
+            with ocp.StandardCheckpointer() as reader:
+                state = reader.restore(path / "state", abstract)
+        except (KeyError, ValueError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise ValueError(
+                f"checkpoint {name}: expected the state of this run, got another: {first}"
+            ) from error
+        return state, json.loads((path / "extra.json").read_text())
+
+    def _names(self) -> list[str]:
+        found = [m for p in self.folder.iterdir() if (m := _NAME.fullmatch(p.name))]
+        found.sort(key=lambda m: (int(m[1]), int(m[2] or 0)))
+        return [m[0] for m in found]
+
+    def _remove_old(self) -> None:
+        whole = [name for name in self._names() if name not in self._damaged]
+        for name in whole[: -self.keep]:
+            shutil.rmtree(self.folder / name)
+
+
+def _sync(name: str) -> None:
+    if jax.process_count() > 1:
+        multihost_utils.sync_global_devices(name)
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != _MANIFEST)
+    return {
+        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in files
+    }
+
+
+def _fault(folder: Path) -> str | None:
+    """Says what is wrong with a checkpoint, if anything is."""
+    try:
+        expected = json.loads((folder / _MANIFEST).read_text())
+    except (OSError, ValueError):
+        return f"no readable {_MANIFEST}"
+    for name, digest in expected.items():
+        path = folder / name
+        if not path.is_file():
+            return f"{name} is missing"
+        if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            return f"{name} was changed or cut ({path.stat().st_size} bytes)"
+    return None

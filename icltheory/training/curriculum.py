@@ -1,0 +1,86 @@
+"""Curricula by masks: shapes never change, so a curriculum never recompiles."""
+
+import dataclasses
+
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from icltheory._checks import check_positive_int
+
+__all__ = ["Curriculum", "Ramp"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ramp:
+    r"""A count that climbs in equal stairs.
+
+    .. math:: v(t) = \min(\text{end},\ \text{start}
+              + \text{increment} \lfloor t / \text{interval} \rfloor)
+
+    Args:
+        start: Value at step 0.
+        end: Value it stays at.
+        increment: Height of a stair.
+        interval: Steps on a stair.
+
+    Returns:
+        ``ramp(step)`` is the value at a step, which may be traced.
+
+    Raises:
+        ValueError: if an entry is not a positive integer or ``start > end``.
+
+    Example:
+        >>> [int(Ramp(5, 7, 1, 10)(t)) for t in (0, 9, 10, 25, 99)]
+        [5, 5, 6, 7, 7]
+
+    References:
+        Garg et al. 2022, Appendix A.2. Verified by ``tests/training/test_curriculum.py``.
+    """
+
+    start: int
+    end: int
+    increment: int = 1
+    interval: int = 2000
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            check_positive_int(field.name, getattr(self, field.name))
+        if self.start > self.end:
+            raise ValueError(f"start: expected at most end {self.end}, got {self.start}")
+
+    def __call__(self, step: Int[Array, ""] | int) -> Int[Array, ""]:
+        """Returns the value at ``step``."""
+        climbed = self.start + self.increment * (jnp.asarray(step) // self.interval)
+        return jnp.minimum(climbed, self.end)
+
+
+@dataclasses.dataclass(frozen=True)
+class Curriculum:
+    """Which input coordinates and which points of a prompt count at a step.
+
+    Coordinates beyond ``dims(step)`` are zero in the data, and points beyond
+    ``points(step)`` are out of the loss. Both act as masks on arrays of full size.
+
+    Args:
+        dims: Ramp of active coordinates.
+        points: Ramp of active points.
+
+    Returns:
+        A curriculum; its two ramps are called with the step.
+
+    Example:
+        >>> garg = Curriculum(Ramp(5, 20, 1, 2000), Ramp(11, 41, 2, 2000))
+        >>> int(garg.dims(30_000)), int(garg.points(30_000))
+        (20, 41)
+
+    References:
+        Garg et al. 2022, Appendix A.2. Verified by ``tests/training/test_curriculum.py``.
+    """
+
+    dims: Ramp
+    points: Ramp
+
+    @classmethod
+    def none(cls, dim: int, num_points: int) -> "Curriculum":
+        """A curriculum at which everything counts from the start."""
+        return cls(Ramp(dim, dim), Ramp(num_points, num_points))

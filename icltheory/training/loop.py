@@ -1,0 +1,310 @@
+"""The training loop: a step is a function of the state, many steps are one dispatch."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Float, Int, PyTree
+
+from icltheory._checks import check_choice, check_positive_int
+from icltheory._pytree import pytree
+from icltheory.training.curriculum import Curriculum
+from icltheory.training.devices import replicate, shard_batch
+from icltheory.training.objectives import in_context_loss
+
+__all__ = ["Chunk", "Step", "TrainState", "init_state", "make_step", "run", "stream_key"]
+
+# cuBLAS beats the generated GEMMs for products as narrow as these models'.
+_COMPILER_OPTIONS = {"gpu": {"xla_gpu_enable_triton_gemm": False}}
+_STREAMS = ("init", "data", "evaluation")
+
+
+@pytree
+class TrainState:
+    """Everything that the next step depends on.
+
+    Attributes:
+        step: Steps taken.
+        seed: The run's seed; every random number is a function of it and the step.
+        params: Parameters.
+        opt_state: The optimiser's state.
+    """
+
+    step: Int[Array, "*seeds"]
+    seed: Int[Array, "*seeds"]
+    params: PyTree
+    opt_state: PyTree
+
+
+Metrics = dict[str, Array]
+Step = Callable[[TrainState], tuple[TrainState, Metrics]]
+
+
+@pytree
+class Chunk:
+    """What :func:`run` yields after some steps.
+
+    Attributes:
+        state: State after them. It is given up when the next chunk is asked for.
+        metrics: One array a metric, with an axis of the chunk's steps first.
+        seconds: Wall time of the steps.
+        compile_seconds: Wall time of the compilation before them, 0 if there was none.
+    """
+
+    state: TrainState
+    metrics: Metrics
+    seconds: float
+    compile_seconds: float
+
+
+@runtime_checkable
+class Task(Protocol):
+    """What the trainer asks of a task; see :mod:`icltheory.regression.tasks`."""
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the inputs."""
+        ...
+
+    def sample(self, key, num_examples: int, batch_size: int, *, active_dims=None) -> Any:
+        """Draws a batch of prompts."""
+        ...
+
+
+def stream_key(seed: Int[Array, ""] | int, stream: str) -> Array:
+    """Root key of one of a run's random streams, which never overlap.
+
+    Args:
+        seed: The run's seed, possibly traced.
+        stream: ``"init"``, ``"data"`` or ``"evaluation"``.
+
+    Returns:
+        A typed key.
+
+    Raises:
+        ValueError: if the stream is unknown.
+
+    References:
+        Counter-based randomness. Verified by ``tests/training/test_loop.py``.
+    """
+    check_choice("stream", stream, _STREAMS)
+    return jax.random.fold_in(jax.random.key(seed), _STREAMS.index(stream))
+
+
+def init_state(
+    model: nn.Module,
+    task: Task,
+    optimizer: optax.GradientTransformation,
+    seed: int | Sequence[int],
+    *,
+    num_points: int,
+    mesh: Mesh | None = None,
+) -> TrainState:
+    """Draws the initial state of a run, or of one run for each of several seeds.
+
+    Args:
+        model: Flax module called with ``(X, y)``.
+        task: Task that says the input dimension.
+        optimizer: Optimiser whose state is started.
+        seed: One seed, or several for an ensemble with a leading axis.
+        num_points: Points :math:`P` of a prompt.
+        mesh: Devices that hold the state, the same on each.
+
+    Returns:
+        The state at step 0.
+
+    Example:
+        >>> from icltheory.models import GPT2
+        >>> from icltheory.regression.tasks import LinearRegression
+        >>> import optax
+        >>> model = GPT2(dim=2, num_positions=8, width=8, num_layers=1, num_heads=1)
+        >>> task = LinearRegression.isotropic(2)
+        >>> state = init_state(model, task, optax.sgd(0.1), (0, 1), num_points=4)
+        >>> state.params["positions"].shape
+        (2, 8, 8)
+
+    References:
+        Garg et al. 2022, Appendix A. Verified by ``tests/training/test_loop.py``.
+    """
+
+    def init(seed):
+        X = jnp.zeros((1, num_points, task.dim))
+        params = model.init(stream_key(seed, "init"), X, X[:, :, 0])["params"]
+        step = jnp.zeros((), jnp.int32)
+        return TrainState(step, seed, params, optimizer.init(params))
+
+    seeds = jnp.asarray(seed, jnp.int32)
+    make = jax.jit(jax.vmap(init) if seeds.ndim else init)
+    return replicate(make(seeds), mesh)
+
+
+def make_step(
+    model: nn.Module,
+    task: Task,
+    optimizer: optax.GradientTransformation,
+    curriculum: Curriculum,
+    *,
+    batch_size: int,
+    num_points: int,
+    accumulation: int = 1,
+    loss_points: str = "all",
+    mesh: Mesh | None = None,
+) -> Step:
+    r"""Builds one training step: data, gradient, update, all on the device.
+
+    .. math:: \theta_{t+1} = \theta_t + u\!\left(\nabla_\theta
+              \mathcal L(\theta_t; \text{batch}(\text{seed}, t))\right)
+
+    The batch is a pure function of (seed, step), so a run resumes exactly and does not
+    depend on how many devices share the batch. For several seeds in one program use
+    ``jax.vmap`` of the step on an ensemble's state.
+
+    Args:
+        model: Flax module; called with ``(X, y)`` it predicts every prefix, and its
+            ``predict`` answers the last query.
+        task: Where prompts come from. A task whose ``targets`` is ``"sign"`` is trained
+            by the logistic loss.
+        optimizer: Update rule :math:`u`.
+        curriculum: Which coordinates and points count.
+        batch_size: Prompts a step.
+        num_points: Points of a prompt, the query included.
+        accumulation: Parts into which the batch is split to save memory.
+        loss_points: ``"all"`` prefixes, or only the ``"last"``.
+        mesh: Devices over which the batch is split.
+
+    Returns:
+        A function from a state to the next state and its metrics ``loss`` and
+        ``grad_norm``.
+
+    Raises:
+        ValueError: if a count is not positive, or does not divide.
+
+    References:
+        Garg et al. 2022, Appendix A. Verified by ``tests/training/test_loop.py``.
+    """
+    for name, value in (
+        ("batch_size", batch_size),
+        ("num_points", num_points),
+        ("accumulation", accumulation),
+    ):
+        check_positive_int(name, value)
+    check_choice("loss_points", loss_points, ("all", "last"))
+    if batch_size % accumulation:
+        raise ValueError(
+            f"accumulation: expected a divisor of batch_size {batch_size}, "
+            f"got {accumulation}"
+        )
+    if mesh is not None and (batch_size // accumulation) % mesh.size:
+        raise ValueError(
+            f"batch_size: expected a multiple of {mesh.size} devices x {accumulation} "
+            f"parts, got {batch_size}"
+        )
+    targets = getattr(task, "targets", "real")
+
+    def loss(params, X, y, active_points):
+        variables = {"params": params}
+        if loss_points == "last":
+            last = model.apply(variables, X[:, :-1], y[:, :-1], X[:, -1], method="predict")
+            return in_context_loss(last[:, None], y[:, -1:], 1, targets)
+        return in_context_loss(model.apply(variables, X, y), y, active_points, targets)
+
+    def gradient(params, X, y, active_points):
+        if accumulation == 1:
+            return jax.value_and_grad(loss)(params, X, y, active_points)
+
+        # The parts interleave so that each keeps its share on every device.
+        def parts(leaf):
+            split = leaf.reshape(-1, accumulation, *leaf.shape[1:])
+            return jnp.moveaxis(split, 1, 0)
+
+        def add(total, part):
+            new = jax.value_and_grad(loss)(params, *part, active_points)
+            return jax.tree.map(jnp.add, total, new), None
+
+        zero = jax.tree.map(
+            lambda s: jnp.zeros(s.shape, s.dtype),
+            jax.eval_shape(jax.value_and_grad(loss), params, X, y, active_points),
+        )
+        total, _ = jax.lax.scan(add, zero, (parts(X), parts(y)))
+        return jax.tree.map(lambda leaf: leaf / accumulation, total)
+
+    def step(state: TrainState) -> tuple[TrainState, Metrics]:
+        t = state.step
+        key = jax.random.fold_in(stream_key(state.seed, "data"), t)
+        prompt = task.sample(
+            key, num_points - 1, batch_size, active_dims=curriculum.dims(t)
+        )
+        X, y = shard_batch(prompt.points(), mesh)
+        value, grads = gradient(state.params, X, y, curriculum.points(t))
+        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        new = TrainState(t + 1, state.seed, params, opt_state)
+        if mesh is not None:
+            everywhere = NamedSharding(mesh, PartitionSpec())
+            new = jax.lax.with_sharding_constraint(new, everywhere)
+        return new, {"loss": value, "grad_norm": optax.global_norm(grads)}
+
+    return step
+
+
+def run(
+    step: Step, state: TrainState, num_steps: int, *, chunk_steps: int = 100
+) -> Iterator[Chunk]:
+    """Takes steps until ``num_steps`` have been taken in all, a chunk a dispatch.
+
+    A chunk is one compiled scan, and its input state is donated: what was passed in
+    and what was yielded before must not be used after the next chunk is asked for.
+    Chunks end at multiples of ``chunk_steps`` and at ``num_steps``, also after a resume.
+
+    Args:
+        step: Function from a state to the next one and its metrics.
+        state: Where to begin; its ``step`` says how many have been taken.
+        num_steps: Steps in all.
+        chunk_steps: Steps a dispatch.
+
+    Returns:
+        An iterator over chunks.
+
+    Raises:
+        ValueError: if a count is not positive or the state is beyond ``num_steps``.
+        FloatingPointError: if a loss is not finite; the message names the step.
+
+    References:
+        Garg et al. 2022, Appendix A. Verified by ``tests/training/test_loop.py``.
+    """
+    check_positive_int("num_steps", num_steps)
+    check_positive_int("chunk_steps", chunk_steps)
+    done = int(np.asarray(state.step).reshape(-1)[0])
+    if done > num_steps:
+        raise ValueError(f"num_steps: expected at least {done} steps, got {num_steps}")
+
+    def scan(state, length):
+        return jax.lax.scan(lambda s, _: step(s), state, None, length)
+
+    jitted = jax.jit(scan, static_argnums=1, donate_argnums=0)
+    options = _COMPILER_OPTIONS.get(jax.default_backend())
+    compiled: dict[int, Any] = {}
+    while done < num_steps:
+        length = min(chunk_steps - done % chunk_steps, num_steps - done)
+        start = time.perf_counter()
+        if length not in compiled:
+            compiled[length] = jitted.lower(state, length).compile(options)
+        middle = time.perf_counter()
+        state, metrics = compiled[length](state)
+        metrics = jax.block_until_ready(metrics)
+        _check_losses(metrics["loss"], done)
+        done += length
+        yield Chunk(state, metrics, time.perf_counter() - middle, middle - start)
+
+
+def _check_losses(losses: Float[Array, "K *seeds"], first_step: int) -> None:
+    finite = np.isfinite(np.asarray(losses)).reshape(losses.shape[0], -1).all(axis=1)
+    if not finite.all():
+        step = first_step + int(np.argmin(finite))
+        raise FloatingPointError(f"loss: expected a finite value, got none at step {step}")

@@ -1,0 +1,238 @@
+"""Optimisers and schedules, named by strings so that a config can hold them."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+from optax.contrib import MuonDimensionNumbers, scale_by_muon
+
+from icltheory._checks import check_choice, check_positive_int
+
+__all__ = ["OptimizerConfig", "learning_rate", "make_optimizer"]
+
+_NAMES = ("adam", "adamw", "muon", "sgd")
+_SCHEDULES = ("constant", "cosine", "linear", "triangle")
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+    """What :func:`make_optimizer` builds.
+
+    Args:
+        name: ``"adam"``, ``"adamw"``, ``"muon"`` (Adam for what is no hidden matrix)
+            or ``"sgd"`` (with momentum ``b1``).
+        learning_rate: Peak learning rate.
+        adam_learning_rate: Peak rate of Muon's Adam part; ``learning_rate`` unless given.
+        schedule: ``"constant"``, or after the warm-up ``"cosine"`` or ``"linear"`` to 0;
+            ``"triangle"`` warms up to the middle and then falls to 0.
+        warmup_steps: Steps of linear warm-up.
+        clip_norm: Largest global norm of the gradient; no clipping at 0.
+        weight_decay: Decoupled decay (``adamw`` and ``muon``).
+        b1: First moment's decay (momentum of ``sgd``).
+        b2: Second moment's decay.
+        eps: Adam's constant.
+
+    Returns:
+        A hashable record.
+
+    Raises:
+        ValueError: if a name is unknown or a number is out of range.
+
+    Example:
+        >>> OptimizerConfig().learning_rate
+        0.0001
+
+    References:
+        The defaults are Garg et al.'s. Verified by
+        ``tests/training/test_optimizers.py``.
+    """
+
+    name: str = "adam"
+    learning_rate: float = 1e-4
+    adam_learning_rate: float | None = None
+    schedule: str = "constant"
+    warmup_steps: int = 0
+    clip_norm: float = 0.0
+    weight_decay: float = 0.0
+    b1: float = 0.9
+    b2: float = 0.999
+    eps: float = 1e-8
+
+    def __post_init__(self):
+        check_choice("optimizer", self.name, _NAMES)
+        check_choice("schedule", self.schedule, _SCHEDULES)
+        if not self.learning_rate > 0:
+            raise ValueError(
+                f"learning_rate: expected a value > 0, got {self.learning_rate}"
+            )
+        for name in ("warmup_steps", "clip_norm", "weight_decay"):
+            if getattr(self, name) < 0:
+                raise ValueError(
+                    f"{name}: expected a value >= 0, got {getattr(self, name)}"
+                )
+
+
+def learning_rate(
+    config: OptimizerConfig, num_steps: int, peak: float | None = None
+) -> Callable[[Array | int], Float[Array, ""]]:
+    r"""Schedule of the learning rate over a run.
+
+    .. math:: \eta(t) = \eta\, \min(t / t_w, 1)\, s\!\left(\frac{t-t_w}{T-t_w}\right)
+
+    with :math:`s = 1`, :math:`(1+\cos \pi u)/2` or :math:`1-u`.
+
+    Args:
+        config: The optimiser's record.
+        num_steps: Length :math:`T` of the run.
+        peak: Peak :math:`\eta`; the record's unless given.
+
+    Returns:
+        A function of the step.
+
+    Raises:
+        ValueError: if the warm-up is longer than the run.
+
+    Example:
+        >>> rate = learning_rate(OptimizerConfig(schedule="linear"), 100)
+        >>> round(float(rate(50)), 7)
+        5e-05
+
+    References:
+        Cosine: Loshchilov and Hutter 2017. Verified by
+        ``tests/training/test_optimizers.py``.
+    """
+    check_positive_int("num_steps", num_steps)
+    top = config.learning_rate if peak is None else peak
+    warmup = num_steps // 2 if config.schedule == "triangle" else config.warmup_steps
+    if warmup > num_steps:
+        raise ValueError(f"warmup_steps: expected at most {num_steps}, got {warmup}")
+    rest = max(num_steps - warmup, 1)
+    after = {
+        "constant": optax.constant_schedule(top),
+        "cosine": optax.cosine_decay_schedule(top, rest),
+        "linear": optax.linear_schedule(top, 0.0, rest),
+        "triangle": optax.linear_schedule(top, 0.0, rest),
+    }[config.schedule]
+    if warmup == 0:
+        return after
+    return optax.join_schedules([optax.linear_schedule(0.0, top, warmup), after], [warmup])
+
+
+def _stacked_by_shape(
+    inner: optax.GradientTransformation,
+) -> optax.GradientTransformation:
+    """Runs ``inner`` on one stack for each shape instead of one leaf at a time.
+
+    Muon orthogonalises every matrix by fifteen small products. Stacks turn those of all
+    layers into fifteen batched ones, which is what a GPU and a compiler want.
+    """
+
+    def groups(leaves):
+        by_shape: dict[tuple[int, ...], list[int]] = {}
+        for index, leaf in enumerate(leaves):
+            by_shape.setdefault(leaf.shape, []).append(index)
+        return by_shape
+
+    def stack(tree):
+        leaves = jax.tree.leaves(tree)
+        return {
+            "x".join(map(str, shape)): jnp.stack([leaves[i] for i in members])
+            for shape, members in groups(leaves).items()
+        }
+
+    def unstack(stacks, tree):
+        leaves, structure = jax.tree.flatten(tree)
+        out = list(leaves)
+        for shape, members in groups(leaves).items():
+            for row, index in enumerate(members):
+                out[index] = stacks["x".join(map(str, shape))][row]
+        return jax.tree.unflatten(structure, out)
+
+    def init(params):
+        return inner.init(stack(params))
+
+    def update(updates, state, params=None):
+        stacked = None if params is None else stack(params)
+        new, state = inner.update(stack(updates), state, stacked)
+        return unstack(new, updates), state
+
+    return optax.GradientTransformation(init, update)
+
+
+def _hidden_matrices(params):
+    """Labels the weight matrices of the blocks ``muon`` and all else ``adam``."""
+
+    def label(path, leaf):
+        inside_block = any("block" in str(getattr(key, "key", key)) for key in path)
+        return "muon" if inside_block and leaf.ndim == 2 else "adam"
+
+    return jax.tree_util.tree_map_with_path(label, params)
+
+
+def _muon(config: OptimizerConfig, num_steps: int) -> optax.GradientTransformation:
+    matrix = MuonDimensionNumbers(reduction_axis=1, output_axis=2)
+
+    def dimensions(stacks):
+        return jax.tree.map(lambda _: matrix, stacks)
+
+    def widen(updates):
+        # sqrt(max(1, out / in)): the same change of the output for every shape.
+        return jax.tree.map(
+            lambda u: u * max(1.0, u.shape[2] / u.shape[1]) ** 0.5, updates
+        )
+
+    hidden = _stacked_by_shape(
+        optax.chain(
+            scale_by_muon(weight_dimension_numbers=dimensions),
+            optax.stateless(lambda updates, _: widen(updates)),
+            optax.add_decayed_weights(config.weight_decay),
+            optax.scale_by_learning_rate(learning_rate(config, num_steps)),
+        )
+    )
+    peak = config.adam_learning_rate
+    other = optax.adam(
+        learning_rate(config, num_steps, peak), config.b1, config.b2, config.eps
+    )
+    return optax.partition({"muon": hidden, "adam": other}, _hidden_matrices)
+
+
+def make_optimizer(
+    config: OptimizerConfig, num_steps: int
+) -> optax.GradientTransformation:
+    """Builds the optimiser of a run: clipping, then the update rule with its schedule.
+
+    Args:
+        config: The record.
+        num_steps: Length of the run, for the schedule.
+
+    Returns:
+        An optax transformation.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> tx = make_optimizer(OptimizerConfig("sgd", 0.5, b1=0.0), num_steps=10)
+        >>> params = {"w": jnp.ones(2)}
+        >>> tx.update(params, tx.init(params), params)[0]["w"].tolist()
+        [-0.5, -0.5]
+
+    References:
+        Kingma and Ba 2015; Loshchilov and Hutter 2019; Jordan et al. 2024 (Muon).
+        Verified by ``tests/training/test_optimizers.py``.
+    """
+    rate = learning_rate(config, num_steps)
+    if config.name == "adam":
+        rule = optax.adam(rate, config.b1, config.b2, config.eps)
+    elif config.name == "adamw":
+        rule = optax.adamw(
+            rate, config.b1, config.b2, config.eps, weight_decay=config.weight_decay
+        )
+    elif config.name == "sgd":
+        rule = optax.sgd(rate, momentum=config.b1 or None)
+    else:
+        rule = _muon(config, num_steps)
+    if config.clip_norm > 0:
+        return optax.chain(optax.clip_by_global_norm(config.clip_norm), rule)
+    return rule

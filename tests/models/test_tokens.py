@@ -1,0 +1,51 @@
+"""Token layouts: who stands where, and who sees whom."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory.models.tokens import interleaved, token_matrix
+
+B, P, D = 2, 4, 3
+X = jax.random.normal(jax.random.key(1), (B, P, D))
+Y = jax.random.normal(jax.random.key(2), (B, P))
+Q = jax.random.normal(jax.random.key(3), (B, P, D))
+
+
+def test_interleaved_tokens_alternate_inputs_and_padded_labels():
+    seq = interleaved(X, Y)
+    for b in range(B):
+        for k in range(P):
+            np.testing.assert_array_equal(seq.tokens[b, 2 * k], X[b, k])
+            np.testing.assert_array_equal(seq.tokens[b, 2 * k + 1], [Y[b, k], 0, 0])
+    assert seq.mask is None
+    np.testing.assert_array_equal(seq.tokens[:, seq.outputs], X)
+
+
+def test_appended_queries_stand_and_see_as_the_tokens_they_replace():
+    seq = interleaved(X, Y, Q)
+    np.testing.assert_array_equal(seq.tokens[:, seq.outputs], Q)
+    for k in range(P):
+        row = 2 * P + k
+        assert seq.positions[row] == seq.positions[2 * k]
+        seen = set(np.flatnonzero(seq.mask[row]).tolist())
+        assert seen == {*range(2 * k), row}
+    for i in range(2 * P):
+        assert set(np.flatnonzero(seq.mask[i]).tolist()) == set(range(i + 1))
+
+
+def test_token_matrix_never_shows_a_query_its_label():
+    seq = token_matrix(X, Y)
+    queries = seq.tokens[:, seq.outputs]
+    np.testing.assert_array_equal(queries[:, :, :D], X)
+    np.testing.assert_array_equal(queries[:, :, D], jnp.zeros((B, P)))
+    for k in range(P):
+        seen = set(np.flatnonzero(seq.mask[P - 1 + k]).tolist())
+        assert seen == {*range(k), P - 1 + k}
+
+
+def test_last_only_is_the_papers_matrix():
+    seq = token_matrix(X, Y, last_only=True)
+    assert seq.tokens.shape == (B, P, D + 1)
+    np.testing.assert_array_equal(seq.tokens[:, :-1, D], Y[:, :-1])
+    np.testing.assert_array_equal(seq.tokens[:, -1, D], jnp.zeros(B))
