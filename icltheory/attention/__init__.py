@@ -1,0 +1,46 @@
+"""Masked attention with residual: linear, softmax, kernel view and MLP block.
+
+Single layers are functions; stacks are pytrees with one ``apply``. Masks have names
+(:mod:`icltheory.attention.masks`), the papers' 1/N is the argument ``scale``.
+"""
+
+from icltheory.attention._layer import LayerOutput
+from icltheory.attention.kernel import (
+    FEATURE_MAPS,
+    KernelView,
+    positive_features,
+    softmax_kernel_view,
+    taylor_features,
+)
+from icltheory.attention.linear import MLP_FORMS, linear_attention, mlp_attention
+from icltheory.attention.masks import MASKS, attended_keys, normalized_keys
+from icltheory.attention.softmax import softmax_attention, softmax_weights
+from icltheory.attention.stacks import (
+    AttentionStack,
+    LinearAttentionStack,
+    MLPAttentionStack,
+    SoftmaxAttentionStack,
+    StackOutput,
+)
+
+__all__ = [
+    "FEATURE_MAPS",
+    "MASKS",
+    "MLP_FORMS",
+    "AttentionStack",
+    "KernelView",
+    "LayerOutput",
+    "LinearAttentionStack",
+    "MLPAttentionStack",
+    "SoftmaxAttentionStack",
+    "StackOutput",
+    "attended_keys",
+    "linear_attention",
+    "mlp_attention",
+    "normalized_keys",
+    "positive_features",
+    "softmax_attention",
+    "softmax_kernel_view",
+    "softmax_weights",
+    "taylor_features",
+]

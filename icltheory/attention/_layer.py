@@ -1,0 +1,70 @@
+"""What every attention layer takes and returns: checks, conversion, the residual."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from icltheory._checks import check_nonnegative, check_shape, concrete
+from icltheory._typing import Array, Float
+
+
+class LayerOutput(NamedTuple):
+    """Tokens after one layer.
+
+    Args:
+        H: Demonstrations, ``(N, n)``.
+        h_query: Query token, ``(n,)``.
+
+    References:
+        Yao et al. (2024), equation (1). Verified by ``tests/test_attention.py``.
+    """
+
+    H: Float[Array, "N n"]
+    h_query: Float[Array, " n"]
+
+
+def as_tokens(H, h_query, width: int) -> tuple[Array, Array]:
+    """Checks and converts tokens, and brings both to their common dtype."""
+    H, h_query = jnp.asarray(H), jnp.asarray(h_query)
+    check_shape("H", H, ("N", width))
+    check_shape("h_query", h_query, (width,))
+    dtype = jnp.promote_types(H.dtype, h_query.dtype)
+    return H.astype(dtype), h_query.astype(dtype)
+
+
+def as_projections(W_V, W_K, W_Q) -> tuple[Array, Array, Array]:
+    """Checks that the three matrices are square and of one shape; converts them."""
+    check_shape("W_V", W_V, ("n", "n"))
+    check_shape("W_K", W_K, jnp.shape(W_V))
+    check_shape("W_Q", W_Q, jnp.shape(W_V))
+    return jnp.asarray(W_V), jnp.asarray(W_K), jnp.asarray(W_Q)
+
+
+def as_mlp(W_V, W_K, W_Q, W_in, W_out) -> tuple[Array, Array, Array, Array, Array]:
+    """Checks that the five matrices of Appendix B.3 fit together; converts them."""
+    check_shape("W_V", W_V, ("dim1", "n"))
+    dim1, n = jnp.shape(W_V)
+    check_shape("W_K", W_K, (dim1, n))
+    check_shape("W_Q", W_Q, (dim1, n))
+    check_shape("W_in", W_in, ("dim2", dim1))
+    check_shape("W_out", W_out, (n, jnp.shape(W_in)[0]))
+    V, K, Q, I, O = map(jnp.asarray, (W_V, W_K, W_Q, W_in, W_out))
+    return V, K, Q, I, O
+
+
+def check_d_scale(d_scale) -> None:
+    """Raises unless the number under the root is positive and finite."""
+    check_nonnegative("d_scale", d_scale)
+    if concrete(d_scale) is not None and d_scale == 0:
+        raise ValueError("d_scale: expected a value > 0, got 0")
+
+
+def stacked(H: Array, h_query: Array) -> Array:
+    """All tokens as rows, the query last."""
+    return jnp.concatenate([H, h_query[None]])
+
+
+def add_residual(H: Array, h_query: Array, sums, scale) -> LayerOutput:
+    """Adds the scaled attention sums to the tokens."""
+    factor = jnp.asarray(scale, H.dtype)
+    return LayerOutput(H + factor * sums[0], h_query + factor * sums[1])

@@ -1,0 +1,231 @@
+r"""The kernel view of softmax attention, Appendix B.2.
+
+Softmax attention is linear attention in the feature space of the softmax kernel,
+:math:`\exp(x^\top y) = \varphi(x)^\top \varphi(y)`. The features may be exact on the
+keys at hand, a Taylor series, or positive random features.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Num
+
+from icltheory._checks import check_choice, check_positive_int
+from icltheory._pytree import pytree
+from icltheory._typing import Array, Float, PRNGKey, Scalar
+from icltheory.attention._layer import (
+    as_projections,
+    as_tokens,
+    check_d_scale,
+    stacked,
+)
+
+__all__ = [
+    "FEATURE_MAPS",
+    "KernelView",
+    "positive_features",
+    "softmax_kernel_view",
+    "taylor_features",
+]
+
+FEATURE_MAPS = ("exact", "taylor", "positive")
+
+
+@pytree
+class KernelView:
+    r"""Softmax attention of the query as a linear map of its features.
+
+    .. math::
+        \hat h_{N+1} = h_{N+1} + \frac{1}{D'}\, T\, \varphi(W_Q h_{N+1}) , \qquad
+        T = \sum_{i \le N} W_V h_i \otimes \varphi(W_K h_i) .
+
+    ``operator`` is T alone: it depends on the demonstrations only and has rank at most
+    rank H. The paper's :math:`\Delta W' = T / D'` depends on the query through D', so
+    no trajectory of weights follows from it; D' is therefore kept apart.
+
+    Args:
+        operator: T, ``(n, F)``.
+        query_features: :math:`\varphi(W_Q h_{N+1})`, ``(F,)``.
+        normalizer: :math:`D' = \sum_{k \le N+1} \varphi(W_K h_k)^\top
+            \varphi(W_Q h_{N+1})`, over N + 1 keys.
+        h_query: The updated query token, ``(n,)``.
+
+    References:
+        Yao et al. (2024), equation (12).
+        Verified by ``tests/identities/test_softmax_and_mlp.py``.
+    """
+
+    operator: Float[Array, "n F"]
+    query_features: Float[Array, " F"]
+    normalizer: Scalar
+    h_query: Float[Array, " n"]
+
+    @property
+    def delta_W(self) -> Float[Array, "n F"]:
+        r"""The paper's :math:`\Delta W' = T / D'`, which depends on the query."""
+        return self.operator / self.normalizer
+
+
+def softmax_kernel_view(
+    W_V: Float[ArrayLike, "_n _n"],
+    W_K: Float[ArrayLike, "_n _n"],
+    W_Q: Float[ArrayLike, "_n _n"],
+    H: Float[ArrayLike, "_N _n"],
+    h_query: Float[ArrayLike, "_n"],
+    *,
+    d_scale: Num[ArrayLike, ""],
+    features: str = "exact",
+    degree: int = 4,
+    num_features: int = 256,
+    key: PRNGKey | None = None,
+) -> KernelView:
+    r"""Dual form of softmax attention for the query, equation (12).
+
+    .. math::
+        \hat h_{N+1} = h_{N+1} + \frac{1}{D'} \Big[ \sum_{i \le N} W_V h_i \otimes
+        \varphi(k_i) \Big] \varphi(q) , \qquad
+        k_i = W_K h_i / d_{scale}^{1/4}, \quad q = W_Q h_{N+1} / d_{scale}^{1/4} .
+
+    ``"exact"`` takes the coordinates of the N + 1 keys at hand,
+    :math:`\varphi(k_i) = e_i` and :math:`\varphi(q)_i = \exp(k_i^\top q)`, and equals
+    :func:`~icltheory.attention.softmax_attention` with the mask ``"demos"``. The other
+    two are approximations and need no key of the prompt to be known beforehand. The
+    kernel is not shifted by its maximum: logits above the range of ``exp`` overflow.
+    Cost O(N n F) with F features.
+
+    Args:
+        W_V: Value matrix, ``(n, n)``.
+        W_K: Key matrix, ``(n, n)``.
+        W_Q: Query matrix, ``(n, n)``.
+        H: Demonstrations, ``(N, n)``; N may be 0.
+        h_query: Query token, ``(n,)``.
+        d_scale: The number under the root of equation (2).
+        features: ``"exact"``, ``"taylor"`` or ``"positive"``.
+        degree: Highest degree K of the Taylor features, F = 1 + n + ... + n^K.
+        num_features: Number F of positive random features.
+        key: Key of the positive random features; required there.
+
+    Returns:
+        The operator, the features of the query, the normaliser D' and the new token.
+
+    Raises:
+        ValueError: If shapes do not fit, a name is unknown, ``d_scale`` is not > 0 or
+            the key of the random features is missing.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> I, H, h = jnp.eye(2), jnp.eye(2), jnp.array([0.5, 0.0])
+        >>> for degree in (1, 3, 6):
+        ...     view = softmax_kernel_view(
+        ...         I, I, I, H, h, d_scale=2, features="taylor", degree=degree)
+        ...     print(round(float(view.h_query[0]), 6))
+        0.883407
+        0.893564
+        0.893677
+        >>> exact = softmax_kernel_view(I, I, I, H, h, d_scale=2)
+        >>> round(float(exact.h_query[0]), 6)
+        0.893677
+
+    References:
+        Yao et al. (2024), equations (10) to (12); Choromanski et al. (2021).
+        Verified by ``tests/identities/test_softmax_and_mlp.py``.
+    """
+    W_V, W_K, W_Q = as_projections(W_V, W_K, W_Q)
+    check_choice("features", features, FEATURE_MAPS)
+    check_d_scale(d_scale)
+    H, h_query = as_tokens(H, h_query, W_V.shape[1])
+    root = jnp.asarray(d_scale, H.dtype) ** 0.25
+    keys, query = stacked(H, h_query) @ W_K.T / root, W_Q @ h_query / root
+    if features == "exact":
+        key_features = jnp.eye(keys.shape[0], dtype=keys.dtype)
+        query_features = jnp.exp(keys @ query)
+    elif features == "taylor":
+        key_features = jax.vmap(lambda k: taylor_features(k, degree))(keys)
+        query_features = taylor_features(query, degree)
+    else:
+        directions = _directions(key, num_features, query)
+        key_features = jax.vmap(lambda k: positive_features(k, directions))(keys)
+        query_features = positive_features(query, directions)
+    operator = (H @ W_V.T).T @ key_features[:-1]
+    normalizer = jnp.sum(key_features @ query_features)
+    moved = h_query + operator @ query_features / normalizer
+    return KernelView(operator, query_features, normalizer, moved)
+
+
+def taylor_features(x: Float[ArrayLike, " n"], degree: int) -> Float[Array, " F"]:
+    r"""Features of the exponential series up to a degree.
+
+    .. math::
+        \varphi(x) = \big( x^{\otimes k} / \sqrt{k!} \big)_{k = 0, \dots, K} , \qquad
+        \varphi(x)^\top \varphi(y) = \sum_{k \le K} (x^\top y)^k / k! .
+
+    The remainder is at most :math:`e^{|z|} |z|^{K+1} / (K+1)!` with
+    :math:`z = x^\top y`.
+
+    Args:
+        x: The vector, ``(n,)``.
+        degree: K >= 1.
+
+    Returns:
+        Features of length 1 + n + ... + n^K.
+
+    Raises:
+        ValueError: If ``degree`` is not a positive integer.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> taylor_features(jnp.array([1.0, 2.0]), 1).tolist()
+        [1.0, 1.0, 2.0]
+
+    References:
+        Yao et al. (2024), equation (11).
+        Verified by ``tests/identities/test_softmax_and_mlp.py``.
+    """
+    check_positive_int("degree", degree)
+    x = jnp.asarray(x)
+    power, parts = jnp.ones((1,), x.dtype), [jnp.ones((1,), x.dtype)]
+    for k in range(1, degree + 1):
+        power = jnp.outer(power, x).ravel()
+        parts.append(power / math.sqrt(math.factorial(k)))
+    return jnp.concatenate(parts)
+
+
+def positive_features(
+    x: Float[ArrayLike, "_n"], directions: Float[ArrayLike, "F _n"]
+) -> Float[Array, " F"]:
+    r"""Positive random features of the softmax kernel.
+
+    .. math::
+        \varphi(x)_j = \exp\big(w_j^\top x - \|x\|^2 / 2\big) / \sqrt F , \qquad
+        w_j \sim N(0, 1) .
+
+    Unbiased: :math:`E\, \varphi(x)^\top \varphi(y) = \exp(x^\top y)`, with relative
+    root mean square error :math:`\sqrt{(e^{\|x + y\|^2} - 1) / F}`.
+
+    Args:
+        x: The vector, ``(n,)``.
+        directions: The Gaussian directions :math:`w_j` in rows, ``(F, n)``.
+
+    Returns:
+        Features of length F.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> positive_features(jnp.zeros(2), jnp.ones((4, 2))).tolist()
+        [0.5, 0.5, 0.5, 0.5]
+
+    References:
+        Choromanski et al. (2021), lemma 1.
+        Verified by ``tests/identities/test_softmax_and_mlp.py``.
+    """
+    x, w = jnp.asarray(x), jnp.asarray(directions)
+    return jnp.exp(w @ x - jnp.sum(x**2) / 2) / math.sqrt(w.shape[0])
+
+
+def _directions(key, num_features, query):
+    check_positive_int("num_features", num_features)
+    if key is None:
+        raise ValueError("key: expected a key for positive features, got None")
+    return jax.random.normal(key, (num_features, query.shape[0]), query.dtype)

@@ -1,0 +1,78 @@
+"""Who attends to whom: the attention masks by name.
+
+Keys and queries are numbered 0, ..., N - 1 for the demonstrations and N for the query
+token.
+
+==========  =======================================  ===============================
+mask        a demonstration i attends to             the query attends to
+==========  =======================================  ===============================
+"demos"     every demonstration (the papers' M)      every demonstration, not itself
+"causal"    demonstrations j <= i, itself included   every demonstration, not itself
+"none"      every demonstration and the query        every demonstration and itself
+==========  =======================================  ===============================
+"""
+
+import jax.numpy as jnp
+
+from icltheory._checks import check_choice
+from icltheory._typing import Array, Bool
+
+__all__ = ["MASKS", "attended_keys", "normalized_keys"]
+
+MASKS = ("demos", "causal", "none")
+
+
+def attended_keys(mask: str, num_demos: int) -> Bool[Array, "P P"]:
+    """Keys whose values enter the attention sum of each token.
+
+    Args:
+        mask: ``"demos"``, ``"causal"`` or ``"none"``.
+        num_demos: Number N of demonstrations.
+
+    Returns:
+        Boolean matrix of shape (N + 1, N + 1); rows are queries, columns are keys.
+
+    Raises:
+        ValueError: If ``mask`` is not one of the three names.
+
+    Example:
+        >>> attended_keys("causal", 2).astype(int).tolist()
+        [[1, 0, 0], [1, 1, 0], [1, 1, 0]]
+
+    References:
+        Yao et al. (2024), equation (1), the matrix M.
+        Verified by ``tests/test_attention.py``.
+    """
+    keys = normalized_keys(mask, num_demos)
+    return keys if mask == "none" else keys.at[:, -1].set(False)
+
+
+def normalized_keys(mask: str, num_demos: int) -> Bool[Array, "P P"]:
+    """Keys over which the softmax of each token is normalised.
+
+    The papers' M stands outside the softmax. With ``"demos"`` every token normalises
+    over all N + 1 keys and the weight on the query key is then lost: the weights on the
+    demonstrations sum to less than 1. With ``"causal"`` a demonstration normalises over
+    the keys j <= i only, as in a decoder, and the query as with ``"demos"``.
+
+    Args:
+        mask: ``"demos"``, ``"causal"`` or ``"none"``.
+        num_demos: Number N of demonstrations.
+
+    Returns:
+        Boolean matrix of shape (N + 1, N + 1); rows are queries, columns are keys.
+
+    Raises:
+        ValueError: If ``mask`` is not one of the three names.
+
+    Example:
+        >>> normalized_keys("demos", 1).astype(int).tolist()
+        [[1, 1], [1, 1]]
+
+    References:
+        Yao et al. (2024), equations (1) and (2).
+        Verified by ``tests/test_attention.py``.
+    """
+    check_choice("mask", mask, MASKS)
+    every = jnp.ones((num_demos + 1, num_demos + 1), bool)
+    return jnp.tril(every) if mask == "causal" else every

@@ -1,0 +1,137 @@
+"""Softmax attention with residual, equations (1) and (2)."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Num
+
+from icltheory._checks import check_choice, check_shape
+from icltheory._typing import Array, Float
+from icltheory.attention._layer import (
+    LayerOutput,
+    add_residual,
+    as_projections,
+    as_tokens,
+    check_d_scale,
+    stacked,
+)
+from icltheory.attention.masks import MASKS, attended_keys, normalized_keys
+
+__all__ = ["softmax_attention", "softmax_weights"]
+
+
+def softmax_attention(
+    W_V: Float[ArrayLike, "_n _n"],
+    W_K: Float[ArrayLike, "_n _n"],
+    W_Q: Float[ArrayLike, "_n _n"],
+    H: Float[ArrayLike, "_N _n"],
+    h_query: Float[ArrayLike, "_n"],
+    *,
+    d_scale: Num[ArrayLike, ""],
+    mask: str = "demos",
+    scale: Num[ArrayLike, ""] = 1.0,
+) -> LayerOutput:
+    r"""Softmax attention with residual, equations (1) and (2).
+
+    .. math::
+        \hat h_i = h_i + c \sum_{j \in A(i)} a_{ij}\, W_V h_j , \qquad
+        a_{ij} = \frac{\exp\big((W_K h_j)^\top W_Q h_i / \sqrt{d_{scale}}\big)}
+                      {\sum_{k \in Z(i)}
+                       \exp\big((W_K h_k)^\top W_Q h_i / \sqrt{d_{scale}}\big)} ,
+
+    with c = ``scale``, A(i) the attended keys and Z(i) the keys of the normaliser. The
+    papers' M stands outside the softmax, so with ``"demos"`` Z(i) holds all N + 1 keys:
+    the weights on the demonstrations sum to less than 1, the query key keeps the rest,
+    and through the normaliser the demonstrations do feel the query. Cost
+    O(N n^2 + N^2 n).
+
+    Args:
+        W_V: Value matrix, ``(n, n)``.
+        W_K: Key matrix, ``(n, n)``.
+        W_Q: Query matrix, ``(n, n)``.
+        H: Demonstrations, ``(N, n)``; N may be 0.
+        h_query: Query token, ``(n,)``.
+        d_scale: The number under the root; 1 leaves the logits as they are.
+        mask: ``"demos"`` (the papers' M), ``"causal"`` or ``"none"``.
+        scale: Factor c on the attention sum.
+
+    Returns:
+        Demonstrations and query after the layer.
+
+    Raises:
+        ValueError: If shapes do not fit, the mask is unknown or ``d_scale`` is not > 0.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> W, O = jnp.eye(1), jnp.zeros((1, 1))
+        >>> out = softmax_attention(W, O, O, jnp.ones((3, 1)), jnp.ones(1), d_scale=1)
+        >>> float(out.h_query[0])  # three of four equal weights stay
+        1.75
+
+    References:
+        Yao et al. (2024), equations (1) and (2).
+        Verified by ``tests/test_attention.py``.
+    """
+    W_V, W_K, W_Q = as_projections(W_V, W_K, W_Q)
+    H, h_query = as_tokens(H, h_query, W_V.shape[1])
+    weights = softmax_weights(W_K, W_Q, H, h_query, d_scale=d_scale, mask=mask)
+    sums = weights @ (stacked(H, h_query) @ W_V.T)
+    return add_residual(H, h_query, (sums[:-1], sums[-1]), scale)
+
+
+def softmax_weights(
+    W_K: Float[ArrayLike, "_d _n"],
+    W_Q: Float[ArrayLike, "_d _n"],
+    H: Float[ArrayLike, "_N _n"],
+    h_query: Float[ArrayLike, "_n"],
+    *,
+    d_scale: Num[ArrayLike, ""],
+    mask: str = "demos",
+) -> Float[Array, "P P"]:
+    r"""Attention weights :math:`a_{ij}` of :func:`softmax_attention`, masked.
+
+    .. math::
+        A = M \circ D^{-1} A_u , \qquad
+        (A_u)_{ij} = \exp\big((W_K h_j)^\top W_Q h_i / \sqrt{d_{scale}}\big) , \qquad
+        D = \operatorname{diag}(A_u \mathbf 1_{N+1}) .
+
+    Rows are queries here, so the normaliser sums over rows. In the columns-are-tokens
+    layout of the paper it must sum over columns, :math:`A_u \operatorname{diag}
+    (\mathbf 1^\top A_u)^{-1}`, over N + 1 keys; equation (9) as printed sums over the
+    other axis and gives different weights.
+
+    Args:
+        W_K: Key matrix, ``(d, n)``.
+        W_Q: Query matrix, ``(d, n)``.
+        H: Demonstrations, ``(N, n)``.
+        h_query: Query token, ``(n,)``.
+        d_scale: The number under the root.
+        mask: ``"demos"``, ``"causal"`` or ``"none"``.
+
+    Returns:
+        Weights of shape (N + 1, N + 1); the last row and column are the query's.
+
+    Raises:
+        ValueError: If shapes do not fit, the mask is unknown or ``d_scale`` is not > 0.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> O = jnp.zeros((1, 1))
+        >>> softmax_weights(O, O, jnp.ones((1, 1)), jnp.ones(1), d_scale=1).tolist()
+        [[0.5, 0.0], [0.5, 0.0]]
+
+    References:
+        Yao et al. (2024), equations (1), (2) and (9), corrected.
+        Verified by ``tests/identities/test_softmax_and_mlp.py``.
+    """
+    check_shape("W_K", W_K, ("d", "n"))
+    check_shape("W_Q", W_Q, jnp.shape(W_K))
+    check_choice("mask", mask, MASKS)
+    check_d_scale(d_scale)
+    W_K, W_Q = jnp.asarray(W_K), jnp.asarray(W_Q)
+    H, h_query = as_tokens(H, h_query, W_K.shape[1])
+    tokens = stacked(H, h_query)
+    logits = (tokens @ W_Q.T) @ (tokens @ W_K.T).T / jnp.sqrt(d_scale).astype(H.dtype)
+    normalized = normalized_keys(mask, H.shape[0])
+    weights = jax.nn.softmax(jnp.where(normalized, logits, -jnp.inf), axis=-1)
+    return jnp.where(attended_keys(mask, H.shape[0]), weights, 0)

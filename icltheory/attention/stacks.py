@@ -1,0 +1,311 @@
+"""Stacks of attention layers: three kinds of layer, one scan."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Num
+
+from icltheory._checks import check_choice, check_shape, concrete
+from icltheory._pytree import pytree, static_field
+from icltheory._typing import Array, Float, Int
+from icltheory.attention._layer import LayerOutput, as_tokens, check_d_scale
+from icltheory.attention.linear import MLP_FORMS, linear_attention, mlp_attention
+from icltheory.attention.masks import MASKS
+from icltheory.attention.softmax import softmax_attention
+
+__all__ = [
+    "AttentionStack",
+    "LinearAttentionStack",
+    "MLPAttentionStack",
+    "SoftmaxAttentionStack",
+    "StackOutput",
+]
+
+Weights = Float[Array | np.ndarray, "_L _out _in"]
+
+
+@pytree
+class StackOutput:
+    """Tokens at every depth of a stack; depth 0 is the input.
+
+    Args:
+        H: Demonstrations, ``(L + 1, N, n)``.
+        h_query: Query token, ``(L + 1, n)``.
+
+    References:
+        Yao et al. (2024), Theorem 1. Verified by ``tests/test_attention.py``.
+    """
+
+    H: Float[Array, "depths N n"]
+    h_query: Float[Array, "depths n"]
+
+
+class AttentionStack:
+    """What all stacks share: L layers of one kind, run by one ``lax.scan``.
+
+    A stack is a pytree whose leaves have a leading layer axis. A subclass names its
+    weight matrices with their groups and says how one layer acts, given a stack whose
+    leaves have lost that axis.
+
+    References:
+        Yao et al. (2024), section 3.1. Verified by ``tests/test_attention.py``.
+    """
+
+    groups: ClassVar[dict[str, str]] = {}
+
+    @property
+    def num_layers(self) -> int:
+        """Number L of layers."""
+        return jnp.shape(jax.tree.leaves(self)[0])[0]
+
+    @property
+    def width(self) -> int:
+        """Width n of a token."""
+        return jnp.shape(jax.tree.leaves(self)[0])[-1]
+
+    def layer(
+        self,
+        index: int | Int[Array, ""],
+        H: Float[ArrayLike, "_N _n"],
+        h_query: Float[ArrayLike, "_n"],
+        mask: str = "demos",
+        *,
+        scale: Num[ArrayLike, ""] = 1.0,
+    ) -> LayerOutput:
+        """Applies the layer number ``index``, counted from 0.
+
+        Args:
+            index: Layer, from 0 to L - 1; may be traced.
+            H: Demonstrations, ``(N, n)``.
+            h_query: Query token, ``(n,)``.
+            mask: ``"demos"``, ``"causal"`` or ``"none"``.
+            scale: Factor on the attention sum, the papers' 1/N.
+
+        Returns:
+            Demonstrations and query after the layer.
+
+        Raises:
+            ValueError: If shapes do not fit, the mask is unknown or there is no such
+                layer.
+
+        References:
+            Yao et al. (2024), equations (1) to (3).
+            Verified by ``tests/test_attention.py``.
+        """
+        if concrete(index) is not None and not 0 <= index < self.num_layers:
+            last = self.num_layers - 1
+            raise ValueError(f"index: expected 0 to {last}, got {index}")
+        one = jax.tree.map(lambda leaf: leaf[index], self)
+        return one._act(H, h_query, mask, scale)
+
+    def apply(
+        self,
+        H: Float[ArrayLike, "_N _n"],
+        h_query: Float[ArrayLike, "_n"],
+        mask: str = "demos",
+        *,
+        scale: Num[ArrayLike, ""] = 1.0,
+    ) -> StackOutput:
+        """Runs all layers and keeps the tokens of every depth.
+
+        Args:
+            H: Demonstrations, ``(N, n)``; N may be 0.
+            h_query: Query token, ``(n,)``.
+            mask: ``"demos"`` (the papers' M), ``"causal"`` or ``"none"``.
+            scale: Factor on the attention sum of every layer, the papers' 1/N.
+
+        Returns:
+            Demonstrations and query at the depths 0, ..., L.
+
+        Raises:
+            ValueError: If shapes do not fit or the mask is unknown.
+
+        References:
+            Yao et al. (2024), section 3.1. Verified by ``tests/test_attention.py``.
+        """
+        check_choice("mask", mask, MASKS)
+        stack, start = self._prepare(H, h_query)
+
+        def step(tokens, one):
+            moved = one._act(*tokens, mask, scale)
+            return moved, moved
+
+        _, later = jax.lax.scan(step, start, stack)
+        depths = jax.tree.map(
+            lambda first, rest: jnp.concatenate([first[None], rest]), start, later
+        )
+        return StackOutput(depths.H, depths.h_query)
+
+    def _prepare(self, H, h_query):
+        """Casts weights and tokens to one dtype, as the carry of a scan needs."""
+        H, h_query = as_tokens(H, h_query, self.width)
+        dtype = jnp.result_type(H, *jax.tree.leaves(self))
+        stack, H, h_query = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf, dtype), (self, H, h_query)
+        )
+        return stack, LayerOutput(H, h_query)
+
+    def _act(self, H, h_query, mask, scale) -> LayerOutput:
+        raise NotImplementedError
+
+    def _store(self, **expected: tuple[int | str, ...]) -> None:
+        """Checks the weights and stores them as JAX arrays."""
+        for name, shape in expected.items():
+            check_shape(name, getattr(self, name), shape)
+            object.__setattr__(self, name, jnp.asarray(getattr(self, name)))
+        if self.num_layers == 0:
+            raise ValueError("W_V: expected at least one layer, got L = 0")
+
+
+@pytree
+class LinearAttentionStack(AttentionStack):
+    r"""A stack of L linear attention layers with residual, the model of Theorem 1.
+
+    .. math::
+        h_i^t = h_i^{t-1} + c \sum_{j \in A(i)} W_V^t h_j^{t-1}
+                \, (W_K^t h_j^{t-1})^\top W_Q^t h_i^{t-1} , \qquad t = 1, \dots, L ,
+
+    with c the ``scale`` given to :meth:`apply`.
+
+    Args:
+        W_V: Value matrices, ``(L, n, n)``, acting as ``W @ h``.
+        W_K: Key matrices, ``(L, n, n)``.
+        W_Q: Query matrices, ``(L, n, n)``.
+
+    Raises:
+        ValueError: If a matrix is not square, shapes differ, or L = 0.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> I = jnp.eye(2)[None]
+        >>> stack = LinearAttentionStack(I, I, I)
+        >>> stack.apply(jnp.array([[1.0, 0.0]]), jnp.ones(2)).h_query.tolist()
+        [[1.0, 1.0], [2.0, 1.0]]
+
+    References:
+        Yao et al. (2024), equation (3) and Theorem 1.
+        Verified by ``tests/test_attention.py``.
+    """
+
+    W_V: Weights
+    W_K: Weights
+    W_Q: Weights
+
+    groups: ClassVar[dict[str, str]] = {"W_V": "attn", "W_K": "attn", "W_Q": "attn"}
+
+    def __post_init__(self):
+        self._store(W_V=("L", "n", "n"))
+        self._store(W_K=self.W_V.shape, W_Q=self.W_V.shape)
+
+    def _act(self, H, h_query, mask, scale):
+        weights = self.W_V, self.W_K, self.W_Q
+        return linear_attention(*weights, H, h_query, mask=mask, scale=scale)
+
+
+@pytree
+class SoftmaxAttentionStack(AttentionStack):
+    """A stack of L softmax attention layers with residual, equation (1).
+
+    Args:
+        W_V: Value matrices, ``(L, n, n)``, acting as ``W @ h``.
+        W_K: Key matrices, ``(L, n, n)``.
+        W_Q: Query matrices, ``(L, n, n)``.
+        d_scale: The number under the root, part of the tree structure.
+
+    Raises:
+        ValueError: If a matrix is not square, shapes differ, L = 0 or ``d_scale`` is
+            not > 0.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> W, O = jnp.eye(1)[None], jnp.zeros((1, 1, 1))
+        >>> stack = SoftmaxAttentionStack(W, O, O, d_scale=1)
+        >>> stack.apply(jnp.ones((3, 1)), jnp.ones(1)).h_query.tolist()
+        [[1.0], [1.75]]
+
+    References:
+        Yao et al. (2024), equations (1) and (2).
+        Verified by ``tests/test_attention.py``.
+    """
+
+    W_V: Weights
+    W_K: Weights
+    W_Q: Weights
+    d_scale: float | int = static_field()
+
+    groups: ClassVar[dict[str, str]] = {"W_V": "attn", "W_K": "attn", "W_Q": "attn"}
+
+    def __post_init__(self):
+        self._store(W_V=("L", "n", "n"))
+        self._store(W_K=self.W_V.shape, W_Q=self.W_V.shape)
+        check_d_scale(self.d_scale)
+
+    def _act(self, H, h_query, mask, scale):
+        return softmax_attention(
+            *(self.W_V, self.W_K, self.W_Q, H, h_query),
+            d_scale=self.d_scale,
+            mask=mask,
+            scale=scale,
+        )
+
+
+@pytree
+class MLPAttentionStack(AttentionStack):
+    """A stack of L blocks of linear attention followed by an MLP, Appendix B.3.
+
+    Args:
+        W_V: Value matrices, ``(L, dim1, n)``.
+        W_K: Key matrices, ``(L, dim1, n)``.
+        W_Q: Query matrices, ``(L, dim1, n)``.
+        W_in: First MLP matrices, ``(L, dim2, dim1)``.
+        W_out: Second MLP matrices, ``(L, n, dim2)``.
+        mlp: ``"gated"`` (the exact relu), ``"linear"`` or ``"half"``.
+
+    Raises:
+        ValueError: If shapes do not fit, L = 0 or ``mlp`` is unknown.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> I = jnp.eye(1)[None]
+        >>> stack = MLPAttentionStack(I, I, I, I, I)
+        >>> stack.apply(jnp.ones((2, 1)), jnp.ones(1)).h_query.tolist()
+        [[1.0], [3.0]]
+
+    References:
+        Yao et al. (2024), Appendix B.3.
+        Verified by ``tests/identities/test_softmax_and_mlp.py``.
+    """
+
+    W_V: Weights
+    W_K: Weights
+    W_Q: Weights
+    W_in: Weights
+    W_out: Weights
+    mlp: str = static_field(default="gated")
+
+    groups: ClassVar[dict[str, str]] = {
+        "W_V": "attn",
+        "W_K": "attn",
+        "W_Q": "attn",
+        "W_in": "mlp",
+        "W_out": "mlp",
+    }
+
+    def __post_init__(self):
+        check_choice("mlp", self.mlp, MLP_FORMS)
+        self._store(W_V=("L", "dim1", "n"))
+        layers, dim1, n = self.W_V.shape
+        self._store(W_K=(layers, dim1, n), W_Q=(layers, dim1, n))
+        self._store(W_in=(layers, "dim2", dim1))
+        self._store(W_out=(layers, n, self.W_in.shape[1]))
+
+    def _act(self, H, h_query, mask, scale):
+        return mlp_attention(
+            *(self.W_V, self.W_K, self.W_Q, self.W_in, self.W_out, H, h_query),
+            mask=mask,
+            scale=scale,
+            mlp=self.mlp,
+        )

@@ -1,0 +1,257 @@
+r"""Weights that make linear attention run gradient descent on the prompt.
+
+Tokens are :math:`h = [x; y]` with d_in inputs and d_out outputs, and the loss is that
+of linear regression on the demonstrations,
+
+.. math::
+    L(W) = \frac{c}{2} \sum_{i=1}^N \|W x_i - y_i\|^2 ,
+
+where c is the ``scale`` given to ``apply`` or ``implicit_gd``: ``scale=1 / N`` makes it
+the mean :math:`L = \frac{1}{2N} \sum_i \|\cdot\|^2`. No weight knows N. Layer t makes
+step t, the label slots of the demonstrations carry the residuals
+:math:`y_i - W_t x_i`, and the label slot of the query carries minus the prediction. The
+mask is ``"demos"``.
+"""
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from icltheory._checks import check_finite, check_positive_int, check_shape
+from icltheory._typing import Array, Float
+from icltheory.attention import LayerOutput, LinearAttentionStack
+
+__all__ = [
+    "gd_plus_plus",
+    "gradient_descent",
+    "join_tokens",
+    "preconditioned_gradient_descent",
+    "read_prediction",
+]
+
+
+def join_tokens(
+    X: Float[ArrayLike, "_N _d_in"],
+    Y: Float[ArrayLike, "_N _d_out"],
+    x_query: Float[ArrayLike, "_d_in"],
+    W_0: Float[ArrayLike, "_d_out _d_in"] | None = None,
+) -> LayerOutput:
+    r"""Tokens :math:`[x_i;\, y_i - W_0 x_i]` and :math:`[x_{N+1};\, -W_0 x_{N+1}]`.
+
+    Starting weights other than zero live in the label slots, not in the first value
+    matrix, so that the same stack serves any start.
+
+    Args:
+        X: Inputs :math:`x_i`, ``(N, d_in)``.
+        Y: Labels :math:`y_i`, ``(N, d_out)``.
+        x_query: Query input :math:`x_{N+1}`, ``(d_in,)``.
+        W_0: Weights before the first step, ``(d_out, d_in)``; zero when left out.
+
+    Returns:
+        Demonstrations ``H`` and query ``h_query`` of width d_in + d_out.
+
+    Raises:
+        ValueError: If shapes do not fit.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> H, h = join_tokens(jnp.ones((1, 2)), jnp.array([[3.0]]), jnp.ones(2))
+        >>> H.tolist(), h.tolist()
+        ([[1.0, 1.0, 3.0]], [1.0, 1.0, 0.0])
+
+    References:
+        von Oswald et al. (2023), proposition 1.
+        Verified by ``tests/identities/test_constructions.py``.
+    """
+    X, Y, x_query = jnp.asarray(X), jnp.asarray(Y), jnp.asarray(x_query)
+    check_shape("X", X, ("N", "d_in"))
+    check_shape("Y", Y, (X.shape[0], "d_out"))
+    check_shape("x_query", x_query, (X.shape[1],))
+    d_out, d_in = Y.shape[1], X.shape[1]
+    W = jnp.zeros((d_out, d_in), X.dtype) if W_0 is None else jnp.asarray(W_0)
+    check_shape("W_0", W, (d_out, d_in))
+    return LayerOutput(
+        jnp.concatenate([X, Y - X @ W.T], axis=1),
+        jnp.concatenate([x_query, jnp.zeros(d_out, W.dtype) - W @ x_query]),
+    )
+
+
+def read_prediction(
+    h_query: Float[ArrayLike, "*depths n"], d_in: int
+) -> Float[Array, "*depths d_out"]:
+    r"""The prediction :math:`W_t x_{N+1}`: minus the label slot of the query.
+
+    Args:
+        h_query: Query token, ``(n,)``, or its values at every depth, ``(L + 1, n)``.
+        d_in: Width of the input slot.
+
+    Returns:
+        The prediction, ``(d_out,)`` or ``(L + 1, d_out)``.
+
+    Raises:
+        ValueError: If ``d_in`` leaves no label slot.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> read_prediction(jnp.array([1.0, 1.0, -3.0]), 2).tolist()
+        [3.0]
+
+    References:
+        von Oswald et al. (2023), proposition 1.
+        Verified by ``tests/identities/test_constructions.py``.
+    """
+    h_query = jnp.asarray(h_query)
+    if not 0 < d_in < h_query.shape[-1]:
+        width = h_query.shape[-1]
+        raise ValueError(f"d_in: expected 0 < d_in < {width}, got {d_in}")
+    return -h_query[..., d_in:]
+
+
+def gradient_descent(
+    step_sizes: Float[ArrayLike, "_L"], d_in: int, d_out: int = 1
+) -> LinearAttentionStack:
+    r"""L layers that make L steps of gradient descent, von Oswald's construction.
+
+    .. math::
+        W_K = W_Q = \begin{pmatrix} 1 & 0 \\ 0 & 0 \end{pmatrix} , \quad
+        W_V^t = -\eta_t \begin{pmatrix} 0 & 0 \\ 0 & 1 \end{pmatrix}
+        \;\Rightarrow\;
+        W_t = W_{t-1} - \eta_t \nabla L(W_{t-1}) .
+
+    In the words of Theorem 1, :math:`G_t = -\eta_t \nabla L` at the label rows of
+    :math:`W_{t-1}`, up to the sign with which the query stores its prediction.
+
+    Args:
+        step_sizes: Step sizes :math:`\eta_1, \dots, \eta_L`, ``(L,)``.
+        d_in: Width of the input slot.
+        d_out: Width of the label slot.
+
+    Returns:
+        The weights, of width d_in + d_out.
+
+    Raises:
+        ValueError: If there is no step, a concrete step is not finite, or a width is
+            not a positive integer.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> X, Y = jnp.array([[1.0], [2.0]]), jnp.array([[2.0], [4.0]])
+        >>> stack = gradient_descent(jnp.full(30, 0.3), d_in=1)
+        >>> out = stack.apply(*join_tokens(X, Y, jnp.ones(1)), scale=1 / 2)
+        >>> read_prediction(out.h_query, 1)[jnp.array([1, 30])].round(6).tolist()
+        [[1.5], [2.0]]
+
+    References:
+        von Oswald et al. (2023), proposition 1.
+        Verified by ``tests/identities/test_constructions.py``.
+    """
+    eta = _step_sizes("step_sizes", step_sizes)
+    inputs, labels = _slots(len(eta), d_in, d_out, eta.dtype)
+    W_V = -eta[:, None, None] * labels
+    return LinearAttentionStack(W_V=W_V, W_K=inputs, W_Q=inputs)
+
+
+def preconditioned_gradient_descent(
+    preconditioners: Float[ArrayLike, "_L _d_in _d_in"], d_out: int = 1
+) -> LinearAttentionStack:
+    r"""L layers that make L steps of preconditioned gradient descent.
+
+    .. math::
+        W_K = \begin{pmatrix} 1 & 0 \\ 0 & 0 \end{pmatrix} , \quad
+        W_Q^t = \begin{pmatrix} A_t^\top & 0 \\ 0 & 0 \end{pmatrix} , \quad
+        W_V = -\begin{pmatrix} 0 & 0 \\ 0 & 1 \end{pmatrix}
+        \;\Rightarrow\;
+        W_t = W_{t-1} - \nabla L(W_{t-1}) A_t^\top .
+
+    For one output this is :math:`w_t = w_{t-1} - A_t \nabla L(w_{t-1})`. The inverse of
+    :math:`c \sum_i x_i x_i^\top` as preconditioner makes Newton's step.
+
+    Args:
+        preconditioners: :math:`A_1, \dots, A_L`, ``(L, d_in, d_in)``.
+        d_out: Width of the label slot.
+
+    Returns:
+        The weights, of width d_in + d_out.
+
+    Raises:
+        ValueError: If there is no step, a matrix is not square, or ``d_out`` is not a
+            positive integer.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> stack = preconditioned_gradient_descent(jnp.array([[[0.5]]]))
+        >>> stack.W_Q[0].tolist()
+        [[0.5, 0.0], [0.0, 0.0]]
+
+    References:
+        Ahn et al. (2023), L iterations of preconditioned gradient descent.
+        Verified by ``tests/identities/test_constructions.py``.
+    """
+    A = jnp.asarray(preconditioners)
+    check_shape("preconditioners", A, ("L", "d_in", "d_in"))
+    inputs, labels = _slots(A.shape[0], A.shape[1], d_out, A.dtype)
+    W_Q = jnp.pad(jnp.swapaxes(A, 1, 2), ((0, 0), (0, d_out), (0, d_out)))
+    return LinearAttentionStack(W_V=-labels, W_K=inputs, W_Q=W_Q)
+
+
+def gd_plus_plus(
+    step_sizes: Float[ArrayLike, "_L"],
+    input_steps: Float[ArrayLike, "_L"],
+    d_in: int,
+    d_out: int = 1,
+) -> LinearAttentionStack:
+    r"""GD++: gradient descent whose layers also shrink the inputs.
+
+    .. math::
+        x_i \leftarrow \Big(1 - \gamma_t\, c \sum_{j=1}^N x_j x_j^\top\Big) x_i , \qquad
+        W_V^t = -\begin{pmatrix} \gamma_t & 0 \\ 0 & \eta_t \end{pmatrix} .
+
+    Residuals and inputs move at the same time, both from the old inputs, and the query
+    moves like a demonstration. The inputs become better conditioned from layer to
+    layer; with :math:`\gamma_t = 0` this is plain gradient descent.
+
+    Args:
+        step_sizes: Step sizes :math:`\eta_1, \dots, \eta_L`, ``(L,)``.
+        input_steps: Input step sizes :math:`\gamma_1, \dots, \gamma_L`, ``(L,)``.
+        d_in: Width of the input slot.
+        d_out: Width of the label slot.
+
+    Returns:
+        The weights, of width d_in + d_out.
+
+    Raises:
+        ValueError: If there is no step, the lengths differ, a concrete step is not
+            finite, or a width is not a positive integer.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> stack = gd_plus_plus(jnp.array([0.5]), jnp.array([0.1]), d_in=1)
+        >>> jnp.diag(stack.W_V[0]).tolist()
+        [-0.1, -0.5]
+
+    References:
+        von Oswald et al. (2023), GD++.
+        Verified by ``tests/identities/test_constructions.py``.
+    """
+    eta = _step_sizes("step_sizes", step_sizes)
+    gamma = _step_sizes("input_steps", input_steps)
+    check_shape("input_steps", gamma, eta.shape)
+    inputs, labels = _slots(len(eta), d_in, d_out, jnp.result_type(eta, gamma))
+    W_V = -(gamma[:, None, None] * inputs + eta[:, None, None] * labels)
+    return LinearAttentionStack(W_V=W_V, W_K=inputs, W_Q=inputs)
+
+
+def _slots(layers, d_in, d_out, dtype) -> tuple[Array, Array]:
+    """Projections on the input slot and on the label slot, one for each layer."""
+    check_positive_int("d_in", d_in)
+    check_positive_int("d_out", d_out)
+    n = d_in + d_out
+    inputs = jnp.pad(jnp.eye(d_in, dtype=dtype), ((0, d_out), (0, d_out)))
+    labels = jnp.eye(n, dtype=dtype) - inputs
+    shape = (layers, n, n)
+    return jnp.broadcast_to(inputs, shape), jnp.broadcast_to(labels, shape)
+
+
+def _step_sizes(name, steps):
+    check_shape(name, steps, ("L",))
+    check_finite(name, steps)
+    return jnp.asarray(steps)

@@ -1,0 +1,30 @@
+"""The layered-model protocol: what pruning, spectra and caching speak.
+
+A model is a small hashable description; its parameters are a plain pytree beside it and
+are never edited in place. The same few functions then serve a linear-attention stack, a
+Flax transformer with a nested dict of kernels, and a large language model: run all
+layers, stop before layer l, or resume there from a cached hidden state; read or replace
+one named weight matrix.
+"""
+
+from icltheory.layered.matrices import MatrixSpec, get_matrix, replace_matrix
+from icltheory.layered.protocol import (
+    LayeredModel,
+    all_hidden,
+    forward,
+    forward_from,
+    hidden_before,
+)
+from icltheory.layered.stack import LayeredStack
+
+__all__ = [
+    "LayeredModel",
+    "LayeredStack",
+    "MatrixSpec",
+    "all_hidden",
+    "forward",
+    "forward_from",
+    "get_matrix",
+    "hidden_before",
+    "replace_matrix",
+]

@@ -1,0 +1,155 @@
+"""Named weight matrices inside a parameter pytree: where they are, get, replace."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from icltheory._checks import check_choice, check_shape
+from icltheory._typing import Array, Float, PyTree
+
+__all__ = ["MatrixSpec", "get_matrix", "replace_matrix"]
+
+
+@dataclasses.dataclass(frozen=True)
+class MatrixSpec:
+    """Where one weight matrix of a layer lives, and how it is stored.
+
+    ``path`` names a leaf of the parameter pytree by its keys, attribute names and
+    positions. Entries that are left when the leaf is reached index its leading axes, so
+    ``("W_V", 3)`` is layer 3 of a leaf with a leading layer axis.
+
+    The library and the papers speak of (out, in) matrices, ``W @ h``. A Flax kernel is
+    (in, out): say ``transposed=True``. A stored array with more than two axes, such as
+    the (in, heads, head_dim) kernel of an attention module, is flattened to the matrix
+    ``shape``. ``rows`` picks the output rows of one matrix out of a fused one, such as
+    the queries of a joint query-key-value kernel.
+
+    Args:
+        name: Name of the matrix within the layer, such as ``"W_V"``.
+        group: ``"attn"`` or ``"mlp"``.
+        path: Path to the leaf, and indices into its leading axes.
+        transposed: Whether the stored array is (in, out).
+        shape: The (out, in) shape of the stored matrix, if it is not stored as one.
+        rows: First output row and the one after the last, if not all.
+
+    Raises:
+        ValueError: If the group is unknown.
+
+    Example:
+        >>> spec = MatrixSpec("W_Q", "attn", ("h_0", "attn", "q", "kernel"), True)
+        >>> spec.path[-1], spec.transposed
+        ('kernel', True)
+
+    References:
+        Yao et al. (2024), section 3.4, the modules that are pruned.
+        Verified by ``tests/test_layered.py``.
+    """
+
+    name: str
+    group: str
+    path: tuple[str | int, ...]
+    transposed: bool = False
+    shape: tuple[int, int] | None = None
+    rows: tuple[int, int] | None = None
+
+    def __post_init__(self):
+        check_choice("group", self.group, ("attn", "mlp"))
+
+
+def get_matrix(params: PyTree, spec: MatrixSpec) -> Float[Array, "out in"]:
+    """Reads one weight matrix, in the (out, in) form of the papers.
+
+    Args:
+        params: Parameters of the model.
+        spec: Which matrix.
+
+    Returns:
+        The matrix W, acting as ``W @ h``.
+
+    Raises:
+        ValueError: If no leaf lies on the path, or it does not hold a matrix.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> params = {"dense": {"kernel": jnp.array([[1.0, 2.0, 3.0]])}}
+        >>> spec = MatrixSpec("W_in", "mlp", ("dense", "kernel"), transposed=True)
+        >>> get_matrix(params, spec).tolist()
+        [[1.0], [2.0], [3.0]]
+
+    References:
+        Verified by ``tests/test_layered.py``.
+    """
+    leaves, _, position, index = _locate(params, spec)
+    W = _to_matrix(jnp.asarray(leaves[position])[index], spec)
+    return W if spec.rows is None else W[slice(*spec.rows)]
+
+
+def replace_matrix(
+    params: PyTree, spec: MatrixSpec, W: Float[ArrayLike, "_out _in"]
+) -> PyTree:
+    """Parameters with one weight matrix replaced; the others are shared, not copied.
+
+    Args:
+        params: Parameters of the model; left as they are.
+        spec: Which matrix.
+        W: Its new value in the (out, in) form, cast to the stored dtype.
+
+    Returns:
+        New parameters of the same structure, shapes and dtypes.
+
+    Raises:
+        ValueError: If no leaf lies on the path, it does not hold a matrix, or the shape
+            of ``W`` differs.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> params = {"kernel": jnp.zeros((2, 1)), "bias": jnp.ones(1)}
+        >>> spec = MatrixSpec("W_in", "mlp", ("kernel",), transposed=True)
+        >>> new = replace_matrix(params, spec, jnp.array([[1.0, 2.0]]))
+        >>> new["kernel"].tolist(), params["kernel"].tolist()
+        ([[1.0], [2.0]], [[0.0], [0.0]])
+
+    References:
+        Verified by ``tests/test_layered.py``.
+    """
+    leaves, treedef, position, index = _locate(params, spec)
+    leaf = jnp.asarray(leaves[position])
+    stored, new = leaf[index], jnp.asarray(W, leaf.dtype)
+    old = _to_matrix(stored, spec)
+    rows = slice(None) if spec.rows is None else slice(*spec.rows)
+    check_shape(spec.name, new, old[rows].shape)
+    whole = new if spec.rows is None else old.at[rows].set(new)
+    stored = (whole.T if spec.transposed else whole).reshape(stored.shape)
+    leaves[position] = leaf.at[index].set(stored) if index else stored
+    return jax.tree.unflatten(treedef, leaves)
+
+
+def _locate(params, spec):
+    """Leaves, structure, position of the leaf on the path, and indices into it."""
+    entries, treedef = jax.tree_util.tree_flatten_with_path(params)
+    for position, (key_path, _) in enumerate(entries):
+        depth = len(key_path)
+        if tuple(map(_plain, key_path)) == spec.path[:depth]:
+            return [leaf for _, leaf in entries], treedef, position, spec.path[depth:]
+    raise ValueError(f"path: expected the path of a leaf, got {spec.path}")
+
+
+def _plain(entry: Any) -> Any:
+    """The key, index or attribute name inside one entry of a JAX key path."""
+    for attribute in ("key", "idx", "name"):
+        if hasattr(entry, attribute):
+            return getattr(entry, attribute)
+    return entry
+
+
+def _to_matrix(stored, spec):
+    shape = stored.shape if spec.shape is None else spec.shape
+    if spec.shape is not None and spec.transposed:
+        shape = shape[::-1]
+    if len(shape) != 2 or shape[0] * shape[1] != stored.size:
+        raise ValueError(f"{spec.name}: expected a matrix, got shape {stored.shape}")
+    matrix = stored.reshape(shape)
+    return matrix.T if spec.transposed else matrix

@@ -1,0 +1,189 @@
+"""The protocol of a layered model, and running it whole, in part, or from a cache.
+
+Hidden states may be any pytree. The hidden state of layer l is what enters block l:
+layer 0 takes the embedding, and ``num_layers`` stands for what enters the read-out. The
+blocks are run by a Python loop, because layers may differ in shape and in kind.
+"""
+
+from typing import Any, Protocol, runtime_checkable
+
+from icltheory.layered.matrices import MatrixSpec
+
+__all__ = [
+    "LayeredModel",
+    "all_hidden",
+    "forward",
+    "forward_from",
+    "hidden_before",
+]
+
+
+@runtime_checkable
+class LayeredModel(Protocol):
+    """A model that is a sequence of blocks between an embedding and a read-out.
+
+    Implementations are small and hashable, so that they can be static arguments of
+    ``jax.jit``; the parameters travel separately. Layers count from 0.
+
+    References:
+        Yao et al. (2024), section 3.4. Verified by ``tests/test_layered.py``.
+    """
+
+    @property
+    def num_layers(self) -> int:
+        """Number of blocks."""
+        ...
+
+    def embed(self, params: Any, inputs: Any) -> Any:
+        """The hidden state that enters block 0.
+
+        Args:
+            params: Parameters of the whole model.
+            inputs: What the model takes.
+
+        Returns:
+            Hidden state, any pytree.
+
+        References:
+            Verified by ``tests/test_layered.py``.
+        """
+        ...
+
+    def block(self, layer: int, params: Any, hidden: Any) -> Any:
+        """Applies one block.
+
+        Args:
+            layer: Number of the block.
+            params: Parameters of the whole model.
+            hidden: Hidden state that enters it.
+
+        Returns:
+            Hidden state that leaves it.
+
+        References:
+            Verified by ``tests/test_layered.py``.
+        """
+        ...
+
+    def read_out(self, params: Any, hidden: Any) -> Any:
+        """Outputs from the hidden state after the last block.
+
+        Args:
+            params: Parameters of the whole model.
+            hidden: Hidden state after the last block.
+
+        Returns:
+            Outputs of the model.
+
+        References:
+            Verified by ``tests/test_layered.py``.
+        """
+        ...
+
+    def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
+        """The named weight matrices of one block.
+
+        Args:
+            layer: Number of the block.
+
+        Returns:
+            Where each matrix lives in the parameters.
+
+        References:
+            Verified by ``tests/test_layered.py``.
+        """
+        ...
+
+
+def forward(model: LayeredModel, params: Any, inputs: Any) -> Any:
+    """Runs the whole model.
+
+    Args:
+        model: The layered model.
+        params: Its parameters.
+        inputs: Its inputs.
+
+    Returns:
+        Its outputs.
+
+    References:
+        Verified by ``tests/test_layered.py``.
+    """
+    return forward_from(model, params, model.embed(params, inputs), 0)
+
+
+def forward_from(model: LayeredModel, params: Any, hidden: Any, layer: int) -> Any:
+    """Resumes from the hidden state that enters block ``layer``.
+
+    A sweep that changes only layer l computes the state before l once, with
+    :func:`hidden_before`, and calls this for every change.
+
+    Args:
+        model: The layered model.
+        params: Its parameters; blocks below ``layer`` are not used.
+        hidden: Hidden state that enters block ``layer``.
+        layer: From 0 to ``num_layers``; ``num_layers`` only reads out.
+
+    Returns:
+        Outputs of the model.
+
+    Raises:
+        ValueError: If ``layer`` is out of range.
+
+    References:
+        Verified by ``tests/test_layered.py``.
+    """
+    _check_layer(model, layer)
+    for index in range(layer, model.num_layers):
+        hidden = model.block(index, params, hidden)
+    return model.read_out(params, hidden)
+
+
+def hidden_before(model: LayeredModel, params: Any, inputs: Any, layer: int) -> Any:
+    """Runs the trunk below block ``layer`` and keeps the last hidden state only.
+
+    Args:
+        model: The layered model.
+        params: Its parameters; blocks from ``layer`` on are not used.
+        inputs: Its inputs.
+        layer: From 0 (the embedding) to ``num_layers`` (what the read-out takes).
+
+    Returns:
+        Hidden state that enters block ``layer``.
+
+    Raises:
+        ValueError: If ``layer`` is out of range.
+
+    References:
+        Verified by ``tests/test_layered.py``.
+    """
+    _check_layer(model, layer)
+    hidden = model.embed(params, inputs)
+    for index in range(layer):
+        hidden = model.block(index, params, hidden)
+    return hidden
+
+
+def all_hidden(model: LayeredModel, params: Any, inputs: Any) -> tuple[Any, ...]:
+    """Hidden states at every depth; entry l enters block l.
+
+    Args:
+        model: The layered model.
+        params: Its parameters.
+        inputs: Its inputs.
+
+    Returns:
+        ``num_layers + 1`` hidden states, the embedding first.
+
+    References:
+        Verified by ``tests/test_layered.py``.
+    """
+    states = [model.embed(params, inputs)]
+    for index in range(model.num_layers):
+        states.append(model.block(index, params, states[-1]))
+    return tuple(states)
+
+
+def _check_layer(model, layer):
+    if not 0 <= layer <= model.num_layers:
+        raise ValueError(f"layer: expected 0 to {model.num_layers}, got {layer}")

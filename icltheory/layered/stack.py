@@ -1,0 +1,147 @@
+"""Attention stacks as layered models."""
+
+import dataclasses
+from typing import Any
+
+from icltheory._checks import check_choice
+from icltheory._typing import Array, Float
+from icltheory.attention import MASKS, AttentionStack, LayerOutput
+from icltheory.attention._layer import as_tokens
+from icltheory.layered.matrices import MatrixSpec
+
+__all__ = ["LayeredStack"]
+
+
+@dataclasses.dataclass(frozen=True)
+class LayeredStack:
+    """The layered model whose parameters are an attention stack.
+
+    Any kind of stack will do. Inputs and hidden states are ``(H, h_query)``, the output
+    is the query token after the last layer. Batches by ``jax.vmap``.
+
+    Args:
+        num_layers: Number L of layers.
+        groups: Name and group of each weight matrix.
+        mask: ``"demos"``, ``"causal"`` or ``"none"``.
+        scale: Factor on the attention sum of every layer, the papers' 1/N.
+
+    Raises:
+        ValueError: If the mask is unknown.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from icltheory.attention import LinearAttentionStack
+        >>> from icltheory.layered import forward
+        >>> I = jnp.stack([jnp.eye(1)] * 2)
+        >>> params = LinearAttentionStack(I, I, I)
+        >>> model = LayeredStack.of(params)
+        >>> forward(model, params, (jnp.ones((1, 1)), jnp.ones(1))).tolist()
+        [10.0]
+        >>> [(spec.name, spec.path) for spec in model.matrices(1)]
+        [('W_V', ('W_V', 1)), ('W_K', ('W_K', 1)), ('W_Q', ('W_Q', 1))]
+
+    References:
+        Yao et al. (2024), section 3.1. Verified by ``tests/test_layered.py``.
+    """
+
+    num_layers: int
+    groups: tuple[tuple[str, str], ...]
+    mask: str = "demos"
+    scale: float = 1.0
+
+    def __post_init__(self):
+        check_choice("mask", self.mask, MASKS)
+
+    @classmethod
+    def of(
+        cls, stack: AttentionStack, *, mask: str = "demos", scale: float = 1.0
+    ) -> "LayeredStack":
+        """The model that fits a stack.
+
+        Args:
+            stack: The stack; only its shape and kind are used.
+            mask: ``"demos"``, ``"causal"`` or ``"none"``.
+            scale: Factor on the attention sum of every layer.
+
+        Returns:
+            The layered model; the stack itself serves as parameters.
+
+        Raises:
+            ValueError: If the mask is unknown.
+
+        References:
+            Verified by ``tests/test_layered.py``.
+        """
+        return cls(stack.num_layers, tuple(stack.groups.items()), mask, scale)
+
+    def embed(self, params: AttentionStack, inputs: Any) -> LayerOutput:
+        """The tokens themselves.
+
+        Args:
+            params: The stack.
+            inputs: Demonstrations ``(N, n)`` and query ``(n,)``.
+
+        Returns:
+            Both, checked.
+
+        Raises:
+            ValueError: If the widths do not fit.
+
+        References:
+            Verified by ``tests/test_layered.py``.
+        """
+        return LayerOutput(*as_tokens(*inputs, params.width))
+
+    def block(
+        self, layer: int, params: AttentionStack, hidden: LayerOutput
+    ) -> LayerOutput:
+        """One attention layer.
+
+        Args:
+            layer: Number of the layer, from 0.
+            params: The stack.
+            hidden: Tokens that enter it.
+
+        Returns:
+            Tokens that leave it.
+
+        References:
+            Verified by ``tests/test_layered.py``.
+        """
+        return params.layer(layer, *hidden, self.mask, scale=self.scale)
+
+    def read_out(
+        self, params: AttentionStack, hidden: LayerOutput
+    ) -> Float[Array, " n"]:
+        """The query token.
+
+        Args:
+            params: The stack, unused.
+            hidden: Tokens after the last layer.
+
+        Returns:
+            The query token, ``(n,)``.
+
+        References:
+            Verified by ``tests/test_layered.py``.
+        """
+        return hidden.h_query
+
+    def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
+        """The weight matrices of one layer: slices of leaves with a layer axis.
+
+        Args:
+            layer: Number of the layer, from 0.
+
+        Returns:
+            One entry for each weight matrix.
+
+        Raises:
+            ValueError: If there is no such layer.
+
+        References:
+            Verified by ``tests/test_layered.py``.
+        """
+        if not 0 <= layer < self.num_layers:
+            raise ValueError(f"layer: expected 0 to {self.num_layers - 1}, got {layer}")
+        return tuple(MatrixSpec(name, g, (name, layer)) for name, g in self.groups)

@@ -1,0 +1,32 @@
+"""Truncated SVD, spectra and Frobenius products of thin factors.
+
+Everything here is about one matrix or a stack of matrices ``(..., m, n)``. Matrices of
+half precision are decomposed in float32, the smallest type that LAPACK and cuSOLVER
+know.
+"""
+
+from icltheory.linalg.decomposition import SVD, low_rank_approximation, svd
+from icltheory.linalg.products import (
+    safe_sqrt,
+    thin_frobenius_inner,
+    thin_frobenius_norm,
+)
+from icltheory.linalg.spectra import (
+    condition_number,
+    effective_rank,
+    singular_values,
+    stable_rank,
+)
+
+__all__ = [
+    "SVD",
+    "condition_number",
+    "effective_rank",
+    "low_rank_approximation",
+    "safe_sqrt",
+    "singular_values",
+    "stable_rank",
+    "svd",
+    "thin_frobenius_inner",
+    "thin_frobenius_norm",
+]

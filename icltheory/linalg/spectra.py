@@ -1,0 +1,134 @@
+"""Singular values and what is read off them: condition number, two kinds of rank."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from icltheory._typing import Array, Float
+from icltheory.linalg._matrix import as_matrix
+
+__all__ = ["condition_number", "effective_rank", "singular_values", "stable_rank"]
+
+
+def singular_values(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch k"]:
+    r"""Singular values :math:`s_1 \ge \dots \ge s_k`, ``k = min(m, n)``.
+
+    Args:
+        W: Matrix or stack of matrices, ``(..., m, n)``.
+
+    Returns:
+        The values in descending order.
+
+    Raises:
+        ValueError: If ``W`` has fewer than two axes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> singular_values(jnp.array([[0.0, 2.0], [1.0, 0.0]])).round(6).tolist()
+        [2.0, 1.0]
+
+    References:
+        Golub and Van Loan, Matrix Computations, section 2.4.
+        Verified by ``tests/test_linalg.py``.
+    """
+    return jnp.linalg.svd(as_matrix(W), compute_uv=False)
+
+
+def condition_number(
+    W: Float[ArrayLike, "*batch m n"], rank: int | None = None
+) -> Float[Array, "*batch"]:
+    r"""Ratio of the largest to the smallest singular value.
+
+    .. math:: \operatorname{Cond}(W) = s_1 / s_r, \qquad r = \min(m, n)
+
+    unless ``rank`` says otherwise. Infinity is a value: it is returned when the last
+    value is exactly zero, also for the zero matrix. A matrix that is singular only in
+    exact arithmetic gives about 1 / eps, so after pruning to rank r ask for ``rank=r``.
+    Ratios of eigenvalues are not used: they agree for normal matrices only.
+
+    Args:
+        W: Matrix or stack of matrices, ``(..., m, n)``.
+        rank: Index r of the smallest value to compare with, from 1 to min(m, n).
+
+    Returns:
+        One number for each matrix.
+
+    Raises:
+        ValueError: If ``W`` has fewer than two axes or ``rank`` is out of range.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> W = jnp.diag(jnp.array([8.0, 2.0, 0.0]))
+        >>> float(condition_number(W)), float(condition_number(W, rank=2))
+        (inf, 4.0)
+
+    References:
+        Yao et al. (2024), section 3.4 and Case 1. Verified by ``tests/test_linalg.py``.
+    """
+    s = singular_values(W)
+    if rank is not None and not 1 <= rank <= s.shape[-1]:
+        raise ValueError(f"rank: expected 1 <= rank <= {s.shape[-1]}, got {rank}")
+    last = s[..., -1 if rank is None else rank - 1]
+    singular = last == 0
+    return jnp.where(singular, jnp.inf, s[..., 0] / jnp.where(singular, 1, last))
+
+
+def effective_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
+    r"""Entropy rank of Roy and Vetterli.
+
+    .. math::
+        \operatorname{erank}(W) = \exp\Big(-\sum_i p_i \log p_i\Big), \qquad
+        p_i = s_i / \sum_j s_j ,
+
+    with :math:`0 \log 0 = 0`. It lies between 1 and the rank; the zero matrix has 0.
+    The derivative at a vanishing singular value is infinite.
+
+    Args:
+        W: Matrix or stack of matrices, ``(..., m, n)``.
+
+    Returns:
+        One number for each matrix.
+
+    Raises:
+        ValueError: If ``W`` has fewer than two axes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> round(float(effective_rank(jnp.eye(3))), 6)
+        3.0
+
+    References:
+        Roy and Vetterli (2007), "The effective rank", definition 1.
+        Verified by ``tests/test_linalg.py``.
+    """
+    s = singular_values(W)
+    total = jnp.sum(s, axis=-1)
+    zero = total == 0
+    p = s / jnp.where(zero, 1, total)[..., None]
+    entropy = jnp.sum(jax.scipy.special.entr(p), axis=-1)
+    return jnp.where(zero, 0, jnp.exp(entropy))
+
+
+def stable_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
+    r"""Stable rank :math:`\|W\|_F^2 / \|W\|_2^2`; 0 for the zero matrix.
+
+    Args:
+        W: Matrix or stack of matrices, ``(..., m, n)``.
+
+    Returns:
+        One number for each matrix, between 1 and the rank.
+
+    Raises:
+        ValueError: If ``W`` has fewer than two axes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(stable_rank(jnp.diag(jnp.array([2.0, 1.0]))))
+        1.25
+
+    References:
+        Rudelson and Vershynin (2007), section 1. Verified by ``tests/test_linalg.py``.
+    """
+    s = singular_values(W)
+    ratio = s / jnp.where(s[..., :1] == 0, 1, s[..., :1])
+    return jnp.sum(ratio**2, axis=-1)

@@ -1,0 +1,102 @@
+"""The recursion of Theorem 1: from tokens, from their Gram matrix, in thin factors."""
+
+import jax
+import jax.numpy as jnp
+
+from icltheory._checks import check_choice, check_shape
+from icltheory.attention import LinearAttentionStack
+
+DEMOS = ("demos", "causal", "frozen")
+
+
+def prepare(stack, H, demos, scale):
+    """Checks the arguments and casts all of them to one dtype."""
+    if not isinstance(stack, LinearAttentionStack):
+        kind = type(stack).__name__
+        raise ValueError(f"stack: expected a LinearAttentionStack, got {kind}")
+    check_choice("demos", demos, DEMOS)
+    check_shape("H", H, ("N", stack.W_V.shape[-1]))
+    dtype = jnp.result_type(jnp.asarray(H), *jax.tree.leaves(stack))
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), (stack, H, scale))
+
+
+def demo_factors(layer, H, scale):
+    """Rows v_i = c W_V h_i and u_i = W_Q^T W_K h_i of the update V^T U."""
+    return scale * (H @ layer.W_V.T), H @ layer.W_K.T @ layer.W_Q
+
+
+def move_demos(demos, H, V, U):
+    """Demonstrations after the layer; they feel the same update as the query."""
+    if demos == "frozen":
+        return H
+    if demos == "causal":
+        return H + jnp.tril(H @ U.T) @ V
+    return H + jnp.linalg.multi_dot([H, U.T, V])
+
+
+def telescope(stack, state, update, emit):
+    """Scans ``G = dW (1 + W)``, ``W <- W + G`` over the layers.
+
+    ``update(state, layer)`` gives the layer's dW and the next state; ``emit(dW, G, W)``
+    chooses what to keep, with W before the step.
+    """
+    start = jnp.zeros_like(stack.W_V[0])
+
+    def step(carry, layer):
+        state, W = carry
+        delta_W, state = update(state, layer)
+        G = delta_W + delta_W @ W
+        return (state, W + G), emit(delta_W, G, W)
+
+    return jax.lax.scan(step, (state, start), stack)[1]
+
+
+def choose_dense(method, demos, H):
+    """The cheaper of the two dense methods, or the one asked for if it applies."""
+    check_choice("method", method, ("auto", "dense", "gram"))
+    if method == "gram" and demos == "causal":
+        raise ValueError("method: expected 'dense' for causal demos, got 'gram'")
+    if method == "auto":
+        gram = demos != "causal" and H.shape[0] > H.shape[1]
+        return "gram" if gram else "dense"
+    return method
+
+
+def dense_recursion(stack, H, demos, scale, method, emit):
+    """Runs Theorem 1 with n x n matrices and keeps what ``emit`` chooses."""
+
+    def from_tokens(H, layer):
+        V, U = demo_factors(layer, H, scale)
+        return V.T @ U, move_demos(demos, H, V, U)
+
+    def from_gram(S, layer):
+        delta_W = scale * (layer.W_V @ S @ layer.W_K.T @ layer.W_Q)
+        if demos == "frozen":
+            return delta_W, S
+        half = S + delta_W @ S
+        return delta_W, half + half @ delta_W.T
+
+    if method == "gram":
+        return telescope(stack, H.T @ H, from_gram, emit)
+    return telescope(stack, H, from_tokens, emit)
+
+
+def factor_recursion(stack, H, demos, scale):
+    """Runs Theorem 1 in thin factors: the left one, and the right ones of dW and G."""
+    layers = stack.num_layers
+    empty = jnp.zeros((layers, *H.shape), H.dtype)
+
+    def flat(buffer):
+        return buffer.reshape(-1, buffer.shape[-1])
+
+    def step(carry, inputs):
+        H, left, right_G = carry
+        t, layer = inputs
+        V, U = demo_factors(layer, H, scale)
+        C = U + (U @ flat(left).T) @ flat(right_G)  # rows not yet written are 0
+        left, right_G = left.at[t].set(V), right_G.at[t].set(C)
+        return (move_demos(demos, H, V, U), left, right_G), U
+
+    inputs = jnp.arange(layers), stack
+    (_, left, right_G), right = jax.lax.scan(step, (H, empty, empty), inputs)
+    return left, right, right_G

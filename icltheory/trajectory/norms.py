@@ -1,0 +1,112 @@
+"""Frobenius norms along the trajectory, by the cheapest of three paths."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Num
+
+from icltheory._checks import check_choice
+from icltheory._typing import Float
+from icltheory.attention import LinearAttentionStack
+from icltheory.linalg import safe_sqrt, thin_frobenius_inner, thin_frobenius_norm
+from icltheory.trajectory._recursion import (
+    choose_dense,
+    dense_recursion,
+    factor_recursion,
+    prepare,
+)
+from icltheory.trajectory.records import TrajectoryNorms
+
+__all__ = ["implicit_gd_norms"]
+
+
+def implicit_gd_norms(
+    stack: LinearAttentionStack,
+    H: Float[ArrayLike, "_N _n"],
+    *,
+    demos: str = "demos",
+    scale: Num[ArrayLike, ""] = 1.0,
+    method: str = "auto",
+) -> TrajectoryNorms:
+    r"""Norms of the implicit updates, gradients and weights of Theorem 1.
+
+    .. math::
+        \|\Delta W_t\|_F^2 &= \mathbf 1^\top [(V_t V_t^\top) \circ (U_t U_t^\top)]
+        \mathbf 1 , \\
+        \|G_t\|_F^2 &= \mathbf 1^\top [(V_t V_t^\top) \circ (C_t C_t^\top)]
+        \mathbf 1 , \\
+        \|1 + W_t\|_F^2 &= n + 2 \operatorname{tr} W_t
+        + \sum_{r, s \le t} \langle G_r, G_s \rangle_F .
+
+    ``"factors"`` evaluates these lines, O(L N n^2 + L^2 N^2 n), and forms no n x n
+    matrix that depends on the data; ``"dense"`` and ``"gram"`` are the two paths of
+    :func:`~icltheory.trajectory.implicit_gd`, with nothing n x n kept between layers.
+    ``"auto"`` decides by the shapes: factors when L N < n, otherwise gram when N > n
+    and the demonstrations are not causal, otherwise dense. All three agree to rounding.
+    In the factor path a norm that is small by cancellation loses half of the digits;
+    see :func:`~icltheory.linalg.thin_frobenius_norm`. Norms have derivative 0 at 0.
+
+    Args:
+        stack: The weights :math:`W_V, W_K, W_Q`, ``(L, n, n)`` each.
+        H: Demonstrations, ``(N, n)``; N may be 0.
+        demos: ``"demos"``, ``"causal"`` or ``"frozen"``.
+        scale: Factor c on the attention sum.
+        method: ``"auto"``, ``"factors"``, ``"dense"`` or ``"gram"``.
+
+    Returns:
+        :math:`\|\Delta W_t\|`, :math:`\|G_t\|` and :math:`\|1 + W_{t-1}\|`,
+        t = 1, ..., L, Frobenius.
+
+    Raises:
+        ValueError: If shapes do not fit or a name is unknown or does not apply.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> I = jnp.stack([jnp.eye(3)] * 2)
+        >>> stack = LinearAttentionStack(I, I, I)
+        >>> norms = implicit_gd_norms(stack, jnp.array([[1.0, 0.0, 0.0]]))
+        >>> norms.delta_W.tolist(), norms.G.tolist()
+        ([1.0, 4.0], [1.0, 8.0])
+        >>> norms.one_plus_W.round(6).tolist()
+        [1.732051, 2.44949]
+
+    References:
+        Yao et al. (2024), Theorem 2 and Examples 1-3.
+        Verified by ``tests/test_trajectory.py``.
+    """
+    check_choice("method", method, ("auto", "factors", "dense", "gram"))
+    stack, H, scale = prepare(stack, H, demos, scale)
+    few_demos = stack.num_layers * H.shape[0] < H.shape[1]
+    if method == "factors" or (method == "auto" and few_demos):
+        return _norms_of_factors(*factor_recursion(stack, H, demos, scale))
+    method = choose_dense(method, demos, H)
+    norms = dense_recursion(stack, H, demos, scale, method, _norms_of_step)
+    return TrajectoryNorms(*norms)
+
+
+def _norms_of_step(delta_W, G, W):
+    one = jnp.eye(W.shape[0], dtype=W.dtype)
+    return tuple(safe_sqrt(jnp.sum(M**2)) for M in (delta_W, G, one + W))
+
+
+def _norms_of_factors(V, U, C):
+    norm = jax.vmap(lambda A, B: thin_frobenius_norm(A.T, B.T))
+    gram = _inner_products(V, C)
+    squares = jnp.diagonal(jnp.cumsum(jnp.cumsum(gram, axis=0), axis=1))
+    traces = jnp.cumsum(jnp.sum(V * C, axis=(1, 2)))
+    later = V.shape[-1] + 2 * traces + squares
+    first = jnp.full((1,), V.shape[-1], V.dtype)
+    one_plus_W = safe_sqrt(jnp.concatenate([first, later[:-1]]))
+    return TrajectoryNorms(norm(V, U), norm(V, C), one_plus_W)
+
+
+def _inner_products(V, C):
+    """The matrix <G_r, G_s>, one row at a time to bound the memory."""
+
+    def inner(A, B, rows):
+        return thin_frobenius_inner(A.T, B.T, rows[0].T, rows[1].T)
+
+    def row(rows):
+        return jax.vmap(lambda A, B: inner(A, B, rows))(V, C)
+
+    return jax.lax.map(row, (V, C))

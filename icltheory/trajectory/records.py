@@ -1,0 +1,148 @@
+"""What a trajectory is: dense matrices, thin factors, or norms."""
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from icltheory._checks import check_shape
+from icltheory._pytree import pytree
+from icltheory._typing import Array, Bool, Float
+
+__all__ = ["Trajectory", "TrajectoryFactors", "TrajectoryNorms"]
+
+
+@pytree
+class Trajectory:
+    r"""The implicit gradient descent of Theorem 1, in dense matrices.
+
+    .. math::
+        G_t = \Delta W_t (1 + W_{t-1}) , \qquad W_t = W_{t-1} + G_t , \qquad W_0 = 0 ,
+
+    so that :math:`h^t_{N+1} = (1 + W_t) h^0_{N+1}` and
+    :math:`1 + W_t = \prod_{s \le t} (1 + \Delta W_s)`, latest factor on the left. Entry
+    ``[t]`` of each array, counted from 0, is the quantity of layer t + 1 of the paper.
+
+    Args:
+        delta_W: :math:`\Delta W_1, \dots, \Delta W_L`, ``(L, n, n)``.
+        G: :math:`G_1, \dots, G_L`, ``(L, n, n)``.
+        W: :math:`W_1, \dots, W_L`, ``(L, n, n)``.
+
+    References:
+        Yao et al. (2024), Theorem 1, with its sum read as :math:`\sum_j G_j`.
+        Verified by ``tests/identities/test_theorem1.py``.
+    """
+
+    delta_W: Float[Array, "L n n"]
+    G: Float[Array, "L n n"]
+    W: Float[Array, "L n n"]
+
+    @property
+    def finite(self) -> Bool[Array, "*layers"]:
+        r"""Whether :math:`W_t` is finite, layer by layer, ``(L,)``.
+
+        The entries of :math:`1 + W_t` are polynomials of degree
+        :math:`(3^t - 1) / 2` in :math:`H^\top H`: they overflow by degree.
+        """
+        return jnp.all(jnp.isfinite(self.W), axis=(-2, -1))
+
+    def outputs(self, h_query: Float[ArrayLike, "_n"]) -> Float[Array, "depths n"]:
+        r"""The query at every depth, :math:`h^t = h^0 + W_t h^0`.
+
+        Args:
+            h_query: Query token :math:`h^0_{N+1}`, ``(n,)``.
+
+        Returns:
+            :math:`h^0, \dots, h^L`, ``(L + 1, n)``.
+
+        Raises:
+            ValueError: If the query has another width than the trajectory.
+
+        References:
+            Yao et al. (2024), Theorem 1.
+            Verified by ``tests/identities/test_theorem1.py``.
+        """
+        check_shape("h_query", h_query, (self.W.shape[-1],))
+        h = jnp.asarray(h_query)
+        return jnp.concatenate([h[None], h[None] + self.W @ h])
+
+
+@pytree
+class TrajectoryFactors:
+    r"""The same trajectory in thin factors, one row for each demonstration.
+
+    .. math::
+        \Delta W_t = V_t^\top U_t , \qquad G_t = V_t^\top C_t ,
+
+    with rows :math:`v_i = c\, W_V^t h_i^{t-1}`, :math:`u_i = (W_Q^t)^\top W_K^t
+    h_i^{t-1}` and :math:`c_i = (1 + W_{t-1})^\top u_i`. Row by row,
+    :math:`g_i = v_i c_i^\top` is the share of demonstration i in :math:`G_t`.
+
+    Args:
+        left: :math:`V_t`, the left factor of both products, ``(L, N, n)``.
+        right_delta_W: :math:`U_t`, the right factor of the update, ``(L, N, n)``.
+        right_G: :math:`C_t`, the right factor of the implicit gradient, ``(L, N, n)``.
+
+    References:
+        Yao et al. (2024), Theorem 1.
+        Verified by ``tests/identities/test_theorem1.py``.
+    """
+
+    left: Float[Array, "L N n"]
+    right_delta_W: Float[Array, "L N n"]
+    right_G: Float[Array, "L N n"]
+
+    def dense(self) -> Trajectory:
+        """Multiplies the factors out.
+
+        Returns:
+            The dense trajectory, ``(L, n, n)`` each.
+
+        References:
+            Yao et al. (2024), Theorem 1. Verified by ``tests/test_trajectory.py``.
+        """
+        transposed = jnp.swapaxes(self.left, -1, -2)
+        G = transposed @ self.right_G
+        return Trajectory(transposed @ self.right_delta_W, G, jnp.cumsum(G, axis=0))
+
+    def outputs(self, h_query: Float[ArrayLike, "_n"]) -> Float[Array, "depths n"]:
+        r"""The query at every depth, without any n x n matrix.
+
+        .. math:: h^t = h^0 + \sum_{s \le t} V_s^\top (C_s h^0)
+
+        Args:
+            h_query: Query token :math:`h^0_{N+1}`, ``(n,)``.
+
+        Returns:
+            :math:`h^0, \dots, h^L`, ``(L + 1, n)``.
+
+        Raises:
+            ValueError: If the query has another width than the trajectory.
+
+        References:
+            Yao et al. (2024), Theorem 1. Verified by ``tests/test_trajectory.py``.
+        """
+        check_shape("h_query", h_query, (self.left.shape[-1],))
+        h = jnp.asarray(h_query)
+        steps = jnp.einsum("tin,ti->tn", self.left, self.right_G @ h)
+        return jnp.concatenate([h[None], h[None] + jnp.cumsum(steps, axis=0)])
+
+
+@pytree
+class TrajectoryNorms:
+    r"""Frobenius norms along the trajectory; entry ``[t]`` belongs to layer t + 1.
+
+    .. math::
+        \|G_t\|_F \le \|\Delta W_t\|_F \, \|1 + W_{t-1}\|_F .
+
+    Args:
+        delta_W: :math:`\|\Delta W_t\|_F`, ``(L,)``.
+        G: :math:`\|G_t\|_F`, ``(L,)``.
+        one_plus_W: :math:`\|1 + W_{t-1}\|_F`, ``(L,)``; the first is the root of n.
+
+    References:
+        Yao et al. (2024), Theorem 2 and Remark 4.
+        Verified by ``tests/test_trajectory.py``.
+    """
+
+    delta_W: Float[Array, " L"]
+    G: Float[Array, " L"]
+    one_plus_W: Float[Array, " L"]

@@ -1,0 +1,138 @@
+"""Weights that run gradient descent: von Oswald, Ahn, GD++."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from icltheory.constructions import (
+    gd_plus_plus,
+    gradient_descent,
+    join_tokens,
+    preconditioned_gradient_descent,
+    read_prediction,
+)
+from tests import oracles
+
+D_IN, D_OUT, N, L = 3, 2, 7, 6
+
+
+def task(seed=0):
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(N, D_IN)), rng.normal(size=(N, D_OUT))
+    return X, Y, rng.normal(size=D_IN), rng.normal(size=(D_OUT, D_IN))
+
+
+@jax.jit
+def predictions(stack, H, h, scale):
+    return read_prediction(stack.apply(H, h, scale=scale).h_query, D_IN)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32), scale=st.sampled_from([1 / N, 0.05]))
+def test_l_layers_are_l_explicit_steps_of_gradient_descent(seed, scale):
+    X, Y, x, W_0 = task(seed)
+    etas = np.random.default_rng(seed).uniform(0, 0.5, L)
+    stack = gradient_descent(etas, D_IN, D_OUT)
+    steps = [eta * np.eye(D_IN) for eta in etas]
+    for start in (np.zeros((D_OUT, D_IN)), W_0):
+        got = predictions(stack, *join_tokens(X, Y, x, start), scale)
+        path = oracles.gradient_descent(start, X, Y, steps, scale)
+        # 1e-8 is the promise; rounding leaves about 1e-15
+        np.testing.assert_allclose(got, path @ x, atol=1e-12)
+
+
+def test_one_layer_is_one_step_on_the_mean_loss():
+    X, Y, x, _ = task()
+    got = predictions(
+        gradient_descent(np.array([0.3]), D_IN, D_OUT), *join_tokens(X, Y, x), 1 / N
+    )
+
+    def loss(W):
+        return sum(jnp.sum((W @ a - b) ** 2) for a, b in zip(X, Y, strict=True)) / 2 / N
+
+    W_1 = -0.3 * jax.grad(loss)(jnp.zeros((D_OUT, D_IN)))
+    np.testing.assert_allclose(got, [np.zeros(D_OUT), W_1 @ x], atol=1e-14)
+
+
+def test_many_layers_reach_the_least_squares_solution():
+    X, Y, x, _ = task()
+    stack = gradient_descent(np.full(2000, 0.4), D_IN, D_OUT)
+    last = predictions(stack, *join_tokens(X, Y, x), 1 / N)[-1]
+    np.testing.assert_allclose(last, np.linalg.lstsq(X, Y)[0].T @ x, atol=1e-8)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_l_layers_are_l_steps_of_preconditioned_gradient_descent(seed):
+    X, Y, x, W_0 = task(seed)
+    A = 0.2 * np.random.default_rng(seed).normal(size=(L, D_IN, D_IN))  # asymmetric
+    stack = preconditioned_gradient_descent(A, D_OUT)
+    got = predictions(stack, *join_tokens(X, Y, x, W_0), 1 / N)
+    path = oracles.gradient_descent(W_0, X, Y, A, 1 / N)
+    np.testing.assert_allclose(got, path @ x, rtol=1e-9, atol=1e-10)
+
+
+def test_the_inverse_covariance_as_preconditioner_solves_in_one_layer():
+    X, Y, x, W_0 = task()
+    A = np.linalg.inv(X.T @ X / N)[None]
+    stack = preconditioned_gradient_descent(A, D_OUT)
+    last = predictions(stack, *join_tokens(X, Y, x, W_0), 1 / N)[-1]
+    np.testing.assert_allclose(last, np.linalg.lstsq(X, Y)[0].T @ x, atol=1e-12)
+
+
+def test_a_multiple_of_the_identity_as_preconditioner_is_gradient_descent():
+    X, Y, x, _ = task()
+    A = np.full((L, 1, 1), 0.3) * np.eye(D_IN)
+    plain = gradient_descent(np.full(L, 0.3), D_IN, D_OUT)
+    both = [
+        predictions(stack, *join_tokens(X, Y, x), 1 / N)
+        for stack in (plain, preconditioned_gradient_descent(A, D_OUT))
+    ]
+    np.testing.assert_allclose(*both, atol=1e-14)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_gd_plus_plus_equals_its_loops(seed):
+    X, Y, x, _ = task(seed)
+    eta, gamma = np.random.default_rng(seed).uniform(0, 0.3, (2, L))
+    stack = gd_plus_plus(eta, gamma, D_IN, D_OUT)
+    got = predictions(stack, *join_tokens(X, Y, x), 1 / N)
+    expected = oracles.gd_plus_plus(X, Y, x, eta, gamma, 1 / N)
+    np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-11)
+
+
+def test_gd_plus_plus_without_input_steps_is_gradient_descent():
+    eta = np.linspace(0.1, 0.4, L)
+    with_zero = gd_plus_plus(eta, np.zeros(L), D_IN, D_OUT)
+    for a, b in zip(
+        jax.tree.leaves(with_zero),
+        jax.tree.leaves(gradient_descent(eta, D_IN, D_OUT)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_gd_plus_plus_maps_the_spectrum_of_the_inputs():
+    # eigenvalues s of X^T X / N become s (1 - gamma s)^2 after one layer
+    X, Y, x, _ = task()
+    gamma = 0.1
+    stack = gd_plus_plus(np.array([0.2]), np.array([gamma]), D_IN, D_OUT)
+    moved = stack.apply(*join_tokens(X, Y, x), scale=1 / N).H[1, :, :D_IN]
+    s = np.linalg.eigvalsh(X.T @ X / N)
+    after = np.linalg.eigvalsh(moved.T @ moved / N)
+    np.testing.assert_allclose(after, np.sort(s * (1 - gamma * s) ** 2), atol=1e-13)
+    assert after.max() / after.min() < s.max() / s.min()
+
+
+@pytest.mark.parametrize("mask", ["causal", "none"])
+def test_the_construction_needs_the_mask_of_the_papers(mask):
+    X, Y, x, _ = task()
+    stack = gradient_descent(np.full(L, 0.3), D_IN, D_OUT)
+    tokens = join_tokens(X, Y, x)
+    right = stack.apply(*tokens, scale=1 / N).h_query[-1]
+    other = stack.apply(*tokens, mask, scale=1 / N).h_query[-1]
+    assert np.abs(right - other).max() > 1e-3

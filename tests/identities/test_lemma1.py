@@ -1,0 +1,80 @@
+"""Lemma 1 and Remark 1: one layer of linear attention is one low-rank update."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from icltheory.attention import linear_attention
+from icltheory.trajectory import implicit_update
+from tests import oracles
+
+update_jit = jax.jit(implicit_update)
+
+
+def layer(N, n, seed=0, rho=0.5):
+    W_V, W_K, W_Q, H, h = oracles.random_problem(1, N, n, seed, rho)
+    return W_V[0], W_K[0], W_Q[0], H, h
+
+
+@settings(max_examples=20, deadline=None)
+@given(size=st.sampled_from([(3, 5), (7, 4)]), seed=st.integers(0, 2**32))
+def test_lemma_1_the_layer_adds_the_implicit_update(size, seed):
+    *W, H, h = layer(*size, seed)
+    delta_W = update_jit(*W, H, scale=0.3)
+    np.testing.assert_allclose(delta_W, oracles.implicit_update(*W, H, 0.3), atol=1e-14)
+    tokens = oracles.linear_layer(*W, np.vstack([H, h]), "demos", 0.3)
+    np.testing.assert_allclose(h + delta_W @ h, tokens[-1], atol=1e-13)
+
+
+def test_lemma_1_holds_for_the_causal_mask_and_fails_without_a_mask():
+    *W, H, h = layer(5, 4)
+    moved = h + implicit_update(*W, H) @ h
+    for mask in ("demos", "causal"):
+        out = linear_attention(*W, H, h, mask=mask).h_query
+        np.testing.assert_allclose(out, moved, atol=1e-14)
+    out = linear_attention(*W, H, h, mask="none").h_query
+    assert np.abs(out - moved).max() > 1e-2
+
+
+def test_lemma_1_dual_form_is_the_gradient_of_a_linear_loss():
+    W_V, W_K, W_Q, H, _ = map(jnp.asarray, layer(5, 4))
+
+    def loss(W):
+        terms = [(W_V @ h) @ W @ (W_Q.T @ W_K @ h) for h in H]
+        return -sum(terms)
+
+    for W in (jnp.zeros((4, 4)), jnp.ones((4, 4))):  # the same gradient everywhere
+        gradient = jax.grad(loss)(W)
+        np.testing.assert_allclose(
+            -gradient, implicit_update(W_V, W_K, W_Q, H), atol=1e-14
+        )
+
+
+def test_remark_1_rank_is_at_most_each_of_three_ranks():
+    W_V, W_K, W_Q, H, _ = layer(3, 6)
+
+    def rank(matrix):
+        return np.linalg.matrix_rank(matrix, tol=1e-10)
+
+    def project(W, r):
+        U, s, Vt = np.linalg.svd(W)
+        return (U[:, :r] * s[:r]) @ Vt[:r]
+
+    cases = [
+        (W_V, W_K, W_Q, H, 3),  # rank H = N = 3 decides
+        (W_V, W_K, W_Q, np.tile(H[:1], (5, 1)), 1),  # equal demonstrations
+        (project(W_V, 2), W_K, W_Q, H, 2),
+        (W_V, project(W_K, 1), W_Q, H, 1),
+        (W_V, W_K, project(W_Q, 2), H, 2),
+    ]
+    for V, K, Q, tokens, expected in cases:
+        bound = min(rank(tokens @ V.T), rank(tokens @ K.T), rank(Q))
+        assert bound == expected
+        assert rank(implicit_update(V, K, Q, tokens)) == expected  # met, generically
+
+
+def test_no_demonstrations_no_update():
+    *W, H, _ = layer(0, 4)
+    np.testing.assert_array_equal(implicit_update(*W, H), np.zeros((4, 4)))

@@ -1,0 +1,235 @@
+"""Appendix B.2 (softmax as a kernel) and B.3 (the MLP after attention)."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.attention import (
+    mlp_attention,
+    positive_features,
+    softmax_attention,
+    softmax_kernel_view,
+    softmax_weights,
+    taylor_features,
+)
+from icltheory.trajectory import implicit_update_mlp
+from tests import oracles
+
+N, n = 5, 4
+
+
+def layer(seed=0, size=0.35):
+    """Projections whose logits stay below about 1, and tokens."""
+    rng = np.random.default_rng(seed)
+    W_V, W_K, W_Q = size * rng.normal(size=(3, n, n))
+    return W_V, W_K, W_Q, rng.normal(size=(N, n)), rng.normal(size=n)
+
+
+def relative(a, b):
+    return np.linalg.norm(np.asarray(a) - np.asarray(b)) / np.linalg.norm(b)
+
+
+# ---------------------------------------------------------------------------
+# B.2
+# ---------------------------------------------------------------------------
+
+
+def test_eq_9_normalises_over_the_keys_not_over_the_queries():
+    W_V, W_K, W_Q, H, h = layer(size=1.0)
+    tokens = np.vstack([H, h])
+    # columns are tokens in the paper: A_u[i, j] is key i against query j
+    A_u = np.exp((W_K @ tokens.T).T @ (W_Q @ tokens.T))
+    right = A_u @ np.diag(1 / (np.ones(N + 1) @ A_u))
+    printed = np.diag(1 / (A_u @ np.ones(N + 1))) @ A_u
+    weights = softmax_weights(W_K, W_Q, H, h, d_scale=1, mask="none").T
+    assert relative(weights, right) < 1e-14
+    assert relative(weights, printed) > 0.5
+    fewer = A_u[:-1] @ np.diag(1 / (np.ones(N) @ A_u[:-1]))  # N keys, as 1_N says
+    assert relative(weights[:-1], fewer) > 0.05
+
+
+def test_eq_10_softmax_kernel_is_a_gaussian_kernel_between_two_norms():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 3))
+    gauss = np.exp(-np.sum((x - y) ** 2) / 2)
+    product = np.exp(x @ x / 2) * gauss * np.exp(y @ y / 2)
+    np.testing.assert_allclose(product, np.exp(x @ y), rtol=1e-14)
+    taylor = taylor_features(x, 12) @ taylor_features(y, 12)
+    np.testing.assert_allclose(taylor, np.exp(x @ y), rtol=1e-6)
+
+
+@pytest.mark.parametrize("d_scale", [1.0, 4.0])
+def test_eq_12_the_kernel_view_is_softmax_attention_of_the_query(d_scale):
+    *W, H, h = layer(size=1.0)
+    view = softmax_kernel_view(*W, H, h, d_scale=d_scale)
+    tokens = oracles.softmax_layer(*W, np.vstack([H, h]), "demos", d_scale)
+    np.testing.assert_allclose(view.h_query, tokens[-1], atol=1e-14)
+    moved = softmax_attention(*W, H, h, d_scale=d_scale).h_query - h
+    np.testing.assert_allclose(view.delta_W @ view.query_features, moved, atol=1e-14)
+    kernel = [np.exp((W[1] @ k) @ (W[2] @ h) / np.sqrt(d_scale)) for k in [*H, h]]
+    np.testing.assert_allclose(view.normalizer, sum(kernel), rtol=1e-14)
+
+
+def test_eq_12_taylor_features_converge_like_the_exponential_series():
+    *W, H, h = layer(size=0.45)
+    exact = softmax_attention(*W, H, h, d_scale=n).h_query
+    z = max(abs((W[1] @ k) @ (W[2] @ h)) / math.sqrt(n) for k in [*H, h])
+    values = np.linalg.norm(H @ W[0].T, axis=1).max()
+    errors = []
+    for degree in range(1, 7):
+        view = softmax_kernel_view(
+            *W, H, h, d_scale=n, features="taylor", degree=degree
+        )
+        assert view.operator.shape == (n, sum(n**k for k in range(degree + 1)))
+        errors.append(float(np.linalg.norm(view.h_query - exact)))
+        # each of N + 1 kernels is off by at most the remainder, in sum and normaliser
+        remainder = math.exp(z) * z ** (degree + 1) / math.factorial(degree + 1)
+        normalizer = view.normalizer
+        assert errors[-1] <= 2 * (N + 1) * remainder * values / float(normalizer)
+    assert errors[2] > errors[3] > errors[4] > errors[5]
+    assert errors[-1] < 1e-3 * errors[0]  # 2 z^5 / 7! with z near 1
+
+
+def test_positive_features_are_unbiased_with_the_predicted_error():
+    rng = np.random.default_rng(0)
+    x, y = 0.5 * rng.normal(size=(2, 3))
+    F, repeats = 64, 4000
+
+    @jax.vmap
+    def estimate(key):
+        directions = jax.random.normal(key, (F, 3))
+        return positive_features(x, directions) @ positive_features(y, directions)
+
+    kernel = np.exp(x @ y)
+    draws = np.asarray(estimate(jax.random.split(jax.random.key(0), repeats)))
+    errors = draws / kernel - 1
+    assert abs(errors.mean()) < 5 * errors.std() / np.sqrt(repeats)
+    squares = errors**2
+    predicted = (np.exp(np.sum((x + y) ** 2)) - 1) / F
+    z = (squares.mean() - predicted) / (squares.std() / np.sqrt(repeats))
+    assert abs(z) < 5
+
+
+def test_positive_features_improve_like_one_over_the_root(key):
+    *W, H, h = layer()
+    exact = softmax_attention(*W, H, h, d_scale=n).h_query
+
+    def error(num_features, key):
+        view = softmax_kernel_view(
+            *(*W, H, h),
+            d_scale=n,
+            features="positive",
+            num_features=num_features,
+            key=key,
+        )
+        return jnp.sum((view.h_query - exact) ** 2)
+
+    keys = jax.random.split(key, 100)
+    few, many = (
+        jnp.sqrt(jax.vmap(lambda k: error(F, k))(keys).mean())  # noqa: B023
+        for F in (64, 1024)
+    )
+    # a factor 4 in theory; 100 squared errors fix each root to about 10 percent
+    assert 2.5 < float(few / many) < 6
+
+
+def test_only_the_operator_is_free_of_the_query():
+    *W, H, h = layer()
+    views = [
+        softmax_kernel_view(*W, H, q, d_scale=1, features="taylor", degree=3)
+        for q in (h, 2 * h)
+    ]
+    np.testing.assert_array_equal(views[0].operator, views[1].operator)
+    assert relative(views[1].delta_W, views[0].delta_W) > 0.01
+    np.testing.assert_allclose(
+        views[0].delta_W, views[0].operator / views[0].normalizer, rtol=1e-14
+    )
+
+
+def test_rank_of_the_operator_is_at_most_the_rank_of_the_demonstrations():
+    W_V, W_K, W_Q, H, h = layer()
+    H = H[:2][np.array([0, 1, 0, 1, 0])]
+    view = softmax_kernel_view(
+        *(W_V, W_K, W_Q, H, h), d_scale=1, features="taylor", degree=3
+    )
+    assert np.linalg.matrix_rank(view.operator, tol=1e-10) == 2
+
+
+def test_kernel_view_of_no_demonstrations_and_bad_input():
+    *W, H, h = layer()
+    view = softmax_kernel_view(*W, H[:0], h, d_scale=1)
+    np.testing.assert_array_equal(view.h_query, h)
+    with pytest.raises(
+        ValueError, match="^features: expected one of 'exact', 'taylor'"
+    ):
+        softmax_kernel_view(*W, H, h, d_scale=1, features="fourier")
+    with pytest.raises(ValueError, match="^key: expected a key for positive features"):
+        softmax_kernel_view(*W, H, h, d_scale=1, features="positive")
+    with pytest.raises(ValueError, match="^degree: expected a positive integer, got 0"):
+        softmax_kernel_view(*W, H, h, d_scale=1, features="taylor", degree=0)
+
+
+# ---------------------------------------------------------------------------
+# B.3
+# ---------------------------------------------------------------------------
+
+DIM1, DIM2 = 6, 40
+
+
+def block(seed=0):
+    rng = np.random.default_rng(seed)
+    W_V, W_K, W_Q = 0.4 * rng.normal(size=(3, DIM1, n))
+    W_in, W_out = rng.normal(size=(DIM2, DIM1)), rng.normal(size=(n, DIM2))
+    W = W_V, W_K, W_Q, W_in / np.sqrt(DIM1), W_out / np.sqrt(DIM2)
+    return W, rng.normal(size=(N, n)), rng.normal(size=n)
+
+
+@pytest.mark.parametrize("mlp", ["linear", "half", "gated"])
+def test_b_3_update_moves_the_query_like_the_block(mlp):
+    W, H, h = block()
+    delta_W = implicit_update_mlp(*W, H, h, scale=0.5, mlp=mlp)
+    expected = oracles.mlp_layer(*W, np.vstack([H, h]), "demos", mlp, 0.5)[-1]
+    np.testing.assert_allclose(h + delta_W @ h, expected, atol=1e-13)
+    moved = mlp_attention(*W, H, h, scale=0.5, mlp=mlp).h_query
+    np.testing.assert_allclose(moved, expected, atol=1e-13)
+
+
+def test_b_3_linear_update_is_the_product_of_the_paper():
+    W, H, _ = block()
+    z = oracles.implicit_update(*W[:3], H)
+    delta_W = implicit_update_mlp(*W, H, mlp="linear")
+    np.testing.assert_allclose(delta_W, W[4] @ W[3] @ z, atol=1e-13)
+
+
+def test_b_3_gated_update_depends_on_the_query():
+    W, H, h = block()
+    here = implicit_update_mlp(*W, H, h)
+    np.testing.assert_allclose(here, implicit_update_mlp(*W, H, 2 * h), atol=1e-15)
+    assert relative(implicit_update_mlp(*W, H, -h), here) > 0.5  # the other gates open
+    with pytest.raises(ValueError, match="^h_query: expected a token for mlp='gated'"):
+        implicit_update_mlp(*W, H)
+
+
+def test_b_3_dropping_the_relu_is_far_off():
+    # relu(u) and relu(-u) = relu(u) - u have the same law, so the rms error relative to
+    # the output is 1 for the identity and 1 / sqrt(2) for one half, the best slope;
+    # 300 blocks fix these numbers to about 5 percent
+    exact, linear = [], []
+    run = jax.jit(mlp_attention, static_argnames="mlp")
+    for seed in range(300):
+        W, H, h = block(seed)
+        a = run(*W, H, h, mlp="gated").h_query - h
+        b = run(*W, H, h, mlp="linear").h_query - h
+        size = np.hypot(np.linalg.norm(a), np.linalg.norm(a - b))
+        exact.append(a / size)  # blocks of degree three in H: weigh them alike
+        linear.append(b / size)
+    exact, linear = np.ravel(exact), np.ravel(linear)
+    norm = np.linalg.norm(exact)
+    np.testing.assert_allclose(np.linalg.norm(linear - exact) / norm, 1.0, atol=0.1)
+    half = np.linalg.norm(linear / 2 - exact) / norm
+    np.testing.assert_allclose(half, np.sqrt(0.5), atol=0.1)
+    slope = exact @ linear / (linear @ linear)
+    np.testing.assert_allclose(slope, 0.5, atol=0.05)

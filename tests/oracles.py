@@ -1,0 +1,159 @@
+"""Independent oracles: NumPy float64 loops written from the sum notation.
+
+Nothing here imports the library. Tokens are rows, weights are (out, in), as there; all
+else is spelled out one scalar product at a time and is meant to be read beside the
+paper, not to be fast.
+"""
+
+import numpy as np
+
+# ---------------------------------------------------------------------------
+# Attention: equations (1) to (3), Appendix B.3
+# ---------------------------------------------------------------------------
+
+
+def attends(mask, i, j, N):
+    """Whether token i may attend to token j; N is the query."""
+    if mask == "none":
+        return True
+    if j == N:
+        return False
+    return mask == "demos" or i == N or j <= i
+
+
+def linear_sum(W_V, W_K, W_Q, tokens, i, mask):
+    N = len(tokens) - 1
+    total = np.zeros(W_V.shape[0])
+    for j in range(N + 1):
+        if attends(mask, i, j, N):
+            total += (W_V @ tokens[j]) * ((W_K @ tokens[j]) @ (W_Q @ tokens[i]))
+    return total
+
+
+def linear_layer(W_V, W_K, W_Q, tokens, mask, scale=1.0):
+    return np.array(
+        [
+            tokens[i] + scale * linear_sum(W_V, W_K, W_Q, tokens, i, mask)
+            for i in range(len(tokens))
+        ]
+    )
+
+
+def softmax_layer(W_V, W_K, W_Q, tokens, mask, d_scale, scale=1.0):
+    """M stands outside the softmax; causal demonstrations normalise over j <= i."""
+    N, out = len(tokens) - 1, []
+    for i in range(N + 1):
+        counted = [j for j in range(N + 1) if not (mask == "causal" and j > i)]
+        u = {
+            j: np.exp((W_K @ tokens[j]) @ (W_Q @ tokens[i]) / np.sqrt(d_scale))
+            for j in counted
+        }
+        total = np.zeros(len(tokens[i]))
+        for j in counted:
+            if attends(mask, i, j, N):
+                total += u[j] / sum(u.values()) * (W_V @ tokens[j])
+        out.append(tokens[i] + scale * total)
+    return np.array(out)
+
+
+def mlp_layer(W_V, W_K, W_Q, W_in, W_out, tokens, mask, mlp, scale=1.0):
+    out = []
+    for i in range(len(tokens)):
+        u = W_in @ (scale * linear_sum(W_V, W_K, W_Q, tokens, i, mask))
+        u = {"gated": np.maximum(u, 0), "linear": u, "half": u / 2}[mlp]
+        out.append(tokens[i] + W_out @ u)
+    return np.array(out)
+
+
+def run_stack(layer, weights, H, h_query):
+    """Tokens at every depth; ``layer(*weights_t, tokens)``."""
+    depths = [np.concatenate([H, h_query[None]])]
+    for t in range(len(weights[0])):
+        depths.append(layer(*(W[t] for W in weights), depths[-1]))
+    depths = np.array(depths)
+    return depths[:, :-1], depths[:, -1]
+
+
+# ---------------------------------------------------------------------------
+# Lemma 1 and Theorem 1
+# ---------------------------------------------------------------------------
+
+
+def implicit_update(W_V, W_K, W_Q, H, scale=1.0):
+    total = np.zeros((W_V.shape[0], W_K.shape[0]))
+    for h in H:
+        total += np.outer(W_V @ h, W_K @ h)
+    return scale * total @ W_Q
+
+
+def trajectory(W_V, W_K, W_Q, H, demos="demos", scale=1.0):
+    """Delta W_t, G_t, W_t, with the demonstrations moved one by one."""
+    n = H.shape[1]
+    W, delta_Ws, Gs, Ws = np.zeros((n, n)), [], [], []
+    for V, K, Q in zip(W_V, W_K, W_Q, strict=True):
+        delta_W = implicit_update(V, K, Q, H, scale)
+        G = delta_W @ (np.eye(n) + W)
+        W = W + G
+        delta_Ws.append(delta_W)
+        Gs.append(G)
+        Ws.append(W)
+        if demos != "frozen":
+            tokens = np.concatenate([H, np.zeros((1, n))])
+            H = linear_layer(V, K, Q, tokens, demos, scale)[:-1]
+    return np.array(delta_Ws), np.array(Gs), np.array(Ws)
+
+
+# ---------------------------------------------------------------------------
+# Gradient descent on L(W) = c/2 sum_i |W x_i - y_i|^2
+# ---------------------------------------------------------------------------
+
+
+def regression_gradient(W, X, Y, c):
+    total = np.zeros_like(W)
+    for x, y in zip(X, Y, strict=True):
+        total += np.outer(W @ x - y, x)
+    return c * total
+
+
+def gradient_descent(W, X, Y, preconditioners, c):
+    """Weights before the first and after every step W <- W - grad L(W) A^T."""
+    path = [W]
+    for A in preconditioners:
+        path.append(path[-1] - regression_gradient(path[-1], X, Y, c) @ A.T)
+    return np.array(path)
+
+
+def gd_plus_plus(X, Y, x_query, step_sizes, input_steps, c):
+    """Predictions of GD++ at every depth, residuals and inputs moved by loops."""
+    X, R, x, prediction = X.copy(), Y.copy(), x_query.copy(), np.zeros(Y.shape[1])
+    out = [prediction]
+    for eta, gamma in zip(step_sizes, input_steps, strict=True):
+        step = np.zeros((Y.shape[1], X.shape[1]))
+        S = np.zeros((X.shape[1], X.shape[1]))
+        for x_i, r_i in zip(X, R, strict=True):
+            step += eta * c * np.outer(r_i, x_i)
+            S += c * np.outer(x_i, x_i)
+        prediction = prediction + step @ x
+        R = np.array([r - step @ x_i for r, x_i in zip(R, X, strict=True)])
+        X = np.array([x_i - gamma * S @ x_i for x_i in X])
+        x = x - gamma * S @ x
+        out.append(prediction)
+    return np.array(out)
+
+
+# ---------------------------------------------------------------------------
+# Random draws
+# ---------------------------------------------------------------------------
+
+
+def random_problem(L, N, n, seed=0, rho=0.1):
+    """W_V, W_K, W_Q, H, h_query with the spectral norm of the first update at rho.
+
+    The matrices 1 + W_t are polynomials of degree (3^t - 1) / 2 in H^T H, so draws of
+    order one overflow after a few layers; rho = 0.1 keeps 24 layers at order one.
+    """
+    rng = np.random.default_rng(seed)
+    W_V, W_K, W_Q = rng.normal(size=(3, L, n, n)) / np.sqrt(n)
+    H, h_query = rng.normal(size=(N, n)), rng.normal(size=n)
+    first = np.linalg.norm(implicit_update(W_V[0], W_K[0], W_Q[0], H), 2)
+    return W_V * (rho / first if N else 1.0), W_K, W_Q, H, h_query

@@ -1,0 +1,271 @@
+import dataclasses
+import functools
+import re
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.attention import (
+    LinearAttentionStack,
+    MLPAttentionStack,
+    SoftmaxAttentionStack,
+)
+from icltheory.layered import (
+    LayeredModel,
+    LayeredStack,
+    MatrixSpec,
+    all_hidden,
+    forward,
+    forward_from,
+    get_matrix,
+    hidden_before,
+    replace_matrix,
+)
+from icltheory.linalg import svd
+
+L, N, n = 3, 5, 4
+
+
+def raises(message):
+    return pytest.raises(ValueError, match="^" + re.escape(message))
+
+
+def draws(*shape, seed=0):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape) / 2)
+
+
+def stacks():
+    W = draws(3, L, n, n)
+    yield LinearAttentionStack(*W)
+    yield SoftmaxAttentionStack(*W, d_scale=n)
+    yield MLPAttentionStack(*W, draws(L, 6, n), draws(L, n, 6))
+
+
+# A small transformer block in Flax, with the usual nested dict of kernels.
+WIDTH, HEADS = 6, 2
+
+
+class Block(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        y = nn.LayerNorm(name="ln_1")(x)
+        fused = nn.Dense(3 * WIDTH, name="qkv")(y)
+        q, k, v = jnp.split(fused.reshape(len(x), HEADS, -1), 3, axis=-1)
+        a = nn.softmax(jnp.einsum("qhd,khd->hqk", q, k))
+        mixed = jnp.einsum("hqk,khd->qhd", a, v)
+        x = x + nn.DenseGeneral(WIDTH, axis=(-2, -1), name="out")(mixed)
+        y = nn.relu(nn.Dense(4 * WIDTH, name="fc")(nn.LayerNorm(name="ln_2")(x)))
+        return x + nn.Dense(WIDTH, name="proj")(y)
+
+
+@dataclasses.dataclass(frozen=True)
+class FlaxModel:
+    num_layers: int
+
+    def embed(self, params, inputs):
+        return inputs @ params["embed"]
+
+    def block(self, layer, params, hidden):
+        return Block().apply({"params": params[f"h_{layer}"]}, hidden)
+
+    def read_out(self, params, hidden):
+        return hidden @ params["embed"].T
+
+    def matrices(self, layer):
+        def path(name):
+            return (f"h_{layer}", name, "kernel")
+
+        return (
+            MatrixSpec("W_O", "attn", path("out"), True, shape=(WIDTH, WIDTH)),
+            MatrixSpec("W_in", "mlp", path("fc"), True),
+            MatrixSpec("W_out", "mlp", path("proj"), True),
+        )
+
+
+@pytest.fixture(scope="module")
+def flax_model():
+    keys = jax.random.split(jax.random.key(0), L + 1)
+    x = draws(7, WIDTH)
+    params = {"embed": jax.random.normal(keys[-1], (3, WIDTH))}
+    init = jax.jit(Block().init)
+    for layer in range(L):
+        params[f"h_{layer}"] = init(keys[layer], x)["params"]
+    return FlaxModel(L), params, draws(7, 3, seed=1)
+
+
+def test_both_models_speak_the_protocol(flax_model):
+    stack = next(stacks())
+    for model in (LayeredStack.of(stack), flax_model[0]):
+        assert isinstance(model, LayeredModel)
+        assert isinstance(hash(model), int)
+    assert not isinstance(stack, LayeredModel)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def run_whole_and_from_everywhere(model, params, inputs):
+    states = all_hidden(model, params, inputs)
+    resumed = [forward_from(model, params, x, l) for l, x in enumerate(states)]
+    before = [hidden_before(model, params, inputs, l) for l in range(len(states))]
+    return forward(model, params, inputs), states, resumed, before
+
+
+@pytest.mark.parametrize("mask", ["demos", "causal", "none"])
+def test_forward_of_a_stack_is_its_last_depth(mask):
+    inputs = draws(N, n), draws(n)
+    for stack in stacks() if mask == "causal" else [next(stacks())]:
+        model = LayeredStack.of(stack, mask=mask, scale=0.5)
+        out, states, *_ = run_whole_and_from_everywhere(model, stack, inputs)
+        expected = jax.jit(lambda stack: stack.apply(*inputs, mask, scale=0.5))(stack)
+        np.testing.assert_allclose(out, expected.h_query[-1], atol=1e-14)
+        for depth, hidden in enumerate(states):
+            np.testing.assert_allclose(hidden.H, expected.H[depth], atol=1e-14)
+
+
+def test_resuming_from_a_cached_state_is_the_forward_pass(flax_model):
+    stack = next(stacks())
+    tokens = draws(N, n), draws(n)
+    for case in ((LayeredStack.of(stack), stack, tokens), flax_model):
+        out, states, resumed, before = run_whole_and_from_everywhere(*case)
+        assert len(states) == case[0].num_layers + 1
+        for layer, hidden in enumerate(states):
+            np.testing.assert_allclose(resumed[layer], out, atol=1e-14)
+            jax.tree.map(np.testing.assert_array_equal, before[layer], hidden)
+
+
+def test_matrices_of_a_stack_are_slices_in_the_form_of_the_papers():
+    for stack in stacks():
+        model = LayeredStack.of(stack)
+        names = [spec.name for spec in model.matrices(1)]
+        groups = {spec.name: spec.group for spec in model.matrices(1)}
+        assert names[:3] == ["W_V", "W_K", "W_Q"]
+        assert all(groups[m] == ("attn" if m in names[:3] else "mlp") for m in names)
+        for spec in model.matrices(1):
+            np.testing.assert_array_equal(
+                get_matrix(stack, spec), getattr(stack, spec.name)[1]
+            )
+
+
+def test_flax_kernels_are_read_as_out_in(flax_model):
+    model, params, inputs = flax_model
+    hidden = model.embed(params, inputs)
+    W_O, W_in, W_out = (get_matrix(params, spec) for spec in model.matrices(0))
+    assert W_in.shape == (4 * WIDTH, WIDTH)
+    layer = params["h_0"]
+    y = nn.Dense(4 * WIDTH).apply({"params": layer["fc"]}, hidden)
+    np.testing.assert_allclose(hidden @ W_in.T, y, atol=1e-12)  # biases start at 0
+    heads = hidden.reshape(7, HEADS, -1)
+    out = nn.DenseGeneral(WIDTH, axis=(-2, -1)).apply({"params": layer["out"]}, heads)
+    np.testing.assert_allclose(hidden @ W_O.T, out, atol=1e-12)
+    assert W_out.shape == (WIDTH, 4 * WIDTH)
+
+
+def test_replacing_a_matrix_touches_nothing_else(flax_model):
+    stack = list(stacks())[2]
+    cases = [(LayeredStack.of(stack), stack), flax_model[:2]]
+    for model, params in cases:
+        copy = jax.tree.map(np.array, params)
+        for spec in model.matrices(1):
+            W = get_matrix(params, spec)
+            same = replace_matrix(params, spec, W)
+            jax.tree.map(np.testing.assert_array_equal, same, params)
+            new = replace_matrix(params, spec, 2 * W)
+            np.testing.assert_array_equal(get_matrix(new, spec), 2 * W)
+            assert jax.tree.structure(new) == jax.tree.structure(params)
+            for other in (*model.matrices(0), *model.matrices(1), *model.matrices(2)):
+                if other != spec:
+                    np.testing.assert_array_equal(
+                        get_matrix(new, other), get_matrix(params, other)
+                    )
+        jax.tree.map(np.testing.assert_array_equal, params, copy)
+
+
+def test_rows_of_a_fused_kernel():
+    params = {"c_attn": {"kernel": draws(n, 3 * n), "bias": draws(3 * n)}, "x": [1.0]}
+    path = ("c_attn", "kernel")
+    specs = [
+        MatrixSpec(name, "attn", path, transposed=True, rows=(i * n, (i + 1) * n))
+        for i, name in enumerate(["W_Q", "W_K", "W_V"])
+    ]
+    kernel = params["c_attn"]["kernel"]
+    x = draws(n, seed=2)
+    for i, spec in enumerate(specs):
+        W = get_matrix(params, spec)
+        np.testing.assert_allclose(W @ x, (x @ kernel)[i * n : (i + 1) * n], atol=1e-15)
+    new = replace_matrix(params, specs[1], np.zeros((n, n)))
+    np.testing.assert_array_equal(get_matrix(new, specs[1]), 0)
+    for spec in (specs[0], specs[2]):
+        np.testing.assert_array_equal(get_matrix(new, spec), get_matrix(params, spec))
+
+
+def test_a_sweep_over_ranks_is_one_program_from_the_cached_state():
+    stack, inputs = next(stacks()), (draws(N, n), draws(n))
+    model = LayeredStack.of(stack)
+    spec = model.matrices(2)[0]
+    cached = hidden_before(model, stack, inputs, 2)
+    traces = []
+
+    @jax.jit
+    def sweep(params, ranks):
+        traces.append(1)
+        whole = svd(get_matrix(params, spec))
+
+        def at(rank):
+            pruned = replace_matrix(params, spec, whole.truncate(rank))
+            return forward_from(model, pruned, cached, 2)
+
+        return jax.vmap(at)(ranks)
+
+    swept = sweep(stack, jnp.arange(n + 1))
+    sweep(stack, jnp.arange(n + 1))
+    assert len(traces) == 1
+    whole = jax.jit(lambda params: forward(model, params, inputs))
+    U, s, Vt = np.linalg.svd(get_matrix(stack, spec))
+    for rank in range(n + 1):
+        pruned = replace_matrix(stack, spec, (U[:, :rank] * s[:rank]) @ Vt[:rank])
+        np.testing.assert_allclose(swept[rank], whole(pruned), atol=1e-13)
+    np.testing.assert_allclose(swept[n], whole(stack), atol=1e-13)
+
+
+def test_replaced_matrices_keep_the_stored_dtype_and_pass_gradients():
+    params = {"kernel": jnp.ones((2, 3), jnp.bfloat16)}
+    spec = MatrixSpec("W_in", "mlp", ("kernel",), transposed=True)
+    new = replace_matrix(params, spec, np.zeros((3, 2)))
+    assert new["kernel"].dtype == jnp.bfloat16
+    stack, inputs = next(stacks()), (draws(N, n), draws(n))
+    model = LayeredStack.of(stack)
+    spec = model.matrices(1)[0]
+
+    def loss(W):
+        return forward(model, replace_matrix(stack, spec, W), inputs).sum()
+
+    by_matrix = jax.jit(jax.grad(loss))(get_matrix(stack, spec))
+    whole = jax.jit(jax.grad(lambda stack: forward(model, stack, inputs).sum()))(stack)
+    np.testing.assert_allclose(by_matrix, whole.W_V[1], rtol=1e-12)
+
+
+def test_bad_input_says_what_was_expected():
+    stack, inputs = next(stacks()), (draws(N, n), draws(n))
+    model = LayeredStack.of(stack)
+    for run in (
+        lambda: forward_from(model, stack, inputs, 4),
+        lambda: hidden_before(model, stack, inputs, 4),
+    ):
+        with raises("layer: expected 0 to 3, got 4"):
+            run()
+    with raises("layer: expected 0 to 2, got 3"):
+        model.matrices(3)
+    with raises("mask: expected one of 'demos', 'causal', 'none', got 'M'"):
+        LayeredStack.of(stack, mask="M")
+    with raises("group: expected one of 'attn', 'mlp', got 'norm'"):
+        MatrixSpec("W", "norm", ("W_V", 0))
+    with raises("path: expected the path of a leaf, got ('W_X', 0)"):
+        get_matrix(stack, MatrixSpec("W_X", "attn", ("W_X", 0)))
+    with raises("W_V: expected a matrix, got shape (3, 4, 4)"):
+        get_matrix(stack, MatrixSpec("W_V", "attn", ("W_V",)))
+    with raises("W_V: expected shape (4, 4), got (4, 3)"):
+        replace_matrix(stack, model.matrices(0)[0], np.ones((4, 3)))
+    with raises("H: expected shape (N, 4), got (5, 3)"):
+        forward(model, stack, (draws(N, 3), draws(n)))

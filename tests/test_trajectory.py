@@ -1,0 +1,274 @@
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import TypeCheckError
+
+from icltheory.attention import LinearAttentionStack, SoftmaxAttentionStack
+from icltheory.trajectory import (
+    depth_errors,
+    implicit_gd,
+    implicit_gd_factors,
+    implicit_gd_norms,
+    implicit_update,
+    implicit_update_mlp,
+)
+from tests import oracles
+
+DEMOS = ("demos", "causal", "frozen")
+# L, N, n: factors (L N < n), gram (N > n), dense
+FEW, MANY, BETWEEN = (2, 3, 8), (3, 9, 4), (3, 4, 6)
+
+
+def raises(message):
+    return pytest.raises(ValueError, match="^" + re.escape(message))
+
+
+def problem(L, N, n, seed=0, rho=0.4):
+    *W, H, h = oracles.random_problem(L, N, n, seed, rho)
+    return LinearAttentionStack(*map(jnp.asarray, W)), jnp.asarray(H), jnp.asarray(h)
+
+
+def loops(stack, H, demos, scale=1.0):
+    W = [np.asarray(W) for W in jax.tree.leaves(stack)]
+    return oracles.trajectory(*W, np.asarray(H), demos, scale)
+
+
+gd_jit = jax.jit(implicit_gd, static_argnames=("demos", "method"))
+norms_jit = jax.jit(implicit_gd_norms, static_argnames=("demos", "method"))
+
+
+@functools.partial(jax.jit, static_argnames=("demos", "methods"))
+def every_path(stack, H, h, scale, demos, methods):
+    """Trajectories, their outputs, and norms, by all methods that apply."""
+    options = {"demos": demos, "scale": scale}
+    factors = implicit_gd_factors(stack, H, **options)
+    paths = [implicit_gd(stack, H, method=m, **options) for m in methods]
+    outputs = [path.outputs(h) for path in (*paths, factors)]
+    norms = [
+        implicit_gd_norms(stack, H, method=m, **options) for m in (*methods, "factors")
+    ]
+    return [*paths, factors.dense()], outputs, norms
+
+
+@pytest.mark.parametrize("sizes", [FEW, MANY])
+@pytest.mark.parametrize(
+    ("demos", "methods"),
+    [
+        ("demos", ("dense", "gram")),
+        ("causal", ("dense",)),
+        ("frozen", ("dense", "gram")),
+    ],
+)
+def test_every_path_equals_the_loops(sizes, demos, methods):
+    stack, H, h = problem(*sizes)
+    delta_W, G, W = loops(stack, H, demos, 0.7)
+    P = np.eye(sizes[2]) + np.concatenate([0 * W[:1], W])  # 1 + W_0, ..., 1 + W_L
+    paths, outputs, norms = every_path(stack, H, h, 0.7, demos, methods)
+    for path in paths:
+        for got, want in zip(jax.tree.leaves(path), (delta_W, G, W), strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-12 * np.abs(want).max())
+    for output in outputs:
+        np.testing.assert_allclose(output, P @ np.asarray(h), atol=1e-12)
+    for norm in norms:  # 1e-10 is the promise; rounding leaves about 1e-15
+        for got, want in zip(jax.tree.leaves(norm), (delta_W, G, P[:-1]), strict=True):
+            want = np.linalg.norm(want, axis=(1, 2))
+            np.testing.assert_allclose(got, want, rtol=1e-12)
+        assert float((norm.G / (norm.delta_W * norm.one_plus_W)).max()) < 1 + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("sizes", "demos", "method"),
+    [
+        (FEW, "demos", "factors"),
+        (FEW, "causal", "factors"),
+        (MANY, "demos", "gram"),
+        (MANY, "causal", "dense"),
+        (BETWEEN, "demos", "dense"),
+    ],
+)
+def test_auto_takes_the_cheapest_path(sizes, demos, method):
+    stack, H, _ = problem(*sizes)
+
+    def program(method):
+        run = lambda stack, H: implicit_gd_norms(  # noqa: E731
+            stack, H, demos=demos, method=method
+        )
+        return str(jax.make_jaxpr(run)(stack, H))
+
+    others = {"factors", "dense", "gram"} - {method}
+    if demos == "causal":
+        others -= {"gram"}
+    assert program("auto") == program(method)
+    assert all(program("auto") != program(other) for other in others)
+
+
+@pytest.mark.parametrize("demos", DEMOS)
+@pytest.mark.parametrize("run", [implicit_gd_factors, implicit_gd_norms])
+def test_thin_paths_form_no_square_matrix(run, demos):
+    L, N, n = 3, 4, 50
+    stack, H, _ = problem(L, N, n)
+    program = str(jax.make_jaxpr(lambda stack, H: run(stack, H, demos=demos))(stack, H))
+    shapes = re.findall(r"f64\[([\d,]*)\] = dot_general", program)
+    assert shapes
+    for shape in shapes:
+        assert np.prod([int(size) for size in shape.split(",")]) <= L * N * n < n * n
+
+
+def test_without_demonstrations_nothing_moves():
+    stack, H, h = problem(3, 0, 4)
+    methods = ("dense", "gram")
+    paths, outputs, norms = every_path(stack, H, h, 1.0, "demos", methods)
+    assert all(bool((leaf == 0).all()) for leaf in jax.tree.leaves(paths))
+    for output in outputs:
+        np.testing.assert_array_equal(output, jnp.tile(h, (4, 1)))
+    for norm in norms:
+        np.testing.assert_array_equal(norm.delta_W, np.zeros(3))
+        np.testing.assert_array_equal(norm.G, np.zeros(3))
+        np.testing.assert_array_equal(norm.one_plus_W, np.full(3, 2.0))
+
+    @jax.jit
+    @jax.grad
+    def gradient(stack):
+        norms = every_path(stack, H, h, 1.0, "demos", methods)[2]
+        return sum(leaf.sum() for leaf in jax.tree.leaves(norms))
+
+    assert all(bool((leaf == 0).all()) for leaf in jax.tree.leaves(gradient(stack)))
+
+
+def test_one_demonstration_and_duplicates():
+    stack, H, h = problem(3, 1, 4)
+    one = gd_jit(stack, H, scale=3.0)
+    three = gd_jit(stack, jnp.tile(H, (3, 1)))
+    np.testing.assert_allclose(one.outputs(h), three.outputs(h), atol=1e-13)
+    np.testing.assert_allclose(one.W, three.W, atol=1e-13)
+
+
+def test_jit_compiles_once_and_vmap_batches():
+    traces = []
+
+    @jax.jit
+    def run(stack, H, scale):
+        traces.append(1)
+        return implicit_gd_norms(stack, H, scale=scale), implicit_gd(stack, H)
+
+    for seed in range(3):
+        stack, H, _ = problem(*FEW, seed)
+        run(stack, H, 0.1 * seed)
+    assert len(traces) == 1
+
+    prompts = jnp.stack([problem(*FEW, seed)[1] for seed in range(4)])
+    batched = jax.jit(jax.vmap(implicit_gd, in_axes=(None, 0)))(stack, prompts)
+    single = gd_jit(stack, prompts[2])
+    np.testing.assert_allclose(batched.G[2], single.G, atol=1e-13)
+    both = jax.tree.map(lambda W: jnp.stack([W, W / 2]), stack)
+    norms = jax.jit(jax.vmap(implicit_gd_norms, in_axes=(0, None)))(both, prompts[0])
+    half = jax.tree.map(lambda W: W / 2, stack)
+    np.testing.assert_allclose(norms.G[1], norms_jit(half, prompts[0]).G, rtol=1e-12)
+
+
+@pytest.mark.parametrize("demos", ["demos", "causal"])
+def test_gradients_agree_with_finite_differences(demos):
+    stack, H, h = problem(*BETWEEN)
+    methods = ("dense", "gram") if demos == "demos" else ("dense",)
+    rng = np.random.default_rng(3)
+    shapes = jax.eval_shape(lambda: every_path(stack, H, h, 1.0, demos, methods)[1:])
+    weigh = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), shapes)
+
+    @jax.jit
+    def loss(stack, H):  # every output of every path, each with its own weight
+        results = every_path(stack, H, h, 1.0, demos, methods)[1:]
+        products = jax.tree.map(lambda a, b: jnp.sum(a * b), results, weigh)
+        return sum(jax.tree.leaves(products))
+
+    args = (stack, H)
+    tangent = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), args)
+    step = 1e-6
+
+    def at(sign):
+        return loss(*jax.tree.map(lambda x, d: x + sign * step * d, args, tangent))
+
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1)))(*args)
+    pairs = zip(jax.tree.leaves(gradient), jax.tree.leaves(tangent), strict=True)
+    derivative = sum(np.sum(np.asarray(g) * np.asarray(d)) for g, d in pairs)
+    # truncation ~ step^2, rounding ~ eps / step ~ 1e-10
+    np.testing.assert_allclose(derivative, (at(1) - at(-1)) / (2 * step), rtol=1e-6)
+
+
+errors_jit = jax.jit(depth_errors, static_argnames=("demos", "method", "dtype"))
+
+
+@pytest.mark.parametrize("L", [2, 8, 32])
+def test_float32_recursion_stays_at_rounding_at_every_depth(L):
+    problem_L = problem(L, 16, 16, rho=0.1)
+    for method in ("dense", "gram", "factors"):
+        errors = errors_jit(*problem_L, method=method)
+        print(f"L = {L}, {method}: float32 error at most {errors.max():.1e}")
+        assert errors.shape == (L,)
+        # float32 has eps 1.2e-7; sums of 16 terms and 32 layers cost a few of them
+        assert 0 < float(errors.max()) < 1e-6
+
+
+def test_float64_recursion_and_causal_demonstrations_at_every_depth():
+    problem_8 = problem(8, 16, 16, rho=0.1)
+    assert float(errors_jit(*problem_8, dtype=jnp.float64).max()) < 1e-14
+    assert 0 < float(errors_jit(*problem_8, demos="causal").max()) < 1e-6
+
+
+def test_dtype_follows_the_input():
+    args = jax.tree.map(lambda x: x.astype(jnp.float32), problem(*BETWEEN))
+
+    def run(stack, H, h):
+        scale = np.float64(0.5)
+        return every_path(stack, H, h, scale, "demos", ("dense", "gram"))
+
+    results = jax.eval_shape(run, *args)
+    assert {leaf.dtype for leaf in jax.tree.leaves(results)} == {jnp.dtype("float32")}
+
+
+def test_overflow_is_flagged_layer_by_layer():
+    stack, H, _ = problem(8, 5, 4, rho=0.1)
+    assert bool(gd_jit(stack, H).finite.all())
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), (stack, 100 * H))
+    finite = np.asarray(gd_jit(*single).finite)
+    assert finite[0]
+    assert not finite[-1]
+    assert (np.diff(finite.astype(int)) <= 0).all()
+    # the same growth ends later in float64
+    assert gd_jit(stack, 100 * H).finite.sum() > finite.sum()
+
+
+def test_bad_input_says_what_was_expected():
+    stack, H, h = problem(*BETWEEN)
+    for run in (implicit_gd, implicit_gd_factors, implicit_gd_norms):
+        with raises("H: expected shape (N, 6), got (4, 5)"):
+            run(stack, H[:, :5])
+        with raises("demos: expected one of 'demos', 'causal', 'frozen', got 'none'"):
+            run(stack, H, demos="none")
+    with raises("method: expected one of 'auto', 'dense', 'gram', got 'factors'"):
+        implicit_gd(stack, H, method="factors")
+    with raises("method: expected one of 'auto', 'factors', 'dense', 'gram', got ''"):
+        implicit_gd_norms(stack, H, method="")
+    for run in (implicit_gd, implicit_gd_norms):
+        with raises("method: expected 'dense' for causal demos, got 'gram'"):
+            run(stack, H, demos="causal", method="gram")
+    for result in (implicit_gd(stack, H), implicit_gd_factors(stack, H)):
+        with raises("h_query: expected shape (6,), got (5,)"):
+            result.outputs(h[:5])
+    W = stack.W_V[0]
+    with raises("W_V: expected shape (n, n), got (6, 5)"):
+        implicit_update(W[:, :5], W, W, H)
+    with raises("W_K: expected shape (6, 6), got (5, 5)"):
+        implicit_update(W, W[:5, :5], W, H)
+    with raises("H: expected shape (N, 6), got (4, 5)"):
+        implicit_update(W, W, W, H[:, :5])
+    with raises("mlp: expected one of 'gated', 'linear', 'half', got 'relu'"):
+        implicit_update_mlp(W, W, W, W, W, H, h, mlp="relu")
+    with raises("demos: expected one of 'demos', 'causal', got 'frozen'"):
+        depth_errors(stack, H, h, demos="frozen")
+    softmax = SoftmaxAttentionStack(*jax.tree.leaves(stack), d_scale=1)
+    with pytest.raises((ValueError, TypeCheckError)):  # Theorem 1 is about eq. (3)
+        implicit_gd(softmax, H)
