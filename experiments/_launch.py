@@ -1,7 +1,10 @@
 """Command lines of the experiments: a preset or a stored run, then overrides by tyro."""
 
 import argparse
+import contextlib
 import dataclasses
+import io
+import itertools
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -69,14 +72,30 @@ def parse(
     else:
         preset = preset or default_preset()
         stored = start = presets[preset]
-    text = f"{description}\n\nOptions of every experiment: {own.format_usage()}"
-    config = tyro.cli(type(start), default=start, args=rest, description=text)
+    config = _overridden(start, rest, f"{description}\n\nAlso: {own.format_usage()}")
     if flags.resume is not None and config != stored:
         raise ValueError(
             f"resume: expected the config of {flags.resume}, got another "
             f"{_differences(stored, config)}"
         )
     return Launch(config, preset, flags.resume, flags.output, flags)
+
+
+def _overridden(start: Config, args: list[str], description: str) -> Config:
+    """Lets tyro read the options; what it would frame in a box becomes one line."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                type(start), default=start, args=args, description=description
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+    lines = [line.strip("│ \n") for line in complaint.getvalue().splitlines()[1:]]
+    body = itertools.takewhile(lambda line: not line.startswith("─"), lines)
+    message = " ".join(body).removeprefix("Error parsing ")
+    raise ValueError(message)
 
 
 def _read_config(run: Path, example: Config) -> Config:

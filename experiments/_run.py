@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 
 import icltheory
 
@@ -60,20 +62,15 @@ class Run:
     @classmethod
     def create(cls, output: Path, name: str, preset: str, config: Any) -> "Run":
         """Makes the folder of a new run and writes its config."""
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        folder = output / name / stamp
-        for attempt in range(1, 100):
+        run = cls(output / name / _agreed_stamp())
+        if run.writes:
             try:
-                folder.mkdir(parents=True)
-                break
-            except FileExistsError:
-                folder = output / name / f"{stamp}-{attempt}"
+                run.folder.mkdir(parents=True)
             except OSError as error:
                 raise ValueError(
                     f"output: expected a folder that can be written, got {output} "
                     f"({error.strerror})"
                 ) from error
-        run = cls(folder)
         run.write_json(
             "config.json",
             {
@@ -120,6 +117,16 @@ class Run:
             with self.replacing(name) as aside:
                 figure.savefig(aside, format="png")
         return self.folder / name
+
+
+def _agreed_stamp() -> str:
+    """Time of the start to the microsecond, the same in every process."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")
+    if jax.process_count() == 1:
+        return stamp
+    letters = np.frombuffer(stamp.encode(), np.uint8)
+    agreed = multihost_utils.broadcast_one_to_all(letters)
+    return bytes(np.asarray(agreed, np.uint8)).decode()
 
 
 def environment() -> dict[str, Any]:

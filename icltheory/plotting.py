@@ -106,7 +106,7 @@ def errors_over_training(
     import matplotlib.pyplot as plt
 
     with plt.rc_context(_STYLE):
-        figure, axes = plt.subplots(figsize=(6.4, 4.2))
+        figure, axes = plt.subplots(figsize=(7.6, 4.2))
         shades = plt.get_cmap("viridis_r")(np.linspace(0.1, 0.95, max(len(snapshots), 1)))
         for colour, (step, curve) in zip(shades, snapshots.items(), strict=True):
             _draw(axes, curve, f"step {step:,}", colour)
@@ -121,7 +121,7 @@ def errors_over_training(
             xlim=(0, len(reference[1].mean) - 1),
             title=title,
         )
-        axes.legend(fontsize=9)
+        figure.legend(fontsize=9, loc="outside right upper")
     return figure
 
 
@@ -158,7 +158,7 @@ def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
             handles, labels, loc="outside lower center", ncols=max(len(labels), 1)
         )
         figure.suptitle(title)
-        figure.supxlabel("in-context examples k", y=0.05)
+        figure.supxlabel("in-context examples k")
         figure.supylabel("normalised squared error")
     return figure
 

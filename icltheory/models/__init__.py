@@ -1,5 +1,7 @@
 """Models that are trained: GPT-2 on prompts of pairs, and linear attention stacks."""
 
 from icltheory.models.gpt2 import GPT2 as GPT2
+from icltheory.models.layered import LayeredGPT2 as LayeredGPT2
+from icltheory.models.linear_stack import LinearStack as LinearStack
 
-__all__ = ["GPT2"]
+__all__ = ["GPT2", "LayeredGPT2", "LinearStack"]

@@ -17,6 +17,7 @@ from icltheory.training.loop import TrainState as TrainState
 from icltheory.training.loop import init_state as init_state
 from icltheory.training.loop import make_step as make_step
 from icltheory.training.loop import run as run
+from icltheory.training.loop import stream_key as stream_key
 from icltheory.training.objectives import in_context_loss as in_context_loss
 from icltheory.training.optimizers import OptimizerConfig as OptimizerConfig
 from icltheory.training.optimizers import learning_rate as learning_rate
@@ -38,4 +39,5 @@ __all__ = [
     "make_step",
     "prefix_errors",
     "run",
+    "stream_key",
 ]

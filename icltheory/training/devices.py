@@ -66,7 +66,18 @@ def initialize_distributed(
 
 
 def shard_batch(tree, mesh: Mesh | None):
-    """Splits the leading axis of every leaf over the mesh; identity without one."""
+    """Splits the leading axis of every leaf over the mesh; identity without one.
+
+    Args:
+        tree: Pytree of arrays inside a jitted function.
+        mesh: Mesh of :func:`data_mesh`, or ``None``.
+
+    Returns:
+        The same values, constrained to be split.
+
+    References:
+        Data parallelism by GSPMD. Verified by ``tests/training/test_devices.py``.
+    """
     if mesh is None:
         return tree
     return jax.lax.with_sharding_constraint(
@@ -75,7 +86,18 @@ def shard_batch(tree, mesh: Mesh | None):
 
 
 def replicate(tree, mesh: Mesh | None):
-    """Puts the same value on every device of the mesh; identity without one."""
+    """Puts the same value on every device of the mesh; identity without one.
+
+    Args:
+        tree: Pytree of arrays that every process holds.
+        mesh: Mesh of :func:`data_mesh`, or ``None``.
+
+    Returns:
+        The same values as global arrays.
+
+    References:
+        Data parallelism by GSPMD. Verified by ``tests/training/test_devices.py``.
+    """
     if mesh is None:
         return tree
     sharding = NamedSharding(mesh, PartitionSpec())

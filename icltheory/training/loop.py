@@ -248,7 +248,7 @@ def make_step(
         if mesh is not None:
             everywhere = NamedSharding(mesh, PartitionSpec())
             new = jax.lax.with_sharding_constraint(new, everywhere)
-        return new, {"loss": value, "grad_norm": optax.global_norm(grads)}
+        return new, {"loss": value, "grad_norm": optax.tree.norm(grads)}
 
     return step
 

@@ -1,0 +1,1 @@
+"""Measured ratios: ours, what a user would run instead, and the floor."""

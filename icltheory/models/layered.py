@@ -1,0 +1,89 @@
+"""GPT-2 as a layered model, for pruning, spectra and caches."""
+
+import dataclasses
+from typing import Any
+
+from jaxtyping import Array, Float
+
+from icltheory.layered import MatrixSpec
+from icltheory.models.gpt2 import GPT2
+from icltheory.models.tokens import TokenSequence
+
+__all__ = ["LayeredGPT2"]
+
+
+@dataclasses.dataclass(frozen=True)
+class LayeredGPT2:
+    """The layered model of a GPT-2 on prompts of pairs.
+
+    Inputs are ``(X, y)`` or ``(X, y, X_query)``; a hidden state is the token sequence
+    with the residual stream in place of the tokens; the output is the prediction at
+    every prefix. Parameters are the module's.
+
+    Args:
+        module: The GPT-2.
+
+    Returns:
+        A hashable object that keeps the protocol of :mod:`icltheory.layered`.
+
+    Example:
+        >>> model = LayeredGPT2(GPT2(dim=3, num_positions=8, width=8, num_layers=2))
+        >>> [(spec.name, spec.group) for spec in model.matrices(1)][:2]
+        [('W_Q', 'attn'), ('W_K', 'attn')]
+
+    References:
+        Yao et al. 2024, Section 2 (modules that are pruned). Verified by
+        ``tests/models/test_layered.py``.
+    """
+
+    module: GPT2
+
+    @property
+    def num_layers(self) -> int:
+        """Number of blocks."""
+        return self.module.num_layers
+
+    def embed(self, params: Any, inputs: tuple) -> TokenSequence:
+        """The residual stream that enters block 0."""
+        sequence = self._apply(params, "tokenize", *inputs)
+        return self._with(sequence, self._apply(params, "embed", sequence))
+
+    def block(self, layer: int, params: Any, hidden: TokenSequence) -> TokenSequence:
+        """Applies one block."""
+        h = self._apply(params, "block", layer, hidden.tokens, hidden.mask)
+        return self._with(hidden, h)
+
+    def read_out(self, params: Any, hidden: TokenSequence) -> Float[Array, "B P"]:
+        """Predictions at every prefix."""
+        return self._apply(params, "read_out", hidden.tokens[:, hidden.outputs])
+
+    def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
+        """Queries, keys, values and output of attention, and the MLP's two matrices."""
+        if not 0 <= layer < self.num_layers:
+            raise ValueError(f"layer: expected 0 to {self.num_layers - 1}, got {layer}")
+        block, width = f"block_{layer}", self.module.width
+        specs = [
+            MatrixSpec(
+                name,
+                "attn",
+                (block, "attn_qkv", "kernel"),
+                transposed=True,
+                rows=(part * width, (part + 1) * width),
+            )
+            for part, name in enumerate(("W_Q", "W_K", "W_V"))
+        ]
+        others = [("W_O", "attn", "attn_out")]
+        if self.module.mlp:
+            others += [("W_in", "mlp", "mlp_in"), ("W_out", "mlp", "mlp_out")]
+        specs += [
+            MatrixSpec(name, group, (block, leaf, "kernel"), transposed=True)
+            for name, group, leaf in others
+        ]
+        return tuple(specs)
+
+    def _apply(self, params, method, *args):
+        return self.module.apply({"params": params}, *args, method=method)
+
+    @staticmethod
+    def _with(sequence: TokenSequence, h) -> TokenSequence:
+        return dataclasses.replace(sequence, tokens=h)

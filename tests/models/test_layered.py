@@ -1,0 +1,69 @@
+"""GPT-2 in the layered protocol: whole, resumed, and its matrices."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.layered import (
+    LayeredModel,
+    forward,
+    forward_from,
+    get_matrix,
+    hidden_before,
+    replace_matrix,
+)
+from icltheory.models import GPT2, LayeredGPT2
+
+B, P, D = 2, 4, 3
+X, Q = jax.random.normal(jax.random.key(1), (2, B, P, D), jnp.float32)
+Y = jax.random.normal(jax.random.key(2), (B, P), jnp.float32)
+MODULE = GPT2(dim=D, num_positions=8, width=8, num_layers=3, num_heads=2)
+PARAMS = jax.jit(MODULE.init)(jax.random.key(0), X, Y)["params"]
+MODEL = LayeredGPT2(MODULE)
+
+
+@pytest.mark.parametrize("inputs", [(X, Y), (X, Y, Q)])
+def test_whole_and_resumed_equal_the_module(inputs):
+    expected = jax.jit(MODULE.apply)({"params": PARAMS}, *inputs)
+    whole = jax.jit(functools.partial(forward, MODEL))(PARAMS, inputs)
+    np.testing.assert_array_equal(whole, expected)
+
+    def resumed(params, inputs):
+        hidden = hidden_before(MODEL, params, inputs, 2)
+        return forward_from(MODEL, params, hidden, 2)
+
+    np.testing.assert_allclose(
+        jax.jit(resumed)(PARAMS, inputs), expected, rtol=1e-5, atol=1e-6
+    )
+    assert isinstance(MODEL, LayeredModel)
+
+
+def test_matrices_are_in_the_papers_orientation():
+    h = jax.random.normal(jax.random.key(3), (8,), jnp.float32)
+    kernels = PARAMS["block_1"]
+    found = {spec.name: get_matrix(PARAMS, spec) for spec in MODEL.matrices(1)}
+    qkv = h @ kernels["attn_qkv"]["kernel"]
+    for part, name in enumerate(("W_Q", "W_K", "W_V")):
+        expected = qkv[part * 8 : (part + 1) * 8]
+        np.testing.assert_allclose(found[name] @ h, expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        found["W_in"] @ h, h @ kernels["mlp_in"]["kernel"], rtol=1e-4, atol=1e-6
+    )
+    assert found["W_out"].shape == (8, 32)
+
+
+def test_replacing_the_queries_leaves_keys_and_values():
+    specs = {spec.name: spec for spec in MODEL.matrices(0)}
+    new = replace_matrix(PARAMS, specs["W_Q"], jnp.zeros((8, 8)))
+    assert not np.any(get_matrix(new, specs["W_Q"]))
+    for name in ("W_K", "W_V", "W_O"):
+        before, after = get_matrix(PARAMS, specs[name]), get_matrix(new, specs[name])
+        np.testing.assert_array_equal(before, after)
+
+
+def test_a_layer_out_of_range_is_refused():
+    with pytest.raises(ValueError, match="layer: expected 0 to 2, got 3"):
+        MODEL.matrices(3)

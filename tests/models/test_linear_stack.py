@@ -1,0 +1,93 @@
+"""The trainable linear stack: prefixes, the theory's object, and real training."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory import training
+from icltheory.models import LinearStack
+from icltheory.regression.tasks import LinearRegression
+from icltheory.trajectory import implicit_gd
+
+B, P, D = 3, 5, 4
+X = jax.random.normal(jax.random.key(1), (B, P, D))
+Y = jax.random.normal(jax.random.key(2), (B, P))
+Q = jax.random.normal(jax.random.key(3), (B, P, D))
+MODEL = LinearStack(D, num_layers=2, init_std=0.3, param_dtype=jnp.float64)
+PARAMS = jax.jit(MODEL.init)(jax.random.key(0), X, Y)["params"]
+
+
+def numpy_answer(params, X, y, query):
+    """Two linear attention layers by loops, scaled by one over the demonstrations."""
+    H = np.concatenate([X, y[:, None]], axis=1)
+    h = np.append(query, 0.0)
+    N = max(len(H), 1)
+    W_V, W_K, W_Q = (np.asarray(params[name]) for name in ("W_V", "W_K", "W_Q"))
+    for layer in range(len(W_V)):
+        dW = np.zeros_like(W_V[0])
+        for demo in H:
+            dW += np.outer(W_V[layer] @ demo, W_K[layer] @ demo) @ W_Q[layer] / N
+        H, h = H + H @ dW.T, h + dW @ h
+    return h[-1]
+
+
+def test_every_prefix_equals_the_loop_on_its_demonstrations():
+    got = jax.jit(MODEL.apply)({"params": PARAMS}, X, Y, Q)
+    for b in range(B):
+        for k in range(P):
+            expected = numpy_answer(PARAMS, X[b, :k], Y[b, :k], Q[b, k])
+            np.testing.assert_allclose(got[b, k], expected, rtol=1e-10, atol=1e-12)
+
+
+def test_predict_equals_the_last_prefix():
+    every = jax.jit(MODEL.apply)({"params": PARAMS}, X, Y)
+    predict = jax.jit(lambda *a: MODEL.apply({"params": PARAMS}, *a, method="predict"))
+    last = predict(X[:, :-1], Y[:, :-1], X[:, -1])
+    np.testing.assert_allclose(last, every[:, -1], rtol=1e-10)
+
+
+def test_its_weights_are_the_theorys_stack():
+    stack = MODEL.apply({"params": PARAMS}, method="stack")
+    H = jnp.concatenate([X[0], Y[0][:, None]], axis=1)
+    trajectory = implicit_gd(stack, H, scale=1.0 / P)
+    outputs = trajectory.outputs(jnp.append(Q[0, 0], 0.0))
+    answer = MODEL.apply({"params": PARAMS}, X[:1], Y[:1], Q[:1, 0], method="predict")
+    np.testing.assert_allclose(outputs[-1, -1], answer[0], rtol=1e-10)
+
+
+def test_training_one_layer_reaches_the_exact_optimum_and_never_beats_it():
+    """Prediction against training: (d + 1) / (k + d + 1), Ahn et al. 2023.
+
+    Five of these six random starts end in the spurious minimum near 0.58, whatever the
+    rate and the size of the start; the sixth reaches the optimum.
+    """
+    d, k = 2, 8
+    task = LinearRegression.isotropic(d, dtype=jnp.float32)
+    model = LinearStack(d, init_std=0.3)
+    tx = training.make_optimizer(training.OptimizerConfig("adam", 2e-2), 600)
+    step = training.make_step(
+        model,
+        task,
+        tx,
+        training.Curriculum.none(d, k + 1),
+        batch_size=256,
+        num_points=k + 1,
+        loss_points="last",
+    )
+    seeds = tuple(range(6))
+    state = training.init_state(model, task, tx, seeds, num_points=k + 1)
+    *_, chunk = training.run(jax.vmap(step), state, 600, chunk_steps=200)
+    prompt = task.sample(jax.random.key(5), k, 20_000)
+
+    def errors(params):
+        inputs = (prompt.X, prompt.y, prompt.x_query)
+        answers = model.apply({"params": params}, *inputs, method="predict")
+        return (answers - prompt.y_query) ** 2 / d
+
+    found = np.asarray(jax.jit(jax.vmap(errors))(chunk.state.params))
+    se = found.std(axis=1) / np.sqrt(found.shape[1])
+    optimum = (d + 1) / (k + d + 1)
+    assert np.all(found.mean(axis=1) > optimum - 5 * se)
+    best = found.mean(axis=1).argmin()
+    # 600 steps of Adam come within a few percent.
+    assert found.mean(axis=1)[best] < 1.05 * optimum + 5 * se[best]

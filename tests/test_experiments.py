@@ -1,0 +1,229 @@
+"""Experiments end to end: small runs, kill and resume, and what a user mistypes."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments import _launch, _run, garg_linear
+
+ROOT = Path(__file__).parents[1]
+SMALL = {
+    "dim": 2,
+    "num-points": 5,
+    "width": 8,
+    "num-layers": 1,
+    "num-heads": 2,
+    "steps": 240,
+    "chunk-steps": 10,
+    "checkpoint-every": 20,
+    "eval-prompts": 64,
+    "curriculum.dims.start": 1,
+    "curriculum.dims.end": 2,
+    "curriculum.dims.interval": 50,
+    "curriculum.points.start": 3,
+    "curriculum.points.end": 5,
+    "curriculum.points.interval": 50,
+    "optimizer.name": "adam",
+    "optimizer.warmup-steps": 10,
+}
+
+
+def arguments(output, **changes):
+    options = SMALL | {name.replace("_", "-"): v for name, v in changes.items()}
+    pairs = [(f"--{name}", str(value)) for name, value in options.items()]
+    flat = [part for pair in pairs for part in pair]
+    return ["--preset", "cpu", "--output", str(output), *flat]
+
+
+def run_folder(output):
+    (folder,) = (output / "garg_linear").iterdir()
+    return folder
+
+
+def program(args):
+    return subprocess.Popen(
+        [sys.executable, "-m", "experiments.garg_linear", *args],
+        cwd=ROOT,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+def final_state(folder):
+    """Bytes of every array of the last checkpoint, through orbax."""
+    import orbax.checkpoint as ocp
+
+    with ocp.StandardCheckpointer() as reader:
+        newest = sorted((folder / "checkpoints").iterdir())[-1]
+        return newest.name, reader.restore(newest / "state")
+
+
+def test_a_small_run_writes_everything_it_promises(tmp_path):
+    result = garg_linear.main(arguments(tmp_path))
+    folder = run_folder(tmp_path)
+    names = {path.name for path in folder.iterdir()}
+    expected = {"config.json", "metrics.jsonl", "result.json", "checkpoints"}
+    assert names == expected | {"figure5a.png", "figure5b.png"}
+    assert json.loads((folder / "result.json").read_text()) == result
+    lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(10, 250, 10))
+    assert (lines[0]["active_dims"], lines[-1]["active_dims"]) == (1, 2)
+    assert sum("errors" in line for line in lines) == 6
+    assert lines[-1]["least_squares_loss"] == pytest.approx((2 + 1) / 5)
+    curves = result["curves"]
+    assert set(curves) >= {"Transformer", "least squares", "averaging", "3-NN"}
+    for curve in curves.values():
+        assert len(curve["mean"]) == 5
+    # A model that was not trained long enough must be reported as such.
+    verdicts = {check["name"]: check["passed"] for check in result["checks"]}
+    assert not verdicts["Transformer against least squares at k = 4"]
+    assert not result["passed"]
+
+
+def test_several_seeds_and_the_shifts(tmp_path):
+    args = arguments(tmp_path, steps=20)
+    result = garg_linear.main([*args, "--seeds", "3", "4", "--eval-shifts"])
+    assert set(result["per_seed"]) == {"3", "4"}
+    assert len(result["shifts"]) == 15
+    assert (run_folder(tmp_path) / "shifts.png").is_file()
+    both = np.mean(list(result["per_seed"].values()), axis=0)
+    np.testing.assert_allclose(both, result["curves"]["Transformer"]["mean"], rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_killed_at_a_random_step_and_resumed_it_ends_bit_for_bit_the_same(tmp_path):
+    whole = program(arguments(tmp_path / "whole"))
+    assert finish(whole)[0] == 0
+    uninterrupted = run_folder(tmp_path / "whole")
+
+    victim = program(arguments(tmp_path / "killed"))
+    stop_after = random.SystemRandom().randint(3, 18)
+    deadline = time.monotonic() + 240
+    metrics = None
+    while metrics is None or len(metrics.read_text().splitlines()) < stop_after:
+        assert victim.poll() is None, finish(victim)
+        assert time.monotonic() < deadline
+        found = list((tmp_path / "killed").glob("garg_linear/*/metrics.jsonl"))
+        metrics = found[0] if found else None
+        time.sleep(0.005)
+    victim.send_signal(signal.SIGKILL)
+    finish(victim)
+    folder = run_folder(tmp_path / "killed")
+    assert not (folder / "result.json").exists()
+
+    code, out, err = finish(program(["--resume", str(folder)]))
+    assert code == 0, err
+    assert (folder / "metrics.jsonl").read_bytes() == (
+        uninterrupted / "metrics.jsonl"
+    ).read_bytes(), f"killed after {stop_after} lines"
+    (name, state), (other_name, other) = map(final_state, (folder, uninterrupted))
+    assert name == other_name == "step_00000240"
+    same = json.loads((folder / "result.json").read_text())["curves"]
+    assert same == json.loads((uninterrupted / "result.json").read_text())["curves"]
+    import jax
+
+    jax.tree.map(np.testing.assert_array_equal, state, other)
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, capsys):
+    garg_linear.main(arguments(tmp_path, steps=60))
+    folder = run_folder(tmp_path)
+    before = (folder / "metrics.jsonl").read_bytes()
+    newest = folder / "checkpoints" / "step_00000060"
+    victim = max(newest.rglob("d/*"), key=lambda path: path.stat().st_size)
+    victim.write_bytes(victim.read_bytes()[:-5])
+    capsys.readouterr()
+    garg_linear.main(["--resume", str(folder)])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "checkpoint step_00000060 is damaged" in printed
+    assert "resuming at step 40" in printed
+    assert (folder / "metrics.jsonl").read_bytes() == before
+    assert (folder / "checkpoints" / "step_00000060.1").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--preset", "huge"], "preset: expected one of cpu, gpu, paper, got huge"),
+        (["--resume", "nowhere"], "resume: expected a run folder"),
+        (["--preset", "cpu", "--num-points", "4"], "num_points: expected at least"),
+        (["--preset", "cpu", "--optimizer.name", "lion"], "optimizer: expected one of"),
+        (["--preset", "cpu", "--seeds"], "seeds"),
+    ],
+)
+def test_mistakes_are_one_line_and_nothing_is_written(args, message, tmp_path):
+    code, out, err = finish(program([*args, "--output", str(tmp_path / "runs")]))
+    assert code == 2
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+    assert "Traceback" not in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_results_folder_that_cannot_be_written_is_named(tmp_path):
+    occupied = tmp_path / "file"
+    occupied.write_text("not a folder")
+    code, out, err = finish(program(arguments(occupied)))
+    assert code == 2
+    assert "output: expected a folder that can be written" in err
+    assert len(err.strip().splitlines()) == 1
+    assert occupied.read_text() == "not a folder"
+
+
+def test_a_resume_with_another_config_is_refused(tmp_path):
+    config = garg_linear.PRESETS["cpu"]
+    run = _run.Run.create(tmp_path, "garg_linear", "cpu", config)
+    for change, name in (("--width", "32"), ("--preset", "gpu")):
+        with pytest.raises(ValueError, match="resume: expected the config of .* got"):
+            _launch.parse(
+                garg_linear.PRESETS,
+                lambda: "cpu",
+                ["--resume", str(run.folder), change, name],
+                description="",
+            )
+    assert sorted(path.name for path in run.folder.iterdir()) == ["config.json"]
+
+
+def test_a_stored_config_comes_back_as_it_was(tmp_path):
+    for name, preset in garg_linear.PRESETS.items():
+        run = _run.Run.create(tmp_path, "garg_linear", name, preset)
+        launch = _launch.parse(
+            garg_linear.PRESETS,
+            lambda: "cpu",
+            ["--resume", str(run.folder)],
+            description="",
+        )
+        assert launch.config == preset
+
+
+def test_the_published_recipe_to_the_letter():
+    """Garg et al. 2022, Appendix A.2, and the published configuration."""
+    paper = garg_linear.PRESETS["paper"]
+    setup = garg_linear.set_up(paper, 1)
+    assert (paper.steps, paper.batch_size, paper.dim, paper.num_points) == (
+        500_001,
+        64,
+        20,
+        41,
+    )
+    assert (paper.optimizer.name, paper.optimizer.learning_rate) == ("adam", 1e-4)
+    assert (paper.optimizer.clip_norm, paper.optimizer.warmup_steps) == (0, 0)
+    assert int(paper.curriculum.dims(29_999)) == 19
+    assert int(paper.curriculum.points(30_000)) == 41
+    assert (setup.model.num_layers, setup.model.num_heads) == (12, 8)
+    assert (setup.model.width, setup.model.num_positions) == (256, 202)

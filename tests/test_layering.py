@@ -1,0 +1,81 @@
+"""Imports run downwards: the floors and rooms of the package, and who may use whom."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# From the ground up; a room may import rooms to its left on its floor and all below.
+FLOORS = (
+    ("_typing", "_pytree", "_checks", "linalg"),
+    ("attention", "trajectory", "noise", "constructions", "layered"),
+    ("bounds", "pruning", "regression", "classification", "chain_of_thought"),
+    ("models", "training"),
+    ("bridge",),
+)
+ORDER = [room for floor in FLOORS for room in floor]
+# Rooms that stand apart: they import nothing of the package.
+BESIDE = {"plotting"}
+FILES = sorted((ROOT / "icltheory").rglob("*.py"))
+
+
+def imported(path):
+    """Modules that a file imports, with the line."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module, node.lineno
+            if node.module == "icltheory":
+                yield from ((f"icltheory.{a.name}", node.lineno) for a in node.names)
+
+
+def room_of(path):
+    part = path.relative_to(ROOT / "icltheory").parts[0]
+    return part.removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_run_downwards(path):
+    room = room_of(path)
+    if room == "__init__":
+        return
+    assert room in ORDER or room in BESIDE, f"{room} has no place in the house"
+    for module, line in imported(path):
+        parts = module.split(".")
+        if parts[0] in ("experiments", "benchmarks", "tests", "torch", "transformers"):
+            raise AssertionError(f"{path}:{line} imports {module}")
+        if parts[0] != "icltheory" or len(parts) == 1:
+            continue
+        other = parts[1]
+        if room in BESIDE:
+            raise AssertionError(f"{path}:{line} imports {module}")
+        allowed = ORDER[: ORDER.index(room) + 1]
+        assert other in allowed, f"{path}:{line} {room} imports {other}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_hold_one_idea(path):
+    assert len(path.read_text().splitlines()) <= 400
+
+
+def test_plotting_loads_no_jax():
+    loaded = modules_after("import icltheory.plotting")
+    assert not {"jax", "matplotlib"} & loaded
+
+
+def test_importing_the_package_is_light():
+    loaded = modules_after("import icltheory")
+    heavy = {"flax", "matplotlib", "orbax", "optax", "transformers", "torch"}
+    assert not heavy & loaded
+
+
+def modules_after(statement):
+    code = f"import sys; {statement}; print(*{{m.split('.')[0] for m in sys.modules}})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return set(done.stdout.split())

@@ -1,0 +1,60 @@
+"""The documentation gate: every public name says what it is and which test checks it."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import icltheory
+
+ROOT = Path(__file__).parents[1]
+TEST_FILE = re.compile(r"``(tests/[\w/]+\.py)``")
+
+
+def public_modules():
+    for module in pkgutil.walk_packages(icltheory.__path__, "icltheory."):
+        if not any(part.startswith("_") for part in module.name.split(".")[1:]):
+            yield module.name
+
+
+def public_objects():
+    seen = set()
+    for name in public_modules():
+        module = importlib.import_module(name)
+        assert hasattr(module, "__all__"), f"{name} has no __all__"
+        for symbol in module.__all__:
+            value = getattr(module, symbol)
+            documented = inspect.isfunction(value) or inspect.isclass(value)
+            if documented and id(value) not in seen:
+                seen.add(id(value))
+                yield pytest.param(value, id=f"{value.__module__}.{symbol}")
+
+
+@pytest.mark.parametrize("value", list(public_objects()))
+def test_public_names_are_documented(value):
+    doc = inspect.getdoc(value) or ""
+    assert doc, "no docstring"
+    if inspect.isfunction(value):
+        required = ["Returns:", "References:"]
+        parameters = inspect.signature(value).parameters
+        required += ["Args:"] if parameters else []
+        for section in required:
+            assert section in doc, f"no {section}"
+        arguments = doc.split("Args:")[-1].split("Returns:")[0]
+        for parameter in parameters:
+            assert f"{parameter}:" in arguments, f"{parameter} is not documented"
+    if "References:" in doc or inspect.isfunction(value):
+        tests = TEST_FILE.findall(re.sub(r"\s+", " ", doc))
+        assert tests, "no test is named"
+        for test in tests:
+            assert (ROOT / test).is_file(), f"{test} does not exist"
+
+
+def test_every_room_is_reachable_from_the_package():
+    for room in icltheory._ROOMS:
+        assert getattr(icltheory, room).__name__ == f"icltheory.{room}"
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        icltheory.nonsense  # noqa: B018

@@ -1,0 +1,106 @@
+"""Checkpoints: whole or absent, exact, and honest about damage."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.training import Checkpoints, TrainState
+
+
+def state(step):
+    params = {"w": jnp.arange(6.0).reshape(2, 3) + step, "b": jnp.float32(0.1)}
+    return TrainState(jnp.int32(step), jnp.int32(7), params, ({"mu": params["w"]},))
+
+
+def filled(folder, steps, **kwargs):
+    store = Checkpoints(folder, **kwargs)
+    for step in steps:
+        store.save(step, state(step), {"metrics": [{"step": step, "loss": 0.1 + step}]})
+    return store
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def data_files(folder):
+    files = [p for p in (folder / "state").rglob("*") if p.is_file()]
+    return sorted(files, key=lambda p: p.stat().st_size)
+
+
+def test_what_is_saved_comes_back_bit_for_bit(tmp_path):
+    store = filled(tmp_path, [10])
+    restored = store.restore(state(0))
+    jax.tree.map(np.testing.assert_array_equal, restored.state, state(10))
+    dtypes = [leaf.dtype for leaf in jax.tree.leaves(restored.state)]
+    assert dtypes == [leaf.dtype for leaf in jax.tree.leaves(state(10))]
+    assert restored.extra == {"metrics": [{"step": 10, "loss": 10.1}]}
+    assert restored.damaged == ()
+
+
+def test_the_newest_is_restored_and_the_oldest_go(tmp_path):
+    store = filled(tmp_path, [1, 2, 3, 20], keep=2)
+    assert names(tmp_path) == ["step_00000003", "step_00000020"]
+    assert int(store.restore(state(0)).state.step) == 20
+
+
+def test_an_empty_folder_restores_nothing(tmp_path):
+    assert Checkpoints(tmp_path).restore(state(0)).state is None
+
+
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_truncated_newest_is_named_and_the_one_before_is_used(tmp_path, which):
+    filled(tmp_path, [1, 2])
+    victim = data_files(tmp_path / "step_00000002")[which]
+    victim.write_bytes(victim.read_bytes()[:-1])
+    before = victim.read_bytes()
+    store = Checkpoints(tmp_path)
+    restored = store.restore(state(0))
+    assert int(restored.state.step) == 1
+    assert len(restored.damaged) == 1
+    assert "checkpoint step_00000002 is damaged" in restored.damaged[0]
+    assert victim.name in restored.damaged[0]
+    store.save(2, state(2))
+    assert victim.read_bytes() == before
+    assert int(Checkpoints(tmp_path).restore(state(0)).state.step) == 2
+
+
+def test_a_missing_file_and_a_missing_manifest_are_damage(tmp_path):
+    filled(tmp_path, [1, 2, 3])
+    data_files(tmp_path / "step_00000002")[0].unlink()
+    (tmp_path / "step_00000003" / "manifest.json").unlink()
+    restored = Checkpoints(tmp_path).restore(state(0))
+    assert int(restored.state.step) == 1
+    assert "step_00000003 is damaged: no readable manifest" in restored.damaged[0]
+    assert "step_00000002" in restored.damaged[1]
+    assert "is missing" in restored.damaged[1]
+
+
+def test_if_all_are_damaged_all_are_named(tmp_path):
+    filled(tmp_path, [1, 2])
+    for step in (1, 2):
+        (tmp_path / f"step_0000000{step}" / "extra.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"step_00000002.*step_00000001"):
+        Checkpoints(tmp_path).restore(state(0))
+
+
+def test_what_a_kill_leaves_half_written_is_not_a_checkpoint(tmp_path):
+    filled(tmp_path, [1])
+    (tmp_path / "step_00000001").rename(tmp_path / ".writing_step_00000002")
+    store = Checkpoints(tmp_path)
+    assert store.restore(state(0)).state is None
+    store.save(2, state(2))
+    assert names(tmp_path) == ["step_00000002"]
+
+
+def test_a_state_of_another_run_is_refused(tmp_path):
+    store = filled(tmp_path, [1])
+    other = TrainState(jnp.int32(0), jnp.int32(0), {"v": jnp.ones(3)}, ())
+    with pytest.raises(ValueError, match="expected the state of this run"):
+        store.restore(other)
+
+
+def test_keep_is_checked(tmp_path):
+    with pytest.raises(ValueError, match="keep: expected a positive integer, got 0"):
+        Checkpoints(tmp_path, keep=0)
