@@ -20,7 +20,7 @@ def seconds(function: Callable[[], Any], repeats: int = 5) -> float:
     return statistics.median(times)
 
 
-def peak_flops(dtype, precision: str) -> float:
+def peak_flops(dtype, precision: str | None) -> float:
     """Floating-point operations a second of one large square product."""
     size = 8192 if jax.default_backend() == "gpu" else 2048
     a, b = jax.random.normal(jax.random.key(0), (2, size, size), dtype)

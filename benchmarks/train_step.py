@@ -10,6 +10,7 @@ points, batch 64), on a CPU that of the ``cpu`` preset. A few minutes either way
 
 import dataclasses
 import importlib.util
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -61,7 +62,11 @@ def measure(config, chunk_steps: int, chunks: int) -> dict:
     return {
         "ms": per_step * 1e3,
         "models": len(config.seeds) / per_step,
-        "tokens": len(config.seeds) * config.batch_size * 2 * config.num_points / per_step,
+        "tokens": len(config.seeds)
+        * config.batch_size
+        * 2
+        * config.num_points
+        / per_step,
         "share": floor / per_step,
         "compile": compiling,
         "memory": memory.get("peak_bytes_in_use", 0) / 2**20 or None,
@@ -77,12 +82,15 @@ def main() -> None:
     muon = PRESETS["gpu" if on_gpu else "cpu"].optimizer
     muon = dataclasses.replace(muon, warmup_steps=0)
     eight = tuple(range(8))
-    cases = {"Adam, float32": {"optimizer": adam}}
+    cases: dict[str, dict[str, Any]] = {"Adam, float32": {"optimizer": adam}}
     if on_gpu:
         cases["Adam, TF32"] = {"optimizer": adam, "precision": "tf32"}
         cases["Adam, bfloat16"] = {"optimizer": adam, "precision": "bfloat16"}
         cases["Muon, bfloat16"] = {"optimizer": muon, "precision": "bfloat16"}
-        cases["Muon, bfloat16, batch 256"] = {**cases["Muon, bfloat16"], "batch_size": 256}
+        cases["Muon, bfloat16, batch 256"] = {
+            **cases["Muon, bfloat16"],
+            "batch_size": 256,
+        }
         cases["Adam, bfloat16, 8 seeds"] = {**cases["Adam, bfloat16"], "seeds": eight}
     else:
         cases["Muon, float32"] = {"optimizer": muon}
@@ -99,7 +107,8 @@ def main() -> None:
         )
         tokens = base.batch_size * 2 * base.num_points / torch_ms * 1e3
         rows.append(
-            ["eager PyTorch, Adam, float32", torch_ms, 1e3 / torch_ms, tokens] + 4 * [None]
+            ["eager PyTorch, Adam, float32", torch_ms, 1e3 / torch_ms, tokens]
+            + 4 * [None]
         )
     for name, change in cases.items():
         got = measure(dataclasses.replace(base, **change), chunk_steps, chunks)
@@ -107,7 +116,14 @@ def main() -> None:
         if "batch 256" in name and speed:
             speed *= 4
         rows.append(
-            [name, got["ms"], got["models"], got["tokens"], got["share"], got["compile"]]
+            [
+                name,
+                got["ms"],
+                got["models"],
+                got["tokens"],
+                got["share"],
+                got["compile"],
+            ]
             + [got["memory"], speed]
         )
     _measure.table(

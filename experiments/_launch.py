@@ -1,4 +1,4 @@
-"""Command lines of the experiments: a preset or a stored run, then overrides by tyro."""
+"""Command lines: a preset or a stored run, then overrides by tyro."""
 
 import argparse
 import contextlib
@@ -42,12 +42,14 @@ def parse(
     *,
     description: str,
     add_flags: Callable[[argparse.ArgumentParser], None] | None = None,
+    on_flags: Callable[[argparse.Namespace], None] | None = None,
 ) -> Launch[Config]:
     """Reads a command line.
 
     ``--preset`` names the sizes and every field of the config is an option that
     overrides it. ``--resume RUN`` takes the config of a run instead; options that would
-    change it are refused.
+    change it are refused. The experiment's own switches are declared by ``add_flags``
+    and handed to ``on_flags`` before anything else, so that processes can join.
 
     Raises:
         ValueError: if the preset is unknown, the run has no readable config, or a
@@ -62,6 +64,8 @@ def parse(
     argv = sys.argv[1:] if argv is None else argv
     flags, rest = own.parse_known_args(argv)
 
+    if on_flags is not None:
+        on_flags(flags)
     preset = flags.preset
     if preset is not None and preset not in presets:
         raise ValueError(f"preset: expected one of {', '.join(presets)}, got {preset}")

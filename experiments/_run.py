@@ -1,4 +1,4 @@
-"""Run folders: config, metrics as they come, results, all written whole or not at all."""
+"""Run folders: config, metrics as they come, results; files are whole or absent."""
 
 import contextlib
 import dataclasses
@@ -157,7 +157,7 @@ def _revision() -> str | None:
     return None
 
 
-def main(function: Callable[[], None]) -> None:
+def main(function: Callable[[], Any]) -> None:
     """Runs an experiment; what the user can mend is said in one line, status 2."""
     try:
         function()

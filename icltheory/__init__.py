@@ -10,13 +10,13 @@ Conventions, fixed once for the whole package:
 * **The papers' 1/N (or 1/M) is an explicit argument**, never hidden in a weight.
 * **Masks have names.** ``"demos"`` (the papers' M: nothing attends to the query),
   ``"causal"`` and ``"none"``.
-* **Results are frozen pytree dataclasses** that keep every term. A numerical condition
-  is a field of the result; wrong shapes and impossible values raise ``ValueError`` that
-  says what was expected and what came.
+* **Results are frozen pytree dataclasses** that keep every term. A numerical
+  condition is a field of the result; wrong shapes and impossible values raise
+  ``ValueError`` that says what was expected and what came.
 * **The dtype follows the input.** Theory is tested in float64; enable it with
   ``jax.config.update("jax_enable_x64", True)``.
-* **Randomness.** Typed keys (``jax.random.key``); ``key`` comes first in samplers and is
-  keyword-only elsewhere.
+* **Randomness.** Typed keys (``jax.random.key``); ``key`` comes first in samplers and
+  is keyword-only elsewhere.
 * **Nothing is jitted for the caller**, except the training loop and the sweeps.
 * ``vec`` is row-major over ``(n, n)``.
 

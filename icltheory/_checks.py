@@ -16,7 +16,9 @@ def check_shape(name: str, array: Any, expected: tuple[int | str, ...]) -> None:
     sizes: dict[str, int] = {}
     ok = len(shape) == len(expected)
     for got, want in zip(shape, expected, strict=False):
-        ok = ok and got == (sizes.setdefault(want, got) if isinstance(want, str) else want)
+        ok = ok and got == (
+            sizes.setdefault(want, got) if isinstance(want, str) else want
+        )
     if not ok:
         wanted = ", ".join(map(str, expected)) + ("," if len(expected) == 1 else "")
         raise ValueError(f"{name}: expected shape ({wanted}), got {shape}")
@@ -49,7 +51,7 @@ def check_nonnegative(name: str, value: Any) -> None:
 
 
 def check_covariance(name: str, matrix: Any, dim: int) -> None:
-    """Raises unless ``matrix`` is a symmetric positive semi-definite (dim, dim) matrix."""
+    """Raises unless ``matrix`` is symmetric positive semi-definite, (dim, dim)."""
     check_shape(name, matrix, (dim, dim))
     check_finite(name, matrix)
     known = concrete(matrix)

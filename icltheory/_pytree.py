@@ -17,12 +17,12 @@ def static_field(**kwargs):
 def pytree(cls: type[T]) -> type[T]:
     """Makes ``cls`` a frozen dataclass and a pytree.
 
-    Rebuilding from leaves skips ``__init__`` and ``__post_init__``. Checks written there
-    therefore run once, on what the user passed, and never on the batched or
+    Rebuilding from leaves skips ``__init__`` and ``__post_init__``. Checks written
+    there therefore run once, on what the user passed, and never on the batched or
     placeholder leaves that ``vmap``, ``scan`` or ``tree_map`` put into the tree.
     """
     cls = dataclasses.dataclass(frozen=True)(cls)
-    fields = dataclasses.fields(cls)
+    fields = dataclasses.fields(cls)  # pyrefly: ignore[bad-argument-type]
     static = tuple(f.name for f in fields if f.metadata.get("static", False))
     data = tuple(f.name for f in fields if f.name not in static)
 

@@ -5,7 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Curve", "error_against_examples", "errors_by_setting", "errors_over_training"]
+__all__ = [
+    "Curve",
+    "error_against_examples",
+    "errors_by_setting",
+    "errors_over_training",
+]
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 _COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -107,7 +112,9 @@ def errors_over_training(
 
     with plt.rc_context(_STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 4.2))
-        shades = plt.get_cmap("viridis_r")(np.linspace(0.1, 0.95, max(len(snapshots), 1)))
+        shades = plt.get_cmap("viridis_r")(
+            np.linspace(0.1, 0.95, max(len(snapshots), 1))
+        )
         for colour, (step, curve) in zip(shades, snapshots.items(), strict=True):
             _draw(axes, curve, f"step {step:,}", colour)
         _draw(axes, reference[1], reference[0], "#D55E00", linewidth=1.4)
@@ -144,7 +151,11 @@ def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
     rows = -(-len(panels) // columns)
     with plt.rc_context({**_STYLE, "font.size": 8, "lines.linewidth": 1.2}):
         figure, grid = plt.subplots(
-            rows, columns, figsize=(2.5 * columns, 2.1 * rows), sharex=True, squeeze=False
+            rows,
+            columns,
+            figsize=(2.5 * columns, 2.1 * rows),
+            sharex=True,
+            squeeze=False,
         )
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
@@ -166,6 +177,10 @@ def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
 def _mark_dimension(axes, dim: int, top: float) -> None:
     axes.axvline(dim, color="grey", linewidth=0.8, linestyle=":", zorder=0)
     axes.annotate(
-        "k = d", (dim, top), (3, -10), textcoords="offset points", color="grey", fontsize=8
+        "k = d",
+        (dim, top),
+        (3, -10),
+        textcoords="offset points",
+        color="grey",
+        fontsize=8,
     )
-

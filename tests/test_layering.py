@@ -76,6 +76,10 @@ def test_importing_the_package_is_light():
 def modules_after(statement):
     code = f"import sys; {statement}; print(*{{m.split('.')[0] for m in sys.modules}})"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
     )
     return set(done.stdout.split())

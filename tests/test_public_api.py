@@ -1,4 +1,4 @@
-"""The documentation gate: every public name says what it is and which test checks it."""
+"""The documentation gate: public names say what they are and name their test."""
 
 import importlib
 import inspect

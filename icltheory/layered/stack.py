@@ -90,7 +90,8 @@ class LayeredStack:
         References:
             Verified by ``tests/test_layered.py``.
         """
-        return LayerOutput(*as_tokens(*inputs, params.width))
+        H, h_query = inputs
+        return LayerOutput(*as_tokens(H, h_query, params.width))
 
     def block(
         self, layer: int, params: AttentionStack, hidden: LayerOutput

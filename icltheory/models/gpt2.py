@@ -19,7 +19,7 @@ _FUSED_DTYPES = (jnp.bfloat16, jnp.float16)
 
 
 def _uniform_fan_in(fan_in: int):
-    """Uniform on :math:`\\pm 1/\\sqrt{fan\\_in}`, as ``torch.nn.Linear`` starts."""
+    """Uniform up to one over the root of the fan-in, as ``torch.nn.Linear`` starts."""
     bound = 1.0 / math.sqrt(fan_in)
 
     def init(key, shape, dtype=jnp.float32):
@@ -42,9 +42,7 @@ def _attention(q, k, v, mask):
 
 
 def _fused_attention(q, k, v):
-    return jax.nn.dot_product_attention(
-        q, k, v, is_causal=True, implementation="cudnn"
-    )
+    return jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation="cudnn")
 
 
 class Block(nn.Module):
@@ -109,8 +107,8 @@ class GPT2(nn.Module):
     :math:`N(0, s^2)`, the two projections into the residual stream as
     :math:`N(0, s^2 / 2L)`, the linear read-in and read-out uniform on
     :math:`\pm 1/\sqrt{\text{fan-in}}`. At 12 layers, 8 heads, width 256, 202 positions
-    and 20 dimensions it has 9,534,977 parameters. One pass over ``T`` tokens costs about
-    :math:`24 L T\,\text{width}^2` floating-point operations a prompt.
+    and 20 dimensions it has 9,534,977 parameters. One pass over ``T`` tokens costs
+    about :math:`24 L T\,\text{width}^2` floating-point operations a prompt.
 
     Args:
         dim: Dimension :math:`d` of the inputs.

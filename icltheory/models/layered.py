@@ -81,7 +81,7 @@ class LayeredGPT2:
         ]
         return tuple(specs)
 
-    def _apply(self, params, method, *args):
+    def _apply(self, params, method, *args) -> Any:
         return self.module.apply({"params": params}, *args, method=method)
 
     @staticmethod

@@ -95,7 +95,8 @@ class LinearStack(nn.Module):
     ) -> Float[Array, "B"]:
         """Predicts the answer to one query after all ``N`` examples."""
         count = max(X.shape[1], 1)
-        return jax.vmap(lambda *a: self._answer(*a, count))(X, y, x_query)
+        prompt = jax.vmap(self._answer, (0, 0, 0, None))
+        return prompt(X, y, x_query, count)
 
     def _answer(self, X, y, query, count):
         if X.shape[-1] != self.dim:

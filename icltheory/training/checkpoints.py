@@ -141,7 +141,8 @@ class Checkpoints:
         except (KeyError, ValueError) as error:
             first = str(error).strip().splitlines()[0]
             raise ValueError(
-                f"checkpoint {name}: expected the state of this run, got another: {first}"
+                f"checkpoint {name}: expected the state of this run, "
+                f"got another: {first}"
             ) from error
         return state, json.loads((path / "extra.json").read_text())
 

@@ -34,7 +34,8 @@ class Ramp:
         [5, 5, 6, 7, 7]
 
     References:
-        Garg et al. 2022, Appendix A.2. Verified by ``tests/training/test_curriculum.py``.
+        Garg et al. 2022, Appendix A.2. Verified by
+        ``tests/training/test_curriculum.py``.
     """
 
     start: int
@@ -46,7 +47,9 @@ class Ramp:
         for field in dataclasses.fields(self):
             check_positive_int(field.name, getattr(self, field.name))
         if self.start > self.end:
-            raise ValueError(f"start: expected at most end {self.end}, got {self.start}")
+            raise ValueError(
+                f"start: expected at most end {self.end}, got {self.start}"
+            )
 
     def __call__(self, step: Int[Array, ""] | int) -> Int[Array, ""]:
         """Returns the value at ``step``."""
@@ -74,7 +77,8 @@ class Curriculum:
         (20, 41)
 
     References:
-        Garg et al. 2022, Appendix A.2. Verified by ``tests/training/test_curriculum.py``.
+        Garg et al. 2022, Appendix A.2. Verified by
+        ``tests/training/test_curriculum.py``.
     """
 
     dims: Ramp

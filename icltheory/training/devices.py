@@ -38,7 +38,7 @@ def data_mesh(num_devices: int | None = None) -> Mesh:
 
 
 def initialize_distributed(
-    coordinator: str, num_processes: int, process_id: int
+    coordinator: str | None, num_processes: int, process_id: int
 ) -> None:
     """Joins this process to a training run of several processes.
 
@@ -53,11 +53,13 @@ def initialize_distributed(
         Nothing.
 
     Raises:
-        ValueError: if ``process_id`` is out of range.
+        ValueError: if there is no coordinator or ``process_id`` is out of range.
 
     References:
         ``jax.distributed``. Verified by ``tests/training/test_devices.py``.
     """
+    if coordinator is None:
+        raise ValueError("coordinator: expected the host:port of process 0, got none")
     if not 0 <= process_id < num_processes:
         raise ValueError(
             f"process_id: expected 0 to {num_processes - 1}, got {process_id}"

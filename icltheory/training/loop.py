@@ -18,7 +18,15 @@ from icltheory.training.curriculum import Curriculum
 from icltheory.training.devices import replicate, shard_batch
 from icltheory.training.objectives import in_context_loss
 
-__all__ = ["Chunk", "Step", "TrainState", "init_state", "make_step", "run", "stream_key"]
+__all__ = [
+    "Chunk",
+    "Step",
+    "TrainState",
+    "init_state",
+    "make_step",
+    "run",
+    "stream_key",
+]
 
 # cuBLAS beats the generated GEMMs for products as narrow as these models'.
 _COMPILER_OPTIONS = {"gpu": {"xla_gpu_enable_triton_gemm": False}}
@@ -72,7 +80,9 @@ class Task(Protocol):
         """Dimension of the inputs."""
         ...
 
-    def sample(self, key, num_examples: int, batch_size: int, *, active_dims=None) -> Any:
+    def sample(
+        self, key, num_examples: int, batch_size: int, *, active_dims=None
+    ) -> Any:
         """Draws a batch of prompts."""
         ...
 
@@ -210,7 +220,9 @@ def make_step(
     def loss(params, X, y, active_points):
         variables = {"params": params}
         if loss_points == "last":
-            last = model.apply(variables, X[:, :-1], y[:, :-1], X[:, -1], method="predict")
+            last = model.apply(
+                variables, X[:, :-1], y[:, :-1], X[:, -1], method="predict"
+            )
             return in_context_loss(last[:, None], y[:, -1:], 1, targets)
         return in_context_loss(model.apply(variables, X, y), y, active_points, targets)
 
@@ -260,7 +272,7 @@ def run(
 
     A chunk is one compiled scan, and its input state is donated: what was passed in
     and what was yielded before must not be used after the next chunk is asked for.
-    Chunks end at multiples of ``chunk_steps`` and at ``num_steps``, also after a resume.
+    Chunks end at multiples of ``chunk_steps`` and at ``num_steps``, resumed or not.
 
     Args:
         step: Function from a state to the next one and its metrics.
@@ -307,4 +319,6 @@ def _check_losses(losses: Float[Array, "K *seeds"], first_step: int) -> None:
     finite = np.isfinite(np.asarray(losses)).reshape(losses.shape[0], -1).all(axis=1)
     if not finite.all():
         step = first_step + int(np.argmin(finite))
-        raise FloatingPointError(f"loss: expected a finite value, got none at step {step}")
+        raise FloatingPointError(
+            f"loss: expected a finite value, got none at step {step}"
+        )

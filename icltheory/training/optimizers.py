@@ -25,9 +25,10 @@ class OptimizerConfig:
         name: ``"adam"``, ``"adamw"``, ``"muon"`` (Adam for what is no hidden matrix)
             or ``"sgd"`` (with momentum ``b1``).
         learning_rate: Peak learning rate.
-        adam_learning_rate: Peak rate of Muon's Adam part; ``learning_rate`` unless given.
-        schedule: ``"constant"``, or after the warm-up ``"cosine"`` or ``"linear"`` to 0;
-            ``"triangle"`` warms up to the middle and then falls to 0.
+        adam_learning_rate: Peak rate of Muon's Adam part; ``learning_rate`` if not
+            given.
+        schedule: ``"constant"``, or after the warm-up ``"cosine"`` or ``"linear"`` to
+            0; ``"triangle"`` warms up to the middle and then falls to 0.
         warmup_steps: Steps of linear warm-up.
         clip_norm: Largest global norm of the gradient; no clipping at 0.
         weight_decay: Decoupled decay (``adamw`` and ``muon``).
@@ -118,7 +119,9 @@ def learning_rate(
     }[config.schedule]
     if warmup == 0:
         return after
-    return optax.join_schedules([optax.linear_schedule(0.0, top, warmup), after], [warmup])
+    return optax.join_schedules(
+        [optax.linear_schedule(0.0, top, warmup), after], [warmup]
+    )
 
 
 def _stacked_by_shape(

@@ -6,7 +6,6 @@ Usage: parallel_run.py FOLDER [COORDINATOR NUM_PROCESSES PROCESS_ID]
 import json
 import sys
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 

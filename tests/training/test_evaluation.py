@@ -19,7 +19,9 @@ def test_errors_of_shifted_queries_equal_one_question_at_a_time():
     prompt = PrefixPrompt(X, Y, X_QUERY, Y_QUERY, None)
     got = prefix_errors(MODEL, PARAMS, prompt, batch_size=4)
     for k in range(P):
-        predict = jax.jit(lambda *a: MODEL.apply({"params": PARAMS}, *a, method="predict"))
+        predict = jax.jit(
+            lambda *a: MODEL.apply({"params": PARAMS}, *a, method="predict")
+        )
         alone = predict(X[:, :k], Y[:, :k], X_QUERY[:, k])
         np.testing.assert_allclose(got[:, k], (alone - Y_QUERY[:, k]) ** 2, rtol=1e-4)
 

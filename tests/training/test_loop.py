@@ -118,7 +118,9 @@ def test_the_last_point_alone_can_be_trained_on():
     key = jax.random.fold_in(stream_key(0, "data"), 0)
     X, y = TASK.sample(key, P - 1, B, active_dims=1).points()
     last = MODEL.apply({"params": start().params}, X, y)[:, -1]
-    np.testing.assert_allclose(metrics["loss"], np.mean((last - y[:, -1]) ** 2), rtol=1e-5)
+    np.testing.assert_allclose(
+        metrics["loss"], np.mean((last - y[:, -1]) ** 2), rtol=1e-5
+    )
 
 
 def test_seeds_and_steps_have_streams_of_their_own():
@@ -163,7 +165,10 @@ def test_training_lowers_the_loss():
     ("kwargs", "message"),
     [
         ({"batch_size": 0}, "batch_size: expected a positive integer, got 0"),
-        ({"accumulation": 3}, "accumulation: expected a divisor of batch_size 8, got 3"),
+        (
+            {"accumulation": 3},
+            "accumulation: expected a divisor of batch_size 8, got 3",
+        ),
         ({"loss_points": "first"}, "loss_points: expected one of"),
     ],
 )

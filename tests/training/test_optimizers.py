@@ -95,7 +95,10 @@ def test_adam_with_gargs_settings_equals_its_formula():
     m = v = np.zeros(2)
     for t in range(1, 4):
         updates, state = tx.update(g, state, g)
-        m, v = 0.9 * m + 0.1 * np.asarray(g["w"]), 0.999 * v + 0.001 * np.asarray(g["w"]) ** 2
+        m, v = (
+            0.9 * m + 0.1 * np.asarray(g["w"]),
+            0.999 * v + 0.001 * np.asarray(g["w"]) ** 2,
+        )
         step = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
         np.testing.assert_allclose(updates["w"], -1e-4 * step, rtol=1e-6)
 

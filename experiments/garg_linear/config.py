@@ -1,0 +1,165 @@
+"""Sizes and recipes of the experiment, and what they stand for."""
+
+import dataclasses
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from icltheory import training
+from icltheory.models import GPT2
+from icltheory.regression.tasks import LinearRegression
+from icltheory.training import Curriculum, OptimizerConfig, Ramp
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Sizes and recipe; together with the seeds it decides every number.
+
+    Attributes:
+        dim: Input dimension d.
+        num_points: Points of a prompt; the last k is one less.
+        width: Width of the residual stream.
+        num_layers: Blocks.
+        num_heads: Attention heads.
+        mlp: Whether the blocks have their MLP.
+        init_std: Standard deviation of the initial weights.
+        steps: Training steps.
+        batch_size: Prompts a step.
+        accumulation: Parts of a batch, to save memory.
+        seeds: One run for each, all in one program.
+        precision: Of the matrix products; parameters and sums stay float32.
+        optimizer: Update rule and its schedule.
+        curriculum: Which coordinates and points count when.
+        chunk_steps: Steps a dispatch, and a line of metrics.jsonl.
+        checkpoint_every: Steps between checkpoints.
+        snapshots: Parts of the run after which the error curve is measured.
+        eval_prompts: Fresh prompts of an evaluation.
+        ridge_penalty: Penalty of the ridge predictor in the table.
+    """
+
+    dim: int
+    num_points: int
+    width: int
+    num_layers: int
+    num_heads: int
+    steps: int
+    batch_size: int
+    optimizer: OptimizerConfig
+    curriculum: Curriculum
+    mlp: bool = True
+    init_std: float = 0.02
+    accumulation: int = 1
+    seeds: tuple[int, ...] = (0,)
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    chunk_steps: int = 100
+    checkpoint_every: int = 1000
+    snapshots: tuple[float, ...] = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+    eval_prompts: int = 1280
+    ridge_penalty: float = 1.0
+
+    def __post_init__(self):
+        if self.num_points < 2 * self.dim + 1:
+            raise ValueError(
+                f"num_points: expected at least 2 dim + 1 = {2 * self.dim + 1}, "
+                f"got {self.num_points}"
+            )
+        ramps = (("dims", self.dim), ("points", self.num_points))
+        for name, full in ramps:
+            end = getattr(self.curriculum, name).end
+            if end != full:
+                raise ValueError(
+                    f"curriculum.{name}.end: expected the full {full}, got {end}"
+                )
+        if not self.seeds:
+            raise ValueError("seeds: expected at least one, got none")
+        if not all(0 < part <= 1 for part in self.snapshots):
+            raise ValueError(
+                f"snapshots: expected parts in (0, 1], got {self.snapshots}"
+            )
+
+
+PRESETS = {
+    "cpu": Config(
+        dim=5,
+        num_points=11,
+        width=64,
+        num_layers=3,
+        num_heads=4,
+        # 0.02 is Garg's at width 256; narrow models start faster from larger weights.
+        init_std=0.1,
+        steps=3500,
+        batch_size=64,
+        optimizer=OptimizerConfig(
+            "muon",
+            5e-3,
+            adam_learning_rate=3e-3,
+            schedule="cosine",
+            warmup_steps=200,
+            clip_norm=1.0,
+        ),
+        curriculum=Curriculum.none(5, 11),
+    ),
+    "gpu": Config(
+        dim=20,
+        num_points=41,
+        width=256,
+        num_layers=12,
+        num_heads=8,
+        steps=24_000,
+        batch_size=256,
+        optimizer=OptimizerConfig(
+            "muon", 2e-3, schedule="cosine", warmup_steps=1000, clip_norm=1.0
+        ),
+        curriculum=Curriculum(Ramp(5, 20, 1, 200), Ramp(11, 41, 2, 200)),
+        precision="bfloat16",
+        chunk_steps=250,
+        checkpoint_every=6000,
+    ),
+    "paper": Config(
+        dim=20,
+        num_points=41,
+        width=256,
+        num_layers=12,
+        num_heads=8,
+        steps=500_001,
+        batch_size=64,
+        optimizer=OptimizerConfig("adam", 1e-4),
+        curriculum=Curriculum(Ramp(5, 20, 1, 2000), Ramp(11, 41, 2, 2000)),
+        precision="tf32",
+        chunk_steps=1000,
+        checkpoint_every=10_000,
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What a config stands for."""
+
+    config: Config
+    model: GPT2
+    task: LinearRegression
+    optimizer: Any
+    mesh: Any
+
+
+def set_up(config: Config, devices: int | None) -> Setup:
+    """Builds model, task, optimiser and mesh."""
+    precision = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "highest"}
+    jax.config.update("jax_default_matmul_precision", precision[config.precision])
+    model = GPT2(
+        dim=config.dim,
+        # Garg's table has 101 points whatever the prompt; a small run needs no more.
+        num_positions=202 if config.dim == 20 else 2 * config.num_points,
+        width=config.width,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        mlp=config.mlp,
+        init_std=config.init_std,
+        dtype=jnp.bfloat16 if config.precision == "bfloat16" else jnp.float32,
+    )
+    task = LinearRegression.isotropic(config.dim, dtype=jnp.float32)
+    optimizer = training.make_optimizer(config.optimizer, config.steps)
+    mesh = training.data_mesh(devices)
+    return Setup(config, model, task, optimizer, mesh if mesh.size > 1 else None)

@@ -1,0 +1,93 @@
+"""Errors of the transformer and of the predictors it is compared with."""
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.garg_linear.config import Config, Setup
+from icltheory import training
+from icltheory.plotting import Curve
+from icltheory.regression import predictors, risks
+from icltheory.regression.prompts import PrefixPrompt
+
+TRANSFORMER, OPTIMUM = "Transformer", "one-layer optimum"
+
+
+def evaluation_prompt(setup: Setup) -> PrefixPrompt:
+    """Fresh prompts, the same for every model, predictor and step."""
+    key = training.stream_key(setup.config.seeds[0], "evaluation")
+    count = setup.config.eval_prompts
+    return setup.task.sample(key, setup.config.num_points - 1, count).prefixes()
+
+
+def model_errors(setup: Setup, params: Any, prompt: PrefixPrompt) -> np.ndarray:
+    """Normalised squared errors of every seed's model, (seeds, prompts, points)."""
+    per_seed = [
+        training.prefix_errors(
+            setup.model, jax.tree.map(lambda leaf, s=seed: leaf[s], params), prompt
+        )
+        for seed in range(len(setup.config.seeds))
+    ]
+    return np.asarray(jnp.stack(per_seed)) / setup.config.dim
+
+
+def baseline_errors(config: Config, prompt: PrefixPrompt) -> dict[str, np.ndarray]:
+    """Normalised squared errors of the predictors, (prompts, points) each."""
+    penalty = config.ridge_penalty
+    rules = {
+        "least squares": predictors.ols_prefixes,
+        f"ridge ({penalty:g})": lambda *a: predictors.ridge_prefixes(
+            *a, penalty=penalty
+        ),
+        "averaging": predictors.averaging_prefixes,
+        "3-NN": lambda *a: predictors.nearest_neighbors_prefixes(*a, k=3),
+    }
+
+    def errors(rule):
+        predictions = jax.jit(rule)(prompt.X, prompt.y, prompt.X_query)
+        return np.asarray(jnp.square(predictions - prompt.y_query)) / config.dim
+
+    return {name: errors(rule) for name, rule in rules.items()}
+
+
+def interval(errors: np.ndarray) -> Curve:
+    """Mean over prompts with its 90 % bootstrap interval."""
+    limits = risks.bootstrap_interval(jnp.asarray(errors), jax.random.key(0))
+    return Curve(errors.mean(axis=0), np.asarray(limits.low), np.asarray(limits.high))
+
+
+def transformer_curve(config: Config, errors: np.ndarray) -> Curve:
+    """Mean over seeds and prompts; over one seed the interval is that of the prompts.
+
+    With several seeds the interval also carries the spread between them: 1.645 standard
+    errors of the seeds' means are added to that of the prompts in quadrature.
+    """
+    pooled = interval(errors.mean(axis=0))
+    seeds = errors.shape[0]
+    if seeds == 1:
+        return pooled
+    spread = 1.645 * errors.mean(axis=1).std(axis=0, ddof=1) / math.sqrt(seeds)
+    below, above = pooled.mean - pooled.low, pooled.high - pooled.mean
+    return Curve(
+        pooled.mean,
+        pooled.mean - np.hypot(below, spread),
+        pooled.mean + np.hypot(above, spread),
+    )
+
+
+def exact_curves(setup: Setup) -> dict[str, np.ndarray]:
+    """Risks that are known in closed form, normalised by d."""
+    rules = {
+        OPTIMUM: lambda k: risks.linear_attention_optimum(setup.task, k).risk,
+        "least squares": functools.partial(risks.least_squares_risk, setup.task),
+        "averaging": functools.partial(risks.averaging_risk, setup.task),
+    }
+    ks = jnp.arange(setup.config.num_points)
+    return {
+        name: np.asarray(jax.vmap(rule)(ks)) / setup.config.dim
+        for name, rule in rules.items()
+    }

@@ -1,0 +1,81 @@
+"""The command line of the experiment."""
+
+import argparse
+import json
+import time
+
+import jax
+from rich.console import Console
+
+from experiments import _launch
+from experiments._run import Run
+from experiments.garg_linear.config import PRESETS, set_up
+from experiments.garg_linear.report import report, report_shifts
+from experiments.garg_linear.train import train
+from icltheory import training
+
+NAME = "garg_linear"
+
+
+def _flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--eval-shifts", action="store_true")
+    parser.add_argument("--devices", type=int)
+    parser.add_argument("--coordinator")
+    parser.add_argument("--num-processes", type=int, default=1)
+    parser.add_argument("--process-id", type=int, default=0)
+
+
+def _join(flags: argparse.Namespace) -> None:
+    if flags.num_processes > 1:
+        training.initialize_distributed(
+            flags.coordinator, flags.num_processes, flags.process_id
+        )
+
+
+def default_preset() -> str:
+    """``gpu`` where there is one, else ``cpu``; asking touches the device."""
+    return "gpu" if jax.default_backend() == "gpu" else "cpu"
+
+
+def console_of(run: Run) -> Console:
+    """A console wide enough for the table also where the output is no terminal."""
+    console = Console(quiet=not run.writes)
+    return console if console.is_terminal else Console(quiet=not run.writes, width=120)
+
+
+def main(argv: list[str] | None = None) -> dict:
+    """Runs the experiment and returns what it wrote to ``result.json``."""
+    launch = _launch.parse(
+        PRESETS,
+        default_preset,
+        argv,
+        description="A transformer learns linear regression in context.",
+        add_flags=_flags,
+        on_flags=_join,
+    )
+    config = launch.config
+    setup = set_up(config, launch.flags.devices)
+    if launch.resume is None:
+        run = Run.create(launch.output, NAME, launch.preset, config)
+    else:
+        run = Run(launch.resume)
+    console = console_of(run)
+    console.print(
+        f"{NAME}, preset {launch.preset}: d = {config.dim}, "
+        f"{config.num_layers} layers, {config.steps:,} steps of {config.batch_size} "
+        f"prompts, {config.precision} on {jax.device_count()} x "
+        f"{jax.devices()[0].device_kind}\nwriting to {run.folder}"
+    )
+    start = time.perf_counter()
+    params, records, timing = train(setup, run, console)
+    result = report(setup, run, params, records, timing, console)
+    if launch.flags.eval_shifts:
+        result["shifts"] = report_shifts(setup, run, params, console)
+    timing["total_seconds"] = time.perf_counter() - start
+    run.write_json("result.json", result)
+    console.print(
+        f"{timing['total_seconds']:.0f} s in all, {timing['train_seconds']:.0f} s of "
+        f"steps, {timing['compile_seconds']:.0f} s of compiling; results, figures and "
+        f"checkpoints in {run.folder}"
+    )
+    return json.loads(json.dumps(result))
