@@ -128,7 +128,7 @@ def errors_over_training(
             xlim=(0, len(reference[1].mean) - 1),
             title=title,
         )
-        figure.legend(fontsize=9, loc="outside right upper")
+        figure.legend(fontsize=9, loc="outside right center")
     return figure
 
 
@@ -159,6 +159,8 @@ def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
         )
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
+        for axes in grid[-1]:
+            axes.set_xlabel("in-context examples k")
         for axes, (name, curves) in zip(grid.flat, panels.items(), strict=False):
             for order, (label, curve) in enumerate(curves.items()):
                 _draw(axes, curve, label, _COLOURS[order], zorder=10 - order)
@@ -169,7 +171,6 @@ def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
             handles, labels, loc="outside lower center", ncols=max(len(labels), 1)
         )
         figure.suptitle(title)
-        figure.supxlabel("in-context examples k")
         figure.supylabel("normalised squared error")
     return figure
 

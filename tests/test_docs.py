@@ -3,6 +3,8 @@
 import doctest
 import importlib
 import pkgutil
+import re
+from pathlib import Path
 
 import pytest
 
@@ -20,3 +22,22 @@ def test_examples_in_docstrings_run(name):
     module = importlib.import_module(name)
     result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0, f"{result.failed} failing examples in {name}"
+
+
+def test_the_readmes_example_runs():
+    readme = Path(__file__).parents[1] / "README.md"
+    (block,) = re.findall(r"```python\n(.*?)```", readme.read_text(), re.DOTALL)
+    assert len(block.strip().splitlines()) <= 14
+    exec(compile(block, "README.md", "exec"), {})
+
+
+def test_the_readmes_table_names_what_exists():
+    root = Path(__file__).parents[1]
+    readme = (root / "README.md").read_text()
+    rows = re.findall(r"^\|.*`(tests/[\w/]+\.py)`.*$", readme, re.MULTILINE)
+    assert len(rows) >= 10
+    assert not [path for path in rows if not (root / path).is_file()]
+    table = readme.split("## Statements")[1].split("## ")[0]
+    for name in re.findall(r"\| `([a-z_]+(?:\.\w+)+)`", table):
+        module, _, symbol = f"icltheory.{name}".rpartition(".")
+        assert hasattr(importlib.import_module(module), symbol), name

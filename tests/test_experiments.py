@@ -99,8 +99,9 @@ def test_several_seeds_and_the_shifts(tmp_path):
     args = arguments(tmp_path, steps=20)
     result = garg_linear.main([*args, "--seeds", "3", "4", "--eval-shifts"])
     assert set(result["per_seed"]) == {"3", "4"}
-    assert len(result["shifts"]) == 15
-    assert (run_folder(tmp_path) / "shifts.png").is_file()
+    folder = run_folder(tmp_path)
+    assert len(json.loads((folder / "shifts.json").read_text())) == 15
+    assert (folder / "shifts.png").is_file()
     both = np.mean(list(result["per_seed"].values()), axis=0)
     np.testing.assert_allclose(both, result["curves"]["Transformer"]["mean"], rtol=1e-6)
 

@@ -35,28 +35,35 @@ def model_errors(setup: Setup, params: Any, prompt: PrefixPrompt) -> np.ndarray:
     return np.asarray(jnp.stack(per_seed)) / setup.config.dim
 
 
-def baseline_errors(config: Config, prompt: PrefixPrompt) -> dict[str, np.ndarray]:
-    """Normalised squared errors of the predictors, (prompts, points) each."""
-    penalty = config.ridge_penalty
+@functools.lru_cache
+def _rules(penalty: float) -> dict[str, Any]:
+    """The predictors, compiled once however many sets of prompts they see."""
+    ridge = functools.partial(predictors.ridge_prefixes, penalty=penalty)
+    nearest = functools.partial(predictors.nearest_neighbors_prefixes, k=3)
     rules = {
         "least squares": predictors.ols_prefixes,
-        f"ridge ({penalty:g})": lambda *a: predictors.ridge_prefixes(
-            *a, penalty=penalty
-        ),
+        f"ridge ({penalty:g})": ridge,
         "averaging": predictors.averaging_prefixes,
-        "3-NN": lambda *a: predictors.nearest_neighbors_prefixes(*a, k=3),
+        "3-NN": nearest,
+    }
+    return {name: jax.jit(rule) for name, rule in rules.items()}
+
+
+def baseline_errors(config: Config, prompt: PrefixPrompt) -> dict[str, np.ndarray]:
+    """Normalised squared errors of the predictors, (prompts, points) each."""
+    inputs = (prompt.X, prompt.y, prompt.X_query)
+    return {
+        name: np.asarray(jnp.square(rule(*inputs) - prompt.y_query)) / config.dim
+        for name, rule in _rules(config.ridge_penalty).items()
     }
 
-    def errors(rule):
-        predictions = jax.jit(rule)(prompt.X, prompt.y, prompt.X_query)
-        return np.asarray(jnp.square(predictions - prompt.y_query)) / config.dim
 
-    return {name: errors(rule) for name, rule in rules.items()}
+_bootstrap = jax.jit(risks.bootstrap_interval)
 
 
 def interval(errors: np.ndarray) -> Curve:
     """Mean over prompts with its 90 % bootstrap interval."""
-    limits = risks.bootstrap_interval(jnp.asarray(errors), jax.random.key(0))
+    limits = _bootstrap(jnp.asarray(errors), jax.random.key(0))
     return Curve(errors.mean(axis=0), np.asarray(limits.low), np.asarray(limits.high))
 
 

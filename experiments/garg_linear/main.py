@@ -1,6 +1,7 @@
 """The command line of the experiment."""
 
 import argparse
+import dataclasses
 import json
 import time
 
@@ -68,14 +69,15 @@ def main(argv: list[str] | None = None) -> dict:
     )
     start = time.perf_counter()
     params, records, timing = train(setup, run, console)
-    result = report(setup, run, params, records, timing, console)
+    result = report(setup, run, params, records, console)
     if launch.flags.eval_shifts:
-        result["shifts"] = report_shifts(setup, run, params, console)
-    timing["total_seconds"] = time.perf_counter() - start
+        run.write_json("shifts.json", report_shifts(setup, run, params, console))
+    speed = {"steps_per_second": timing.steps_per_second}
+    result["timing"] = dataclasses.asdict(timing) | speed
     run.write_json("result.json", result)
     console.print(
-        f"{timing['total_seconds']:.0f} s in all, {timing['train_seconds']:.0f} s of "
-        f"steps, {timing['compile_seconds']:.0f} s of compiling; results, figures and "
-        f"checkpoints in {run.folder}"
+        f"{time.perf_counter() - start:.0f} s; in training "
+        f"{timing.train_seconds:.0f} s of steps and {timing.compile_seconds:.0f} s of "
+        f"compiling; results, figures and checkpoints in {run.folder}"
     )
     return json.loads(json.dumps(result))

@@ -90,7 +90,7 @@ def _cell(curve: Curve, k: int) -> str:
 
 
 def report(
-    setup: Setup, run: Run, params: Any, records: list[dict], timing: dict, console
+    setup: Setup, run: Run, params: Any, records: list[dict], console: Console
 ) -> dict:
     """Measures the final model, draws the figures, writes and prints the results."""
     config = setup.config
@@ -102,7 +102,8 @@ def report(
     curves |= {name: interval(sample) for name, sample in baselines.items()}
     curves[OPTIMUM] = Curve(exact[OPTIMUM], exact=True)
 
-    title = f"In-context linear regression, d = {config.dim}"
+    seeds = ", ".join(map(str, config.seeds))
+    title = f"In-context linear regression, d = {config.dim} (seed {seeds})"
     run.save_figure(
         "figure5a.png", plotting.error_against_examples(curves, config.dim, title)
     )
@@ -136,7 +137,6 @@ def report(
             zip(map(str, config.seeds), errors.mean(axis=1).tolist(), strict=True)
         ),
         "exact": {name: value.tolist() for name, value in exact.items()},
-        "timing": timing,
         "precision": config.precision,
     }
     console.print(comparison_table(config, curves))

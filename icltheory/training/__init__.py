@@ -13,6 +13,7 @@ from icltheory.training.devices import data_mesh as data_mesh
 from icltheory.training.devices import initialize_distributed as initialize_distributed
 from icltheory.training.evaluation import prefix_errors as prefix_errors
 from icltheory.training.loop import Chunk as Chunk
+from icltheory.training.loop import Step as Step
 from icltheory.training.loop import TrainState as TrainState
 from icltheory.training.loop import init_state as init_state
 from icltheory.training.loop import make_step as make_step
@@ -29,6 +30,7 @@ __all__ = [
     "Curriculum",
     "OptimizerConfig",
     "Ramp",
+    "Step",
     "TrainState",
     "data_mesh",
     "in_context_loss",

@@ -29,7 +29,9 @@ __all__ = [
 ]
 
 # cuBLAS beats the generated GEMMs for products as narrow as these models'.
-_COMPILER_OPTIONS = {"gpu": {"xla_gpu_enable_triton_gemm": False}}
+_COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
+    "gpu": {"xla_gpu_enable_triton_gemm": False}
+}
 _STREAMS = ("init", "data", "evaluation")
 
 
@@ -219,12 +221,12 @@ def make_step(
 
     def loss(params, X, y, active_points):
         variables = {"params": params}
-        if loss_points == "last":
-            last = model.apply(
-                variables, X[:, :-1], y[:, :-1], X[:, -1], method="predict"
-            )
-            return in_context_loss(last[:, None], y[:, -1:], 1, targets)
-        return in_context_loss(model.apply(variables, X, y), y, active_points, targets)
+        if loss_points == "all":
+            predictions: Any = model.apply(variables, X, y)
+            return in_context_loss(predictions, y, active_points, targets)
+        context = X[:, :-1], y[:, :-1], X[:, -1]
+        last: Any = model.apply(variables, *context, method="predict")
+        return in_context_loss(last[:, None], y[:, -1:], 1, targets)
 
     def gradient(params, X, y, active_points):
         if accumulation == 1:

@@ -1,12 +1,10 @@
 """Optimisers and schedules, named by strings so that a config can hold them."""
 
 import dataclasses
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float
 from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
 from icltheory._checks import check_choice, check_positive_int
@@ -78,7 +76,7 @@ class OptimizerConfig:
 
 def learning_rate(
     config: OptimizerConfig, num_steps: int, peak: float | None = None
-) -> Callable[[Array | int], Float[Array, ""]]:
+) -> optax.Schedule:
     r"""Schedule of the learning rate over a run.
 
     .. math:: \eta(t) = \eta\, \min(t / t_w, 1)\, s\!\left(\frac{t-t_w}{T-t_w}\right)

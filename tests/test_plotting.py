@@ -1,0 +1,62 @@
+"""Figures: what is drawn is what was measured."""
+
+import matplotlib
+import numpy as np
+import pytest
+
+from icltheory.plotting import (
+    Curve,
+    error_against_examples,
+    errors_by_setting,
+    errors_over_training,
+)
+
+matplotlib.use("Agg")
+MEAN = np.array([1.0, 0.6, 0.1])
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    import matplotlib.pyplot as plt
+
+    yield
+    plt.close("all")
+
+
+def lines(axes):
+    return {line.get_label(): line for line in axes.get_lines()}
+
+
+def test_every_predictor_is_a_line_over_k_with_its_interval():
+    curves = {
+        "Transformer": Curve(MEAN, MEAN - 0.1, MEAN + 0.1),
+        "optimum": Curve(MEAN / 2, exact=True),
+    }
+    (axes,) = error_against_examples(curves, 1, "title").axes
+    drawn = lines(axes)
+    np.testing.assert_array_equal(drawn["Transformer"].get_xdata(), [0, 1, 2])
+    np.testing.assert_array_equal(drawn["Transformer"].get_ydata(), MEAN)
+    assert drawn["Transformer"].get_linestyle() == "-"
+    assert drawn["optimum"].get_linestyle() == "--"
+    (band,) = axes.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert heights.min() == pytest.approx(0.0)
+    assert heights.max() == pytest.approx(1.1)
+    assert axes.get_xlabel()
+    assert axes.get_ylabel()
+
+
+def test_each_snapshot_is_named_by_its_step():
+    snapshots = {10: Curve(MEAN), 2000: Curve(MEAN / 2)}
+    reference = ("least squares", Curve(MEAN / 3, exact=True))
+    (axes,) = errors_over_training(snapshots, reference, 1, "title").axes
+    drawn = lines(axes)
+    np.testing.assert_array_equal(drawn["step 2,000"].get_ydata(), MEAN / 2)
+    assert {"step 10", "step 2,000", "least squares"} <= set(drawn)
+
+
+def test_each_setting_has_its_panel():
+    panels = {f"s{i}": {"a": Curve(MEAN * i)} for i in range(7)}
+    shown = [a for a in errors_by_setting(panels, "title").axes if a.get_visible()]
+    assert [a.get_title() for a in shown] == list(panels)
+    np.testing.assert_array_equal(lines(shown[3])["a"].get_ydata(), MEAN * 3)
