@@ -85,7 +85,11 @@ def train(
             run.log(record)
             past = done % config.checkpoint_every
             if done == config.steps or past < config.chunk_steps:
-                extra = {"metrics": records, "timing": dataclasses.asdict(timing)}
+                extra = {
+                    "config": dataclasses.asdict(config),
+                    "metrics": records,
+                    "timing": dataclasses.asdict(timing),
+                }
                 store.save(done, state, extra)
             progress.update(
                 bar,
@@ -160,7 +164,7 @@ def _record(config: Config, done: int, metrics: dict[str, Any]) -> dict[str, Any
         "step": done,
         **means,
         "least_squares_loss": sum(max(dims - k, 0) for k in range(points)) / points,
-        "learning_rate": float(rate(last)),
+        "learning_rate": float(jnp.asarray(rate(last))),
         "active_dims": dims,
         "active_points": points,
     }

@@ -62,7 +62,7 @@ def depth_errors(
     References:
         Yao et al. (2024), Theorem 1. Verified by ``tests/test_trajectory.py``.
     """
-    if not jax.config.jax_enable_x64:
+    if jnp.result_type(float) != jnp.float64:
         raise ValueError("depth_errors: expected jax_enable_x64, got float64 disabled")
     check_choice("demos", demos, ("demos", "causal"))
     low = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), (stack, H, h_query))

@@ -1,0 +1,73 @@
+"""Small linear algebra of the room: dtypes, exact products, covariance roots."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Float, Num
+
+from icltheory._checks import check_nonnegative, check_shape, concrete
+from icltheory._typing import Array
+
+Number = float | int | Num[ArrayLike, ""]
+Vector = Float[ArrayLike, " _d"]
+Matrix = Float[ArrayLike, "_d _d"]
+
+
+def default_dtype(dtype: Any) -> np.dtype:
+    """The named dtype, or JAX's default float type where none is named."""
+    return np.dtype(jnp.result_type(float) if dtype is None else dtype)
+
+
+def as_floats(*values: Any) -> list[Array]:
+    """Arrays of one common floating dtype; Python numbers follow the arrays."""
+    dtype = jnp.result_type(*values)
+    if not jnp.issubdtype(dtype, jnp.floating):
+        dtype = default_dtype(None)
+    return [jnp.asarray(value, dtype) for value in values]
+
+
+def check_scalar(name: str, value: Any) -> None:
+    """Raises unless ``value`` is a scalar that is at least 0."""
+    check_shape(name, value, ())
+    check_nonnegative(name, value)
+
+
+def is_zero(value: Any) -> bool:
+    """True when ``value`` is known to be 0; a traced value is not known."""
+    known = concrete(value)
+    return known is not None and not np.any(known)
+
+
+def einsum(subscripts: str, *operands: Array) -> Array:
+    """Product at full precision: accelerators round float32 products by default."""
+    return jnp.einsum(subscripts, *operands, precision=jax.lax.Precision.HIGHEST)
+
+
+def dot(a: Array, b: Array) -> Array:
+    """Inner product over the last axis, as a sum, which no accelerator rounds."""
+    return jnp.sum(a * b, axis=-1)
+
+
+def symmetric_root(cov: Array) -> Array:
+    """Symmetric root of a positive semi-definite matrix, which may be singular."""
+    eigenvalues, vectors = jnp.linalg.eigh(cov)
+    roots = jnp.sqrt(jnp.maximum(eigenvalues, 0))
+    return einsum("ij,j,kj->ik", vectors, roots, vectors)
+
+
+def covariance_root(cov: Array) -> Array:
+    """Root of a covariance: its (d,) diagonal where that is known to be all of it."""
+    known = concrete(cov)
+    if known is not None and not np.any(known - np.diag(np.diag(known))):
+        return jnp.sqrt(jnp.maximum(jnp.diagonal(cov), 0))
+    return symmetric_root(cov)
+
+
+def apply_root(root: Array, z: Array) -> Array:
+    """Maps standard normal rows ``z (..., d)`` by a root from ``covariance_root``."""
+    if root.ndim == 1:
+        return z * root.reshape((1,) * (z.ndim - 1) + root.shape)
+    return einsum("...j,ij->...i", z, root)

@@ -1,0 +1,111 @@
+"""The path of Lasso solutions, from the largest penalty down to a given one."""
+
+import jax
+import jax.numpy as jnp
+
+from icltheory._typing import Array
+from icltheory.regression._linalg import dot, einsum
+
+
+def lasso_path_end(
+    gram: Array, moment: Array, penalty: Array, rank: Array | int, max_steps: int
+) -> tuple[Array, Array, Array]:
+    """Minimiser of w'Gw/2 - m'w + penalty |w|_1, its violation, and the steps taken.
+
+    The solution is piecewise linear in the penalty. A step goes to the next penalty at
+    which a coordinate joins or leaves the active set, and updates the inverse of the
+    active block by a matrix of rank one. The last linear system is solved afresh, and
+    carries the derivatives. ``rank`` bounds the rank of G and so the active set.
+    """
+    fixed = jax.lax.stop_gradient((gram, moment, penalty))
+    followed, signs, steps = jax.lax.stop_gradient(_follow(*fixed, rank, max_steps))
+    active = signs != 0
+    eye = jnp.eye(moment.shape[0], dtype=moment.dtype)
+    system = jnp.where(active[:, None] & active[None, :], gram, eye)
+    target = jnp.where(active, moment - penalty * signs, 0)
+    solved = jnp.linalg.solve(system, target[:, None])[:, 0]
+    error = violation(gram, moment, penalty, solved)
+    other = violation(gram, moment, penalty, followed)
+    wins = error <= other  # false where the system was singular
+    return jnp.where(wins, solved, followed), jnp.where(wins, error, other), steps
+
+
+def violation(gram: Array, moment: Array, penalty: Array, w: Array) -> Array:
+    """Largest distance of the gradient from -penalty times the subdifferential."""
+    force = moment - einsum("ij,j->i", gram, w)
+    inactive = jnp.maximum(jnp.abs(force) - penalty, 0)
+    active = jnp.abs(force - penalty * jnp.sign(w))
+    return jnp.max(jnp.where(w != 0, active, inactive))
+
+
+def _follow(
+    gram: Array, moment: Array, penalty: Array, rank: Array | int, max_steps: int
+) -> tuple[Array, Array, Array]:
+    """The solution at ``penalty``, its signs (0 where it is), and the steps taken."""
+    dim, dtype = moment.shape[0], moment.dtype
+    places = jnp.arange(dim)
+    floor = dim * jnp.finfo(dtype).eps * jnp.diagonal(gram)
+
+    def unfinished(state):
+        level, *_, steps = state
+        return (level > penalty) & (steps < max_steps)
+
+    def advance(state):
+        level, w, signs, inverse, last, steps = state
+        force = moment - einsum("ij,j->i", gram, w)
+        move = einsum("ij,j->i", inverse, signs)
+        slope = einsum("ij,j->i", gram, move)
+        join, leave = _events(level, w, signs, move, force, slope, last)
+        join = jnp.where(jnp.count_nonzero(signs) < rank, join, jnp.inf)
+        first_join, first_leave = jnp.min(join), jnp.min(leave)
+        length = jnp.minimum(jnp.minimum(first_join, first_leave), level - penalty)
+        joins = (first_join <= length) & (first_join <= first_leave)
+        leaves = (first_leave <= length) & ~joins
+        j = jnp.where(joins, jnp.argmin(join), jnp.argmin(leave))
+        here = places == j
+        moved = jnp.where(leaves & here, 0, w + length * move)
+        row = jnp.where(signs != 0, gram[j], 0)
+        opened = here - einsum("ij,j->i", inverse, row)
+        schur = gram[j, j] - dot(row, einsum("ij,j->i", inverse, row))
+        allowed = joins & (schur > floor[j])
+        v = jnp.where(allowed, opened, jnp.where(leaves, inverse[j], 0))
+        pivot = jnp.where(allowed, schur, jnp.where(leaves, -inverse[j, j], 1))
+        updated = inverse + v[:, None] * (v / pivot)[None, :]
+        kept = ~(leaves & here)
+        updated = jnp.where(kept[:, None] & kept[None, :], updated, 0)
+        side = jnp.sign(force - length * slope)
+        turned = jnp.where(here & allowed, side, jnp.where(kept, signs, 0))
+        last = jnp.where((joins & ~allowed) | leaves, j, -1)
+        sound = jnp.isfinite(jnp.sum(updated) + jnp.sum(moved))
+        new = (level - length, moved, turned, updated, last, steps + 1)
+        stop = (level, w, signs, inverse, last, max_steps)
+        return jax.tree.map(lambda a, b: jnp.where(sound, a, b), new, stop)
+
+    zeros = jnp.zeros_like(moment)
+    j = jnp.argmax(jnp.abs(moment))
+    level = jnp.abs(moment[j])
+    here = (places == j) & (level > penalty)
+    inverse = jnp.diag(jnp.where(here, 1 / jnp.where(level > 0, gram[j, j], 1), 0))
+    start = (level, zeros, jnp.where(here, jnp.sign(moment), 0), inverse, -1, 0)
+    _, w, signs, _, _, steps = jax.lax.while_loop(unfinished, advance, start)
+    return w, signs, jnp.asarray(steps)
+
+
+def _events(level, w, signs, move, force, slope, last):
+    """Decrease of the level at which each coordinate would join, or leave."""
+    active = signs != 0
+
+    def positive(top, bottom):
+        ratio = jnp.maximum(top, 0) / jnp.where(bottom > 0, bottom, 1)
+        return jnp.where(bottom > 0, ratio, jnp.inf)
+
+    upper = positive(level - force, 1 - slope)
+    lower = positive(level + force, 1 + slope)
+    # The coordinate that has just left is still on the boundary it left from.
+    fresh = jnp.arange(w.shape[0]) == last
+    upper = jnp.where(fresh & (force > 0), jnp.inf, upper)
+    lower = jnp.where(fresh & (force < 0), jnp.inf, lower)
+    join = jnp.where(active, jnp.inf, jnp.minimum(upper, lower))
+    shrinking = active & (w * move < 0)
+    leave = jnp.where(shrinking, -w / jnp.where(shrinking, move, 1), jnp.inf)
+    return join, leave

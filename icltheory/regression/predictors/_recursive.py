@@ -1,0 +1,89 @@
+"""Regression weights of all prefixes of a prompt by rank-one updates of a square root.
+
+Both recursions carry a root S of the coefficient covariance, C = S S^T, instead of C
+itself, so the error grows with the condition number of X and not with its square.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from icltheory._typing import Array
+from icltheory.regression._linalg import dot, einsum
+
+Emit = Callable[[Array, Array], Array]
+ROUNDINGS = 16  # rounding errors, in units of eps, that a dependent row may show
+
+
+def least_squares_path(X: Array, y: Array, emit: Emit = lambda w, basis: w) -> Array:
+    """``emit(w, basis)`` of minimum-norm least squares before each row is seen.
+
+    Greville's recursion: a row outside the span of the earlier ones opens a new
+    direction, any other row updates the fit. A row counts as dependent when its
+    residual is no larger than the rounding of the data explains. The rows of ``basis``
+    are an orthonormal basis of the rows seen, and zeros.
+    """
+    dim = X.shape[1]
+    # A residual inherits the rounding of its row, that of earlier rows (times the
+    # coefficients, of norm |v|, that express it in them) and the tilt of the basis: a
+    # direction opened by a small residual is known only to that relative accuracy.
+    tolerance = (ROUNDINGS * jnp.finfo(X.dtype).eps) ** 2
+
+    def step(state, row):
+        w, S, basis, rank, largest, tilt = state
+        x, target = row
+        residual = x - einsum("ji,jk,k->i", basis, basis, x)
+        residual = residual - einsum("ji,jk,k->i", basis, basis, residual)
+        v = einsum("ij,i->j", S, x)
+        Sv = einsum("ij,j->i", S, v)
+        leverage = dot(v, v)
+        size, length = dot(residual, residual), dot(x, x)
+        largest = jnp.maximum(largest, length)
+        noise = leverage * largest + length
+        new = (rank < dim) & (size > tolerance * (noise + tilt * length))
+        opening = residual / jnp.where(new, size, 1)
+        slot = (jnp.arange(dim) == rank) & new
+        gain = jnp.where(new, opening, Sv / (1 + leverage))
+        column = jnp.where(new, opening, Sv / (1 + leverage + jnp.sqrt(1 + leverage)))
+        S = S - column[:, None] * v[None, :]
+        S = jnp.where(slot[None, :], opening[:, None], S)
+        unit = residual / jnp.sqrt(jnp.where(new, size, 1))
+        grown = jnp.where(slot[:, None], unit[None, :], basis)
+        moved = w + gain * (target - dot(w, x))
+        tilt = jnp.maximum(tilt, jnp.where(new, noise / jnp.where(new, size, 1), 0))
+        return (moved, S, grown, rank + new, largest, tilt), emit(w, basis)
+
+    zeros = jnp.zeros((dim, dim), X.dtype)
+    start = (zeros[0], zeros, zeros, jnp.zeros((), int), zeros[0, 0], zeros[0, 0])
+    return jax.lax.scan(step, start, (X, y))[1]
+
+
+def posterior_path(
+    X: Array,
+    y: Array,
+    mean: Array,
+    root: Array,
+    noise_var: Array,
+    emit: Emit = lambda w, S: w,
+) -> Array:
+    """``emit(w, S)`` of the Gaussian posterior N(w, S S^T) before each row is seen.
+
+    Potter's square-root form of the Kalman update, from the prior N(mean, root root^T).
+    """
+    floor = (max(X.shape) * jnp.finfo(X.dtype).eps) ** 2
+
+    def step(state, row):
+        w, S = state
+        x, target = row
+        v = einsum("ij,i->j", S, x)
+        Sv = einsum("ij,j->i", S, v)
+        variance = noise_var + dot(v, v)
+        informative = variance > floor * dot(x, x)
+        variance = jnp.where(informative, variance, 1)
+        shrink = variance + jnp.sqrt(variance * noise_var)
+        Sv = jnp.where(informative, Sv, 0)
+        moved = w + (Sv / variance) * (target - dot(w, x))
+        return (moved, S - (Sv / shrink)[:, None] * v[None, :]), emit(w, S)
+
+    return jax.lax.scan(step, (mean, root), (X, y))[1]

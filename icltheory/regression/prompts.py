@@ -1,0 +1,118 @@
+"""Prompts: a context of labelled examples, a query, and the task they came from.
+
+``Prompt`` asks one question after all its examples. ``PrefixPrompt`` asks a question
+after every prefix of its examples, which is how Garg et al. (2022) train and evaluate;
+the question after k examples need not be the k-th example, which is what their
+distribution shifts need.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from icltheory._pytree import pytree
+from icltheory._typing import Array, Float
+
+__all__ = ["PrefixPrompt", "Prompt"]
+
+
+@pytree
+class PrefixPrompt:
+    r"""A batch of prompts with one query per prefix (Garg et al. 2022, Section 2).
+
+    .. math:: \hat y_k = f(x^{query}_k \mid x_1, y_1, \dots, x_k, y_k),
+        \qquad k = 0, \dots, P - 1.
+
+    In a standard prompt the query after k examples is the next example; in a shifted
+    one it may be any point, with its own label.
+
+    Args:
+        X: Example inputs, any leading batch axes.
+        y: Example labels.
+        X_query: Query k is asked after the first k rows of ``X``.
+        y_query: Label of query k.
+        w: Parameters of each prompt's task: a vector, or a pytree for other families.
+
+    Returns:
+        A frozen pytree; every leaf has the same leading batch axes.
+
+    Example:
+        >>> X, y = jnp.eye(3)[None], jnp.ones((1, 3))
+        >>> PrefixPrompt(X, y, X, y, jnp.ones((1, 3))).num_points
+        3
+
+    References:
+        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
+        (2022), Sections 2 and 4. Verified by ``tests/regression/test_prompts.py``.
+    """
+
+    X: Float[Array, "*B P d"]
+    y: Float[Array, "*B P"]
+    X_query: Float[Array, "*B P d"]
+    y_query: Float[Array, "*B P"]
+    w: Any
+
+    @property
+    def num_points(self) -> int:
+        """Number of prefixes, k = 0 to ``num_points - 1``."""
+        return self.X.shape[-2]
+
+    @property
+    def dim(self) -> int:
+        """Input dimension d."""
+        return self.X.shape[-1]
+
+
+@pytree
+class Prompt:
+    r"""A batch of prompts with one query after all N examples.
+
+    .. math:: (x_1, y_1, \dots, x_N, y_N, x_{query}) \mapsto y_{query}.
+
+    Args:
+        X: Example inputs, any leading batch axes.
+        y: Example labels, noise included.
+        x_query: Query input.
+        y_query: Query label, noise included.
+        w: Parameters of each prompt's task: a vector for linear regression, a pytree
+            for families whose parameters are not a vector.
+
+    Returns:
+        A frozen pytree; every leaf has the same leading batch axes.
+
+    Example:
+        >>> prompt = Prompt(jnp.eye(3), jnp.ones(3), jnp.ones(3), jnp.array(3.0), None)
+        >>> [a.shape for a in prompt.points()]
+        [(4, 3), (4,)]
+
+    References:
+        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
+        (2022), Section 2. Verified by ``tests/regression/test_prompts.py``.
+    """
+
+    X: Float[Array, "*B N d"]
+    y: Float[Array, "*B N"]
+    x_query: Float[Array, "*B d"]
+    y_query: Float[Array, "*B"]
+    w: Any
+
+    @property
+    def num_examples(self) -> int:
+        """Number of labelled examples N."""
+        return self.X.shape[-2]
+
+    @property
+    def dim(self) -> int:
+        """Input dimension d."""
+        return self.X.shape[-1]
+
+    def points(self) -> tuple[Float[Array, "*B P d"], Float[Array, "*B P"]]:
+        """Examples with the query joined as the last point, P = N + 1."""
+        X = jnp.concatenate([self.X, self.x_query[..., None, :]], axis=-2)
+        y = jnp.concatenate([self.y, self.y_query[..., None]], axis=-1)
+        return X, y
+
+    def prefixes(self) -> PrefixPrompt:
+        """The standard prefix prompt: point k is the query after the first k points."""
+        X, y = self.points()
+        return PrefixPrompt(X, y, X, y, self.w)

@@ -1,0 +1,56 @@
+"""Risks of in-context predictors: exact, exact given the inputs, and by simulation.
+
+The risk of a predictor is E (prediction - label of the query)^2. It counts the noise of
+the query label unless ``query_noise=False``. Exact risks take a ``LinearRegression``
+for its population (H, beta*, Psi, sigma^2).
+"""
+
+from icltheory.regression.risks.closed_form import (
+    averaging_risk,
+    least_squares_risk,
+    zero_risk,
+)
+from icltheory.regression.risks.intervals import (
+    Interval,
+    bootstrap_interval,
+    student_interval,
+)
+from icltheory.regression.risks.linear_attention import (
+    LinearAttentionOptimum,
+    linear_attention_optimum,
+    linear_attention_risk,
+    optimal_step_size,
+)
+from icltheory.regression.risks.monte_carlo import (
+    MonteCarloRisk,
+    monte_carlo_risk,
+    squared_errors,
+)
+from icltheory.regression.risks.posterior import (
+    bayes_risk,
+    bayes_risk_given,
+    bayes_risk_given_prefixes,
+    ridge_risk,
+    ridge_risk_given,
+)
+
+__all__ = [
+    "Interval",
+    "LinearAttentionOptimum",
+    "MonteCarloRisk",
+    "averaging_risk",
+    "bayes_risk",
+    "bayes_risk_given",
+    "bayes_risk_given_prefixes",
+    "bootstrap_interval",
+    "least_squares_risk",
+    "linear_attention_optimum",
+    "linear_attention_risk",
+    "monte_carlo_risk",
+    "optimal_step_size",
+    "ridge_risk",
+    "ridge_risk_given",
+    "squared_errors",
+    "student_interval",
+    "zero_risk",
+]

@@ -1,0 +1,40 @@
+"""What the exact risks read off a linear-regression task."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from icltheory._checks import check_nonnegative, check_shape
+from icltheory._typing import Array, Int
+from icltheory.regression._linalg import einsum
+from icltheory.regression.tasks.linear import LinearRegression
+
+Count = int | Int[Array, ""]
+
+
+class Population(NamedTuple):
+    """H, the second moment M = Psi + beta* beta*' of the weight, sigma^2, tr(HM)."""
+
+    H: Array
+    M: Array
+    noise_var: Array
+    signal: Array
+
+    @classmethod
+    def of(cls, task: LinearRegression) -> "Population":
+        """The population of a task."""
+        H, mean = jnp.asarray(task.input_cov), jnp.asarray(task.task_mean)
+        M = jnp.asarray(task.task_cov) + mean[:, None] * mean[None, :]
+        return cls(H, M, jnp.asarray(task.noise_var), einsum("ij,ji->", H, M))
+
+    @property
+    def tau(self) -> Array:
+        """Variance of a label about 0: tr(H M) + sigma^2."""
+        return self.signal + self.noise_var
+
+
+def read_count(name: str, value: Any, dtype: Any) -> Array:
+    """A number of examples as a float, checked where it is known."""
+    check_shape(name, value, ())
+    check_nonnegative(name, value)
+    return jnp.asarray(value, dtype)

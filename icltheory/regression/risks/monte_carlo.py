@@ -1,0 +1,210 @@
+"""Risks of any predictor by simulation, with their standard errors."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from icltheory._checks import check_nonnegative_int, check_positive_int
+from icltheory._pytree import pytree
+from icltheory._typing import Array, Float, PRNGKey
+from icltheory.regression.prompts import PrefixPrompt, Prompt
+
+__all__ = ["MonteCarloRisk", "monte_carlo_risk", "squared_errors"]
+
+
+@pytree
+class MonteCarloRisk:
+    r"""A risk estimated by simulation.
+
+    .. math:: \bar e = \frac1S \sum_s e_s, \qquad
+        \mathrm{se} = \sqrt{\frac{1}{S (S - 1)} \sum_s (e_s - \bar e)^2}.
+
+    Args:
+        mean: Estimate, one for every prefix.
+        standard_error: Its standard error; NaN for a single prompt.
+
+    Returns:
+        A frozen pytree.
+
+    Example:
+        >>> risk = MonteCarloRisk.of(jnp.array([[1.0], [3.0]]))
+        >>> risk.mean.tolist(), risk.standard_error.tolist()
+        ([2.0], [1.0])
+
+    References:
+        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
+        (2022), Appendix A. Verified by ``tests/regression/test_monte_carlo.py``.
+    """
+
+    mean: Float[Array, "..."]
+    standard_error: Float[Array, "..."]
+
+    @classmethod
+    def of(cls, errors: Float[Array, "S ..."]) -> "MonteCarloRisk":
+        """Mean and standard error over the leading axis."""
+        count = errors.shape[0]
+        spread = jnp.sum(
+            (errors - jnp.mean(errors, axis=0, keepdims=True)) ** 2, axis=0
+        )
+        scale = count * (count - 1) if count > 1 else jnp.nan
+        return cls(jnp.mean(errors, axis=0), jnp.sqrt(spread / scale))
+
+
+def monte_carlo_risk(
+    predictor_prefixes: Callable[..., Array],
+    source: Any,
+    key: PRNGKey | None = None,
+    num_prompts: int | None = None,
+    *,
+    num_examples: int | None = None,
+    query_noise: bool = True,
+    batch_size: int | None = None,
+) -> MonteCarloRisk:
+    r"""Risk of a predictor after k = 0, ..., N examples, by simulation.
+
+    .. math:: R_k \approx \frac1S \sum_{s=1}^S (\hat y_{s,k} - y_{s,k})^2.
+
+    Args:
+        predictor_prefixes: Called as ``f(X, y, X_query)`` on a batch, returns (B, P):
+            a ``*_prefixes`` predictor, or a trained model.
+        source: A task, a shift (or any ``sampler(key, num_points, batch_size)``), or
+            prompts already drawn.
+        key: Typed key; not needed for prompts already drawn.
+        num_prompts: Prompts S; not needed for prompts already drawn.
+        num_examples: Largest number of examples N; 2 d if None, as in Garg.
+        query_noise: Whether errors are against the noisy label. Without it the source
+            must be a task, which knows the noiseless one.
+        batch_size: Prompts handled at a time, a divisor of S; all if None.
+
+    Returns:
+        Mean and standard error, each (N + 1,).
+
+    Raises:
+        ValueError: If a count is missing or out of range.
+
+    Example:
+        >>> from icltheory.regression import predictors, tasks
+        >>> task = tasks.LinearRegression.isotropic(2)
+        >>> args = predictors.ols_prefixes, task, jax.random.key(0), 400
+        >>> risk = monte_carlo_risk(*args, num_examples=3)
+        >>> exact = jnp.array([2.0, 1.0, 0.0, 0.0])
+        >>> bool((abs(risk.mean - exact) <= 5 * risk.standard_error + 1e-9).all())
+        True
+
+    References:
+        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
+        (2022), Appendix A. Verified by ``tests/regression/test_monte_carlo.py``.
+    """
+    errors = squared_errors(
+        predictor_prefixes,
+        source,
+        key,
+        num_prompts,
+        num_examples=num_examples,
+        query_noise=query_noise,
+        batch_size=batch_size,
+    )
+    return MonteCarloRisk.of(errors)
+
+
+def squared_errors(
+    predictor_prefixes: Callable[..., Array],
+    source: Any,
+    key: PRNGKey | None = None,
+    num_prompts: int | None = None,
+    *,
+    num_examples: int | None = None,
+    query_noise: bool = True,
+    batch_size: int | None = None,
+) -> Float[Array, "S P"]:
+    r"""Squared errors of a predictor, prompt by prompt and prefix by prefix.
+
+    .. math:: e_{s,k} = (\hat y_{s,k} - y_{s,k})^2, \qquad k = 0, \dots, N.
+
+    The same key gives the same prompts, so errors of two predictors are paired.
+
+    Args:
+        predictor_prefixes: Called as ``f(X, y, X_query)`` on a batch, returns (B, P).
+        source: A task, a shift (or any ``sampler(key, num_points, batch_size)``), or
+            prompts already drawn.
+        key: Typed key; not needed for prompts already drawn.
+        num_prompts: Prompts S; not needed for prompts already drawn.
+        num_examples: Largest number of examples N; 2 d if None, as in Garg.
+        query_noise: Whether errors are against the noisy label. Without it the source
+            must be a task, which knows the noiseless one.
+        batch_size: Prompts handled at a time, a divisor of S; all if None.
+
+    Returns:
+        The errors.
+
+    Raises:
+        ValueError: If a count is missing or out of range.
+
+    Example:
+        >>> from icltheory.regression import predictors, shifts
+        >>> shift = shifts.garg_shift("skewed", 4)
+        >>> squared_errors(predictors.zero_prefixes, shift, jax.random.key(0), 6).shape
+        (6, 9)
+
+    References:
+        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
+        (2022), Appendix A. Verified by ``tests/regression/test_monte_carlo.py``.
+    """
+    if isinstance(source, Prompt | PrefixPrompt):
+        if not query_noise:
+            raise ValueError(
+                "query_noise: expected True for prompts already drawn, whose noiseless "
+                "labels are not known, got False"
+            )
+        prompt = source.prefixes() if isinstance(source, Prompt) else source
+        return _errors(predictor_prefixes, prompt, prompt.y_query)
+    if key is None or num_prompts is None:
+        raise ValueError(
+            "key: expected a key and num_prompts unless the prompts are already drawn"
+        )
+    check_positive_int("num_prompts", num_prompts)
+    examples = 2 * source.dim if num_examples is None else num_examples
+    check_nonnegative_int("num_examples", examples)
+    size = num_prompts if batch_size is None else batch_size
+    check_positive_int("batch_size", size)
+    if num_prompts % size:
+        raise ValueError(f"batch_size: expected a divisor of {num_prompts}, got {size}")
+    if num_prompts == size:
+        return _draw(predictor_prefixes, source, key, examples, size, query_noise)
+    errors = jax.lax.map(
+        lambda k: _draw(predictor_prefixes, source, k, examples, size, query_noise),
+        jax.random.split(key, num_prompts // size),
+    )
+    return errors.reshape(num_prompts, examples + 1)
+
+
+def _draw(
+    predictor_prefixes: Callable[..., Array],
+    source: Any,
+    key: PRNGKey,
+    num_examples: int,
+    size: int,
+    query_noise: bool,
+) -> Array:
+    """Errors on one fresh batch."""
+    if hasattr(source, "sample"):
+        prompt = source.sample(key, num_examples, size).prefixes()
+    else:
+        prompt = source(key, num_examples + 1, size)
+    if query_noise:
+        return _errors(predictor_prefixes, prompt, prompt.y_query)
+    if not hasattr(source, "evaluate"):
+        raise ValueError(
+            "query_noise: expected True for a sampler, which does not say its "
+            "noiseless labels, got False"
+        )
+    target = source.evaluate(prompt.w, prompt.X_query)
+    return _errors(predictor_prefixes, prompt, target)
+
+
+def _errors(
+    predictor_prefixes: Callable[..., Array], prompt: PrefixPrompt, target: Array
+) -> Array:
+    return (predictor_prefixes(prompt.X, prompt.y, prompt.X_query) - target) ** 2

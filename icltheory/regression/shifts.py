@@ -1,0 +1,245 @@
+"""Garg's evaluation settings of linear regression: prompts unlike the training ones."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory._checks import check_choice, check_positive_int
+from icltheory._pytree import pytree, static_field
+from icltheory._typing import Array, Float, PRNGKey
+from icltheory.regression._linalg import default_dtype, einsum
+from icltheory.regression.prompts import PrefixPrompt
+
+__all__ = ["EXTRA_SHIFTS", "GARG_SHIFTS", "Shift", "garg_shift", "garg_shifts"]
+
+_SCALES = (0.333, 0.5, 2.0, 3.0)
+GARG_SHIFTS = (
+    "standard",
+    "random_quadrants",
+    "orthogonal_train_test",
+    "overlapping_train_test",
+    "half_subspace",
+    "skewed",
+    *(f"scale-{side}={scale:g}" for side in "xy" for scale in _SCALES),
+    "noisyLR",
+)
+EXTRA_SHIFTS = ("opposite_quadrants",)
+
+
+@pytree
+class Shift:
+    r"""One evaluation setting: a sampler of prefix prompts and its normaliser.
+
+    .. math:: (x_i)_i \sim D, \quad w \sim N(0, I), \quad y_i = \langle w, x_i\rangle,
+        \quad x^{query}_k \sim D'(x_1, \dots, x_k).
+
+    Built by ``garg_shift``. Calling it as ``shift(key, num_points, batch_size)`` draws
+    prompts; ``error / normalizer`` is the normalised error of Garg's figures, in which
+    the zero predictor has 1.
+
+    Args:
+        name: Name of the setting, as in Garg's code.
+        dim: Input dimension d.
+        dtype: Type of the samples.
+
+    Returns:
+        A hashable object without arrays, which may be closed over or be a static
+        argument of ``jax.jit``.
+
+    Raises:
+        ValueError: If the name is unknown or the dimension too small for it.
+
+    Example:
+        >>> shift = Shift("scale-y=3", 20, None)
+        >>> shift.normalizer, shift(jax.random.key(0), 41, 8).X_query.shape
+        (180.0, (8, 41, 20))
+
+    References:
+        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
+        (2022), Section 4. Verified by ``tests/regression/test_shifts.py``.
+    """
+
+    name: str = static_field()
+    dim: int = static_field()
+    dtype: Any = static_field()
+
+    def __post_init__(self):
+        check_choice("name", self.name, (*GARG_SHIFTS, *EXTRA_SHIFTS))
+        check_positive_int("dim", self.dim)
+        if self.name == "half_subspace" and self.dim < 2:
+            raise ValueError(
+                f"dim: expected at least 2 for half_subspace, got {self.dim}"
+            )
+        object.__setattr__(self, "dtype", default_dtype(self.dtype))
+
+    @property
+    def scale(self) -> float:
+        """Factor of the inputs or labels in the scaling settings, else 1."""
+        return float(self.name.split("=")[1]) if "=" in self.name else 1.0
+
+    @property
+    def normalizer(self) -> float:
+        """What an error is divided by: d, times scale^2."""
+        return self.dim * self.scale**2
+
+    @property
+    def num_informative(self) -> int | None:
+        """Prefixes that ask a question; after those the orthogonal query is 0."""
+        return self.dim if self.name == "orthogonal_train_test" else None
+
+    def __call__(self, key: PRNGKey, num_points: int, batch_size: int) -> PrefixPrompt:
+        """Draws prompts with ``num_points`` prefixes each."""
+        check_positive_int("num_points", num_points)
+        check_positive_int("batch_size", batch_size)
+        key_x, key_w, key_shift = jax.random.split(key, 3)
+        shape = (batch_size, num_points, self.dim)
+        z = jax.random.normal(key_x, shape, self.dtype)
+        w = jax.random.normal(key_w, (batch_size, self.dim), self.dtype)
+        X, X_query = _inputs(self, key_shift, z)
+        if self.name.startswith("scale-y"):
+            w = self.scale * w
+        y = jnp.sum(X * w[:, None], axis=-1)
+        if self.name == "noisyLR":
+            y = y + jax.random.normal(key_shift, y.shape, self.dtype)
+            factor = math.sqrt(self.dim) / jnp.std(y, ddof=1)
+            y, w = factor * y, factor * w
+        y_query = y if X_query is X else jnp.sum(X_query * w[:, None], axis=-1)
+        return PrefixPrompt(X, y, X_query, y_query, w)
+
+
+def garg_shift(name: str, dim: int, dtype: Any = None) -> Shift:
+    r"""One of Garg's evaluation settings, or ``"opposite_quadrants"``, by name.
+
+    .. math:: \text{standard: } x \sim N(0, I_d), \quad x^{query}_k = x_{k+1}.
+
+    The others differ as follows.
+
+    * ``random_quadrants``: the signs of the examples are one pattern a prompt, those
+      of the queries are free. ``opposite_quadrants``: query k is minus what example
+      k + 1 would be.
+    * ``orthogonal_train_test``: query k is the part of the next input orthogonal to the
+      first k examples, at the length of that input; it is 0 from k = d on.
+    * ``overlapping_train_test``: query k >= 1 is one of the first k examples.
+    * ``half_subspace``, ``skewed``: x = z T with T = U diag(e) U', U a random rotation
+      that all prompts of a call share, e = (1 on d // 2 places) or e_i = 1 / i, scaled
+      to |e|^2 = d. The covariance therefore has eigenvalues e_i^2, not e_i.
+    * ``scale-x=s``, ``scale-y=s``: inputs, or weights, times s.
+    * ``noisyLR``: labels plus N(0, 1) noise, rescaled to variance d in the batch, with
+      noisy query labels. The zero predictor then has normalised error 1; the published
+      notebook draws its line at 1 + 1/d, as if the labels had not been rescaled.
+
+    Args:
+        name: Name of the setting.
+        dim: Input dimension d.
+        dtype: Type of the samples; None is JAX's default float type.
+
+    Returns:
+        The setting, a sampler with its normaliser.
+
+    Raises:
+        ValueError: If the name is unknown.
+
+    Example:
+        >>> prompt = garg_shift("overlapping_train_test", 3)(jax.random.key(0), 4, 1)
+        >>> bool((prompt.X_query[0, 1] == prompt.X[0, 0]).all())
+        True
+
+    References:
+        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
+        (2022), Section 4 and the published code. Verified by
+        ``tests/regression/test_shifts.py``.
+    """
+    return Shift(name, dim, dtype)
+
+
+def garg_shifts(dim: int, dtype: Any = None) -> dict[str, Shift]:
+    r"""The fifteen settings that Garg evaluates a linear-regression model on.
+
+    .. math:: \text{name} \mapsto \bigl((key, P, B) \mapsto \text{prompts}\bigr).
+
+    Args:
+        dim: Input dimension d, at least 2.
+        dtype: Type of the samples; None is JAX's default float type.
+
+    Returns:
+        The settings by name, in Garg's order; see ``garg_shift`` for each.
+
+    Raises:
+        ValueError: If the dimension is not an integer of at least 2.
+
+    Example:
+        >>> shifts = garg_shifts(20)
+        >>> len(shifts), shifts["standard"].normalizer, shifts["scale-x=2"].normalizer
+        (15, 20.0, 80.0)
+
+    References:
+        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
+        (2022), Section 4 and the published code. Verified by
+        ``tests/regression/test_shifts.py``.
+    """
+    return {name: Shift(name, dim, dtype) for name in GARG_SHIFTS}
+
+
+def _inputs(shift: Shift, key: PRNGKey, z: Array) -> tuple[Array, Array]:
+    """Examples and queries; the same array where query k is example k + 1."""
+    makers: dict[str, Callable[[PRNGKey, Array], tuple[Array, Array]]] = {
+        "random_quadrants": _random_quadrants,
+        "opposite_quadrants": _opposite_quadrants,
+        "orthogonal_train_test": _orthogonal,
+        "overlapping_train_test": _overlapping,
+    }
+    if shift.name in makers:
+        return makers[shift.name](key, z)
+    dim = shift.dim
+    if shift.name == "half_subspace":
+        T = _transformation(key, 1.0 * (np.arange(dim) < dim // 2), z.dtype)
+        z = einsum("bpi,ij->bpj", z, T)
+    elif shift.name == "skewed":
+        T = _transformation(key, 1 / np.arange(1.0, dim + 1), z.dtype)
+        z = einsum("bpi,ij->bpj", z, T)
+    elif shift.name.startswith("scale-x"):
+        z = shift.scale * z
+    return z, z
+
+
+def _signs(key: PRNGKey, z: Array) -> Array:
+    return jax.random.rademacher(key, (z.shape[0], 1, z.shape[2]), z.dtype)
+
+
+def _random_quadrants(key: PRNGKey, z: Array) -> tuple[Array, Array]:
+    return jnp.abs(z) * _signs(key, z), z
+
+
+def _opposite_quadrants(key: PRNGKey, z: Array) -> tuple[Array, Array]:
+    X = jnp.abs(z) * _signs(key, z)
+    return X, -X
+
+
+def _orthogonal(key: PRNGKey, z: Array) -> tuple[Array, Array]:
+    head = z[:, : z.shape[2]]
+    # Column k of Q spans the part of row k orthogonal to the rows before it.
+    Q, R = jnp.linalg.qr(jnp.swapaxes(head, 1, 2))
+    side = jnp.sign(jnp.diagonal(R, axis1=1, axis2=2))[:, :, None]
+    length = jnp.linalg.norm(head, axis=2, keepdims=True)
+    queries = jnp.swapaxes(Q, 1, 2) * side * length
+    return z, jnp.zeros_like(z).at[:, : head.shape[1]].set(queries)
+
+
+def _overlapping(key: PRNGKey, z: Array) -> tuple[Array, Array]:
+    last = jnp.maximum(jnp.arange(z.shape[1]), 1)[None]
+    index = jax.random.randint(key, z.shape[:2], 0, last)
+    return z, jnp.take_along_axis(z, index[:, :, None], axis=1)
+
+
+def _transformation(
+    key: PRNGKey, eigenvalues: np.ndarray, dtype: Any
+) -> Float[Array, "d d"]:
+    """A random symmetric matrix with these eigenvalues, scaled to |e|^2 = d."""
+    dim = eigenvalues.shape[0]
+    U, _ = jnp.linalg.qr(jax.random.normal(key, (dim, dim), dtype))
+    scaled = eigenvalues * math.sqrt(dim / np.sum(eigenvalues**2))
+    return einsum("ij,j,kj->ik", U, jnp.asarray(scaled, dtype), U)

@@ -1,0 +1,26 @@
+"""Families of in-context tasks: distributions of functions, drawn as prompts."""
+
+from icltheory.regression.tasks._family import Family
+from icltheory.regression.tasks.decision_tree import DecisionTree
+from icltheory.regression.tasks.gaussian import (
+    LinearClassification,
+    NoisyLinearRegression,
+    QuadraticRegression,
+)
+from icltheory.regression.tasks.linear import LinearRegression
+from icltheory.regression.tasks.pools import PromptPool, TaskPool
+from icltheory.regression.tasks.relu_network import ReluNetwork
+from icltheory.regression.tasks.sparse import SparseLinearRegression
+
+__all__ = [
+    "DecisionTree",
+    "Family",
+    "LinearClassification",
+    "LinearRegression",
+    "NoisyLinearRegression",
+    "PromptPool",
+    "QuadraticRegression",
+    "ReluNetwork",
+    "SparseLinearRegression",
+    "TaskPool",
+]

@@ -1,0 +1,118 @@
+"""What every family of tasks has in common: how its prompts are drawn."""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory._checks import check_nonnegative_int, check_positive_int
+from icltheory._typing import Array, Float, PRNGKey
+from icltheory.regression._linalg import Number
+from icltheory.regression.prompts import Prompt
+
+
+class Family:
+    r"""A distribution of functions: inputs, parameters and labels, drawn as prompts.
+
+    .. math:: x \sim D_X, \qquad w \sim D_W, \qquad y = f_w(x) + \text{noise}.
+
+    A subclass is a frozen pytree with an integer ``dim`` and a ``dtype``; it says how
+    parameters arise and how they label inputs. All of it is traceable and is drawn by
+    whole-array calls, so a sharded batch has the same values as an unsharded one.
+    ``targets`` names the labels, ``"real"`` or ``"sign"``, for whoever picks the loss.
+    """
+
+    if TYPE_CHECKING:  # a dataclass would take an inherited property for a default
+
+        @property
+        def dim(self) -> int:
+            """Input dimension d."""
+            ...
+
+        @property
+        def dtype(self) -> Any:
+            """Type of the samples."""
+            ...
+
+    @property
+    def targets(self) -> str:
+        """Kind of labels: real numbers."""
+        return "real"
+
+    def sample_inputs(
+        self, key: PRNGKey, num_points: int, batch_size: int
+    ) -> Float[Array, "B P d"]:
+        """Standard normal inputs unless a family says otherwise."""
+        return jax.random.normal(key, (batch_size, num_points, self.dim), self.dtype)
+
+    def sample_parameters(
+        self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
+    ) -> Any:
+        """Parameters of ``batch_size`` tasks: a pytree with that leading axis."""
+        raise NotImplementedError
+
+    def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:
+        """Labels without noise."""
+        raise NotImplementedError
+
+    def label(
+        self, key: PRNGKey, w: Any, X: Float[Array, "B P d"]
+    ) -> tuple[Float[Array, "B P"], Any]:
+        """Labels with noise, and the parameters they belong to."""
+        return self.evaluate(w, X), w
+
+    def sample(
+        self,
+        key: PRNGKey,
+        num_examples: int,
+        batch_size: int,
+        *,
+        active_dims: Any = None,
+    ) -> Prompt:
+        """Draws a batch of prompts.
+
+        Args:
+            key: Typed key; the prompts are a pure function of it and of the shapes.
+            num_examples: Labelled examples N a prompt, 0 or more; one query is added.
+            batch_size: Prompts B.
+            active_dims: Coordinates of x from this index on are set to 0 before the
+                labels are made (Garg's curriculum); may be traced, None for all.
+
+        Returns:
+            The prompts, with leading axis ``batch_size``.
+
+        Raises:
+            ValueError: If a count is not an integer in its range.
+        """
+        check_nonnegative_int("num_examples", num_examples)
+        check_positive_int("batch_size", batch_size)
+        key_x, key_w, key_noise = jax.random.split(key, 3)
+        X = self.sample_inputs(key_x, num_examples + 1, batch_size)
+        if active_dims is not None:
+            X = jnp.where(active_mask(self.dim, active_dims)[None, None], X, 0)
+        w = self.sample_parameters(key_w, batch_size, active_dims=active_dims)
+        y, w = self.label(key_noise, w, X)
+        return Prompt(X[:, :-1], y[:, :-1], X[:, -1], y[:, -1], w)
+
+
+def active_mask(dim: int, active_dims: Any) -> Array:
+    """True for the coordinates below ``active_dims``."""
+    return jnp.arange(dim) < active_dims
+
+
+def inner_products(w: Array, X: Array) -> Array:
+    """<w, x> of every point as a fused sum, which no accelerator rounds."""
+    return jnp.sum(X * w[:, None, :], axis=-1)
+
+
+def add_noise(key: PRNGKey, y: Array, noise_var: Number) -> Array:
+    """Adds N(0, noise_var) noise; it is drawn even if 0, so streams stay comparable."""
+    std = jnp.sqrt(jnp.asarray(noise_var, y.dtype))
+    return y + std * jax.random.normal(key, y.shape, y.dtype)
+
+
+def set_dtype(task: Any) -> None:
+    """Resolves the static ``dtype`` of a task that is being built."""
+    dtype = np.dtype(jnp.result_type(float) if task.dtype is None else task.dtype)
+    object.__setattr__(task, "dtype", dtype)

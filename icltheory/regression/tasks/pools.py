@@ -1,0 +1,216 @@
+"""Finite pools: a fixed set of tasks, or a fixed set of prompts, to train on."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory._checks import check_positive_int
+from icltheory._pytree import pytree, static_field
+from icltheory._typing import Array, Float, Int, PRNGKey
+from icltheory.regression.prompts import Prompt
+from icltheory.regression.tasks._family import Family
+
+__all__ = ["PromptPool", "TaskPool"]
+
+
+@pytree
+class TaskPool(Family):
+    r"""Prompts whose task is drawn from a fixed pool of M tasks.
+
+    .. math:: w \sim \mathrm{Uniform}\{w_1, \dots, w_M\}, \qquad
+        x, \text{noise as in the underlying family}.
+
+    Raventos et al. draw with replacement (the default); Garg's finite pools draw a
+    batch without, which needs M >= B and costs a sort of M numbers a batch.
+
+    Args:
+        task: Family that the inputs, the labelling and a drawn pool come from.
+        pool_size: Tasks M to draw; leave out when ``pool`` is given.
+        key: Key the pool is drawn with; leave out when ``pool`` is given.
+        pool: The tasks themselves: an (M, d) array, or the family's pytree of
+            parameters with a leading axis M.
+        replace: Whether one batch may hold a task twice.
+
+    Returns:
+        A task; its ``pool`` and ``pool_size`` are attributes.
+
+    Raises:
+        ValueError: If neither or both ways to name the pool are used, if the leaves of
+            the pool disagree, or if a batch without replacement exceeds the pool.
+
+    Example:
+        >>> from icltheory.regression.tasks import LinearRegression
+        >>> pool = TaskPool(LinearRegression.isotropic(2), 3, jax.random.key(0))
+        >>> prompt = pool.sample(jax.random.key(1), 5, 100)
+        >>> pool.pool.shape, jnp.unique(prompt.w, axis=0).shape
+        ((3, 2), (3, 2))
+
+    References:
+        Raventos, Paul, Chen and Ganguli, "Pretraining task diversity and the emergence
+        of non-Bayesian in-context learning for regression" (2023), Section 2; Garg et
+        al. (2022), Section 6. Verified by ``tests/regression/test_pools.py``.
+    """
+
+    task: Any
+    pool_size: int | None = static_field(default=None)
+    key: dataclasses.InitVar[Any] = None
+    pool: Any = None
+    replace: bool = static_field(default=True)
+
+    def __post_init__(self, key):
+        if (self.pool is None) != (key is not None and self.pool_size is not None):
+            raise ValueError("pool: expected either pool_size and key, or pool")
+        if self.pool is None:
+            check_positive_int("pool_size", self.pool_size)
+            pool = self.task.sample_parameters(key, self.pool_size)
+            object.__setattr__(self, "pool", pool)
+            return
+        sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(self.pool)}
+        if len(sizes) != 1 or not (size := max(sizes)) or size[0] < 1:
+            raise ValueError(f"pool: expected one leading axis, got {sorted(sizes)}")
+        if self.pool_size not in (None, size[0]):
+            raise ValueError(
+                f"pool_size: expected {size[0]} as in pool, got {self.pool_size}"
+            )
+        object.__setattr__(self, "pool_size", size[0])
+        object.__setattr__(self, "pool", jax.tree.map(jnp.asarray, self.pool))
+
+    @property
+    def dim(self) -> int:
+        """Input dimension d."""
+        return self.task.dim
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the samples, that of the family."""
+        return self.task.dtype
+
+    @property
+    def targets(self) -> str:
+        """Kind of labels, that of the family."""
+        return self.task.targets
+
+    def sample_inputs(
+        self, key: PRNGKey, num_points: int, batch_size: int
+    ) -> Float[Array, "B P d"]:
+        """Inputs of the family."""
+        return self.task.sample_inputs(key, num_points, batch_size)
+
+    def sample_parameters(
+        self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
+    ) -> Any:
+        """Parameters of ``batch_size`` members of the pool, as they are."""
+        size = jax.tree.leaves(self.pool)[0].shape[0]
+        index = draw_indices(key, size, batch_size, self.replace)
+        return jax.tree.map(lambda leaf: leaf[index], self.pool)
+
+    def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:
+        """Labels of the family, without noise."""
+        return self.task.evaluate(w, X)
+
+    def label(
+        self, key: PRNGKey, w: Any, X: Float[Array, "B P d"]
+    ) -> tuple[Float[Array, "B P"], Any]:
+        """Labels of the family, with noise."""
+        return self.task.label(key, w, X)
+
+
+@pytree
+class PromptPool(Family):
+    r"""Prompts drawn from a fixed set of M distinct prompts, never held in memory.
+
+    .. math:: \text{prompt}_i = \text{sample}(\text{fold\_in}(key, i)), \qquad
+        i \sim \mathrm{Uniform}\{0, \dots, M - 1\}.
+
+    Prompt i is a pure function of (key, i, number of examples). Garg's finite training
+    sets draw a batch without replacement (the default here), which needs M >= B and
+    costs a sort of M numbers a batch.
+
+    Args:
+        task: Task that the prompts come from.
+        num_prompts: Distinct prompts M.
+        key: Key of the set.
+        replace: Whether one batch may hold a prompt twice.
+
+    Returns:
+        A task.
+
+    Raises:
+        ValueError: If ``num_prompts`` is not positive, or a batch without replacement
+            exceeds it.
+
+    Example:
+        >>> from icltheory.regression.tasks import LinearRegression
+        >>> task = LinearRegression.isotropic(2)
+        >>> pool = PromptPool(task, 4, jax.random.key(0))
+        >>> first, second = (pool.sample(jax.random.key(k), 3, 4).y for k in (1, 2))
+        >>> bool((jnp.sort(first[:, 0]) == jnp.sort(second[:, 0])).all())
+        True
+
+    References:
+        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
+        (2022), Section 6. Verified by ``tests/regression/test_pools.py``.
+    """
+
+    task: Any
+    num_prompts: int = static_field()
+    key: Any
+    replace: bool = static_field(default=False)
+
+    def __post_init__(self):
+        check_positive_int("num_prompts", self.num_prompts)
+
+    @property
+    def dim(self) -> int:
+        """Input dimension d."""
+        return self.task.dim
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the samples, that of the task."""
+        return self.task.dtype
+
+    @property
+    def targets(self) -> str:
+        """Kind of labels, that of the task."""
+        return self.task.targets
+
+    def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:
+        """Labels of the task, without noise."""
+        return self.task.evaluate(w, X)
+
+    def sample(
+        self,
+        key: PRNGKey,
+        num_examples: int,
+        batch_size: int,
+        *,
+        active_dims: Any = None,
+    ) -> Prompt:
+        """Draws prompts of the set; arguments as for every family."""
+        check_positive_int("batch_size", batch_size)
+        index = draw_indices(key, self.num_prompts, batch_size, self.replace)
+
+        def draw(i):
+            one = jax.random.fold_in(self.key, i)
+            prompt = self.task.sample(one, num_examples, 1, active_dims=active_dims)
+            return jax.tree.map(lambda leaf: leaf[0], prompt)
+
+        return jax.vmap(draw)(index)
+
+
+def draw_indices(
+    key: PRNGKey, size: int, batch_size: int, replace: bool
+) -> Int[Array, " B"]:
+    """Uniform indices into a pool."""
+    if replace:
+        return jax.random.randint(key, (batch_size,), 0, size)
+    if batch_size > size:
+        raise ValueError(
+            f"batch_size: expected at most the pool's {size} members without "
+            f"replacement, got {batch_size}"
+        )
+    return jax.random.choice(key, size, (batch_size,), replace=False)

@@ -1,0 +1,95 @@
+import jax
+import numpy as np
+
+from icltheory.regression.predictors import (
+    gradient_descent,
+    gradient_descent_prefixes,
+    ols,
+    tune_step_size,
+)
+from tests.regression import oracles
+
+
+def test_each_prefix_can_have_its_own_step_sizes():
+    rng = np.random.default_rng(0)
+    X, y, sizes = rng.normal(size=(7, 3)), rng.normal(size=7), rng.uniform(size=(7, 2))
+    got = gradient_descent_prefixes(X, y, steps=2, step_size=sizes)
+    expected = [
+        oracles.gradient_descent(X[:k], y[:k], X[k], sizes[k], np.eye(3))
+        for k in range(7)
+    ]
+    np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
+    column = gradient_descent_prefixes(X, y, steps=2, step_size=sizes[:, :1])
+    expected = [
+        oracles.gradient_descent(X[:k], y[:k], X[k], sizes[k, [0, 0]], np.eye(3))
+        for k in range(7)
+    ]
+    np.testing.assert_allclose(column, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_many_steps_reach_least_squares_of_minimum_norm():
+    rng = np.random.default_rng(0)
+    for num in (2, 8):
+        X, y, x = rng.normal(size=(num, 3)), rng.normal(size=num), rng.normal(size=3)
+        size = 1 / np.linalg.norm(X, 2) ** 2 * num
+        got = gradient_descent(X, y, x, steps=5000, step_size=size)
+        np.testing.assert_allclose(got, ols(X, y, x), rtol=1e-6)
+
+
+def test_the_inverse_gram_matrix_as_preconditioner_needs_one_step():
+    rng = np.random.default_rng(0)
+    X, y, x = rng.normal(size=(8, 3)), rng.normal(size=8), rng.normal(size=3)
+    inverse = np.linalg.inv(X.T @ X / 8)
+    one = gradient_descent(X, y, x, 1, 1.0, preconditioner=inverse)
+    np.testing.assert_allclose(one, ols(X, y, x), rtol=1e-10)
+
+
+def test_no_steps_predict_zero():
+    assert gradient_descent(np.ones((2, 3)), np.ones(2), np.ones(3), 0, 0.1) == 0
+
+
+def von_oswald(seed, num_prompts):
+    """Dimension and N 10, x ~ U(-1/2, 1/2), w ~ N(0, I)."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-0.5, 0.5, size=(num_prompts, 11, 10))
+    y = np.einsum("bnd,bd->bn", X, rng.normal(size=(num_prompts, 10)))
+    return X[:, :10], y[:, :10], X[:, 10], y[:, 10]
+
+
+def test_one_tuned_step_has_the_exact_risk_of_von_oswald():
+    # optimal step on the summed gradient 0.60606, loss 0.206229 = E error^2 / 2
+    X, y, x, target = von_oswald(0, 20_000)
+    size = tune_step_size(X, y, x, target, 1)
+    slope = np.asarray(gradient_descent(X, y, x, 1, 1.0))
+    spread = np.sqrt(np.sum(slope**2 * (target - 6.0606 * slope) ** 2))
+    assert abs(size - 6.0606) < 5 * spread / np.sum(slope**2)
+    X, y, x, target = von_oswald(1, 20_000)
+    losses = 0.5 * (np.asarray(gradient_descent(X, y, x, 1, 6.0606)) - target) ** 2
+    z = (losses.mean() - 0.206229) / (losses.std() / np.sqrt(len(losses)))
+    assert abs(z) < 5
+
+    # the loss is a parabola in the step, so the tuned one can only do better
+    def loss(eta):
+        return ((np.asarray(gradient_descent(X, y, x, 1, eta)) - target) ** 2).mean()
+
+    best = tune_step_size(X, y, x, target, 1)
+    assert loss(best) <= min(loss(best * 1.01), loss(best * 0.99))
+
+
+def test_tuned_steps_are_at_least_as_good_as_a_fine_scan():
+    X, y, x, target = von_oswald(2, 500)
+    for steps, preconditioner in (
+        (2, None),
+        (5, None),
+        (3, np.diag(np.arange(1.0, 11))),
+    ):
+        options = {"preconditioner": preconditioner}
+
+        @jax.jit
+        def loss(eta, steps=steps, options=options):
+            predictions = gradient_descent(X, y, x, steps, eta, **options)
+            return ((predictions - target) ** 2).mean()
+
+        best = tune_step_size(X, y, x, target, steps, **options)
+        scan = min(float(loss(eta)) for eta in np.linspace(0.02, 1.2, 60) * 2 * best)
+        assert loss(best) <= scan * (1 + 1e-6)

@@ -1,0 +1,130 @@
+import functools
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from icltheory.regression.predictors import (
+    lasso,
+    lasso_prefixes,
+    lasso_weights,
+    ols,
+    ols_prefixes,
+)
+from icltheory.regression.tasks import SparseLinearRegression
+from tests.regression import oracles
+
+FIT = jax.jit(lasso_weights)
+PATH = jax.jit(lambda X, y, Q, a: lasso_prefixes(X, y, Q, penalty=a))
+
+
+def data(seed, shape):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=shape)
+    return X, X @ rng.normal(size=shape[-1]) + 0.3 * rng.normal(size=shape[:-1])
+
+
+@pytest.mark.parametrize("num", [5, 12])
+@settings(max_examples=12, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    penalty=st.sampled_from([2.0, 0.3, 0.03, 1e-3, 1e-4]),
+)
+def test_weights_satisfy_the_optimality_conditions(num, seed, penalty):
+    X, y = data(seed, (2, num, 6))
+    fit = FIT(X, y, penalty)
+    assert np.all(fit.converged)
+    for Xb, yb, w in zip(X, y, np.asarray(fit.w), strict=True):
+        scale = np.abs(Xb.T @ yb).max() / num
+        # the conditions hold to rounding, amplified by at most cond^2 of a 6 x 6 block
+        assert oracles.lasso_violation(Xb, yb, w, penalty) < 1e-9 * scale
+        assert np.count_nonzero(w) <= min(num, 6)
+
+
+def test_the_objective_is_that_of_scikit_learn():
+    # one coordinate: w = sign(c) max(|c| - penalty, 0) / g with c = x'y/N, g = x'x/N
+    X, y = np.array([[1.0], [2.0], [3.0]]), np.array([1.0, 1.0, 2.0])
+    c, g = 9 / 3, 14 / 3
+    predict = jax.jit(lasso)
+    one = np.ones(1)
+    np.testing.assert_allclose(predict(X, y, one, 0.5), (c - 0.5) / g, rtol=1e-12)
+    assert predict(X, y, one, 3.1) == 0.0
+
+
+def test_no_other_weight_has_a_lower_objective():
+    X, y = data(0, (12, 6))
+    w = np.asarray(FIT(np.stack([X, X]), np.stack([y, y]), 0.1).w)[0]
+
+    def objective(w):
+        return ((X @ w - y) ** 2).sum() / 24 + 0.1 * np.abs(w).sum()
+
+    rng = np.random.default_rng(1)
+    for size in (1e-4, 1e-2, 1.0):
+        for _ in range(20):
+            assert objective(w + size * rng.normal(size=6)) > objective(w)
+
+
+@functools.cache
+def garg_prompts():
+    task = SparseLinearRegression(20)
+    X, y = jax.jit(lambda k: task.sample(k, 40, 120).points())(jax.random.key(1))
+    return np.asarray(X), np.asarray(y)
+
+
+def test_prefixes_satisfy_the_conditions_on_garg_prompts():
+    # the same prompt 20 times, with the unit vectors as queries, shows the weights
+    X, y = (np.repeat(a[:6], 20, axis=0) for a in garg_prompts())
+    Q = np.broadcast_to(np.tile(np.eye(20), (6, 1))[:, None], X.shape)
+    for penalty in (0.1, 1e-3):
+        weights = np.asarray(PATH(X, y, Q, penalty)).reshape(6, 20, 41)
+        for b in range(6):
+            for k in (1, 3, 10, 19, 20, 21, 40):
+                Xb, yb = X[20 * b, :k], y[20 * b, :k]
+                scale = np.abs(Xb.T @ yb).max() / k
+                gap = oracles.lasso_violation(Xb, yb, weights[b, :, k], penalty)
+                assert gap < 1e-8 * scale
+
+
+def test_sparse_weights_are_recovered_before_least_squares_does():
+    X, y = garg_prompts()
+    error = (np.asarray(PATH(X, y, X, 0.01)) - y) ** 2
+    plain = (np.asarray(jax.jit(ols_prefixes)(X, y)) - y) ** 2
+    # published, over s = 3: Lasso .62 and .08 at k = 5 and 10 for its best penalty
+    assert 0.4 < error[:, 5].mean() / 3 < 1.0
+    assert error[:, 12].mean() / 3 < 0.2
+    assert plain[:, 12].mean() / 3 > 0.3
+    assert error[:, 25].mean() / 3 < 0.01
+
+
+def test_a_large_penalty_gives_zero_and_a_known_zero_least_squares():
+    X, y = data(0, (2, 12, 6))
+    np.testing.assert_array_equal(FIT(X, y, 1e3).w, np.zeros((2, 6)))
+    np.testing.assert_array_equal(FIT(X, y, 1e3).steps, [0, 0])
+    x = X[:, 0]
+    np.testing.assert_array_equal(lasso(X, y, x, 0.0), ols(X, y, x))
+    np.testing.assert_array_equal(lasso_prefixes(X, y, penalty=0), ols_prefixes(X, y))
+
+
+def test_duplicated_columns_and_rows_do_not_break_the_path():
+    X, y = data(0, (2, 12, 6))
+    X[..., 3] = X[..., 0]
+    X[..., 5] = 0
+    X[:, 7:] = X[:, :5]
+    fit = FIT(X, y, 0.03)
+    assert np.all(fit.converged)
+    for Xb, yb, w in zip(X, y, np.asarray(fit.w), strict=True):
+        assert oracles.lasso_violation(Xb, yb, w, 0.03) < 1e-9
+        assert w[5] == 0
+    zero = FIT(np.zeros_like(X), y, 0.03)
+    np.testing.assert_array_equal(zero.w, np.zeros((2, 6)))
+
+
+def test_a_path_cut_short_says_so():
+    X, y = data(0, (2, 12, 6))
+    fit = jax.jit(lambda X, y: lasso_weights(X, y, 1e-3, max_steps=1))(X, y)
+    assert not np.any(fit.converged)
+    assert np.all(fit.violation > 1e-3)
+    with pytest.raises(ValueError, match="^max_steps: expected a positive integer"):
+        lasso_weights(X, y, 1e-3, max_steps=0)

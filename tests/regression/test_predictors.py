@@ -1,0 +1,248 @@
+"""What all predictors share: oracles, twins, batches, symmetries, edge cases."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from icltheory.regression import predictors as P
+from tests.regression import oracles
+
+B, N, D = 3, 9, 4
+MEAN = np.array([1.0, -2.0, 0.5, 0.0])
+PSI = np.array(
+    [[2.0, 0.5, 0.0, 0.0], [0.5, 1.0, 0.2, 0.0], [0.0, 0.2, 0.5, 0.0], [0.0] * 4]
+)
+PRIOR = {"task_mean": MEAN, "task_cov": PSI, "noise_var": 0.3}
+POOL = np.random.default_rng(3).normal(size=(21, D))
+A = np.diag([1.0, 0.5, 2.0, 1.5]) + 0.1
+STEPS = np.array([0.3, 0.1, 0.2])
+
+CASES = {
+    "zero": (P.zero, P.zero_prefixes, {}, lambda X, y, x: 0.0),
+    "ols": (P.ols, P.ols_prefixes, {}, oracles.ols),
+    "ridge": (
+        P.ridge,
+        P.ridge_prefixes,
+        {"penalty": 0.4},
+        functools.partial(oracles.ridge, penalty=0.4),
+    ),
+    "bayes": (
+        P.bayes,
+        P.bayes_prefixes,
+        PRIOR,
+        functools.partial(oracles.bayes, mean=MEAN, cov=PSI, noise_var=0.3),
+    ),
+    "averaging": (P.averaging, P.averaging_prefixes, {}, oracles.averaging),
+    "3-NN": (
+        P.nearest_neighbors,
+        P.nearest_neighbors_prefixes,
+        {"k": 3},
+        functools.partial(oracles.nearest_neighbors, k=3),
+    ),
+    "gradient descent": (
+        P.gradient_descent,
+        P.gradient_descent_prefixes,
+        {"steps": 3, "step_size": STEPS, "preconditioner": A},
+        functools.partial(oracles.gradient_descent, step_sizes=STEPS, preconditioner=A),
+    ),
+    "newton": (
+        P.newton,
+        P.newton_prefixes,
+        {"steps": 6},
+        functools.partial(oracles.newton, steps=6, scale=1.0),
+    ),
+    "dMMSE": (
+        P.discrete_mmse,
+        P.discrete_mmse_prefixes,
+        {"pool": POOL, "noise_var": 0.3, "chunk_size": 8},
+        functools.partial(oracles.discrete_mmse, pool=POOL, noise_var=0.3),
+    ),
+    "lasso": (P.lasso, P.lasso_prefixes, {"penalty": 0.1}, None),
+}
+names = pytest.mark.parametrize("name", CASES)
+
+
+def raises(message):
+    return pytest.raises(ValueError, match="^" + re.escape(message))
+
+
+def data(seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(B, N, D))
+    y = X @ rng.normal(size=D) + 0.5 * rng.normal(size=(B, N))
+    return X, y, rng.normal(size=(B, N, D))
+
+
+@functools.cache
+def prefixes(name):
+    _, predict, options, _ = CASES[name]
+    return jax.jit(lambda X, y, Q: predict(X, y, Q, **options))
+
+
+@functools.cache
+def direct(name):
+    predict, _, options, _ = CASES[name]
+    return jax.jit(lambda X, y, q: predict(X, y, q, **options))
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n != "lasso"])
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_every_prefix_agrees_with_the_definition(name, seed):
+    oracle = CASES[name][3]
+    X, y, Q = data(seed)
+    got = prefixes(name)(X, y, Q)
+    assert got.shape == (B, N)
+    expected = oracles.each_prefix(oracle, X, y, Q)
+    # At k = d the condition number is unbounded; above 1e5 the tolerance would fail.
+    np.testing.assert_allclose(got, expected, rtol=1e-7, atol=1e-7)
+
+
+@names
+def test_prefixes_equal_a_direct_call_for_each(name):
+    X, y, Q = data()
+    got = np.asarray(prefixes(name)(X, y, Q))
+    for k in (D,) if name == "lasso" else (1, D, N - 1):
+        expected = direct(name)(X[:, :k], y[:, :k], Q[:, k])
+        assert expected.shape == (B,)
+        np.testing.assert_allclose(got[:, k], expected, rtol=1e-9, atol=1e-9)
+
+
+@names
+def test_one_prompt_is_a_row_of_the_batch_and_queries_default_to_the_inputs(name):
+    single, twin, options, _ = CASES[name]
+    X, y, Q = data()
+
+    @jax.jit
+    def alone(X, y, Q):
+        by_prefix = twin(X[1], y[1], **options)
+        return by_prefix, single(X[1, :D], y[1, :D], Q[1, D], **options)
+
+    by_prefix, at_d = alone(X, y, Q)
+    assert at_d.shape == ()
+    expected = prefixes(name)(X, y, X)[1]
+    np.testing.assert_allclose(by_prefix, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        at_d, prefixes(name)(X, y, Q)[1, D], rtol=1e-9, atol=1e-9
+    )
+
+
+@names
+def test_the_order_of_the_examples_does_not_matter(name):
+    X, y, Q = data()
+    order = np.random.default_rng(1).permutation(N - 1)
+    order = np.append(order, N - 1)
+    last = prefixes(name)(X, y, Q)[:, -1]
+    shuffled = prefixes(name)(X[:, order], y[:, order], Q)[:, -1]
+    np.testing.assert_allclose(last, shuffled, rtol=1e-8, atol=1e-10)
+
+
+@names
+def test_float32_in_float32_out_and_close_to_float64(name):
+    X, y, Q = (a.astype(np.float32) for a in data())
+    got = prefixes(name)(X, y, Q)
+    assert got.dtype == jnp.float32
+    exact = prefixes(name)(*(a.astype(np.float64) for a in (X, y, Q)))
+    np.testing.assert_allclose(got, exact, rtol=2e-3, atol=2e-3)
+
+
+@names
+def test_derivatives_agree_with_finite_differences(name):
+    X, y, Q = (a[0, :6] for a in data(4))
+    direction = [np.random.default_rng(2).normal(size=a.shape) for a in (X, y, Q)]
+    _, twin, options, _ = CASES[name]
+
+    def total(X, y, Q):
+        return jnp.sum(jnp.sin(twin(X, y, Q, **options)))
+
+    both = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2)))
+    _, gradients = both(X, y, Q)
+    got = sum(np.vdot(g, d) for g, d in zip(gradients, direction, strict=True))
+    up, down = (
+        both(*(a + s * 1e-6 * d for a, d in zip((X, y, Q), direction, strict=True)))[0]
+        for s in (1, -1)
+    )
+    np.testing.assert_allclose(got, (up - down) / 2e-6, rtol=1e-5, atol=1e-7)
+
+
+def test_no_examples_predict_the_prior_mean():
+    X, y, Q = data()
+    empty = X[:, :0], y[:, :0], Q[:, 0]
+    for name in CASES:
+        got = direct(name)(*empty)
+        expected = {
+            "bayes": Q[:, 0] @ MEAN,
+            "dMMSE": Q[:, 0] @ POOL.mean(axis=0),
+        }.get(name, np.zeros(B))
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_averaging_is_one_unit_step_of_gradient_descent():
+    X, y, Q = data()
+    step = P.gradient_descent_prefixes(X, y, Q, steps=1, step_size=1.0)
+    np.testing.assert_allclose(P.averaging_prefixes(X, y, Q), step, rtol=1e-12)
+
+
+def test_bad_prompts_say_what_was_expected():
+    X, y, Q = data()
+    for single, twin, options, _ in CASES.values():
+        with raises("y: expected shape (3, 9), got (3, 8)"):
+            single(X, y[:, 1:], Q[:, 0], **options)
+        with raises("y: expected shape (3, 9), got (3, 8)"):
+            twin(X, y[:, 1:], Q, **options)
+        with raises("x_query: expected shape (3, 4), got (3, 3)"):
+            single(X, y, Q[:, 0, 1:], **options)
+        with raises("X_query: expected shape (3, 9, 4), got (3, 8, 4)"):
+            twin(X, y, Q[:, 1:], **options)
+        with raises("X: expected shape (N, d) or (B, N, d), got (1, 3, 9, 4)"):
+            single(X[None], y[None], Q[None, :, 0], **options)
+
+
+def test_bad_options_say_what_was_expected():
+    X, y, Q = data()
+    args, whole = (X, y, Q[:, 0]), (X, y, Q)
+    for k in (0, -1):
+        with raises(f"k: expected a positive integer, got {k}"):
+            P.nearest_neighbors(*args, k=k)
+        with raises(f"k: expected a positive integer, got {k}"):
+            P.nearest_neighbors_prefixes(*whole, k=k)
+    for f in (P.ridge, P.lasso):
+        with raises("penalty: expected a value >= 0, got -1.0"):
+            f(*args, penalty=-1.0)
+    for f in (P.ridge_prefixes, P.lasso_prefixes):
+        with raises("penalty: expected a value >= 0, got -1.0"):
+            f(*whole, penalty=-1.0)
+        with raises("penalty: expected finite entries, got NaN or infinity"):
+            f(*whole, penalty=np.nan)
+    with raises("steps: expected an integer >= 0, got -1"):
+        P.gradient_descent(*args, steps=-1, step_size=0.1)
+    with raises("step_size: expected shape () or (3,), got (2,)"):
+        P.gradient_descent(*args, steps=3, step_size=np.ones(2))
+    with raises("step_size: expected shape () or (2,) or"):
+        P.gradient_descent_prefixes(*whole, steps=2, step_size=np.ones(3))
+    with raises("preconditioner: expected shape (4, 4), got (3, 3)"):
+        P.gradient_descent(*args, steps=3, step_size=0.1, preconditioner=np.eye(3))
+    with raises("steps: expected an integer >= 0, got -2"):
+        P.newton_prefixes(*whole, steps=-2)
+    with raises("noise_var: expected a value > 0 (the noiseless posterior"):
+        P.discrete_mmse(*args, pool=POOL, noise_var=0.0)
+    with raises("noise_var: expected a value >= 0, got -1.0"):
+        P.discrete_mmse_prefixes(*whole, pool=POOL, noise_var=-1.0)
+    with raises("pool: expected shape (M, 4), got (21, 3)"):
+        P.discrete_mmse(*args, pool=POOL[:, 1:], noise_var=1.0)
+    with raises("pool size: expected a positive integer, got 0"):
+        P.discrete_mmse(*args, pool=POOL[:0], noise_var=1.0)
+    with raises("task_mean: expected shape (4,), got (3,)"):
+        P.bayes(*args, **(PRIOR | {"task_mean": np.ones(3)}))
+    with raises("task_cov: expected a positive semi-definite matrix, got"):
+        P.bayes_prefixes(*whole, **(PRIOR | {"task_cov": -PSI}))
+    with raises("noise_var: expected a value >= 0, got -1.0"):
+        P.bayes(*args, **(PRIOR | {"noise_var": -1.0}))
+    with raises("steps: expected a positive integer, got 0"):
+        P.tune_step_size(*args, y[:, 0], steps=0)

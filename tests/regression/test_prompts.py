@@ -1,0 +1,48 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory.regression import PrefixPrompt, Prompt
+from icltheory.regression.tasks import LinearRegression
+
+
+def test_points_join_the_query_as_the_last_point(key):
+    prompt = LinearRegression.isotropic(3, 0.5).sample(key, 5, 4)
+    X, y = prompt.points()
+    assert X.shape == (4, 6, 3)
+    assert y.shape == (4, 6)
+    np.testing.assert_array_equal(X[:, :5], prompt.X)
+    np.testing.assert_array_equal(X[:, 5], prompt.x_query)
+    np.testing.assert_array_equal(y[:, :5], prompt.y)
+    np.testing.assert_array_equal(y[:, 5], prompt.y_query)
+    assert (prompt.num_examples, prompt.dim) == (5, 3)
+
+
+def test_the_standard_prefix_prompt_asks_the_next_example(key):
+    prompt = LinearRegression.isotropic(3).sample(key, 5, 4)
+    prefixes = prompt.prefixes()
+    X, y = prompt.points()
+    assert isinstance(prefixes, PrefixPrompt)
+    assert prefixes.X_query is prefixes.X
+    np.testing.assert_array_equal(prefixes.X, X)
+    np.testing.assert_array_equal(prefixes.y_query, y)
+    assert (prefixes.num_points, prefixes.dim) == (6, 3)
+
+
+def test_a_prompt_without_examples_has_one_point(key):
+    task = LinearRegression.isotropic(3)
+    X, y = jax.eval_shape(lambda k: task.sample(k, 0, 2).points(), key)
+    assert X.shape == (2, 1, 3)
+    assert y.shape == (2, 1)
+
+
+def test_prompts_are_pytrees_that_map_and_vmap(key):
+    prompt = LinearRegression.isotropic(3).sample(key, 5, 4)
+    halved = jax.tree.map(lambda a: a / 2, prompt)
+    assert isinstance(halved, Prompt)
+    one = jax.vmap(lambda p: p.points()[0])(prompt)
+    np.testing.assert_array_equal(one, prompt.points()[0])
+    assert len(jax.tree.leaves(prompt)) == 5
+    single = jax.tree.map(lambda a: a[0], prompt)
+    assert single.points()[0].shape == (6, 3)
+    np.testing.assert_array_equal(single.prefixes().y, jnp.asarray(single.points()[1]))

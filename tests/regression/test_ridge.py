@@ -1,0 +1,161 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from icltheory.regression.predictors import (
+    bayes,
+    bayes_prefixes,
+    ols,
+    ols_prefixes,
+    ridge,
+    ridge_prefixes,
+)
+from tests.regression import oracles
+
+B, N, D = 2, 9, 4
+
+
+def data(seed=0):
+    rng = np.random.default_rng(seed)
+    return (
+        rng.normal(size=(B, N, D)),
+        rng.normal(size=(B, N)),
+        rng.normal(size=(B, N, D)),
+    )
+
+
+def random_prior(seed, rank=D):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(D, rank))
+    return rng.normal(size=D), root @ root.T
+
+
+PATH = jax.jit(
+    lambda X, y, Q, mean, cov, noise: bayes_prefixes(
+        X, y, Q, task_mean=mean, task_cov=cov, noise_var=noise
+    )
+)
+
+
+@pytest.mark.parametrize("rank", [0, 2, 4])
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), noise=st.sampled_from([0.01, 1.0, 30.0]))
+def test_bayes_is_gaussian_conditioning_also_for_a_singular_prior(rank, seed, noise):
+    X, y, Q = data(seed)
+    mean, cov = random_prior(seed, rank)
+    got = PATH(X, y, Q, mean, cov, noise)
+    expected = oracles.each_prefix(
+        lambda X, y, x: oracles.bayes(X, y, x, mean, cov, noise), X, y, Q
+    )
+    np.testing.assert_allclose(got, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_bayes_is_ridge_with_the_noise_as_penalty():
+    X, y, Q = data()
+    prior = {"task_mean": np.zeros(D), "task_cov": np.eye(D), "noise_var": 0.7}
+    np.testing.assert_allclose(
+        bayes_prefixes(X, y, Q, **prior),
+        ridge_prefixes(X, y, Q, penalty=0.7),
+        rtol=1e-12,
+    )
+    np.testing.assert_allclose(
+        bayes(X, y, Q[:, 0], **prior), ridge(X, y, Q[:, 0], 0.7), rtol=1e-9
+    )
+
+
+def test_the_penalty_is_absolute():
+    X, y, Q = data()
+    twice = np.concatenate([X, X], axis=1), np.concatenate([y, y], axis=1)
+    np.testing.assert_allclose(
+        ridge(*twice, Q[:, 0], penalty=1.4),
+        ridge(X, y, Q[:, 0], penalty=0.7),
+        rtol=1e-10,
+    )
+
+
+def test_bayes_turns_with_the_data():
+    X, y, Q = data()
+    mean, cov = random_prior(5, 3)
+    U = np.linalg.qr(np.random.default_rng(6).normal(size=(D, D)))[0]
+    turned = PATH(X @ U.T, y, Q @ U.T, U @ mean, U @ cov @ U.T, 0.3)
+    np.testing.assert_allclose(turned, PATH(X, y, Q, mean, cov, 0.3), rtol=1e-8)
+
+
+def test_without_noise_bayes_is_least_squares_about_the_prior():
+    X, y, Q = data()
+    zero, eye = np.zeros(D), np.eye(D)
+    prior = {"task_mean": zero, "task_cov": eye, "noise_var": 0.0}
+    np.testing.assert_allclose(bayes_prefixes(X, y, Q, **prior), ols_prefixes(X, y, Q))
+    np.testing.assert_allclose(bayes(X, y, Q[:, 0], **prior), ols(X, y, Q[:, 0]))
+    mean, cov = random_prior(3, 2)
+    w = mean + np.linalg.svd(cov)[0][:, :2] @ np.ones(2)
+    labels = X @ w
+    singular = {"task_mean": mean, "task_cov": cov, "noise_var": 0.0}
+    got = bayes_prefixes(X, labels, Q, **singular)
+    np.testing.assert_allclose(got[:, 2:], (Q @ w)[:, 2:], rtol=1e-6)
+    np.testing.assert_allclose(
+        bayes(X, labels, Q[:, 0], **singular), Q[:, 0] @ w, rtol=1e-6
+    )
+    # a traced zero is the limit on consistent labels
+    np.testing.assert_allclose(
+        PATH(X, labels, Q, mean, cov, 0.0)[:, 2:], (Q @ w)[:, 2:], rtol=1e-5
+    )
+
+
+def test_a_known_zero_penalty_is_least_squares_and_a_small_one_is_close():
+    X, y, Q = data()
+    np.testing.assert_array_equal(
+        ridge_prefixes(X, y, Q, penalty=0), ols_prefixes(X, y, Q)
+    )
+    np.testing.assert_array_equal(ridge(X, y, Q[:, 0], 0.0), ols(X, y, Q[:, 0]))
+    near = PATH(X, y, Q, np.zeros(D), np.eye(D), 1e-10)
+    np.testing.assert_allclose(near, ols_prefixes(X, y, Q), rtol=1e-4, atol=1e-4)
+
+
+def test_a_small_penalty_is_accurate_in_float32():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(64, 41, 20)).astype(np.float32)
+    y = np.einsum("bnd,bd->bn", X, rng.normal(size=(64, 20))).astype(np.float32)
+    path = jax.jit(lambda X, y: ridge_prefixes(X, y, penalty=1e-4))
+    got = np.asarray(path(X, y))
+    exact = np.asarray(path(X.astype(np.float64), y.astype(np.float64)))
+    # sqrt(1e-4) bounds the condition number by about 1e3
+    assert np.max(np.abs(got - exact)) < 20 * 1e3 * np.finfo(np.float32).eps
+    naive = np.zeros_like(exact[:, 20])
+    for b in range(64):
+        gram = X[b, :20].T @ X[b, :20] + np.float32(1e-4) * np.eye(20, dtype=np.float32)
+        naive[b] = X[b, 20] @ np.linalg.solve(gram, X[b, :20].T @ y[b, :20])
+    ours, theirs = (np.max(np.abs(a - exact[:, 20])) for a in (got[:, 20], naive))
+    assert ours < 0.2 * theirs  # normal equations square the condition number
+
+
+def test_bayes_reproduces_the_worked_example():
+    X, y = np.array([[1.0, 0], [0, 1], [1, -1]]), np.array([1.0, -2, 2.5])
+    prior = {
+        "task_mean": np.array([1.0, -2.0]),
+        "task_cov": np.array([[1.0, 0.2], [0.2, 0.5]]),
+        "noise_var": 0.25,
+    }
+    w = jax.jit(jax.vmap(lambda x: bayes(X, y, x, **prior)))(np.eye(2))
+    np.testing.assert_allclose(w, [0.84229390681, -1.872162485066], rtol=1e-11)
+
+
+def test_no_linear_predictor_beats_bayes():
+    # E|error|^2 given X of any other linear weight is larger: perturb its matrix
+    X, _, Q = data()
+    mean, cov = np.zeros(D), random_prior(8)[1]
+    X, x = X[0, :3], Q[0, 0]
+    label_cov = X @ cov @ X.T + 0.3 * np.eye(3)
+
+    def risk(weights):
+        return x @ cov @ x - 2 * weights @ X @ cov @ x + weights @ label_cov @ weights
+
+    prior = {"task_mean": mean, "task_cov": cov, "noise_var": 0.3}
+    best = np.asarray(jax.vmap(lambda e: bayes(X, e, x, **prior))(np.eye(3)))
+    for seed in range(5):
+        other = best + 0.1 * np.random.default_rng(seed).normal(size=3)
+        assert risk(other) > risk(best)
+    assert jnp.abs(jax.grad(lambda a: risk(a))(best)).max() < 1e-12

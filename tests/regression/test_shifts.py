@@ -1,0 +1,189 @@
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.regression import PrefixPrompt
+from icltheory.regression.predictors import ols_prefixes
+from icltheory.regression.shifts import (
+    EXTRA_SHIFTS,
+    GARG_SHIFTS,
+    garg_shift,
+    garg_shifts,
+)
+from tests.regression import oracles
+
+D, P, B = 6, 13, 500
+
+
+@functools.cache
+def sampler(name):
+    return jax.jit(garg_shift(name, D), static_argnums=(1, 2))
+
+
+@functools.cache
+def draw(name, seed=0):
+    return jax.tree.map(np.asarray, sampler(name)(jax.random.key(seed), P, B))
+
+
+def test_the_fifteen_settings_of_garg_and_one_more():
+    shifts = garg_shifts(20)
+    assert (
+        tuple(shifts)
+        == GARG_SHIFTS
+        == (
+            "standard",
+            "random_quadrants",
+            "orthogonal_train_test",
+            "overlapping_train_test",
+            "half_subspace",
+            "skewed",
+            "scale-x=0.333",
+            "scale-x=0.5",
+            "scale-x=2",
+            "scale-x=3",
+            "scale-y=0.333",
+            "scale-y=0.5",
+            "scale-y=2",
+            "scale-y=3",
+            "noisyLR",
+        )
+    )
+    assert EXTRA_SHIFTS == ("opposite_quadrants",)
+    assert shifts["noisyLR"].normalizer == 20.0
+    np.testing.assert_allclose(shifts["scale-x=0.333"].normalizer, 20 * 0.333**2)
+    assert shifts["scale-y=3"].normalizer == 180.0
+    assert shifts["orthogonal_train_test"].num_informative == 20
+    assert shifts["standard"].num_informative is None
+
+
+@pytest.mark.parametrize("name", [*GARG_SHIFTS, *EXTRA_SHIFTS])
+def test_labels_are_linear_and_the_zero_predictor_has_error_one(name):
+    prompt = draw(name)
+    assert isinstance(prompt, PrefixPrompt)
+    assert prompt.X.shape == prompt.X_query.shape == (B, P, D)
+    if name != "noisyLR":
+        for X, y in ((prompt.X, prompt.y), (prompt.X_query, prompt.y_query)):
+            np.testing.assert_allclose(
+                y, np.einsum("bpd,bd->bp", X, prompt.w), rtol=1e-9, atol=1e-12
+            )
+    shift = garg_shift(name, D)
+    last = shift.num_informative or P
+    errors = (prompt.y_query[:, :last] ** 2).mean(axis=1) / shift.normalizer
+    # prompts of one call share a rotation, so only they are independent given it
+    assert abs(errors.mean() - 1) < 5 * errors.std() / np.sqrt(B)
+
+
+@pytest.mark.parametrize("name", GARG_SHIFTS)
+def test_samples_have_the_dtype_asked_for_and_shifts_can_be_static(name, key):
+    shift = garg_shift(name, 4, jnp.float32)
+    shapes = jax.eval_shape(lambda k: shift(k, 5, 3), key)
+    assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}
+    assert hash(shift) == hash(garg_shift(name, 4, jnp.float32))
+
+
+def test_queries_are_the_next_examples_unless_the_shift_is_about_them():
+    for name in ("standard", "half_subspace", "scale-x=2", "scale-y=2", "noisyLR"):
+        prompt = draw(name)
+        np.testing.assert_array_equal(prompt.X, prompt.X_query)
+        np.testing.assert_array_equal(prompt.y, prompt.y_query)
+
+
+def test_quadrants():
+    for name in ("random_quadrants", "opposite_quadrants"):
+        prompt = draw(name)
+        pattern = np.sign(prompt.X[:, :1])
+        assert np.all(np.sign(prompt.X) == pattern)
+        assert len(np.unique(pattern[:, 0], axis=0)) == 2**D
+    np.testing.assert_array_equal(prompt.X_query, -prompt.X)
+    prompt = draw("random_quadrants")
+    np.testing.assert_array_equal(np.abs(prompt.X_query), np.abs(prompt.X))
+    agreement = (np.sign(prompt.X_query) == np.sign(prompt.X)).mean()
+    assert abs(agreement - 0.5) < 5 * 0.5 / np.sqrt(prompt.X.size)
+
+
+def test_orthogonal_queries_are_what_projection_gives_and_end_at_d():
+    prompt = draw("orthogonal_train_test")
+    for b in range(20):
+        for k in range(D):
+            expected = oracles.orthogonal_query(prompt.X[b, :k], prompt.X[b, k])
+            np.testing.assert_allclose(prompt.X_query[b, k], expected, atol=1e-7)
+    assert np.all(prompt.X_query[:, D:] == 0)
+    assert np.all(prompt.y_query[:, D:] == 0)
+    # nothing can be learned about them: least squares predicts 0
+    predictions = jax.jit(ols_prefixes)(prompt.X, prompt.y, prompt.X_query)
+    np.testing.assert_allclose(predictions, 0, atol=1e-6)
+    short = jax.eval_shape(
+        lambda k: garg_shift("orthogonal_train_test", D)(k, 3, 2), jax.random.key(0)
+    )
+    assert short.X_query.shape == (2, 3, D)
+
+
+def test_overlapping_queries_are_uniform_among_the_examples_seen():
+    prompt = draw("overlapping_train_test")
+    np.testing.assert_array_equal(prompt.X_query[:, 0], prompt.X[:, 0])
+    same = np.all(prompt.X_query[:, :, None] == prompt.X[:, None], axis=-1)
+    index = same.argmax(axis=2)
+    assert np.all(same.sum(axis=2) == 1)
+    for k in (1, 4, 12):
+        assert np.all(index[:, k] < k)
+        counts = np.bincount(index[:, k], minlength=k)
+        assert ((counts - B / k) ** 2 / (B / k)).sum() < 3 * k + 30
+    predictions = jax.jit(ols_prefixes)(prompt.X, prompt.y, prompt.X_query)
+    np.testing.assert_allclose(
+        predictions[:, 1:], prompt.y_query[:, 1:], rtol=1e-6, atol=1e-6
+    )
+
+
+def test_subspace_and_skewed_inputs_have_their_spectra():
+    half = np.linalg.eigvalsh(np.cov(draw("half_subspace").X.reshape(-1, D).T))[::-1]
+    np.testing.assert_allclose(half[3:], 0, atol=1e-12)
+    np.testing.assert_allclose(half[:3], 2.0, rtol=0.15)
+    skewed = np.linalg.eigvalsh(np.cov(draw("skewed").X.reshape(-1, D).T))[::-1]
+    squares = 1 / np.arange(1.0, D + 1) ** 2
+    np.testing.assert_allclose(skewed, D * squares / squares.sum(), rtol=0.1)
+    other = draw("skewed", 5).X
+    assert (
+        np.abs(
+            np.cov(np.asarray(other).reshape(-1, D).T)
+            - np.cov(draw("skewed").X.reshape(-1, D).T)
+        ).max()
+        > 0.1
+    )  # the rotation is part of the draw
+
+
+def test_scales_and_noise():
+    plain = draw("standard")
+    for scale in (0.333, 0.5, 2, 3):
+        x, y = draw(f"scale-x={scale:g}"), draw(f"scale-y={scale:g}")
+        np.testing.assert_allclose(x.X, scale * plain.X, rtol=1e-12)
+        np.testing.assert_allclose(x.y, scale * plain.y, rtol=1e-10, atol=1e-12)
+        np.testing.assert_array_equal(y.X, plain.X)
+        np.testing.assert_allclose(y.y, scale * plain.y, rtol=1e-10, atol=1e-12)
+    noisy = draw("noisyLR")
+    np.testing.assert_allclose(np.var(noisy.y, ddof=1), D, rtol=1e-10)
+    residual = noisy.y - np.einsum("bpd,bd->bp", noisy.X, noisy.w)
+    # noise of variance 1 on labels of variance d, rescaled together by d / (d + 1)
+    assert abs(residual.var() - D / (D + 1)) < 0.1
+
+
+def test_the_error_of_zero_on_noisy_labels_is_one_not_one_plus_a_dth():
+    # the labels are rescaled to variance d after the noise is added
+    errors = draw("noisyLR").y_query ** 2 / D
+    assert abs(errors.mean() - 1) < 0.01 < 1 / D
+
+
+def test_unknown_shifts_say_what_there_is():
+    with pytest.raises(
+        ValueError, match="^" + re.escape("name: expected one of 'standard', ")
+    ):
+        garg_shift("rotated", 4)
+    with pytest.raises(ValueError, match="^dim: expected a positive integer, got 0"):
+        garg_shift("standard", 0)
+    with pytest.raises(ValueError, match="^dim: expected at least 2 for half_subspace"):
+        garg_shifts(1)
+    with pytest.raises(ValueError, match="^num_points: expected a positive integer"):
+        garg_shift("standard", 4)(jax.random.key(0), 0, 1)

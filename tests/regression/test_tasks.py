@@ -1,0 +1,287 @@
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from icltheory.regression.tasks import (
+    DecisionTree,
+    LinearClassification,
+    LinearRegression,
+    NoisyLinearRegression,
+    PromptPool,
+    QuadraticRegression,
+    ReluNetwork,
+    SparseLinearRegression,
+    TaskPool,
+)
+from tests.regression import oracles
+
+
+def raises(message):
+    return pytest.raises(ValueError, match="^" + re.escape(message))
+
+
+SMALL = (5, 4)  # few shapes: each is compiled once for the whole module
+LARGE = (49, 400)
+
+
+def full_task(noise_var=0.5):
+    rng = np.random.default_rng(1)
+    A, B = rng.normal(size=(3, 3)), rng.normal(size=(3, 2))
+    return LinearRegression(A @ A.T, np.array([1.0, -2.0, 0.5]), B @ B.T, noise_var)
+
+
+FAMILIES = {
+    "isotropic": LinearRegression.isotropic(3, 0.5),
+    "full": full_task(),
+    "sparse": SparseLinearRegression(3, sparsity=2),
+    "noisy": NoisyLinearRegression(3, 1.0),
+    "renormalized": NoisyLinearRegression(3, 1.0, renormalize=True),
+    "quadratic": QuadraticRegression(3),
+    "sign": LinearClassification(3),
+    "relu": ReluNetwork(3, hidden=6),
+    "tree": DecisionTree(3, depth=3),
+    "task pool": TaskPool(full_task(), 7, jax.random.key(5)),
+    "prompt pool": PromptPool(full_task(), 9, jax.random.key(6)),
+}
+
+
+@pytest.mark.parametrize("task", FAMILIES.values(), ids=FAMILIES)
+def test_every_family_keeps_the_contract_of_the_trainer(task, key):
+    assert isinstance(task.dim, int)
+    assert task.dim == 3
+
+    @jax.jit
+    def draw(task, keys, active_dims):
+        def step(carry, k):
+            return carry, carry.sample(k, *SMALL, active_dims=active_dims)
+
+        return jax.lax.scan(step, task, keys)[1]
+
+    keys = jax.random.split(key, 2)
+    for active in (2, 3):
+        drawn = draw(task, keys[jnp.array([0, 1, 0])], active)
+        first, other, again = (
+            jax.tree.map(lambda a, i=i: a[i], drawn) for i in range(3)
+        )
+        for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
+            np.testing.assert_array_equal(a, b)
+        X, y = (np.asarray(a) for a in first.points())
+        assert X.shape == (4, 6, 3)
+        assert y.shape == (4, 6)
+        assert X.dtype == y.dtype == task.dtype == np.float64
+        assert np.all(X[..., active:] == 0)
+        assert np.all(X[..., :active] != 0)
+        assert all(leaf.shape[0] == 4 for leaf in jax.tree.leaves(first.w))
+        assert np.any(X[:, :5] != other.X)
+
+
+@pytest.mark.parametrize("task", FAMILIES.values(), ids=FAMILIES)
+def test_every_family_draws_prompts_without_examples(task, key):
+    prompt = jax.eval_shape(lambda k: task.sample(k, 0, 2), key)
+    assert prompt.X.shape == (2, 0, 3)
+    assert prompt.x_query.shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        LinearRegression.isotropic(3, 0.5, jnp.float32),
+        SparseLinearRegression(3, 2, dtype=jnp.float32),
+        NoisyLinearRegression(3, renormalize=True, dtype=jnp.float32),
+        QuadraticRegression(3, jnp.float32),
+        LinearClassification(3, jnp.float32),
+        ReluNetwork(3, 6, jnp.float32),
+        DecisionTree(3, 3, jnp.float32),
+    ],
+)
+def test_samples_have_the_dtype_that_was_asked_for(task, key):
+    X, y = jax.eval_shape(lambda k: task.sample(k, 2, 2).points(), key)
+    assert X.dtype == y.dtype == task.dtype == jnp.float32
+
+
+def test_active_dims_zero_the_inputs_before_the_labels_and_leave_the_weights(key):
+    task = LinearRegression.isotropic(3)
+    some, plain = task.sample(key, *SMALL, active_dims=2), task.sample(key, *SMALL)
+    whole = task.sample(key, *SMALL, active_dims=3)
+    np.testing.assert_array_equal(whole.X, plain.X)
+    np.testing.assert_array_equal(whole.y, plain.y)
+    np.testing.assert_array_equal(some.w, plain.w)
+    np.testing.assert_array_equal(some.X[..., :2], plain.X[..., :2])
+    expected = np.einsum("bnd,bd->bn", plain.X[..., :2], plain.w[..., :2])
+    np.testing.assert_allclose(some.y, expected, rtol=1e-12)
+
+
+def test_labels_are_the_inner_product_and_noise_of_the_stated_variance(key):
+    clean = LinearRegression.isotropic(3).sample(key, *SMALL)
+    np.testing.assert_allclose(
+        clean.points()[1],
+        np.einsum("bnd,bd->bn", clean.points()[0], clean.w),
+        rtol=1e-12,
+    )
+    prompt = full_task(0.7).sample(key, *LARGE)
+    X, y = prompt.points()
+    noise = np.asarray(y) - np.einsum("bnd,bd->bn", X, prompt.w)
+    z = (noise**2 - 0.7).mean() / ((noise**2).std() / np.sqrt(noise.size))
+    assert abs(z) < 5
+    # the query is as noisy as the examples
+    last = noise[:, -1] ** 2
+    assert abs((last - 0.7).mean() / (last.std() / np.sqrt(last.size))) < 5
+
+
+def test_inputs_and_weights_have_the_stated_moments(key):
+    task = full_task()
+    prompt = task.sample(key, *LARGE)
+    for rows, mean, cov in (
+        (np.asarray(prompt.X[:, 0]), np.zeros(3), task.input_cov),
+        (np.asarray(prompt.w), task.task_mean, task.task_cov),
+    ):
+        centred = rows - np.asarray(mean)
+        products = centred[:, :, None] * centred[:, None, :]
+        se = products.std(0) / np.sqrt(len(rows))
+        assert np.all(np.abs(products.mean(0) - cov) <= 5 * se)
+        assert np.all(np.abs(centred.mean(0)) <= 5 * rows.std(0) / np.sqrt(len(rows)))
+
+
+def test_a_singular_covariance_stays_in_its_range(key):
+    task = full_task()
+    null = np.linalg.svd(np.asarray(task.task_cov))[0][:, 2]
+    offsets = (task.sample(key, *SMALL).w - np.asarray(task.task_mean)[None]) @ null
+    np.testing.assert_allclose(offsets, 0, atol=1e-7)  # root of the rounding of eigh
+    frozen = LinearRegression(np.eye(3), np.ones(3), np.zeros((3, 3)), 0.0)
+    np.testing.assert_array_equal(frozen.sample(key, *SMALL).w, np.ones((4, 3)))
+
+
+def test_diagonal_covariances_keep_only_their_diagonal_with_the_same_law():
+    diagonal = np.diag([4.0, 0.0, 0.25])
+    task = LinearRegression(diagonal, np.zeros(3), np.eye(3), 0.0)
+    np.testing.assert_array_equal(task.input_root, [2.0, 0.0, 0.5])
+    traced = jax.jit(
+        lambda H: LinearRegression(H, jnp.zeros(3), jnp.eye(3), 0.0).input_root
+    )(jnp.asarray(diagonal))
+    np.testing.assert_allclose(traced, np.diag([2.0, 0.0, 0.5]), atol=1e-12)
+    root = np.asarray(full_task().input_root)
+    np.testing.assert_allclose(root @ root, full_task().input_cov, atol=1e-12)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), active=st.sampled_from([1, 2, 3, 7, None]))
+def test_sparse_weights_have_their_support_among_the_active_coordinates(seed, active):
+    w = np.asarray(_sparse(jax.random.key(seed), 7 if active is None else active))
+    limit = 7 if active is None else active
+    assert np.all(np.count_nonzero(w, axis=1) == min(3, limit))
+    assert np.all(w[:, limit:] == 0)
+    if active is None:
+        plain = SPARSE.sample_parameters(jax.random.key(seed), 40)
+        np.testing.assert_array_equal(w, plain)
+
+
+SPARSE = SparseLinearRegression(7, sparsity=3)
+
+
+@jax.jit
+def _sparse(key, active):
+    return SPARSE.sample_parameters(key, 40, active_dims=active)
+
+
+def test_sparse_supports_are_uniform(key):
+    w = np.asarray(SparseLinearRegression(5, 2).sample_parameters(key, 10_000))
+    supports, counts = np.unique(w != 0, axis=0, return_counts=True)
+    assert len(supports) == 10
+    chi2 = ((counts - 1000.0) ** 2 / 1000.0).sum()
+    assert chi2 < 40  # 9 degrees of freedom: probability below 1e-5
+    values = w[w != 0]
+    assert abs((values**2 - 1).mean()) < 5 * np.sqrt(2 / len(values))
+
+
+def test_renormalised_labels_have_variance_d_over_the_batch_and_match_their_weights(
+    key,
+):
+    task = NoisyLinearRegression(3, 2.0, renormalize=True)
+    prompt = task.sample(key, *LARGE)
+    X, y = prompt.points()
+    np.testing.assert_allclose(np.var(y, ddof=1), 3.0, rtol=1e-12)
+    raw = NoisyLinearRegression(3, 2.0).sample(key, *LARGE)
+    scale = np.asarray(prompt.w / raw.w)
+    np.testing.assert_allclose(scale, scale[0, 0], rtol=1e-12)
+    np.testing.assert_allclose(y, scale[0, 0] * raw.points()[1], rtol=1e-12)
+    assert abs(scale[0, 0] - np.sqrt(3 / 5)) < 0.05
+
+
+def test_quadratic_relu_and_linear_labels_share_their_scale(key):
+    for task in (QuadraticRegression(3), ReluNetwork(3, hidden=6)):
+        y = jax.jit(lambda k, task=task: task.sample(k, *LARGE).y)(key)
+        squares = np.asarray(y**2).mean(axis=1)
+        z = (squares.mean() - 3) / (squares.std() / np.sqrt(len(squares)))
+        assert abs(z) < 5
+
+
+def test_functions_agree_with_their_definitions(key):
+    quadratic = QuadraticRegression(3).sample(key, *SMALL)
+    expected = np.einsum("bnd,bd->bn", np.asarray(quadratic.X) ** 2, quadratic.w)
+    np.testing.assert_allclose(quadratic.y, expected / np.sqrt(3), rtol=1e-12)
+    sign = LinearClassification(3).sample(key, *SMALL)
+    assert sign.y.dtype == jnp.float64
+    np.testing.assert_array_equal(
+        sign.y, np.sign(np.einsum("bnd,bd->bn", sign.X, sign.w))
+    )
+    assert LinearClassification(3).targets == "sign"
+    assert QuadraticRegression(3).targets == "real"
+
+    def points(task):
+        prompt = jax.jit(lambda k: task.sample(k, *SMALL))(key)
+        X, y = prompt.points()
+        w = jax.tree.map(np.asarray, prompt.w)
+        for b in range(4):
+            for x, label in zip(np.asarray(X[b]), y[b], strict=True):
+                yield {name: leaf[b] for name, leaf in w.items()}, x, label
+
+    for w, x, label in points(ReluNetwork(3, hidden=6)):
+        np.testing.assert_allclose(
+            label, oracles.relu_network(w["W1"], w["W2"], x), rtol=1e-12
+        )
+    for w, x, label in points(DecisionTree(3, depth=3)):
+        assert label == oracles.decision_tree(w["coordinates"], w["values"], x)
+
+
+def test_trees_use_every_coordinate_and_leaf(key):
+    prompt = jax.jit(lambda k: DecisionTree(3, depth=2).sample(k, *LARGE))(key)
+    assert np.all(np.unique(prompt.w["coordinates"]) == [0, 1, 2])
+    assert prompt.w["coordinates"].shape == (400, 3)
+    assert max(len(np.unique(row)) for row in np.asarray(prompt.y)) == 4
+
+
+def test_impossible_tasks_say_what_was_expected(key):
+    eye, zero = np.eye(2), np.zeros(2)
+    with raises("noise_var: expected a value >= 0, got -1.0"):
+        LinearRegression(eye, zero, eye, -1.0)
+    with raises("noise_var: expected a value >= 0, got -0.5"):
+        LinearRegression.isotropic(2, -0.5)
+    with raises("input_cov: expected a positive semi-definite matrix, got"):
+        LinearRegression(np.diag([1.0, -1.0]), zero, eye, 0.0)
+    with raises("task_cov: expected a symmetric matrix, got"):
+        LinearRegression(eye, zero, np.array([[1.0, 1.0], [0.0, 1.0]]), 0.0)
+    with raises("task_cov: expected shape (2, 2), got (3, 3)"):
+        LinearRegression(eye, zero, np.eye(3), 0.0)
+    with raises("dim: expected a positive integer, got 0"):
+        LinearRegression.isotropic(0)
+    with raises("sparsity: expected at most dim = 2, got 3"):
+        SparseLinearRegression(2)
+    with raises("noise_var: expected a value >= 0, got -1.0"):
+        NoisyLinearRegression(2, -1.0)
+    with raises("depth: expected a positive integer, got 0"):
+        DecisionTree(2, depth=0)
+    with raises("hidden: expected a positive integer, got 0"):
+        ReluNetwork(2, hidden=0)
+    for cls in (QuadraticRegression, LinearClassification):
+        with raises("dim: expected a positive integer, got 0"):
+            cls(0)
+    task = LinearRegression.isotropic(3)
+    with raises("num_examples: expected an integer >= 0, got -1"):
+        task.sample(key, -1, 2)
+    with raises("batch_size: expected a positive integer, got 0"):
+        task.sample(key, 1, 0)
