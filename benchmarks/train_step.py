@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from benchmarks import _measure
 from experiments.garg_linear import PRESETS, set_up
+from experiments.garg_linear.train import initial_state, training_step
 from icltheory import training
 from icltheory.training import Curriculum, OptimizerConfig
 
@@ -29,25 +30,12 @@ def measure(config, chunk_steps: int, chunks: int) -> dict:
         steps=chunk_steps * chunks,
     )
     setup = set_up(config, devices=1)
-    step = training.make_step(
-        setup.model,
-        setup.task,
-        setup.optimizer,
-        config.curriculum,
-        batch_size=config.batch_size,
-        num_points=config.num_points,
-    )
-    seeds = config.seeds if len(config.seeds) > 1 else config.seeds[0]
-    state = training.init_state(
-        setup.model, setup.task, setup.optimizer, seeds, num_points=config.num_points
-    )
-    step = jax.vmap(step) if len(config.seeds) > 1 else step
-    times, compiling = [], 0.0
+    step, state = training_step(setup), initial_state(setup)
+    times, compiling, memory = [], 0.0, 0
     for chunk in training.run(step, state, config.steps, chunk_steps=chunk_steps):
         times.append(chunk.seconds / chunk_steps)
         compiling += chunk.compile_seconds
-    analysis: Any = jax.jit(step).lower(chunk.state).compile().memory_analysis()
-    memory = analysis.temp_size_in_bytes + analysis.argument_size_in_bytes
+        memory = chunk.memory_bytes
     precision = "highest" if config.precision == "float32" else None
     dtype = jnp.bfloat16 if config.precision == "bfloat16" else jnp.float32
     flops = len(config.seeds) * _measure.gpt2_train_flops(

@@ -1,7 +1,15 @@
 """Strict settings for every test: float64, no silent broadcasting of ranks."""
 
-import jax
-import pytest
+import os
+
+# Compilation is most of the suite's time, and tests run each program a few times only.
+# Programs that tests start as processes of their own inherit it.
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
+)
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")

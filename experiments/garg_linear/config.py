@@ -24,6 +24,7 @@ class Config:
         num_heads: Attention heads.
         mlp: Whether the blocks have their MLP.
         init_std: Standard deviation of the initial weights.
+        token_layout: Garg's interleaved tokens, or one token a pair.
         steps: Training steps.
         batch_size: Prompts a step.
         accumulation: Parts of a batch, to save memory.
@@ -49,6 +50,7 @@ class Config:
     curriculum: Curriculum
     mlp: bool = True
     init_std: float = 0.02
+    token_layout: Literal["interleaved", "matrix"] = "interleaved"
     accumulation: int = 1
     seeds: tuple[int, ...] = (0,)
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
@@ -157,6 +159,7 @@ def set_up(config: Config, devices: int | None) -> Setup:
         num_heads=config.num_heads,
         mlp=config.mlp,
         init_std=config.init_std,
+        token_layout=config.token_layout,
         dtype=jnp.bfloat16 if config.precision == "bfloat16" else jnp.float32,
     )
     task = LinearRegression.isotropic(config.dim, dtype=jnp.float32)

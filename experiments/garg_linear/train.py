@@ -71,7 +71,7 @@ def train(
             "training", total=config.steps, completed=done, loss=math.nan, speed=0.0
         )
         chunks = training.run(
-            _step(setup), state, config.steps, chunk_steps=config.chunk_steps
+            training_step(setup), state, config.steps, chunk_steps=config.chunk_steps
         )
         for chunk in chunks:
             state = chunk.state
@@ -100,18 +100,22 @@ def train(
     return _stacked(setup, state.params), records, timing
 
 
-def _begin(setup: Setup, store: training.Checkpoints, console: Console):
-    """State, metrics and timing to go on from: a checkpoint's or those of step 0."""
+def initial_state(setup: Setup) -> training.TrainState:
+    """State at step 0, with an axis of seeds if there are several."""
     config = setup.config
-    seeds = config.seeds if len(config.seeds) > 1 else config.seeds[0]
-    state = training.init_state(
+    return training.init_state(
         setup.model,
         setup.task,
         setup.optimizer,
-        seeds,
+        config.seeds if len(config.seeds) > 1 else config.seeds[0],
         num_points=config.num_points,
         mesh=setup.mesh,
     )
+
+
+def _begin(setup: Setup, store: training.Checkpoints, console: Console):
+    """State, metrics and timing to go on from: a checkpoint's or those of step 0."""
+    state = initial_state(setup)
     restored = store.restore(state)
     for line in restored.damaged:
         console.print(f"[yellow]warning:[/] {line}; the one before it is used")
@@ -122,7 +126,8 @@ def _begin(setup: Setup, store: training.Checkpoints, console: Console):
     return restored.state, extra["metrics"], Timing(**extra["timing"])
 
 
-def _step(setup: Setup) -> training.Step:
+def training_step(setup: Setup) -> training.Step:
+    """One step of all seeds."""
     config = setup.config
     step = training.make_step(
         setup.model,

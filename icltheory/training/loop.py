@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import flax.linen as nn
 import jax
@@ -56,21 +56,23 @@ Metrics = dict[str, Array]
 Step = Callable[[TrainState], tuple[TrainState, Metrics]]
 
 
-@pytree
-class Chunk:
+class Chunk(NamedTuple):
     """What :func:`run` yields after some steps.
 
     Attributes:
         state: State after them. It is given up when the next chunk is asked for.
         metrics: One array a metric, with an axis of the chunk's steps first.
         seconds: Wall time of the steps.
-        compile_seconds: Wall time of the compilation before them, 0 if there was none.
+        compile_seconds: Wall time of the compilation before them, near 0 if there was
+            none.
+        memory_bytes: Device memory that the compiled steps need, their state included.
     """
 
     state: TrainState
     metrics: Metrics
     seconds: float
     compile_seconds: float
+    memory_bytes: int
 
 
 @runtime_checkable
@@ -314,7 +316,15 @@ def run(
         metrics = jax.block_until_ready(metrics)
         _check_losses(metrics["loss"], done)
         done += length
-        yield Chunk(state, metrics, time.perf_counter() - middle, middle - start)
+        seconds = time.perf_counter() - middle
+        memory = _memory(compiled[length])
+        yield Chunk(state, metrics, seconds, middle - start, memory)
+
+
+def _memory(compiled: Any) -> int:
+    need = compiled.memory_analysis()
+    new = need.output_size_in_bytes - need.alias_size_in_bytes
+    return need.argument_size_in_bytes + need.temp_size_in_bytes + new
 
 
 def _check_losses(losses: Float[Array, "K *seeds"], first_step: int) -> None:

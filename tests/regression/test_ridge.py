@@ -76,6 +76,27 @@ def test_the_penalty_is_absolute():
     )
 
 
+def test_each_prefix_can_have_its_own_penalty():
+    X, y, Q = data()
+    penalties = np.linspace(0.1, 2.0, N)
+    got = jax.jit(lambda X, y, Q, a: ridge_prefixes(X, y, Q, penalty=a))(
+        X, y, Q, penalties
+    )
+    expected = np.array(
+        [
+            [oracles.ridge(X[b, :k], y[b, :k], Q[b, k], penalties[k]) for k in range(N)]
+            for b in range(B)
+        ]
+    )
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+    with pytest.raises(
+        ValueError, match=r"^penalty: expected shape \(9,\), got \(8,\)"
+    ):
+        ridge_prefixes(X, y, Q, penalty=penalties[1:])
+    with pytest.raises(ValueError, match="^penalty: expected positive entries in an"):
+        ridge_prefixes(X, y, Q, penalty=penalties - penalties[0])
+
+
 def test_bayes_turns_with_the_data():
     X, y, Q = data()
     mean, cov = random_prior(5, 3)

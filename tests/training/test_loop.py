@@ -91,6 +91,8 @@ def test_a_run_continues_exactly_from_a_state_in_the_middle():
 def test_one_compilation_serves_all_whole_chunks():
     chunks = list(training.run(build(), start(), STEPS, chunk_steps=4))
     assert [chunk.compile_seconds > 0.05 for chunk in chunks] == [True, False, False]
+    weights = sum(leaf.nbytes for leaf in jax.tree.leaves(chunks[-1].state))
+    assert all(chunk.memory_bytes >= weights for chunk in chunks)
 
 
 def test_an_ensemble_is_its_members():

@@ -14,20 +14,26 @@ def lasso_path_end(
 
     The solution is piecewise linear in the penalty. A step goes to the next penalty at
     which a coordinate joins or leaves the active set, and updates the inverse of the
-    active block by a matrix of rank one. The last linear system is solved afresh, and
-    carries the derivatives. ``rank`` bounds the rank of G and so the active set.
+    active block by a matrix of rank one. At the end the inverse refines the solution of
+    the last linear system, which also carries the (first) derivatives. ``rank`` bounds
+    the rank of G and so the active set.
     """
     fixed = jax.lax.stop_gradient((gram, moment, penalty))
-    followed, signs, steps = jax.lax.stop_gradient(_follow(*fixed, rank, max_steps))
-    active = signs != 0
-    eye = jnp.eye(moment.shape[0], dtype=moment.dtype)
-    system = jnp.where(active[:, None] & active[None, :], gram, eye)
-    target = jnp.where(active, moment - penalty * signs, 0)
-    solved = jnp.linalg.solve(system, target[:, None])[:, 0]
-    error = violation(gram, moment, penalty, solved)
-    other = violation(gram, moment, penalty, followed)
-    wins = error <= other  # false where the system was singular
-    return jnp.where(wins, solved, followed), jnp.where(wins, error, other), steps
+    path = jax.lax.stop_gradient(_follow(*fixed, rank, max_steps))
+    followed, signs, inverse, steps = path
+
+    def correction(w, gram, moment, penalty):
+        residual = moment - penalty * signs - einsum("ij,j->i", gram, w)
+        return einsum("ij,j->i", inverse, residual)
+
+    refined = followed + correction(followed, *fixed)
+    refined = refined + correction(refined, *fixed)
+    # false where the inverse has lost its accuracy
+    wins = violation(*fixed, refined) < violation(*fixed, followed)
+    w = jnp.where(wins, refined, followed)
+    moved = correction(w, gram, moment, penalty)
+    w = w + (moved - jax.lax.stop_gradient(moved))
+    return w, violation(gram, moment, penalty, w), steps
 
 
 def violation(gram: Array, moment: Array, penalty: Array, w: Array) -> Array:
@@ -40,8 +46,8 @@ def violation(gram: Array, moment: Array, penalty: Array, w: Array) -> Array:
 
 def _follow(
     gram: Array, moment: Array, penalty: Array, rank: Array | int, max_steps: int
-) -> tuple[Array, Array, Array]:
-    """The solution at ``penalty``, its signs (0 where it is), and the steps taken."""
+) -> tuple[Array, Array, Array, Array]:
+    """The solution, its signs, the inverse of its active block, and the steps."""
     dim, dtype = moment.shape[0], moment.dtype
     places = jnp.arange(dim)
     floor = dim * jnp.finfo(dtype).eps * jnp.diagonal(gram)
@@ -87,8 +93,8 @@ def _follow(
     here = (places == j) & (level > penalty)
     inverse = jnp.diag(jnp.where(here, 1 / jnp.where(level > 0, gram[j, j], 1), 0))
     start = (level, zeros, jnp.where(here, jnp.sign(moment), 0), inverse, -1, 0)
-    _, w, signs, _, _, steps = jax.lax.while_loop(unfinished, advance, start)
-    return w, signs, jnp.asarray(steps)
+    _, w, signs, inverse, _, steps = jax.lax.while_loop(unfinished, advance, start)
+    return w, signs, inverse, jnp.asarray(steps)
 
 
 def _events(level, w, signs, move, force, slope, last):

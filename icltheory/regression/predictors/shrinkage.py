@@ -1,12 +1,19 @@
 """Ridge regression and the Bayes posterior mean of a Gaussian prior."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Float
 
 from icltheory._checks import (
     check_covariance,
     check_finite,
+    check_nonnegative,
     check_shape,
+    concrete,
 )
 from icltheory._typing import Array
 from icltheory.regression._linalg import (
@@ -25,6 +32,7 @@ from icltheory.regression.predictors._inputs import (
     Prediction,
     Predictions,
     Query,
+    before,
     one_or_batch,
     read_prefixes,
     read_prompt,
@@ -79,27 +87,34 @@ def ridge(X: Inputs, y: Labels, x_query: Query, penalty: Number) -> Prediction:
 
 
 def ridge_prefixes(
-    X: Inputs, y: Labels, X_query: Inputs | None = None, *, penalty: Number
+    X: Inputs,
+    y: Labels,
+    X_query: Inputs | None = None,
+    *,
+    penalty: Number | Float[ArrayLike, " _P"],
 ) -> Predictions:
-    r"""Ridge predictions from every prefix, with the same absolute penalty at each.
+    r"""Ridge predictions from every prefix of a prompt, with absolute penalties.
 
-    .. math:: \hat y_k = \langle (X_{:k}^\top X_{:k} + \lambda I)^{-1}
-        X_{:k}^\top y_{:k},\ x^{query}_k\rangle,
+    .. math:: \hat y_k = \langle (X_{:k}^\top X_{:k} + \lambda_k I)^{-1}
+        X_{:k}^\top y_{:k},\ x^{query}_k\rangle.
 
-    by Potter's square-root update, O(d^2) a prefix, with an error of order eps times
-    the condition number of the stacked matrix of ``ridge`` (not its square).
+    One penalty for all: Potter's square-root update, O(d^2) a prefix, with an error of
+    order eps times the condition number of the stacked matrix of ``ridge`` (not its
+    square). A penalty for each: one QR factorisation as in ``ridge`` a prefix,
+    O((P + d) d^2).
 
     Args:
         X: Example inputs, (P, d) or (B, P, d).
         y: Example labels, (P,) or (B, P).
         X_query: Query asked after the first k examples; row k of ``X`` if None.
-        penalty: lambda >= 0; a known 0 is least squares, a traced one must be positive.
+        penalty: lambda >= 0, one number for all prefixes (a known 0 is least squares, a
+            traced one must be positive); or (P,) positive numbers lambda_k.
 
     Returns:
         The predictions, (P,) or (B, P); entry 0 is 0.
 
     Raises:
-        ValueError: If the shapes do not match or the penalty is negative.
+        ValueError: If the shapes do not match or a penalty is out of range.
 
     Example:
         >>> X, y = jnp.ones((3, 1)), jnp.ones(3)
@@ -111,8 +126,10 @@ def ridge_prefixes(
         of non-Bayesian in-context learning for regression" (2023), eq. 4.
         Verified by ``tests/regression/test_ridge.py``.
     """
-    check_scalar("penalty", penalty)
     arrays = read_prefixes(X, y, X_query)
+    if np.ndim(penalty):
+        return _ridge_each(arrays, penalty)
+    check_scalar("penalty", penalty)
     if is_zero(penalty):
         return ols_prefixes(*arrays)
     dim, dtype = arrays[0].shape[-1], arrays[0].dtype
@@ -245,6 +262,26 @@ def _ridge(X: Array, y: Array, penalty: Array) -> Array:
     Q, R = jnp.linalg.qr(stacked)
     target = einsum("nd,n->d", Q[: X.shape[0]], y)
     return jax.scipy.linalg.solve_triangular(R, target)
+
+
+def _ridge_each(arrays: list[Array], penalty: Any) -> Array:
+    """Ridge predictions with a penalty of its own for each prefix."""
+    num_points = arrays[1].shape[-1]
+    check_shape("penalty", penalty, (num_points,))
+    check_nonnegative("penalty", penalty)
+    known = concrete(penalty)
+    if known is not None and not np.all(known):
+        raise ValueError("penalty: expected positive entries in an array, got 0.0")
+    amounts = jnp.asarray(penalty, arrays[0].dtype)
+
+    def core(X, y, X_query):
+        def at_prefix(row):
+            seen, amount, query = row
+            return dot(_ridge(jnp.where(seen[:, None], X, 0), y, amount), query)
+
+        return jax.lax.map(at_prefix, (before(num_points), amounts, X_query))
+
+    return one_or_batch(core, *arrays)
 
 
 def _read_prior(

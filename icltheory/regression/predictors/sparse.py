@@ -70,9 +70,10 @@ def lasso_weights(
     Follows the piecewise linear path of solutions from lambda = max |X'y| / N, where
     w = 0, down to the penalty (least-angle regression with the Lasso's rule for leaving
     coordinates): exact up to rounding, with no tolerance to tune. A path has about as
-    many steps as coordinates that join and leave, each O(d^2); one O(d^3) solve at the
-    end also carries the derivatives. Works on the Gram matrix, so the rounding error
-    grows with the square of the condition number of the active columns.
+    many steps as coordinates that join and leave, each O(d^2); no factorisation. First
+    derivatives are exact where the active set does not change. Works on the Gram
+    matrix, so the rounding error grows with the square of the condition number of the
+    active columns.
 
     Args:
         X: Example inputs, (N, d) or (B, N, d).

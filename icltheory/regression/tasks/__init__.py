@@ -1,6 +1,5 @@
 """Families of in-context tasks: distributions of functions, drawn as prompts."""
 
-from icltheory.regression.tasks._family import Family
 from icltheory.regression.tasks.decision_tree import DecisionTree
 from icltheory.regression.tasks.gaussian import (
     LinearClassification,
@@ -14,7 +13,6 @@ from icltheory.regression.tasks.sparse import SparseLinearRegression
 
 __all__ = [
     "DecisionTree",
-    "Family",
     "LinearClassification",
     "LinearRegression",
     "NoisyLinearRegression",
