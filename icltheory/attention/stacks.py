@@ -1,5 +1,6 @@
 """Stacks of attention layers: three kinds of layer, one scan."""
 
+import abc
 from typing import ClassVar
 
 import jax
@@ -43,7 +44,7 @@ class StackOutput:
     h_query: Float[Array, "depths n"]
 
 
-class AttentionStack:
+class AttentionStack(abc.ABC):
     """What all stacks share: L layers of one kind, run by one ``lax.scan``.
 
     A stack is a pytree whose leaves have a leading layer axis. A subclass names its
@@ -148,8 +149,9 @@ class AttentionStack:
         )
         return stack, LayerOutput(H, h_query)
 
+    @abc.abstractmethod
     def _act(self, H, h_query, mask, scale) -> LayerOutput:
-        raise NotImplementedError
+        """Applies the one layer that is left of a stack without its layer axis."""
 
     def _store(self, **expected: tuple[int | str, ...]) -> None:
         """Checks the weights and stores them as JAX arrays."""

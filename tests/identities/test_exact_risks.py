@@ -12,15 +12,12 @@ from hypothesis import strategies as st
 
 from icltheory.regression.predictors import (
     averaging_prefixes,
-    bayes_prefixes,
     gradient_descent_prefixes,
     ols_prefixes,
-    ridge_prefixes,
     zero_prefixes,
 )
 from icltheory.regression.risks import (
     averaging_risk,
-    bayes_risk,
     bayes_risk_given,
     bayes_risk_given_prefixes,
     least_squares_risk,
@@ -33,7 +30,6 @@ from icltheory.regression.risks import (
     zero_risk,
 )
 from icltheory.regression.tasks import LinearRegression
-from tests.regression import oracles
 
 GARG = LinearRegression.isotropic(20)
 COUNTS = jnp.arange(41)
@@ -251,157 +247,7 @@ def test_the_optimum_also_for_singular_covariances_and_without_examples():
     np.testing.assert_allclose(averaging_risk(task, 0), zero_risk(task), rtol=1e-12)
 
 
-# --- ridge and Bayes given the inputs
-
-
-@settings(max_examples=10, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), penalty=st.sampled_from([0.01, 1.0, 30.0]))
-def test_ridge_given_inputs_is_the_expansion_in_weight_and_noise(seed, penalty):
-    rng = np.random.default_rng(seed)
-    task = full_task(0.5, seed % 1000)
-    parts = (np.asarray(a) for a in (task.input_cov, task.task_mean, task.task_cov))
-    parts = list(parts)
-    for num in (2, 6):
-        X = rng.normal(size=(num, 3))
-        expected = oracles.ridge_risk_given(X, penalty, *parts, 0.5)
-        got = ridge_risk_given(task, X, penalty, query_noise=False)
-        np.testing.assert_allclose(got, expected, rtol=1e-9)
-        np.testing.assert_allclose(
-            ridge_risk_given(task, X, penalty), expected + 0.5, rtol=1e-9
-        )
-
-
-def test_ridge_given_inputs_agrees_with_simulation():
-    task = full_task(0.5)
-    X = np.random.default_rng(0).normal(size=(5, 3))
-
-    @jax.jit
-    def errors(key):
-        prompt = task.sample(key, 4, 40_000)
-        noise = prompt.y[:, :4] - jnp.einsum("bnd,bd->bn", prompt.X, prompt.w)
-        rows = jnp.broadcast_to(X[:4], (40_000, 4, 3))
-        y = jnp.einsum("nd,bd->bn", X[:4], prompt.w) + noise
-        rows = jnp.concatenate([rows, prompt.x_query[:, None]], axis=1)
-        y = jnp.concatenate([y, prompt.y_query[:, None]], axis=1)
-        predictions = ridge_prefixes(rows, y, penalty=0.7)
-        return (predictions[:, -1] - prompt.y_query) ** 2
-
-    sample = np.asarray(errors(jax.random.key(0)))
-    z = sample.mean() - ridge_risk_given(task, X[:4], 0.7)
-    assert abs(z) < 5 * sample.std() / np.sqrt(len(sample))
-
-
-def test_bayes_given_inputs_is_ridge_with_the_right_penalty_and_the_least_of_all():
-    X = np.random.default_rng(0).normal(size=(2, 5, 3))
-    task = LinearRegression(full_task().input_cov, np.zeros(3), np.eye(3), 0.6)
-    best = bayes_risk_given(task, X)
-    np.testing.assert_allclose(best, ridge_risk_given(task, X, 0.6), rtol=1e-12)
-    for penalty in (0.0, 0.3, 0.59, 0.61, 2.0):
-        assert np.all(ridge_risk_given(task, X, penalty) > best)
-
-
-def test_bayes_given_inputs_of_the_worked_example():
-    H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
-    task = LinearRegression(H, np.array([1.0, -2.0]), Psi, 0.25)
-    X = np.array([[1.0, 0], [0, 1], [1, -1]])
-    np.testing.assert_allclose(bayes_risk_given(task, X), 0.715352449223, rtol=1e-11)
-    # it is the trace of H with the posterior covariance
-    precision = np.linalg.inv(Psi) + X.T @ X / 0.25
-    expected = np.trace(H @ np.linalg.inv(precision)) + 0.25
-    np.testing.assert_allclose(bayes_risk_given(task, X), expected, rtol=1e-12)
-
-
-def test_bayes_risks_of_all_prefixes_are_those_of_each():
-    X = np.random.default_rng(0).normal(size=(2, 7, 3))
-    X[1, 2] = X[1, 0]
-    singular = LinearRegression(np.eye(3), np.zeros(3), np.diag([1.0, 2.0, 0.0]), 0.4)
-    exact = LinearRegression(np.eye(3), np.zeros(3), np.diag([1.0, 2.0, 3.0]), 0.0)
-    for task in (full_task(0.5), singular, exact):
-        path = bayes_risk_given_prefixes(task, X)
-        for k in (0, 1, 3, 6):
-            np.testing.assert_allclose(
-                path[:, k], bayes_risk_given(task, X[:, :k]), rtol=1e-9, atol=1e-12
-            )
-    # a traced zero noise is the limit as well
-    traced = jax.jit(
-        lambda noise: bayes_risk_given_prefixes(
-            LinearRegression(exact.input_cov, jnp.zeros(3), exact.task_cov, noise), X
-        )
-    )(0.0)
-    np.testing.assert_allclose(traced, path, atol=1e-9)
-
-
-def test_the_bayes_risk_agrees_with_the_errors_of_the_bayes_predictor():
-    task = full_task(0.5)
-    prior = {
-        name: getattr(task, name) for name in ("task_mean", "task_cov", "noise_var")
-    }
-    errors = simulate(functools.partial(bayes_prefixes, **prior), task, 8000, 8)
-    risk = jax.jit(lambda k: bayes_risk(task, k, 4000, num_examples=8))(
-        jax.random.key(1)
-    )
-    both = np.hypot(errors.standard_error, risk.standard_error)
-    assert np.max(np.abs(errors.mean - risk.mean) / both) < 5
-    # only the inputs are sampled, so far fewer prompts do
-    assert np.all(risk.standard_error[1:] < 0.7 * errors.standard_error[1:])
-    np.testing.assert_allclose(
-        risk.mean[0],
-        np.trace(np.asarray(task.input_cov) @ np.asarray(task.task_cov)) + 0.5,
-        rtol=1e-9,
-    )
-
-
-def test_the_bayes_risk_in_one_dimension_is_a_chi_square_integral():
-    # phi = 2, sigma = 1/2, M = 3
-    task = LinearRegression(2 * np.eye(1), np.zeros(1), np.eye(1), 0.25)
-    risk = bayes_risk(
-        task, jax.random.key(0), 20_000, num_examples=3, query_noise=False
-    )
-    z = (risk.mean[3] - 0.164662268434) / risk.standard_error[3]
-    assert abs(z) < 5
-
-
-def test_the_bayes_risk_lies_between_jensen_and_one_gradient_step():
-    noise = 0.3
-    phi = np.array([3.0, 1.0, 0.2])
-    task = LinearRegression(np.diag(phi), np.zeros(3), np.eye(3), noise)
-    risk = jax.jit(
-        lambda k: bayes_risk(task, k, 4000, num_examples=12, query_noise=False)
-    )(jax.random.key(0))
-    for k in (1, 4, 12):
-        low = np.sum(phi * noise / (noise + k * phi))
-        high = linear_attention_optimum(task, k, query_noise=False).risk
-        slack = 4 * risk.standard_error[k]
-        assert low - slack <= risk.mean[k] <= high + slack
-
-
-def test_the_published_ridge_curve():
-    # d = 8, sigma^2 = 1/4, errors against noiseless labels, over d, k = 0..15
-    reference = np.array(
-        [1.00, 0.875, 0.760, 0.658, 0.528, 0.426, 0.332, 0.242]
-        + [0.180, 0.132, 0.0995, 0.0771, 0.0622, 0.0516, 0.0434, 0.0380]
-    )
-    task = LinearRegression.isotropic(8, 0.25)
-    risk = jax.jit(
-        lambda k: bayes_risk(task, k, 4000, num_examples=15, query_noise=False)
-    )(jax.random.key(0))
-    np.testing.assert_allclose(risk.mean / 8, reference, rtol=0.03)
-    assert abs(risk.mean.mean() / 8 - 0.3445) < 0.004
-
-
-def test_the_published_ridge_risks_of_transformers_as_statisticians():
-    # d = n = 20, w ~ N(0, I / 20), penalty d sigma^2
-    for sigma, expected in ((0.1, 0.103), (0.25, 0.229), (0.5, 0.398), (1.0, 0.622)):
-        task = LinearRegression(np.eye(20), np.zeros(20), np.eye(20) / 20, sigma**2)
-        risk = ridge_risk(
-            task,
-            jax.random.key(0),
-            1000,
-            20 * sigma**2,
-            num_examples=20,
-            query_noise=False,
-        )
-        assert abs(risk.mean - expected) < 5e-4 + 5 * risk.standard_error
+# --- all of them
 
 
 def test_exact_risks_are_differentiable_and_vectorise(key):
@@ -430,11 +276,3 @@ def test_impossible_risks_say_what_was_expected(key):
         linear_attention_optimum(task, -1)
     with raises("Gamma: expected shape (3, 3), got (2, 2)"):
         linear_attention_risk(task, 4, np.eye(2))
-    with raises("X: expected shape (N, 3) or (B, N, 3), got (4, 2)"):
-        bayes_risk_given(task, np.ones((4, 2)))
-    with raises("penalty: expected a value >= 0, got -1.0"):
-        ridge_risk_given(task, np.ones((4, 3)), -1.0)
-    with raises("num_prompts: expected a positive integer, got 0"):
-        bayes_risk(task, key, 0, num_examples=3)
-    with raises("num_examples: expected an integer >= 0, got -1"):
-        ridge_risk(task, key, 3, 0.1, num_examples=-1)

@@ -13,6 +13,7 @@ from icltheory.regression.tasks import (
     SparseLinearRegression,
     TaskPool,
 )
+from icltheory.regression.tasks.pools import draw_indices
 
 
 def draw(pool, key, shape=(5, 4)):
@@ -47,6 +48,15 @@ def test_a_batch_without_replacement_has_every_task_at_most_once(key):
     )
     with raises("batch_size: expected at most the pool's 6 members without"):
         pool.sample(key, 5, 7)
+
+
+def test_large_pools_without_replacement_are_drawn_uniformly(key):
+    draw_set = jax.jit(jax.vmap(lambda k: draw_indices(k, 9, 2, replace=False)))
+    pairs = np.sort(draw_set(jax.random.split(key, 7200)), axis=1)
+    found, counts = np.unique(pairs, axis=0, return_counts=True)
+    assert len(found) == 36
+    assert np.all(found[:, 0] != found[:, 1])
+    assert ((counts - 200.0) ** 2 / 200.0).sum() < 80  # 35 d.o.f., below 1e-4
 
 
 def test_a_given_pool_is_used_as_it_is(key):

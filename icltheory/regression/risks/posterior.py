@@ -65,7 +65,7 @@ def ridge_risk_given(
     References:
         Hastie, Montanari, Rosset and Tibshirani, "Surprises in high-dimensional
         ridgeless least squares interpolation" (2022), Lemma 1.
-        Verified by ``tests/identities/test_exact_risks.py``.
+        Verified by ``tests/identities/test_exact_posterior_risks.py``.
     """
     check_scalar("penalty", penalty)
     H, M, noise_var, _ = Population.of(task)
@@ -119,7 +119,7 @@ def bayes_risk_given(
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Lemma 6.1.
-        Verified by ``tests/identities/test_exact_risks.py``.
+        Verified by ``tests/identities/test_exact_posterior_risks.py``.
     """
     H, _, noise_var, _ = Population.of(task)
     root = symmetric_root(jnp.asarray(task.task_cov))
@@ -165,7 +165,7 @@ def bayes_risk_given_prefixes(
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Lemma 6.1.
-        Verified by ``tests/identities/test_exact_risks.py``.
+        Verified by ``tests/identities/test_exact_posterior_risks.py``.
     """
     H, _, noise_var, _ = Population.of(task)
     root = symmetric_root(jnp.asarray(task.task_cov))
@@ -228,7 +228,7 @@ def bayes_risk(
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Lemma 6.1.
-        Verified by ``tests/identities/test_exact_risks.py``.
+        Verified by ``tests/identities/test_exact_posterior_risks.py``.
     """
     check_positive_int("num_prompts", num_prompts)
     check_nonnegative_int("num_examples", num_examples)
@@ -275,7 +275,7 @@ def ridge_risk(
     References:
         Hastie, Montanari, Rosset and Tibshirani, "Surprises in high-dimensional
         ridgeless least squares interpolation" (2022), Lemma 1.
-        Verified by ``tests/identities/test_exact_risks.py``.
+        Verified by ``tests/identities/test_exact_posterior_risks.py``.
     """
     check_positive_int("num_prompts", num_prompts)
     check_nonnegative_int("num_examples", num_examples)

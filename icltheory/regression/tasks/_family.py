@@ -1,5 +1,6 @@
 """What every family of tasks has in common: how its prompts are drawn."""
 
+import abc
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,7 +13,7 @@ from icltheory.regression._linalg import Number
 from icltheory.regression.prompts import Prompt
 
 
-class Family:
+class Family(abc.ABC):
     r"""A distribution of functions: inputs, parameters and labels, drawn as prompts.
 
     .. math:: x \sim D_X, \qquad w \sim D_W, \qquad y = f_w(x) + \text{noise}.
@@ -46,15 +47,17 @@ class Family:
         """Standard normal inputs unless a family says otherwise."""
         return jax.random.normal(key, (batch_size, num_points, self.dim), self.dtype)
 
+    @abc.abstractmethod
     def sample_parameters(
         self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
     ) -> Any:
         """Parameters of ``batch_size`` tasks: a pytree with that leading axis."""
-        raise NotImplementedError
+        ...
 
+    @abc.abstractmethod
     def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:
         """Labels without noise."""
-        raise NotImplementedError
+        ...
 
     def label(
         self, key: PRNGKey, w: Any, X: Float[Array, "B P d"]

@@ -1,7 +1,7 @@
 """Finite pools: a fixed set of tasks, or a fixed set of prompts, to train on."""
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,15 +16,55 @@ from icltheory.regression.tasks._family import Family
 __all__ = ["PromptPool", "TaskPool"]
 
 
+class _Wrapped(Family):
+    """A family that is another one, but for what a subclass changes."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def task(self) -> Any: ...
+
+    @property
+    def dim(self) -> int:
+        """Input dimension d."""
+        return self.task.dim
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the samples, that of the family."""
+        return self.task.dtype
+
+    @property
+    def targets(self) -> str:
+        """Kind of labels, that of the family."""
+        return self.task.targets
+
+    def sample_inputs(
+        self, key: PRNGKey, num_points: int, batch_size: int
+    ) -> Float[Array, "B P d"]:
+        """Inputs of the family."""
+        return self.task.sample_inputs(key, num_points, batch_size)
+
+    def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:
+        """Labels of the family, without noise."""
+        return self.task.evaluate(w, X)
+
+    def label(
+        self, key: PRNGKey, w: Any, X: Float[Array, "B P d"]
+    ) -> tuple[Float[Array, "B P"], Any]:
+        """Labels of the family, with noise."""
+        return self.task.label(key, w, X)
+
+
 @pytree
-class TaskPool(Family):
+class TaskPool(_Wrapped):
     r"""Prompts whose task is drawn from a fixed pool of M tasks.
 
     .. math:: w \sim \mathrm{Uniform}\{w_1, \dots, w_M\}, \qquad
         x, \text{noise as in the underlying family}.
 
     Raventos et al. draw with replacement (the default); Garg's finite pools draw a
-    batch without, which needs M >= B and costs a sort of M numbers a batch.
+    batch without, which needs M >= B.
 
     Args:
         task: Family that the inputs, the labelling and a drawn pool come from.
@@ -78,27 +118,6 @@ class TaskPool(Family):
         object.__setattr__(self, "pool_size", size[0])
         object.__setattr__(self, "pool", jax.tree.map(jnp.asarray, self.pool))
 
-    @property
-    def dim(self) -> int:
-        """Input dimension d."""
-        return self.task.dim
-
-    @property
-    def dtype(self) -> Any:
-        """Type of the samples, that of the family."""
-        return self.task.dtype
-
-    @property
-    def targets(self) -> str:
-        """Kind of labels, that of the family."""
-        return self.task.targets
-
-    def sample_inputs(
-        self, key: PRNGKey, num_points: int, batch_size: int
-    ) -> Float[Array, "B P d"]:
-        """Inputs of the family."""
-        return self.task.sample_inputs(key, num_points, batch_size)
-
     def sample_parameters(
         self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
     ) -> Any:
@@ -107,27 +126,16 @@ class TaskPool(Family):
         index = draw_indices(key, size, batch_size, self.replace)
         return jax.tree.map(lambda leaf: leaf[index], self.pool)
 
-    def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:
-        """Labels of the family, without noise."""
-        return self.task.evaluate(w, X)
-
-    def label(
-        self, key: PRNGKey, w: Any, X: Float[Array, "B P d"]
-    ) -> tuple[Float[Array, "B P"], Any]:
-        """Labels of the family, with noise."""
-        return self.task.label(key, w, X)
-
 
 @pytree
-class PromptPool(Family):
+class PromptPool(_Wrapped):
     r"""Prompts drawn from a fixed set of M distinct prompts, never held in memory.
 
     .. math:: \text{prompt}_i = \text{sample}(\text{fold\_in}(key, i)), \qquad
         i \sim \mathrm{Uniform}\{0, \dots, M - 1\}.
 
     Prompt i is a pure function of (key, i, number of examples). Garg's finite training
-    sets draw a batch without replacement (the default here), which needs M >= B and
-    costs a sort of M numbers a batch.
+    sets draw a batch without replacement (the default here), which needs M >= B.
 
     Args:
         task: Task that the prompts come from.
@@ -163,24 +171,11 @@ class PromptPool(Family):
     def __post_init__(self):
         check_positive_int("num_prompts", self.num_prompts)
 
-    @property
-    def dim(self) -> int:
-        """Input dimension d."""
-        return self.task.dim
-
-    @property
-    def dtype(self) -> Any:
-        """Type of the samples, that of the task."""
-        return self.task.dtype
-
-    @property
-    def targets(self) -> str:
-        """Kind of labels, that of the task."""
-        return self.task.targets
-
-    def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:
-        """Labels of the task, without noise."""
-        return self.task.evaluate(w, X)
+    def sample_parameters(
+        self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
+    ) -> Any:
+        """Parameters of ``batch_size`` prompts of the set."""
+        return self.sample(key, 0, batch_size, active_dims=active_dims).w
 
     def sample(
         self,
@@ -205,7 +200,12 @@ class PromptPool(Family):
 def draw_indices(
     key: PRNGKey, size: int, batch_size: int, replace: bool
 ) -> Int[Array, " B"]:
-    """Uniform indices into a pool."""
+    """Uniform indices into a pool, distinct ones without replacement.
+
+    In a pool much larger than the batch, indices that repeat an earlier one are drawn
+    again until none does. No index is special, so the set is uniform, and the cost
+    does not grow with the pool.
+    """
     if replace:
         return jax.random.randint(key, (batch_size,), 0, size)
     if batch_size > size:
@@ -213,4 +213,18 @@ def draw_indices(
             f"batch_size: expected at most the pool's {size} members without "
             f"replacement, got {batch_size}"
         )
-    return jax.random.choice(key, size, (batch_size,), replace=False)
+    if size < 4 * batch_size:
+        return jax.random.choice(key, size, (batch_size,), replace=False)
+
+    def redraw(state):
+        index, repeated, tries = state
+        fresh = jax.random.fold_in(key, tries)
+        drawn = jax.random.randint(fresh, (batch_size,), 0, size)
+        index = jnp.where(repeated, drawn, index)
+        order = jnp.argsort(index, stable=True)
+        ranked = index[order]
+        again = jnp.append(False, ranked[1:] == ranked[:-1])
+        return index, jnp.zeros_like(repeated).at[order].set(again), tries + 1
+
+    start = (jnp.zeros(batch_size, int), jnp.ones(batch_size, bool), 0)
+    return jax.lax.while_loop(lambda state: jnp.any(state[1]), redraw, start)[0]
