@@ -104,9 +104,9 @@ def report(
 
     seeds = ", ".join(map(str, config.seeds))
     title = f"In-context linear regression, d = {config.dim} (seed {seeds})"
-    run.save_figure(
-        "figure5a.png", plotting.error_against_examples(curves, config.dim, title)
-    )
+    legend = f"{config.eval_prompts:,} prompts; bands: 90 % intervals; dashed: exact"
+    figure = plotting.error_against_examples(curves, config.dim, f"{title}\n{legend}")
+    run.save_figure("figure5a.png", figure)
     snapshots = {
         record["step"]: Curve(np.mean(record["errors"], axis=0))
         for record in records
