@@ -230,25 +230,7 @@ def make_step(
         last: Any = model.apply(variables, *context, method="predict")
         return in_context_loss(last[:, None], y[:, -1:], 1, targets)
 
-    def gradient(params, X, y, active_points):
-        if accumulation == 1:
-            return jax.value_and_grad(loss)(params, X, y, active_points)
-
-        # The parts interleave so that each keeps its share on every device.
-        def parts(leaf):
-            split = leaf.reshape(-1, accumulation, *leaf.shape[1:])
-            return jnp.moveaxis(split, 1, 0)
-
-        def add(total, part):
-            new = jax.value_and_grad(loss)(params, *part, active_points)
-            return jax.tree.map(jnp.add, total, new), None
-
-        zero = jax.tree.map(
-            lambda s: jnp.zeros(s.shape, s.dtype),
-            jax.eval_shape(jax.value_and_grad(loss), params, X, y, active_points),
-        )
-        total, _ = jax.lax.scan(add, zero, (parts(X), parts(y)))
-        return jax.tree.map(lambda leaf: leaf / accumulation, total)
+    gradient = _accumulated(jax.value_and_grad(loss), accumulation)
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
         t = state.step
@@ -267,6 +249,27 @@ def make_step(
         return new, {"loss": value, "grad_norm": optax.tree.norm(grads)}
 
     return step
+
+
+def _accumulated(gradient: Callable[..., Any], parts: int) -> Callable[..., Any]:
+    """Value and gradient of a batch as the mean over its parts, one at a time."""
+    if parts == 1:
+        return gradient
+
+    # The parts interleave so that each keeps its share on every device.
+    def split(leaf):
+        return jnp.moveaxis(leaf.reshape(-1, parts, *leaf.shape[1:]), 1, 0)
+
+    def whole(params, X, y, *rest):
+        def add(total, part):
+            return jax.tree.map(jnp.add, total, gradient(params, *part, *rest)), None
+
+        shapes = jax.eval_shape(gradient, params, X, y, *rest)
+        zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        total, _ = jax.lax.scan(add, zero, (split(X), split(y)))
+        return jax.tree.map(lambda leaf: leaf / parts, total)
+
+    return whole
 
 
 def run(
