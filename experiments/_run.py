@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
+from rich.console import Console
 
 import icltheory
 
@@ -155,6 +156,22 @@ def _revision() -> str | None:
             timeout=10,
         ).stdout.strip()
     return None
+
+
+def print_checks(console: Console, checks: Iterable[Check]) -> None:
+    """Prints one line a check, its verdict first."""
+    for check in checks:
+        verdict = "[green]pass[/]" if check.passed else "[red]FAIL[/]"
+        console.print(
+            f"{verdict}  {check.name}: {check.measured:.4g} {check.relation} "
+            f"{check.reference:.4g} (+- {check.tolerance:.4g})"
+        )
+
+
+def console_of(run: Run) -> Console:
+    """A console wide enough for the table also where the output is no terminal."""
+    console = Console(quiet=not run.writes)
+    return console if console.is_terminal else Console(quiet=not run.writes, width=120)
 
 
 def main(function: Callable[[], Any]) -> None:

@@ -29,11 +29,14 @@ from importlib.metadata import PackageNotFoundError, version
 
 _ROOMS = (
     "attention",
+    "bounds",
     "constructions",
     "layered",
     "linalg",
     "models",
+    "noise",
     "plotting",
+    "pruning",
     "regression",
     "training",
     "trajectory",

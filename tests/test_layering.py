@@ -17,7 +17,7 @@ FLOORS = (
     ("bridge",),
 )
 ORDER = [room for floor in FLOORS for room in floor]
-# Rooms that stand apart: they import nothing of the package.
+# Rooms that stand apart: they import nothing else of the package.
 BESIDE = {"plotting"}
 FILES = sorted((ROOT / "icltheory").rglob("*.py"))
 
@@ -52,7 +52,8 @@ def test_imports_run_downwards(path):
             continue
         other = parts[1]
         if room in BESIDE:
-            raise AssertionError(f"{path}:{line} imports {module}")
+            assert other == room, f"{path}:{line} imports {module}"
+            continue
         allowed = ORDER[: ORDER.index(room) + 1]
         assert other in allowed, f"{path}:{line} {room} imports {other}"
 

@@ -6,10 +6,9 @@ import json
 import time
 
 import jax
-from rich.console import Console
 
 from experiments import _launch
-from experiments._run import Run
+from experiments._run import Run, console_of
 from experiments.garg_linear.config import PRESETS, set_up
 from experiments.garg_linear.report import report, report_shifts
 from experiments.garg_linear.train import train
@@ -36,12 +35,6 @@ def _join(flags: argparse.Namespace) -> None:
 def default_preset() -> str:
     """``gpu`` where there is one, else ``cpu``; asking touches the device."""
     return "gpu" if jax.default_backend() == "gpu" else "cpu"
-
-
-def console_of(run: Run) -> Console:
-    """A console wide enough for the table also where the output is no terminal."""
-    console = Console(quiet=not run.writes)
-    return console if console.is_terminal else Console(quiet=not run.writes, width=120)
 
 
 def main(argv: list[str] | None = None) -> dict:

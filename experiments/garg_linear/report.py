@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run
+from experiments._run import Check, Run, print_checks
 from experiments.garg_linear.config import Config, Setup
 from experiments.garg_linear.evaluate import (
     OPTIMUM,
@@ -140,12 +140,7 @@ def report(
         "precision": config.precision,
     }
     console.print(comparison_table(config, curves))
-    for check in found:
-        verdict = "[green]pass[/]" if check.passed else "[red]FAIL[/]"
-        console.print(
-            f"{verdict}  {check.name}: {check.measured:.4f} {check.relation} "
-            f"{check.reference:.4f} (+- {check.tolerance:.4f})"
-        )
+    print_checks(console, found)
     return result
 
 

@@ -1,9 +1,11 @@
-"""Figures of the experiments; matplotlib is imported when one is drawn."""
+"""Errors of in-context regression, against examples and over training."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from icltheory.plotting.style import COLOURS, STYLE
 
 __all__ = [
     "Curve",
@@ -11,20 +13,6 @@ __all__ = [
     "errors_by_setting",
     "errors_over_training",
 ]
-
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
-_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_STYLE = {
-    "axes.grid": True,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "figure.constrained_layout.use": True,
-    "figure.dpi": 150,
-    "font.size": 10,
-    "grid.alpha": 0.3,
-    "legend.frameon": False,
-    "lines.linewidth": 1.8,
-}
 
 
 class Curve(NamedTuple):
@@ -73,10 +61,10 @@ def error_against_examples(
     """
     import matplotlib.pyplot as plt
 
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6.4, 4.2))
         for order, (label, curve) in enumerate(curves.items()):
-            colour = _COLOURS[order % len(_COLOURS)]
+            colour = COLOURS[order % len(COLOURS)]
             _draw(axes, curve, label, colour, zorder=10 - order)
         axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
         _mark_dimension(axes, dim, top)
@@ -110,7 +98,7 @@ def errors_over_training(
     """
     import matplotlib.pyplot as plt
 
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 4.2))
         shades = plt.get_cmap("viridis_r")(
             np.linspace(0.1, 0.95, max(len(snapshots), 1))
@@ -149,7 +137,7 @@ def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
 
     columns = 5
     rows = -(-len(panels) // columns)
-    with plt.rc_context({**_STYLE, "font.size": 8, "lines.linewidth": 1.2}):
+    with plt.rc_context({**STYLE, "font.size": 8, "lines.linewidth": 1.2}):
         figure, grid = plt.subplots(
             rows,
             columns,
@@ -163,7 +151,7 @@ def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
             axes.set_xlabel("in-context examples k")
         for axes, (name, curves) in zip(grid.flat, panels.items(), strict=False):
             for order, (label, curve) in enumerate(curves.items()):
-                _draw(axes, curve, label, _COLOURS[order], zorder=10 - order)
+                _draw(axes, curve, label, COLOURS[order], zorder=10 - order)
             axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
             axes.set(title=name, ylim=(0, 1.6))
         handles, labels = grid.flat[0].get_legend_handles_labels()

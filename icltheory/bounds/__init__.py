@@ -1,0 +1,3 @@
+"""Generalisation bounds of in-context learning."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Gradient noise of in-context learning."""
+
+__all__: list[str] = []

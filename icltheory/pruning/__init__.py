@@ -1,0 +1,3 @@
+"""SVD pruning of layered models."""
+
+__all__: list[str] = []
