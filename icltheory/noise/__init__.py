@@ -1,3 +1,32 @@
-"""Gradient noise of in-context learning."""
+"""Noise of the implicit gradient: who contributes what, and its covariance.
 
-__all__: list[str] = []
+A prompt of b of N demonstrations sees a noisy implicit gradient. Here is the share of
+each demonstration, the covariance of what is left out, its spectrum without any matrix
+of n^2 x n^2, and two simulators: the Gaussian noise that the theory assumes, and the
+b-shot prompt itself. Matrices are flattened row by row wherever ``vec`` appears, and
+layers count from 0.
+"""
+
+from icltheory.noise.covariance import noise_covariance, without_replacement_factor
+from icltheory.noise.gradients import demonstration_gradients
+from icltheory.noise.simulation import NOISES, NoisyTrajectory, noisy_trajectory
+from icltheory.noise.spectrum import (
+    NoiseSpectrum,
+    noise_spectrum,
+    spectrum_of_gradients,
+)
+from icltheory.noise.support import support_dims, symmetric_image_dim
+
+__all__ = [
+    "NOISES",
+    "NoiseSpectrum",
+    "NoisyTrajectory",
+    "demonstration_gradients",
+    "noise_covariance",
+    "noise_spectrum",
+    "noisy_trajectory",
+    "spectrum_of_gradients",
+    "support_dims",
+    "symmetric_image_dim",
+    "without_replacement_factor",
+]

@@ -100,3 +100,37 @@ def factor_recursion(stack, H, demos, scale):
     inputs = jnp.arange(layers), stack
     (_, left, right_G), right = jax.lax.scan(step, (H, empty, empty), inputs)
     return left, right, right_G
+
+
+def token_recursion(stack, H, demos, scale):
+    """Runs Theorem 1 on tokens and keeps what makes up each g_i, layer by layer.
+
+    The tokens that enter the layer, the factors V, U and C of dW and G, and the
+    matrix B = W_K^T W_Q (1 + W), for which ``C = tokens @ B``.
+    """
+    one = jnp.eye(H.shape[1], dtype=H.dtype)
+
+    def step(carry, layer):
+        H, P = carry
+        parts = gradient_parts(layer, H, P, scale)
+        V, U, C, _ = parts
+        return (move_demos(demos, H, V, U), P + V.T @ C), (H, *parts)
+
+    return jax.lax.scan(step, (H, one), stack)[1]
+
+
+def parts_on_path(stack, H, demos, scale, W):
+    """The same at given weights W_{t-1}, where tokens are (1 + W) h or stay."""
+    one = jnp.eye(H.shape[1], dtype=H.dtype)
+
+    def one_layer(layer, W):
+        tokens = H if demos == "frozen" else H + H @ W.T
+        return tokens, *gradient_parts(layer, tokens, one + W, scale)
+
+    return jax.vmap(one_layer)(stack, W)
+
+
+def gradient_parts(layer, H, P, scale):
+    """V, U and C = U P of one layer, and B = W_K^T W_Q P."""
+    V, U = demo_factors(layer, H, scale)
+    return V, U, U @ P, layer.W_K.T @ (layer.W_Q @ P)

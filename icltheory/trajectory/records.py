@@ -103,6 +103,21 @@ class TrajectoryFactors:
         G = transposed @ self.right_G
         return Trajectory(transposed @ self.right_delta_W, G, jnp.cumsum(G, axis=0))
 
+    def per_demonstration(self, layer: int) -> Float[Array, "N n n"]:
+        r"""The matrices :math:`g_i = v_i c_i^\top` of one layer, for small n.
+
+        Args:
+            layer: Layer, from 0 to L - 1.
+
+        Returns:
+            :math:`g_1, \dots, g_N`; their sum is G.
+
+        References:
+            Yao et al. (2024), section 3.3.
+            Verified by ``tests/identities/test_noise.py``.
+        """
+        return self.left[layer][:, :, None] * self.right_G[layer][:, None, :]
+
     def outputs(self, h_query: Float[ArrayLike, "_n"]) -> Float[Array, "depths n"]:
         r"""The query at every depth, without any n x n matrix.
 

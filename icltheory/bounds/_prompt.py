@@ -1,0 +1,78 @@
+"""What Theorem 2 needs to know about each prompt, batched over prompts and layers."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from icltheory._typing import Array
+from icltheory.noise import NoiseSpectrum, noisy_trajectory
+from icltheory.noise._routes import support_coordinates
+from icltheory.noise.gradients import layer_parts
+from icltheory.noise.spectrum import spectrum_on_path
+
+
+class Prompts(NamedTuple):
+    """Quantities of B prompts; arrays lead with (B, L).
+
+    Attributes:
+        spectrum: Of the noise covariance.
+        squared_G: ||G_t||_F^2.
+        squared_delta_W: ||dW_t||_F^2.
+        G: Implicit gradients, where they were asked for.
+        W: Weights before each step, where they were asked for.
+        width: Token width n.
+    """
+
+    spectrum: NoiseSpectrum
+    squared_G: Array
+    squared_delta_W: Array
+    G: Array | None
+    W: Array | None
+    width: int
+
+
+def noisy_paths(key, stack, H, shots, demos, scale):
+    """Weights before each step of the noisy learner, a path a prompt, (B, L, n, n)."""
+
+    def one(key, H):
+        path = noisy_trajectory(key, stack, H, shots, demos=demos, scale=scale)
+        return jnp.concatenate([jnp.zeros_like(path.W[:1]), path.W[:-1]])
+
+    return jax.vmap(one)(jax.random.split(key, H.shape[0]), H)
+
+
+def prompt_quantities(stack, H, shots, demos, scale, W, m, dense) -> Prompts:
+    """Spectra and norms of every prompt; dense G and W only on request."""
+
+    def one(H, W):
+        spectrum, g = spectrum_on_path(stack, H, shots, demos, scale, W, m)
+        V, U, C = g.left, g.right_delta_W, g.right_G
+        G = jnp.swapaxes(V, 1, 2) @ C if dense else None
+        return spectrum, _thin_square(V, C), _thin_square(V, U), G
+
+    spectrum, squared_G, squared_dW, G = jax.vmap(one, (0, None if W is None else 0))(
+        H, W
+    )
+    if dense and W is None:
+        W = jnp.cumsum(G, axis=1) - G
+    return Prompts(spectrum, squared_G, squared_dW, G, W, H.shape[-1])
+
+
+def in_support(stack, H, demos, scale, W):
+    """Gradients z_i in a basis of the support, and the basis, for every prompt."""
+
+    def one(H, W):
+        tokens, *_, B = layer_parts(stack, H, demos, scale, W)
+        A = scale * stack.W_V
+        rows, basis = jax.vmap(support_coordinates)(A, B, tokens)
+        return H.shape[0] * rows, basis
+
+    return jax.vmap(one, (0, None if W is None else 0))(H, W)
+
+
+def _thin_square(A, B):
+    """||A^T B||_F^2 for rows A, B, without the product."""
+    return jnp.sum(
+        (A @ jnp.swapaxes(A, 1, 2)) * (B @ jnp.swapaxes(B, 1, 2)), axis=(1, 2)
+    )

@@ -1,0 +1,173 @@
+"""The layer terms of Theorem 2 from the quantities of the prompts."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from icltheory._checks import check_shape, concrete
+from icltheory._typing import Array
+from icltheory.bounds._prompt import Prompts, in_support
+from icltheory.bounds.gaussian import (
+    anisotropic_term,
+    check_held_out,
+    held_out_divergence,
+    isotropic_term,
+)
+from icltheory.bounds.shrinkage import ledoit_wolf_intensity
+from icltheory.noise import without_replacement_factor
+
+# Choices that are fitted to the prompts they are then evaluated on.
+FITTED = {"mean", "anisotropic"}
+
+
+class Terms(NamedTuple):
+    """Terms of a bound.
+
+    Attributes:
+        terms: T_t, ``(L,)``.
+        influence: Influence of each prompt on their sum, ``(B,)``.
+        reason_code: Why a term is infinite, ``(L,)``.
+        dim: Dimension of each term, ``(L,)``.
+    """
+
+    terms: Array
+    influence: Array
+    reason_code: Array
+    dim: Array
+
+
+def squared_distances(q: Prompts, numerator, center):
+    """||G_t - g_t||^2 or what stands for it, (B, L)."""
+    if numerator == "exact":
+        if isinstance(center, str) and center == "zero":
+            return q.squared_G
+        return jnp.sum((q.G - centers(q, center)) ** 2, axis=(2, 3))
+    P = jnp.eye(q.width, dtype=q.W.dtype)[None, None] + q.W
+    order = 2 if numerator == "spectral" else "fro"
+    return q.squared_delta_W * jnp.linalg.norm(P, ord=order, axis=(2, 3)) ** 2
+
+
+def centers(q: Prompts, center):
+    """The prior means g_t, broadcastable to (B, L, n, n)."""
+    if isinstance(center, str):
+        mean = jnp.mean(q.G, axis=0, keepdims=True)
+        return jnp.zeros_like(mean) if center == "zero" else mean
+    if callable(center):
+        return _each_layer(center, q.W)
+    check_shape("center", center, q.G.shape[1:])
+    return jnp.asarray(center, q.G.dtype)[None]
+
+
+def _each_layer(function, W):
+    """Applies function(layer, W) to all prompts, layer by layer: (B, L, ...)."""
+    per_layer = [
+        jax.vmap(lambda w, t=t: jnp.asarray(function(t, w)))(W[:, t])
+        for t in range(W.shape[1])
+    ]
+    return jnp.stack(per_layer, axis=1)
+
+
+def isotropic_terms(q: Prompts, squares, shots, dim, jitter, log) -> Terms:
+    """M log(A_1 / m) - A_2, with what the caller chose."""
+    m = q.spectrum.support_dim[0]
+    D = m if dim == "support" else jnp.full_like(m, q.width**2)
+    trace, log_det = _noise_terms(q.spectrum, shots, D, jitter)
+    if log == "inside":
+        each = isotropic_term(squares, trace, log_det, D[None])
+        terms, influence = jnp.mean(each, axis=0), jnp.sum(each, axis=1)
+    else:
+        A_1 = squares + trace
+        mean = jnp.mean(A_1, axis=0)
+        terms = isotropic_term(mean, 0.0, jnp.mean(log_det, axis=0), D)
+        relative = A_1 / jnp.where(mean > 0, mean, 1)[None]
+        influence = jnp.sum(D[None] * relative - log_det, axis=1)
+    finite = jnp.all(jnp.isfinite(squares + q.spectrum.trace), axis=0)
+    code = 1 if dim == "ambient" else 6
+    return _finish(q, terms, influence, shots, D, finite, code)
+
+
+def _noise_terms(spectrum, shots, D, jitter):
+    """Trace and log-determinant of C_t, of C_t + s^2, or of the shrunken C_t."""
+    whole = spectrum.rank == D[None]
+    log_pdet = jnp.where(whole, spectrum.log_pdet, -jnp.inf)
+    if jitter is None:
+        return spectrum.trace, log_pdet
+    values = spectrum.eigenvalues
+    counted = jnp.arange(values.shape[-1])[None] < D[:, None]
+    values = jnp.where(counted[None], values, 0)
+    if isinstance(jitter, str):
+        kappa = without_replacement_factor(values.shape[-1], shots)
+        sample = values / jnp.where(kappa > 0, kappa, 1).astype(values.dtype)
+        rho = ledoit_wolf_intensity(sample, spectrum.deviations, D[None])
+        kept, s2 = (1 - rho)[..., None], rho * jnp.sum(values, axis=-1) / D[None]
+    else:
+        kept = jnp.ones((1, 1, 1), values.dtype)
+        s2 = jnp.full(spectrum.trace.shape, jitter, values.dtype)
+    added = kept * values + s2[..., None]
+    usable = s2 > 0
+    logs = jnp.where(counted[None] & usable[..., None], added, 1)
+    missing = jnp.maximum(D - values.shape[-1], 0)[None]
+    log_s2 = jnp.log(jnp.where(usable, s2, 1))
+    log_det = jnp.sum(jnp.log(logs), axis=-1) + missing * log_s2
+    trace = jnp.sum(kept * values, axis=-1) + D[None] * s2
+    return trace, jnp.where(usable, log_det, log_pdet)
+
+
+def gaussian_terms(q: Prompts, learner, shots, center, prior, held_out) -> Terms:
+    """Terms of a prior that is not isotropic, in coordinates of the support."""
+    m = q.spectrum.support_dim[0]
+    z, basis = in_support(*learner)
+    N, columns = z.shape[-2:]
+    mask = (jnp.arange(columns)[None] < m[:, None]).astype(z.dtype)
+    z, padding = z * mask[None, :, None, :], 1 - mask
+    if isinstance(prior, str) and prior == "held_out":
+        if concrete(m) is not None:
+            check_held_out(held_out, N, int(m.max()))
+        each = jax.vmap(
+            lambda z: jax.vmap(lambda z, p: held_out_divergence(z, shots, held_out, p))(
+                z, padding
+            )
+        )(z)
+    else:
+        each = _anisotropic(q, z, basis, mask, shots, center, prior)
+    each = jnp.where(q.spectrum.rank == m[None], each, jnp.inf)
+    terms, influence = jnp.mean(each, axis=0), jnp.sum(each, axis=1)
+    finite = jnp.all(jnp.isfinite(q.squared_G + q.spectrum.trace), axis=0)
+    return _finish(q, terms, influence, shots, m, finite, 6)
+
+
+def _anisotropic(q, z, basis, mask, shots, center, prior):
+    kappa = without_replacement_factor(z.shape[-2], shots).astype(z.dtype)
+    U = basis * mask[None, :, None, :]
+    flat = (q.G - centers(q, center)).reshape(*q.G.shape[:2], -1)
+    delta = jnp.einsum("bld,bldm->blm", flat, U)
+    centred = z - jnp.mean(z, axis=-2, keepdims=True)
+    C = kappa / z.shape[-2] * jnp.swapaxes(centred, -1, -2) @ centred
+    if callable(prior):
+        Sigma = _each_layer(prior, q.W)
+    else:
+        moment = C + delta[..., :, None] * delta[..., None, :]
+        Sigma = jnp.mean(U @ moment @ jnp.swapaxes(U, -1, -2), axis=0, keepdims=True)
+    seen = jnp.swapaxes(U, -1, -2) @ Sigma @ U
+    pad = (1 - mask)[:, :, None] * jnp.eye(mask.shape[1], dtype=z.dtype)[None]
+    term = jax.vmap(jax.vmap(anisotropic_term))
+    return term(delta, C + pad[None], seen + pad[None])
+
+
+def _finish(q, terms, influence, shots, D, finite, otherwise) -> Terms:
+    """Non-negative terms, infinite where they say nothing, each with its reason."""
+    spectrum, N = q.spectrum, q.spectrum.eigenvalues.shape[-1]
+    m, rank = spectrum.support_dim[0], jnp.min(spectrum.rank, axis=0)
+    terms = jnp.where(finite & ~jnp.isnan(terms), jnp.maximum(terms, 0), jnp.inf)
+    conditions = [
+        jnp.isfinite(terms),
+        ~finite,
+        jnp.broadcast_to(without_replacement_factor(N, shots) == 0, terms.shape),
+        jnp.full(terms.shape, otherwise == 1),
+        m > N - 1,
+        rank < m,
+    ]
+    codes = [jnp.full(terms.shape, code) for code in (0, 5, 3, 1, 2, 4)]
+    code = jnp.select(conditions, codes, otherwise)
+    return Terms(terms, influence, code, D)

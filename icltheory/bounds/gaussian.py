@@ -1,0 +1,217 @@
+"""Terms T_t: twice the divergence of one noisy step from a Gaussian prior."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Num
+
+from icltheory._checks import check_positive_int, check_shape
+from icltheory._typing import Array, Float, Scalar
+from icltheory.noise import without_replacement_factor
+
+__all__ = ["anisotropic_term", "gaussian_kl", "held_out_term", "isotropic_term"]
+
+
+def gaussian_kl(
+    mean: Float[ArrayLike, "_d"],
+    cov: Float[ArrayLike, "_d _d"],
+    prior_mean: Float[ArrayLike, "_d"],
+    prior_cov: Float[ArrayLike, "_d _d"],
+) -> Scalar:
+    r"""Divergence of one Gaussian from another, the integrand of equation (16).
+
+    .. math::
+        D(N(\mu, C) \,\|\, N(g, \Sigma)) = \tfrac12 \left[ \log\det\Sigma - \log\det C
+        - d + \operatorname{tr} \Sigma^{-1} \big( C + (\mu - g)(\mu - g)^\top \big)
+        \right] .
+
+    Infinite, not an error, where C is singular; NaN where the prior is. Cost O(d^3).
+
+    Args:
+        mean: :math:`\mu`, ``(d,)``.
+        cov: C, ``(d, d)``.
+        prior_mean: g, ``(d,)``.
+        prior_cov: :math:`\Sigma`, ``(d, d)``, positive definite.
+
+    Returns:
+        The divergence in nats.
+
+    Raises:
+        ValueError: If the shapes do not fit.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one = jnp.eye(2)
+        >>> float(gaussian_kl(jnp.array([1.0, 0.0]), one, jnp.zeros(2), one))
+        0.5
+
+    References:
+        Yao et al. (2024), Lemma 5 and equation (16).
+        Verified by ``tests/identities/test_lemmas.py``.
+    """
+    mean, cov, prior_mean, prior_cov = map(
+        jnp.asarray, (mean, cov, prior_mean, prior_cov)
+    )
+    (d,) = mean.shape
+    check_shape("cov", cov, (d, d))
+    check_shape("prior_mean", prior_mean, (d,))
+    check_shape("prior_cov", prior_cov, (d, d))
+    return anisotropic_term(mean - prior_mean, cov, prior_cov) / 2
+
+
+def isotropic_term(
+    squared_distance: Num[ArrayLike, "*batch"],
+    trace: Num[ArrayLike, "*batch"],
+    log_det: Num[ArrayLike, "*batch"],
+    dim: Num[ArrayLike, "..."],
+) -> Float[Array, "*batch"]:
+    r"""Twice the divergence from the best isotropic prior, equation (17).
+
+    .. math::
+        T = d \log \frac{\|G - \tilde g\|^2 + \operatorname{tr} C}{d} - \log\det C ,
+
+    non-negative, and unchanged by :math:`G \to a G,\ C \to a^2 C`: a smaller gradient
+    alone does not make it smaller.
+
+    Args:
+        squared_distance: :math:`\|G - \tilde g\|^2`, or its expectation.
+        trace: :math:`\operatorname{tr} C`, or its expectation.
+        log_det: :math:`\log\det C` on the support, or its expectation; -inf gives inf.
+        dim: Dimension d; 0 gives 0.
+
+    Returns:
+        T in nats.
+
+    Example:
+        >>> float(isotropic_term(0.0, 3.0, 0.0, 3))
+        0.0
+
+    References:
+        Yao et al. (2024), equations (16) and (17) and Lemma 6.
+        Verified by ``tests/identities/test_lemmas.py``.
+    """
+    dim = jnp.asarray(dim)
+    A_1 = jnp.asarray(squared_distance) + jnp.asarray(trace)
+    ratio = A_1 / jnp.where(dim == 0, 1, dim)
+    safe = jnp.where(ratio > 0, ratio, 1)
+    return jnp.where(dim == 0, 0, dim * jnp.log(safe) - jnp.asarray(log_det))
+
+
+def anisotropic_term(
+    difference: Float[ArrayLike, "_d"],
+    cov: Float[ArrayLike, "_d _d"],
+    prior_cov: Float[ArrayLike, "_d _d"],
+) -> Scalar:
+    r"""Twice the divergence from a Gaussian prior with any covariance.
+
+    .. math::
+        T = \log\det\Sigma - \log\det C - d
+        + \operatorname{tr} \Sigma^{-1} \big( C + \delta \delta^\top \big) .
+
+    Averaged over :math:`G_t, C_t` given :math:`W_{t-1}`, it is least for
+    :math:`\Sigma = E [C_t + \delta_t \delta_t^\top]` and :math:`\tilde g_t = E G_t`.
+    Cost O(d^3).
+
+    Args:
+        difference: :math:`\delta = G - \tilde g`, ``(d,)``.
+        cov: C, ``(d, d)``.
+        prior_cov: :math:`\Sigma`, ``(d, d)``, positive definite.
+
+    Returns:
+        T in nats; inf where C is singular.
+
+    Raises:
+        ValueError: If the shapes do not fit.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one = jnp.eye(2)
+        >>> float(anisotropic_term(jnp.zeros(2), one, one))
+        0.0
+
+    References:
+        Yao et al. (2024), Lemma 5, with the prior left free.
+        Verified by ``tests/identities/test_lemmas.py``.
+    """
+    delta, C, Sigma = map(jnp.asarray, (difference, cov, prior_cov))
+    check_shape("cov", C, (*delta.shape, *delta.shape))
+    check_shape("prior_cov", Sigma, C.shape)
+    root = jnp.linalg.cholesky(Sigma)
+    whitened = jax.scipy.linalg.solve_triangular(root, C, lower=True)
+    both = jax.scipy.linalg.solve_triangular(root, whitened.T, lower=True)
+    step = jax.scipy.linalg.solve_triangular(root, delta[:, None], lower=True)
+    # log det of the whitened covariance, so that scales cancel before the logarithm
+    values = jnp.linalg.eigvalsh((both + both.T) / 2)
+    floor = values[-1] * jnp.finfo(values.dtype).eps * delta.shape[0]
+    logs = jnp.where(
+        values > floor, jnp.log(jnp.where(values > floor, values, 1)), -jnp.inf
+    )
+    return jnp.sum(values) - delta.shape[0] - jnp.sum(logs) + jnp.sum(step**2)
+
+
+def held_out_term(
+    z: Float[ArrayLike, "_N _d"], shots: Num[ArrayLike, ""], held_out: int
+) -> Scalar:
+    r"""Twice the divergence from a prior that has seen part of the demonstrations.
+
+    .. math::
+        P_t = N\!\Big( G_J ,\; \Sigma_J \Big[ \frac{N - b}{b N} + \frac1M - \frac1N
+        \Big] \Big) ,
+
+    with the mean :math:`G_J` and the unbiased covariance :math:`\Sigma_J` of the first
+    M of the N gradients. No population quantity is needed. The error is then at most
+    :math:`\sqrt{R^2 / (N - M) \cdot \sum_t E\, T_t}`.
+
+    Args:
+        z: Per-demonstration gradients :math:`z_i` with :math:`\frac1N \sum_i z_i = G`,
+            in coordinates of the support, ``(N, d)``.
+        shots: Number b of demonstrations in the prompt.
+        held_out: Number M that the prior sees, with d < M < N.
+
+    Returns:
+        T in nats.
+
+    Raises:
+        ValueError: If M does not lie above d and below N, or b not in [1, N].
+
+    Example:
+        >>> import jax
+        >>> z = jax.random.normal(jax.random.key(0), (40, 2))
+        >>> bool(held_out_term(z, 20, 10) > 0)
+        True
+
+    References:
+        Negrea et al. (2019), data-dependent priors, applied to Lemma 5 of Yao et al.
+        (2024). Verified by ``tests/identities/test_theorem2.py``.
+    """
+    z = jnp.asarray(z)
+    check_shape("z", z, ("N", "d"))
+    check_held_out(held_out, *z.shape)
+    return held_out_divergence(z, shots, held_out, jnp.zeros(z.shape[1], z.dtype))
+
+
+def check_held_out(held_out, N, d) -> None:
+    """Raises unless d < M < N."""
+    check_positive_int("held_out", held_out)
+    if not d < held_out < N:
+        raise ValueError(
+            f"held_out: expected d = {d} < M < N = {N} demonstrations, got {held_out}"
+        )
+
+
+def held_out_divergence(z, shots, held_out, padding):
+    """The term, with ``padding`` on the diagonal of both covariances."""
+    N = z.shape[0]
+    kappa = without_replacement_factor(N, shots).astype(z.dtype)
+    C = kappa * _covariance(z, N)
+    seen = z[:held_out]
+    excess = kappa * (N - 1) / N + 1 / held_out - 1 / N
+    Sigma = excess * _covariance(seen, held_out - 1)
+    delta = jnp.mean(z, axis=0) - jnp.mean(seen, axis=0)
+    pad = jnp.diag(padding)
+    return anisotropic_term(delta, C + pad, Sigma + pad)
+
+
+def _covariance(z, count):
+    centred = z - jnp.mean(z, axis=0)[None]
+    return centred.T @ centred / count

@@ -1,0 +1,170 @@
+"""Lemmas 2, 3 and 6: from information to a bound on the generalisation error."""
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Num
+
+from icltheory._typing import Array, Float, Scalar
+from icltheory.bounds._checks import (
+    check_not_negative,
+    check_positive,
+    check_subgaussian_scale,
+)
+
+__all__ = [
+    "lemma6",
+    "optimal_prior_variance",
+    "trajectory_information",
+    "xu_raginsky",
+]
+
+
+def xu_raginsky(
+    mutual_information: Num[ArrayLike, "*batch"],
+    num_samples: Num[ArrayLike, ""],
+    subgaussian_scale: Num[ArrayLike, ""],
+) -> Float[Array, "*batch"]:
+    r"""Bound on the absolute generalisation error, Lemma 2 (Xu and Raginsky).
+
+    .. math::
+        |\overline{error}| \le \sqrt{\frac{2 R^2}{N} I(W; H_s)} .
+
+    The demonstrations are independent and identically distributed given the task, and
+    the loss :math:`\ell(w, \cdot)` is R-sub-Gaussian under their law for every w: a
+    loss in [0, 2R] is, the squared error of Gaussian data is not; clip it.
+
+    Args:
+        mutual_information: :math:`I(W; H_s)` or an upper bound, in nats; may be inf.
+        num_samples: Number N of demonstrations.
+        subgaussian_scale: R.
+
+    Returns:
+        The bound, in units of the loss.
+
+    Raises:
+        ValueError: If an argument is negative, or N or R is not positive.
+
+    Example:
+        >>> round(float(xu_raginsky(0.5, 100, 2.0)), 6)
+        0.2
+
+    References:
+        Yao et al. (2024), Lemma 2; Xu and Raginsky (2017), theorem 1.
+        Verified by ``tests/identities/test_lemmas.py``.
+    """
+    check_not_negative("mutual_information", mutual_information)
+    check_positive("num_samples", num_samples)
+    check_subgaussian_scale(subgaussian_scale)
+    information = jnp.asarray(mutual_information, jnp.result_type(float))
+    return subgaussian_scale * jnp.sqrt(2 * information / num_samples)
+
+
+def trajectory_information(terms: Float[ArrayLike, "*batch L"]) -> Float[Array, "..."]:
+    r"""Information in the final weights from one term a layer, Lemma 3's chain.
+
+    .. math::
+        I(W_L; H_s) \le \sum_{t=1}^L I(\mathcal G_t; H_s \mid W_{t-1})
+        \le \tfrac12 \sum_{t=1}^L T_t , \qquad
+        \mathcal G_t = - G_t + C_t^{1/2} N_t .
+
+    :math:`T_t` is twice a bound on the information of step t, as
+    :func:`~icltheory.bounds.isotropic_term` and its kin return it. Needs :math:`W_0`
+    independent of the demonstrations and fresh noise in each step, nothing else.
+
+    Args:
+        terms: :math:`T_1, \dots, T_L`, ``(..., L)``.
+
+    Returns:
+        The information in nats, ``(...,)``.
+
+    Raises:
+        ValueError: If a term is negative.
+
+    Example:
+        >>> float(trajectory_information([1.0, 3.0]))
+        2.0
+
+    References:
+        Yao et al. (2024), Lemma 3. Verified by ``tests/identities/test_lemmas.py``.
+    """
+    check_not_negative("terms", terms)
+    return jnp.sum(jnp.asarray(terms, jnp.result_type(float)), axis=-1) / 2
+
+
+def optimal_prior_variance(
+    A_1: Num[ArrayLike, "*batch"], dim: Num[ArrayLike, ""]
+) -> Float[Array, "*batch"]:
+    r"""The variance of the best isotropic prior, :math:`\sigma_*^2 = A_1 / d`.
+
+    It minimises :math:`A_1 / \sigma^2 + d \log \sigma^2 - d - A_2` over
+    :math:`\sigma^2`, equation (17); the minimum is :math:`d \log(A_1 / d) - A_2`.
+
+    Args:
+        A_1: :math:`E [\|G_t - \tilde g_t\|^2 + \operatorname{tr} C_t \mid W_{t-1}]`.
+        dim: Dimension d, or m_t on the support.
+
+    Returns:
+        :math:`\sigma_*^2`.
+
+    Raises:
+        ValueError: If an argument is not positive.
+
+    Example:
+        >>> float(optimal_prior_variance(6.0, 3))
+        2.0
+
+    References:
+        Yao et al. (2024), equations (16) and (17).
+        Verified by ``tests/identities/test_lemmas.py``.
+    """
+    check_positive("A_1", A_1)
+    check_positive("dim", dim)
+    return jnp.asarray(A_1, jnp.result_type(float)) / dim
+
+
+def lemma6(
+    A_1: Num[ArrayLike, "_L"],
+    A_2: Num[ArrayLike, "_L"],
+    dim: Num[ArrayLike, "..."],
+    num_samples: Num[ArrayLike, ""],
+    subgaussian_scale: Num[ArrayLike, ""],
+) -> Scalar:
+    r"""The bound of Lemma 6, first line, from its conditional expectations.
+
+    .. math::
+        |\overline{error}| \le \sqrt{\frac{R^2}{N} \sum_{t=1}^L
+        \left[ d_t \log \frac{A_1(t)}{d_t} - A_2(t) \right]} .
+
+    The logarithm stands outside the expectation in :math:`A_1`. The second line of the
+    paper, with the logarithm inside, is smaller by Jensen's inequality and is no bound.
+    Where the expectations are over :math:`W_{t-1}` too, the value only grows, so it
+    stays valid.
+
+    Args:
+        A_1: :math:`E [\|G_t - \tilde g_t\|^2 + \operatorname{tr} C_t]`, ``(L,)``.
+        A_2: :math:`E [\log \det C_t]` on the support, ``(L,)``; may be -inf.
+        dim: Dimension of the support in each layer, ``(L,)`` or one number.
+        num_samples: Number N of demonstrations.
+        subgaussian_scale: R.
+
+    Returns:
+        The bound, in units of the loss.
+
+    Raises:
+        ValueError: If A_1, the dimension, N or R is not positive.
+
+    Example:
+        >>> import math
+        >>> round(float(lemma6([2.0], [0.0], 1, 1, 1.0)), 6) == round(
+        ...     math.sqrt(math.log(2)), 6)
+        True
+
+    References:
+        Yao et al. (2024), Lemma 6. Verified by ``tests/identities/test_lemmas.py``.
+    """
+    check_positive("A_1", A_1)
+    check_positive("dim", dim)
+    dims = jnp.asarray(dim)
+    A_1, A_2 = (jnp.asarray(a, jnp.result_type(float)) for a in (A_1, A_2))
+    terms = jnp.maximum(dims * jnp.log(A_1 / dims) - A_2, 0)
+    return xu_raginsky(trajectory_information(terms), num_samples, subgaussian_scale)

@@ -1,0 +1,117 @@
+"""How many demonstrations a bound needs before it says anything."""
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Num
+
+from icltheory._typing import Array, Float
+from icltheory.bounds._checks import check_positive, check_subgaussian_scale
+
+__all__ = ["planned_bound", "required_samples"]
+
+
+def planned_bound(
+    num_samples: Num[ArrayLike, "*batch"],
+    shots: Num[ArrayLike, "*batch"],
+    support_dims: Num[ArrayLike, "_L"],
+    subgaussian_scale: Num[ArrayLike, ""],
+) -> Float[Array, "*batch"]:
+    r"""What the anisotropic bound is about, for planning; it is no bound itself.
+
+    .. math::
+        R \sqrt{ \frac1N \sum_{t=1}^L m_t \left[ \log\frac{N}{N - b}
+        + \frac{m_t + 1}{2 N} \right] } ,
+
+    the expansion for Gaussian per-demonstration gradients and N well above m_t. Heavier
+    tails make the true bound larger, by about a quarter for regression.
+
+    Args:
+        num_samples: Number N of demonstrations in the pool.
+        shots: Number b of them in the prompt, below N.
+        support_dims: m_1, ..., m_L.
+        subgaussian_scale: R.
+
+    Returns:
+        The planned value; inf where N - 1 < m_t for some layer, or b = N.
+
+    Raises:
+        ValueError: If an argument is not positive.
+
+    Example:
+        >>> round(float(planned_bound(1000, 20, [5, 5], 1.0)), 4)
+        0.0161
+
+    References:
+        An expansion of Theorem 2 of Yao et al. (2024) with the best Gaussian prior.
+        Verified by ``tests/bounds/test_planning.py``.
+    """
+    for name, value in (
+        ("num_samples", num_samples),
+        ("shots", shots),
+        ("support_dims", support_dims),
+    ):
+        check_positive(name, value)
+    check_subgaussian_scale(subgaussian_scale)
+    N, b, m = (
+        jnp.asarray(a, jnp.result_type(float))
+        for a in (num_samples, shots, support_dims)
+    )
+    left = jnp.where(b < N, N - b, 1)
+    per_dim = jnp.log(N / left)
+    total = jnp.sum(m) * per_dim + jnp.sum(m * (m + 1)) / (2 * N)
+    enough = (jnp.max(m) <= N - 1) & (b < N)
+    return jnp.where(enough, subgaussian_scale * jnp.sqrt(total / N), jnp.inf)
+
+
+def required_samples(
+    target: float,
+    fraction: float,
+    support_dims: Num[ArrayLike, "_L"],
+    subgaussian_scale: float,
+) -> int:
+    r"""The smallest pool for which the planned bound reaches a target.
+
+    Solves :func:`planned_bound` <= target for N at a fixed fraction b/N of shots; to
+    leading order
+
+    .. math::
+        N = \left( \frac{R}{\epsilon} \right)^2 \sum_t m_t \log \frac{1}{1 - b/N} .
+
+    Args:
+        target: :math:`\epsilon`, in units of the loss.
+        fraction: b/N, in (0, 1).
+        support_dims: m_1, ..., m_L.
+        subgaussian_scale: R.
+
+    Returns:
+        N.
+
+    Raises:
+        ValueError: If an argument is not positive or the fraction is not below 1.
+
+    Example:
+        >>> required_samples(0.1, 0.5, [5, 5], 1.0)
+        735
+
+    References:
+        An expansion of Theorem 2 of Yao et al. (2024) with the best Gaussian prior.
+        Verified by ``tests/bounds/test_planning.py``.
+    """
+    check_positive("target", target)
+    check_positive("support_dims", support_dims)
+    check_subgaussian_scale(subgaussian_scale)
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction: expected a value in (0, 1), got {fraction}")
+
+    def reached(N):
+        planned = planned_bound(N, fraction * N, support_dims, subgaussian_scale)
+        return bool(planned <= target)
+
+    high = 2
+    while not reached(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high

@@ -1,0 +1,65 @@
+"""Centred per-demonstration gradients of one layer, as small as they can be written."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+
+
+def centred_gram(V, C):
+    """Gram matrix of the centred rows vec(v_i c_i^T), from the factors."""
+    K = (V @ V.T) * (C @ C.T)
+    rows = jnp.mean(K, axis=0)
+    return K - rows[None] - rows[:, None] + jnp.mean(rows)
+
+
+def compressed_rows(V, C):
+    """Centred rows vec(v_i c_i^T) in the coordinates of thin QR factors."""
+    V, C = _coordinates(V), _coordinates(C)
+    rows = (V[:, :, None] * C[:, None, :]).reshape(V.shape[0], -1)
+    return rows - jnp.mean(rows, axis=0)[None]
+
+
+def _coordinates(V):
+    """The rows of V in an orthonormal basis of their span when N < n."""
+    N, n = V.shape
+    return jnp.linalg.qr(V.T, mode="r").T if n > N else V
+
+
+def symmetric_rows(A, B, H):
+    """Centred rows vec(A h h^T B) in an orthonormal basis of {A X B : X symmetric}."""
+    columns = _image_of_symmetric(A, B)
+    R = jnp.linalg.qr(columns, mode="r")
+    rows = symmetric_coordinates(H) @ R.T
+    return rows - jnp.mean(rows, axis=0)[None]
+
+
+def support_coordinates(A, B, H):
+    """Uncentred rows in a basis of the support, and that basis, (p q, n (n + 1) / 2).
+
+    Columns beyond the dimension of the support carry nothing but rounding.
+    """
+    basis, s, Vt = jnp.linalg.svd(_image_of_symmetric(A, B), full_matrices=False)
+    return symmetric_coordinates(H) @ (s[:, None] * Vt).T, basis
+
+
+def symmetric_coordinates(H):
+    """Coordinates of h h^T in an orthonormal basis of the symmetric matrices."""
+    i, j, weight = _pairs(H.shape[1])
+    return H[:, i] * H[:, j] * jnp.asarray(weight, H.dtype)[None]
+
+
+def _image_of_symmetric(A, B):
+    """Columns vec(A X B) for that basis, (p q, n (n + 1) / 2)."""
+    i, j, weight = _pairs(A.shape[1])
+    both = jnp.einsum("pk,kq->pqk", A[:, i], B[j]) + jnp.einsum(
+        "pk,kq->pqk", A[:, j], B[i]
+    )
+    half = jnp.asarray(weight / 2, A.dtype)
+    return both.reshape(-1, len(i)) * half[None]
+
+
+def _pairs(n):
+    """Index pairs i <= j and the weight of x_i x_j: 1 if i = j, else sqrt 2."""
+    i, j = np.triu_indices(n)
+    return i, j, np.where(i == j, 1.0, math.sqrt(2))
