@@ -157,3 +157,30 @@ def random_problem(L, N, n, seed=0, rho=0.1):
     H, h_query = rng.normal(size=(N, n)), rng.normal(size=n)
     first = np.linalg.norm(implicit_update(W_V[0], W_K[0], W_Q[0], H), 2)
     return W_V * (rho / first if N else 1.0), W_K, W_Q, H, h_query
+
+
+# ---------------------------------------------------------------------------
+# The noise of the implicit gradient, section 3.3
+# ---------------------------------------------------------------------------
+
+
+def demonstration_gradients(W_V, W_K, W_Q, H, demos="demos", scale=1.0):
+    """g_i of every layer, one outer product at a time, ``(L, N, n, n)``."""
+    n, W, out = H.shape[1], np.zeros((H.shape[1],) * 2), []
+    for V, K, Q in zip(W_V, W_K, W_Q, strict=True):
+        g = [scale * np.outer(V @ h, K @ h) @ Q @ (np.eye(n) + W) for h in H]
+        out.append(g)
+        W = W + sum(g)
+        if demos != "frozen":
+            tokens = np.concatenate([H, np.zeros((1, n))])
+            H = linear_layer(V, K, Q, tokens, demos, scale)[:-1]
+    return np.array(out)
+
+
+def noise_covariance(g, shots):
+    """C_t from g_i, ``(N, n, n)``: the definition with z_i = N g_i."""
+    N = len(g)
+    z = [N * one.ravel() for one in g]
+    G = sum(g).ravel()
+    second = sum(np.outer(a, a) for a in z) / N
+    return (N - shots) / (shots * (N - 1)) * (second - np.outer(G, G))

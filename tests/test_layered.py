@@ -14,6 +14,7 @@ from icltheory.attention import (
     SoftmaxAttentionStack,
 )
 from icltheory.layered import (
+    Batched,
     LayeredModel,
     LayeredStack,
     MatrixSpec,
@@ -133,6 +134,25 @@ def test_resuming_from_a_cached_state_is_the_forward_pass(flax_model):
         for layer, hidden in enumerate(states):
             np.testing.assert_allclose(resumed[layer], out, atol=1e-14)
             jax.tree.map(np.testing.assert_array_equal, before[layer], hidden)
+
+
+def test_a_batched_model_runs_every_prompt():
+    stack = next(stacks())
+    one = LayeredStack.of(stack, mask="causal")
+    model = Batched(one)
+    assert isinstance(model, LayeredModel)
+    assert model == Batched(LayeredStack.of(stack, mask="causal"))
+    assert isinstance(hash(model), int)
+    prompts = draws(2, N, n), draws(2, n, seed=1)
+    out, states, resumed, _ = run_whole_and_from_everywhere(model, stack, prompts)
+    assert states[1].H.shape == (2, N, n)
+    for i in range(2):
+        alone = run_whole_and_from_everywhere(one, stack, [x[i] for x in prompts])[0]
+        np.testing.assert_allclose(out[i], alone, atol=1e-14)
+        np.testing.assert_allclose(resumed[2][i], alone, atol=1e-14)
+    assert model.matrices(1) == one.matrices(1)
+    with raises("layer: expected 0 to 2, got 3"):
+        model.matrices(3)
 
 
 def test_matrices_of_a_stack_are_slices_in_the_form_of_the_papers():

@@ -1,6 +1,6 @@
 """What Theorem 2 needs to know about each prompt, batched over prompts and layers."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,16 +19,16 @@ class Prompts(NamedTuple):
         spectrum: Of the noise covariance.
         squared_G: ||G_t||_F^2.
         squared_delta_W: ||dW_t||_F^2.
-        G: Implicit gradients, where they were asked for.
-        W: Weights before each step, where they were asked for.
+        G: Implicit gradients, or None where nobody asked.
+        W: Weights before each step, or None.
         width: Token width n.
     """
 
     spectrum: NoiseSpectrum
     squared_G: Array
     squared_delta_W: Array
-    G: Array | None
-    W: Array | None
+    G: Any
+    W: Any
     width: int
 
 
@@ -54,7 +54,7 @@ def prompt_quantities(stack, H, shots, demos, scale, W, m, dense) -> Prompts:
     spectrum, squared_G, squared_dW, G = jax.vmap(one, (0, None if W is None else 0))(
         H, W
     )
-    if dense and W is None:
+    if G is not None and W is None:
         W = jnp.cumsum(G, axis=1) - G
     return Prompts(spectrum, squared_G, squared_dW, G, W, H.shape[-1])
 

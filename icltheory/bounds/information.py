@@ -56,7 +56,7 @@ def xu_raginsky(
     check_positive("num_samples", num_samples)
     check_subgaussian_scale(subgaussian_scale)
     information = jnp.asarray(mutual_information, jnp.result_type(float))
-    return subgaussian_scale * jnp.sqrt(2 * information / num_samples)
+    return jnp.asarray(subgaussian_scale) * jnp.sqrt(2 * information / num_samples)
 
 
 def trajectory_information(terms: Float[ArrayLike, "*batch L"]) -> Float[Array, "..."]:
@@ -81,7 +81,8 @@ def trajectory_information(terms: Float[ArrayLike, "*batch L"]) -> Float[Array, 
         ValueError: If a term is negative.
 
     Example:
-        >>> float(trajectory_information([1.0, 3.0]))
+        >>> import jax.numpy as jnp
+        >>> float(trajectory_information(jnp.array([1.0, 3.0])))
         2.0
 
     References:
@@ -154,10 +155,10 @@ def lemma6(
         ValueError: If A_1, the dimension, N or R is not positive.
 
     Example:
-        >>> import math
-        >>> round(float(lemma6([2.0], [0.0], 1, 1, 1.0)), 6) == round(
-        ...     math.sqrt(math.log(2)), 6)
-        True
+        >>> import jax.numpy as jnp
+        >>> A_1, A_2 = jnp.array([2.0, 2.0]), jnp.zeros(2)
+        >>> round(float(lemma6(A_1, A_2, 1, 100, 1.0)) ** 2, 6)  # 2 log 2 / 100
+        0.013863
 
     References:
         Yao et al. (2024), Lemma 6. Verified by ``tests/identities/test_lemmas.py``.

@@ -38,8 +38,9 @@ def planned_bound(
         ValueError: If an argument is not positive.
 
     Example:
-        >>> round(float(planned_bound(1000, 20, [5, 5], 1.0)), 4)
-        0.0161
+        >>> import jax.numpy as jnp
+        >>> round(float(planned_bound(1000, 20, jnp.array([5, 5]), 1.0)), 4)
+        0.0152
 
     References:
         An expansion of Theorem 2 of Yao et al. (2024) with the best Gaussian prior.
@@ -90,8 +91,9 @@ def required_samples(
         ValueError: If an argument is not positive or the fraction is not below 1.
 
     Example:
-        >>> required_samples(0.1, 0.5, [5, 5], 1.0)
-        735
+        >>> import jax.numpy as jnp
+        >>> required_samples(0.1, 0.5, jnp.array([5, 5]), 1.0)
+        698
 
     References:
         An expansion of Theorem 2 of Yao et al. (2024) with the best Gaussian prior.

@@ -125,11 +125,11 @@ def theorem2(
             finite, a name is unknown or choices contradict each other.
 
     Example:
-        >>> import jax
+        >>> import jax, jax.numpy as jnp
         >>> from icltheory.constructions import gradient_descent
-        >>> X, y = jax.random.normal(jax.random.key(0), (30, 40, 2)), 0.0
-        >>> H = jax.numpy.concatenate([X, X[..., :1]], axis=-1)
-        >>> stack = gradient_descent([0.5], d_in=2)
+        >>> X = jax.random.normal(jax.random.key(0), (30, 40, 2))
+        >>> H = jnp.concatenate([X, X[..., :1]], axis=-1)  # y = x_1
+        >>> stack = gradient_descent(jnp.array([0.5]), d_in=2)
         >>> bound = theorem2(stack, H, 20, 1.0, scale=1 / 40)
         >>> bound.support_dim.tolist(), bool(bound.vacuous), bound.reason
         ([2], False, '')
@@ -148,8 +148,10 @@ def theorem2(
     prompts = prompts.astype(scale.dtype)
     B, N, n = prompts.shape
     without_replacement_factor(N, shots)
-    if prior == "held_out":
+    used = N
+    if isinstance(prior, str) and prior == "held_out":
         check_held_out(held_out, N, 0)
+        used = N - int(held_out or 0)
     W = None
     if key is not None:
         W = noisy_paths(key, stack, prompts, shots, demos, scale)
@@ -168,7 +170,6 @@ def theorem2(
     else:
         learner = stack, prompts, demos, scale, W
         terms = gaussian_terms(quantities, learner, shots, center, prior, held_out)
-    used = N if prior != "held_out" else N - held_out
     value, error = _value(terms, subgaussian_scale, used)
     limit = 2 * jnp.asarray(subgaussian_scale) if trivial is None else trivial
     check_positive("trivial", limit)

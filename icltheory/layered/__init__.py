@@ -7,6 +7,7 @@ layers, stop before layer l, or resume there from a cached hidden state; read or
 one named weight matrix.
 """
 
+from icltheory.layered.batched import Batched
 from icltheory.layered.matrices import MatrixSpec, get_matrix, replace_matrix
 from icltheory.layered.protocol import (
     LayeredModel,
@@ -18,6 +19,7 @@ from icltheory.layered.protocol import (
 from icltheory.layered.stack import LayeredStack
 
 __all__ = [
+    "Batched",
     "LayeredModel",
     "LayeredStack",
     "MatrixSpec",

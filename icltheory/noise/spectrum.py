@@ -108,7 +108,7 @@ def noise_spectrum(
         >>> I = jnp.eye(1)[None]
         >>> spectrum = noise_spectrum(
         ...     LinearAttentionStack(I, I, I), jnp.array([[1.0], [2.0]]), 1)
-        >>> spectrum.eigenvalues.tolist(), spectrum.rank.tolist()
+        >>> spectrum.eigenvalues.round(6).tolist(), spectrum.rank.tolist()
         ([[9.0, 0.0]], [1])
 
     References:

@@ -1,3 +1,62 @@
-"""SVD pruning of layered models."""
+"""SVD pruning of layered models.
 
-__all__: list[str] = []
+A clipping rate becomes a rank by exact arithmetic, a matrix becomes its best
+approximation of that rank, and a sweep scores a model at many rates, modules and layers
+in one compiled program. Beside it: what pruning does to the norms of the theory, how
+well conditioned the matrices are, and the choice of layer and rate of Algorithm 1.
+"""
+
+from icltheory.pruning.choice import (
+    LayerChoice,
+    RateChoice,
+    choose_layers,
+    choose_rate,
+)
+from icltheory.pruning.clip import FrobeniusSplit, clip, frobenius_split
+from icltheory.pruning.compose import Composition, compose
+from icltheory.pruning.depth import DepthTable, depth_table
+from icltheory.pruning.examples import (
+    UpdateBound,
+    UpdateSplit,
+    update_split,
+    update_upper_bound,
+)
+from icltheory.pruning.magnitude import magnitude_prune
+from icltheory.pruning.modules import module_matrices, prune_module
+from icltheory.pruning.rates import kept_parameters, rank_for_rate
+from icltheory.pruning.spectra import (
+    MatrixSpectrum,
+    by_layer,
+    module_spectra,
+    random_condition_number,
+)
+from icltheory.pruning.sweep import sweep, sweep_grid
+
+__all__ = [
+    "Composition",
+    "DepthTable",
+    "FrobeniusSplit",
+    "LayerChoice",
+    "MatrixSpectrum",
+    "RateChoice",
+    "UpdateBound",
+    "UpdateSplit",
+    "by_layer",
+    "choose_layers",
+    "choose_rate",
+    "clip",
+    "compose",
+    "depth_table",
+    "frobenius_split",
+    "kept_parameters",
+    "magnitude_prune",
+    "module_matrices",
+    "module_spectra",
+    "prune_module",
+    "random_condition_number",
+    "rank_for_rate",
+    "sweep",
+    "sweep_grid",
+    "update_split",
+    "update_upper_bound",
+]

@@ -32,7 +32,7 @@ def predictions(stack, H, h, scale):
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32), scale=st.sampled_from([1 / N, 0.05]))
-def test_l_layers_are_l_explicit_steps_of_gradient_descent(seed, scale):
+def test_l_layers_are_l_explicit_steps_of_gradient_descent(seed, scale, measured):
     X, Y, x, W_0 = task(seed)
     etas = np.random.default_rng(seed).uniform(0, 0.5, L)
     stack = gradient_descent(etas, D_IN, D_OUT)
@@ -40,11 +40,12 @@ def test_l_layers_are_l_explicit_steps_of_gradient_descent(seed, scale):
     for start in (np.zeros((D_OUT, D_IN)), W_0):
         got = predictions(stack, *join_tokens(X, Y, x, start), scale)
         path = oracles.gradient_descent(start, X, Y, steps, scale)
+        measured("error", np.abs(got - path @ x).max())
         # 1e-8 is the promise; rounding leaves about 1e-15
         np.testing.assert_allclose(got, path @ x, atol=1e-12)
 
 
-def test_one_layer_is_one_step_on_the_mean_loss():
+def test_one_layer_is_one_step_on_the_mean_loss(measured):
     X, Y, x, _ = task()
     got = predictions(
         gradient_descent(np.array([0.3]), D_IN, D_OUT), *join_tokens(X, Y, x), 1 / N
@@ -54,33 +55,40 @@ def test_one_layer_is_one_step_on_the_mean_loss():
         return sum(jnp.sum((W @ a - b) ** 2) for a, b in zip(X, Y, strict=True)) / 2 / N
 
     W_1 = -0.3 * jax.grad(loss)(jnp.zeros((D_OUT, D_IN)))
+    measured("error against autodiff", np.abs(got[1] - W_1 @ x).max())
     np.testing.assert_allclose(got, [np.zeros(D_OUT), W_1 @ x], atol=1e-14)
 
 
-def test_many_layers_reach_the_least_squares_solution():
+def test_many_layers_reach_the_least_squares_solution(measured):
     X, Y, x, _ = task()
     stack = gradient_descent(np.full(2000, 0.4), D_IN, D_OUT)
     last = predictions(stack, *join_tokens(X, Y, x), 1 / N)[-1]
-    np.testing.assert_allclose(last, np.linalg.lstsq(X, Y)[0].T @ x, atol=1e-8)
+    solution = np.linalg.lstsq(X, Y)[0].T @ x
+    measured("distance from least squares, 2000 layers", np.abs(last - solution).max())
+    np.testing.assert_allclose(last, solution, atol=1e-8)
 
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_l_layers_are_l_steps_of_preconditioned_gradient_descent(seed):
+def test_l_layers_are_l_steps_of_preconditioned_gradient_descent(seed, measured):
     X, Y, x, W_0 = task(seed)
     A = 0.2 * np.random.default_rng(seed).normal(size=(L, D_IN, D_IN))  # asymmetric
     stack = preconditioned_gradient_descent(A, D_OUT)
     got = predictions(stack, *join_tokens(X, Y, x, W_0), 1 / N)
     path = oracles.gradient_descent(W_0, X, Y, A, 1 / N)
+    size = np.linalg.norm(path @ x)
+    measured("relative error", np.linalg.norm(got - path @ x) / size)
     np.testing.assert_allclose(got, path @ x, rtol=1e-9, atol=1e-10)
 
 
-def test_the_inverse_covariance_as_preconditioner_solves_in_one_layer():
+def test_the_inverse_covariance_as_preconditioner_solves_in_one_layer(measured):
     X, Y, x, W_0 = task()
     A = np.linalg.inv(X.T @ X / N)[None]
     stack = preconditioned_gradient_descent(A, D_OUT)
     last = predictions(stack, *join_tokens(X, Y, x, W_0), 1 / N)[-1]
-    np.testing.assert_allclose(last, np.linalg.lstsq(X, Y)[0].T @ x, atol=1e-12)
+    solution = np.linalg.lstsq(X, Y)[0].T @ x
+    measured("distance from least squares, 1 layer", np.abs(last - solution).max())
+    np.testing.assert_allclose(last, solution, atol=1e-12)
 
 
 def test_a_multiple_of_the_identity_as_preconditioner_is_gradient_descent():
@@ -96,12 +104,14 @@ def test_a_multiple_of_the_identity_as_preconditioner_is_gradient_descent():
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_gd_plus_plus_equals_its_loops(seed):
+def test_gd_plus_plus_equals_its_loops(seed, measured):
     X, Y, x, _ = task(seed)
     eta, gamma = np.random.default_rng(seed).uniform(0, 0.3, (2, L))
     stack = gd_plus_plus(eta, gamma, D_IN, D_OUT)
     got = predictions(stack, *join_tokens(X, Y, x), 1 / N)
     expected = oracles.gd_plus_plus(X, Y, x, eta, gamma, 1 / N)
+    size = np.linalg.norm(expected)
+    measured("relative error", np.linalg.norm(got - expected) / size)
     np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-11)
 
 
@@ -116,7 +126,7 @@ def test_gd_plus_plus_without_input_steps_is_gradient_descent():
         np.testing.assert_array_equal(a, b)
 
 
-def test_gd_plus_plus_maps_the_spectrum_of_the_inputs():
+def test_gd_plus_plus_maps_the_spectrum_of_the_inputs(measured):
     # eigenvalues s of X^T X / N become s (1 - gamma s)^2 after one layer
     X, Y, x, _ = task()
     gamma = 0.1
@@ -124,15 +134,18 @@ def test_gd_plus_plus_maps_the_spectrum_of_the_inputs():
     moved = stack.apply(*join_tokens(X, Y, x), scale=1 / N).H[1, :, :D_IN]
     s = np.linalg.eigvalsh(X.T @ X / N)
     after = np.linalg.eigvalsh(moved.T @ moved / N)
-    np.testing.assert_allclose(after, np.sort(s * (1 - gamma * s) ** 2), atol=1e-13)
+    expected = np.sort(s * (1 - gamma * s) ** 2)
+    measured("error of the spectrum", np.abs(after - expected).max())
+    np.testing.assert_allclose(after, expected, atol=1e-13)
     assert after.max() / after.min() < s.max() / s.min()
 
 
 @pytest.mark.parametrize("mask", ["causal", "none"])
-def test_the_construction_needs_the_mask_of_the_papers(mask):
+def test_the_construction_needs_the_mask_of_the_papers(mask, measured):
     X, Y, x, _ = task()
     stack = gradient_descent(np.full(L, 0.3), D_IN, D_OUT)
     tokens = join_tokens(X, Y, x)
     right = stack.apply(*tokens, scale=1 / N).h_query[-1]
     other = stack.apply(*tokens, mask, scale=1 / N).h_query[-1]
+    measured(f"change, mask {mask}", np.abs(right - other).max())
     assert np.abs(right - other).max() > 1e-3

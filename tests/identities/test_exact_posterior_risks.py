@@ -36,7 +36,9 @@ def full_task(noise_var=0.5, seed=1, dim=3):
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), penalty=st.sampled_from([0.01, 1.0, 30.0]))
-def test_ridge_given_inputs_is_the_expansion_in_weight_and_noise(seed, penalty):
+def test_ridge_given_inputs_is_the_expansion_in_weight_and_noise(
+    seed, penalty, measured
+):
     rng = np.random.default_rng(seed)
     task = full_task(0.5, seed % 1000)
     parts = (np.asarray(a) for a in (task.input_cov, task.task_mean, task.task_cov))
@@ -45,13 +47,14 @@ def test_ridge_given_inputs_is_the_expansion_in_weight_and_noise(seed, penalty):
         X = rng.normal(size=(num, 3))
         expected = oracles.ridge_risk_given(X, penalty, *parts, 0.5)
         got = ridge_risk_given(task, X, penalty, query_noise=False)
+        measured("relative error", got / expected - 1)
         np.testing.assert_allclose(got, expected, rtol=1e-9)
         np.testing.assert_allclose(
             ridge_risk_given(task, X, penalty), expected + 0.5, rtol=1e-9
         )
 
 
-def test_ridge_given_inputs_agrees_with_simulation():
+def test_ridge_given_inputs_agrees_with_simulation(measured):
     task = full_task(0.5)
     X = np.random.default_rng(0).normal(size=(5, 3))
 
@@ -68,19 +71,25 @@ def test_ridge_given_inputs_agrees_with_simulation():
 
     sample = np.asarray(errors(jax.random.key(0)))
     z = sample.mean() - ridge_risk_given(task, X[:4], 0.7)
-    assert abs(z) < 5 * sample.std() / np.sqrt(len(sample))
+    z /= sample.std() / np.sqrt(len(sample))
+    measured("z", z)
+    assert abs(z) < 5
 
 
-def test_bayes_given_inputs_is_ridge_with_the_right_penalty_and_the_least_of_all():
+def test_bayes_given_inputs_is_ridge_with_the_right_penalty_and_the_least_of_all(
+    measured,
+):
     X = np.random.default_rng(0).normal(size=(2, 5, 3))
     task = LinearRegression(full_task().input_cov, np.zeros(3), np.eye(3), 0.6)
     best = bayes_risk_given(task, X)
-    np.testing.assert_allclose(best, ridge_risk_given(task, X, 0.6), rtol=1e-12)
+    right = ridge_risk_given(task, X, 0.6)
+    measured("relative error", np.abs(best / right - 1).max())
+    np.testing.assert_allclose(best, right, rtol=1e-12)
     for penalty in (0.0, 0.3, 0.59, 0.61, 2.0):
         assert np.all(ridge_risk_given(task, X, penalty) > best)
 
 
-def test_bayes_given_inputs_of_the_worked_example():
+def test_bayes_given_inputs_of_the_worked_example(measured):
     H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
     task = LinearRegression(H, np.array([1.0, -2.0]), Psi, 0.25)
     X = np.array([[1.0, 0], [0, 1], [1, -1]])
@@ -88,10 +97,11 @@ def test_bayes_given_inputs_of_the_worked_example():
     # it is the trace of H with the posterior covariance
     precision = np.linalg.inv(Psi) + X.T @ X / 0.25
     expected = np.trace(H @ np.linalg.inv(precision)) + 0.25
+    measured("relative error", bayes_risk_given(task, X) / expected - 1)
     np.testing.assert_allclose(bayes_risk_given(task, X), expected, rtol=1e-12)
 
 
-def test_bayes_risks_of_all_prefixes_are_those_of_each():
+def test_bayes_risks_of_all_prefixes_are_those_of_each(measured):
     X = np.random.default_rng(0).normal(size=(2, 7, 3))
     X[1, 2] = X[1, 0]
     singular = LinearRegression(np.eye(3), np.zeros(3), np.diag([1.0, 2.0, 0.0]), 0.4)
@@ -99,9 +109,9 @@ def test_bayes_risks_of_all_prefixes_are_those_of_each():
     for task in (full_task(0.5), singular, exact):
         path = bayes_risk_given_prefixes(task, X)
         for k in (0, 1, 3, 6):
-            np.testing.assert_allclose(
-                path[:, k], bayes_risk_given(task, X[:, :k]), rtol=1e-9, atol=1e-12
-            )
+            one = bayes_risk_given(task, X[:, :k])
+            measured("error", np.abs(path[:, k] - one).max())
+            np.testing.assert_allclose(path[:, k], one, rtol=1e-9, atol=1e-12)
     # a traced zero noise is the limit as well
     traced = jax.jit(
         lambda noise: bayes_risk_given_prefixes(
@@ -111,7 +121,7 @@ def test_bayes_risks_of_all_prefixes_are_those_of_each():
     np.testing.assert_allclose(traced, path, atol=1e-9)
 
 
-def test_the_bayes_risk_agrees_with_the_errors_of_the_bayes_predictor():
+def test_the_bayes_risk_agrees_with_the_errors_of_the_bayes_predictor(measured):
     task = full_task(0.5)
     prior = {
         name: getattr(task, name) for name in ("task_mean", "task_cov", "noise_var")
@@ -124,7 +134,9 @@ def test_the_bayes_risk_agrees_with_the_errors_of_the_bayes_predictor():
         jax.random.key(1)
     )
     both = np.hypot(errors.standard_error, risk.standard_error)
-    assert np.max(np.abs(errors.mean - risk.mean) / both) < 5
+    z = np.max(np.abs(errors.mean - risk.mean) / both)
+    measured("largest z", z)
+    assert z < 5
     # only the inputs are sampled, so far fewer prompts do
     assert np.all(risk.standard_error[1:] < 0.7 * errors.standard_error[1:])
     np.testing.assert_allclose(
@@ -134,17 +146,18 @@ def test_the_bayes_risk_agrees_with_the_errors_of_the_bayes_predictor():
     )
 
 
-def test_the_bayes_risk_in_one_dimension_is_a_chi_square_integral():
+def test_the_bayes_risk_in_one_dimension_is_a_chi_square_integral(measured):
     # phi = 2, sigma = 1/2, M = 3
     task = LinearRegression(2 * np.eye(1), np.zeros(1), np.eye(1), 0.25)
     risk = bayes_risk(
         task, jax.random.key(0), 20_000, num_examples=3, query_noise=False
     )
     z = (risk.mean[3] - 0.164662268434) / risk.standard_error[3]
+    measured("z", z)
     assert abs(z) < 5
 
 
-def test_the_bayes_risk_lies_between_jensen_and_one_gradient_step():
+def test_the_bayes_risk_lies_between_jensen_and_one_gradient_step(measured):
     noise = 0.3
     phi = np.array([3.0, 1.0, 0.2])
     task = LinearRegression(np.diag(phi), np.zeros(3), np.eye(3), noise)
@@ -155,10 +168,12 @@ def test_the_bayes_risk_lies_between_jensen_and_one_gradient_step():
         low = np.sum(phi * noise / (noise + k * phi))
         high = linear_attention_optimum(task, k, query_noise=False).risk
         slack = 4 * risk.standard_error[k]
+        measured(f"over the lower end, k = {k}", risk.mean[k] / low)
+        measured(f"over the upper end, k = {k}", risk.mean[k] / high)
         assert low - slack <= risk.mean[k] <= high + slack
 
 
-def test_the_published_ridge_curve():
+def test_the_published_ridge_curve(measured):
     # d = 8, sigma^2 = 1/4, errors against noiseless labels, over d, k = 0..15
     reference = np.array(
         [1.00, 0.875, 0.760, 0.658, 0.528, 0.426, 0.332, 0.242]
@@ -168,11 +183,13 @@ def test_the_published_ridge_curve():
     risk = jax.jit(
         lambda k: bayes_risk(task, k, 4000, num_examples=15, query_noise=False)
     )(jax.random.key(0))
+    difference = np.abs(risk.mean / 8 / reference - 1).max()
+    measured("largest relative difference", difference)
     np.testing.assert_allclose(risk.mean / 8, reference, rtol=0.03)
     assert abs(risk.mean.mean() / 8 - 0.3445) < 0.004
 
 
-def test_the_published_ridge_risks_of_transformers_as_statisticians():
+def test_the_published_ridge_risks_of_transformers_as_statisticians(measured):
     # d = n = 20, w ~ N(0, I / 20), penalty d sigma^2
     for sigma, expected in ((0.1, 0.103), (0.25, 0.229), (0.5, 0.398), (1.0, 0.622)):
         task = LinearRegression(np.eye(20), np.zeros(20), np.eye(20) / 20, sigma**2)
@@ -184,6 +201,7 @@ def test_the_published_ridge_risks_of_transformers_as_statisticians():
             num_examples=20,
             query_noise=False,
         )
+        measured("difference", risk.mean - expected)
         assert abs(risk.mean - expected) < 5e-4 + 5 * risk.standard_error
 
 

@@ -59,25 +59,29 @@ def simulate(predictor, task, num_prompts, num_examples, query_noise=True, seed=
     return jax.jit(run)(jax.random.key(seed))
 
 
-def assert_agree(risk, exact, prefixes=slice(None)):
-    z = (risk.mean - exact) / risk.standard_error
-    assert np.max(np.abs(np.asarray(z)[prefixes])) < 5
+def assert_agree(measured, risk, exact, prefixes=slice(None), name="z"):
+    z = np.asarray((risk.mean - exact) / risk.standard_error)[prefixes]
+    measured(f"largest {name}", np.max(np.abs(z)))
+    assert np.max(np.abs(z)) < 5
 
 
 # --- closed forms of the isotropic case
 
 
-def test_least_squares_averaging_and_one_layer_attention_for_d_20():
+def test_least_squares_averaging_and_one_layer_attention_for_d_20(measured):
     k = np.arange(1, 41)
 
     def curve(risk):
         return np.asarray(jax.vmap(lambda n: risk(GARG, n))(jnp.asarray(k))) / 20
 
-    np.testing.assert_allclose(
-        curve(least_squares_risk), np.maximum(1 - k / 20, 0), atol=1e-14
-    )
-    np.testing.assert_allclose(curve(averaging_risk), 21 / k, rtol=1e-12)
+    exact = np.maximum(1 - k / 20, 0)
+    measured("error, least squares", np.abs(curve(least_squares_risk) - exact).max())
+    np.testing.assert_allclose(curve(least_squares_risk), exact, atol=1e-14)
+    mean = curve(averaging_risk)
+    measured("relative error, averaging", np.abs(mean / (21 / k) - 1).max())
+    np.testing.assert_allclose(mean, 21 / k, rtol=1e-12)
     best = curve(lambda task, n: linear_attention_optimum(task, n).risk)
+    measured("one layer", np.abs(best / (21 / (k + 21)) - 1).max())
     np.testing.assert_allclose(best, 21 / (k + 21), rtol=1e-12)
     assert zero_risk(GARG) == 20.0
     # Garg's training loss of least squares over 41 points
@@ -85,13 +89,14 @@ def test_least_squares_averaging_and_one_layer_attention_for_d_20():
     np.testing.assert_allclose(total / 41, 210 / 41, rtol=1e-12)
 
 
-def test_noise_enters_attention_and_averaging_as_d_plus_1_plus_sigma_squared():
+def test_noise_enters_attention_and_averaging_as_d_plus_1_plus_sigma_squared(measured):
     for d, noise in ((1, 0.0), (3, 0.7), (8, 2.0)):
         task = LinearRegression.isotropic(d, noise)
         for k in (1, 5, 30):
             best = linear_attention_optimum(task, k, query_noise=False)
             shrink = k / (k + d + 1 + noise)
             np.testing.assert_allclose(best.Gamma, shrink * np.eye(d), atol=1e-14)
+            measured("relative error", best.risk / (d * (1 - shrink)) - 1)
             np.testing.assert_allclose(best.risk, d * (1 - shrink), rtol=1e-12)
             np.testing.assert_allclose(optimal_step_size(task, k), shrink, rtol=1e-12)
             np.testing.assert_allclose(
@@ -102,7 +107,7 @@ def test_noise_enters_attention_and_averaging_as_d_plus_1_plus_sigma_squared():
 # --- simulation
 
 
-def test_simulation_agrees_for_least_squares_averaging_and_zero_at_d_20():
+def test_simulation_agrees_for_least_squares_averaging_and_zero_at_d_20(measured):
     for predictor, exact in (
         (ols_prefixes, least_squares_risk),
         (averaging_prefixes, averaging_risk),
@@ -111,42 +116,45 @@ def test_simulation_agrees_for_least_squares_averaging_and_zero_at_d_20():
         risk = simulate(predictor, GARG, 2000, 40)
         curve = jax.vmap(functools.partial(exact, GARG))(COUNTS)
         random = slice(0, 20) if predictor is ols_prefixes else slice(None)
-        assert_agree(risk, curve, random)
+        assert_agree(measured, risk, curve, random)
         if predictor is ols_prefixes:
             np.testing.assert_allclose(risk.mean[20:], 0, atol=1e-10)
 
 
-def test_least_squares_with_noise_below_and_above_d():
+def test_least_squares_with_noise_below_and_above_d(measured):
     task = LinearRegression(0.5 * np.eye(6), np.ones(6), 2 * np.eye(6), 0.3)
     risk = simulate(ols_prefixes, task, 8000, 30)
     exact = [float(least_squares_risk(task, k)) for k in range(31)]
     # within 4 of d the squared error has no variance, so no z-score
-    assert_agree(risk, np.array(exact), slice(0, 3))
-    assert_agree(risk, np.array(exact), slice(11, None))
+    assert_agree(measured, risk, np.array(exact), slice(0, 3), "z below d")
+    assert_agree(measured, risk, np.array(exact), slice(11, None), "z above d")
     assert np.all(np.isinf(exact[5:8]))
     assert np.isclose(exact[8], 0.3 * 6 + 0.3)
     assert np.isclose(exact[0], 0.5 * (12 + 6) + 0.3)
     assert np.isclose(least_squares_risk(task, 8, query_noise=False), 0.3 * 6)
 
 
-def test_least_squares_beyond_d_is_the_same_for_every_input_covariance():
+def test_least_squares_beyond_d_is_the_same_for_every_input_covariance(measured):
     task = full_task(0.5)
     exact = least_squares_risk(task, 12, query_noise=False)
     np.testing.assert_allclose(exact, 0.5 * 3 / 8, rtol=1e-12)
     average = ridge_risk(
         task, jax.random.key(0), 4000, 0.0, num_examples=12, query_noise=False
     )
-    assert abs((average.mean - exact) / average.standard_error) < 5
+    z = (average.mean - exact) / average.standard_error
+    measured("z", z)
+    assert abs(z) < 5
     # and is not below d: the restriction to multiples of the identity is needed
     with raises("input_cov: expected a multiple of the identity where num_examples <"):
         least_squares_risk(task, 2)
     skewed = LinearRegression(np.diag([4.0, 1.0, 0.1]), np.zeros(3), np.eye(3), 0.0)
     average = ridge_risk(skewed, jax.random.key(0), 4000, 0.0, num_examples=1)
     isotropic = float(zero_risk(skewed)) * (1 - 1 / 3)
+    measured("below d, other covariance: share", average.mean / isotropic)
     assert average.mean + 20 * average.standard_error < isotropic
 
 
-def test_attention_and_averaging_for_any_population():
+def test_attention_and_averaging_for_any_population(measured):
     task = full_task(0.5)
     exact = jax.jit(
         jax.vmap(
@@ -160,16 +168,17 @@ def test_attention_and_averaging_for_any_population():
             gradient_descent_prefixes, steps=1, step_size=1.0, preconditioner=Gamma
         )
         risk = simulate(step, task, 20_000, 9, query_noise=False)
-        assert_agree(risk, exact(counts, Gamma))
+        assert_agree(measured, risk, exact(counts, Gamma))
     noisy = jax.jit(jax.vmap(functools.partial(averaging_risk, task)))(counts)
     np.testing.assert_allclose(noisy, exact(counts, np.eye(3)) + 0.5, rtol=1e-12)
 
 
-def test_the_risk_of_a_fixed_preconditioner_is_also_that_of_other_lengths():
+def test_the_risk_of_a_fixed_preconditioner_is_also_that_of_other_lengths(measured):
     # a matrix tuned for k = 4 and used at k = 9 is worse than one tuned for 9
     task = full_task(0.5)
     best = [linear_attention_optimum(task, k) for k in (4, 9)]
     used = linear_attention_risk(task, 9, best[0].Gamma)
+    measured("excess of the matrix of k = 4 at k = 9", used / best[1].risk - 1)
     assert best[1].risk < used < best[0].risk
 
 
@@ -178,12 +187,16 @@ def test_the_risk_of_a_fixed_preconditioner_is_also_that_of_other_lengths():
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), k=st.sampled_from([1, 4, 50]))
-def test_the_optimum_of_one_layer_is_stationary_and_has_the_stated_risk(seed, k):
+def test_the_optimum_of_one_layer_is_stationary_and_has_the_stated_risk(
+    seed, k, measured
+):
     H, mean, Psi, noise = _population(seed)
     Gamma, risk, gradient, at, near, eta, slope = _optimum(
         H, mean, Psi, noise, k, np.random.default_rng(seed).normal(size=(3, 3))
     )
     scale = np.abs(np.asarray(H)).max() ** 2 * np.abs(np.asarray(Psi)).max() + 1
+    measured("gradient at the optimum", np.abs(gradient).max() / scale)
+    measured("relative error of its risk", at / risk - 1)
     np.testing.assert_allclose(gradient, 0, atol=1e-9 * scale)
     np.testing.assert_allclose(at, risk, rtol=1e-9)
     assert near >= risk * (1 - 1e-12)
@@ -208,7 +221,7 @@ def _optimum(H, mean, Psi, noise, k, direction):
     return best.Gamma, best.risk, gradient, risk(best.Gamma), near, eta, slope
 
 
-def test_the_optimum_for_an_isotropic_prior_is_the_published_matrix():
+def test_the_optimum_for_an_isotropic_prior_is_the_published_matrix(measured):
     A = np.random.default_rng(0).normal(size=(4, 4))
     H, psi2, noise, n = A @ A.T, 1.7, 0.6, 11
     task = LinearRegression(H, np.zeros(4), psi2 * np.eye(4), noise)
@@ -216,16 +229,19 @@ def test_the_optimum_for_an_isotropic_prior_is_the_published_matrix():
         (np.trace(H) + noise / psi2) / n * np.eye(4) + (n + 1) / n * H
     )
     best = linear_attention_optimum(task, n)
+    measured("error of Gamma", np.abs(best.Gamma - expected).max())
     np.testing.assert_allclose(best.Gamma, expected, rtol=1e-9, atol=1e-12)
     identity = np.eye(4) * (np.trace(H) + noise / psi2) / n + H / n
     expected_risk = noise + psi2 * np.trace(expected @ H @ identity)
+    measured("relative error of its risk", best.risk / expected_risk - 1)
     np.testing.assert_allclose(best.risk, expected_risk, rtol=1e-10)
 
 
-def test_the_optimum_of_the_worked_example():
+def test_the_optimum_of_the_worked_example(measured):
     H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
     best = linear_attention_optimum(LinearRegression(H, np.zeros(2), Psi, 0.25), 3)
     expected = [[0.268887121673, -0.018524582495], [-0.018524582495, 0.289376432614]]
+    measured("error of Gamma", np.abs(best.Gamma - np.array(expected)).max())
     np.testing.assert_allclose(best.Gamma, expected, atol=1e-11)
     np.testing.assert_allclose(best.risk, 1.521361743930, rtol=1e-11)
     five = LinearRegression.isotropic(5)
@@ -250,7 +266,7 @@ def test_the_optimum_also_for_singular_covariances_and_without_examples():
 # --- all of them
 
 
-def test_exact_risks_are_differentiable_and_vectorise(key):
+def test_exact_risks_are_differentiable_and_vectorise(key, measured):
     @jax.jit
     def total(noise):
         task = LinearRegression(jnp.eye(3), jnp.zeros(3), jnp.eye(3), noise)
@@ -264,8 +280,10 @@ def test_exact_risks_are_differentiable_and_vectorise(key):
             + bayes_risk_given_prefixes(task, X).sum()
         )
 
-    up, down = total(0.5 + 1e-6), total(0.5 - 1e-6)
-    np.testing.assert_allclose(jax.grad(total)(0.5), (up - down) / 2e-6, rtol=1e-6)
+    difference = (total(0.5 + 1e-6) - total(0.5 - 1e-6)) / 2e-6
+    gradient = jax.grad(total)(0.5)
+    measured("gradient against differences", gradient / difference - 1)
+    np.testing.assert_allclose(gradient, difference, rtol=1e-6)
 
 
 def test_impossible_risks_say_what_was_expected(key):

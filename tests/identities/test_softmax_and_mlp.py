@@ -37,7 +37,24 @@ def relative(a, b):
 # ---------------------------------------------------------------------------
 
 
-def test_eq_9_normalises_over_the_keys_not_over_the_queries():
+@pytest.mark.parametrize("d_scale", [1.0, 4.0])
+def test_eq_1_and_2_softmax_attention_is_the_double_sum(d_scale, measured):
+    *W, H, h = layer()
+    out = softmax_attention(*W, H, h, d_scale=d_scale)
+    expected = oracles.softmax_layer(*W, np.vstack([H, h]), "demos", d_scale)
+    error = np.abs(np.vstack([out.H, out.h_query]) - expected).max()
+    measured("error", error)
+    assert error < 1e-14
+    # the mask stands outside the softmax, so that the query keeps a part
+    logits = np.array([(W[1] @ k) @ (W[2] @ h) for k in [*H, h]]) / np.sqrt(d_scale)
+    on_demos = 1 - np.exp(logits[-1]) / np.exp(logits).sum()
+    weights = softmax_weights(W[1], W[2], H, h, d_scale=d_scale, mask="demos")[-1]
+    measured("sum of the demonstrations' weights", weights[:N].sum())
+    np.testing.assert_allclose(weights[:N].sum(), on_demos, rtol=1e-13)
+    assert weights[:N].sum() < 0.99
+
+
+def test_eq_9_normalises_over_the_keys_not_over_the_queries(measured):
     W_V, W_K, W_Q, H, h = layer(size=1.0)
     tokens = np.vstack([H, h])
     # columns are tokens in the paper: A_u[i, j] is key i against query j
@@ -45,27 +62,32 @@ def test_eq_9_normalises_over_the_keys_not_over_the_queries():
     right = A_u @ np.diag(1 / (np.ones(N + 1) @ A_u))
     printed = np.diag(1 / (A_u @ np.ones(N + 1))) @ A_u
     weights = softmax_weights(W_K, W_Q, H, h, d_scale=1, mask="none").T
+    measured("relative error as printed", relative(weights, printed))
+    measured("corrected", relative(weights, right))
     assert relative(weights, right) < 1e-14
     assert relative(weights, printed) > 0.5
     fewer = A_u[:-1] @ np.diag(1 / (np.ones(N) @ A_u[:-1]))  # N keys, as 1_N says
     assert relative(weights[:-1], fewer) > 0.05
 
 
-def test_eq_10_softmax_kernel_is_a_gaussian_kernel_between_two_norms():
+def test_eq_10_softmax_kernel_is_a_gaussian_kernel_between_two_norms(measured):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 3))
     gauss = np.exp(-np.sum((x - y) ** 2) / 2)
     product = np.exp(x @ x / 2) * gauss * np.exp(y @ y / 2)
+    measured("relative error", product / np.exp(x @ y) - 1)
     np.testing.assert_allclose(product, np.exp(x @ y), rtol=1e-14)
     taylor = taylor_features(x, 12) @ taylor_features(y, 12)
+    measured("Taylor, degree 12", taylor / np.exp(x @ y) - 1)
     np.testing.assert_allclose(taylor, np.exp(x @ y), rtol=1e-6)
 
 
 @pytest.mark.parametrize("d_scale", [1.0, 4.0])
-def test_eq_12_the_kernel_view_is_softmax_attention_of_the_query(d_scale):
+def test_eq_12_the_kernel_view_is_softmax_attention_of_the_query(d_scale, measured):
     *W, H, h = layer(size=1.0)
     view = softmax_kernel_view(*W, H, h, d_scale=d_scale)
     tokens = oracles.softmax_layer(*W, np.vstack([H, h]), "demos", d_scale)
+    measured("error", np.abs(view.h_query - tokens[-1]).max())
     np.testing.assert_allclose(view.h_query, tokens[-1], atol=1e-14)
     moved = softmax_attention(*W, H, h, d_scale=d_scale).h_query - h
     np.testing.assert_allclose(view.delta_W @ view.query_features, moved, atol=1e-14)
@@ -73,7 +95,7 @@ def test_eq_12_the_kernel_view_is_softmax_attention_of_the_query(d_scale):
     np.testing.assert_allclose(view.normalizer, sum(kernel), rtol=1e-14)
 
 
-def test_eq_12_taylor_features_converge_like_the_exponential_series():
+def test_eq_12_taylor_features_converge_like_the_exponential_series(measured):
     *W, H, h = layer(size=0.45)
     exact = softmax_attention(*W, H, h, d_scale=n).h_query
     z = max(abs((W[1] @ k) @ (W[2] @ h)) / math.sqrt(n) for k in [*H, h])
@@ -89,11 +111,13 @@ def test_eq_12_taylor_features_converge_like_the_exponential_series():
         remainder = math.exp(z) * z ** (degree + 1) / math.factorial(degree + 1)
         normalizer = view.normalizer
         assert errors[-1] <= 2 * (N + 1) * remainder * values / float(normalizer)
+    measured("error, degree 1", errors[0])
+    measured("degree 6", errors[-1])
     assert errors[2] > errors[3] > errors[4] > errors[5]
     assert errors[-1] < 1e-3 * errors[0]  # 2 z^5 / 7! with z near 1
 
 
-def test_positive_features_are_unbiased_with_the_predicted_error():
+def test_positive_features_are_unbiased_with_the_predicted_error(measured):
     rng = np.random.default_rng(0)
     x, y = 0.5 * rng.normal(size=(2, 3))
     F, repeats = 64, 4000
@@ -106,14 +130,17 @@ def test_positive_features_are_unbiased_with_the_predicted_error():
     kernel = np.exp(x @ y)
     draws = np.asarray(estimate(jax.random.split(jax.random.key(0), repeats)))
     errors = draws / kernel - 1
-    assert abs(errors.mean()) < 5 * errors.std() / np.sqrt(repeats)
+    bias = errors.mean() / (errors.std() / np.sqrt(repeats))
+    measured("z of the mean", bias)
+    assert abs(bias) < 5
     squares = errors**2
     predicted = (np.exp(np.sum((x + y) ** 2)) - 1) / F
     z = (squares.mean() - predicted) / (squares.std() / np.sqrt(repeats))
+    measured("z of the mean square", z)
     assert abs(z) < 5
 
 
-def test_positive_features_improve_like_one_over_the_root(key):
+def test_positive_features_improve_like_one_over_the_root(key, measured):
     *W, H, h = layer()
     exact = softmax_attention(*W, H, h, d_scale=n).h_query
 
@@ -132,30 +159,35 @@ def test_positive_features_improve_like_one_over_the_root(key):
         jnp.sqrt(jax.vmap(lambda k: error(F, k))(keys).mean())  # noqa: B023
         for F in (64, 1024)
     )
+    measured("error at 64 over 1024 features, 4 in theory", few / many)
     # a factor 4 in theory; 100 squared errors fix each root to about 10 percent
     assert 2.5 < float(few / many) < 6
 
 
-def test_only_the_operator_is_free_of_the_query():
+def test_only_the_operator_is_free_of_the_query(measured):
     *W, H, h = layer()
     views = [
         softmax_kernel_view(*W, H, q, d_scale=1, features="taylor", degree=3)
         for q in (h, 2 * h)
     ]
     np.testing.assert_array_equal(views[0].operator, views[1].operator)
-    assert relative(views[1].delta_W, views[0].delta_W) > 0.01
+    change = relative(views[1].delta_W, views[0].delta_W)
+    measured("change when the query doubles", change)
+    assert change > 0.01
     np.testing.assert_allclose(
         views[0].delta_W, views[0].operator / views[0].normalizer, rtol=1e-14
     )
 
 
-def test_rank_of_the_operator_is_at_most_the_rank_of_the_demonstrations():
+def test_rank_of_the_operator_is_at_most_the_rank_of_the_demonstrations(measured):
     W_V, W_K, W_Q, H, h = layer()
     H = H[:2][np.array([0, 1, 0, 1, 0])]
     view = softmax_kernel_view(
         *(W_V, W_K, W_Q, H, h), d_scale=1, features="taylor", degree=3
     )
-    assert np.linalg.matrix_rank(view.operator, tol=1e-10) == 2
+    rank = np.linalg.matrix_rank(view.operator, tol=1e-10)
+    measured("rank, rank H_s = 2", rank)
+    assert rank == 2
 
 
 def test_kernel_view_of_no_demonstrations_and_bad_input():
@@ -188,32 +220,36 @@ def block(seed=0):
 
 
 @pytest.mark.parametrize("mlp", ["linear", "half", "gated"])
-def test_b_3_update_moves_the_query_like_the_block(mlp):
+def test_b_3_update_moves_the_query_like_the_block(mlp, measured):
     W, H, h = block()
     delta_W = implicit_update_mlp(*W, H, h, scale=0.5, mlp=mlp)
     expected = oracles.mlp_layer(*W, np.vstack([H, h]), "demos", mlp, 0.5)[-1]
+    measured(f"error, {mlp}", np.abs(h + delta_W @ h - expected).max())
     np.testing.assert_allclose(h + delta_W @ h, expected, atol=1e-13)
     moved = mlp_attention(*W, H, h, scale=0.5, mlp=mlp).h_query
     np.testing.assert_allclose(moved, expected, atol=1e-13)
 
 
-def test_b_3_linear_update_is_the_product_of_the_paper():
+def test_b_3_linear_update_is_the_product_of_the_paper(measured):
     W, H, _ = block()
     z = oracles.implicit_update(*W[:3], H)
     delta_W = implicit_update_mlp(*W, H, mlp="linear")
+    measured("error of the product", np.abs(delta_W - W[4] @ W[3] @ z).max())
     np.testing.assert_allclose(delta_W, W[4] @ W[3] @ z, atol=1e-13)
 
 
-def test_b_3_gated_update_depends_on_the_query():
+def test_b_3_gated_update_depends_on_the_query(measured):
     W, H, h = block()
     here = implicit_update_mlp(*W, H, h)
     np.testing.assert_allclose(here, implicit_update_mlp(*W, H, 2 * h), atol=1e-15)
-    assert relative(implicit_update_mlp(*W, H, -h), here) > 0.5  # the other gates open
+    change = relative(implicit_update_mlp(*W, H, -h), here)  # the other gates open
+    measured("change when the query changes sign", change)
+    assert change > 0.5
     with pytest.raises(ValueError, match="^h_query: expected a token for mlp='gated'"):
         implicit_update_mlp(*W, H)
 
 
-def test_b_3_dropping_the_relu_is_far_off():
+def test_b_3_dropping_the_relu_is_far_off(measured):
     # relu(u) and relu(-u) = relu(u) - u have the same law, so the rms error relative to
     # the output is 1 for the identity and 1 / sqrt(2) for one half, the best slope;
     # 300 blocks fix these numbers to about 5 percent
@@ -228,8 +264,12 @@ def test_b_3_dropping_the_relu_is_far_off():
         linear.append(b / size)
     exact, linear = np.ravel(exact), np.ravel(linear)
     norm = np.linalg.norm(exact)
-    np.testing.assert_allclose(np.linalg.norm(linear - exact) / norm, 1.0, atol=0.1)
+    dropped = np.linalg.norm(linear - exact) / norm
+    measured("relative rms error without the relu", dropped)
+    np.testing.assert_allclose(dropped, 1.0, atol=0.1)
     half = np.linalg.norm(linear / 2 - exact) / norm
+    measured("with one half", half)
     np.testing.assert_allclose(half, np.sqrt(0.5), atol=0.1)
     slope = exact @ linear / (linear @ linear)
+    measured("best slope", slope)
     np.testing.assert_allclose(slope, 0.5, atol=0.05)

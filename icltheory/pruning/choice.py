@@ -1,0 +1,180 @@
+"""Algorithm 1's two choices, of a layer and of a rate, with every rule stated."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from icltheory._checks import check_choice, check_positive_int
+
+__all__ = ["LayerChoice", "RateChoice", "choose_layers", "choose_rate"]
+
+_AGGREGATES = {
+    "max": np.max,
+    "mean": np.mean,
+    "geometric_mean": lambda row: np.exp(np.mean(np.log(row))),
+    "min": np.min,
+}
+
+
+class LayerChoice(NamedTuple):
+    """Which layers score highest, and the deepest of them.
+
+    Args:
+        layers: The k layers with the largest scores, largest first.
+        deepest: The largest layer number among them, Algorithm 1's choice.
+        scores: The aggregated score of every layer.
+
+    References:
+        Yao et al. (2024), Algorithm 1. Verified by ``tests/pruning/test_choice.py``.
+    """
+
+    layers: tuple[int, ...]
+    deepest: int
+    scores: np.ndarray
+
+
+def choose_layers(
+    scores: Sequence[Sequence[float]] | Any, k: int, *, aggregate: str
+) -> LayerChoice:
+    r"""Algorithm 1's layer: the top k by score, then the deepest of them.
+
+    .. math:: c_l = \operatorname{agg}_{m} c_{l, m} , \qquad
+        l^* = \max \{\, l : c_l \text{ is among the } k \text{ largest} \,\}
+
+    The paper names neither k nor how the condition numbers of the three or four
+    matrices of a module become one, and the answer depends on both: they are required.
+    Equal scores are ordered by depth, the deeper first. With k = 1 the depth plays no
+    part; with k equal to the number of layers the scores play none.
+
+    Args:
+        scores: Score of each matrix in a row for each layer, such as its condition
+            number; rows may differ in length.
+        k: How many layers to keep before the deepest is taken.
+        aggregate: ``"max"``, ``"mean"``, ``"geometric_mean"`` or ``"min"``.
+
+    Returns:
+        The k layers, the deepest one, and the score of every layer.
+
+    Raises:
+        ValueError: If ``aggregate`` is unknown, k is not from 1 to the number of
+            layers, a row is empty, a score is NaN, or a geometric mean meets a
+            negative score.
+
+    Example:
+        >>> choose_layers([[9.0, 1.0], [5.0, 5.0], [4.0, 4.0]], 2, aggregate="max")[:2]
+        ((0, 1), 1)
+        >>> choose_layers([[9.0, 1.0], [5.0, 5.0], [4.0, 4.0]], 2, aggregate="min")[:2]
+        ((1, 2), 2)
+
+    References:
+        Yao et al. (2024), section 3.4 and Algorithm 1.
+        Verified by ``tests/identities/test_algorithm1.py``.
+    """
+    check_choice("aggregate", aggregate, tuple(_AGGREGATES))
+    rows = [np.atleast_1d(np.asarray(row, np.float64)) for row in scores]
+    for row in rows:
+        if row.ndim != 1 or not row.size or np.isnan(row).any():
+            raise ValueError(
+                f"scores: expected rows of numbers, none empty or NaN, got {row}"
+            )
+        if aggregate == "geometric_mean" and row.min() < 0:
+            raise ValueError(f"scores: expected values >= 0, got {row.min()}")
+    check_positive_int("k", k)
+    if k > len(rows):
+        raise ValueError(f"k: expected at most {len(rows)} layers, got {k}")
+    with np.errstate(divide="ignore"):
+        total = np.array([_AGGREGATES[aggregate](row) for row in rows])
+    order = sorted(range(len(rows)), key=lambda l: (total[l], l), reverse=True)
+    return LayerChoice(tuple(order[:k]), max(order[:k]), total)
+
+
+class RateChoice(NamedTuple):
+    """The rate that a search settles on.
+
+    Args:
+        rate: The rate; 0 when nothing improved.
+        score: Its score; the initial score when nothing improved.
+        index: Its place among the candidates; ``None`` when nothing improved.
+
+    References:
+        Yao et al. (2024), Algorithm 1. Verified by ``tests/pruning/test_choice.py``.
+    """
+
+    rate: float
+    score: float
+    index: int | None
+
+
+def choose_rate(
+    scores: Sequence[float] | Any,
+    rates: Sequence[float] | Any,
+    unpruned_score: float | Any,
+    *,
+    maximize: bool = True,
+    min_gain: float | int = 0.0,
+    initial: str = "unpruned",
+) -> RateChoice:
+    r"""Algorithm 1's clipping rate, with its initialisation corrected.
+
+    .. math:: \xi^* = \arg\max_\xi s(\xi) \text{ if } \max_\xi s(\xi) > s_0 + g ,
+        \text{ otherwise } 0 , \qquad s_0 = s(\text{unpruned}) .
+
+    A tie goes to the smaller rate, NaN never wins. As printed the algorithm starts from
+    :math:`s_0 = 0`: it then prunes although the unpruned model is better, whenever 0 is
+    not among the candidates, and never prunes where scores are negative, such as a
+    log-likelihood. ``initial="zero"`` reproduces that and is not to be used.
+
+    The winner of several candidates looks better than it is. Judge it on other data.
+
+    Args:
+        scores: Score of each candidate.
+        rates: The candidates :math:`\xi`, in [0, 1).
+        unpruned_score: Score :math:`s_0` of the model as it is.
+        maximize: Whether a large score is good; for errors say ``False``.
+        min_gain: Improvement g that has to be exceeded, at least 0.
+        initial: ``"unpruned"``, or ``"zero"`` for the algorithm as printed.
+
+    Returns:
+        The rate, its score, and its index.
+
+    Raises:
+        ValueError: If there are not as many scores as rates, a rate is outside [0, 1),
+            ``min_gain`` is negative, the unpruned score is NaN, or ``initial`` is
+            unknown.
+
+    Example:
+        >>> choose_rate([0.6, 0.7, 0.7], [0.1, 0.9, 0.5], 0.65)
+        RateChoice(rate=0.5, score=0.7, index=2)
+        >>> choose_rate([0.6, 0.7], [0.1, 0.5], 0.65, maximize=False).rate
+        0.1
+
+    References:
+        Yao et al. (2024), Algorithm 1.
+        Verified by ``tests/identities/test_algorithm1.py``.
+    """
+    check_choice("initial", initial, ("unpruned", "zero"))
+    values = np.asarray(scores, np.float64)
+    candidates = np.asarray(rates, np.float64)
+    if candidates.ndim != 1 or values.shape != candidates.shape:
+        raise ValueError(
+            f"scores: expected one for each of the rates, shape "
+            f"{candidates.shape}, got {values.shape}"
+        )
+    outside = candidates[~((candidates >= 0) & (candidates < 1))]
+    if outside.size:
+        raise ValueError(f"rates: expected numbers in [0, 1), got {outside[0]}")
+    if not min_gain >= 0:
+        raise ValueError(f"min_gain: expected a number >= 0, got {min_gain}")
+    start = 0.0 if initial == "zero" else float(np.asarray(unpruned_score))
+    if np.isnan(start):
+        raise ValueError("unpruned_score: expected a number, got nan")
+    sign = 1.0 if maximize else -1.0
+    best = RateChoice(0.0, start, None)
+    for index in np.argsort(candidates, kind="stable"):
+        bar = start + sign * min_gain if best.index is None else best.score
+        if sign * values[index] > sign * bar:
+            best = RateChoice(
+                float(candidates[index]), float(values[index]), int(index)
+            )
+    return best

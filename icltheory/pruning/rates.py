@@ -1,0 +1,126 @@
+"""From a clipping rate to a rank, in exact rational arithmetic."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from icltheory._checks import check_choice, check_positive_int
+
+__all__ = ["kept_parameters", "rank_for_rate"]
+
+RULES = ("floor", "nearest", "ceil")
+_GUARD = Fraction(1, 10**9)
+
+
+def rank_for_rate(
+    shape: tuple[int, ...],
+    rate: Any,
+    rule: str = "floor",
+    *,
+    at_least_one: bool = False,
+) -> int:
+    r"""Rank that a clipping rate leaves of a matrix.
+
+    .. math::
+        r = \lfloor (1 - \xi)\, k + 10^{-9} k \rfloor , \qquad k = \min(m, n)
+
+    for ``"floor"``; ``"nearest"`` is :math:`\lfloor (1 - \xi) k + 1/2 + 10^{-9} k
+    \rfloor` and ``"ceil"`` :math:`\lceil (1 - \xi) k - 10^{-9} k \rceil`. The rate is
+    read as the decimal number that it prints as, and all else is exact: a product of
+    floats gives 9, not 10, for a rate of 0.99 of 1000. The guard takes rates that were
+    themselves computed, such as ``1 - 3 / 7``, to the integer they stand for.
+
+    Args:
+        shape: The (m, n) of the matrix.
+        rate: Clipping rate :math:`\xi`, in [0, 1).
+        rule: ``"floor"``, ``"nearest"`` or ``"ceil"``.
+        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
+
+    Returns:
+        The rank r, from 1 to min(m, n); min(m, n) at rate 0.
+
+    Raises:
+        ValueError: If the rate is outside [0, 1), the shape is not that of a matrix,
+            the rule is unknown, or nothing would be left.
+
+    Example:
+        >>> [rank_for_rate((4096, 4096), xi) for xi in (0, 0.1, 0.9, 0.99, 0.995)]
+        [4096, 3686, 409, 40, 20]
+        >>> rank_for_rate((64, 256), 0.99, at_least_one=True)
+        1
+
+    References:
+        Yao et al. (2024), sections 2 and C.2.
+        Verified by ``tests/pruning/test_rates.py``.
+    """
+    size = min(_matrix_shape(shape))
+    rank = kept_of(size, rate, rule)
+    if rank == 0 and not at_least_one:
+        raise ValueError(
+            f"rate: expected one that leaves a rank >= 1 of {size}, got {rate}"
+        )
+    return max(rank, 1)
+
+
+def kept_parameters(shape: tuple[int, ...], rank: int) -> int:
+    r"""Numbers to store for a matrix of rank r: two thin factors, or the matrix.
+
+    .. math:: \min\{ r (m + n),\; m n \}
+
+    The factors save nothing above :math:`r = m n / (m + n)`, half of the full rank for
+    a square matrix. Magnitude pruning at rate :math:`\xi` keeps
+    :math:`(1 - \xi)\, m n` entries and has to store where they stand as well.
+
+    Args:
+        shape: The (m, n) of the matrix.
+        rank: Its rank r.
+
+    Returns:
+        The count.
+
+    Raises:
+        ValueError: If the shape is not that of a matrix or the rank is out of range.
+
+    Example:
+        >>> kept_parameters((100, 100), 10), kept_parameters((100, 100), 90)
+        (2000, 10000)
+
+    References:
+        Yao et al. (2024), section 2. Verified by ``tests/pruning/test_rates.py``.
+    """
+    m, n = _matrix_shape(shape)
+    if not 0 <= rank <= min(m, n):
+        raise ValueError(f"rank: expected 0 <= rank <= {min(m, n)}, got {rank}")
+    return min(rank * (m + n), m * n)
+
+
+def kept_of(size: int, rate: Any, rule: str) -> int:
+    """How many of ``size`` things a rate keeps; may be 0."""
+    check_choice("rule", rule, RULES)
+    exact = _decimal(rate)
+    kept, guard = (1 - exact) * size, _GUARD * size
+    if rule == "ceil":
+        return math.ceil(kept - guard)
+    half = Fraction(1, 2) if rule == "nearest" else 0
+    return min(math.floor(kept + half + guard), size)
+
+
+def _decimal(rate: Any) -> Fraction:
+    try:
+        value = np.asarray(rate)[()]
+        exact = Fraction(str(value)) if np.ndim(value) == 0 else None
+    except ValueError:  # NaN, infinity, or not a number
+        exact = None
+    if exact is None or not 0 <= exact < 1:
+        raise ValueError(f"rate: expected a number in [0, 1), got {rate}")
+    return exact
+
+
+def _matrix_shape(shape):
+    if len(shape) != 2:
+        raise ValueError(f"shape: expected (m, n), got {tuple(shape)}")
+    for size in shape:
+        check_positive_int("shape", size)
+    return tuple(shape)

@@ -1,0 +1,456 @@
+"""Theorem 2 as printed and as corrected, and Remark 4."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.attention import LinearAttentionStack
+from icltheory.bounds import (
+    AS_PRINTED,
+    held_out_term,
+    isotropic_term,
+    lemma6,
+    smoothing_bound,
+    theorem2,
+    xu_raginsky,
+)
+from icltheory.constructions import gradient_descent
+from icltheory.noise import noise_covariance, noise_spectrum
+from icltheory.trajectory import implicit_gd, implicit_gd_norms
+from tests import oracles
+
+CHOICES = ("dim", "numerator", "center", "prior", "log", "held_out")
+bound_jit = jax.jit(theorem2, static_argnames=CHOICES)
+
+
+def problem(L=3, N=64, n=4, seed=0, rho=0.3, prompts=None):
+    *W, H, _ = oracles.random_problem(L, N, n, seed, rho)
+    if prompts is not None:
+        H = np.random.default_rng(seed + 1).normal(size=(prompts, N, n))
+    return LinearAttentionStack(*map(jnp.asarray, W)), jnp.asarray(H)
+
+
+def dense_term(stack, H, shots, t, jitter=0.0, ambient=False):
+    """m log((|G|^2 + tr C) / m) - log det C from the n^2 x n^2 covariance."""
+    g = oracles.demonstration_gradients(stack.W_V, stack.W_K, stack.W_Q, H)[t]
+    C = oracles.noise_covariance(g, shots)
+    values = np.linalg.eigvalsh(C)[::-1]
+    n = H.shape[1]
+    d = n * n if ambient else min(len(H) - 1, n * (n + 1) // 2)
+    values = values[:d] + jitter
+    return d * np.log((np.sum(g.sum(axis=0) ** 2) + values.sum()) / d) - np.sum(
+        np.log(values)
+    )
+
+
+def test_theorem_2_as_printed_is_below_the_true_error(measured):
+    # N = 1, h = +-1, L = 1, G = 0, C = c(h) 1 in 200 dimensions, c in {1, 4}: the size
+    # of W tells h, and the learner that reads it never errs on the training sample.
+    d, c = 200, np.array([1.0, 4.0])
+    rng = np.random.default_rng(0)
+    h = rng.integers(0, 2, 20_000)
+    size = c[h] * rng.chisquare(d, len(h)) / d
+    training_error = np.mean((size > 2) != (h == 1))
+    error = 0.5 - training_error  # on a fresh sample it is a coin toss
+    trace, log_det = d * c, d * np.log(c)
+    printed = float(np.mean(isotropic_term(0.0, trace, log_det, d)))
+    printed = float(xu_raginsky(max(printed, 0) / 2, 1, 0.5))
+    corrected = float(
+        lemma6(
+            jnp.array([trace.mean()]), jnp.array([log_det.mean()]), jnp.array([d]), 1, 0.5
+        )
+    )
+    measured("true error", error)
+    measured("printed bound", printed)
+    measured("corrected bound", corrected)
+    assert error > 0.49
+    assert printed < 1e-6
+    assert corrected > error
+
+
+def test_theorem_2_as_printed_is_infinite_for_every_prompt(measured):
+    for N in (5, 64):
+        stack, H = problem(N=N)
+        bound = bound_jit(stack, H, N // 2, 1.0, **AS_PRINTED)
+        assert np.isinf(bound.value)
+        assert bool(bound.vacuous)
+        assert "singular in the ambient space" in bound.reason
+        assert not bound.is_bound
+    measured("printed bound", bound.value)
+
+
+def test_theorem_2_corrected_equals_its_dense_evaluation(measured):
+    for N, n, seed in ((9, 4, 0), (40, 4, 1), (30, 3, 2)):
+        stack, H = problem(L=2, N=N, n=n, seed=seed)
+        rank = min(N - 1, n * (n + 1) // 2)
+        for jitter, ambient in ((0.0, False), (1e-3, True), (1e-2, True)):
+            if rank < n * (n + 1) // 2 and not ambient:
+                continue
+            bound = bound_jit(
+                stack,
+                H,
+                4,
+                1.0,
+                dim="ambient" if ambient else "support",
+                jitter=jitter if ambient else None,
+            )
+            dense = [dense_term(stack, H, 4, t, jitter, ambient) for t in range(2)]
+            error = np.max(np.abs(np.asarray(bound.terms) / dense - 1))
+            measured("relative error of T_t", error)
+            assert error < 1e-10
+            assert abs(bound.value - math.sqrt(sum(dense) / N)) < 1e-9
+
+
+def test_theorem_2_gradient_equals_the_dense_one(measured):
+    # orthogonal weights: the dense twin inverts C_t, and loses its condition number
+    rng = np.random.default_rng(0)
+    weights = np.linalg.qr(rng.normal(size=(3, 2, 3, 3)))[0]
+    stack = LinearAttentionStack(0.02 * weights[0], weights[1], weights[2])
+    H = jnp.asarray(rng.normal(size=(14, 3)))
+    basis = np.linalg.eigh(noise_covariance(stack, H, 4, 1))[1][:, -6:]
+
+    def moved(W_V):
+        return LinearAttentionStack(W_V, stack.W_K, stack.W_Q)
+
+    def fast(W_V):
+        return bound_jit(moved(W_V), H, 4, 1.0).terms[1]
+
+    def dense(W_V):
+        C = noise_covariance(moved(W_V), H, 4, 1)
+        G = implicit_gd(moved(W_V), H).G[1]
+        inverse = jax.lax.stop_gradient(
+            basis @ jnp.linalg.inv(basis.T @ C @ basis) @ basis.T
+        )
+        A_1 = jnp.sum(G**2) + jnp.trace(C)
+        return 6 * jnp.log(A_1 / 6) - jnp.sum(inverse * C)
+
+    a, b = jax.grad(fast)(stack.W_V), jax.grad(dense)(stack.W_V)
+    error = float(jnp.linalg.norm(a - b) / jnp.linalg.norm(b))
+    measured("relative error", error)
+    assert error < 1e-10
+
+
+def test_theorem_2_numerators_are_a_ladder_and_the_printed_one_loses_n(measured):
+    stack, H = problem()
+    exact, spectral, frobenius = (
+        np.asarray(bound_jit(stack, H, 32, 1.0, numerator=name).terms)
+        for name in ("exact", "spectral", "frobenius")
+    )
+    assert np.all(exact <= spectral + 1e-9)
+    assert np.all(spectral <= frobenius + 1e-9)
+    assert abs(exact[0] - spectral[0]) < 1e-9  # 1 + W_0 is the identity
+    norms = implicit_gd_norms(stack, H)
+    loss = (norms.delta_W[0] * norms.one_plus_W[0] / norms.G[0]) ** 2
+    measured("|dW_1|^2 |1|_F^2 / |G_1|^2, n = 4", loss)
+    assert abs(loss - 4) < 1e-12
+    trace = noise_spectrum(stack, H, 32).trace[0]
+    shift = 10 * np.log((4 * norms.G[0] ** 2 + trace) / (norms.G[0] ** 2 + trace))
+    assert abs(frobenius[0] - exact[0] - shift) < 1e-9
+
+
+def test_theorem_2_logarithm_inside_is_smaller(measured):
+    stack, H = problem(prompts=20)
+    outside = bound_jit(stack, H, 32, 1.0)
+    inside = bound_jit(stack, H, 32, 1.0, log="inside")
+    measured("inside over outside", inside.value / outside.value)
+    assert np.all(inside.terms < outside.terms)
+    assert any("inside the expectation" in note for note in inside.notes)
+    each = [bound_jit(stack, one, 32, 1.0).terms for one in H]
+    np.testing.assert_allclose(inside.terms, np.mean(each, axis=0), rtol=1e-12)
+
+
+def test_theorem_2_is_infinite_while_the_support_tells_of_the_demonstrations():
+    stack, H = problem(N=8)
+    bound = bound_jit(stack, H, 4, 1.0)
+    assert np.isinf(bound.value)
+    assert "rank N-1 < support m: rank 7 < m = 10" in bound.reason
+    whole = bound_jit(*problem(), 64, 1.0)
+    assert np.isinf(whole.value)
+    assert "b = N" in whole.reason
+    doubled = jnp.concatenate([H[:6], H[:6]])
+    assert "degenerate" in bound_jit(stack, doubled, 4, 1.0).reason
+    overflow = bound_jit(stack, 1e60 * H, 4, 1.0)
+    assert np.isinf(overflow.value)
+    assert "not finite" in overflow.reason
+
+
+def test_theorem_2_jitter_diverges_like_the_missing_dimensions(measured):
+    stack, H = problem(L=1, N=9)
+    trace = float(noise_spectrum(stack, H, 4).trace[0])
+    terms = [
+        float(bound_jit(stack, H, 4, 1.0, dim="ambient", jitter=e * trace / 16).terms[0])
+        for e in (1e-8, 1e-10)
+    ]
+    slope = (terms[1] - terms[0]) / math.log(100)
+    measured("slope a unit of log(1/s^2); d - rank = 8", slope)
+    assert abs(slope - 8) < 1e-3
+
+
+def test_theorem_2_every_term_is_non_negative(measured):
+    least = math.inf
+    for seed in range(20):
+        stack, H = problem(seed=seed, rho=0.05)
+        for name in ("exact", "frobenius"):
+            least = min(
+                least, float(bound_jit(stack, H, 32, 1.0, numerator=name).terms.min())
+            )
+    measured("least term of 20 draws", least)
+    assert least > 0
+
+
+def test_remark_4_every_term_is_scale_invariant(measured):
+    stack, H = problem()
+    smaller = LinearAttentionStack(
+        stack.W_V.at[-1].multiply(1e-3), stack.W_K, stack.W_Q
+    )
+    before, after = (implicit_gd_norms(s, H).delta_W[-1] for s in (stack, smaller))
+    assert abs(after / before - 1e-3) < 1e-12
+    worst = 0.0
+    for name in ("exact", "spectral", "frobenius"):
+        a, b = (
+            bound_jit(s, H, 32, 1.0, numerator=name).terms[-1] for s in (stack, smaller)
+        )
+        worst = max(worst, abs(float(b / a - 1)))
+    measured("relative change of T_L when |dW_L| shrinks by 1000", worst)
+    assert worst < 1e-10
+
+
+def test_remark_4_trace_falls_when_the_gradient_rises(measured):
+    stack, H = problem()
+    spectrum, norms = noise_spectrum(stack, H, 32), implicit_gd_norms(stack, H)
+    kappa = 32 / (32 * 63)
+    for t in range(3):
+        g = oracles.demonstration_gradients(stack.W_V, stack.W_K, stack.W_Q, H)[t]
+        squares = 64 * np.sum(g**2)  # mean of |z_i|^2
+        left = norms.G[t] ** 2 + spectrum.trace[t]
+        right = kappa * squares + (1 - kappa) * norms.G[t] ** 2
+        error = abs(float(left / right - 1))
+        measured("relative error of the identity", error)
+        assert error < 1e-12
+
+
+def test_remark_4_pruning_acts_through_the_dimension_not_the_norm(measured):
+    stack, H = problem()
+    U, s, Vt = np.linalg.svd(stack.W_V[0])
+
+    def with_tail(factor):
+        scaled = U @ np.diag(s * np.array([1, 1, factor, factor])) @ Vt
+        return LinearAttentionStack(
+            stack.W_V.at[0].set(scaled), stack.W_K, stack.W_Q
+        )
+
+    terms = [bound_jit(with_tail(f), H, 32, 1.0) for f in (1.0, 0.1, 0.01, 1e-4)]
+    first = [float(b.terms[0]) for b in terms]
+    pruned = bound_jit(with_tail(0.0), H, 32, 1.0)
+    for tail, value in zip(("1", "0.1", "0.01", "1e-4"), first, strict=True):
+        measured(f"T_1, tail of W_V x {tail}", value)
+    measured("T_1 pruned, on its own support", pruned.terms[0])
+    assert first == sorted(first)  # a smaller norm, a larger term
+    assert pruned.support_dim[0] == 7
+    assert terms[0].support_dim[0] == 10
+    assert pruned.terms[0] < first[0]
+
+
+def test_priors_are_a_ladder(measured):
+    stack, H = problem(L=1, prompts=300)
+    value = {
+        name: float(bound_jit(stack, H, 32, 1.0, **choice).value)
+        for name, choice in {
+            "zero": {},
+            "mean": {"center": "mean"},
+            "anisotropic": {"prior": "anisotropic", "center": "mean"},
+        }.items()
+    }
+    for name, v in value.items():
+        measured(name, v)
+    assert value["anisotropic"] < value["mean"] < value["zero"]
+    # a centre given as an array or as a function of the weights is the same centre
+    center = implicit_gd(stack, H[0]).G
+    a = theorem2(stack, H[:4], 32, 1.0, center=center)
+    b = theorem2(stack, H[:4], 32, 1.0, center=lambda layer, W: center[layer])
+    assert abs(a.value - b.value) < 1e-12
+
+
+def test_anisotropic_prior_at_the_population_covariance(measured):
+    # Gaussian demonstrations, L = 1: the best Sigma is Sigma_mu / b, whose term is
+    # about m log(N / (N - b)) plus what estimating C_t costs
+    stack, H = problem(L=1, N=200, n=2, prompts=400)
+    bound = bound_jit(stack, H, 100, 1.0, prior="anisotropic", center="mean")
+    planned = 3 * (math.log(2) + 4 / 400)
+    measured("T_1", bound.terms[0])
+    measured("expansion for Gaussian gradients", planned)
+    assert 0.9 * planned < bound.terms[0] < 1.4 * planned
+
+
+def test_held_out_prior_equals_its_dense_formula_and_ignores_the_weights(measured):
+    stack, H = problem(L=3, N=40, n=3, prompts=2)
+    bound = bound_jit(stack, H, 20, 1.0, prior="held_out", held_out=20)
+
+    def dense(t, H):
+        g = oracles.demonstration_gradients(stack.W_V, stack.W_K, stack.W_Q, H)[t]
+        z = 40 * g.reshape(40, -1)
+        basis = np.linalg.svd(z - z.mean(axis=0), full_matrices=False)[2][:6]
+        z = z @ basis.T
+        seen = z[:20]
+        C = 20 / (20 * 39) * np.cov(z.T, bias=True)
+        S = np.cov(seen.T) * (20 / (20 * 40) * 40 / 39 * 39 / 40 + 1 / 20 - 1 / 40)
+        delta = z.mean(axis=0) - seen.mean(axis=0)
+        inverse = np.linalg.inv(S)
+        return (
+            np.linalg.slogdet(S)[1]
+            - np.linalg.slogdet(C)[1]
+            - 6
+            + np.trace(inverse @ C)
+            + delta @ inverse @ delta
+        ), float(held_out_term(z, 20, 20))
+
+    pairs = np.array([[dense(t, one) for one in np.asarray(H)] for t in range(3)])
+    np.testing.assert_allclose(pairs[..., 0], pairs[..., 1], rtol=1e-8)
+    error = np.max(np.abs(pairs[..., 0].mean(axis=1) / np.asarray(bound.terms) - 1))
+    measured("against the dense formula", error)
+    assert error < 1e-7  # the dense basis squares the condition number
+    # every z_i is one linear image of h_i h_i^T: the divergence cannot see the weights
+    spread = float(np.ptp(bound.terms) / bound.terms[0])
+    measured("relative spread over the layers", spread)
+    assert spread < 1e-8
+    assert abs(bound.value - math.sqrt(float(bound.terms.sum()) / 20)) < 1e-12
+
+
+def regression_prompts(key, reps, N, d):
+    """H for y = b.x + 0.5 eps and fresh data, reps of each."""
+    X, noise = jax.random.normal(key, (2, reps, N, d)), 0.5
+    b = jnp.ones(d) / math.sqrt(d)
+    eps = jax.random.normal(jax.random.fold_in(key, 1), (2, reps, N))
+    return jnp.concatenate([X, (X @ b + noise * eps)[..., None]], axis=-1)
+
+
+def clipped_loss(W, H):
+    """min(squared error, 2) of the residual, the y row of (1 + W) h."""
+    residual = H[..., -1] + jnp.einsum("...j,...ij->...i", W[..., -1, :], H)
+    return jnp.mean(jnp.minimum(residual**2, 2), axis=-1)
+
+
+def test_no_valid_variant_is_below_the_true_error(measured, key):
+    N, shots, d, L, reps = 50, 25, 2, 2, 1500
+    train, fresh = regression_prompts(key, reps, N, d)
+    stack = gradient_descent(np.full(L, 0.5), d_in=d)
+    from icltheory.noise import noisy_trajectory
+
+    paths = jax.jit(
+        jax.vmap(lambda k, H: noisy_trajectory(k, stack, H, shots, scale=1 / N))
+    )(jax.random.split(key, reps), train)
+    W = paths.W[:, -1]
+    gaps = clipped_loss(W, fresh) - clipped_loss(W, train)
+    error, se = float(gaps.mean()), float(gaps.std() / math.sqrt(reps))
+    measured("true error", error)
+    measured("its standard error", se)
+    variants = {
+        "exact": {},
+        "frobenius": {"numerator": "frobenius"},
+        "mean": {"center": "mean"},
+        "held out": {"prior": "held_out", "held_out": 25},
+    }
+    for name, choice in variants.items():
+        bound = bound_jit(stack, train, shots, 1.0, key=key, scale=1 / N, **choice)
+        measured(f"bound, {name}", bound.value)
+        assert bound.value > error + 4 * se
+        assert bound.support_dim.tolist() == [2, 2]
+    assert bound_jit(stack, train, shots, 1.0, key=key, scale=1 / N).is_bound
+
+
+def test_smoothing_bounds_the_deterministic_transformer(measured, key):
+    N, d, L, reps = 50, 2, 2, 1500
+    train, fresh = regression_prompts(key, reps, N, d)
+    stack = gradient_descent(np.full(L, 0.5), d_in=d)
+    W = jax.jit(jax.vmap(lambda H: implicit_gd(stack, H, scale=1 / N).W[-1]))(train)
+    gap = clipped_loss(W, fresh) - clipped_loss(W, train)
+    error, se = float(gap.mean()), float(gap.std() / math.sqrt(reps))
+    weights = W[:, -1, :d]
+    noise = jax.random.normal(key, weights.shape)
+    values = []
+    for c in (0.01, 0.1, 1.0, 10.0):
+        moved = W.at[:, -1, :d].add(math.sqrt(c / N) * noise)
+        changes = [
+            float((clipped_loss(moved, H) - clipped_loss(W, H)).mean())
+            for H in (train, fresh)
+        ]
+        bound = smoothing_bound(weights, *changes, c / N, N, 1.0)
+        expected = 0.5 * np.linalg.slogdet(
+            np.eye(d) + np.cov(np.asarray(weights).T) * N / c
+        )[1]
+        assert abs(bound.information / expected - 1) < 1e-10
+        values.append(float(bound.value))
+        assert values[-1] > error + 4 * se
+    measured("true error", error)
+    measured("best smoothing bound", min(values))
+
+
+def test_batches_are_vmapped_and_jitted_calls(measured):
+    stack, H = problem(prompts=5)
+    single = jax.vmap(lambda one: bound_jit(stack, one, 32, 1.0).value)(H)
+    loop = [float(theorem2(stack, one, 32, 1.0).value) for one in H]
+    np.testing.assert_allclose(single, loop, rtol=1e-10)
+
+
+def test_float32_is_within_1e_4_where_the_rank_is_certain(measured):
+    worst = 0.0
+    for N, n in ((24, 8), (64, 4)):
+        stack, H = problem(L=2, N=N, n=n)
+        low = jax.tree.map(lambda a: a.astype(jnp.float32), (stack, H))
+        choice = {"dim": "ambient", "jitter": 1e-3} if n == 8 else {}
+        a = theorem2(stack, H, N // 2, 1.0, **choice)
+        b = theorem2(*low, N // 2, 1.0, **choice)
+        assert b.value.dtype == jnp.float32
+        assert a.rank.tolist() == b.rank.tolist()
+        worst = max(worst, abs(float(b.value / a.value) - 1))
+    measured("float32 against float64", worst)
+    assert worst < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shots": 65}, "shots: expected an integer from 1 to N = 64, got 65"),
+        ({"shots": 0}, "shots: expected an integer from 1 to N = 64, got 0"),
+        ({"shots": 2.5}, "shots: expected an integer"),
+        ({"R": 0.0}, "subgaussian_scale: expected a finite value > 0, got 0.0"),
+        ({"R": math.inf}, "subgaussian_scale"),
+        ({"jitter": -1.0}, "jitter: expected a value >= 0"),
+        ({"jitter": "pinv"}, "jitter: expected one of 'ledoit_wolf'"),
+        ({"dim": "full"}, "dim: expected one of 'support', 'ambient'"),
+        ({"numerator": "nuclear"}, "numerator: expected one of"),
+        ({"log": "out"}, "log: expected one of"),
+        ({"center": "median"}, "center: expected one of"),
+        ({"prior": "held_out", "held_out": 64}, "held_out: expected d = 0 < M < N"),
+        ({"prior": "held_out", "held_out": 9}, "held_out: expected d = 10 < M < N"),
+        ({"prior": "anisotropic", "jitter": 0.1}, "prior: expected 'isotropic'"),
+        ({"numerator": "spectral", "center": "mean"}, "numerator: expected 'exact'"),
+    ],
+    ids=str,
+)
+def test_bad_input(changes, message):
+    stack, H = problem()
+    changes = dict(changes)
+    shots, R = changes.pop("shots", 32), changes.pop("R", 1.0)
+    with pytest.raises(ValueError, match="^" + message):
+        theorem2(stack, H, shots, R, **changes)
+
+
+def test_bad_shapes_and_weights():
+    stack, H = problem()
+    with pytest.raises(ValueError, match=r"H: expected shape \(N, 4\), got \(64, 3\)"):
+        theorem2(stack, H[:, :3], 32, 1.0)
+    with pytest.raises(ValueError, match="H: expected shape"):
+        theorem2(stack, H[0], 32, 1.0)
+    with pytest.raises(ValueError, match="N: expected at least 2 demonstrations"):
+        theorem2(stack, H[:1], 1, 1.0)
+    broken = LinearAttentionStack(
+        stack.W_V.at[0, 0, 0].set(jnp.nan), stack.W_K, stack.W_Q
+    )
+    with pytest.raises(ValueError, match="W_V: expected finite entries"):
+        theorem2(broken, H, 32, 1.0)
+    with pytest.raises(ValueError, match="H: expected finite entries"):
+        theorem2(stack, H.at[0, 0].set(jnp.inf), 32, 1.0)

@@ -1,0 +1,90 @@
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.pruning import clip, frobenius_split
+
+
+def raises(message):
+    return pytest.raises(ValueError, match="^" + re.escape(message))
+
+
+def draws(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def truncate(W, r):
+    U, s, Vt = np.linalg.svd(W)
+    return sum(s[i] * np.outer(U[:, i], Vt[i]) for i in range(r))
+
+
+def test_clip_is_the_sum_of_the_largest_terms():
+    W = draws(5, 7)
+    for rank in range(1, 5):
+        np.testing.assert_allclose(clip(W, rank=rank), truncate(W, rank), atol=1e-14)
+    np.testing.assert_array_equal(clip(W, rate=0.5), clip(W, rank=2))
+    np.testing.assert_array_equal(clip(W, rate=0.5, rule="ceil"), clip(W, rank=3))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_rate_zero_and_full_rank_return_the_weight_bit_for_bit(dtype):
+    W = jnp.asarray(draws(4, 6) * 1e-3, dtype)
+    for same in (clip(W, rate=0), clip(W, rate=0.0), clip(W, rank=4)):
+        assert same.dtype == W.dtype
+        assert np.asarray(same).tobytes() == np.asarray(W).tobytes()
+    assert clip(W, rank=2).dtype == W.dtype
+    wide = np.asarray(W).astype(np.float64)
+    error = np.abs(np.asarray(clip(W, rank=2)).astype(np.float64) - truncate(wide, 2))
+    # LAPACK's bound of the backward error, with the root of m n for its constant.
+    bound = np.sqrt(W.size) * float(jnp.finfo(dtype).eps) * np.linalg.norm(wide, 2)
+    assert error.max() <= bound
+
+
+def test_split_is_the_norms_of_the_two_parts_squared():
+    W = draws(6, 4)
+    for rank in range(5):
+        kept, removed = frobenius_split(W, rank)
+        part = truncate(W, rank)
+        np.testing.assert_allclose(kept, np.sum(part**2), atol=1e-13)
+        np.testing.assert_allclose(removed, np.sum((W - part) ** 2), atol=1e-13)
+    split = jax.jit(jax.vmap(frobenius_split, (None, 0)))(W, jnp.arange(5))
+    np.testing.assert_allclose(split.kept + split.removed, np.sum(W**2), rtol=1e-14)
+
+
+def test_gradients_are_twice_the_parts_also_for_repeated_values():
+    one, W = np.eye(4), draws(4, 6)
+    for matrix, rank in ((W, 2), (np.diag([2.0, 2.0, 1.0, 1.0]), 2), (one, 4)):
+        kept, removed = jax.jacrev(frobenius_split)(matrix, rank)
+        part = truncate(matrix, rank)
+        np.testing.assert_allclose(kept, 2 * part, atol=1e-13)
+        np.testing.assert_allclose(removed, 2 * (matrix - part), atol=1e-13)
+    kept, removed = jax.jacrev(frobenius_split)(one, 2)  # a tie across the cut
+    np.testing.assert_allclose(kept + removed, 2 * one, atol=1e-14)
+    assert np.isfinite(jax.grad(lambda W: clip(W, rank=2).sum())(one)).all()
+
+
+def test_bad_input():
+    W = draws(4, 6)
+    with raises("rate, rank: expected exactly one of them, got neither"):
+        clip(W)
+    with raises("rate, rank: expected exactly one of them, got both"):
+        clip(W, rate=0.5, rank=2)
+    for rank in (0, 5, -1):
+        with raises(f"rank: expected 1 <= rank <= 4, got {rank}"):
+            clip(W, rank=rank)
+    with raises("rate: expected a number in [0, 1), got 1.0"):
+        clip(W, rate=1.0)
+    with raises("rate: expected one that leaves a rank >= 1 of 4, got 0.9"):
+        clip(W, rate=0.9)
+    bad = W.copy()
+    bad[1, 2] = np.nan
+    for function in (lambda W: clip(W, rank=1), lambda W: frobenius_split(W, 1)):
+        with raises("W: expected finite entries, got NaN or infinity"):
+            function(bad)
+        with raises("W: expected shape (m, n), got (2, 4, 6)"):
+            function(np.stack([W, W]))
+    with raises("rank: expected 0 <= rank <= 4, got 5"):
+        frobenius_split(W, 5)

@@ -1,0 +1,209 @@
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.attention import LinearAttentionStack
+from icltheory.layered import LayeredStack, forward, hidden_before
+from icltheory.models import GPT2, LayeredGPT2
+from icltheory.pruning import prune_module, sweep, sweep_grid
+from icltheory.pruning._program import Program, _run
+from icltheory.pruning.modules import Cutting
+from tests.pruning.models import (
+    INPUTS,
+    MODEL,
+    RATES,
+    STACK,
+    TARGETS,
+    B,
+    L,
+    N,
+    draws,
+    errors,
+    traces,
+)
+
+
+def raises(message):
+    return pytest.raises(ValueError, match="^" + re.escape(message))
+
+
+def swept(layer, module, rates=RATES, **options):
+    options = {"params": STACK, "inputs": INPUTS, "score_args": (TARGETS,)} | options
+    return sweep(MODEL, layer, module, rates, errors, **options)
+
+
+def truncate(W, r):
+    U, s, Vt = np.linalg.svd(W)
+    return (U[:, :r] * s[:r]) @ Vt[:r]
+
+
+def sparsify(W, kept):
+    bar = np.sort(np.abs(W).ravel())[::-1][kept - 1]
+    return np.where(np.abs(W) >= bar, W, 0)
+
+
+whole = jax.jit(functools.partial(forward, MODEL))
+
+
+@pytest.mark.parametrize("method", ["svd", "magnitude"])
+def test_a_sweep_is_one_full_evaluation_for_every_rate(method):
+    cut = truncate if method == "svd" else sparsify
+    kept = (6, 5, 3, 1) if method == "svd" else (36, 32, 18, 9)
+    for layer, module, names in ((3, "attn", "VKQ"), (1, "W_K", "K")):
+        got = swept(layer, module, method=method)
+        assert got.shape == (len(RATES), B)
+        for scores, size in zip(got, kept, strict=True):
+            weights = {k: np.array(getattr(STACK, f"W_{k}")) for k in "VKQ"}
+            for name in names:
+                weights[name][layer] = cut(weights[name][layer], size)
+            pruned = LinearAttentionStack(**{f"W_{k}": W for k, W in weights.items()})
+            expected = np.sum((whole(pruned, INPUTS) - TARGETS) ** 2, axis=-1)
+            np.testing.assert_allclose(scores, expected, rtol=1e-12)
+
+
+def test_it_compiles_once_and_then_takes_other_rates_and_weights():
+    swept(3, "W_V")
+    before = len(traces)
+    swept(3, "W_V", (0.2, 0.3, 0.6, 0.8))
+    swept(3, "W_V", params=jax.tree.map(lambda W: 2 * W, STACK))
+    swept(3, "W_V", score_args=(TARGETS + 1,))
+    swept(3, "W_V", rule="ceil")
+    assert len(traces) == before
+    swept(3, "W_V", (0.2, 0.3))  # another number of rates is another shape
+    assert len(traces) == before + 1
+
+
+def test_a_cached_state_side_by_side_and_one_prompt_agree():
+    expected = swept(2, "attn")
+    hidden = hidden_before(MODEL, STACK, INPUTS, 2)
+    cached = swept(2, "attn", inputs=None, hidden=hidden)
+    np.testing.assert_allclose(cached, expected, rtol=1e-12)
+    for batch_size in (3, 4, 9):  # with a remainder, exact, and more than there are
+        got = swept(2, "attn", batch_size=batch_size)
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+    one = sweep(
+        *(LayeredStack.of(STACK, scale=1 / N), 2, "attn", RATES, errors),
+        params=STACK,
+        inputs=(INPUTS[0][1], INPUTS[1][1]),
+        score_args=(TARGETS[1],),
+    )
+    np.testing.assert_allclose(one, expected[:, 1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+@pytest.mark.parametrize("method", ["svd", "magnitude"])
+def test_the_full_size_is_the_weight_bit_for_bit_also_when_traced(method, dtype):
+    W = draws(4, 6).astype(dtype)
+    cutting = Cutting(method, "floor", False)
+    whole = cutting.kept(W.shape, 0)
+    cut = jax.jit(jax.vmap(lambda size: cutting.cutter(W)(size)))
+    same, other = cut(jnp.array([whole, whole - 1]))
+    assert same.dtype == W.dtype
+    assert np.asarray(same).tobytes() == np.asarray(W).tobytes()
+    assert np.asarray(other).tobytes() != np.asarray(W).tobytes()
+
+
+def test_rate_zero_scores_the_model_as_it_is():
+    for method in ("svd", "magnitude"):
+        got = swept(3, "attn", method=method)[0]
+        expected = np.sum((whole(STACK, INPUTS) - TARGETS) ** 2, axis=-1)
+        np.testing.assert_allclose(got, expected, rtol=1e-14)
+
+
+def test_the_grid_is_the_sweep_of_every_pair():
+    layers, modules = (3, 0, 2), ("W_V", "attn", "W_Q")
+    grid = sweep_grid(
+        *(MODEL, layers, modules, RATES, errors),
+        params=STACK,
+        inputs=INPUTS,
+        score_args=(TARGETS,),
+    )
+    assert grid.shape == (3, 3, len(RATES), B)
+    for i, layer in enumerate(layers):
+        np.testing.assert_allclose(grid[i, 1], swept(layer, "attn"), rtol=1e-12)
+    np.testing.assert_allclose(grid[0, 0], swept(3, "W_V"), rtol=1e-12)
+    np.testing.assert_array_equal(grid[:, 0, 0], grid[:, 2, 0])
+
+
+def test_scores_may_be_any_pytree():
+    def score(outputs):
+        return {"norm": jnp.sum(outputs**2), "outputs": outputs}
+
+    got = sweep(MODEL, 3, "W_V", RATES, score, params=STACK, inputs=INPUTS)
+    assert got["norm"].shape == (len(RATES),)
+    np.testing.assert_allclose(got["outputs"][0], whole(STACK, INPUTS), rtol=1e-12)
+
+
+def test_gpt2_in_float32_equals_full_evaluations():
+    module = GPT2(dim=3, num_positions=10, width=16, num_layers=3, num_heads=2)
+    X = draws(B, 5, 3).astype(jnp.float32)
+    y = draws(B, 5, seed=1).astype(jnp.float32)
+    params = jax.jit(module.init)(jax.random.key(0), X, y)["params"]
+    params = jax.tree.map(lambda leaf: 4 * leaf if leaf.ndim == 2 else leaf, params)
+    model, rates = LayeredGPT2(module), (0, 0.1, 0.5, 0.9)
+    got = sweep(
+        *(model, 2, "all", rates, errors),
+        params=params,
+        inputs=(X, y),
+        score_args=(y,),
+    )
+    assert got.dtype == jnp.float32
+    run = jax.jit(functools.partial(forward, model))
+    for scores, rate in zip(got, rates, strict=True):
+        pruned = prune_module(model, params, 2, "all", rate)
+        expected = jnp.sum((run(pruned, (X, y)) - y) ** 2, axis=-1)
+        np.testing.assert_allclose(scores, expected, rtol=1e-5)
+    assert jnp.abs(got[-1] / got[0] - 1).max() > 1e-3
+
+
+def test_a_leaf_with_all_layers_is_not_copied_for_every_rate():
+    """Layers above the pruned one read the parameters as they are."""
+    deep, wide, rates = 24, 32, 8
+    stack = LinearAttentionStack(*draws(3, deep, wide, wide))
+    model = LayeredStack.of(stack)
+    program = Program(model, deep // 2, ("W_V", "W_K", "W_Q"), jnp.sum, "svd")
+    inputs = draws(2, wide), draws(wide)
+    kept = np.full((rates, 3), 4, np.int32)
+    lowered = _run.lower(program, True, rates, stack, inputs, kept, ())
+    used = lowered.compile().memory_analysis().temp_size_in_bytes
+    leaf = stack.W_V.nbytes
+    assert (
+        used < 3 * rates * leaf / 2
+    )  # a copy of each leaf for each rate is twice that
+
+
+def test_bad_input():
+    with raises("inputs, hidden: expected exactly one of them, got neither"):
+        swept(1, "attn", inputs=None)
+    with raises("inputs, hidden: expected exactly one of them, got both"):
+        swept(1, "attn", hidden=INPUTS)
+    with raises("rates: expected at least one rate, got none"):
+        swept(1, "attn", ())
+    with raises("rate: expected a number in [0, 1), got 1"):
+        swept(1, "attn", (0, 1))
+    with raises("rate: expected one that leaves a rank >= 1 of 6, got 0.99"):
+        swept(1, "attn", (0, 0.99))
+    with raises("rule: expected one of 'floor', 'nearest', 'ceil', got 'up'"):
+        swept(1, "attn", rule="up")
+    with raises("method: expected one of 'svd', 'magnitude', got 'l1'"):
+        swept(1, "attn", method="l1")
+    with raises("layer: expected 0 to 3, got 4"):
+        swept(L, "attn")
+    with raises(
+        "module: expected one of 'all', 'attn', 'W_V', 'W_K', 'W_Q', got 'mlp'"
+    ):
+        swept(1, "mlp")
+    with raises("batch_size: expected a positive integer, got 0"):
+        swept(1, "attn", batch_size=0)
+    bad = LinearAttentionStack(STACK.W_V, STACK.W_K.at[3, 0, 0].set(jnp.nan), STACK.W_Q)
+    with raises("W_K: expected finite entries, got NaN or infinity"):
+        swept(3, "attn", params=bad)
+    common = {"params": STACK, "inputs": INPUTS}
+    with raises("layers: expected at least one, got none"):
+        sweep_grid(MODEL, (), ("attn",), RATES, errors, **common)
+    with raises("modules: expected at least one, got none"):
+        sweep_grid(MODEL, (0,), (), RATES, errors, **common)
