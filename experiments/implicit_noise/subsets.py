@@ -1,0 +1,90 @@
+"""What b of N demonstrations do to the implicit gradients of a linear stack."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory.attention import LinearAttentionStack
+from icltheory.noise import noise_spectrum, noisy_trajectory
+from icltheory.regression.prompts import Prompt
+from icltheory.trajectory import implicit_gd
+
+
+class SubsetNoise(NamedTuple):
+    """Means over subsets, with axes of shots and prompts, and of layers or none.
+
+    A deviation is the squared distance of the implicit gradient of b shots, normalised
+    by 1/b, from that of all N, over the squared norm of the latter.
+
+    Attributes:
+        shots: Deviation of a prompt of b: the same demonstrations in every layer.
+        fresh: Deviation with others drawn in every layer.
+        gaussian: Deviation of eq. (4).
+        formula: tr C_t over the squared norm, at the weights of all N.
+        missed: Squared error / d of least squares on the b shots.
+        off: Squared distance / d of the implied weight from that of least squares.
+    """
+
+    shots: np.ndarray
+    fresh: np.ndarray
+    gaussian: np.ndarray
+    formula: np.ndarray
+    missed: np.ndarray
+    off: np.ndarray
+
+
+def subset_noise(
+    key: Any,
+    stack: LinearAttentionStack,
+    prompt: Prompt,
+    shots: tuple[int, ...],
+    subsets: int,
+) -> SubsetNoise:
+    """Measures every b on random subsets of every prompt's demonstrations."""
+    measure = functools.partial(_measure, subsets=subsets)
+    keys = jax.random.split(key, len(prompt.y))
+    by_shots = [
+        measure(keys, stack, prompt.X, prompt.y, prompt.w, jnp.int32(b)) for b in shots
+    ]
+    return SubsetNoise(*(np.stack(parts) for parts in zip(*by_shots, strict=True)))
+
+
+@functools.partial(jax.jit, static_argnames="subsets")
+def _measure(keys, stack, X, y, w, b, *, subsets):
+    def prompt(key, X, y, w):
+        H = jnp.concatenate([X, y[:, None]], axis=1)
+        scale = 1.0 / len(y)
+        G = implicit_gd(stack, H, scale=scale).G
+        size = jnp.sum(G**2, axis=(1, 2))
+
+        def deviation(G_b):
+            return jnp.sum((G_b - G) ** 2, axis=(1, 2)) / size
+
+        def simulated(key, noise):
+            path = noisy_trajectory(key, stack, H, b, noise=noise, scale=scale)
+            return deviation(path.G + path.noise)
+
+        def subset(key):
+            chosen = (jax.random.permutation(key, len(y)) < b).astype(X.dtype)
+            path = implicit_gd(stack, H * chosen[:, None], scale=1 / b)
+            w_ls = jnp.linalg.pinv(X * chosen[:, None]) @ (y * chosen)
+            w_hat = -path.W[-1, -1, :-1]  # the query's label slot is minus the answer
+            return (
+                deviation(path.G),
+                simulated(key, "fresh_shots"),
+                simulated(key, "gaussian"),
+                jnp.mean((w_ls - w) ** 2),
+                jnp.mean((w_hat - w_ls) ** 2),
+            )
+
+        same, fresh, gaussian, missed, off = (
+            jnp.mean(part, axis=0)
+            for part in jax.vmap(subset)(jax.random.split(key, subsets))
+        )
+        formula = noise_spectrum(stack, H, b, scale=scale).trace / size
+        return same, fresh, gaussian, formula, missed, off
+
+    return jax.vmap(prompt)(keys, X, y, w)

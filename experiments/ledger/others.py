@@ -1,0 +1,158 @@
+"""Statements of the other papers that have identity tests."""
+
+from experiments.ledger.statement import Statement
+
+__all__ = ["OTHERS"]
+
+OSWALD = "von Oswald et al. 2023 (arXiv 2212.07677)"
+AHN = "Ahn et al. 2023 (arXiv 2306.00297)"
+GARG = "Garg et al. 2022 (arXiv 2208.01066)"
+ZHANG = "Zhang, Wu and Bartlett 2024 (arXiv 2402.14951)"
+HASTIE = "Hastie et al. 2022 (arXiv 1903.08560)"
+BAI = "Bai et al. 2023 (arXiv 2306.04637)"
+RAVENTOS = "Raventos et al. 2023 (arXiv 2306.15063)"
+
+OTHERS = (
+    Statement(
+        OSWALD,
+        "Proposition 1",
+        "one layer of linear attention makes one step of gradient descent",
+        "exact",
+        "needs a mask in which nothing attends to the query",
+        ("constructions.gradient_descent", "constructions.read_prediction"),
+        (
+            "test_constructions.py::test_l_layers_are_l_explicit_steps_*",
+            "test_constructions.py::test_one_layer_is_one_step_*",
+            "test_constructions.py::test_many_layers_*",
+            "test_constructions.py::test_the_construction_needs_*",
+        ),
+    ),
+    Statement(
+        OSWALD,
+        "GD++",
+        "layers that also transform the inputs improve their conditioning",
+        "exact",
+        "eigenvalues s of X^T X / N become s (1 - gamma s)^2",
+        ("constructions.gd_plus_plus",),
+        ("test_constructions.py::test_gd_plus_plus_*",),
+    ),
+    Statement(
+        AHN,
+        "Theorem 1, construction",
+        "L layers make L steps of preconditioned gradient descent",
+        "exact",
+        "",
+        ("constructions.preconditioned_gradient_descent",),
+        (
+            "test_constructions.py::test_l_layers_are_l_steps_of_preconditioned_*",
+            "test_constructions.py::test_the_inverse_covariance_*",
+            "test_constructions.py::test_a_multiple_of_the_identity_*",
+        ),
+    ),
+    Statement(
+        AHN,
+        "Theorem 1, optimum",
+        "the minimiser of one layer for an isotropic prior on the weights",
+        "exact",
+        "with label noise of variance s^2 added to the trace",
+        ("regression.risks.linear_attention_optimum",),
+        ("test_exact_risks.py::test_the_optimum_for_an_isotropic_prior_*",),
+    ),
+    Statement(
+        GARG,
+        "least squares",
+        "the error of least squares is 1 - k/d, and 0 from k = d",
+        "exact",
+        "isotropic inputs, no noise",
+        ("regression.risks.least_squares_risk",),
+        (
+            "test_exact_risks.py::test_least_squares_*",
+            "test_exact_risks.py::test_simulation_agrees_*",
+        ),
+    ),
+    Statement(
+        GARG,
+        "averaging",
+        "the error of averaging is (d + 1)/k",
+        "exact",
+        "with noise (d + 1 + s^2)/k",
+        ("regression.risks.averaging_risk",),
+        (
+            "test_exact_risks.py::test_noise_enters_*",
+            "test_exact_risks.py::test_simulation_agrees_*",
+        ),
+    ),
+    Statement(
+        ZHANG,
+        "Section 5 (one layer)",
+        "one layer of linear attention, any preconditioner and population",
+        "exact",
+        "",
+        ("regression.risks.linear_attention_risk",),
+        (
+            "test_exact_risks.py::test_attention_and_averaging_*",
+            "test_exact_risks.py::test_the_risk_of_a_fixed_preconditioner_*",
+            "test_exact_risks.py::test_exact_risks_are_*",
+            "test_exact_risks.py::test_impossible_*",
+        ),
+    ),
+    Statement(
+        ZHANG,
+        "Theorem 5.2 (one layer)",
+        "its best preconditioner, and (d + 1 + s^2)/(k + d + 1 + s^2) where isotropic",
+        "exact",
+        "",
+        (
+            "regression.risks.linear_attention_optimum",
+            "regression.risks.optimal_step_size",
+        ),
+        (
+            "test_exact_risks.py::test_the_optimum_*",
+            "test_exact_risks.py::test_noise_enters_*",
+        ),
+    ),
+    Statement(
+        ZHANG,
+        "Lemma 6.1",
+        "the risk of the Bayes predictor given the inputs, and its average",
+        "exact",
+        "",
+        (
+            "regression.risks.bayes_risk",
+            "regression.risks.bayes_risk_given",
+            "regression.risks.bayes_risk_given_prefixes",
+        ),
+        (
+            "test_exact_posterior_risks.py::test_bayes_*",
+            "test_exact_posterior_risks.py::test_the_bayes_risk_*",
+            "test_exact_posterior_risks.py::test_impossible_*",
+        ),
+    ),
+    Statement(
+        HASTIE,
+        "Lemma 1",
+        "the risk of ridge given the inputs: bias and variance",
+        "exact",
+        "",
+        ("regression.risks.ridge_risk_given",),
+        ("test_exact_posterior_risks.py::test_ridge_given_*",),
+    ),
+    Statement(
+        BAI,
+        "ridge baselines",
+        "0.103, 0.229, 0.398, 0.622 at d = n = 20 for noise 0.1, 0.25, 0.5, 1",
+        "true",
+        "to the three digits",
+        ("regression.risks.ridge_risk",),
+        ("test_exact_posterior_risks.py::test_the_published_ridge_risks_*",),
+    ),
+    Statement(
+        RAVENTOS,
+        "ridge baseline",
+        "error of ridge over k = 0, ..., 15 at d = 8, noise variance 1/4",
+        "true",
+        "read off a figure: to 3 percent",
+        ("regression.risks.bayes_risk",),
+        ("test_exact_posterior_risks.py::test_the_published_ridge_curve",),
+    ),
+)

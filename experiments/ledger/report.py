@@ -1,0 +1,127 @@
+"""The ledger in the terminal and as a page."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from experiments.ledger.rows import Row, number
+
+__all__ = ["page", "print_rows", "write_whole"]
+
+_COLOURS = {
+    "exact": "green",
+    "true": "green",
+    "conditional": "yellow",
+    "false as written": "red",
+    "empirical": "cyan",
+    "passed": "green",
+    "FAILED": "bold red",
+}
+
+
+def print_rows(console: Console, rows: Sequence[Row]) -> None:
+    """Prints one table a paper."""
+    for paper in dict.fromkeys(row.statement.paper for row in rows):
+        table = Table(title=paper, show_lines=True, title_justify="left", expand=True)
+        table.add_column("statement", ratio=5)
+        table.add_column("status; corrected form", ratio=6)
+        table.add_column("function; test", ratio=8, overflow="fold")
+        table.add_column("measured now", ratio=6)
+        for row in rows:
+            if row.statement.paper == paper:
+                table.add_row(*_cells(row))
+        console.print(table)
+
+
+def _cells(row: Row) -> list[str]:
+    said, status = row.statement, row.statement.status
+    functions = "\n".join(f"[cyan]{escape(name)}[/]" for name in said.functions)
+    tests = "\n".join(escape(_short(test)) for test in said.tests)
+    outcome = _coloured(row.verdict, row.outcome)
+    return [
+        f"[bold]{escape(said.label)}[/]\n{escape(said.says)}",
+        f"{_coloured(status, status)}\n{escape(said.corrected)}".strip(),
+        f"{functions}\n{tests}".strip(),
+        "\n".join([outcome, *(escape(number(item)) for item in row.measured)]),
+    ]
+
+
+def _coloured(kind: str, text: str) -> str:
+    colour = _COLOURS.get(kind)
+    return f"[{colour}]{text}[/]" if colour else text
+
+
+def _short(test: str) -> str:
+    """A test without the folder and prefix that all of them share."""
+    file, name = test.split("::")
+    file = file.removeprefix("tests/").removeprefix("test_").removesuffix(".py")
+    return f"{file}: {name.removeprefix('test_')}"
+
+
+def page(rows: Sequence[Row], heading: Sequence[str]) -> str:
+    """The ledger in Markdown.
+
+    Args:
+        rows: Its lines.
+        heading: Paragraphs below the title.
+
+    Returns:
+        The text of the page.
+    """
+    lines = ["# The ledger", ""]
+    for paragraph in heading:
+        lines += [paragraph, ""]
+    titles = ("statement", "says", "status", "corrected form", "function", "test")
+    for paper in dict.fromkeys(row.statement.paper for row in rows):
+        lines += [f"## {paper}", "", _line([*titles, "measured"]), "|---" * 7 + "|"]
+        lines += [_line(_page_cells(r)) for r in rows if r.statement.paper == paper]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _page_cells(row: Row) -> list[str]:
+    said = row.statement
+    tests = "<br>".join(
+        f"[`{pattern.split('::')[1]}`]({pattern.split('::')[0]})"
+        for pattern in said.patterns
+    )
+    return [
+        _plain(said.label),
+        _plain(said.says),
+        said.status,
+        _plain(said.corrected),
+        "<br>".join(f"`{name}`" for name in said.functions),
+        tests or "none",
+        "<br>".join([row.outcome, *(_plain(number(item)) for item in row.measured)]),
+    ]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _plain(text: str) -> str:
+    """Keeps Markdown from reading formulas as emphasis or as tags."""
+    for letter in ("\\", "*", "_", "<", "[", "~"):
+        text = text.replace(letter, f"\\{letter}")
+    return text
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file aside and renames it, so that it is whole or not there at all."""
+    aside = path.with_name(f".writing_{path.name}")
+    try:
+        aside.write_text(text)
+        os.replace(aside, path)
+    except OSError as error:
+        raise ValueError(
+            f"output: expected a file that can be written, got {path} "
+            f"({error.strerror})"
+        ) from error
+    finally:
+        if aside.is_file():
+            aside.unlink()

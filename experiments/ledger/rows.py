@@ -1,0 +1,97 @@
+"""Joins statements with what their tests did, and says it in words."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from experiments.ledger.collect import claimed, is_claimed
+from experiments.ledger.measure import Session
+from experiments.ledger.statement import Statement
+
+__all__ = ["Measured", "Row", "make_rows", "number", "summary"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A number that the tests of a statement recorded.
+
+    Attributes:
+        name: What it is.
+        value: The largest in absolute value of all that were recorded.
+        count: How many were: one a set of parameters, or a drawn example.
+    """
+
+    name: str
+    value: float
+    count: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A line of the ledger.
+
+    Attributes:
+        statement: What the paper says.
+        verdict: ``passed``, ``FAILED``, ``not run`` or ``no test``.
+        cases: Sets of parameters that ran.
+        measured: Numbers, one for each test function and name.
+    """
+
+    statement: Statement
+    verdict: str
+    cases: int
+    measured: tuple[Measured, ...]
+
+    @property
+    def outcome(self) -> str:
+        """The verdict with the number of cases."""
+        return f"{self.verdict} ({self.cases})" if self.cases else self.verdict
+
+
+def make_rows(
+    statements: Sequence[Statement], session: Session, root: Path
+) -> list[Row]:
+    """One row a statement, in the order they were declared."""
+    return [_row(statement, session, root) for statement in statements]
+
+
+def _row(statement: Statement, session: Session, root: Path) -> Row:
+    ran = {n: c for n, c in session.cases.items() if is_claimed(statement, n)}
+    kinds = {case.outcome for case in ran.values()}
+    if not claimed(statement, root):
+        verdict = "no test"
+    elif "failed" in kinds:
+        verdict = "FAILED"
+    else:
+        verdict = "passed" if "passed" in kinds else "not run"
+    numbers: dict[tuple[str, str], list[float]] = {}
+    for node, case in sorted(ran.items()):
+        for name, value in case.measured:
+            numbers.setdefault((node.split("[")[0], name), []).append(value)
+    measured = (Measured(n, largest(v), len(v)) for (_, n), v in numbers.items())
+    return Row(statement, verdict, len(ran), tuple(measured))
+
+
+def largest(values: Iterable[float]) -> float:
+    """The largest in absolute value; NaN is larger than all."""
+    return max(values, key=lambda v: (math.isnan(v), abs(v)))
+
+
+def number(item: Measured) -> str:
+    """A number with its name, and of how many it is the largest."""
+    text = f"{item.name}: {item.value:.3g}"
+    return f"{text} (largest of {item.count})" if item.count > 1 else text
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """How many statements there are, by status and by verdict."""
+    parts = []
+    for kinds in (
+        [row.statement.status for row in rows],
+        [row.verdict for row in rows],
+    ):
+        counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+        ordered = sorted(counts.items(), key=lambda pair: -pair[1])
+        parts.append(", ".join(f"{count} {kind}" for kind, count in ordered))
+    return f"{len(rows)} statements: {'; '.join(parts)}"

@@ -1,0 +1,11 @@
+"""All statements, in the order of the papers."""
+
+from experiments.ledger.others import OTHERS
+from experiments.ledger.statement import Statement as Statement
+from experiments.ledger.yao_bounds import BOUNDS
+from experiments.ledger.yao_pruning import PRUNING
+from experiments.ledger.yao_trajectories import TRAJECTORIES
+
+__all__ = ["STATEMENTS", "Statement"]
+
+STATEMENTS = (*TRAJECTORIES, *BOUNDS, *PRUNING, *OTHERS)
