@@ -218,7 +218,9 @@ def test_assumption_1_gaussian_noise_has_covariance_C_t(measured, key):
     draws = 4000
     for noise in ("gaussian", "shots"):
         paths = jax.jit(
-            jax.vmap(lambda k, noise=noise: noisy_trajectory(k, stack, H, 3, noise=noise))
+            jax.vmap(
+                lambda k, noise=noise: noisy_trajectory(k, stack, H, 3, noise=noise)
+            )
         )(jax.random.split(key, draws))
         assert relative(paths.G[0, 0], implicit_gd(stack, H).G[0]) < 1e-12
         sample = np.asarray(paths.noise[:, 0]).reshape(draws, -1)

@@ -34,7 +34,7 @@ def problem(L=3, N=64, n=4, seed=0, rho=0.3, prompts=None):
 
 
 def dense_term(stack, H, shots, t, jitter=0.0, ambient=False):
-    """m log((|G|^2 + tr C) / m) - log det C from the n^2 x n^2 covariance."""
+    """The term from the n^2 x n^2 covariance."""
     g = oracles.demonstration_gradients(stack.W_V, stack.W_K, stack.W_Q, H)[t]
     C = oracles.noise_covariance(g, shots)
     values = np.linalg.eigvalsh(C)[::-1]
@@ -60,7 +60,11 @@ def test_theorem_2_as_printed_is_below_the_true_error(measured):
     printed = float(xu_raginsky(max(printed, 0) / 2, 1, 0.5))
     corrected = float(
         lemma6(
-            jnp.array([trace.mean()]), jnp.array([log_det.mean()]), jnp.array([d]), 1, 0.5
+            jnp.array([trace.mean()]),
+            jnp.array([log_det.mean()]),
+            jnp.array([d]),
+            1,
+            0.5,
         )
     )
     measured("true error", error)
@@ -181,7 +185,9 @@ def test_theorem_2_jitter_diverges_like_the_missing_dimensions(measured):
     stack, H = problem(L=1, N=9)
     trace = float(noise_spectrum(stack, H, 4).trace[0])
     terms = [
-        float(bound_jit(stack, H, 4, 1.0, dim="ambient", jitter=e * trace / 16).terms[0])
+        float(
+            bound_jit(stack, H, 4, 1.0, dim="ambient", jitter=e * trace / 16).terms[0]
+        )
         for e in (1e-8, 1e-10)
     ]
     slope = (terms[1] - terms[0]) / math.log(100)
@@ -238,9 +244,7 @@ def test_remark_4_pruning_acts_through_the_dimension_not_the_norm(measured):
 
     def with_tail(factor):
         scaled = U @ np.diag(s * np.array([1, 1, factor, factor])) @ Vt
-        return LinearAttentionStack(
-            stack.W_V.at[0].set(scaled), stack.W_K, stack.W_Q
-        )
+        return LinearAttentionStack(stack.W_V.at[0].set(scaled), stack.W_K, stack.W_Q)
 
     terms = [bound_jit(with_tail(f), H, 32, 1.0) for f in (1.0, 0.1, 0.01, 1e-4)]
     first = [float(b.terms[0]) for b in terms]
@@ -378,9 +382,10 @@ def test_smoothing_bounds_the_deterministic_transformer(measured, key):
             for H in (train, fresh)
         ]
         bound = smoothing_bound(weights, *changes, c / N, N, 1.0)
-        expected = 0.5 * np.linalg.slogdet(
-            np.eye(d) + np.cov(np.asarray(weights).T) * N / c
-        )[1]
+        expected = (
+            0.5
+            * np.linalg.slogdet(np.eye(d) + np.cov(np.asarray(weights).T) * N / c)[1]
+        )
         assert abs(bound.information / expected - 1) < 1e-10
         values.append(float(bound.value))
         assert values[-1] > error + 4 * se

@@ -1,0 +1,190 @@
+"""The pruning experiment end to end, its statistics, and its pictures."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+import scipy.stats
+
+from experiments import prune_icl
+from experiments.prune_icl.statistics import holm, paired
+from icltheory.plotting import (
+    Curve,
+    Gain,
+    RatePanel,
+    condition_numbers_by_layer,
+    errors_against_rate,
+    gains_of_choices,
+)
+
+matplotlib.use("Agg")
+ROOT = Path(__file__).parents[1]
+SMALL = """
+    --preset cpu --gpt2.dim 2 --gpt2.num-points 5 --gpt2.num-layers 2 --gpt2.width 4
+    --gpt2.num-heads 1 --gpt2.steps 20 --gpt2.batch-size 4 --gpt2.seeds 0 1
+    --gpt2.optimizer.name adam --gpt2.optimizer.warmup-steps 0 --gpt2-ranks 4 2 1
+    --linear.dim 2 --linear.num-points 9 --linear.num-layers 2 --linear.steps 20
+    --linear.batch-size 4 --linear.seeds 0 1 --linear.optimizer.warmup-steps 0
+    --linear-ranks 3 1 --validation-prompts 6 --test-prompts 10
+"""
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    import matplotlib.pyplot as plt
+
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory):
+    output = tmp_path_factory.mktemp("runs")
+    result = prune_icl.main([*SMALL.split(), "--output", str(output)])
+    (folder,) = (output / "prune_icl").iterdir()
+    return folder, result
+
+
+@pytest.mark.slow
+def test_a_small_run_writes_everything_it_promises(small_run):
+    folder, result = small_run
+    assert json.loads((folder / "result.json").read_text()) == result
+    pictures = {path.name for path in folder.glob("*.png")}
+    assert {"figure1_layers.png", "figure2_shots.png"} < pictures
+    assert len(pictures) == 6
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    assert {json.loads(line)["model"] for line in lines} == {"gpt2", "linear"}
+    gpt2, stack = (result["subjects"][n] for n in ("GPT-2", "linear stack"))
+    errors = np.array(gpt2["errors (shots, seeds, layers, modules, rates)"]["standard"])
+    assert errors.shape == (4, 2, 2, 3, 3)
+    by_condition = stack["errors (shots, seeds, layers, modules, rates)"]
+    errors = np.array(by_condition["skewed inputs"])
+    assert errors.shape == (5, 2, 2, 1, 2)
+    assert gpt2["rates"] == [0, 0.5, 0.75]
+    # 2 seeds, 3 conditions; attn, mlp, exhaustive and two controls, or one fewer.
+    assert (len(gpt2["choices"]), len(stack["choices"])) == (30, 24)
+    assert result["improvements"]["GPT-2"]["standard"]["family"] == 2 * 2 * 3 * 2
+
+
+@pytest.mark.slow
+def test_rate_0_is_the_model_itself(small_run):
+    _, result = small_run
+    for check in result["checks"]:
+        if "rate 0" in check["name"]:
+            assert check["passed"], check
+    for name in ("GPT-2", "linear stack"):
+        numbers = result["subjects"][name]
+        for errors in numbers["errors (shots, seeds, layers, modules, rates)"].values():
+            rate0 = np.array(errors)[..., 0]
+            np.testing.assert_allclose(rate0 - rate0[:, :, :1, :1], 0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_reports_the_same_and_trains_nothing(small_run):
+    folder, result = small_run
+    before = (folder / "metrics.jsonl").read_bytes()
+    again = prune_icl.main(["--resume", str(folder)])
+    assert (folder / "metrics.jsonl").read_bytes() == before
+    assert again["subjects"] == result["subjects"]
+    assert again["claims"] == result["claims"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--gpt2-ranks", "64"], "gpt2_ranks: expected at least two ranks"),
+        (["--linear-ranks", "6", "0"], "linear_ranks: expected at least two ranks"),
+        (["--top-k", "9"], "top_k: expected 1 to 3 layers, got 9"),
+        (["--level", "1.5"], "level: expected a value within (0, 1), got 1.5"),
+        (["--gpt2.num-points", "5"], "gpt2.num_points: expected at least 2 dim + 1"),
+        (["--test-prompts", "1"], "test_prompts: expected at least 2, got 1"),
+        (["--error-cap", "0"], "error_cap: expected a value > 0, got 0"),
+        (["--label-noise", "-1"], "label_noise: expected at least 0, got -1"),
+    ],
+)
+def test_impossible_configs_are_refused_before_anything_is_written(
+    change, message, tmp_path
+):
+    with pytest.raises(ValueError, match="expected") as caught:
+        prune_icl.main(["--preset", "cpu", *change, "--output", str(tmp_path / "runs")])
+    assert message in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_mistake_is_one_line_with_status_2(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.prune_icl", "--top-k", "0"],
+        cwd=ROOT,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "top_k: expected 1 to 3 layers, got 0" in done.stderr
+
+
+def test_paired_differences_against_scipy():
+    a, b = np.random.default_rng(0).normal(size=(2, 4, 30))
+    found = paired(a - b, 0.95)
+    expected = scipy.stats.ttest_rel(a, b, axis=-1, alternative="less")
+    np.testing.assert_allclose(found.p_better, expected.pvalue, rtol=1e-10)
+    both = scipy.stats.ttest_rel(a, b, axis=-1).confidence_interval(0.95)
+    np.testing.assert_allclose([found.low, found.high], [both.low, both.high])
+
+
+def test_no_difference_is_no_evidence():
+    found = paired(np.zeros((2, 5)), 0.95)
+    assert found.p_better.tolist() == [1.0, 1.0]
+    assert found.high.tolist() == [0.0, 0.0]
+
+
+def test_holm_is_between_bonferroni_and_nothing():
+    # 0.01 <= 0.05 / 4, 0.015 <= 0.05 / 3, but 0.03 > 0.05 / 2: it stops there.
+    p = np.array([[0.03, 0.01], [0.015, 0.04]])
+    assert holm(p, 0.05).tolist() == [[False, True], [True, False]]
+    assert (p <= 0.05 / 4).sum() == 1
+
+
+def test_holm_guards_the_family_wise_level():
+    p = np.random.default_rng(0).uniform(size=(4000, 20))
+    wrong = np.mean([holm(row, 0.05).any() for row in p])
+    assert abs(wrong - (1 - 0.9975**20)) < 5 * (0.05 * 0.95 / 4000) ** 0.5
+
+
+def test_rates_are_drawn_with_their_baseline_and_the_best_below_it():
+    curves = {
+        "layer 0": Curve([1.0, 0.5, 9.0], [1.0, 0.4, 8.0], [1.0, 0.6, 10.0]),
+        "layer 1": Curve([1.0, 2.0, 3.0]),
+    }
+    other = {"layer 0": Curve([1.0, 1.5, 2.5])}
+    panel = RatePanel(["0", "a", "b"], curves, 1.0, other)
+    (axes,) = errors_against_rate({"one": panel}, "title").axes
+    drawn = [line.get_ydata() for line in axes.get_lines()]
+    assert [list(y) for y in drawn[:3]] == [[1.0, 0.5, 9.0], [0.5], [1.0, 1.5, 2.5]]
+    assert list(drawn[-1]) == [1.0, 1.0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "a", "b"]
+    assert axes.get_yscale() == "log"
+
+
+def test_condition_numbers_are_drawn_with_their_ratio_to_the_null():
+    values = np.array([[10.0, 20.0], [40.0, 20.0]])
+    figure = condition_numbers_by_layer({"model": {"W": (values, 5.0)}}, "title")
+    above, below = figure.axes
+    np.testing.assert_allclose(above.get_lines()[0].get_ydata(), [20.0, 20.0])
+    np.testing.assert_allclose(below.get_lines()[0].get_ydata(), [4.0, 4.0])
+
+
+def test_gains_are_drawn_in_percent():
+    gains = {"a": Gain(-0.1, 0.02, -0.01, 0.05, "note")}
+    (axes,) = gains_of_choices({"condition": gains}, "title").axes
+    points = {tuple(np.ravel(line.get_xdata())) for line in axes.get_lines()}
+    assert any(np.allclose(x, 2.0) for x in points)
+    assert any(np.allclose(x, -10.0) for x in points)
+    assert [text.get_text() for text in axes.texts] == ["note"]

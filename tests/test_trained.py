@@ -1,0 +1,181 @@
+"""Shared trained models: exact resume, snapshots, and what the recipes reach."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments._run import Run, console_of
+from experiments._trained import (
+    GPT2_CPU,
+    GDStack,
+    Recipe,
+    gradient_descent_errors,
+    linear_recipe,
+    one_layer_optimum,
+    train,
+)
+from icltheory import constructions, training
+from icltheory.layered import forward
+
+SMALL = {"steps": 40, "batch_size": 4, "chunk_steps": 10, "checkpoint_every": 20}
+LINEAR = dataclasses.replace(
+    linear_recipe(2, dim=2),
+    seeds=(3, 5),
+    snapshots=(0, 20, 40),
+    optimizer=training.OptimizerConfig("adam", 1e-3, clip_norm=1.0),
+    **SMALL,
+)
+GPT2 = dataclasses.replace(
+    GPT2_CPU,
+    dim=2,
+    num_points=4,
+    num_layers=1,
+    width=8,
+    num_heads=2,
+    snapshots=(10, 40),
+    optimizer=training.OptimizerConfig("adam", 1e-3),
+    **SMALL,
+)
+
+
+def trained(recipe, folder, **kwargs):
+    folder.mkdir(exist_ok=True)
+    run = Run(folder)
+    return train(recipe, run, console_of(run), **kwargs)
+
+
+def same(a, b):
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+@pytest.mark.parametrize("recipe", [LINEAR, GPT2], ids=["linear", "gpt2"])
+def test_an_interrupted_training_ends_bit_for_bit_the_same(
+    recipe, tmp_path, monkeypatch
+):
+    whole = trained(recipe, tmp_path / "whole")
+    steps = training.run
+    calls = []
+
+    def interrupted(*args, **kwargs):
+        for chunk in steps(*args, **kwargs):
+            calls.append(chunk)
+            yield chunk
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trained(recipe, tmp_path / "cut")
+    resumed = trained(recipe, tmp_path / "cut")
+    assert resumed.timing.steps == recipe.steps
+    same(resumed.params, whole.params)
+    same(resumed.snapshots, whole.snapshots)
+    assert resumed.records == whole.records
+    lines = (tmp_path / "cut" / "metrics.jsonl").read_text()
+    assert lines == (tmp_path / "whole" / "metrics.jsonl").read_text()
+    # A third call trains nothing and reads everything back.
+    same(trained(recipe, tmp_path / "cut").snapshots, whole.snapshots)
+
+
+def test_snapshots_are_the_parameters_of_a_shorter_training(tmp_path):
+    # A constant rate: a schedule knows how long the training is.
+    long = trained(LINEAR, tmp_path / "long")
+    short = dataclasses.replace(LINEAR, steps=20, snapshots=())
+    same(long.snapshots[20], trained(short, tmp_path / "short").params)
+    same(long.snapshots[40], long.params)
+    assert long.snapshots[0]["W_V"].shape == (2, 2, 3, 3)
+    assert jax.tree.leaves(long.params)[0].dtype == jnp.float32
+
+
+def test_several_models_share_one_file_of_metrics(tmp_path):
+    first = trained(LINEAR, tmp_path / "run", name="two")
+    trained(GPT2, tmp_path / "run", earlier=first.records)
+    text = (tmp_path / "run" / "metrics.jsonl").read_text()
+    models = [json.loads(line)["model"] for line in text.splitlines()]
+    assert models == ["two"] * 4 + ["gpt2"] * 4
+    assert np.shape(json.loads(text.splitlines()[0])["loss"]) == (2,)
+
+
+def test_gradient_descent_weights_answer_as_gradient_descent(tmp_path):
+    recipe = dataclasses.replace(linear_recipe(3, dim=2), init_std=0.0)
+    prompt = recipe.task().sample(jax.random.key(0), 8, 5)
+    params = recipe.start().params
+    answers = recipe.module().apply(
+        {"params": params}, prompt.X, prompt.y, prompt.x_query, method="predict"
+    )
+    w = np.zeros((5, 2))
+    X, y = np.asarray(prompt.X, np.float64), np.asarray(prompt.y, np.float64)
+    for _ in range(3):
+        residual = np.einsum("bnd,bd->bn", X, w) - y
+        w -= 0.3 / 8 * np.einsum("bnd,bn->bd", X, residual)
+    expected = np.einsum("bd,bd->b", w, np.asarray(prompt.x_query))
+    np.testing.assert_allclose(answers, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_prefix_keeps_the_factor_of_all_examples():
+    model = GDStack(dim=1, num_layers=1, num_examples=4)
+    stack = constructions.gradient_descent(np.ones(1), 1)
+    params = {"W_V": stack.W_V, "W_K": stack.W_K, "W_Q": stack.W_Q}
+    X = jnp.ones((1, 3, 1))
+    answers = model.apply({"params": params}, X, 2 * X[..., 0])
+    np.testing.assert_allclose(answers[0], [0, 2 / 4, 4 / 4])
+
+
+def test_the_layered_model_answers_as_the_module(tmp_path):
+    out = trained(LINEAR, tmp_path / "run")
+    model, sign = out.layered()
+    prompt = LINEAR.task().sample(jax.random.key(1), 8, 1)
+    H, h = constructions.join_tokens(
+        prompt.X[0], prompt.y[0][:, None], prompt.x_query[0]
+    )
+    answer = sign * forward(model, out.stack(1), (H, h))[-1]
+    args = prompt.X, prompt.y, prompt.x_query
+    expected = out.module.apply({"params": out.of_seed(1)}, *args, method="predict")
+    np.testing.assert_allclose(answer, expected[0], rtol=1e-5)
+
+
+def test_tuned_gradient_descent_of_one_step_is_near_the_exact_optimum():
+    recipe = linear_recipe(1)
+    prompt = recipe.task().sample(jax.random.key(0), 20, 4096)
+    errors, size = gradient_descent_errors(recipe, prompt, 1)
+    # For isotropic data the best matrix is k / (k + d + 1) times the identity.
+    assert size == pytest.approx(20 / 26, abs=0.05)
+    error = errors.std(ddof=1) / 4096**0.5
+    assert abs(errors.mean() - one_layer_optimum(recipe)) < 5 * error
+
+
+@pytest.mark.slow
+def test_one_layer_trains_to_the_exact_optimum(tmp_path):
+    recipe = linear_recipe(1)
+    out = trained(recipe, tmp_path / "run")
+    prompt = recipe.task().sample(jax.random.key(7), 20, 8192)
+    args = prompt.X, prompt.y, prompt.x_query
+    answers = out.module.apply({"params": out.of_seed(0)}, *args, method="predict")
+    errors = np.asarray(jnp.square(answers - prompt.y_query)) / 5
+    standard = errors.std(ddof=1) / 8192**0.5
+    assert errors.mean() < 1.02 * one_layer_optimum(recipe) + 5 * standard
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "mamba"}, "model: expected gpt2 or linear, got mamba"),
+        ({"steps": 0}, "steps: expected at least 1, got 0"),
+        ({"num_points": 1}, "num_points: expected at least 2, got 1"),
+        ({"seeds": ()}, "seeds: expected at least one, got none"),
+    ],
+)
+def test_impossible_recipes_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(LINEAR, **change)
+
+
+def test_a_snapshot_within_a_chunk_is_refused(tmp_path):
+    recipe: Recipe = dataclasses.replace(LINEAR, snapshots=(15,))
+    with pytest.raises(ValueError, match="snapshots: expected multiples of chunk_"):
+        trained(recipe, tmp_path / "run")

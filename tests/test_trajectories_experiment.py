@@ -1,0 +1,87 @@
+"""The trajectory experiment end to end, and its pictures."""
+
+import json
+
+import matplotlib
+import numpy as np
+import pytest
+
+from experiments import trajectories
+from icltheory.plotting import norms_along_depth, ratio_heat_maps
+
+matplotlib.use("Agg")
+SMALL = """
+    --preset cpu --linear.dim 2 --linear.num-points 9 --linear.num-layers 3
+    --linear.steps 20 --linear.batch-size 4 --linear.optimizer.warmup-steps 0
+    --ranks 1 --prompts 8 --shots 4
+"""
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    import matplotlib.pyplot as plt
+
+    yield
+    plt.close("all")
+
+
+@pytest.mark.slow
+def test_a_small_run_shows_what_theorem_1_says(tmp_path):
+    result = trajectories.main([*SMALL.split(), "--output", str(tmp_path)])
+    (folder,) = (tmp_path / "trajectories").iterdir()
+    assert json.loads((folder / "result.json").read_text()) == result
+    pictures = {path.name for path in folder.glob("*.png")}
+    assert pictures == {"norms.png", "pruned_norms.png", "ratios.png"}
+    verdicts = {check["name"]: check["passed"] for check in result["checks"]}
+    for name, passed in verdicts.items():
+        assert passed, name
+    assert set(result["unpruned"]) == {"random", "gradient descent", "trained"}
+    # Three stacks, three kinds of matrix, one rank.
+    assert len(result["pruned"]) == 9
+    for row in result["pruned"]:
+        ratio = np.array(row["G ratio [k][t]"])
+        assert (ratio[np.tril_indices(3, -1)] == 1).all()
+        assert np.shape(row["support_dim [k][t]"]) == (3, 3)
+    by_case = {(r["stack"], r["matrix"]): r for r in result["pruned"]}
+    descent = by_case["gradient descent", "W_V"]
+    assert descent["G ratio [k][t]"] == np.ones((3, 3)).tolist()
+    # n = 3: symmetric matrices have 6 dimensions, of which rank one leaves 3.
+    assert result["unpruned"]["random"]["support_dim"] == [6, 6, 6]
+    dims = np.array(by_case["random", "W_K"]["support_dim [k][t]"])
+    assert dims.tolist() == (6 - 3 * np.eye(3, dtype=int)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--ranks", "6"], "ranks: expected some from 1 to 5"),
+        (["--ranks", "0"], "ranks: expected some from 1 to 5"),
+        (["--shots", "33"], "shots: expected 1 to 32, got 33"),
+        (["--prompts", "1"], "prompts: expected at least 2, got 1"),
+        (["--linear.model", "gpt2"], "linear.model: expected linear, got gpt2"),
+        (["--linear.num-layers", "1"], "linear.num_layers: expected at least 2, got 1"),
+        (["--label-noise", "-1"], "label_noise: expected at least 0, got -1"),
+    ],
+)
+def test_impossible_configs_are_refused_before_anything_is_written(
+    change, message, tmp_path
+):
+    args = ["--preset", "cpu", *change, "--output", str(tmp_path / "runs")]
+    with pytest.raises(ValueError, match="expected") as caught:
+        trajectories.main(args)
+    assert message in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_norms_are_drawn_as_geometric_means():
+    norms = np.array([[1.0, 4.0], [4.0, 1.0]])
+    (axes,) = norms_along_depth({"one": {"line": norms}}, "title", "norm").axes
+    np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [2.0, 2.0])
+    assert axes.get_yscale() == "log"
+
+
+def test_every_cell_of_a_heat_map_says_its_number():
+    ratios = np.array([[0.5, 1.23], [1.0, 1e9]])
+    axes = ratio_heat_maps({"one": ratios}, "title").axes[0]
+    assert [text.get_text() for text in axes.texts] == ["0.50", "1.23", "1.00", "1e9"]
+    np.testing.assert_allclose(axes.get_images()[0].get_array(), np.log(ratios))
