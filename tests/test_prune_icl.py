@@ -53,7 +53,8 @@ def small_run(tmp_path_factory):
 @pytest.mark.slow
 def test_a_small_run_writes_everything_it_promises(small_run):
     folder, result = small_run
-    assert json.loads((folder / "result.json").read_text()) == result
+    text = (folder / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == result
     pictures = {path.name for path in folder.glob("*.png")}
     assert {"figure1_layers.png", "figure2_shots.png"} < pictures
     assert len(pictures) == 6

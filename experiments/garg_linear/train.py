@@ -6,49 +6,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from experiments._run import Run
+from experiments._trained import Timing, fit
+from experiments._trained.fit import mean_metrics
 from experiments.garg_linear.config import Config, Setup
 from experiments.garg_linear.evaluate import evaluation_prompt, model_errors
 from icltheory import training
-
-_COLUMNS = (
-    TextColumn("{task.description}"),
-    BarColumn(),
-    MofNCompleteColumn(),
-    TextColumn("loss {task.fields[loss]:.3f}"),
-    TextColumn("{task.fields[speed]:.0f} steps/s"),
-    TimeRemainingColumn(),
-)
-
-
-@dataclasses.dataclass
-class Timing:
-    """Wall time of a run, over all its resumes."""
-
-    steps: int = 0
-    train_seconds: float = 0.0
-    compile_seconds: float = 0.0
-
-    @property
-    def steps_per_second(self) -> float:
-        """Speed of the loop without compilation; 0 before the first step."""
-        return self.steps / self.train_seconds if self.train_seconds else 0.0
-
-    def add(self, chunk: training.Chunk) -> None:
-        """Counts a chunk."""
-        self.steps += len(chunk.metrics["loss"])
-        self.train_seconds += chunk.seconds
-        self.compile_seconds += chunk.compile_seconds
 
 
 def train(
@@ -60,44 +25,29 @@ def train(
         The final parameters with a leading axis of seeds, the metrics, the timing.
     """
     config = setup.config
-    store = training.Checkpoints(run.folder / "checkpoints")
-    state, records, timing = _begin(setup, store, console)
-    run.reset_metrics(records)
     prompt = evaluation_prompt(setup)
     wanted = {_chunk_end(config, part * config.steps) for part in config.snapshots}
-    done = int(np.max(state.step))
-    with Progress(*_COLUMNS, console=console, disable=not run.writes) as progress:
-        bar = progress.add_task(
-            "training", total=config.steps, completed=done, loss=math.nan, speed=0.0
-        )
-        chunks = training.run(
-            training_step(setup), state, config.steps, chunk_steps=config.chunk_steps
-        )
-        for chunk in chunks:
-            state = chunk.state
-            done += len(chunk.metrics["loss"])
-            timing.add(chunk)
-            record = _record(config, done, chunk.metrics)
-            if done in wanted:
-                errors = model_errors(setup, _stacked(setup, state.params), prompt)
-                record["errors"] = errors.mean(axis=1).tolist()
-            records.append(record)
-            run.log(record)
-            past = done % config.checkpoint_every
-            if done == config.steps or past < config.chunk_steps:
-                extra = {
-                    "config": dataclasses.asdict(config),
-                    "metrics": records,
-                    "timing": dataclasses.asdict(timing),
-                }
-                store.save(done, state, extra)
-            progress.update(
-                bar,
-                completed=done,
-                loss=float(np.mean(record["loss"])),
-                speed=timing.steps_per_second,
-            )
-    return _stacked(setup, state.params), records, timing
+
+    def record(done: int, chunk: training.Chunk) -> dict[str, Any]:
+        line = _record(config, done, chunk.metrics)
+        if done in wanted:
+            errors = model_errors(setup, _stacked(setup, chunk.state.params), prompt)
+            line["errors"] = errors.mean(axis=1).tolist()
+        return line
+
+    fitted = fit(
+        training_step(setup),
+        initial_state(setup),
+        run,
+        console,
+        record,
+        folder=run.folder / "checkpoints",
+        num_steps=config.steps,
+        chunk_steps=config.chunk_steps,
+        checkpoint_every=config.checkpoint_every,
+        config=dataclasses.asdict(config),
+    )
+    return _stacked(setup, fitted.state.params), fitted.records, fitted.timing
 
 
 def initial_state(setup: Setup) -> training.TrainState:
@@ -111,19 +61,6 @@ def initial_state(setup: Setup) -> training.TrainState:
         num_points=config.num_points,
         mesh=setup.mesh,
     )
-
-
-def _begin(setup: Setup, store: training.Checkpoints, console: Console):
-    """State, metrics and timing to go on from: a checkpoint's or those of step 0."""
-    state = initial_state(setup)
-    restored = store.restore(state)
-    for line in restored.damaged:
-        console.print(f"[yellow]warning:[/] {line}; the one before it is used")
-    if restored.state is None:
-        return state, [], Timing()
-    console.print(f"resuming at step {int(np.max(restored.state.step)):,}")
-    extra = restored.extra
-    return restored.state, extra["metrics"], Timing(**extra["timing"])
 
 
 def training_step(setup: Setup) -> training.Step:
@@ -161,13 +98,9 @@ def _record(config: Config, done: int, metrics: dict[str, Any]) -> dict[str, Any
     dims, points = config.curriculum.dims(last), config.curriculum.points(last)
     dims, points = int(dims), int(points)
     rate = training.learning_rate(config.optimizer, config.steps)
-    means = {
-        name: np.atleast_1d(np.asarray(value, np.float64).mean(axis=0)).tolist()
-        for name, value in metrics.items()
-    }
     return {
         "step": done,
-        **means,
+        **mean_metrics(metrics),
         "least_squares_loss": sum(max(dims - k, 0) for k in range(points)) / points,
         "learning_rate": float(jnp.asarray(rate(last))),
         "active_dims": dims,

@@ -15,3 +15,20 @@ STYLE = {
     "legend.frameon": False,
     "lines.linewidth": 1.8,
 }
+
+
+def plain_log_axis(axis, span: float) -> None:
+    """Makes an axis logarithmic; over few decades it says 0.3, not 3 x 10^-1.
+
+    Args:
+        axis: A matplotlib axis.
+        span: Largest over smallest value on it.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.axes.set_yscale("log")
+    axis.set_minor_formatter(NullFormatter())
+    if span <= 1e3:
+        subs = (1.0, 2.0, 5.0) if span < 30 else (1.0, 3.0)
+        axis.set_major_locator(LogLocator(subs=subs, numticks=12))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -1,0 +1,183 @@
+"""The loop around the training loop: progress, metrics, checkpoints, snapshots."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from experiments._run import Run
+from icltheory import training
+
+_COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TextColumn("loss {task.fields[loss]:.3f}"),
+    TextColumn("{task.fields[speed]:.0f} steps/s"),
+    TimeRemainingColumn(),
+)
+
+
+@dataclasses.dataclass
+class Timing:
+    """Wall time of a training, over all its resumes."""
+
+    steps: int = 0
+    train_seconds: float = 0.0
+    compile_seconds: float = 0.0
+
+    @property
+    def steps_per_second(self) -> float:
+        """Speed of the loop without compilation; 0 before the first step."""
+        return self.steps / self.train_seconds if self.train_seconds else 0.0
+
+    def add(self, chunk: training.Chunk) -> None:
+        """Counts a chunk."""
+        self.steps += len(chunk.metrics["loss"])
+        self.train_seconds += chunk.seconds
+        self.compile_seconds += chunk.compile_seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """What a training leaves behind.
+
+    Attributes:
+        state: The last state.
+        snapshots: Parameters at the steps asked for, in order.
+        records: One record a chunk.
+        timing: Wall time.
+    """
+
+    state: training.TrainState
+    snapshots: dict[int, Any]
+    records: list[dict[str, Any]]
+    timing: Timing
+
+
+def fit(
+    step: training.Step,
+    state: training.TrainState,
+    run: Run,
+    console: Console,
+    record: Callable[[int, training.Chunk], dict[str, Any]],
+    *,
+    folder: Path,
+    num_steps: int,
+    chunk_steps: int,
+    checkpoint_every: int,
+    config: dict[str, Any],
+    snapshots: Sequence[int] = (),
+    earlier: Sequence[dict[str, Any]] = (),
+    label: str = "training",
+) -> Fitted:
+    """Trains to the last step, from the newest checkpoint if there is one.
+
+    Args:
+        step: One training step.
+        state: Where to begin.
+        run: Run folder; its ``metrics.jsonl`` gets one record a chunk.
+        console: Where progress is shown.
+        record: Makes the record of a chunk from the steps taken and the chunk.
+        folder: Where the checkpoints are.
+        num_steps: Steps in all.
+        chunk_steps: Steps a dispatch.
+        checkpoint_every: Steps between checkpoints.
+        config: Kept beside each checkpoint.
+        snapshots: Steps at which parameters are kept: 0, ``num_steps`` or multiples of
+            ``chunk_steps``.
+        earlier: Records that precede these in ``metrics.jsonl``.
+        label: What the progress bar says.
+
+    Returns:
+        The last state, the snapshots, the records and the timing.
+
+    Raises:
+        ValueError: if a snapshot falls within a chunk, or the checkpoint is of another
+            state.
+    """
+    _check_snapshots(snapshots, num_steps, chunk_steps)
+    store = training.Checkpoints(folder)
+    kept = {
+        str(s): jax.tree.map(jnp.copy, state.params) for s in sorted(set(snapshots))
+    }
+    restored = store.restore(_saved(state, kept))
+    for line in restored.damaged:
+        console.print(f"[yellow]warning:[/] {line}; the one before it is used")
+    records, timing = [], Timing()
+    if restored.state is not None:
+        state, kept = _loaded(restored.state, kept)
+        records, timing = restored.extra["metrics"], Timing(**restored.extra["timing"])
+        console.print(f"resuming at step {int(np.max(state.step)):,}")
+    run.reset_metrics([*earlier, *records])
+    done = int(np.max(state.step))
+    with Progress(*_COLUMNS, console=console, disable=not run.writes) as progress:
+        bar = progress.add_task(
+            label,
+            total=num_steps,
+            completed=done,
+            loss=float(np.mean(records[-1]["loss"])) if records else math.nan,
+            speed=timing.steps_per_second,
+        )
+        for chunk in training.run(step, state, num_steps, chunk_steps=chunk_steps):
+            state = chunk.state
+            done += len(chunk.metrics["loss"])
+            timing.add(chunk)
+            if str(done) in kept:
+                # The next chunk takes the state's memory.
+                kept[str(done)] = jax.tree.map(jnp.copy, state.params)
+            records.append(record(done, chunk))
+            run.log(records[-1])
+            if done == num_steps or done % checkpoint_every < chunk_steps:
+                extra = {
+                    "config": config,
+                    "metrics": records,
+                    "timing": dataclasses.asdict(timing),
+                }
+                store.save(done, _saved(state, kept), extra)
+            progress.update(
+                bar,
+                completed=done,
+                loss=float(np.mean(records[-1]["loss"])),
+                speed=timing.steps_per_second,
+            )
+    steps = {int(name): params for name, params in kept.items()}
+    return Fitted(state, steps, records, timing)
+
+
+def mean_metrics(metrics: dict[str, Any]) -> dict[str, list[float]]:
+    """Means over a chunk, a list over the seeds."""
+    return {
+        name: np.atleast_1d(np.asarray(value, np.float64).mean(axis=0)).tolist()
+        for name, value in metrics.items()
+    }
+
+
+def _check_snapshots(snapshots, num_steps, chunk_steps) -> None:
+    for s in snapshots:
+        if not 0 <= s <= num_steps or (s % chunk_steps and s != num_steps):
+            raise ValueError(
+                f"snapshots: expected multiples of chunk_steps {chunk_steps} up to "
+                f"{num_steps}, got {s}"
+            )
+
+
+def _saved(state, kept) -> Any:
+    return {"state": state, "snapshots": kept} if kept else state
+
+
+def _loaded(saved, kept) -> tuple[training.TrainState, dict[str, Any]]:
+    return (saved["state"], saved["snapshots"]) if kept else (saved, kept)

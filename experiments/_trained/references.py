@@ -1,0 +1,44 @@
+"""What a trained model is compared with: exact optima and tuned gradient descent."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments._trained.recipes import Recipe
+from icltheory import training
+from icltheory.regression import predictors, risks
+from icltheory.regression.prompts import Prompt
+
+
+def one_layer_optimum(recipe: Recipe) -> float:
+    """Exact risk / d of the best one-layer linear attention on N = num_points - 1."""
+    task = recipe.task()
+    best = risks.linear_attention_optimum(task, recipe.num_points - 1)
+    return float(best.risk) / recipe.dim
+
+
+def gradient_descent_errors(
+    recipe: Recipe, prompt: Prompt, steps: int, *, tuning_prompts: int = 2048
+) -> tuple[np.ndarray, float]:
+    """Squared errors / d of gradient descent with its best constant step size.
+
+    The step size is the best of 60 on fresh prompts, so ``prompt`` is not used twice.
+
+    Returns:
+        One error for each prompt of ``prompt``, and the step size.
+    """
+    key = jax.random.fold_in(training.stream_key(recipe.seeds[0], "evaluation"), 1)
+    tuning = recipe.task().sample(key, recipe.num_points - 1, tuning_prompts)
+    sizes = jnp.linspace(0.02, 1.2, 60, dtype=jnp.float32)
+
+    def errors(prompt: Prompt, size: Any):
+        answers = predictors.gradient_descent(
+            prompt.X, prompt.y, prompt.x_query, steps, size
+        )
+        return jnp.square(answers - prompt.y_query) / recipe.dim
+
+    mean = jax.jit(lambda s: jax.lax.map(lambda e: errors(tuning, e).mean(), s))(sizes)
+    best = sizes[jnp.argmin(mean)]
+    return np.asarray(jax.jit(errors)(prompt, best)), float(best)

@@ -1,0 +1,219 @@
+"""What the errors say: tests with multiplicity, depth, shots and spectra."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import scipy.stats
+
+from experiments.prune_icl.algorithm import Choice, choices, condition_numbers
+from experiments.prune_icl.config import Config
+from experiments.prune_icl.measure import (
+    errors_of,
+    grid_answers,
+    kept_shares,
+    magnitude_answers,
+    plain_answers,
+)
+from experiments.prune_icl.statistics import holm, paired
+from experiments.prune_icl.subjects import CONDITIONS, Questions, Subject, questions
+from icltheory import pruning
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Everything measured of one subject.
+
+    Attributes:
+        subject: The model.
+        asked: The prompts of all conditions.
+        errors: Errors of all seeds after clipping modules, (seeds, layers, modules,
+            rates, prompts, shots).
+        single: Those of the first seed after clipping one matrix, on standard prompts,
+            (layers, matrices, rates, prompts, shots).
+        magnitude: Those of the first seed after magnitude pruning, for each module
+            but ``all``, (layers, rates, prompts, shots).
+        plain: Unpruned errors of the first seed by a plain forward pass.
+        choices: What Algorithm 1 and the exhaustive search chose.
+    """
+
+    subject: Subject
+    asked: Questions
+    errors: np.ndarray
+    single: np.ndarray
+    magnitude: dict[str, np.ndarray]
+    plain: np.ndarray
+    choices: list[Choice]
+
+    def at(self, condition: str, shot: int = -1, part: str = "test") -> np.ndarray:
+        """Errors on some prompts at one number of shots."""
+        return self.errors[..., self.asked.parts[condition, part], shot]
+
+    def unpruned(self, condition: str, shot: int = -1) -> np.ndarray:
+        """Errors of the models as they are, (seeds, prompts)."""
+        return self.at(condition, shot)[:, 0, 0, 0]
+
+
+def measure(subject: Subject, config: Config) -> Measured:
+    """Runs all sweeps of one subject."""
+    asked = questions(subject, config)
+    standard = questions(subject, config, CONDITIONS[:1])
+
+    def errors_at(answers, prompts=asked):
+        numbers = subject.recipe.dim, config.error_cap
+        return errors_of(answers, prompts.targets, *numbers)
+
+    errors, chosen = [], []
+    for seed in range(len(subject.params)):
+        answers = grid_answers(subject, asked, seed, subject.modules)
+        errors.append(errors_at(answers))
+        for condition in CONDITIONS:
+            found = choices(subject, config, asked, answers[..., -1], condition, seed)
+            chosen += found
+    groups = [m for m in subject.modules if m != "all"]
+    magnitude = {m: magnitude_answers(subject, standard, 0, m) for m in groups}
+    return Measured(
+        subject,
+        asked,
+        np.stack(errors),
+        errors_at(grid_answers(subject, standard, 0, subject.matrices), standard),
+        {m: errors_at(answers, standard) for m, answers in magnitude.items()},
+        errors_at(plain_answers(subject, asked, 0)),
+        chosen,
+    )
+
+
+def weights_unchanged(subject: Subject) -> float:
+    """Largest change of any weight by clipping at rate 0."""
+    largest = 0.0
+    for layer in subject.layers:
+        new = pruning.prune_module(subject.model, subject.params[0], layer, "all", 0.0)
+        change = jax.tree.map(lambda a, b: abs(a - b).max(), new, subject.params[0])
+        largest = max(largest, *(float(c) for c in jax.tree.leaves(change)))
+    return largest
+
+
+def improvements(measured: Measured, config: Config, condition: str) -> dict[str, Any]:
+    """How many of all (seed, layer, module, rate) beat the unpruned model, on test.
+
+    Each is a paired one-sided test; Holm's procedure guards the whole family.
+    """
+    errors = measured.at(condition)
+    difference = errors - errors[:, :1, :1, :1]
+    tests = paired(difference[:, :, :, 1:], config.level)
+    alpha = 1 - config.level
+    survivors = holm(tests.p_better, alpha)
+    scale = errors[:, 0, 0, 0].mean(axis=-1)[:, None, None, None]
+    relative = tests.mean / scale
+    best = np.unravel_index(np.argmin(relative), relative.shape)
+    subject = measured.subject
+    return {
+        "family": int(tests.p_better.size),
+        "better on average": int((tests.mean < 0).sum()),
+        "p below the level": int((tests.p_better < alpha).sum()),
+        "after Holm": int(survivors.sum()),
+        "best relative change": float(relative[best]),
+        "best relative interval": [
+            float((limit / scale)[best]) for limit in (tests.low, tests.high)
+        ],
+        "best after Holm": bool(survivors[best]),
+        "best": {
+            "seed": subject.recipe.seeds[best[0]],
+            "layer": int(best[1]),
+            "module": subject.modules[best[2]],
+            "rank": subject.ranks[best[3] + 1],
+        },
+        "best relative change after Holm": (
+            float(relative[survivors].min()) if survivors.any() else None
+        ),
+    }
+
+
+def inflation(
+    measured: Measured, condition: str = "standard", shot: int = -1
+) -> np.ndarray:
+    """log10 of error over unpruned error, (seeds, layers, modules, rates)."""
+    mean = measured.at(condition, shot).mean(axis=-1, dtype=np.float64)
+    return np.log10(mean / mean[:, :1, :1, :1])
+
+
+def depth_effect(measured: Measured, module: int) -> dict[str, Any]:
+    """Mean |log10 inflation| of the first and the last layer over rates >= 0.5."""
+    severe = [i for i, rate in enumerate(measured.subject.rates) if rate >= 0.5]
+    size = np.abs(inflation(measured)[:, :, module][:, :, severe]).mean(axis=-1)
+    return {
+        "shallow": size[:, 0].tolist(),
+        "deep": size[:, -1].tolist(),
+        "by layer": size.mean(axis=0).tolist(),
+    }
+
+
+def shot_effect(measured: Measured, module: int) -> dict[str, float]:
+    """log10 inflation of the first layer over rates >= 0.5, at each number of shots."""
+    severe = [i for i, rate in enumerate(measured.subject.rates) if rate >= 0.5]
+    return {
+        str(shots): float(
+            inflation(measured, shot=place)[:, 0, module][:, severe].mean()
+        )
+        for place, shots in enumerate(measured.subject.shots)
+    }
+
+
+def spectra(measured: Measured) -> list[dict[str, Any]]:
+    """Condition number, its ratio to noise and ranks of every matrix of every seed."""
+    subject = measured.subject
+    return [
+        {
+            "seed": subject.recipe.seeds[seed],
+            "layer": record.layer,
+            "matrix": record.name,
+            "shape": list(record.shape),
+            "condition_number": record.condition_number,
+            "null_ratio": record.null_ratio,
+            "effective_rank": record.effective_rank,
+            "stable_rank": record.stable_rank,
+        }
+        for seed, params in enumerate(subject.params)
+        for record in pruning.module_spectra(subject.model, params)
+    ]
+
+
+def condition_by_depth(measured: Measured, level: float) -> dict[str, float]:
+    """Condition number of the last layer over that of the first.
+
+    The geometric mean over seeds and matrices, with its interval. A matrix is compared
+    with that of the same name, so the random-matrix null cancels.
+    """
+    subject = measured.subject
+    logs = np.log([condition_numbers(subject, s) for s in range(len(subject.params))])
+    change = paired((logs[:, -1] - logs[:, 0]).ravel(), level)
+    limits = ("ratio", change.mean), ("low", change.low), ("high", change.high)
+    return {name: float(np.exp(value)) for name, value in limits}
+
+
+def inflation_against_condition(measured: Measured) -> dict[str, float]:
+    """Spearman correlation of a matrix's condition number with the harm of pruning it.
+
+    Over layers and single matrices of the first seed; the harm is the mean log10
+    inflation over rates >= 0.5. Algorithm 1 hopes for a negative number.
+    """
+    severe = [i for i, rate in enumerate(measured.subject.rates) if rate >= 0.5]
+    mean = measured.single[..., -1].mean(axis=-1, dtype=np.float64)
+    harm = np.log10(mean / mean[:1, :1, :1])[..., severe].mean(axis=-1)
+    condition = np.array(condition_numbers(measured.subject, 0))
+    found = scipy.stats.spearmanr(condition.ravel(), harm.ravel())
+    return {"correlation": float(found.statistic), "p": float(found.pvalue)}
+
+
+def magnitude_depth(measured: Measured, module: str) -> tuple[float, float]:
+    """Mean log10 inflation of the first and the last layer by magnitude pruning."""
+    mean = measured.magnitude[module][..., -1].mean(axis=-1, dtype=np.float64)
+    severe = [i for i, rate in enumerate(measured.subject.rates) if rate >= 0.5]
+    size = np.log10(mean / mean[:1, :1])[:, severe].mean(axis=-1)
+    return float(size[0]), float(size[-1])
+
+
+def kept_table(measured: Measured, module: str) -> list[float]:
+    """Shares of parameters kept, beside which magnitude pruning is drawn."""
+    return kept_shares(measured.subject, module)

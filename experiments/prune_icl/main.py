@@ -1,0 +1,61 @@
+"""The command line of the experiment."""
+
+import json
+import time
+
+import jax
+
+from experiments import _launch
+from experiments._run import Run, console_of
+from experiments._trained import train
+from experiments.prune_icl.analysis import measure
+from experiments.prune_icl.config import PRESETS
+from experiments.prune_icl.report import report
+from experiments.prune_icl.subjects import subject
+
+NAME = "prune_icl"
+
+
+def default_preset() -> str:
+    """``gpu`` where there is one, else ``cpu``; asking touches the device."""
+    return "gpu" if jax.default_backend() == "gpu" else "cpu"
+
+
+def main(argv: list[str] | None = None) -> dict:
+    """Runs the experiment and returns what it wrote to ``result.json``."""
+    launch = _launch.parse(
+        PRESETS,
+        default_preset,
+        argv,
+        description="SVD pruning of models that learned regression in context.",
+    )
+    config = launch.config
+    if launch.resume is None:
+        run = Run.create(launch.output, NAME, launch.preset, config)
+    else:
+        run = Run(launch.resume)
+    console = console_of(run)
+    console.print(
+        f"{NAME}, preset {launch.preset}: GPT-2 of {config.gpt2.num_layers} layers "
+        f"and a linear stack of {config.linear.num_layers}, "
+        f"{len(config.gpt2.seeds)} seeds, on {jax.devices()[0].device_kind}\n"
+        f"writing to {run.folder}"
+    )
+    start = time.perf_counter()
+    trained, records = [], []
+    for recipe in (config.gpt2, config.linear):
+        trained.append(train(recipe, run, console, earlier=records))
+        records += trained[-1].records
+    middle = time.perf_counter()
+    measured = [measure(subject(out, config), config) for out in trained]
+    swept = time.perf_counter()
+    result = report(trained, measured, config, run, console)
+    seconds = {"training": middle - start, "sweeps": swept - middle}
+    result["seconds"] = seconds
+    run.write_json("result.json", result)
+    console.print(
+        f"{time.perf_counter() - start:.0f} s, of which training "
+        f"{middle - start:.0f} s and sweeps {swept - middle:.0f} s; "
+        f"results and figures in {run.folder}"
+    )
+    return json.loads(json.dumps(result))

@@ -1,0 +1,117 @@
+"""Norms along depth, noise dimensions, bound terms and errors of pruned stacks."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.trajectories.config import Config
+from experiments.trajectories.stacks import Prompts
+from icltheory import bounds, linalg, noise, pruning
+from icltheory.attention import LinearAttentionStack
+
+KINDS = ("W_V", "W_K", "W_Q")
+
+
+@dataclasses.dataclass(frozen=True)
+class Norms:
+    """Norms of one stack with one kind of matrix pruned at each layer, and unpruned.
+
+    Attributes:
+        delta_W: ``(prompts, k, t)``.
+        G: ``(prompts, k, t)``.
+        delta_W_unpruned: ``(prompts, t)``.
+        G_unpruned: ``(prompts, t)``.
+        changed: ``(prompts, k, t)``.
+    """
+
+    delta_W: np.ndarray
+    G: np.ndarray
+    delta_W_unpruned: np.ndarray
+    G_unpruned: np.ndarray
+    changed: np.ndarray
+
+    def ratios(self, which: str = "G") -> tuple[np.ndarray, np.ndarray]:
+        r"""Geometric mean over prompts of pruned over unpruned norm, ``(k, t)``.
+
+        .. math:: r = \exp \overline{\log (a / b)} , \qquad
+            \mathrm{se}(r) = r\, \mathrm{sd}(\log (a / b)) / \sqrt B
+
+        The norms are polynomials of the demonstrations, of degree up to 3^L, and their
+        arithmetic means would be those of a few prompts.
+        """
+        a = getattr(self, which)
+        logs = np.log(a / getattr(self, f"{which}_unpruned")[:, None])
+        r = np.exp(logs.mean(axis=0))
+        return r, r * logs.std(axis=0, ddof=1) / np.sqrt(len(a))
+
+
+def norms(
+    config: Config, stack: LinearAttentionStack, asked: Prompts, kind: str, rank: int
+) -> Norms:
+    """Remark 5's table of every prompt."""
+    scale = 1.0 / asked.H.shape[1]
+
+    @jax.jit
+    def table(stack, H):
+        def one(H):
+            return pruning.depth_table(stack, H, kind, rank=rank, scale=scale)
+
+        return jax.vmap(one)(H)
+
+    found = table(stack, asked.H)
+    return Norms(
+        *(np.asarray(getattr(found, field.name)) for field in dataclasses.fields(Norms))
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Effect:
+    """What a stack does and what the bound says of it.
+
+    Attributes:
+        support_dim: Dimension m_t of the space of the implicit gradients, ``(L,)``.
+        terms: Layer terms T_t of the corrected Theorem 2, ``(L,)``.
+        errors: Squared error / d of each prompt.
+    """
+
+    support_dim: np.ndarray
+    terms: np.ndarray
+    errors: np.ndarray
+
+
+class Judge:
+    """Compiled once for all stacks of a shape."""
+
+    def __init__(self, config: Config, asked: Prompts):
+        self._asked = asked
+        N, d = asked.H.shape[1], config.linear.dim
+
+        @jax.jit
+        def judge(stack, asked):
+            bound = bounds.theorem2(stack, asked.H, config.shots, 1.0, scale=1.0 / N)
+            dims = noise.noise_spectrum(
+                stack, asked.H[0], config.shots, scale=1.0 / N
+            ).support_dim
+
+            def answer(H, h_query):
+                return -stack.apply(H, h_query, scale=1.0 / N).h_query[-1, -1]
+
+            errors = jnp.square(jax.vmap(answer)(*asked[:2]) - asked.answers) / d
+            return dims, bound.terms, jnp.fmin(errors, config.error_cap)
+
+        self._judge = judge
+
+    def __call__(self, stack: LinearAttentionStack) -> Effect:
+        """Judges one stack."""
+        return Effect(*(np.asarray(x) for x in self._judge(stack, self._asked)))
+
+
+def clipped(
+    stack: LinearAttentionStack, layer: int, kind: str, rank: int
+) -> LinearAttentionStack:
+    """The stack with one matrix of one layer cut to a rank."""
+    W = getattr(stack, kind)
+    new = W.at[layer].set(linalg.low_rank_approximation(W[layer], rank))
+    return dataclasses.replace(stack, **{kind: new})

@@ -1,0 +1,315 @@
+"""Tables, figures and verdicts of a run."""
+
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from experiments._run import Check, Run, print_checks
+from experiments.trajectories.config import Config
+from experiments.trajectories.measure import KINDS, Effect, Norms
+from icltheory import plotting
+
+Cases = dict[tuple[str, str, int], Norms]
+Effects = dict[tuple[str, str, int, int], Effect]
+
+
+def report(
+    config: Config,
+    cases: Cases,
+    plain: dict[str, Effect],
+    effects: Effects,
+    run: Run,
+    console: Console,
+) -> dict[str, Any]:
+    """Prints the table, draws the figures and returns the contents of result.json."""
+    found = checks(config, cases)
+    stated = claims(config, cases, plain, effects)
+    for name in plain:
+        console.print(_plain_table(name, cases, plain[name]))
+        console.print(_ratio_table(name, config, cases, plain[name], effects))
+    console.print(_claim_table(stated))
+    print_checks(console, found)
+    for name, figure in _figures(config, cases).items():
+        run.save_figure(name, figure)
+    return {
+        "checks": [check.as_dict() for check in found],
+        "passed": all(check.passed for check in found),
+        "claims": stated,
+        "unpruned": {name: _plain(cases, name, plain[name]) for name in plain},
+        "pruned": [_row(case, table, effects) for case, table in cases.items()],
+        "precision": "float64 on float32 training",
+    }
+
+
+def _of(cases: Cases, stack: str, kind: str | None = None) -> list[tuple[int, Norms]]:
+    return [
+        (rank, table)
+        for (name, which, rank), table in cases.items()
+        if name == stack and kind in (None, which)
+    ]
+
+
+def checks(config: Config, cases: Cases) -> list[Check]:
+    """What Theorem 1 says must hold, exactly or for almost all weights."""
+    L = config.linear.num_layers
+    k, t = np.indices((L, L))
+    before = max(
+        float(np.abs(after - unpruned[:, None])[:, t < k].max())
+        for table in cases.values()
+        for after, unpruned in (
+            (table.delta_W, table.delta_W_unpruned),
+            (table.G, table.G_unpruned),
+        )
+    )
+    touched = min(
+        float(table.changed[:, t >= k].mean())
+        for name in ("random", "trained")
+        for _, table in _of(cases, name)
+    )
+    values = max(
+        float(np.abs(table.G - table.G_unpruned[:, None]).max() / table.G.max())
+        for _, table in _of(cases, "gradient descent", "W_V")
+    )
+    later = min(
+        float(table.ratios()[0][t > k].min())
+        for _, table in _of(cases, "gradient descent", "W_K")
+    )
+    first = max(
+        float(np.diag(table.ratios()[0]).max())
+        for _, table in _of(cases, "gradient descent", "W_K")
+    )
+    return [
+        Check("layers t < k: largest change of a norm", before, 0.0, "<="),
+        Check(
+            "random and trained: share of (prompt, k, t >= k) that changed",
+            touched,
+            1.0,
+            "within",
+            0.01,
+        ),
+        Check("gradient descent, W_V pruned: relative change", values, 1e-10, "<="),
+        Check(
+            "gradient descent, W_K pruned: 1 over the least ratio of later ||G_t||",
+            1 / later,
+            1.0,
+            "<=",
+        ),
+        Check(
+            "gradient descent, W_K pruned: largest ratio of ||G_k||", first, 1.0, "<="
+        ),
+    ]
+
+
+def claims(
+    config: Config, cases: Cases, plain: dict[str, Effect], effects: Effects
+) -> list[dict[str, Any]]:
+    """What Remark 5 and the examples say, and what was measured."""
+    L = config.linear.num_layers
+    k, t = np.indices((L, L))
+    stated = []
+    for name in plain:
+        tables = [table for _, table in _of(cases, name)]
+        moved = np.mean([np.abs(np.log(x.ratios()[0])) for x in tables], axis=0)
+        by_layer = [float(moved[i][t[i] >= i].sum()) for i in range(L)]
+        stated.append(
+            {
+                "claim": f"pruning a shallow layer moves more of the path ({name})",
+                "expected": "sum over t of |log ratio of ||G_t||| falls with k",
+                "measured": ", ".join(
+                    f"k={i}: {x:.2f}" for i, x in enumerate(by_layer)
+                ),
+                "held": bool(by_layer[0] > by_layer[-1]),
+            }
+        )
+        harm, low, high = _harm(name, config, plain, effects)
+        stated.append(
+            {
+                "claim": f"pruning a shallow layer harms more ({name})",
+                "expected": "error over the unpruned error larger for the first layer "
+                "than for the last, 95 % interval of the paired difference above 0",
+                "measured": f"{_by_layer(harm)}; first minus last {low:.2g} to "
+                f"{high:.2g}",
+                "held": bool(low > 0),
+            }
+        )
+        for kind in KINDS:
+            own = max(
+                float(np.diag(x.ratios("delta_W")[0]).max())
+                for _, x in _of(cases, name, kind)
+            )
+            stated.append(
+                {
+                    "claim": f"pruning {kind} lowers ||dW_k|| of its layer ({name})",
+                    "expected": "ratio at t = k at most 1 for every k and rank",
+                    "measured": f"largest ratio {own:.3f}",
+                    "held": bool(own <= 1 + 1e-9),
+                }
+            )
+        rises = float(np.mean([(x.ratios()[0][t > k] > 1).mean() for x in tables]))
+        stated.append(
+            {
+                "claim": f"pruning lowers the later ||G_t|| ({name})",
+                "expected": "ratios at t > k below 1",
+                "measured": f"{rises:.0%} of the ratios at t > k are above 1",
+                "held": bool(rises < 0.5),
+            }
+        )
+    return stated
+
+
+def _by_layer(values: list[float]) -> str:
+    return ", ".join(f"k={k}: {value:.3g}" for k, value in enumerate(values))
+
+
+def _harm(name, config, plain, effects) -> tuple[list[float], float, float]:
+    """Error over the unpruned error by pruned layer, mean over kinds and ranks.
+
+    With the 95 % interval, over prompts, of the first layer's minus the last's.
+    """
+    cases = [(name, kind, rank) for kind in KINDS for rank in config.ranks]
+    errors = np.array(
+        [
+            np.mean([effects[(*case, k)].errors for case in cases], axis=0)
+            for k in range(config.linear.num_layers)
+        ]
+    )
+    relative = errors / plain[name].errors.mean()
+    difference = relative[0] - relative[-1]
+    half = 1.96 * difference.std(ddof=1) / np.sqrt(len(difference))
+    middle = difference.mean()
+    return relative.mean(axis=1).tolist(), middle - half, middle + half
+
+
+def _plain(cases: Cases, name: str, effect: Effect) -> dict[str, Any]:
+    _, table = _of(cases, name)[0]
+    numbers = {}
+    for which in ("delta_W", "G"):
+        logs = np.log(getattr(table, f"{which}_unpruned"))
+        mean = np.exp(logs.mean(axis=0))
+        error = mean * logs.std(axis=0, ddof=1) / np.sqrt(len(logs))
+        numbers[which] = mean.tolist()
+        numbers[f"{which} standard error"] = error.tolist()
+    return numbers | {
+        "support_dim": effect.support_dim.tolist(),
+        "terms": [_or_none(x) for x in effect.terms],
+        "error": float(effect.errors.mean()),
+    }
+
+
+def _row(case, table: Norms, effects: Effects) -> dict[str, Any]:
+    name, kind, rank = case
+    row: dict[str, Any] = {"stack": name, "matrix": kind, "rank": rank}
+    for which in ("delta_W", "G"):
+        ratio, error = table.ratios(which)
+        row[f"{which} ratio [k][t]"] = ratio.tolist()
+        row[f"{which} standard error [k][t]"] = error.tolist()
+    judged = [effects[(*case, k)] for k in range(table.G.shape[1])]
+    row["support_dim [k][t]"] = [e.support_dim.tolist() for e in judged]
+    row["sum of terms [k]"] = [_or_none(e.terms.sum()) for e in judged]
+    row["error [k]"] = [float(e.errors.mean()) for e in judged]
+    return row
+
+
+def _or_none(value: float) -> float | None:
+    """JSON has no infinity: a term that the precision cannot tell is null."""
+    return float(value) if np.isfinite(value) else None
+
+
+def _plain_table(name: str, cases: Cases, effect: Effect) -> Table:
+    numbers = _plain(cases, name, effect)
+    L = len(effect.support_dim)
+    table = Table(
+        title=f"{name}, unpruned: error / d = {numbers['error']:.3g}, "
+        f"sum of T_t = {effect.terms.sum():.1f}"
+    )
+    table.add_column("")
+    for t in range(L):
+        table.add_column(f"t = {t}", justify="right")
+    for which in ("delta_W", "G"):
+        pairs = zip(numbers[which], numbers[f"{which} standard error"], strict=True)
+        table.add_row(f"||{which}||", *(f"{x:.3g} ({se:.1g})" for x, se in pairs))
+    table.add_row("m_t", *(str(m) for m in effect.support_dim))
+    table.add_row("T_t", *(f"{x:.1f}" for x in effect.terms))
+    return table
+
+
+def _ratio_table(name, config, cases, plain, effects) -> Table:
+    """Ratios of ||G_t|| for the first, a middle and the last layer pruned."""
+    L = config.linear.num_layers
+    largest = max(norms.ratios()[1].max() for _, norms in _of(cases, name))
+    table = Table(
+        title=f"{name}: ||G_t|| over the unpruned, one matrix of layer k cut to rank r "
+        f"(geometric means, standard errors up to {largest:.1g})"
+    )
+    table.add_column("pruned", no_wrap=True)
+    for t in range(L):
+        table.add_column(f"t = {t}", justify="right")
+    for heading in ("m_k", "sum T", "error ratio"):
+        table.add_column(heading, justify="right")
+    for (stack, kind, rank), norms in cases.items():
+        if stack != name:
+            continue
+        ratio, _ = norms.ratios()
+        for k in sorted({0, L // 2, L - 1}):
+            effect = effects[stack, kind, rank, k]
+            cells = ["1" if t < k else f"{ratio[k, t]:.2f}" for t in range(L)]
+            table.add_row(
+                f"{kind} {k}, r={rank}",
+                *cells,
+                str(effect.support_dim[k]),
+                f"{effect.terms.sum():.0f}",
+                f"{effect.errors.mean() / plain.errors.mean():.3g}",
+            )
+    return table
+
+
+def _claim_table(stated: list[dict[str, Any]]) -> Table:
+    table = Table(title="the paper's claims on these stacks")
+    for name in ("claim", "measured", "held"):
+        table.add_column(name)
+    for row in stated:
+        verdict = "[green]yes[/]" if row["held"] else "[red]no[/]"
+        table.add_row(row["claim"], row["measured"], verdict)
+    return table
+
+
+def _figures(config: Config, cases: Cases) -> dict[str, Any]:
+    names = list(dict.fromkeys(name for name, _, _ in cases))
+    rank = min(config.ranks)
+    count = f"{config.prompts:,} prompts"
+    along, maps = {}, {}
+    for name in names:
+        for kind in KINDS:
+            norms = cases[name, kind, rank]
+            lines = {"unpruned": norms.G_unpruned}
+            lines |= {
+                f"layer {k} pruned": norms.G[:, k]
+                for k in sorted({0, norms.G.shape[1] // 2, norms.G.shape[1] - 1})
+            }
+            along[f"{name}, {kind} to rank {rank}"] = lines
+            maps[f"{name}, {kind} to rank {rank}"] = norms.ratios()[0]
+    plain = {
+        name: {
+            r"$\|\Delta W_t\|$": cases[name, "W_V", rank].delta_W_unpruned,
+            r"$\|G_t\|$": cases[name, "W_V", rank].G_unpruned,
+        }
+        for name in names
+    }
+    return {
+        "norms.png": plotting.norms_along_depth(
+            plain, f"Implicit updates along depth (geometric mean, {count})", "norm"
+        ),
+        "pruned_norms.png": plotting.norms_along_depth(
+            along,
+            r"$\|G_t\|$ with one matrix of one layer pruned "
+            f"(geometric mean and standard error, {count})",
+            r"$\|G_t\|$",
+        ),
+        "ratios.png": plotting.ratio_heat_maps(
+            maps,
+            r"$\|G_t\|$ with layer k pruned, over the unpruned "
+            f"(geometric mean, {count})",
+        ),
+    }

@@ -1,0 +1,63 @@
+"""The stacks that are compared, and the prompts that they read."""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments._trained import Trained
+from experiments.trajectories.config import Config
+from icltheory import constructions, training
+from icltheory._typing import Array
+from icltheory.attention import LinearAttentionStack
+
+
+def stacks(config: Config, trained: Trained) -> dict[str, LinearAttentionStack]:
+    """Random, gradient-descent and trained weights, in the precision in force."""
+    L, d = config.linear.num_layers, config.linear.dim
+    key = training.stream_key(config.linear.seeds[0], "init")
+    scale = config.random_scale / math.sqrt(d + 1)
+    random = (
+        scale * jax.random.normal(k, (L, d + 1, d + 1))
+        for k in jax.random.split(key, 3)
+    )
+    found = {
+        "random": LinearAttentionStack(*random),
+        "gradient descent": constructions.gradient_descent(jnp.full(L, 0.5), d),
+        "trained": trained.stack(),
+    }
+    dtype = jnp.result_type(float)
+    return {
+        name: jax.tree.map(lambda W: jnp.asarray(np.asarray(W), dtype), stack)
+        for name, stack in found.items()
+    }
+
+
+class Prompts(NamedTuple):
+    """Prompts as tokens, with the answers.
+
+    Attributes:
+        H: Demonstrations, (B, N, n).
+        h_query: Query tokens, (B, n).
+        answers: Labels of the queries without noise, (B,).
+    """
+
+    H: Array
+    h_query: Array
+    answers: Array
+
+
+def prompts(config: Config) -> Prompts:
+    """Fresh prompts with noisy labels, in the precision in force."""
+    key = training.stream_key(config.linear.seeds[0], "evaluation")
+    task = config.linear.task(config.label_noise)
+    drawn = task.sample(key, config.linear.num_points - 1, config.prompts)
+    dtype = jnp.result_type(float)
+    X, y, x, w = (
+        jnp.asarray(np.asarray(a), dtype)
+        for a in (drawn.X, drawn.y, drawn.x_query, drawn.w)
+    )
+    H = jnp.concatenate([X, y[:, :, None]], axis=2)
+    return Prompts(H, jnp.pad(x, ((0, 0), (0, 1))), jnp.sum(x * w, axis=1))
