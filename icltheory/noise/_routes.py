@@ -15,15 +15,12 @@ def centred_gram(V, C):
 
 def compressed_rows(V, C):
     """Centred rows vec(v_i c_i^T) in the coordinates of thin QR factors."""
-    V, C = _coordinates(V), _coordinates(C)
-    rows = (V[:, :, None] * C[:, None, :]).reshape(V.shape[0], -1)
-    return rows - jnp.mean(rows, axis=0)[None]
-
-
-def _coordinates(V):
-    """The rows of V in an orthonormal basis of their span when N < n."""
     N, n = V.shape
-    return jnp.linalg.qr(V.T, mode="r").T if n > N else V
+    if n > N:
+        thin = jnp.linalg.qr(jnp.stack([V.T, C.T]), mode="r")
+        V, C = jnp.swapaxes(thin, 1, 2)
+    rows = (V[:, :, None] * C[:, None, :]).reshape(N, -1)
+    return rows - jnp.mean(rows, axis=0)[None]
 
 
 def symmetric_rows(A, B, H):

@@ -1,0 +1,154 @@
+"""From replicates to the bounds, each with its standard error."""
+
+import dataclasses
+import math
+
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.bound_vs_error.config import Row
+from experiments.bound_vs_error.numbers import finite_or_word
+from experiments.bound_vs_error.simulate import SMOOTHING, R, Replicates, held_out_sizes
+from icltheory.bounds import (
+    isotropic_term,
+    smoothing_bound,
+    trajectory_information,
+    xu_raginsky,
+)
+
+ORDER = ("frobenius", "exact", "centred", "anisotropic")
+HELD_OUT = ("held_out_half", "held_out_most", "held_out_all_but_one")
+VALID = ORDER + HELD_OUT
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """A mean or a function of means.
+
+    Attributes:
+        value: The estimate.
+        influence: What each replicate adds to it, to first order, times B; their
+            standard deviation is that of one replicate.
+    """
+
+    value: float
+    influence: np.ndarray
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of one replicate's influence."""
+        return float(np.std(self.influence, ddof=1))
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the value; 0 for an infinite one."""
+        return self.spread / math.sqrt(len(self.influence))
+
+    def record(self) -> dict[str, float | str]:
+        """Value, standard error and spread; infinity as a word, for strict JSON."""
+        return {
+            "value": finite_or_word(self.value),
+            "se": self.standard_error,
+            "spread": self.spread,
+        }
+
+
+def mean(sample: np.ndarray) -> Estimate:
+    """The mean of a sample."""
+    return Estimate(float(np.mean(sample)), sample)
+
+
+def bounds(row: Row, sample: Replicates, support_dim: int) -> dict[str, Estimate]:
+    """Every variant of the bound; ``inside`` is none."""
+    N, m = row.num_demos, support_dim
+
+    def isotropic(squares):
+        A_1, A_2 = squares + sample.trace, sample.log_det
+        terms = isotropic_term(A_1.mean(axis=0), 0.0, A_2.mean(axis=0), m)
+        return _bound(terms, m * A_1 / A_1.mean(axis=0) - A_2, N)
+
+    def averaged(each, num_samples):
+        return _bound(each.mean(axis=0), each, num_samples)
+
+    inside = isotropic_term(sample.paper_square, sample.trace, sample.log_det, m)
+    found = {
+        "inside": averaged(np.asarray(inside), N),
+        "frobenius": isotropic(sample.paper_square),
+        "exact": isotropic(sample.squared_G),
+        "centred": isotropic(sample.squared_distance),
+        "anisotropic": averaged(sample.anisotropic, N),
+    }
+    for i, (name, M) in enumerate(zip(HELD_OUT, held_out_sizes(N), strict=True)):
+        found[name] = averaged(sample.held_out[:, i], N - M)
+    return found
+
+
+def _bound(terms, each, num_samples) -> Estimate:
+    """The bound from its terms (L,) and each replicate's influence on them (B, L)."""
+    information = trajectory_information(np.asarray(terms))
+    value = float(xu_raginsky(information, num_samples, R))
+    if not math.isfinite(value):
+        return Estimate(math.inf, np.zeros(len(each)))
+    slope = R**2 / (2 * num_samples * value)
+    return Estimate(value, slope * each.sum(axis=1))
+
+
+def smoothing(row: Row, sample: Replicates) -> tuple[Estimate, float, float]:
+    """The best smoothing bound, its c, and the spread without opposite pairs."""
+    found = []
+    weights = jnp.asarray(sample.det_w)
+    centred = sample.det_w - sample.det_w.mean(axis=0)
+    cov = np.atleast_2d(np.cov(sample.det_w.T))
+    for i, c in enumerate(SMOOTHING):
+        changes = np.stack([sample.train_change[:, i], sample.population_change[:, i]])
+        both = changes.mean(axis=2)
+        variance = c / row.num_demos
+        on_train, on_fresh = both.mean(axis=1)
+        bound = smoothing_bound(weights, on_train, on_fresh, variance, row.num_demos, R)
+        # derivative of half the log-determinant, and of the root over it
+        inverse = np.linalg.inv(cov + variance * np.eye(len(cov)))
+        information = np.einsum("bi,ij,bj->b", centred, inverse, centred) / 2
+        slope = R**2 / (row.num_demos * float(bound.smoothed))
+        signs = np.sign(both.mean(axis=1))
+        influence = slope * information + signs @ both
+        single = slope * information + signs @ changes[:, :, 0]
+        estimate = Estimate(float(bound.value), influence)
+        found.append((estimate, c, float(np.std(single, ddof=1))))
+    return min(found, key=lambda entry: entry[0].value)
+
+
+def ordering(found: dict[str, Estimate]) -> dict[str, float]:
+    """By how many standard errors each variant undercuts the next one that is finer.
+
+    Negative where the order holds, F >= G >= opt >= aniso; both are from the same
+    prompts, so the standard error is that of the difference.
+    """
+    gaps = {}
+    for coarse, fine in zip(ORDER, ORDER[1:], strict=False):
+        a, b = found[coarse], found[fine]
+        if not math.isfinite(a.value + b.value):
+            continue
+        spread = np.std(b.influence - a.influence, ddof=1)
+        error = spread / math.sqrt(len(a.influence))
+        gaps[f"{coarse} >= {fine}"] = float((b.value - a.value) / max(error, 1e-12))
+    return gaps
+
+
+def measure(row: Row, sample: Replicates, support_dim: int, printed: float) -> dict:
+    """The record of a row."""
+    found = bounds(row, sample, support_dim)
+    smooth, c, single = smoothing(row, sample)
+    records = {name: estimate.record() for name, estimate in found.items()}
+    return {
+        **dataclasses.asdict(row),
+        "support_dim": support_dim,
+        "replicates": len(sample.gap),
+        "error": mean(sample.gap).record(),
+        "risk": mean(sample.risk).record(),
+        "det_error": mean(sample.det_gap).record(),
+        "det_risk": mean(sample.det_risk).record(),
+        "printed": {"value": finite_or_word(printed)},
+        **records,
+        "smoothing": {**smooth.record(), "c": c, "single_spread": single},
+        "order": ordering(found),
+    }

@@ -1,0 +1,94 @@
+"""The two pictures of a run."""
+
+import math
+
+from experiments._run import Run
+from experiments.bound_vs_error.config import Config, Row
+from experiments.bound_vs_error.learners import CLIP
+from experiments.bound_vs_error.numbers import number
+from experiments.bound_vs_error.plan import planned_curve
+from icltheory import plotting
+from icltheory.plotting import Curve, SamplePanel
+
+NOISY = {
+    "frobenius": r"F: $\|\Delta W\|\,\|1 + W\|_F$",
+    "exact": r"G: $\|G_t\|$",
+    "centred": "opt: population centre",
+    "anisotropic": r"aniso: prior $N(g, \Sigma_\mu / b)$",
+    "held_out_half": "held-out prior, N/2",
+    "printed": "as printed",
+}
+
+
+def draw(config: Config, run: Run, rows: dict[str, dict]) -> None:
+    """Saves ``rows.png`` and, with two sizes or more, ``scaling.png``."""
+    table = [rows[row.label] for row in config.table()]
+    if table:
+        run.save_figure("rows.png", _rows_figure(table))
+    if len(config.sweep) > 1:
+        run.save_figure("scaling.png", _scaling_figure(config, rows))
+
+
+def _error_curve(records: list[dict], name: str) -> Curve:
+    """Means with two standard errors to each side."""
+    values = [record[name]["value"] for record in records]
+    halves = [2 * record[name]["se"] for record in records]
+    low = [v - h for v, h in zip(values, halves, strict=True)]
+    return Curve(values, low, [v + h for v, h in zip(values, halves, strict=True)])
+
+
+def _values(records: list[dict], name: str) -> list[float]:
+    return [number(record[name]["value"]) for record in records]
+
+
+def _rows_figure(table: list[dict]):
+    noisy = {label: _values(table, name) for name, label in NOISY.items()}
+    smooth = {"smoothing bound": _values(table, "smoothing")}
+    panels = {
+        "learner of Assumption 1": (_error_curve(table, "error"), noisy),
+        "transformer without noise": (_error_curve(table, "det_error"), smooth),
+    }
+    names = [
+        f"{'gen.' if r['generic'] else 'd=' + str(r['dim'])}\nN={r['num_demos']}\n"
+        f"b={r['shots']}\nL={r['num_layers']}"
+        for r in table
+    ]
+    title = "True generalisation error (two standard errors) and its bounds"
+    return plotting.bounds_by_learner(panels, names, CLIP, title)
+
+
+def _scaling_figure(config: Config, rows: dict[str, dict]):
+    b = config.sweep_shots
+    sweeps = {
+        "b = N/2": (config.fraction_sweep(), (-0.5, -1.0)),
+        f"b = {b}": (config.shots_sweep(), (-1.0,)),
+    }
+    panels = {
+        name: _sample_panel(sweep, rows, powers)
+        for name, (sweep, powers) in sweeps.items()
+        if len(sweep) > 1
+    }
+    title = "Error and bounds against the pool, d = 5, two layers"
+    return plotting.bounds_against_samples(panels, CLIP, title)
+
+
+def _sample_panel(
+    sweep: list[Row], rows: dict[str, dict], powers: tuple[float, ...]
+) -> SamplePanel:
+    records = [rows[row.label] for row in sweep]
+    sizes = [row.num_demos for row in sweep]
+    curves = {
+        label: Curve(_values(records, name))
+        for name, label in NOISY.items()
+        if name != "printed"
+    }
+    planned = planned_curve(sizes, [row.shots for row in sweep])
+    curves["planned (no bound)"] = Curve(planned, exact=True)
+    # Guides pass beside the last points of the finest bound and of the error.
+    ends = {-0.5: "anisotropic", -1.0: "error"}
+    slopes = {}
+    for power in powers:
+        end = number(records[-1][ends[power]]["value"])
+        if math.isfinite(end) and end > 0:
+            slopes[power] = 0.7 * end * (sizes[0] / sizes[-1]) ** power
+    return SamplePanel(sizes, _error_curve(records, "error"), curves, slopes)

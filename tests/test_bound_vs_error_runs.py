@@ -1,0 +1,156 @@
+"""Errors against bounds: the run, its resume, mistakes and pictures."""
+
+import dataclasses
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+
+from experiments import bound_vs_error
+from experiments.bound_vs_error.config import Config, Row
+from experiments.bound_vs_error.simulate import (
+    simulate,
+)
+from icltheory import plotting
+
+matplotlib.use("Agg")
+TINY = [
+    *("--preset", "cpu", "--replicates", "16", "--rows", "5", "12", "4", "2"),
+    *("--generic", "12", "4", "--sweep", "10", "12", "--sweep-shots", "4"),
+    *("--targets", "0.9"),  # for which the plan asks for N = 12
+]
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+
+
+# --- the run
+
+
+def run_folder(output):
+    (folder,) = (output / "bound_vs_error").iterdir()
+    return folder
+
+
+def test_a_small_run_writes_everything_and_resumes_to_the_same(tmp_path):
+    result = bound_vs_error.main([*TINY, "--output", str(tmp_path)])
+    folder = run_folder(tmp_path)
+    names = {path.name for path in folder.iterdir()}
+    written = {"config.json", "metrics.jsonl", "result.json"}
+    assert names == written | {"rows.png", "scaling.png"}
+    text = (folder / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == result
+    rows = result["rows"]
+    assert len(rows) == 5
+    assert rows["GD d=5 N=12 b=4 L=2"]["printed"]["value"] == "inf"
+    invariance = result["invariance"]["relative_spread"]
+    for spread in invariance.values():
+        assert spread["full support"] < 1e-8
+        # on a smaller support layers do differ
+        assert min(spread["W_V of rank 1"], spread["gradient descent"]) > 1e-3
+    order = [check["name"] for check in result["checks"] if not check["passed"]]
+    assert not [name for name in order if "smallest valid" in name]
+
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    assert len(lines) == 6
+    (folder / "metrics.jsonl").write_text("".join(lines[:3]) + lines[3][:40])
+    (folder / "result.json").unlink()
+    bound_vs_error.main(["--resume", str(folder)])
+    assert (folder / "result.json").read_text() == text
+    assert (folder / "metrics.jsonl").read_text() == "".join(lines)
+
+
+def test_a_row_does_not_depend_on_the_others():
+    row = Row(1, 6, 2, 1)
+    small = {"generic": (), "sweep": (), "targets": (), "replicates": 16}
+    alone = simulate(Config(rows=((1, 6, 2, 1),), **small), row)
+    among = simulate(Config(rows=((2, 9, 2, 1), (1, 6, 2, 1)), **small), row)
+    np.testing.assert_array_equal(alone.gap, among.gap)
+    other = simulate(Config(rows=((1, 6, 2, 1),), seed=1, **small), row)
+    assert not np.any(alone.gap == other.gap)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--rows", "1", "5", "5", "1"], "rows: expected d_in, b, L >= 1 and N > b"),
+        (["--rows", "0", "5", "2", "1"], "rows: expected d_in, b, L >= 1 and N > b"),
+        (["--generic", "5", "9"], "rows: expected d_in, b, L >= 1 and N > b"),
+        (["--replicates", "100"], "replicates: expected a power of two from 16"),
+        (["--work", "0"], "work: expected a positive number, got 0"),
+        (["--targets", "2"], r"targets: expected values in \(0, 2\), got 2"),
+        (["--preset", "huge"], "preset: expected one of cpu, gpu, paper, got huge"),
+    ],
+)
+def test_mistakes_are_named_and_nothing_is_written(change, message, tmp_path):
+    arguments = ["--preset", "cpu", "--output", str(tmp_path / "runs"), *change]
+    with pytest.raises(ValueError, match=message):
+        bound_vs_error.main(arguments)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_mistake_is_one_line_and_status_2(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.bound_vs_error", "--replicates", "3"],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "replicates: expected a power of two from 16, got 3" in done.stderr
+
+
+def test_presets_come_back_from_json():
+    for preset in bound_vs_error.PRESETS.values():
+        stored = json.loads(json.dumps(dataclasses.asdict(preset)))
+        lists = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
+        assert Config(**lists) == preset
+
+
+# --- figures
+
+
+def test_bounds_are_drawn_and_the_infinite_ones_are_marked():
+    error = plotting.Curve([0.1, -0.01], [0.05, -0.02], [0.15, 0.01])
+    bounds = {"F": [1.0, 0.5], "printed": [math.inf, math.inf], "G": [2.0, math.inf]}
+    figure = plotting.bounds_by_learner(
+        {"noisy": (error, bounds)}, ["a", "b"], 2.0, "t"
+    )
+    (axes,) = figure.axes
+    top = axes.get_ylim()[1]
+    lines = axes.get_lines()
+    labelled = {line.get_label(): line.get_ydata() for line in lines}
+    np.testing.assert_array_equal(labelled["F"], [1.0, 0.5])
+    assert "printed (infinite)" in labelled
+    marks = [line.get_ydata() for line in lines if line.get_markerfacecolor() == "w"]
+    assert sum(int(np.sum(y == top)) for y in marks) == 3
+
+
+def test_curves_against_the_pool_with_guides():
+    error = plotting.Curve([0.1, 0.01], [0.09, 0.009], [0.11, 0.011])
+    bounds = {
+        "G": plotting.Curve([1.0, 0.3]),
+        "plan": plotting.Curve([math.inf, 0.2], exact=True),
+    }
+    panel = plotting.SamplePanel([10, 100], error, bounds, {-1.0: 0.05})
+    (axes,) = plotting.bounds_against_samples({"b": panel}, 2.0, "t").axes
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    np.testing.assert_array_equal(lines["true error"].get_ydata(), error.mean)
+    assert lines["plan"].get_linestyle() == "--"
+    assert np.isnan(lines["plan"].get_ydata()[0])
+    guides = [line for line in axes.get_lines() if line.get_color() == "grey"]
+    np.testing.assert_allclose(guides[0].get_ydata(), [0.05, 0.005])
