@@ -16,8 +16,10 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from rich.console import Console
+from rich.table import Table
 
 import icltheory
+from experiments._launch import Launch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +84,13 @@ class Run:
             },
         )
         return run
+
+    @classmethod
+    def of(cls, launch: Launch, name: str) -> "Run":
+        """The run that a command line asked for: a new one, or one to go on with."""
+        if launch.resume is not None:
+            return cls(launch.resume)
+        return cls.create(launch.output, name, launch.preset, launch.config)
 
     def write_json(self, name: str, value: Any) -> None:
         """Writes a file aside and renames it."""
@@ -156,6 +165,22 @@ def _revision() -> str | None:
             timeout=10,
         ).stdout.strip()
     return None
+
+
+def default_preset() -> str:
+    """``gpu`` where there is one, else ``cpu``; asking touches the device."""
+    return "gpu" if jax.default_backend() == "gpu" else "cpu"
+
+
+def claim_table(title: str, stated: Iterable[dict[str, Any]]) -> Table:
+    """What a paper claims, what was measured, and whether it held."""
+    table = Table(title=title)
+    for name in ("claim", "measured", "held"):
+        table.add_column(name)
+    for row in stated:
+        verdict = "[green]yes[/]" if row["held"] else "[red]no[/]"
+        table.add_row(row["claim"], row["measured"], verdict)
+    return table
 
 
 def print_checks(console: Console, checks: Iterable[Check]) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from experiments import _launch
-from experiments._run import Run, console_of
+from experiments._run import Run, console_of, default_preset
 from experiments.bound_vs_error.config import PRESETS, Config, Row
 from experiments.bound_vs_error.estimate import measure
 from experiments.bound_vs_error.invariance import measure_invariance
@@ -17,11 +17,6 @@ from experiments.bound_vs_error.report import INVARIANCE, report
 from experiments.bound_vs_error.simulate import learner_of, printed_bound, simulate
 
 NAME = "bound_vs_error"
-
-
-def default_preset() -> str:
-    """``gpu`` where there is one, else ``cpu``; asking touches the device."""
-    return "gpu" if jax.default_backend() == "gpu" else "cpu"
 
 
 def main(argv: list[str] | None = None) -> dict:
@@ -38,10 +33,7 @@ def main(argv: list[str] | None = None) -> dict:
 
 def _run_all(launch: _launch.Launch[Config]) -> dict:
     config = launch.config
-    if launch.resume is None:
-        run = Run.create(launch.output, NAME, launch.preset, config)
-    else:
-        run = Run(launch.resume)
+    run = Run.of(launch, NAME)
     console = console_of(run)
     rows = config.all_rows()
     console.print(

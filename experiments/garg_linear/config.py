@@ -6,6 +6,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from experiments._trained.recipes import GPT2_CPU
 from icltheory import training
 from icltheory.models import GPT2
 from icltheory.regression.tasks import LinearRegression
@@ -108,14 +109,7 @@ PRESETS = {
         init_std=0.1,
         steps=3500,
         batch_size=64,
-        optimizer=OptimizerConfig(
-            "muon",
-            5e-3,
-            adam_learning_rate=3e-3,
-            schedule="cosine",
-            warmup_steps=200,
-            clip_norm=1.0,
-        ),
+        optimizer=GPT2_CPU.optimizer,
         curriculum=Curriculum.none(5, 11),
     ),
     "gpu": dataclasses.replace(

@@ -8,7 +8,7 @@ import time
 import jax
 
 from experiments import _launch
-from experiments._run import Run, console_of
+from experiments._run import Run, console_of, default_preset
 from experiments.garg_linear.config import PRESETS, set_up
 from experiments.garg_linear.report import report, report_shifts
 from experiments.garg_linear.train import train
@@ -32,11 +32,6 @@ def _join(flags: argparse.Namespace) -> None:
         )
 
 
-def default_preset() -> str:
-    """``gpu`` where there is one, else ``cpu``; asking touches the device."""
-    return "gpu" if jax.default_backend() == "gpu" else "cpu"
-
-
 def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
     launch = _launch.parse(
@@ -49,10 +44,7 @@ def main(argv: list[str] | None = None) -> dict:
     )
     config = launch.config
     setup = set_up(config, launch.flags.devices)
-    if launch.resume is None:
-        run = Run.create(launch.output, NAME, launch.preset, config)
-    else:
-        run = Run(launch.resume)
+    run = Run.of(launch, NAME)
     console = console_of(run)
     console.print(
         f"{NAME}, preset {launch.preset}: d = {config.dim}, "

@@ -7,7 +7,7 @@ import time
 import jax
 
 from experiments import _launch
-from experiments._run import Run, console_of
+from experiments._run import Run, console_of, default_preset
 from experiments._trained import train
 from experiments.implicit_noise.config import PRESETS
 from experiments.implicit_noise.measure import measure_gpt2, measure_stack
@@ -20,17 +20,14 @@ def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
     launch = _launch.parse(
         PRESETS,
-        lambda: "gpu" if jax.default_backend() == "gpu" else "cpu",
+        default_preset,
         argv,
         description="The noise of the implicit gradient: shots and training.",
     )
     config = launch.config
     for name in ("gpt2", "stack"):
         config.recipe(name).transformation()  # complains before anything is written
-    if launch.resume is None:
-        run = Run.create(launch.output, NAME, launch.preset, config)
-    else:
-        run = Run(launch.resume)
+    run = Run.of(launch, NAME)
     console = console_of(run)
     console.print(
         f"{NAME}, preset {launch.preset}: d = {config.gpt2.dim}, GPT-2 of "

@@ -104,7 +104,7 @@ BOUNDS = (
             "test_theorem2.py::test_priors_*",
             "test_theorem2.py::test_anisotropic_prior_*",
             "test_theorem2.py::test_held_out_prior_*",
-            "test_theorem2.py::test_no_valid_variant_*",
+            "test_true_error.py::test_no_valid_variant_*",
             "test_theorem2.py::test_batches_*",
             "test_theorem2.py::test_float32_*",
             "test_theorem2.py::test_bad_*",
@@ -117,7 +117,7 @@ BOUNDS = (
         "it is about the learner of Assumption 1; for one without noise, smooth W_L "
         "once and add the change of the loss",
         ("bounds.smoothing_bound",),
-        ("test_theorem2.py::test_smoothing_*",),
+        ("test_true_error.py::test_smoothing_*",),
     ),
     _say(
         "Remark 4",
@@ -126,7 +126,7 @@ BOUNDS = (
         "every term is invariant under G -> a G, C -> a^2 C; pruning can act through "
         "the effective dimension m_t",
         ("bounds.theorem2",),
-        ("test_theorem2.py::test_remark_4_*",),
+        ("test_remark4.py::test_remark_4_*",),
     ),
     _say(
         "Lemma 2",

@@ -6,7 +6,7 @@ import time
 import jax
 
 from experiments import _launch
-from experiments._run import Run, console_of
+from experiments._run import Run, console_of, default_preset
 from experiments._trained import train
 from experiments.prune_icl.analysis import measure
 from experiments.prune_icl.config import PRESETS
@@ -14,11 +14,6 @@ from experiments.prune_icl.report import report
 from experiments.prune_icl.subjects import subject
 
 NAME = "prune_icl"
-
-
-def default_preset() -> str:
-    """``gpu`` where there is one, else ``cpu``; asking touches the device."""
-    return "gpu" if jax.default_backend() == "gpu" else "cpu"
 
 
 def main(argv: list[str] | None = None) -> dict:
@@ -30,10 +25,7 @@ def main(argv: list[str] | None = None) -> dict:
         description="SVD pruning of models that learned regression in context.",
     )
     config = launch.config
-    if launch.resume is None:
-        run = Run.create(launch.output, NAME, launch.preset, config)
-    else:
-        run = Run(launch.resume)
+    run = Run.of(launch, NAME)
     console = console_of(run)
     console.print(
         f"{NAME}, preset {launch.preset}: GPT-2 of {config.gpt2.num_layers} layers "

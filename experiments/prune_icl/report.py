@@ -7,7 +7,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, print_checks
+from experiments._run import Check, Run, claim_table, print_checks
 from experiments._trained import Trained, gradient_descent_errors
 from experiments.prune_icl.analysis import (
     Measured,
@@ -49,7 +49,7 @@ def report(
         console.print(_inflation_table(m))
     console.print(_multiplicity_table(tested))
     console.print(_choice_table(measured, config))
-    console.print(_claim_table(stated))
+    console.print(claim_table("the paper's claims on these models", stated))
     print_checks(console, found)
     for name, figure in draw(measured, config).items():
         run.save_figure(name, figure)
@@ -330,14 +330,4 @@ def _choice_table(measured: list[Measured], config: Config) -> Table:
                 f"{c.validation:+.1%}",
                 f"{c.test:+.1%} \\[{c.low:+.1%}, {c.high:+.1%}]",
             )
-    return table
-
-
-def _claim_table(stated: list[dict[str, Any]]) -> Table:
-    table = Table(title="the paper's claims on these models")
-    for name in ("claim", "measured", "held"):
-        table.add_column(name)
-    for row in stated:
-        verdict = "[green]yes[/]" if row["held"] else "[red]no[/]"
-        table.add_row(row["claim"], row["measured"], verdict)
     return table

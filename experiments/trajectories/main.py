@@ -6,7 +6,7 @@ import time
 import jax
 
 from experiments import _launch
-from experiments._run import Run, console_of
+from experiments._run import Run, console_of, default_preset
 from experiments._trained import train
 from experiments.trajectories.config import PRESETS
 from experiments.trajectories.measure import KINDS, Judge, clipped, norms
@@ -14,11 +14,6 @@ from experiments.trajectories.report import report
 from experiments.trajectories.stacks import prompts, stacks
 
 NAME = "trajectories"
-
-
-def default_preset() -> str:
-    """``gpu`` where there is one, else ``cpu``; asking touches the device."""
-    return "gpu" if jax.default_backend() == "gpu" else "cpu"
 
 
 def main(argv: list[str] | None = None) -> dict:
@@ -30,10 +25,7 @@ def main(argv: list[str] | None = None) -> dict:
         description="Implicit gradient trajectories before and after pruning.",
     )
     config = launch.config
-    if launch.resume is None:
-        run = Run.create(launch.output, NAME, launch.preset, config)
-    else:
-        run = Run(launch.resume)
+    run = Run.of(launch, NAME)
     console = console_of(run)
     L = config.linear.num_layers
     console.print(

@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, print_checks
+from experiments._run import Check, Run, claim_table, print_checks
 from experiments.trajectories.config import Config
 from experiments.trajectories.measure import KINDS, Effect, Norms
 from icltheory import plotting
@@ -29,7 +29,7 @@ def report(
     for name in plain:
         console.print(_plain_table(name, cases, plain[name]))
         console.print(_ratio_table(name, config, cases, plain[name], effects))
-    console.print(_claim_table(stated))
+    console.print(claim_table("the paper's claims on these stacks", stated))
     print_checks(console, found)
     for name, figure in _figures(config, cases).items():
         run.save_figure(name, figure)
@@ -262,16 +262,6 @@ def _ratio_table(name, config, cases, plain, effects) -> Table:
                 f"{effect.terms.sum():.0f}",
                 f"{effect.errors.mean() / plain.errors.mean():.3g}",
             )
-    return table
-
-
-def _claim_table(stated: list[dict[str, Any]]) -> Table:
-    table = Table(title="the paper's claims on these stacks")
-    for name in ("claim", "measured", "held"):
-        table.add_column(name)
-    for row in stated:
-        verdict = "[green]yes[/]" if row["held"] else "[red]no[/]"
-        table.add_row(row["claim"], row["measured"], verdict)
     return table
 
 

@@ -37,10 +37,10 @@ def support_dims(stack: LinearAttentionStack) -> Int[Array, " L"]:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> W = jnp.stack([jnp.eye(3), jnp.diag(jnp.array([1.0, 1.0, 0.0]))])
-        >>> support_dims(LinearAttentionStack(W, jnp.ones((2, 1, 1)) * jnp.eye(3), W)
-        ...     ).tolist()
-        [6, 3]
+        >>> I = jnp.stack([jnp.eye(3)] * 2)
+        >>> W_Q = I.at[1, 2, 2].set(0.0)  # the second layer has rank 2
+        >>> support_dims(LinearAttentionStack(I, I, W_Q)).tolist()
+        [6, 5]
 
     References:
         The dimension count is this library's own, stated for the covariance of Yao et

@@ -1,0 +1,60 @@
+"""Remark 4: what a smaller norm and what pruning do to the bound."""
+
+import numpy as np
+
+from icltheory.attention import LinearAttentionStack
+from icltheory.noise import noise_spectrum
+from icltheory.trajectory import implicit_gd_norms
+from tests import oracles
+from tests.identities.test_theorem2 import bound_jit, problem
+
+
+def test_remark_4_every_term_is_scale_invariant(measured):
+    stack, H = problem()
+    smaller = LinearAttentionStack(
+        stack.W_V.at[-1].multiply(1e-3), stack.W_K, stack.W_Q
+    )
+    before, after = (implicit_gd_norms(s, H).delta_W[-1] for s in (stack, smaller))
+    assert abs(after / before - 1e-3) < 1e-12
+    worst = 0.0
+    for name in ("exact", "spectral", "frobenius"):
+        a, b = (
+            bound_jit(s, H, 32, 1.0, numerator=name).terms[-1] for s in (stack, smaller)
+        )
+        worst = max(worst, abs(float(b / a - 1)))
+    measured("relative change of T_L when |dW_L| shrinks by 1000", worst)
+    assert worst < 1e-10
+
+
+def test_remark_4_trace_falls_when_the_gradient_rises(measured):
+    stack, H = problem()
+    spectrum, norms = noise_spectrum(stack, H, 32), implicit_gd_norms(stack, H)
+    kappa = 32 / (32 * 63)
+    for t in range(3):
+        g = oracles.demonstration_gradients(stack.W_V, stack.W_K, stack.W_Q, H)[t]
+        squares = 64 * np.sum(g**2)  # mean of |z_i|^2
+        left = norms.G[t] ** 2 + spectrum.trace[t]
+        right = kappa * squares + (1 - kappa) * norms.G[t] ** 2
+        error = abs(float(left / right - 1))
+        measured("relative error of the identity", error)
+        assert error < 1e-12
+
+
+def test_remark_4_pruning_acts_through_the_dimension_not_the_norm(measured):
+    stack, H = problem()
+    U, s, Vt = np.linalg.svd(stack.W_V[0])
+
+    def with_tail(factor):
+        scaled = U @ np.diag(s * np.array([1, 1, factor, factor])) @ Vt
+        return LinearAttentionStack(stack.W_V.at[0].set(scaled), stack.W_K, stack.W_Q)
+
+    terms = [bound_jit(with_tail(f), H, 32, 1.0) for f in (1.0, 0.1, 0.01, 1e-4)]
+    first = [float(b.terms[0]) for b in terms]
+    pruned = bound_jit(with_tail(0.0), H, 32, 1.0)
+    for tail, value in zip(("1", "0.1", "0.01", "1e-4"), first, strict=True):
+        measured(f"T_1, tail of W_V x {tail}", value)
+    measured("T_1 pruned, on its own support", pruned.terms[0])
+    assert first == sorted(first)  # a smaller norm, a larger term
+    assert pruned.support_dim[0] == 7
+    assert terms[0].support_dim[0] == 10
+    assert pruned.terms[0] < first[0]
