@@ -88,6 +88,7 @@ def _rate_panel(axes, panel: RatePanel) -> None:
         best = int(np.argmin(mean))
         if mean[best] < panel.baseline:
             axes.plot(places[best], mean[best], "*", markersize=9, color=colour)
+            axes.plot([], [], "k*", markersize=9, label="least, below the unpruned")
         if label in panel.dashed:
             values = np.asarray(panel.dashed[label].mean, float)
             axes.plot(places, values, "s--", markersize=3, color=colour, alpha=0.8)
