@@ -53,6 +53,7 @@ def errors_against_rate(panels: Mapping[str, RatePanel], title: str, columns: in
         Yao et al. 2024, Figures 1 and 2. Verified by ``tests/test_prune_icl.py``.
     """
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
 
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
@@ -68,6 +69,8 @@ def errors_against_rate(panels: Mapping[str, RatePanel], title: str, columns: in
             axes.set_title(name)
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
                 entries.setdefault(label, handle)
+        star = Line2D([], [], color="k", marker="*", markersize=9, linestyle="")
+        entries["least, where below the unpruned"] = star
         figure.legend(
             entries.values(), entries, loc="outside lower center", ncols=len(entries)
         )
@@ -88,7 +91,6 @@ def _rate_panel(axes, panel: RatePanel) -> None:
         best = int(np.argmin(mean))
         if mean[best] < panel.baseline:
             axes.plot(places[best], mean[best], "*", markersize=9, color=colour)
-            axes.plot([], [], "k*", markersize=9, label="least, below the unpruned")
         if label in panel.dashed:
             values = np.asarray(panel.dashed[label].mean, float)
             axes.plot(places, values, "s--", markersize=3, color=colour, alpha=0.8)
