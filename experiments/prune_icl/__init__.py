@@ -14,8 +14,8 @@ What it does
     pruning, but all answers times one number, and magnitude pruning at equal storage.
 
 Time
-    cpu     d = 5: 338 s on two cores shared with other work, of which 195 s training;
-            6.6 minutes of processor time.
+    cpu     d = 5: 289 s on two cores with other work, of which 166 s training; 79 s of
+            sweeps on two quiet ones.
     gpu     d = 10, 6 layers; not measured yet.
 
 Expect (cpu, three seeds)
