@@ -69,7 +69,7 @@ def _each_layer(function, W):
 
 
 def isotropic_terms(q: Prompts, squares, shots, dim, jitter, log) -> Terms:
-    """M log(A_1 / m) - A_2, with what the caller chose."""
+    """The terms m log(A_1 / m) - A_2, with what the caller chose."""
     m = q.spectrum.support_dim[0]
     D = m if dim == "support" else jnp.full_like(m, q.width**2)
     trace, log_det = _noise_terms(q.spectrum, shots, D, jitter)

@@ -88,7 +88,8 @@ def theorem2(
     * ``prior``: ``"isotropic"``; ``"anisotropic"``, :math:`\Sigma_t = E [C_t + (G_t -
       \tilde g_t)(G_t - \tilde g_t)^\top]` over the prompts; a function ``(layer, W) ->
       (n * n, n * n)`` for :math:`\Sigma_t`; or ``"held_out"``, Gaussian with the
-      moments of the first ``held_out`` demonstrations of each prompt.
+      moments of the first ``held_out`` demonstrations of each prompt (not with
+      ``"causal"``, where the order of the demonstrations matters).
     * ``log``: ``"outside"`` the expectation, or ``"inside"``, which is no bound.
 
     Cost O(L (N^2 n + N^3)) a prompt, or that of
@@ -151,6 +152,8 @@ def theorem2(
     used = N
     if isinstance(prior, str) and prior == "held_out":
         check_held_out(held_out, N, 0)
+        # The first M stand for any M only while no demonstration has a special place.
+        check_choice("demos with prior 'held_out'", demos, ("demos", "frozen"))
         used = N - int(held_out or 0)
     W = None
     if key is not None:

@@ -307,6 +307,10 @@ def test_float32_is_within_1e_4_where_the_rank_is_certain(measured):
         ({"log": "out"}, "log: expected one of"),
         ({"center": "median"}, "center: expected one of"),
         ({"prior": "held_out", "held_out": 64}, "held_out: expected d = 0 < M < N"),
+        (
+            {"prior": "held_out", "held_out": 32, "demos": "causal"},
+            "demos with prior 'held_out': expected one of 'demos', 'frozen'",
+        ),
         ({"prior": "held_out", "held_out": 9}, "held_out: expected d = 10 < M < N"),
         ({"prior": "anisotropic", "jitter": 0.1}, "prior: expected 'isotropic'"),
         ({"numerator": "spectral", "center": "mean"}, "numerator: expected 'exact'"),
