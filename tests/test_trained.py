@@ -11,7 +11,6 @@ import pytest
 from experiments._run import Run, console_of
 from experiments._trained import (
     GPT2_CPU,
-    GDStack,
     Recipe,
     gradient_descent_errors,
     linear_recipe,
@@ -115,15 +114,6 @@ def test_gradient_descent_weights_answer_as_gradient_descent(tmp_path):
         w -= 0.3 / 8 * np.einsum("bnd,bn->bd", X, residual)
     expected = np.einsum("bd,bd->b", w, np.asarray(prompt.x_query))
     np.testing.assert_allclose(answers, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_a_prefix_keeps_the_factor_of_all_examples():
-    model = GDStack(dim=1, num_layers=1, num_examples=4)
-    stack = constructions.gradient_descent(np.ones(1), 1)
-    params = {"W_V": stack.W_V, "W_K": stack.W_K, "W_Q": stack.W_Q}
-    X = jnp.ones((1, 3, 1))
-    answers = model.apply({"params": params}, X, 2 * X[..., 0])
-    np.testing.assert_allclose(answers[0], [0, 2 / 4, 4 / 4])
 
 
 def test_the_layered_model_answers_as_the_module(tmp_path):

@@ -7,7 +7,6 @@ an interrupted run stopped, and returns the parameters at the end and at given s
 from experiments._trained.fit import Fitted as Fitted
 from experiments._trained.fit import Timing as Timing
 from experiments._trained.fit import fit as fit
-from experiments._trained.learner import GDStack as GDStack
 from experiments._trained.recipes import GPT2_CPU as GPT2_CPU
 from experiments._trained.recipes import GPT2_GPU as GPT2_GPU
 from experiments._trained.recipes import Recipe as Recipe
@@ -23,7 +22,6 @@ __all__ = [
     "GPT2_CPU",
     "GPT2_GPU",
     "Fitted",
-    "GDStack",
     "Recipe",
     "Timing",
     "Trained",

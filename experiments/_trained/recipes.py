@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._trained.learner import GDStack
 from icltheory import constructions, training
-from icltheory.models import GPT2
+from icltheory.models import GPT2, LinearStack
 from icltheory.regression.tasks import LinearRegression
 from icltheory.training import Curriculum, OptimizerConfig
 
@@ -19,7 +18,7 @@ class Recipe:
     """A model, a task x ~ N(0, I), w ~ N(0, I), y = <w, x> + noise, and a training.
 
     Attributes:
-        model: ``"gpt2"``, or ``"linear"`` for a :class:`GDStack`.
+        model: ``"gpt2"``, or ``"linear"`` for a :class:`LinearStack`.
         dim: Input dimension d.
         num_points: Points of a prompt, the query included.
         num_layers: Layers L.
@@ -76,11 +75,11 @@ class Recipe:
         noise_var = self.noise_var if noise_var is None else noise_var
         return LinearRegression.isotropic(self.dim, noise_var, jnp.float32)
 
-    def module(self) -> GPT2 | GDStack:
+    def module(self) -> GPT2 | LinearStack:
         """The model."""
         if self.model == "linear":
             N = self.num_points - 1
-            return GDStack(dim=self.dim, num_layers=self.num_layers, num_examples=N)
+            return LinearStack(self.dim, self.num_layers, residual=True, num_examples=N)
         return GPT2(
             dim=self.dim,
             num_positions=2 * self.num_points,

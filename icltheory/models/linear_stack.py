@@ -16,7 +16,7 @@ __all__ = ["LinearStack"]
 class LinearStack(nn.Module):
     r"""Linear attention layers trained to predict y, the model of Theorem 1.
 
-    .. math:: \hat y = e_{d+1}^\top h_{N+1}^L, \qquad
+    .. math:: \hat y = s\, e_{d+1}^\top h_{N+1}^L, \qquad
               h_i^0 = (x_i, y_i), \quad h_{N+1}^0 = (x, 0),
 
     where the layers are those of :class:`icltheory.attention.LinearAttentionStack` with
@@ -24,9 +24,18 @@ class LinearStack(nn.Module):
     ``W_V``, ``W_K`` and ``W_Q``, each ``(L, d + 1, d + 1)``. A prefix of k pairs is the
     same stack on k demonstrations: the others are zero tokens, which add nothing.
 
+    In several layers of gradient descent the label slots of the demonstrations carry
+    residuals, so that of the query carries minus the prediction: s = -1 (``residual``)
+    is the read-out that can learn them; with s = 1 the same weights would have to grow
+    the residuals. With the factor 1/k a single large example can make the output, a
+    polynomial of degree (3^L - 1)/2 in the second moments, explode; ``num_examples``
+    keeps one factor for all prefixes.
+
     Args:
         dim: Dimension :math:`d` of the inputs.
         num_layers: Layers :math:`L`.
+        residual: Whether the answer is minus the label slot.
+        num_examples: The N of the factor 1/N; the examples of each prefix if ``None``.
         init_std: Standard deviation of the initial weights.
         param_dtype: Dtype of the parameters.
 
@@ -46,12 +55,15 @@ class LinearStack(nn.Module):
         (5, 4)
 
     References:
-        Yao et al. 2024, equation (3); von Oswald et al. 2023. Verified by
+        Yao et al. 2024, equation (3); von Oswald et al. 2023; Ahn et al. 2023, Section
+        2 (the read-out). Verified by
         ``tests/models/test_linear_stack.py``.
     """
 
     dim: int
     num_layers: int = 1
+    residual: bool = False
+    num_examples: int | None = None
     init_std: float = 0.1
     param_dtype: Any = jnp.float32
 
@@ -59,6 +71,8 @@ class LinearStack(nn.Module):
         """Declares the weights."""
         check_positive_int("dim", self.dim)
         check_positive_int("num_layers", self.num_layers)
+        if self.num_examples is not None:
+            check_positive_int("num_examples", self.num_examples)
         n = self.dim + 1
         init = nn.initializers.normal(self.init_std)
         shape = (self.num_layers, n, n)
@@ -103,4 +117,6 @@ class LinearStack(nn.Module):
             raise ValueError(f"X: expected width {self.dim}, got {X.shape[-1]}")
         H = jnp.concatenate([X, y[:, None]], axis=1)
         h_query = jnp.append(query, jnp.zeros((), query.dtype))
-        return self.stack().apply(H, h_query, scale=1.0 / count).h_query[-1, -1]
+        scale = 1.0 / (self.num_examples or count)
+        slot = self.stack().apply(H, h_query, scale=scale).h_query[-1, -1]
+        return -slot if self.residual else slot

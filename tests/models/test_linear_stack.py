@@ -3,8 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from icltheory import training
+from icltheory.constructions import gradient_descent
 from icltheory.models import LinearStack
 from icltheory.regression.tasks import LinearRegression
 from icltheory.trajectory import implicit_gd
@@ -53,6 +55,23 @@ def test_its_weights_are_the_theorys_stack():
     outputs = trajectory.outputs(jnp.append(Q[0, 0], 0.0))
     answer = MODEL.apply({"params": PARAMS}, X[:1], Y[:1], Q[:1, 0], method="predict")
     np.testing.assert_allclose(outputs[-1, -1], answer[0], rtol=1e-10)
+
+
+def test_a_residual_stack_keeps_the_factor_of_all_examples_and_descends():
+    X, y = np.ones((1, 3, 1)), 2 * np.ones((1, 3))
+    for L in (1, 2):
+        model = LinearStack(1, L, residual=True, num_examples=4)
+        stack = gradient_descent(np.ones(L), 1)
+        params = {"W_V": stack.W_V, "W_K": stack.W_K, "W_Q": stack.W_Q}
+        answers = jax.jit(model.apply)({"params": params}, X, y)
+        # one step a layer on 1/8 sum (2 - w)^2 from w = 0, with k = 0, 1, 2 examples
+        descended = [2 - 2 * (1 - k / 4) ** L for k in range(3)]
+        np.testing.assert_allclose(answers[0], descended, rtol=1e-12)
+
+
+def test_a_factor_of_no_examples_is_an_error():
+    with pytest.raises(ValueError, match="num_examples: expected a positive integer"):
+        LinearStack(1, num_examples=0).init(jax.random.key(0), X[..., :1], Y)
 
 
 def test_training_one_layer_reaches_the_exact_optimum_and_never_beats_it():
