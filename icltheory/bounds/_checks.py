@@ -17,6 +17,11 @@ def check_positive(name: str, value) -> None:
         raise ValueError(f"{name}: expected a finite value > 0, got {known}")
 
 
+def is_choice(value, name: str) -> bool:
+    """Whether an argument that may also be an array or a function is this name."""
+    return isinstance(value, str) and value == name
+
+
 def check_not_negative(name: str, value) -> None:
     """Raises if a concrete value is negative or NaN; infinity is a value."""
     known = concrete(value)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from icltheory._checks import check_shape, concrete
 from icltheory._typing import Array
+from icltheory.bounds._checks import is_choice
 from icltheory.bounds._prompt import Prompts, in_support
 from icltheory.bounds.gaussian import (
     anisotropic_term,
@@ -40,7 +41,7 @@ class Terms(NamedTuple):
 def squared_distances(q: Prompts, numerator, center):
     """||G_t - g_t||^2 or what stands for it, (B, L)."""
     if numerator == "exact":
-        if isinstance(center, str) and center == "zero":
+        if is_choice(center, "zero"):
             return q.squared_G
         return jnp.sum((q.G - centers(q, center)) ** 2, axis=(2, 3))
     P = jnp.eye(q.width, dtype=q.W.dtype)[None, None] + q.W
@@ -121,7 +122,7 @@ def gaussian_terms(q: Prompts, learner, shots, center, prior, held_out) -> Terms
     N, columns = z.shape[-2:]
     mask = (jnp.arange(columns)[None] < m[:, None]).astype(z.dtype)
     z, padding = z * mask[None, :, None, :], 1 - mask
-    if isinstance(prior, str) and prior == "held_out":
+    if is_choice(prior, "held_out"):
         if concrete(m) is not None:
             check_held_out(held_out, N, int(m.max()))
         each = jax.vmap(

@@ -11,7 +11,11 @@ from jaxtyping import Num
 from icltheory._checks import check_choice, check_finite, check_nonnegative
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.attention import LinearAttentionStack
-from icltheory.bounds._checks import check_positive, check_subgaussian_scale
+from icltheory.bounds._checks import (
+    check_positive,
+    check_subgaussian_scale,
+    is_choice,
+)
 from icltheory.bounds._prompt import noisy_paths, prompt_quantities
 from icltheory.bounds._terms import (
     FITTED,
@@ -149,8 +153,13 @@ def theorem2(
     prompts = prompts.astype(scale.dtype)
     B, N, n = prompts.shape
     without_replacement_factor(N, shots)
+    simple = is_choice(prior, "isotropic")
+    if not simple and n > _DENSE_WIDTH:
+        raise ValueError(
+            f"prior: expected 'isotropic' for n > {_DENSE_WIDTH}, got n = {n}"
+        )
     used = N
-    if isinstance(prior, str) and prior == "held_out":
+    if is_choice(prior, "held_out"):
         check_held_out(held_out, N, 0)
         # The first M stand for any M only while no demonstration has a special place.
         check_choice("demos with prior 'held_out'", demos, ("demos", "frozen"))
@@ -159,14 +168,8 @@ def theorem2(
     if key is not None:
         W = noisy_paths(key, stack, prompts, shots, demos, scale)
 
-    simple = isinstance(prior, str) and prior == "isotropic"
-    centred = not (isinstance(center, str) and center == "zero")
-    dense = centred or not simple or numerator != "exact"
+    dense = not (simple and numerator == "exact" and is_choice(center, "zero"))
     quantities = prompt_quantities(stack, prompts, shots, demos, scale, W, m, dense)
-    if not simple and n > _DENSE_WIDTH:
-        raise ValueError(
-            f"prior: expected 'isotropic' for n > {_DENSE_WIDTH}, got n = {n}"
-        )
     if simple:
         squares = squared_distances(quantities, numerator, center)
         terms = isotropic_terms(quantities, squares, shots, dim, jitter, log)
@@ -209,11 +212,9 @@ def _check_choices(dim, jitter, numerator, center, prior, log):
         check_choice("jitter", jitter, ("ledoit_wolf",))
     elif jitter is not None:
         check_nonnegative("jitter", jitter)
-    centred = not (isinstance(center, str) and center == "zero")
-    if centred and numerator != "exact":
+    if not is_choice(center, "zero") and numerator != "exact":
         raise ValueError(f"numerator: expected 'exact' with a centre, got {numerator}")
-    simple = isinstance(prior, str) and prior == "isotropic"
-    if not simple and (dim, jitter, numerator, log) != (
+    if not is_choice(prior, "isotropic") and (dim, jitter, numerator, log) != (
         "support",
         None,
         "exact",
