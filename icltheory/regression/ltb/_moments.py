@@ -1,0 +1,90 @@
+"""What the exact risks of this room read off a problem and a prompt length."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from icltheory._checks import check_shape, concrete
+from icltheory._typing import Array
+from icltheory.regression._linalg import einsum
+from icltheory.regression.risks._population import Count
+from icltheory.regression.tasks.linear import LinearRegression
+
+
+class Moments(NamedTuple):
+    r"""The matrices of Section 5, written without roots of H.
+
+    With Phi = H^{1/2} Psi H^{1/2} and Omega = ((M + 1) Phi + tau I) / M:
+
+    ``H, Psi, mean, noise_var, M`` as given; ``signal`` tr(H Psi); ``tau`` the variance
+    of a label about its prior mean; ``square`` tr(Phi^2); ``H_Psi_H`` =
+    H^{1/2} Phi H^{1/2}; ``H_Omega_H`` = H^{1/2} Omega H^{1/2}.
+    """
+
+    H: Array
+    Psi: Array
+    mean: Array
+    noise_var: Array
+    M: Array
+    signal: Array
+    tau: Array
+    square: Array
+    H_Psi_H: Array
+    H_Omega_H: Array
+
+    @classmethod
+    def of(cls, problem: LinearRegression, num_examples: Count) -> "Moments":
+        """The moments of a problem at prompts of M examples."""
+        H, Psi = jnp.asarray(problem.input_cov), jnp.asarray(problem.task_cov)
+        noise_var = jnp.asarray(problem.noise_var)
+        M = read_length(num_examples, H.dtype)
+        H_Psi = einsum("ij,jk->ik", H, Psi)
+        signal = jnp.trace(H_Psi)
+        tau = signal + noise_var
+        H_Psi_H = einsum("ij,jk->ik", H_Psi, H)
+        return cls(
+            H=H,
+            Psi=Psi,
+            mean=jnp.asarray(problem.task_mean),
+            noise_var=noise_var,
+            M=M,
+            signal=signal,
+            tau=tau,
+            square=jnp.sum(H_Psi * H_Psi.T),
+            H_Psi_H=H_Psi_H,
+            H_Omega_H=((M + 1) * H_Psi_H + tau * H) / M,
+        )
+
+
+def read_length(num_examples: Count, dtype: jnp.dtype) -> Array:
+    """The number of examples M >= 1 as a float, checked where it is known."""
+    check_shape("num_examples", num_examples, ())
+    known = concrete(num_examples)
+    if known is not None and not known >= 1:
+        raise ValueError(f"num_examples: expected at least 1, got {known}")
+    return jnp.asarray(num_examples, dtype)
+
+
+def check_dim(problem: LinearRegression, dim: int) -> None:
+    """Raises unless the problem has the model's dimension."""
+    if problem.dim != dim:
+        raise ValueError(f"problem: expected dimension {dim}, got {problem.dim}")
+
+
+def check_tau(tau: Array) -> None:
+    """Raises where labels are known to be constant, so that nothing is to learn."""
+    known = concrete(tau)
+    if known is not None and not known > 0:
+        raise ValueError(
+            f"problem: expected tau = tr(H Psi) + noise_var > 0, got {known}"
+        )
+
+
+def weighted(H: Array, a: Array) -> Array:
+    """Quadratic form a'Ha."""
+    return einsum("i,ij,j->", a, H, a)
+
+
+def outer(a: Array, b: Array) -> Array:
+    """Outer product ab'."""
+    return a[:, None] * b[None, :]

@@ -1,0 +1,53 @@
+"""Prompts and token matrices, as the models of this room read them."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from icltheory._checks import check_choice
+from icltheory._typing import Array
+
+MASKS = ("demos", "none")
+
+Examples = Float[ArrayLike, "*_B _M _d"]
+Labels = Float[ArrayLike, "*_B _M"]
+Queries = Float[ArrayLike, "*_B _d"]
+Tokens = Float[ArrayLike, "*_B _T _n"]
+
+
+def read_prompt(
+    X: Examples, y: Labels, x_query: Queries, dim: int, dtype: Any
+) -> tuple[Array, Array, Array]:
+    """The prompt as arrays of one dtype, with at least one example."""
+    shape = jnp.shape(X)
+    if len(shape) < 2 or shape[-1] != dim or shape[-2] < 1:
+        raise ValueError(f"X: expected shape (..., M, {dim}) with M >= 1, got {shape}")
+    for name, value, wanted in (
+        ("y", y, shape[:-1]),
+        ("x_query", x_query, (*shape[:-2], dim)),
+    ):
+        if jnp.shape(value) != wanted:
+            got = jnp.shape(value)
+            raise ValueError(f"{name}: expected shape {wanted}, got {got}")
+    dtype = jnp.result_type(dtype, *(jnp.asarray(a).dtype for a in (X, y, x_query)))
+    return tuple(jnp.asarray(a, dtype) for a in (X, y, x_query))  # pyrefly: ignore
+
+
+def read_tokens(E: Tokens, dim: int, mask: str) -> Array:
+    """The token matrix as an array, with at least one example and the query."""
+    check_choice("mask", mask, MASKS)
+    shape = jnp.shape(E)
+    if len(shape) < 2 or shape[-1] != dim + 1 or shape[-2] < 2:
+        raise ValueError(
+            f"E: expected shape (..., M + 1, {dim + 1}) with M >= 1, got {shape}"
+        )
+    return jnp.asarray(E)
+
+
+def token_matrix(X: Array, y: Array, x_query: Array) -> Array:
+    """Tokens as rows, [x_i, y_i] and last [x_query, 0]."""
+    examples = jnp.concatenate([X, y[..., None]], axis=-1)
+    query = jnp.concatenate([x_query, jnp.zeros_like(x_query[..., :1])], axis=-1)
+    return jnp.concatenate([examples, query[..., None, :]], axis=-2)

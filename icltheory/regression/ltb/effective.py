@@ -1,0 +1,153 @@
+"""The few numbers through which the weights of an LSA or LTB enter its output."""
+
+import jax.numpy as jnp
+
+from icltheory._checks import check_finite, check_shape
+from icltheory._pytree import pytree
+from icltheory._typing import Array, Float, Scalar
+from icltheory.regression._linalg import Matrix, Number, Vector, as_floats, dot, einsum
+from icltheory.regression.ltb import _formulas
+from icltheory.regression.ltb._moments import Moments, check_dim
+from icltheory.regression.ltb._prompts import (
+    Examples,
+    Labels,
+    Queries,
+    Tokens,
+    read_prompt,
+    read_tokens,
+)
+from icltheory.regression.risks._population import Count
+from icltheory.regression.tasks.linear import LinearRegression
+
+__all__ = ["EffectiveParameters"]
+
+
+@pytree
+class EffectiveParameters:
+    r"""What of the weights reaches the output of a linear transformer block.
+
+    .. math:: (c^\top, c_0) = \text{last row of } W_2^\top W_1, \quad
+        (p^\top, v) = (c^\top, c_0) W_P^\top W_V, \quad
+        \begin{pmatrix} U \\ u^\top \end{pmatrix} = \text{first } d \text{ columns of }
+        W_K^\top W_Q,
+
+    and the prediction is :math:`\langle \hat w, x\rangle` with
+
+    .. math:: \hat w = c + U^\top S p + \frac{p^\top X^\top y}{M} u
+        + \frac vM U^\top X^\top y + \frac{v\, y^\top y}{M} u, \qquad S = X^\top X / M.
+
+    An LSA has c = 0. The scale is free: (sp, sv, U/s, u/s) is the same function. They
+    are a model of their own, with the methods of ``LTB``.
+
+    Args:
+        c: Read-out of the query's input.
+        p: Value row, inputs.
+        v: Value row, label.
+        U: Scores, inputs against inputs.
+        u: Scores, labels against inputs.
+
+    Returns:
+        A frozen pytree.
+
+    Raises:
+        ValueError: If the shapes do not fit or an entry is not finite.
+
+    Example:
+        >>> zero, eye = jnp.zeros(2), jnp.eye(2)
+        >>> step = EffectiveParameters(zero, zero, 1.0, eye, zero)  # one step of size 1
+        >>> float(step.predict(eye, jnp.array([2.0, 4.0]), jnp.ones(2)))
+        3.0
+
+    References:
+        Zhang, Wu and Bartlett (2024), Section 3 and Appendix C. Verified by
+        ``tests/identities/test_ltb_models.py``.
+    """
+
+    c: Vector
+    p: Vector
+    v: Number
+    U: Matrix
+    u: Vector
+
+    def __post_init__(self):
+        names = ("c", "p", "v", "U", "u")
+        check_shape("c", self.c, ("d",))
+        d = self.dim
+        for name, shape in zip(names, ((d,), (d,), (), (d, d), (d,)), strict=True):
+            check_shape(name, getattr(self, name), shape)
+            check_finite(name, getattr(self, name))
+        values = as_floats(*(getattr(self, name) for name in names))
+        for name, value in zip(names, values, strict=True):
+            object.__setattr__(self, name, value)
+
+    @property
+    def dim(self) -> int:
+        """Input dimension d."""
+        return jnp.shape(self.c)[-1]
+
+    def effective(self) -> "EffectiveParameters":
+        """Itself."""
+        return self
+
+    def rescaled(self, factor: Number) -> "EffectiveParameters":
+        """The same function in another gauge: (s p, s v, U / s, u / s)."""
+        s = jnp.asarray(factor, jnp.result_type(self.c))
+        return EffectiveParameters(
+            self.c,
+            s * self.p,
+            s * self.v,
+            self.U / s,
+            self.u / s,
+        )
+
+    def weight(self, X: Examples, y: Labels) -> Float[Array, "*B d"]:
+        """The weight w_hat that the prompt's examples give."""
+        X, y, _ = read_prompt(X, y, jnp.asarray(X)[..., 0, :], self.dim, self.dtype)
+        return self._weight(X, y)
+
+    def _weight(self, X: Array, y: Array) -> Array:
+        M = X.shape[-2]
+        values = einsum("...md,d->...m", X, self.p) + self.v * y
+        moment = einsum("...md,...m->...d", X, values) / M
+        labels = dot(y, values) / M
+        step = einsum("ji,...j->...i", self.U, moment)
+        step = step + einsum("...,i->...i", labels, self.u)
+        return step + jnp.reshape(self.c, (1,) * (step.ndim - 1) + (-1,))
+
+    def predict(
+        self, X: Examples, y: Labels, x_query: Queries, mask: str = "demos"
+    ) -> Float[Array, "*B"]:
+        r"""Prediction for one prompt, or for any batch of them.
+
+        Without the mask (``"none"``) the query attends to itself too, which adds
+        :math:`(p^\top x)(x^\top U x) / M`.
+        """
+        X, y, x = read_prompt(X, y, x_query, self.dim, self.dtype)
+        prediction = dot(self._weight(X, y), x)
+        if mask == "demos":
+            return prediction
+        own = einsum("...i,ij,...j->...", x, self.U, x)
+        return prediction + einsum("...i,i->...", x, self.p) * own / X.shape[-2]
+
+    def predict_tokens(self, E: Tokens, mask: str = "demos") -> Float[Array, "*B"]:
+        """Prediction from tokens as rows, [x_i, y_i] and last [x_query, 0]."""
+        E = read_tokens(E, self.dim, mask)
+        return self.predict(E[..., :-1, :-1], E[..., :-1, -1], E[..., -1, :-1], mask)
+
+    def risk(self, problem: LinearRegression, num_examples: Count) -> Scalar:
+        """Exact risk; see ``ltb.risk``."""
+        check_dim(problem, self.dim)
+        moments = Moments.of(problem, num_examples)
+        return _formulas.effective_risk(
+            moments,
+            self.c,
+            self.p,
+            self.v,
+            self.U,
+            self.u,  # pyrefly: ignore
+        )
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Type of the parameters."""
+        return jnp.result_type(self.c)

@@ -1,0 +1,108 @@
+"""GD-beta: one preconditioned gradient step from a learned start."""
+
+import jax.numpy as jnp
+
+from icltheory._checks import check_finite, check_shape
+from icltheory._pytree import pytree
+from icltheory._typing import Array, Float, Scalar
+from icltheory.regression._linalg import Matrix, Vector, as_floats, dot, einsum
+from icltheory.regression.ltb import _formulas
+from icltheory.regression.ltb._moments import Moments, check_dim
+from icltheory.regression.ltb._prompts import (
+    Examples,
+    Labels,
+    Queries,
+    Tokens,
+    read_prompt,
+)
+from icltheory.regression.ltb.effective import EffectiveParameters
+from icltheory.regression.risks._population import Count
+from icltheory.regression.tasks.linear import LinearRegression
+
+__all__ = ["GDBeta"]
+
+
+@pytree
+class GDBeta:
+    r"""One step of preconditioned gradient descent from beta (Section 5).
+
+    .. math:: f(X, y, x) = \Bigl\langle \beta - \frac{\Gamma}{M} X^\top (X \beta - y),
+        x \Bigr\rangle.
+
+    Every GD-beta is an LTB (Lemma 5.1, ``gd_beta_to_ltb``), and the best GD-beta is a
+    best LTB (Theorem 5.3). ``predict`` is for one prompt or any batch, ``risk`` exact.
+
+    Args:
+        beta: Start.
+        Gamma: Preconditioner; need not be symmetric.
+
+    Returns:
+        A frozen pytree.
+
+    Raises:
+        ValueError: If the shapes do not fit or an entry is not finite.
+
+    Example:
+        >>> model = GDBeta(jnp.ones(2), 2 * jnp.eye(2))
+        >>> X, y = jnp.eye(2), jnp.array([1.0, 4.0])
+        >>> float(model.predict(X, y, jnp.ones(2)))
+        5.0
+
+    References:
+        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
+        Benefits of the MLP Component and One-Step GD Initialization" (2024), Section 5.
+        Verified by ``tests/identities/test_gd_beta.py``.
+    """
+
+    beta: Vector
+    Gamma: Matrix
+
+    def __post_init__(self):
+        check_shape("beta", self.beta, ("d",))
+        check_shape("Gamma", self.Gamma, (self.dim, self.dim))
+        beta, Gamma = as_floats(self.beta, self.Gamma)
+        for name, value in (("beta", beta), ("Gamma", Gamma)):
+            check_finite(name, value)
+            object.__setattr__(self, name, value)
+
+    @property
+    def dim(self) -> int:
+        """Input dimension d."""
+        return jnp.shape(self.beta)[-1]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Type of the parameters."""
+        return jnp.result_type(self.beta)
+
+    def effective(self) -> EffectiveParameters:
+        """The parameters of its LTB: c = beta, p = -beta, v = 1, U = Gamma', u = 0."""
+        beta = jnp.asarray(self.beta)
+        one = jnp.ones((), beta.dtype)
+        return EffectiveParameters(beta, -beta, one, self.Gamma.T, jnp.zeros_like(beta))
+
+    def predict(
+        self, X: Examples, y: Labels, x_query: Queries, mask: str = "demos"
+    ) -> Float[Array, "*B"]:
+        """Prediction for one prompt, or for any batch of them.
+
+        With the mask ``"none"`` it is what the LTB of Lemma 5.1 would predict unmasked,
+        which is another function unless beta = 0.
+        """
+        if mask != "demos":
+            return self.effective().predict(X, y, x_query, mask)
+        X, y, x = read_prompt(X, y, x_query, self.dim, self.dtype)
+        residual = einsum("...md,d->...m", X, self.beta) - y
+        gradient = einsum("...md,...m->...d", X, residual) / X.shape[-2]
+        step = einsum("ij,...j->...i", self.Gamma, gradient)
+        return einsum("...i,i->...", x, self.beta) - dot(step, x)
+
+    def predict_tokens(self, E: Tokens, mask: str = "demos") -> Float[Array, "*B"]:
+        """Prediction from tokens as rows, [x_i, y_i] and last [x_query, 0]."""
+        return self.effective().predict_tokens(E, mask)
+
+    def risk(self, problem: LinearRegression, num_examples: Count) -> Scalar:
+        """Exact risk; see ``ltb.risk``."""
+        check_dim(problem, self.dim)
+        moments = Moments.of(problem, num_examples)
+        return _formulas.gd_beta_risk(moments, self.beta, self.Gamma)  # pyrefly: ignore
