@@ -5,7 +5,7 @@ from jax.typing import ArrayLike
 
 from icltheory._checks import check_finite, check_positive_int, check_shape
 from icltheory._typing import Array, Float
-from icltheory.regression._linalg import Number, einsum
+from icltheory.regression._linalg import Number
 from icltheory.regression.ltb.effective import EffectiveParameters
 from icltheory.regression.ltb.gd_beta import GDBeta
 from icltheory.regression.ltb.models import LSA, LTB

@@ -162,7 +162,7 @@ def excess_terms(
         >>> task = LinearRegression(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
         >>> zero = jnp.zeros(2)
         >>> step = EffectiveParameters(zero, zero, 1.0, 0.5 * jnp.eye(2), zero)
-        >>> excess_terms(step, task, 3).start.round(4).tolist()  # (I - S / 2) is missing
+        >>> excess_terms(step, task, 3).start.round(4).tolist()
         0.5
 
     References:
