@@ -20,7 +20,20 @@ from icltheory.regression.ltb.decomposition import (
     gd_beta_excess,
 )
 from icltheory.regression.ltb.effective import EffectiveParameters
+from icltheory.regression.ltb.gap import (
+    Gap,
+    GapUpperBounds,
+    approximation_gap,
+    gap_upper_bounds,
+)
+from icltheory.regression.ltb.gap_limits import scalar_gap, small_mean_gap
 from icltheory.regression.ltb.gd_beta import GDBeta
+from icltheory.regression.ltb.landscape import (
+    SpuriousMinimum,
+    excess_profile,
+    spurious_minimum,
+)
+from icltheory.regression.ltb.lsa_optimum import optimal_lsa
 from icltheory.regression.ltb.models import LSA, LTB
 from icltheory.regression.ltb.optimum import (
     GDBetaMinimizers,
@@ -29,6 +42,7 @@ from icltheory.regression.ltb.optimum import (
     optimal_gd_beta,
 )
 from icltheory.regression.ltb.risk import curvature, risk, risk_gradient
+from icltheory.regression.ltb.theorem_5_3 import OptimalityConditions, theorem_5_3
 
 __all__ = [
     "LSA",
@@ -38,17 +52,29 @@ __all__ = [
     "GDBeta",
     "GDBetaExcess",
     "GDBetaMinimizers",
+    "Gap",
+    "GapUpperBounds",
+    "OptimalityConditions",
+    "SpuriousMinimum",
+    "approximation_gap",
     "curvature",
     "effective_to_lsa",
     "effective_to_ltb",
+    "excess_profile",
     "excess_terms",
+    "gap_upper_bounds",
     "gd_beta_excess",
     "gd_beta_minimizers",
     "gd_beta_to_ltb",
     "ltb_to_gd_beta",
     "minimal_risk",
     "optimal_gd_beta",
+    "optimal_lsa",
     "risk",
     "risk_gradient",
+    "scalar_gap",
+    "small_mean_gap",
+    "spurious_minimum",
+    "theorem_5_3",
     "von_oswald_lsa",
 ]

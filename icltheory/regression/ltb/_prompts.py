@@ -18,21 +18,26 @@ Tokens = Float[ArrayLike, "*_B _T _n"]
 
 
 def read_prompt(
-    X: Examples, y: Labels, x_query: Queries, dim: int, dtype: Any
+    X: Examples, y: Labels, x_query: Queries, mask: str, model: Any
 ) -> tuple[Array, Array, Array]:
-    """The prompt as arrays of one dtype, with at least one example."""
-    shape = jnp.shape(X)
+    """The prompt as arrays of one dtype, checked against the model's dimension."""
+    check_choice("mask", mask, MASKS)
+    X, y = read_examples(X, y, model)
+    wanted = (*X.shape[:-2], model.dim)
+    if jnp.shape(x_query) != wanted:
+        raise ValueError(f"x_query: expected shape {wanted}, got {jnp.shape(x_query)}")
+    return X, y, jnp.asarray(x_query, X.dtype)
+
+
+def read_examples(X: Examples, y: Labels, model: Any) -> tuple[Array, Array]:
+    """The examples as arrays of one dtype; at least one."""
+    shape, dim = jnp.shape(X), model.dim
     if len(shape) < 2 or shape[-1] != dim or shape[-2] < 1:
         raise ValueError(f"X: expected shape (..., M, {dim}) with M >= 1, got {shape}")
-    for name, value, wanted in (
-        ("y", y, shape[:-1]),
-        ("x_query", x_query, (*shape[:-2], dim)),
-    ):
-        if jnp.shape(value) != wanted:
-            got = jnp.shape(value)
-            raise ValueError(f"{name}: expected shape {wanted}, got {got}")
-    dtype = jnp.result_type(dtype, *(jnp.asarray(a).dtype for a in (X, y, x_query)))
-    return tuple(jnp.asarray(a, dtype) for a in (X, y, x_query))  # pyrefly: ignore
+    if jnp.shape(y) != shape[:-1]:
+        raise ValueError(f"y: expected shape {shape[:-1]}, got {jnp.shape(y)}")
+    dtype = jnp.result_type(model.dtype, jnp.asarray(X).dtype, jnp.asarray(y).dtype)
+    return jnp.asarray(X, dtype), jnp.asarray(y, dtype)
 
 
 def read_tokens(E: Tokens, dim: int, mask: str) -> Array:

@@ -5,7 +5,7 @@ from jax.typing import ArrayLike
 
 from icltheory._checks import check_finite, check_positive_int, check_shape
 from icltheory._typing import Array, Float
-from icltheory.regression._linalg import Number
+from icltheory.regression._linalg import Number, as_floats
 from icltheory.regression.ltb.effective import EffectiveParameters
 from icltheory.regression.ltb.gd_beta import GDBeta
 from icltheory.regression.ltb.models import LSA, LTB
@@ -202,9 +202,9 @@ def von_oswald_lsa(start: Float[ArrayLike, "_d"], step_size: Number) -> LSA:
     check_shape("start", start, ("d",))
     check_finite("start", start)
     check_shape("step_size", step_size, ())
-    start = jnp.asarray(start)
+    start, step_size = as_floats(start, step_size)
     slots = jnp.eye(start.shape[0], start.shape[0] + 1, dtype=start.dtype)
-    values = jnp.asarray(step_size, start.dtype) * jnp.append(start, -1.0)
+    values = step_size * jnp.append(start, -1.0)
     return LSA(slots, slots, _label_row(start.shape[0], start.dtype), values[None])
 
 

@@ -13,6 +13,7 @@ from icltheory.regression.ltb._prompts import (
     Labels,
     Queries,
     Tokens,
+    read_examples,
     read_prompt,
     read_tokens,
 )
@@ -102,10 +103,7 @@ class EffectiveParameters:
 
     def weight(self, X: Examples, y: Labels) -> Float[Array, "*B d"]:
         """The weight w_hat that the prompt's examples give."""
-        X, y, _ = read_prompt(X, y, jnp.asarray(X)[..., 0, :], self.dim, self.dtype)
-        return self._weight(X, y)
-
-    def _weight(self, X: Array, y: Array) -> Array:
+        X, y = read_examples(X, y, self)
         M = X.shape[-2]
         values = einsum("...md,d->...m", X, self.p) + self.v * y
         moment = einsum("...md,...m->...d", X, values) / M
@@ -122,8 +120,8 @@ class EffectiveParameters:
         Without the mask (``"none"``) the query attends to itself too, which adds
         :math:`(p^\top x)(x^\top U x) / M`.
         """
-        X, y, x = read_prompt(X, y, x_query, self.dim, self.dtype)
-        prediction = dot(self._weight(X, y), x)
+        X, y, x = read_prompt(X, y, x_query, mask, self)
+        prediction = dot(self.weight(X, y), x)
         if mask == "demos":
             return prediction
         own = einsum("...i,ij,...j->...", x, self.U, x)

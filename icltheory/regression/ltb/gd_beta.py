@@ -89,9 +89,9 @@ class GDBeta:
         With the mask ``"none"`` it is what the LTB of Lemma 5.1 would predict unmasked,
         which is another function unless beta = 0.
         """
-        if mask != "demos":
-            return self.effective().predict(X, y, x_query, mask)
-        X, y, x = read_prompt(X, y, x_query, self.dim, self.dtype)
+        X, y, x = read_prompt(X, y, x_query, mask, self)
+        if mask == "none":
+            return self.effective().predict(X, y, x, mask)
         residual = einsum("...md,d->...m", X, self.beta) - y
         gradient = einsum("...md,...m->...d", X, residual) / X.shape[-2]
         step = einsum("ij,...j->...i", self.Gamma, gradient)

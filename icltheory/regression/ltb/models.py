@@ -71,7 +71,7 @@ class _Block:
         self, X: Examples, y: Labels, x_query: Queries, mask: str = "demos"
     ) -> Float[Array, "*B"]:
         """Prediction for one prompt, or for any batch of them."""
-        X, y, x = read_prompt(X, y, x_query, self.dim, self.dtype)
+        X, y, x = read_prompt(X, y, x_query, mask, self)
         return self.predict_tokens(token_matrix(X, y, x), mask)
 
     def predict_tokens(self, E: Tokens, mask: str = "demos") -> Float[Array, "*B"]:
