@@ -14,18 +14,20 @@ class Reduced(NamedTuple):
 
     phi: Array
     m: Array
+    seen: Array
     tau: Array
     M: Array
 
     @classmethod
     def of(cls, white: Whitened, M: Array) -> "Reduced":
         """Of a problem in its whitened coordinates."""
-        return cls(white.phi, white.m, white.tau, M)
+        return cls(white.phi, white.m, white.seen, white.tau, M)
 
     def scaled(self) -> "Reduced":
         """The problem with tau = 1; q / sqrt(tau) there is q here, with the same v."""
         one = jnp.ones_like(self.tau)
-        return Reduced(self.phi / self.tau, self.m / jnp.sqrt(self.tau), one, self.M)
+        m = self.m / jnp.sqrt(self.tau)
+        return Reduced(self.phi / self.tau, m, self.seen, one, self.M)
 
     @property
     def omega(self) -> Array:
@@ -43,7 +45,7 @@ class Reduced(NamedTuple):
         A = A_0 + r g' solves K A = v Phi + q m' - v (Omega + tau + 2 Phi / M) q g' with
         K = v^2 Omega + (|q|^2 I + (M + 1) qq') / M, and J is then h |g|^2 + 2 l'g.
         """
-        phi, m, tau, M = self
+        phi, m, _, tau, M = self
         omega, size = self.omega, jnp.sum(q**2)
         diagonal = v**2 * omega + size / M
         weight = (M + 1) / M / (1 + (M + 1) / M * jnp.sum(q**2 / diagonal))
@@ -77,8 +79,9 @@ class Reduced(NamedTuple):
         return A + r[:, None] * g[None, :], g
 
     def excess(self, q: Array, v: Array) -> Array:
-        """J at the best scores."""
-        phi, m, tau, M = self
+        """J at the best scores; q counts on im(H) alone, where weights can reach."""
+        phi, m, seen, tau, M = self
+        q = q * seen
         A, g = self.best(q, v)
         A_q = einsum("ij,i->j", A, q)
         miss = v * A + q[:, None] * g[None, :] - jnp.diag(phi / self.omega)

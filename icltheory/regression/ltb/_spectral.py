@@ -40,16 +40,17 @@ class InputRoots(NamedTuple):
 class Whitened(NamedTuple):
     """A problem in the eigenbasis of Phi = H^{1/2} Psi H^{1/2}.
 
-    ``phi`` the eigenvalues, ascending and >= 0; ``m`` the coordinates of H^{1/2} beta*;
-    ``basis`` the eigenvectors; ``lowest`` the smallest eigenvalue on im(H).
+    ``phi`` the eigenvalues, >= 0: ascending on im(H), then 0 beyond it; ``m`` the
+    coordinates of H^{1/2} beta*; ``seen`` 1 on im(H) and 0 beyond; ``basis`` the
+    eigenvectors.
     """
 
     phi: Array
     m: Array
     noise_var: Array
     basis: Array
+    seen: Array
     roots: InputRoots
-    lowest: Array
 
     @classmethod
     def of(cls, problem: LinearRegression) -> "Whitened":
@@ -59,14 +60,21 @@ class Whitened(NamedTuple):
         Phi = einsum(
             "ij,jk,kl->il", roots.root, jnp.asarray(problem.task_cov), roots.root
         )
-        # Directions that no input has come last in the order, and so cannot be lowest.
-        beyond = 3 * jnp.trace(Phi)
+        # Directions that no input has get a value that Phi cannot have.
+        size = jnp.trace(Phi)
+        beyond = jnp.where(size > 0, 3 * size, 1)
         lifted = Phi + beyond * (jnp.eye(H.shape[0], dtype=H.dtype) - roots.projector)
         values, basis = jnp.linalg.eigh((lifted + lifted.T) / 2)
-        phi = jnp.where(values > 2 / 3 * beyond, 0, jnp.maximum(values, 0))
+        seen = (values <= 2 / 3 * beyond).astype(H.dtype)
+        phi = seen * jnp.maximum(values, 0)
         mean = einsum("ij,j->i", roots.root, jnp.asarray(problem.task_mean))
-        m = einsum("ji,j->i", basis, mean)
-        return cls(phi, m, jnp.asarray(problem.noise_var), basis, roots, phi[0])
+        m = seen * einsum("ji,j->i", basis, mean)
+        return cls(phi, m, jnp.asarray(problem.noise_var), basis, seen, roots)
+
+    @property
+    def lowest(self) -> Array:
+        """The smallest eigenvalue of Phi on im(H)."""
+        return self.phi[0]
 
     @property
     def tau(self) -> Array:

@@ -202,6 +202,7 @@ def von_oswald_lsa(start: Float[ArrayLike, "_d"], step_size: Number) -> LSA:
     check_shape("start", start, ("d",))
     check_finite("start", start)
     check_shape("step_size", step_size, ())
+    check_finite("step_size", step_size)
     start, step_size = as_floats(start, step_size)
     slots = jnp.eye(start.shape[0], start.shape[0] + 1, dtype=start.dtype)
     values = step_size * jnp.append(start, -1.0)

@@ -72,7 +72,8 @@ class BlockExcess:
         drift: IV, variance of the start that the values make.
 
     Returns:
-        A frozen pytree; ``total`` is the sum. No part is negative.
+        A frozen pytree; ``total`` is the sum. No part is negative, but
+        for rounding.
 
     Example:
         >>> task = LinearRegression.isotropic(2)

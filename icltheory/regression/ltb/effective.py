@@ -1,8 +1,9 @@
 """The few numbers through which the weights of an LSA or LTB enter its output."""
 
 import jax.numpy as jnp
+import numpy as np
 
-from icltheory._checks import check_finite, check_shape
+from icltheory._checks import check_finite, check_positive_int, check_shape, concrete
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import Matrix, Number, Vector, as_floats, dot, einsum
@@ -74,6 +75,7 @@ class EffectiveParameters:
         names = ("c", "p", "v", "U", "u")
         check_shape("c", self.c, ("d",))
         d = self.dim
+        check_positive_int("dim", d)
         for name, shape in zip(names, ((d,), (d,), (), (d, d), (d,)), strict=True):
             check_shape(name, getattr(self, name), shape)
             check_finite(name, getattr(self, name))
@@ -92,7 +94,10 @@ class EffectiveParameters:
 
     def rescaled(self, factor: Number) -> "EffectiveParameters":
         """The same function in another gauge: (s p, s v, U / s, u / s)."""
-        s = jnp.asarray(factor, jnp.result_type(self.c))
+        known = concrete(factor)
+        if known is not None and not (np.isfinite(known) and known != 0):
+            raise ValueError(f"factor: expected a finite number but 0, got {factor}")
+        s = jnp.asarray(factor, self.dtype)
         return EffectiveParameters(
             self.c,
             s * self.p,

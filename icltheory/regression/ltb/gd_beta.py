@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_finite, check_shape
+from icltheory._checks import check_finite, check_positive_int, check_shape
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import Matrix, Vector, as_floats, dot, einsum
@@ -59,6 +59,7 @@ class GDBeta:
 
     def __post_init__(self):
         check_shape("beta", self.beta, ("d",))
+        check_positive_int("dim", self.dim)
         check_shape("Gamma", self.Gamma, (self.dim, self.dim))
         beta, Gamma = as_floats(self.beta, self.Gamma)
         for name, value in (("beta", beta), ("Gamma", Gamma)):

@@ -154,7 +154,7 @@ def excess_profile(
     check_tau(white.tau)
     M = read_length(num_examples, white.phi.dtype)
     # Read out beta* in c: what is left is a problem of mean 0.
-    reduced = Reduced(white.phi, jnp.zeros_like(white.m), white.tau, M)
+    reduced = Reduced.of(white, M)._replace(m=jnp.zeros_like(white.m))
     top = jnp.eye(problem.dim, dtype=white.phi.dtype)[jnp.argmax(white.phi)]
 
     def at(angle):

@@ -82,7 +82,7 @@ def optimal_lsa(
     M = read_length(num_examples, white.phi.dtype)
     reduced = Reduced.of(white, M)
     z = _search(reduced.scaled(), key, num_starts)
-    q, v = jnp.sqrt(white.tau) * z[:-1], z[-1]
+    q, v = jnp.sqrt(white.tau) * z[:-1] * white.seen, z[-1]
     A, g = reduced.best(q, v)
     model = lax.stop_gradient(_weights(white, problem, q, v, A, g))
     return model, model.risk(problem, num_examples)

@@ -102,10 +102,10 @@ def risk_gradient(
         Zhang, Wu and Bartlett (2024), Appendix G. Verified by
         ``tests/identities/test_gd_beta.py``.
     """
+    check_dim(problem, model.dim)  # pyrefly: ignore[missing-attribute]
+    moments = Moments.of(problem, num_examples)
     if not isinstance(model, GDBeta):
         return jax.grad(lambda m: m.risk(problem, num_examples))(model)
-    check_dim(problem, model.dim)
-    moments = Moments.of(problem, num_examples)
     beta, Gamma = jnp.asarray(model.beta), jnp.asarray(model.Gamma)
     gradient = _formulas.gd_beta_gradient(moments, beta, Gamma)
     return GDBeta(*gradient)  # pyrefly: ignore
