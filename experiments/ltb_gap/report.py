@@ -1,0 +1,186 @@
+"""Tables, figures and verdicts of a run."""
+
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from experiments._run import Check, Run, print_checks
+from experiments.ltb_gap.config import Config
+from experiments.ltb_gap.settings import Setting, axes, trained_settings
+from experiments.ltb_gap.theory import CONSTRUCTIONS, Phases, Risks
+from experiments.ltb_gap.train import Trained
+from icltheory import plotting
+from icltheory.regression.risks import student_interval
+
+LABELS = {
+    "mean_norm": "length of the prior mean, $\\|\\beta^*\\|$",
+    "num_examples": "examples, M",
+    "dim": "dimension, d",
+    "noise_var": "noise variance, $\\sigma^2$",
+}
+CLOSEST = {
+    "labels": "start guessed from the labels' size",
+    "values": "start from the values",
+    "rank_one": "one direction only",
+    "zero_start": "start at zero (GD-0)",
+}
+
+
+def report(
+    config: Config,
+    exact: dict[Setting, Risks],
+    trained: Trained,
+    grid: Phases,
+    arcs: dict[float, np.ndarray],
+    run: Run,
+    console: Console,
+) -> dict[str, Any]:
+    """Prints the table, draws the figures and returns the contents of result.json."""
+    found = checks(exact, trained, grid)
+    rows = _rows(config, exact, trained)
+    console.print(_table(config, rows))
+    print_checks(console, found)
+    for name, figure in _figures(config, exact, trained, grid, arcs).items():
+        run.save_figure(name, figure)
+    return {
+        "checks": [check.as_dict() for check in found],
+        "passed": all(check.passed for check in found),
+        "settings": rows,
+        "phase_seconds": grid.seconds,
+        "precision": "float32 training; risks and optima in float64",
+    }
+
+
+def checks(exact: dict[Setting, Risks], trained: Trained, grid: Phases) -> list[Check]:
+    """What theory says must hold."""
+    every = exact.values()
+    least = {
+        name: max(
+            getattr(exact[setting], name) / float(risks.min())
+            for setting, risks in trained.risks[name].items()
+        )
+        for name in ("lsa", "ltb")
+    }
+    below = max(t.lower_instance / t.lsa for t in every)
+    above = max(t.lsa / t.upper for t in every)
+    bayes = max((t.bayes - t.ltb) / t.bayes_error for t in every)
+    far = grid.mean_norms >= 10
+    ratio = (grid.lsa - grid.ltb)[:, far] / grid.mean_norms[far][None] ** 2
+    limit = ratio * (grid.examples[:, None] + 2) / 2
+    return [
+        Check("largest (LTB + instance bound) / best LSA", below, 1.0, "<=", 1e-9),
+        Check("largest best LSA / (LTB + upper bound)", above, 1.0, "<=", 1e-9),
+        Check("(Bayes - LTB) / standard error, largest", bayes, 4.0, "<="),
+        Check("best LSA / best trained LSA, largest", least["lsa"], 1.0, "<=", 1e-6),
+        Check("best LTB / best trained LTB, largest", least["ltb"], 1.0, "<=", 1e-6),
+        Check(
+            "gap (M + 2) / (2 ||beta*||^2), ||beta*|| = 100, mean over M",
+            float(limit[:, -1].mean()),
+            1.0,
+            "within",
+            0.02,
+        ),
+        Check("phase picture: seconds", grid.seconds, 60.0, "<="),
+    ]
+
+
+def _rows(
+    config: Config, exact: dict[Setting, Risks], trained: Trained
+) -> list[dict[str, Any]]:
+    rows = []
+    for setting in trained_settings(config):
+        row: dict[str, Any] = {**setting._asdict(), **exact[setting]._asdict()}
+        for name in ("lsa", "ltb"):
+            risks = trained.risks[name][setting]
+            row[f"trained_{name}"] = risks.tolist()
+            row[f"trained_{name}_reached"] = int(np.sum(risks <= 1.1 * row[name]))
+        rows.append(row)
+    return rows
+
+
+def _table(config: Config, rows: list[dict[str, Any]]) -> Table:
+    seeds = len(config.seeds)
+    table = Table(
+        title=f"risks, query noise included; trained: median of {seeds} seeds (how "
+        "many within 10 % of the best)"
+    )
+    for name in ("d", "M", "||beta*||", "sigma^2", "Bayes", "best LTB", "trained LTB"):
+        table.add_column(name, justify="right")
+    for name in ("best LSA", "trained LSA", "gap (M+1) / ||beta*||^2"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        gap = (row["lsa"] - row["ltb"]) * (row["num_examples"] + 1)
+        table.add_row(
+            str(row["dim"]),
+            str(row["num_examples"]),
+            f"{row['mean_norm']:g}",
+            f"{row['noise_var']:g}",
+            f"{row['bayes']:.4g}",
+            f"{row['ltb']:.4g}",
+            _trained_cell(row, "ltb", seeds),
+            f"{row['lsa']:.4g}",
+            _trained_cell(row, "lsa", seeds),
+            f"{gap / row['mean_norm'] ** 2:.3f}",
+        )
+    return table
+
+
+def _trained_cell(row: dict[str, Any], name: str, seeds: int) -> str:
+    median = float(np.median(row[f"trained_{name}"]))
+    return f"{median:.4g} ({row[f'trained_{name}_reached']}/{seeds})"
+
+
+def _figures(
+    config: Config,
+    exact: dict[Setting, Risks],
+    trained: Trained,
+    grid: Phases,
+    arcs: dict[float, np.ndarray],
+) -> dict[str, Any]:
+    panels = []
+    for axis in axes(config):
+        line = {
+            name: np.asarray([getattr(exact[s], name) for s in axis.line])
+            for name in Risks._fields
+        }
+        dots = {}
+        for name in ("lsa", "ltb"):
+            risks = np.stack([trained.risks[name][s] for s in axis.dots], axis=1)
+            interval = student_interval(np.log(risks))
+            dots[name] = (
+                np.exp(np.log(risks).mean(axis=0)),
+                np.exp(np.asarray(interval.low)),
+                np.exp(np.asarray(interval.high)),
+            )
+        panels.append(
+            plotting.GapPanel(
+                LABELS[axis.name],
+                axis.values(axis.line),
+                {name: line[name] for name in ("lsa", "ltb", "bayes")},
+                (line["lower_instance"], line["upper"]),
+                axis.values(axis.dots),
+                dots,
+                log=axis.name != "dim",
+            )
+        )
+    base = (
+        f"d = {config.dim}, M = {config.num_examples}, $\\|\\beta^*\\|$ = "
+        f"{config.mean_norm:g}, $\\sigma^2$ = {config.noise_var:g} unless varied"
+    )
+    regions = [CLOSEST[name] for name in CONSTRUCTIONS]
+    return {
+        "risks.png": plotting.gap_panels(panels, base, len(config.seeds)),
+        "phases.png": plotting.gap_phases(
+            grid.mean_norms,
+            grid.examples,
+            grid.lsa / grid.ltb,
+            grid.closest,
+            regions,
+            f"d = {config.dim}, $\\sigma^2$ = {config.noise_var:g}",
+        ),
+        "hills.png": plotting.excess_hills(
+            arcs, f"d = 2, M = 2, $\\phi_1$ = 1, $\\sigma^2$ = {config.noise_var:g}"
+        ),
+    }

@@ -1,0 +1,132 @@
+"""The experiment ltb_gap: its settings, its training, its table and its resume."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from experiments import ltb_gap
+from experiments.ltb_gap.settings import axes, problem, trained_settings
+from experiments.ltb_gap.theory import hills, phases, theory
+from icltheory.regression import ltb
+
+SMALL = [
+    "--preset",
+    "cpu",
+    "--dim",
+    "2",
+    "--num-examples",
+    "4",
+    "--mean-norms",
+    "0.5",
+    "--examples",
+    "4",
+    "--dims",
+    "2",
+    "--noise-vars",
+    "0.25",
+    "--seeds",
+    "0",
+    "1",
+    "--steps",
+    "40",
+    "--chunk-steps",
+    "20",
+    "--checkpoint-every",
+    "20",
+    "--bayes-samples",
+    "200",
+    "--phase-points",
+    "4",
+]
+
+
+@pytest.fixture(scope="module")
+def small():
+    return ltb_gap.Config(
+        dim=2,
+        num_examples=4,
+        mean_norms=(0.5, 2.0),
+        examples=(4, 8),
+        dims=(1, 2),
+        noise_vars=(0.25,),
+        bayes_samples=400,
+        phase_points=4,
+    )
+
+
+def test_settings_vary_one_number_and_name_each_problem_once(small):
+    base = (small.dim, small.num_examples, small.mean_norm, small.noise_var)
+    for axis in axes(small):
+        for setting in axis.line + axis.dots:
+            others = [a == b for a, b in zip(setting, base, strict=True)]
+            assert sum(others) >= 3
+        assert set(axis.values(axis.dots)) <= set(getattr(small, _PLURAL[axis.name]))
+    settings = trained_settings(small)
+    assert len(set(settings)) == len(settings)
+
+
+_PLURAL = {
+    "mean_norm": "mean_norms",
+    "num_examples": "examples",
+    "dim": "dims",
+    "noise_var": "noise_vars",
+}
+
+
+def test_unused_dimensions_change_no_risk():
+    narrow, wide = (problem(2, 3.0, 0.5, width) for width in (2, 5))
+    for risk in (ltb.minimal_risk, lambda task, M: _gap(task, M).lower_instance):
+        np.testing.assert_allclose(risk(narrow, 7), risk(wide, 7), rtol=1e-12)
+
+
+def _gap(task, M):
+    return ltb.approximation_gap(task, M)
+
+
+def test_theory_is_in_order(small):
+    for setting, risks in theory(small).items():
+        assert risks.ltb < risks.lower <= risks.lower_instance <= risks.lsa * (1 + 1e-9)
+        assert risks.lsa <= risks.upper * (1 + 1e-9)
+        assert risks.bayes - 4 * risks.bayes_error < risks.ltb, setting
+
+
+def test_phases_and_hills(small):
+    grid = phases(small)
+    assert grid.lsa.shape == (4, 4)
+    assert np.all(grid.lsa >= grid.ltb)
+    profile = hills(small, (0.05,))[0.05]
+    assert profile[0] == 1.0
+    assert profile.max() > 1.0
+    assert abs(profile[-1]) < 1e-12
+
+
+def test_a_run_writes_everything_and_resumes_to_the_same_numbers(tmp_path):
+    result = ltb_gap.main([*SMALL, "--output", str(tmp_path)])
+    (run,) = (tmp_path / "ltb_gap").iterdir()
+    names = {path.name for path in run.iterdir()}
+    assert {"config.json", "metrics.jsonl", "result.json", "risks.png"} <= names
+    assert {"phases.png", "hills.png"} <= names
+    assert json.loads((run / "result.json").read_text()) == result
+    (row, *_) = result["settings"]
+    assert len(row["trained_ltb"]) == 2
+    assert row["ltb"] < min(row["trained_ltb"])
+    last = sorted((run / "checkpoints").iterdir())[-1]
+    for path in sorted(last.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    last.rmdir()
+    again = ltb_gap.main(["--resume", str(run)])
+    assert again["settings"] == result["settings"]
+
+
+def test_impossible_settings_are_refused_in_one_line():
+    for change, message in (
+        ({"dim": 0}, "dim: expected at least 1, got 0"),
+        ({"mean_norms": ()}, "mean_norms: expected some above 0, got ()"),
+        ({"noise_var": -1.0}, "noise_var: expected at least 0, got -1.0"),
+        ({"seeds": (0,)}, "seeds: expected at least two, got (0,)"),
+    ):
+        with pytest.raises(ValueError, match="^" + re.escape(message) + "$"):
+            dataclasses.replace(ltb_gap.Config(), **change)
