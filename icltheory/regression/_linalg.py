@@ -51,11 +51,29 @@ def dot(a: Array, b: Array) -> Array:
     return jnp.sum(a * b, axis=-1)
 
 
+@jax.custom_jvp
 def symmetric_root(cov: Array) -> Array:
-    """Symmetric root of a positive semi-definite matrix, which may be singular."""
+    """Symmetric root of a positive semi-definite matrix, which may be singular.
+
+    Differentiable also where eigenvalues coincide; null directions count as fixed.
+    """
+    return _root_and_spectrum(cov)[0]
+
+
+@symmetric_root.defjvp
+def _symmetric_root_jvp(primals, tangents):
+    # S dS + dS S = dC, in the eigenbasis of S
+    root, roots, V = _root_and_spectrum(*primals)
+    sums = roots[:, None] + roots[None]
+    inner = einsum("ji,jk,kl->il", V, tangents[0], V)
+    inner = jnp.where(sums > 0, inner / jnp.where(sums > 0, sums, 1), 0)
+    return root, einsum("ij,jk,lk->il", V, inner, V)
+
+
+def _root_and_spectrum(cov: Array) -> tuple[Array, Array, Array]:
     eigenvalues, vectors = jnp.linalg.eigh(cov)
     roots = jnp.sqrt(jnp.maximum(eigenvalues, 0))
-    return einsum("ij,j,kj->ik", vectors, roots, vectors)
+    return einsum("ij,j,kj->ik", vectors, roots, vectors), roots, vectors
 
 
 def covariance_root(cov: Array) -> Array:

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Scalar
-from icltheory.regression.ltb._moments import check_tau, read_length
+from icltheory.regression.ltb._moments import check_tau, read_length, weighted
 from icltheory.regression.ltb._spectral import Whitened
 from icltheory.regression.ltb.optimum import minimal_risk
 from icltheory.regression.risks._population import Count
@@ -59,7 +59,8 @@ def approximation_gap(problem: LinearRegression, num_examples: Count) -> Gap:
     theta is largest at an end. 1 / (M + 1) is the best constant that depends on M
     alone; the constant that the paper prints is not confirmed, and the steps of its
     proof give 2 / (3M + 2), which is ``lower_proof_route``. ``optimal_lsa`` computes
-    the gap itself. Without a prior mean there is none.
+    the gap itself. Without a prior mean there is none. Derivatives in H and Psi exist
+    for ``lower`` and ``lower_proof_route``; the others need distinct eigenvalues.
 
     Args:
         problem: The population (H, beta*, Psi, sigma^2), singular ones included.
@@ -85,7 +86,7 @@ def approximation_gap(problem: LinearRegression, num_examples: Count) -> Gap:
     white = Whitened.of(problem)
     check_tau(white.tau)
     M = read_length(num_examples, white.phi.dtype)
-    size = jnp.sum(white.m**2)
+    size = weighted(jnp.asarray(problem.input_cov), jnp.asarray(problem.task_mean))
     ends = jnp.stack([white.lowest, jnp.max(white.phi)])
     theta = jnp.max(_theta(ends, white.tau, white.square, M))
     return Gap(
@@ -146,7 +147,7 @@ def gap_upper_bounds(problem: LinearRegression, num_examples: Count) -> GapUpper
 
     The third is below 2 |m|^2 / (M + 2) + tr(Phi^2 Omega^{-1}), which gives up every
     direction, by the largest term of the trace. For |beta*| large the gap tends to
-    2 |beta*|_H^2 / (M + 2).
+    2 |beta*|_H^2 / (M + 2). Derivatives in H and Psi need distinct eigenvalues.
 
     Args:
         problem: The population (H, beta*, Psi, sigma^2).

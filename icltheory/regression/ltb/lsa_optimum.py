@@ -80,7 +80,8 @@ def optimal_lsa(
     white = Whitened.of(problem)
     check_tau(white.tau)
     M = read_length(num_examples, white.phi.dtype)
-    reduced = Reduced.of(white, M)
+    # The search has no derivative, and at a minimum none is missed.
+    reduced = lax.stop_gradient(Reduced.of(white, M))
     z = _search(reduced.scaled(), key, num_starts)
     q, v = jnp.sqrt(white.tau) * z[:-1] * white.seen, z[-1]
     A, g = reduced.best(q, v)

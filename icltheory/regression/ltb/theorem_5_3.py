@@ -6,12 +6,7 @@ from icltheory._checks import check_nonnegative
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Scalar
 from icltheory.regression._linalg import Number, einsum
-from icltheory.regression.ltb._moments import (
-    Moments,
-    check_dim,
-    check_tau,
-    weighted,
-)
+from icltheory.regression.ltb._moments import Moments, check_dim, check_tau
 from icltheory.regression.ltb._spectral import Whitened
 from icltheory.regression.ltb.effective import EffectiveParameters
 from icltheory.regression.ltb.gd_beta import GDBeta
@@ -113,19 +108,23 @@ def theorem_5_3(
     best, _ = optimal_gd_beta(problem, num_examples)
     H, tau, v = moments.H, moments.tau, jnp.asarray(parts.v)
     scores = v * jnp.asarray(parts.U).T - best.Gamma
-    missed = einsum("ji,jk,kl,li->", scores, H, scores, H)
     start = jnp.asarray(parts.p) / jnp.where(v == 0, 1, v) + moments.mean
     white = Whitened.of(problem)
-    cutoff = problem.dim * jnp.finfo(H.dtype).eps * jnp.max(white.phi)
+    # Rounding of Phi is that of its factors, which may be far larger than it.
+    size = jnp.trace(H) * jnp.trace(moments.Psi)
+    cutoff = problem.dim * jnp.finfo(H.dtype).eps * size
+
+    root = white.roots.root
+    missed = einsum("ij,jk,kl->il", root, scores, root)
 
     def length(a):
-        return jnp.sqrt(jnp.maximum(weighted(H, a), 0) / tau)
+        return jnp.sqrt(jnp.sum(einsum("ij,j->i", root, a) ** 2) / tau)
 
     return OptimalityConditions(
         value=v,
         read_out=length(jnp.asarray(parts.c) - moments.mean),
         start=jnp.where(v == 0, jnp.inf, length(start)),
         labels=tau * length(v * jnp.asarray(parts.u)),
-        scores=jnp.sqrt(jnp.maximum(missed, 0)),
+        scores=jnp.sqrt(jnp.sum(missed**2)),
         rank=jnp.sum(white.phi > cutoff),
     )

@@ -1,6 +1,6 @@
 """Risks of any predictor by simulation, with their standard errors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -32,6 +32,7 @@ class MonteCarloRisk:
         >>> risk = MonteCarloRisk.of(jnp.array([[1.0], [3.0]]))
         >>> risk.mean.tolist(), risk.standard_error.tolist()
         ([2.0], [1.0])
+        >>> mean, standard_error = risk
 
     References:
         Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
@@ -40,6 +41,10 @@ class MonteCarloRisk:
 
     mean: Float[Array, "..."]
     standard_error: Float[Array, "..."]
+
+    def __iter__(self) -> Iterator[Array]:
+        """Mean and standard error, to unpack them."""
+        return iter((self.mean, self.standard_error))
 
     @classmethod
     def of(cls, errors: Float[Array, "S ..."]) -> "MonteCarloRisk":

@@ -1,5 +1,6 @@
 """Exact risks of ridge and Bayes given the inputs, and their averages over inputs."""
 
+import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Float
@@ -95,7 +96,7 @@ def bayes_risk_given(
         (\Psi^{1/2} X^\top X \Psi^{1/2} + \sigma^2 I)^{-1} \Psi^{1/2},
 
     C the posterior covariance of the weight; it depends on neither labels nor beta*.
-    For sigma = 0 it is the limit. Differentiable in all but X.
+    For sigma = 0 it is the limit. Differentiable, for sigma > 0 in all arguments.
 
     Args:
         task: The population (H, beta*, Psi, sigma^2).
@@ -126,11 +127,8 @@ def bayes_risk_given(
     whitened = einsum("ij,jk,kl->il", root, H, root)
 
     def core(X):
-        s, V = _spectrum(einsum("nd,de->ne", X, root))
-        square = s**2 + noise_var
-        left = jnp.where(square > 0, noise_var / jnp.where(square > 0, square, 1), 1)
-        spread = einsum("ji,jk,ki->i", V, whitened, V)
-        return jnp.sum(left * spread) + query_noise * noise_var
+        left = _unexplained(einsum("nd,de->ne", X, root), noise_var)
+        return jnp.sum(left * whitened) + query_noise * noise_var
 
     return one_or_batch(core, _read_rows(X, task))
 
@@ -294,11 +292,38 @@ def _read_rows(X: Rows, task: LinearRegression) -> Array:
     return jnp.asarray(X, task.dtype)
 
 
+@jax.custom_jvp
+def _unexplained(A: Array, noise_var: Array) -> Array:
+    """noise (A'A + noise I)^{-1}, or its limit I - A^+ A."""
+    return _shrinkage(A, noise_var)[0]
+
+
+@_unexplained.defjvp
+def _unexplained_jvp(primals, tangents):
+    (A, _), (dA, dnoise) = primals, tangents
+    left, gain = _shrinkage(*primals)
+    fit = einsum("nd,de->ne", A, gain)
+    turned = einsum("ij,nj,nk->ik", left, dA, fit)
+    return left, einsum("ni,nj->ij", fit, fit) * dnoise - turned - turned.T
+
+
+def _shrinkage(A: Array, noise_var: Array) -> tuple[Array, Array]:
+    """noise (A'A + noise I)^{-1} and the inverse, 0 where there is none."""
+    s, V = _spectrum(A)
+    square = s**2 + noise_var
+    seen = square > 0
+    safe = jnp.where(seen, square, 1)
+    left, gain = jnp.where(seen, noise_var / safe, 1), jnp.where(seen, 1 / safe, 0)
+    return einsum("ij,j,kj->ik", V, left, V), einsum("ij,j,kj->ik", V, gain, V)
+
+
 def _spectrum(X: Array) -> tuple[Array, Array]:
     """The d squared-root eigenvalues of X'X, tiny ones set to 0, and eigenvectors."""
     dim = X.shape[1]
     if not X.size:
         return jnp.zeros(dim, X.dtype), jnp.eye(dim, dtype=X.dtype)
+    if X.shape[0] > dim:  # X'X needs no more than d rows
+        X = jnp.linalg.qr(X, mode="r")
     _, s, Vt = jnp.linalg.svd(X, full_matrices=True)
     s = jnp.where(s > max(X.shape) * jnp.finfo(X.dtype).eps * s[0], s, 0)
     return jnp.pad(s, (0, dim - s.shape[0])), Vt.T

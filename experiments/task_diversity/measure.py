@@ -1,0 +1,95 @@
+"""How far apart a transformer, discrete MMSE and ridge are, and from the truth."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from experiments.task_diversity.config import Config
+from experiments.task_diversity.pool import Pool, evaluation_key
+from icltheory.regression import predictors
+from icltheory.regression.prompts import PrefixPrompt
+from icltheory.regression.tasks import LinearRegression
+
+MODEL, DMMSE, RIDGE = "transformer", "dMMSE", "ridge"
+POOL, NEW = "pool", "new"
+_PROMPTS_AT_ONCE = 512
+
+Scores = dict[str, Any]
+
+
+def rules(task: LinearRegression, pool: Pool, size: int) -> dict[str, Callable]:
+    """The two Bayes predictors; without a pool they are one and the same, ridge."""
+    noise_var = task.noise_var
+    ridge = functools.partial(predictors.ridge_prefixes, penalty=noise_var)
+    if size == 0:
+        return {DMMSE: ridge, RIDGE: ridge}
+    members = pool.members(jnp.arange(size))
+    discrete = functools.partial(
+        predictors.discrete_mmse_prefixes, pool=members, noise_var=noise_var
+    )
+    return {DMMSE: discrete, RIDGE: ridge}
+
+
+def scores(
+    task: LinearRegression, answers: dict[str, Any], prompt: PrefixPrompt
+) -> Scores:
+    """Squared errors against <w, x>, and squared distances, a prompt.
+
+    Means over the prefixes k = 0, ..., P - 1, divided by d as in Raventos et al.;
+    a distance is named ``a - b``.
+    """
+    truth = task.evaluate(prompt.w, prompt.X_query)
+
+    def gap(a, b):
+        return jnp.mean(jnp.square(a - b), axis=-1) / task.dim
+
+    names = list(answers)
+    errors = {name: gap(answers[name], truth) for name in names}
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    return errors | {f"{a} - {b}": gap(answers[a], answers[b]) for a, b in pairs}
+
+
+def measure(config: Config, params: Any) -> list[dict[str, Scores]]:
+    """Scores of every run on prompts of its pool and on prompts with new tasks.
+
+    Returns:
+        For each of ``config.runs()`` the scores by source, one number a prompt.
+    """
+    recipe = config.recipe
+    task = recipe.task()
+    scored = {size: _scorer(config, task, size) for size in config.pool_sizes}
+    found = []
+    for index, (size, seed) in enumerate(config.runs()):
+        own = jax.tree.map(lambda leaf, i=index: leaf[i], params)
+        pool = Pool.of_seed(task, seed, size)
+        sources = {POOL: (pool, "prompts"), NEW: (task, "new prompts")}
+        out = {}
+        for name, (source, use) in sources.items():
+            args = evaluation_key(seed, use), recipe.num_points - 1
+            prompt = source.sample(*args, config.eval_prompts).prefixes()
+            out[name] = jax.device_get(scored[size](own, pool.key, prompt))
+        found.append(out)
+    return found
+
+
+def _scorer(config: Config, task: LinearRegression, size: int) -> Callable:
+    """Compiled scores of the runs of one pool size, some prompts at a time."""
+    module = config.recipe.module()
+
+    @jax.jit
+    def scored(params, key, prompt):
+        known = rules(task, Pool(task, key, size), size)
+
+        def one(prompt):
+            batch = jax.tree.map(lambda leaf: leaf[None], prompt)
+            inputs = batch.X, batch.y
+            answers = {MODEL: module.apply({"params": params}, *inputs)}
+            answers |= {name: rule(*inputs) for name, rule in known.items()}
+            return jax.tree.map(lambda s: s[0], scores(task, answers, batch))
+
+        return jax.lax.map(one, prompt, batch_size=_PROMPTS_AT_ONCE)
+
+    return scored

@@ -1,0 +1,70 @@
+"""A finite pool of tasks that is never held in memory, of a size that may be traced."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from icltheory import training
+from icltheory.regression.prompts import Prompt
+from icltheory.regression.tasks import LinearRegression
+
+# More tasks than a training draws: what the size 0, "no pool", stands for.
+_NO_POOL = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """Prompts with w ~ Uniform{w_1, ..., w_M}; fresh inputs and noise in every prompt.
+
+    Task i is drawn from N(0, I) with a key that depends on the pool's key and i alone.
+    So a pool holds all smaller ones of the same key, and one compiled program serves
+    all sizes.
+
+    Attributes:
+        task: The family: inputs, noise and the Gaussian prior.
+        key: Key of the pool.
+        size: Number of tasks M, possibly traced; 0 for a new task in every prompt.
+    """
+
+    task: LinearRegression
+    key: Any
+    size: Any
+
+    @classmethod
+    def of_seed(cls, task: LinearRegression, seed: Any, size: Any) -> "Pool":
+        """The pool that a run with this seed learns from."""
+        return cls(task, evaluation_key(seed, "pool"), size)
+
+    @property
+    def dim(self) -> int:
+        """Input dimension d."""
+        return self.task.dim
+
+    def members(self, index: jax.Array) -> jax.Array:
+        """The tasks with these numbers, from 0."""
+
+        def draw(i):
+            return self.task.sample_parameters(jax.random.fold_in(self.key, i), 1)[0]
+
+        return jax.vmap(draw)(index)
+
+    def sample(
+        self, key: Any, num_examples: int, batch_size: int, *, active_dims: Any = None
+    ) -> Prompt:
+        """Draws prompts; ``active_dims`` is not used."""
+        draw, inputs, noise = jax.random.split(key, 3)
+        limit = jnp.where(self.size == 0, _NO_POOL, self.size)
+        w = self.members(jax.random.randint(draw, (batch_size,), 0, limit))
+        X = self.task.sample_inputs(inputs, num_examples + 1, batch_size)
+        y, w = self.task.label(noise, w, X)
+        return Prompt(X[:, :-1], y[:, :-1], X[:, -1], y[:, -1], w)
+
+
+_USES = ("pool", "prompts", "new prompts", "theory")
+
+
+def evaluation_key(seed: Any, use: str) -> Any:
+    """Key of what a seed decides outside the stream of training prompts."""
+    return jax.random.fold_in(training.stream_key(seed, "evaluation"), _USES.index(use))

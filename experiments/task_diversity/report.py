@@ -1,0 +1,188 @@
+"""Table, figures and verdicts of a run."""
+
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from experiments._run import Check, Run, print_checks
+from experiments.task_diversity.config import Config
+from experiments.task_diversity.figures import draw_distances, draw_errors
+from experiments.task_diversity.measure import DMMSE, MODEL, NEW, POOL, RIDGE, Scores
+from experiments.task_diversity.summary import (
+    by_size,
+    crossings,
+    distance,
+    estimates,
+    pythagoras,
+)
+from experiments.task_diversity.theory import Estimate, Theory
+
+Tables = dict[str, dict[str, np.ndarray]]
+_SIGMAS = 5.0  # of a difference that should be 0
+
+
+def checks(
+    config: Config, tables: Tables, measured: list[dict[str, Scores]], lines: Theory
+) -> list[Check]:
+    """What theory says of the lines, and Raventos et al. of the transformer."""
+    return [
+        *_lines(config, lines),
+        *_identity(config, measured),
+        *_transformer(tables, lines),
+    ]
+
+
+def _lines(config: Config, lines: Theory) -> list[Check]:
+    gain = lines.ridge_minus_dmmse
+    worst = max(-g.mean - 3 * g.error for g in gain[POOL])
+    found = [
+        Check("dMMSE minus ridge on the pool, less 3 s.e., largest", worst, 0.0, "<=")
+    ]
+    sampled = lines.ridge_sampled[NEW][-1]
+    found.append(
+        Check(
+            "ridge on new tasks, sampled against averaged exactly",
+            sampled.mean,
+            lines.ridge.mean,
+            "within",
+            _SIGMAS * float(np.hypot(sampled.error, lines.ridge.error)),
+        )
+    )
+    if config.finite_sizes[0] == 1:
+        # |w - w_1|^2 / d at every k; on its pool the one task is known.
+        one = lines.dmmse[NEW][0]
+        name = "dMMSE of one task on new tasks"
+        found.append(Check(name, one.mean, 2.0, "within", _SIGMAS * one.error))
+    small = gain[NEW][0]
+    name = "ridge minus dMMSE of the smallest pool on new tasks"
+    found.append(Check(name, small.mean, 0.0, "<=", -3 * small.error))
+    return found
+
+
+def _identity(config: Config, measured: list[dict[str, Scores]]) -> list[Check]:
+    return [
+        Check(
+            f"error minus (Bayes error + distance) on {source} tasks, largest |z|",
+            pythagoras(config, measured, source),
+            _SIGMAS,
+            "<=",
+        )
+        for source in (POOL, NEW)
+    ]
+
+
+def _transformer(tables: Tables, lines: Theory) -> list[Check]:
+    pool, new = tables[POOL], tables[NEW]
+    ratios = {
+        source: (distance(table, RIDGE) / distance(table, DMMSE)).mean(axis=1)
+        for source, table in tables.items()
+    }
+    gain = (new[MODEL] - new[DMMSE])[:-1]
+    best = min((Estimate.of(row) for row in gain), key=lambda e: e.mean)
+    return [
+        Check(
+            "transformer of the smallest pool on its tasks, against a tenth of ridge",
+            float(pool[MODEL][0].mean()),
+            lines.ridge.mean / 10,
+            "<=",
+        ),
+        Check(
+            "transformer without a pool, against the best layer of linear attention",
+            float(new[MODEL][-1].mean()),
+            lines.one_layer,
+            "<=",
+        ),
+        Check(
+            "smallest pool: distance to dMMSE / distance to ridge, on its tasks",
+            float(1 / ratios[POOL][0]),
+            1.0,
+            "<=",
+        ),
+        Check(
+            "largest pool: distance to ridge / distance to dMMSE, on new tasks",
+            float(ratios[NEW][-2]),
+            1.0,
+            "<=",
+        ),
+        Check(
+            "transformer minus dMMSE of its pool on new tasks, at the best size",
+            best.mean,
+            0.0,
+            "<=",
+            -3 * best.error,
+        ),
+    ]
+
+
+def comparison_table(
+    config: Config, tables: Tables, lines: Theory, source: str
+) -> Table:
+    """Errors and distances by pool size, on prompts of one source."""
+    of = tables[source]
+    table = Table(
+        title=f"{source} tasks: squared errors and distances / d, mean over k (s.e.); "
+        f"ridge {lines.ridge.mean:.4f}"
+    )
+    heads = ("M", "transformer", "dMMSE, same pools", "dMMSE, theory")
+    for head in (*heads, "to dMMSE", "to ridge"):
+        table.add_column(head, justify="right", no_wrap=True)
+    measured = (of[MODEL], of[DMMSE], distance(of, DMMSE), distance(of, RIDGE))
+    columns = [estimates(values) for values in measured]
+    columns.insert(2, [*lines.dmmse[source], lines.ridge])
+    for size, row in zip(config.pool_sizes, zip(*columns, strict=True), strict=True):
+        cells = [f"{value.mean:.4f} ({value.error:.4f})" for value in row]
+        table.add_row(f"{size:,}" if size else "none", *cells)
+    return table
+
+
+def report(
+    config: Config,
+    run: Run,
+    measured: list[dict[str, Scores]],
+    lines: Theory,
+    console: Console,
+) -> dict[str, Any]:
+    """Prints the table, draws the figures and collects the result."""
+    tables = by_size(config, measured)
+    crossed = {source: crossings(config, table) for source, table in tables.items()}
+    marks = {s: _geometric_mean(sizes) for s, sizes in crossed.items()}
+    run.save_figure("errors.png", draw_errors(config, tables, lines))
+    run.save_figure("distances.png", draw_distances(config, tables, lines, marks))
+    found = checks(config, tables, measured, lines)
+    for source, sizes in crossed.items():
+        console.print(comparison_table(config, tables, lines, source))
+        shown = ", ".join(f"{size:.0f}" for size in sizes)
+        console.print(f"closer to ridge on {source} tasks from M = {shown} (by seed)")
+    print_checks(console, found)
+    return {
+        "checks": [check.as_dict() for check in found],
+        "passed": all(check.passed for check in found),
+        "pool_sizes": list(config.pool_sizes),
+        "transformer": {
+            source: {name: values.tolist() for name, values in table.items()}
+            for source, table in tables.items()
+        },
+        "theory": {
+            "ridge": [lines.ridge.mean, lines.ridge.error],
+            "one_layer": lines.one_layer,
+            "dmmse": {
+                source: [[e.mean, e.error] for e in values]
+                for source, values in lines.dmmse.items()
+            },
+            "ridge_minus_dmmse": {
+                source: [[e.mean, e.error] for e in values]
+                for source, values in lines.ridge_minus_dmmse.items()
+            },
+        },
+        "crossings": {
+            source: [float(size) if np.isfinite(size) else None for size in sizes]
+            for source, sizes in crossed.items()
+        },
+    }
+
+
+def _geometric_mean(sizes: np.ndarray) -> float | None:
+    known = sizes[np.isfinite(sizes)]
+    return float(np.exp(np.log(known).mean())) if len(known) else None

@@ -1,0 +1,109 @@
+"""What the two Bayes predictors reach: ridge by an exact average, dMMSE over pools."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.task_diversity.config import Config
+from experiments.task_diversity.measure import DMMSE, NEW, POOL, RIDGE, rules, scores
+from experiments.task_diversity.pool import Pool, evaluation_key
+from icltheory.regression import risks
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """A mean and its standard error, in float64."""
+
+    mean: float
+    error: float
+
+    @classmethod
+    def of(cls, values) -> "Estimate":
+        """Over a sample."""
+        values = np.asarray(values, np.float64)
+        spread = values.std(ddof=1) / math.sqrt(len(values))
+        return cls(float(values.mean()), float(spread))
+
+
+@dataclasses.dataclass(frozen=True)
+class Theory:
+    """The lines beside the transformers; errors are those of :func:`scores`.
+
+    Attributes:
+        ridge: Average risk of ridge, the Bayes risk of new tasks: only the inputs are
+            sampled. Over pools it is also ridge's risk on their tasks, as a task of
+            a pool is Gaussian.
+        one_layer: Exact risk of the best layer of linear attention on new tasks.
+        dmmse: By source and pool size, averaged over pools that no run has seen.
+        ridge_sampled: Ridge on the same prompts.
+        ridge_minus_dmmse: Their paired difference.
+    """
+
+    ridge: Estimate
+    one_layer: float
+    dmmse: dict[str, list[Estimate]]
+    ridge_sampled: dict[str, list[Estimate]]
+    ridge_minus_dmmse: dict[str, list[Estimate]]
+
+
+def theory(config: Config) -> Theory:
+    """Computes the lines, for every finite pool size."""
+    sampled = [_over_pools(config, size) for size in config.finite_sizes]
+
+    def column(value):
+        return {
+            source: [Estimate.of(value(at[source])) for at in sampled]
+            for source in (POOL, NEW)
+        }
+
+    return Theory(
+        ridge=ridge_line(config),
+        one_layer=one_layer_line(config),
+        dmmse=column(lambda at: at[DMMSE]),
+        ridge_sampled=column(lambda at: at[RIDGE]),
+        ridge_minus_dmmse=column(lambda at: at[RIDGE] - at[DMMSE]),
+    )
+
+
+def ridge_line(config: Config) -> Estimate:
+    """Risk of ridge on new tasks, averaged over the prefixes as all errors are."""
+    task, seed = config.recipe.task(), config.recipe.seeds[0]
+    key = jax.random.fold_in(evaluation_key(seed, "theory"), 0)
+    X = task.sample_inputs(key, config.recipe.num_points, config.ridge_draws)
+    given = risks.bayes_risk_given_prefixes(task, X, query_noise=False)
+    return Estimate.of(given.mean(axis=-1) / task.dim)
+
+
+def one_layer_line(config: Config) -> float:
+    """Exact risk of one layer of linear attention, the best one for each prefix."""
+    task = config.recipe.task()
+    best = [
+        risks.linear_attention_optimum(task, k).risk - task.noise_var
+        for k in range(config.recipe.num_points)
+    ]
+    return float(jnp.mean(jnp.stack(best))) / task.dim
+
+
+def _over_pools(config: Config, size: int) -> dict[str, dict[str, np.ndarray]]:
+    """Scores of both predictors, one number a pool."""
+    recipe = config.recipe
+    task, examples = recipe.task(), recipe.num_points - 1
+
+    def one(key):
+        drawn, inside, outside = jax.random.split(key, 3)
+        pool = Pool(task, drawn, size)
+        known = rules(task, pool, size)
+        out = {}
+        for name, source, draw in ((POOL, pool, inside), (NEW, task, outside)):
+            prompt = source.sample(draw, examples, config.theory_prompts).prefixes()
+            answers = {r: rule(prompt.X, prompt.y) for r, rule in known.items()}
+            found = scores(task, answers, prompt)
+            out[name] = {r: jnp.mean(value) for r, value in found.items()}
+        return out
+
+    root = evaluation_key(recipe.seeds[0], "theory")
+    keys = jax.random.split(jax.random.fold_in(root, 1), config.theory_pools)
+    return jax.device_get(jax.jit(lambda keys: jax.lax.map(one, keys))(keys))

@@ -1,0 +1,76 @@
+"""Trains one transformer a pool size and seed, all in one program."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from rich.console import Console
+
+from experiments._run import Run
+from experiments._trained import Fitted, fit
+from experiments._trained.fit import mean_metrics
+from experiments.task_diversity.config import Config
+from experiments.task_diversity.pool import Pool
+from icltheory import training
+from icltheory.training import Curriculum
+
+
+def train(config: Config, run: Run, console: Console) -> Fitted:
+    """Trains to the last step, or goes on from the newest checkpoint of an earlier try.
+
+    Runs of one seed share their initial weights, inputs and noise, whatever the pool.
+
+    Returns:
+        Parameters with a leading axis of runs (``config.runs()``), metrics, timing.
+    """
+    recipe = config.recipe
+    # Products in full float32, in training and in what is measured afterwards.
+    jax.config.update("jax_default_matmul_precision", "highest")
+
+    def record(done: int, chunk: training.Chunk) -> dict[str, Any]:
+        return {"step": done, **mean_metrics(chunk.metrics)}
+
+    return fit(
+        training_step(config),
+        initial_state(config),
+        run,
+        console,
+        record,
+        folder=run.folder / "checkpoints",
+        num_steps=recipe.steps,
+        chunk_steps=recipe.chunk_steps,
+        checkpoint_every=recipe.checkpoint_every,
+        config=dataclasses.asdict(config),
+        label=f"training {len(config.runs())} transformers",
+    )
+
+
+def initial_state(config: Config) -> training.TrainState:
+    """State at step 0, with an axis of runs."""
+    seeds = tuple(seed for _, seed in config.runs())
+    return dataclasses.replace(config.recipe, seeds=seeds).start()
+
+
+def training_step(config: Config) -> training.Step:
+    """One step of every run."""
+    recipe = config.recipe
+    module, task, optimizer = recipe.module(), recipe.task(), recipe.transformation()
+    sizes = jnp.asarray([size for size, _ in config.runs()], jnp.int32)
+
+    def one(run):
+        state, size = run
+        step = training.make_step(
+            module,
+            Pool.of_seed(task, state.seed, size),
+            optimizer,
+            Curriculum.none(recipe.dim, recipe.num_points),
+            batch_size=recipe.batch_size,
+            num_points=recipe.num_points,
+        )
+        return step(state)
+
+    def step(state):
+        return jax.lax.map(one, (state, sizes), batch_size=config.runs_at_once)
+
+    return step

@@ -1,0 +1,66 @@
+"""The eigenvalues phi_i through which H and Psi enter every rate."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from icltheory._checks import concrete
+from icltheory._typing import Array
+from icltheory.regression._linalg import einsum, symmetric_root
+from icltheory.regression.risks._population import Count, read_count
+from icltheory.regression.tasks.linear import LinearRegression
+
+
+class Spectrum(NamedTuple):
+    """Eigenvalues of Psi^{1/2} H Psi^{1/2}, descending; their sum; sigma^2; M.
+
+    Eigenvalues below d eps times the largest count as 0.
+    """
+
+    phi: Array
+    signal: Array
+    noise_var: Array
+    M: Array
+
+    @classmethod
+    def of(cls, problem: LinearRegression, num_examples: Count) -> "Spectrum":
+        """The spectrum of a problem at prompts of M >= 1 examples."""
+        H = jnp.asarray(problem.input_cov)
+        M = read_length("num_examples", num_examples, H.dtype)
+        root = symmetric_root(jnp.asarray(problem.task_cov))
+        values = jnp.linalg.eigvalsh(einsum("ji,jk,kl->il", root, H, root))[::-1]
+        cutoff = problem.dim * jnp.finfo(H.dtype).eps * jnp.max(jnp.abs(values))
+        phi = jnp.where(values > cutoff, values, 0)
+        return cls(phi, jnp.sum(phi), jnp.asarray(problem.noise_var), M)
+
+    @property
+    def tau(self) -> Array:
+        """Variance of a label about its prior mean."""
+        return self.signal + self.noise_var
+
+    @property
+    def effective_dimension(self) -> Array:
+        """Number of directions with M phi_i above sigma^2, the others in part."""
+        strength = self.M * self.phi
+        part = share(jnp.minimum(strength, self.noise_var), self.noise_var)
+        return jnp.sum(jnp.where(strength > 0, part, 0))
+
+
+def share(part: Array, whole: Array) -> Array:
+    """The quotient of a part by the whole, 1 where the whole is 0."""
+    return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1), 1)
+
+
+def over(numerator: Array, denominator: Array) -> Array:
+    """The quotient, infinite over 0."""
+    safe = jnp.where(denominator > 0, denominator, 1)
+    return jnp.where(denominator > 0, numerator / safe, jnp.inf)
+
+
+def read_length(name: str, value: Any, dtype: Any) -> Array:
+    """A number of examples M >= 1 as a float, checked where it is known."""
+    length = read_count(name, value, dtype)
+    known = concrete(value)
+    if known is not None and known < 1:
+        raise ValueError(f"{name}: expected at least 1, got {known}")
+    return length

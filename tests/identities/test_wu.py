@@ -1,0 +1,170 @@
+"""Wu et al. (2024): the best single gradient step, and other prompt lengths."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory.regression import ltb
+from icltheory.regression.rates import wu
+from icltheory.regression.tasks import LinearRegression
+from tests.regression import oracles_ltb_rates as oracles
+
+DIM = 3
+
+
+@jax.jit
+def computed(H, mean, Psi, noise_var, N, Gamma):
+    problem = LinearRegression(H, mean, Psi, noise_var)
+    optimum = wu.one_step_optimum(problem, N)
+    return optimum, wu.one_step_excess(problem, N, Gamma)
+
+
+@jax.jit
+def transferred(H, mean, Psi, noise_var, N, M):
+    return wu.length_transfer(LinearRegression(H, mean, Psi, noise_var), N, M)
+
+
+@jax.jit
+def used_elsewhere(H, mean, Psi, noise_var, N, M):
+    problem = LinearRegression(H, mean, Psi, noise_var)
+    return ltb.optimal_gd_beta(problem, N)[0].risk(problem, M)
+
+
+def drawn(seed):
+    rng = np.random.default_rng(seed)
+    H, N = oracles.random_cov(rng, DIM), int(rng.integers(1, 30))
+    psi2, noise_var = rng.uniform(0.3, 2, size=2) ** 2
+    return rng, H, psi2, noise_var, N
+
+
+def test_optimum_of_one_step_is_the_published_matrix(measured):
+    for seed in range(20):
+        rng, H, psi2, noise_var, N = drawn(seed)
+        Gamma = rng.normal(size=(DIM, DIM))
+        problem = H, np.zeros(DIM), psi2 * np.eye(DIM), noise_var
+        optimum, _ = computed(*problem, N, Gamma)
+        mu = (np.trace(H) + noise_var / psi2) / N
+        published = np.linalg.inv(mu * np.eye(DIM) + (N + 1) / N * H)
+        error = np.abs(optimum.Gamma - published).max() / np.abs(published).max()
+        measured("relative error of Gamma", error)
+        assert error < 1e-12
+        feature = psi2 * H @ np.linalg.inv(published)
+        np.testing.assert_allclose(optimum.second_moment, feature, rtol=1e-10)
+        # the moment again, from Isserlis' theorem
+        np.testing.assert_allclose(
+            optimum.second_moment,
+            oracles.feature_second_moment(H, psi2 * np.eye(DIM), noise_var, N),
+            rtol=1e-10,
+            atol=1e-12,
+        )
+        least = np.trace(published @ H @ (mu * np.eye(DIM) + H / N))
+        expected = noise_var + psi2 * least
+        measured("relative error of the risk", optimum.risk / expected - 1)
+        np.testing.assert_allclose(optimum.risk, expected, rtol=1e-12)
+
+
+def test_risk_of_any_step_is_the_least_plus_the_excess(measured):
+    for seed in range(20):
+        rng, H, psi2, noise_var, N = drawn(seed)
+        mean = rng.normal(size=DIM) * (seed % 2)  # any prior, too
+        Psi = psi2 * (oracles.random_cov(rng, DIM) if seed % 2 else np.eye(DIM))
+        Gamma = rng.normal(size=(DIM, DIM))
+        optimum, excess = computed(H, mean, Psi, noise_var, N, Gamma)
+        second_moment = Psi + np.outer(mean, mean)
+        expected = oracles.one_step_risk(Gamma, H, second_moment, noise_var, N)
+        measured("relative error", (optimum.risk + excess) / expected - 1)
+        np.testing.assert_allclose(optimum.risk + excess, expected, rtol=1e-12)
+
+
+def test_risk_at_another_length_is_exact(measured):
+    for seed in range(20):
+        rng, H, psi2, noise_var, N = drawn(seed)
+        M = int(rng.integers(1, 60))
+        Psi = psi2 * (oracles.random_cov(rng, DIM, 2) if seed % 2 else np.eye(DIM))
+        problem = H, np.zeros(DIM), Psi, noise_var
+        tuned, _ = computed(*problem, N, np.eye(DIM))
+        moved = transferred(*problem, N, M)
+        expected = oracles.one_step_risk(np.asarray(tuned.Gamma), H, Psi, noise_var, M)
+        measured("relative error of the risk", moved.risk / expected - 1)
+        np.testing.assert_allclose(moved.risk, expected, rtol=1e-12)
+        # its excess is that of the step tuned for N among the steps for M
+        best, excess = computed(*problem, M, tuned.Gamma)
+        np.testing.assert_allclose(moved.minimal_risk, best.risk, rtol=1e-12)
+        np.testing.assert_allclose(moved.excess, excess, rtol=1e-6, atol=1e-13)
+        assert moved.excess >= 0
+        assert transferred(*problem, N, N).excess == 0
+        # a prior mean is the start of the step
+        started = H, np.ones(DIM), Psi, noise_var, N, M
+        np.testing.assert_allclose(transferred(*started).risk, moved.risk, rtol=1e-13)
+        np.testing.assert_allclose(used_elsewhere(*started), moved.risk, rtol=1e-11)
+
+
+def test_rate_at_another_length_is_two_sided(measured):
+    count, d = 300, 40
+    rng = np.random.default_rng(0)
+    powers = np.arange(1.0, d + 1)[None] ** -rng.uniform(0, 2.5, (count, 1))
+    lam = np.where(np.arange(d)[None] < rng.integers(2, d + 1, (count, 1)), powers, 0)
+    lam *= 10 ** rng.uniform(-2, 0, (count, 1)) / lam.sum(axis=1, keepdims=True)
+    N = np.floor(10 ** rng.uniform(0, 3, count))
+    M = np.maximum(1, np.floor(N * 10 ** rng.uniform(-2, 1, count)))
+    psi2, factor = 10 ** rng.uniform([[-1], [0]], 1, (2, count))
+    noise_var = factor * psi2  # psi^2 tr(H) <= sigma^2
+
+    @jax.jit
+    @jax.vmap
+    def moved(lam, psi2, noise_var, N, M):
+        problem = LinearRegression(
+            jnp.diag(lam), jnp.zeros(d), psi2 * jnp.eye(d), noise_var
+        )
+        return wu.length_transfer(problem, N.astype(int), M.astype(int))
+
+    got = moved(lam, psi2, noise_var, N, M)
+    np.testing.assert_allclose(
+        got.signal_to_noise, lam.sum(axis=1) / factor, rtol=1e-12
+    )
+    # the rate as the paper writes it, in lambda and psi^2
+    mu_N, mu_M = ((noise_var / psi2 / n)[:, None] for n in (N, M))
+    with np.errstate(divide="ignore"):
+        second = np.minimum(lam / mu_N**2, 1 / lam) * np.minimum(lam / mu_M, 1)
+    written = np.minimum(mu_M, lam) + (mu_M - mu_N) ** 2 * second
+    expected = psi2 * written.sum(axis=1)
+    np.testing.assert_allclose(got.rate, expected, rtol=1e-10)
+    tau = psi2 * lam.sum(axis=1) + noise_var
+    phi = psi2[:, None] * lam
+    lengths = N[:, None], M[:, None]
+    omega_N, omega_M = (((n + 1) * phi + tau[:, None]) / n for n in lengths)
+    spread = phi * (phi + tau[:, None]) / M[:, None] / omega_M
+    missed = phi**2 * omega_M * (1 / omega_N - 1 / omega_M) ** 2
+    excess = np.sum(spread + missed, axis=1)
+    np.testing.assert_allclose(got.risk, noise_var + excess, rtol=1e-11)
+    ratio = excess / got.rate
+    measured("least ratio", ratio.min())
+    measured("largest ratio", ratio.max())
+    # observed, not proved
+    assert ratio.min() > 0.1
+    assert ratio.max() < 10
+
+
+def test_length_transfer_without_noise_and_its_gradient(measured):
+    H = np.diag([2.0, 0.0, 1.0])
+
+    @jax.jit
+    @functools.partial(jax.value_and_grad, argnums=(0, 1), has_aux=True)
+    def risk(noise_var, scale):
+        problem = LinearRegression(scale * H, jnp.zeros(3), jnp.eye(3), noise_var)
+        moved = wu.length_transfer(problem, 5, 20)
+        return moved.risk + moved.rate, moved
+
+    (_, moved), gradient = risk(0.0, 1.0)
+    assert np.all(np.isfinite(gradient))
+    assert np.isinf(moved.signal_to_noise)
+    assert moved.rate == 0
+    assert moved.excess > 0
+    for i, got in enumerate(risk(0.7, 1.0)[1]):
+        step = 1e-6 * np.eye(2)[i]
+        ends = [risk(*(np.array([0.7, 1.0]) + s * step))[0][0] for s in (1, -1)]
+        difference = (ends[0] - ends[1]) / 2e-6
+        measured("gradient against differences", got / difference - 1)
+        np.testing.assert_allclose(got, difference, rtol=1e-6)

@@ -1,0 +1,87 @@
+"""Wu et al.'s bound on the number of tasks, from memory, against one simulation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory.regression.rates import wu
+from icltheory.regression.tasks import LinearRegression
+
+DIM, EXAMPLES, RUNS = 6, 16, 100
+LAM = np.arange(1.0, DIM + 1) ** -1.5
+PROBLEM = LinearRegression(np.diag(LAM), np.zeros(DIM), np.eye(DIM), 1.0)
+STEP = float(wu.task_complexity_bound(PROBLEM, EXAMPLES, 2, 0.0).largest_step) / 3
+
+
+@jax.jit
+def trained(steps):
+    """Gamma after a step of SGD on each of T fresh prompts, for every run."""
+
+    def update(Gamma, inputs):
+        step, key = inputs
+        prompt = PROBLEM.sample(key, EXAMPLES, RUNS)
+        h = jnp.einsum("bnd,bn->bd", prompt.X, prompt.y) / EXAMPLES
+        miss = jnp.einsum("bi,bij,bj->b", prompt.x_query, Gamma, h) - prompt.y_query
+        change = prompt.x_query[:, :, None] * h[:, None, :]
+        return Gamma - step * miss[:, None, None] * change, None
+
+    keys = jax.random.split(jax.random.key(0), len(steps))
+    start = jnp.zeros((RUNS, DIM, DIM))
+    return jax.lax.scan(update, start, (steps, keys))[0]
+
+
+@jax.jit
+@jax.vmap
+def one_step_excesses(Gamma):
+    return wu.one_step_excess(PROBLEM, EXAMPLES, Gamma)
+
+
+def test_steps_are_halved_log_t_times():
+    for T in (2, 5, 256):
+        expected = [0.3 * 0.5 ** int(t * np.log2(T) / T) for t in range(1, T + 1)]
+        np.testing.assert_allclose(wu.halving_steps(T, 0.3), expected, rtol=1e-14)
+
+
+def test_terms_of_the_task_bound_are_as_written(measured):
+    rng = np.random.default_rng(0)
+    V = np.linalg.qr(rng.normal(size=(DIM, DIM)))[0]
+    H = V @ np.diag(LAM) @ V.T
+    psi2, noise_var, N, T, step = 1.3, 0.4, 7, 50, 0.05
+    problem = LinearRegression(H, np.zeros(DIM), psi2 * np.eye(DIM), noise_var)
+    start = 0.3 * H @ H
+    got = wu.task_complexity_bound(problem, N, T, step, start)
+    inverse = (np.trace(H) + noise_var / psi2) / N * np.eye(DIM) + (N + 1) / N * H
+    feature = psi2 * H @ inverse
+    gap = start - np.linalg.inv(inverse)
+    for rate in np.asarray(wu.halving_steps(T, step)):
+        gap = (np.eye(DIM) - rate * H @ feature) @ gap
+    bias = np.trace(H @ feature @ gap @ gap)
+    measured("relative error of the bias", got.bias / bias - 1)
+    np.testing.assert_allclose(got.bias, bias, rtol=1e-11)
+    tasks = T / np.log(T)
+    dimension = sum(
+        min(1.0, (tasks * step * a * b) ** 2)
+        for a in np.linalg.eigvalsh(H)
+        for b in np.linalg.eigvalsh(feature)
+    )
+    np.testing.assert_allclose(got.effective_dimension, dimension, rtol=1e-11)
+    variance = (psi2 * np.trace(H) + noise_var) * dimension / tasks
+    np.testing.assert_allclose(got.variance, variance, rtol=1e-11)
+    np.testing.assert_allclose(got.total, bias + variance, rtol=1e-11)
+    largest = 1 / (np.trace(H) * np.trace(feature))
+    np.testing.assert_allclose(got.largest_step, largest, rtol=1e-12)
+    assert got.commutes
+    wrong = rng.normal(size=(DIM, DIM))
+    assert not wu.task_complexity_bound(problem, N, T, step, wrong).commutes
+
+
+def test_simulated_excess_agrees_with_the_unverified_task_bound(measured):
+    # one instance is no verification: the statement itself is from memory
+    T = 512
+    Gamma = trained(wu.halving_steps(T, STEP))
+    excess = one_step_excesses(Gamma)
+    bound = wu.task_complexity_bound(PROBLEM, EXAMPLES, T, STEP)
+    ratio = excess.mean() / bound.total
+    measured("excess over bias and variance", ratio)
+    measured("its standard error", excess.std() / np.sqrt(RUNS) / bound.total)
+    assert 0.1 < ratio < 3

@@ -1,0 +1,265 @@
+"""The experiment on task diversity: its pools, its lines, a small run, its pictures."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+import optax
+import pytest
+
+from experiments import task_diversity
+from experiments._trained import Recipe
+from experiments.task_diversity import summary
+from experiments.task_diversity.measure import NEW, POOL
+from experiments.task_diversity.pool import Pool
+from experiments.task_diversity.theory import theory
+from experiments.task_diversity.train import initial_state, training_step
+from icltheory import training
+from icltheory.plotting import (
+    DiversityPanel,
+    DiversitySeries,
+    curves_against_diversity,
+)
+from icltheory.regression.tasks import LinearRegression
+
+matplotlib.use("Agg")
+CONFIG = task_diversity.Config(
+    recipe=Recipe(
+        model="gpt2",
+        dim=2,
+        num_points=4,
+        num_layers=1,
+        width=8,
+        num_heads=2,
+        steps=20,
+        batch_size=8,
+        noise_var=0.25,
+        optimizer=training.OptimizerConfig("adam", 1e-2),
+        seeds=(3, 5),
+        chunk_steps=10,
+        checkpoint_every=10,
+    ),
+    pool_sizes=(1, 8, 0),
+    eval_prompts=64,
+    theory_pools=16,
+    theory_prompts=64,
+    ridge_draws=2000,
+)
+SMALL = """
+    --preset cpu --recipe.dim 2 --recipe.num-points 4 --recipe.num-layers 1
+    --recipe.width 8 --recipe.num-heads 2 --recipe.steps 20 --recipe.batch-size 8
+    --recipe.chunk-steps 10 --recipe.checkpoint-every 10 --recipe.seeds 3 5
+    --recipe.optimizer.name adam --recipe.optimizer.warmup-steps 0
+    --pool-sizes 1 8 0 --eval-prompts 64 --theory-pools 8 --theory-prompts 16
+    --ridge-draws 500
+"""
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    import matplotlib.pyplot as plt
+
+    yield
+    plt.close("all")
+
+
+def task():
+    return LinearRegression.isotropic(2, 0.25)
+
+
+def test_a_pool_draws_its_own_tasks_and_holds_the_smaller_pools():
+    key, draw = jax.random.split(jax.random.key(0))
+    small, large = (Pool(task(), key, size) for size in (3, 64))
+    members = np.asarray(large.members(jnp.arange(64)))
+    np.testing.assert_array_equal(small.members(jnp.arange(3)), members[:3])
+    prompt = small.sample(draw, 4, 600)
+    drawn, counts = np.unique(np.asarray(prompt.w), axis=0, return_counts=True)
+    np.testing.assert_array_equal(drawn, np.unique(members[:3], axis=0))
+    assert (abs(counts - 200) < 5 * np.sqrt(600 * 2 / 9)).all()
+    # Labels are those of the tasks, with noise of the family; inputs are fresh.
+    X, y = prompt.points()
+    noise = np.asarray(y - jnp.einsum("bpd,bd->bp", X, prompt.w))
+    assert abs(noise.var() / 0.25 - 1) < 5 * np.sqrt(2 / noise.size)
+    assert len(np.unique(np.asarray(X).reshape(-1, 2), axis=0)) == 3000
+
+
+def test_without_a_pool_every_prompt_has_a_new_gaussian_task():
+    prompt = Pool(task(), jax.random.key(1), 0).sample(jax.random.key(2), 1, 2000)
+    w = np.asarray(prompt.w)
+    assert len(np.unique(w, axis=0)) == 2000
+    np.testing.assert_allclose(np.cov(w.T), np.eye(2), atol=5 * np.sqrt(2 / 2000))
+
+
+def test_every_run_trains_as_it_would_alone_on_the_pool_of_its_seed():
+    # Steps of Adam would magnify rounding where a gradient is near 0.
+    sgd = training.OptimizerConfig("sgd", 0.1)
+    recipe = dataclasses.replace(CONFIG.recipe, optimizer=sgd)
+    config = dataclasses.replace(CONFIG, recipe=recipe, runs_at_once=2)
+    start = initial_state(config)
+    together = jax.jit(training_step(config))(start)[0]
+    module, optimizer = recipe.module(), recipe.transformation()
+
+    @jax.jit
+    def alone(params, prompt):
+        X, y = prompt.points()
+
+        def loss(params):
+            return jnp.mean((module.apply({"params": params}, X, y) - y) ** 2)
+
+        updates, _ = optimizer.update(jax.grad(loss)(params), optimizer.init(params))
+        return optax.apply_updates(params, updates)
+
+    for index, (size, seed) in enumerate(config.runs()):
+        key = jax.random.fold_in(training.stream_key(seed, "data"), 0)
+        pool = Pool.of_seed(recipe.task(), seed, size)
+        first, own = (
+            jax.tree.map(lambda leaf, i=index: leaf[i], state.params)
+            for state in (start, together)
+        )
+        expected = alone(first, pool.sample(key, 3, recipe.batch_size))
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), own, expected
+        )
+
+
+@pytest.fixture(scope="module")
+def lines():
+    return theory(CONFIG)
+
+
+def test_the_lines_are_what_is_known_without_a_simulation(lines):
+    def near(estimate, value):
+        assert abs(estimate.mean - value) < 5 * estimate.error
+
+    # One task: known on its pool, and |w - w_1|^2 / d has mean 2 elsewhere.
+    assert lines.dmmse[POOL][0].mean < 1e-12
+    near(lines.dmmse[NEW][0], 2.0)
+    # A pool's tasks are Gaussian, so that ridge's average does not depend on M.
+    for source in (POOL, NEW):
+        for sampled in lines.ridge_sampled[source]:
+            near(sampled, lines.ridge.mean)
+    # dMMSE is optimal on the pool, ridge on new tasks.
+    for gain in lines.ridge_minus_dmmse[POOL]:
+        assert gain.mean > 0
+    for gain in lines.ridge_minus_dmmse[NEW]:
+        assert gain.mean < 0
+    # Between the Bayes risk and that of predicting 0.
+    assert lines.ridge.mean < lines.one_layer < 1
+
+
+def test_ridge_is_the_average_over_inputs(lines):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 4, 2))
+    left = [np.ones(4000)]
+    for k in range(1, 4):
+        gram = np.einsum("bnd,bne->bde", X[:, :k], X[:, :k])
+        C = 0.25 * np.linalg.inv(gram + 0.25 * np.eye(2))
+        left.append(np.trace(C, axis1=1, axis2=2) / 2)
+    risk = np.mean(left, axis=0)
+    error = np.hypot(risk.std() / np.sqrt(4000), lines.ridge.error)
+    assert abs(risk.mean() - lines.ridge.mean) < 5 * error
+
+
+def test_the_crossing_is_interpolated_in_the_logarithm():
+    config = dataclasses.replace(CONFIG, pool_sizes=(1, 4, 16, 0))
+    to_dmmse = np.array([[1.0, 1.0], [1.0, 1.0], [4.0, 1.0], [9.0, 9.0]])
+    to_ridge = np.array([[8.0, 2.0], [2.0, 2.0], [1.0, 2.0], [1.0, 1.0]])
+    table = {"transformer - ridge": to_ridge, "transformer - dMMSE": to_dmmse}
+    first, second = summary.crossings(config, table)
+    # log-ratios log 2 and -log 4 at 4 and 16: a third of the way.
+    assert first == pytest.approx(4 * 4 ** (1 / 3))
+    assert np.isnan(second)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.3])
+def test_excess_risk_is_distance_for_the_posterior_mean_only(shift):
+    rng = np.random.default_rng(1)
+    bayes, noise = rng.normal(size=(2, 4000))
+    model = bayes + rng.normal(size=4000)
+    # An answer that knows something of the truth beyond the posterior mean.
+    model = model + shift * noise
+    truth = bayes + noise
+    run = {
+        "transformer": (model - truth) ** 2,
+        "ridge": (bayes - truth) ** 2,
+        "transformer - ridge": (model - bayes) ** 2,
+    }
+    measured = [{NEW: run}] * len(CONFIG.runs())
+    z = summary.pythagoras(CONFIG, measured, NEW)
+    assert (z < 4) == (shift == 0)
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, monkeypatch):
+    args = [*SMALL.split(), "--output"]
+    whole = task_diversity.main([*args, str(tmp_path / "whole")])
+    (folder,) = (tmp_path / "whole" / "task_diversity").iterdir()
+    text = (folder / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == whole
+    assert {p.name for p in folder.glob("*.png")} == {"errors.png", "distances.png"}
+    verdicts = {check["name"]: check["passed"] for check in whole["checks"]}
+    for name, passed in verdicts.items():
+        # Twenty steps teach nothing; what theory says holds all the same.
+        assert passed or "transformer" in name or "pool:" in name, name
+
+    steps = training.run
+
+    def cut(*args, **kwargs):
+        yield next(steps(*args, **kwargs))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "run", cut)
+        with pytest.raises(KeyboardInterrupt):
+            task_diversity.main([*args, str(tmp_path / "cut")])
+    (stopped,) = (tmp_path / "cut" / "task_diversity").iterdir()
+    resumed = task_diversity.main(["--resume", str(stopped)])
+    for name in ("transformer", "theory", "crossings", "checks"):
+        assert resumed[name] == whole[name], name
+    lines = (stopped / "metrics.jsonl").read_text()
+    assert lines == (folder / "metrics.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("--pool-sizes 4 1 0", "pool_sizes: expected two or more ascending"),
+        ("--pool-sizes 1 4", "pool_sizes: expected two or more ascending"),
+        ("--pool-sizes 0 1 4", "pool_sizes: expected two or more ascending"),
+        ("--recipe.seeds 1", "recipe.seeds: expected two or more different"),
+        ("--recipe.seeds 1 1", "recipe.seeds: expected two or more different"),
+        ("--recipe.noise-var 0", "recipe.noise_var: expected a value > 0"),
+        ("--recipe.task-mean 1", "recipe.task_mean: expected 0"),
+        ("--recipe.model linear", "recipe: expected model gpt2"),
+        ("--recipe.snapshots 0", "recipe.snapshots: expected none"),
+        ("--eval-prompts 1", "eval_prompts: expected at least 2, got 1"),
+        ("--runs-at-once 0", "runs_at_once: expected at least 1, got 0"),
+    ],
+)
+def test_impossible_configs_are_refused_before_anything_is_written(
+    change, message, tmp_path
+):
+    args = ["--preset", "cpu", *change.split(), "--output", str(tmp_path / "runs")]
+    with pytest.raises(ValueError, match="expected") as caught:
+        task_diversity.main(args)
+    assert message in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_curves_show_their_numbers_and_no_pool_apart():
+    series = {
+        "line": DiversitySeries([1.0, 0.5, 0.2], [0.1, 0.1, 0.1], "line", 1),
+        "dots": DiversitySeries([0.9, 0.4, 0.3], [0.1, 0.9, 0.1], "dots", 0),
+    }
+    panels = {"one": DiversityPanel(series, 2.0), "two": DiversityPanel(series)}
+    figure = curves_against_diversity(panels, (1, 4, 0), "error", "title")
+    axes = figure.axes[0]
+    np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [1.0, 0.5, 0.2])
+    np.testing.assert_allclose(axes.get_xticks(), [0, 2, 5])
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["1", "4", "no pool"]
+    assert axes.get_yscale() == "log"
+    assert [t.get_text() for t in axes.texts] == ["crosses at M = 2"]
+    assert not figure.axes[1].texts
