@@ -74,6 +74,11 @@ def test_importing_the_package_is_light():
     assert not heavy & loaded
 
 
+def test_the_theory_rooms_load_no_solver_before_it_is_needed():
+    loaded = modules_after("import icltheory.regression, icltheory.bounds")
+    assert not {"diffrax", "equinox", "optimistix"} & loaded
+
+
 def modules_after(statement):
     code = f"import sys; {statement}; print(*{{m.split('.')[0] for m in sys.modules}})"
     done = subprocess.run(
