@@ -1,7 +1,8 @@
 """The problems: one number varies at a time, the others stay."""
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -38,23 +39,28 @@ class Axis:
 def axes(config: Config) -> list[Axis]:
     """The axes, with lines that reach a little beyond the dots."""
     dots = (config.mean_norms, config.examples, config.dims, config.noise_vars)
-    found = []
-    for name, values in zip(AXES, dots, strict=True):
-        if name == "dim":
-            fine = range(1, max(values) + 3)
-        elif name == "num_examples":
-            spread = np.geomspace(max(1, min(values) / 2), 2 * max(values), 16)
-            fine = sorted({round(float(x)) for x in spread} | set(values))
-        else:
-            fine = np.geomspace(min(values) / 2, 2 * max(values), 33)
-        found.append(Axis(name, _vary(config, name, fine), _vary(config, name, values)))
-    return found
+    examples = np.geomspace(
+        max(1, min(config.examples) / 2), 2 * max(config.examples), 16
+    )
+    lines = (
+        _around(config.mean_norms),
+        sorted({round(x) for x in examples.tolist()} | set(config.examples)),
+        range(1, max(config.dims) + 3),
+        _around(config.noise_vars),
+    )
+    return [
+        Axis(name, _vary(config, name, line), _vary(config, name, dot))
+        for name, line, dot in zip(AXES, lines, dots, strict=True)
+    ]
 
 
-def _vary(config: Config, name: str, values) -> list[Setting]:
-    base = Setting(*(getattr(config, field) for field in Setting._fields))
-    kind = int if name in ("dim", "num_examples") else float
-    return [base._replace(**{name: kind(value)}) for value in values]
+def _around(values: Sequence[float]) -> list[float]:
+    return np.geomspace(min(values) / 2, 2 * max(values), 33).tolist()
+
+
+def _vary(config: Config, name: str, values: Iterable[float]) -> list[Setting]:
+    base: dict[str, Any] = {field: getattr(config, field) for field in Setting._fields}
+    return [Setting(**(base | {name: value})) for value in values]
 
 
 def trained_settings(config: Config) -> list[Setting]:

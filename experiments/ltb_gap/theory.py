@@ -44,11 +44,11 @@ def theory(config: Config) -> dict[Setting, Risks]:
     )
     width = max(s.dim for s in settings)
     columns = [jnp.asarray(column) for column in zip(*settings, strict=True)]
-    exact = [np.asarray(x) for x in _exact(*columns, width)]
-    bayes_risks = _bayes(config, settings, width)
+    exact = np.stack([np.asarray(x) for x in _exact(*columns, width)], axis=1)
+    average = _bayes(config, settings, width)
     return {
-        setting: Risks(*(float(x[i]) for x in exact), *bayes_risks[setting])
-        for i, setting in enumerate(settings)
+        setting: Risks._make([*row.tolist(), *average[setting]])
+        for setting, row in zip(settings, exact, strict=True)
     }
 
 
@@ -143,8 +143,9 @@ def phases(config: Config) -> Phases:
 
     grid = np.meshgrid(norms, examples)
     found = jax.jit(jax.vmap(one))(*(jnp.asarray(g.ravel()) for g in grid))
-    found = [np.asarray(x).reshape(grid[0].shape) for x in jax.block_until_ready(found)]
-    return Phases(norms, examples, *found, time.perf_counter() - start)
+    lsa, best, closest = (np.asarray(x).reshape(grid[0].shape) for x in found)
+    seconds = time.perf_counter() - start
+    return Phases(norms, examples, lsa, best, closest, seconds)
 
 
 def _spread(low: int, high: int, count: int) -> np.ndarray:

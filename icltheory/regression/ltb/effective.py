@@ -6,8 +6,13 @@ import numpy as np
 from icltheory._checks import check_finite, check_positive_int, check_shape, concrete
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
-from icltheory.regression._linalg import Matrix, Number, Vector, as_floats, dot, einsum
+from icltheory.regression._linalg import Number, as_floats, dot, einsum
 from icltheory.regression.ltb import _formulas
+from icltheory.regression.ltb._fields import (
+    MatrixField,
+    NumberField,
+    VectorField,
+)
 from icltheory.regression.ltb._moments import Moments, check_dim
 from icltheory.regression.ltb._prompts import (
     Examples,
@@ -65,11 +70,11 @@ class EffectiveParameters:
         ``tests/identities/test_ltb_models.py``.
     """
 
-    c: Vector
-    p: Vector
-    v: Number
-    U: Matrix
-    u: Vector
+    c: VectorField
+    p: VectorField
+    v: NumberField
+    U: MatrixField
+    u: VectorField
 
     def __post_init__(self):
         names = ("c", "p", "v", "U", "u")

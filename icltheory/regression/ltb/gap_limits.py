@@ -23,7 +23,8 @@ def small_mean_gap(problem: LinearRegression, num_examples: Count) -> Scalar:
     in the eigenbasis of Phi, with a_i = phi_i / omega_i, F = sum a_i^2 and kappa' =
     2 tau^2 / M + 2 (1 + 2/M) tr(Phi^2). It needs rank(Phi) >= 2, or d = 1. For rank one
     and d > 1 there are other best LTBs of mean 0 (Theorem 5.3) near which the gap is
-    smaller, and this is an upper bound to second order.
+    smaller, and this is an upper bound to second order. Derivatives in H and Psi need
+    distinct eigenvalues.
 
     Args:
         problem: The population (H, beta*, Psi, sigma^2).

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 from icltheory._checks import check_finite, check_positive_int, check_shape
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
-from icltheory.regression._linalg import Matrix, Vector, as_floats, dot, einsum
+from icltheory.regression._linalg import as_floats, dot, einsum
 from icltheory.regression.ltb import _formulas
+from icltheory.regression.ltb._fields import MatrixField, VectorField
 from icltheory.regression.ltb._moments import Moments, check_dim
 from icltheory.regression.ltb._prompts import (
     Examples,
@@ -54,8 +55,8 @@ class GDBeta:
         Verified by ``tests/identities/test_gd_beta.py``.
     """
 
-    beta: Vector
-    Gamma: Matrix
+    beta: VectorField
+    Gamma: MatrixField
 
     def __post_init__(self):
         check_shape("beta", self.beta, ("d",))
@@ -78,9 +79,8 @@ class GDBeta:
 
     def effective(self) -> EffectiveParameters:
         """The parameters of its LTB: c = beta, p = -beta, v = 1, U = Gamma', u = 0."""
-        beta = jnp.asarray(self.beta)
-        one = jnp.ones((), beta.dtype)
-        return EffectiveParameters(beta, -beta, one, self.Gamma.T, jnp.zeros_like(beta))
+        one, zero = jnp.ones((), self.dtype), jnp.zeros_like(self.beta)
+        return EffectiveParameters(self.beta, -self.beta, one, self.Gamma.T, zero)
 
     def predict(
         self, X: Examples, y: Labels, x_query: Queries, mask: str = "demos"
@@ -106,4 +106,4 @@ class GDBeta:
         """Exact risk; see ``ltb.risk``."""
         check_dim(problem, self.dim)
         moments = Moments.of(problem, num_examples)
-        return _formulas.gd_beta_risk(moments, self.beta, self.Gamma)  # pyrefly: ignore
+        return _formulas.gd_beta_risk(moments, self.beta, self.Gamma)

@@ -66,7 +66,7 @@ def spurious_minimum(problem: LinearRegression, num_examples: Count) -> Spurious
         > M \sum_{i \ge 2} \phi_i^2.
 
     With beta* = 0 it is one of the LSA too. Theorem 6.3 is about GD-beta, whose risk
-    has no such point.
+    has no such point. Derivatives in H and Psi need distinct eigenvalues.
 
     Args:
         problem: The population (H, beta*, Psi, sigma^2).

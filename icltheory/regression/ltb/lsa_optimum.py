@@ -105,7 +105,7 @@ def _search(reduced: Reduced, key: PRNGKey, num_starts: int) -> Array:
     def excess(z, _):
         return reduced.excess(z[:-1], z[-1]) / size
 
-    tolerance = float(jnp.finfo(reduced.phi.dtype).eps) ** 0.45
+    tolerance = float(jnp.finfo(reduced.phi.dtype).eps) ** 0.55
     solver = optimistix.BFGS(rtol=tolerance, atol=tolerance)
 
     def descend(z, max_steps):

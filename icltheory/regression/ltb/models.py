@@ -1,15 +1,15 @@
 """Linear self-attention and the linear transformer block, with all their matrices."""
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from icltheory._checks import check_finite
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import as_floats, einsum
+from icltheory.regression.ltb._fields import WeightField
 from icltheory.regression.ltb._prompts import (
     Examples,
     Labels,
@@ -25,16 +25,20 @@ from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["LSA", "LTB"]
 
-Weights = Float[ArrayLike, "_rows _n"]
-
 
 class _Block:
     """What both models share."""
 
-    W_K: Any
-    W_Q: Any
-    W_P: Any
-    W_V: Any
+    if TYPE_CHECKING:  # fields of the frozen classes below
+
+        @property
+        def W_K(self) -> Array: ...
+        @property
+        def W_Q(self) -> Array: ...
+        @property
+        def W_P(self) -> Array: ...
+        @property
+        def W_V(self) -> Array: ...
 
     def __post_init__(self):
         names = [field.name for field in dataclasses.fields(self)]  # pyrefly: ignore
@@ -132,10 +136,10 @@ class LSA(_Block):
         Verified by ``tests/identities/test_ltb_models.py``.
     """
 
-    W_K: Weights
-    W_Q: Weights
-    W_P: Weights
-    W_V: Weights
+    W_K: WeightField
+    W_Q: WeightField
+    W_P: WeightField
+    W_V: WeightField
 
     def read_out(self) -> Array:
         """e_{d+1}: the label slot."""
@@ -180,12 +184,12 @@ class LTB(_Block):
         Verified by ``tests/identities/test_ltb_models.py``.
     """
 
-    W_K: Weights
-    W_Q: Weights
-    W_P: Weights
-    W_V: Weights
-    W_1: Weights
-    W_2: Weights
+    W_K: WeightField
+    W_Q: WeightField
+    W_P: WeightField
+    W_V: WeightField
+    W_1: WeightField
+    W_2: WeightField
 
     def read_out(self) -> Array:
         """The last row of W_2'W_1."""

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from icltheory._checks import check_nonnegative
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Scalar
-from icltheory.regression._linalg import Number, einsum
+from icltheory.regression._linalg import Number, einsum, symmetric_root
 from icltheory.regression.ltb._moments import Moments, check_dim, check_tau
 from icltheory.regression.ltb._spectral import Whitened
 from icltheory.regression.ltb.effective import EffectiveParameters
@@ -114,7 +114,7 @@ def theorem_5_3(
     size = jnp.trace(H) * jnp.trace(moments.Psi)
     cutoff = problem.dim * jnp.finfo(H.dtype).eps * size
 
-    root = white.roots.root
+    root = symmetric_root(H)
     missed = einsum("ij,jk,kl->il", root, scores, root)
 
     def length(a):
