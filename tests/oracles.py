@@ -184,3 +184,77 @@ def noise_covariance(g, shots):
     G = sum(g).ravel()
     second = sum(np.outer(a, a) for a in z) / N
     return (N - shots) / (shots * (N - 1)) * (second - np.outer(G, G))
+
+
+# ---------------------------------------------------------------------------
+# The linear transformer block (Zhang-Wu-Bartlett): all matrices, exact expectations
+# ---------------------------------------------------------------------------
+
+
+def block_predictions(weights, X, y, x, mask="demos"):
+    """[W_2'W_1 (E + W_P'W_V E Mask E'W_K'W_Q E / M)]_{-1,-1}, prompt by prompt.
+
+    ``weights`` are (W_K, W_Q, W_P, W_V), an LSA, or these and (W_1, W_2), an LTB.
+    """
+    W_K, W_Q, W_P, W_V, *mlp = weights
+    read = mlp[1].T @ mlp[0] if mlp else np.eye(W_K.shape[1])
+    prompts, M, d = X.shape
+    E = np.zeros((prompts, d + 1, M + 1))
+    E[:, :d, :M], E[:, d, :M] = np.swapaxes(X, 1, 2), y
+    E[:, :d, M] = x
+    Mask = np.diag(np.append(np.ones(M), 0.0 if mask == "demos" else 1.0))
+    scores = np.swapaxes(E, 1, 2) @ (W_K.T @ W_Q) @ E / M
+    return (read @ (E + (W_P.T @ W_V) @ E @ Mask @ scores))[:, -1, -1]
+
+
+def gradient_step_predictions(beta, Gamma, X, y, x):
+    """<beta - Gamma sum_i (<beta, x_i> - y_i) x_i / M, x>, example by example."""
+    step = np.zeros_like(x)
+    for i in range(X.shape[1]):
+        residual = X[:, i] @ beta - y[:, i]
+        step += residual[:, None] * X[:, i] / X.shape[1]
+    return np.sum((beta - step @ Gamma.T) * x, axis=1)
+
+
+def covariance_factor(C):
+    """F with C = FF' and as many columns as C has rank."""
+    values, V = np.linalg.eigh(C)
+    seen = values > 1e-12 * values[-1]
+    return V[:, seen] * np.sqrt(values[seen])
+
+
+def gaussian_grid(nodes):
+    """Points and weights for standard normals; n nodes are exact to degree 2n - 1."""
+    rules = [np.polynomial.hermite_e.hermegauss(n) for n in nodes]
+    points = np.meshgrid(*(x for x, _ in rules), indexing="ij")
+    weights = np.ones(1)
+    for _, w in rules:
+        weights = np.multiply.outer(weights, w / w.sum()).ravel()
+    return np.stack([p.ravel() for p in points], axis=1), weights
+
+
+def exact_risk(predict, H, mean, Psi, noise_var, M):
+    """E (predict(X, y, x) - <w, x> - noise)^2, by a product rule over X, w, eps and x.
+
+    Exact for predictions of degree 2 in every number of the examples and in w, and 1 in
+    the query, as those of a masked linear transformer block are: squared errors have
+    degree 4 and 2. The query's noise is independent of all else, and is added.
+    """
+    F, G, d = covariance_factor(H), covariance_factor(Psi), len(mean)
+    noisy = M if noise_var else 0
+    sizes = (M * F.shape[1], G.shape[1], noisy, F.shape[1])
+    nodes = sum(([n] * k for n, k in zip((3, 3, 3, 2), sizes, strict=True)), [])
+    points, weights = gaussian_grid(nodes)
+    total = 0.0
+    for part in np.array_split(np.arange(len(points)), 1 + len(points) // 100_000):
+        z = np.split(points[part], np.cumsum(sizes)[:-1], axis=1)
+        X = z[0].reshape(len(part), M, -1) @ F.T
+        w = mean + z[1] @ G.T
+        y = np.einsum("nmd,nd->nm", X, w)
+        if noisy:
+            y += np.sqrt(noise_var) * z[2]
+        x = z[3] @ F.T
+        assert X.shape == (len(part), M, d)
+        error = predict(X, y, x) - np.sum(w * x, axis=1)
+        total += weights[part] @ error**2
+    return total + noise_var

@@ -1,0 +1,331 @@
+"""GD-beta: its exact risk, gradients, decomposition and curvature."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from icltheory.regression import ltb
+from icltheory.regression.tasks import LinearRegression
+from tests import oracles
+from tests.oracles_ltb import (
+    Population,
+    Whitened,
+    best_preconditioner,
+    inverse_root,
+    minimal_risks,
+    random_population,
+    root,
+    singular_population,
+    stacked,
+)
+
+
+def relative(value, expected):
+    return float(np.max(np.abs(np.asarray(value) / np.asarray(expected) - 1)))
+
+
+def random_model(rng, dim, scale=1.0):
+    return 2 * rng.normal(size=dim), scale * rng.normal(size=(dim, dim))
+
+
+@jax.jit
+@jax.vmap
+def evaluate(beta, Gamma, H, mean, Psi, noise_var, M):
+    """All numbers of a model, over parameters, problems and lengths at once."""
+    problem, model = LinearRegression(H, mean, Psi, noise_var), ltb.GDBeta(beta, Gamma)
+    risk, derivative = jax.value_and_grad(lambda m: m.risk(problem, M))(model)
+    excess = ltb.gd_beta_excess(model, problem, M)
+    return {
+        "risk": risk,
+        "derivative": derivative,
+        "gradient": ltb.risk_gradient(model, problem, M),
+        "least": ltb.minimal_risk(problem, M),
+        "parts": jnp.stack([excess.start, excess.preconditioner]),
+        "excess": excess.total,
+        "curvature": ltb.curvature(problem, M, Gamma),
+    }
+
+
+def evaluate_all(cases):
+    """``evaluate`` in chunks of 16, so that a dimension is compiled once."""
+    filled = cases + cases[:1] * (-len(cases) % 16)
+    chunks = [evaluate(*stacked(filled[k : k + 16])) for k in range(0, len(filled), 16)]
+    return jax.tree.map(lambda *a: np.concatenate(a)[: len(cases)], *chunks)
+
+
+def random_cases(rng, d, count):
+    return [
+        (*random_model(rng, d), *singular_population(rng, d), rng.integers(1, 30))
+        for _ in range(count)
+    ]
+
+
+def exact_risk(beta, Gamma, population, M):
+    def predict(X, y, x):
+        return oracles.gradient_step_predictions(beta, Gamma, X, y, x)
+
+    return oracles.exact_risk(predict, *population, M)
+
+
+_optimum = jax.jit(ltb.optimal_gd_beta)
+
+
+# --- the risk
+
+EXACT_CASES = [  # d, rank H, rank Psi, noise variance, lengths
+    (1, 1, 1, None, (1, 3)),
+    (2, 2, 2, None, (1, 2, 3)),
+    (2, 1, 2, None, (2, 3)),
+    (2, 2, 1, None, (2,)),
+    (2, 2, 2, 0.0, (2, 3)),
+    (2, 2, 0, 0.7, (2,)),
+    (3, 3, 3, None, (1,)),
+    (3, 2, 2, None, (2,)),
+    (3, 2, 3, 0.0, (2,)),
+]
+
+
+@pytest.mark.parametrize(("d", "rank_H", "rank_Psi", "noise", "lengths"), EXACT_CASES)
+def test_the_risk_is_the_exact_expectation(
+    d, rank_H, rank_Psi, noise, lengths, measured
+):
+    rng = np.random.default_rng([1, d, rank_H, rank_Psi])
+    cases, exact = [], []
+    for M in lengths:
+        model, population = (
+            random_model(rng, d),
+            random_population(rng, d, rank_H, rank_Psi, noise),
+        )
+        cases.append((*model, *population, M))
+        exact.append(exact_risk(*model, population, M))
+    error = relative(evaluate_all(cases)["risk"], exact)
+    measured("relative error", error)
+    assert error < 5e-15
+
+
+def test_simulation_agrees_at_d_5_and_12_examples(measured):
+    rng = np.random.default_rng(11)
+    model = ltb.GDBeta(*random_model(rng, 5, 0.3))
+    problem = LinearRegression(*random_population(rng, 5))
+
+    @jax.jit
+    def squared_errors(key):
+        prompt = problem.sample(key, num_examples=12, batch_size=50_000)
+        predicted = model.predict(prompt.X, prompt.y, prompt.x_query)
+        return (predicted - prompt.y_query) ** 2
+
+    loss = np.asarray(squared_errors(jax.random.key(0)))
+    z = (loss.mean() - model.risk(problem, 12)) / (loss.std() / np.sqrt(loss.size))
+    measured("z of 50000 prompts", z)
+    assert abs(z) < 4
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_the_risk_at_another_length_and_for_another_population(d, measured):
+    # the optimum of one problem and length, used on another problem and length
+    rng = np.random.default_rng([12, d])
+    first, other = random_population(rng, d), random_population(rng, d)
+    best, least = _optimum(LinearRegression(*first), 2)
+    beta, Gamma = np.asarray(best.beta), np.asarray(best.Gamma)
+    shifted = [other, other._replace(mean=first.mean), first]
+    values = evaluate_all([(beta, Gamma, *population, 3) for population in shifted])
+    exact = [exact_risk(beta, Gamma, population, 3) for population in shifted]
+    measured("relative error", relative(values["risk"], exact))
+    assert relative(values["risk"], exact) < 5e-15
+    # with more examples it is better than before, yet worse than one made for them
+    assert least > values["risk"][2] > values["least"][2]
+
+
+_risk = jax.jit(ltb.risk, static_argnums=2)
+
+
+def test_a_risk_in_float32_is_accurate_to_float32(measured):
+    rng = np.random.default_rng(13)
+    d = 20
+    population = random_population(rng, d)
+    model = ltb.GDBeta(*random_model(rng, d, 1 / d))
+    problem = LinearRegression(*population)
+    exact = _risk(model, problem, 3 * d)
+    small = jax.tree.map(
+        lambda a: jnp.asarray(a, jnp.float32),
+        (model, problem),
+    )
+    risk = _risk(*small, 3 * d)
+    assert risk.dtype == jnp.float32
+    measured("relative error in float32", relative(risk, exact))
+    assert relative(risk, exact) < 2e-6
+
+
+# --- gradients
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_the_gradient_formulas_are_the_derivative(d, measured):
+    values = evaluate_all(random_cases(np.random.default_rng([14, d]), d, 16))
+    assert isinstance(values["gradient"], ltb.GDBeta)
+    formula, derivative = (
+        np.concatenate([g.beta, g.Gamma.reshape(16, -1)], axis=1)
+        for g in (values["gradient"], values["derivative"])
+    )
+    scale = 1 + np.abs(derivative).max(axis=1, keepdims=True)
+    measured("relative error", np.max(np.abs(formula - derivative) / scale))
+    assert np.all(np.abs(formula - derivative) < 5e-15 * scale)
+
+
+def test_the_risk_is_differentiable_in_the_problem_where_eigenvalues_coincide(measured):
+    # H = I and Psi = I, in every argument, forwards and backwards
+    def total(H, mean, Psi, noise_var):
+        problem = LinearRegression(H, mean, Psi, noise_var)
+        model = ltb.GDBeta(jnp.ones(3), 0.3 * jnp.eye(3))
+        best, least = ltb.optimal_gd_beta(problem, 4)
+        return model.risk(problem, 4) + 3 * least + jnp.sum(best.Gamma**2)
+
+    at = (jnp.eye(3), jnp.zeros(3), jnp.eye(3), jnp.asarray(0.5))
+    rng = np.random.default_rng(15)
+    A, C = rng.normal(size=(2, 3, 3))
+    towards = (A + A.T, jnp.asarray(rng.normal(size=3)), C + C.T, jnp.asarray(0.3))
+
+    @jax.jit
+    def slopes(at, towards):
+        gradient = jax.grad(total, argnums=(0, 1, 2, 3))(*at)
+        backward = sum(jnp.sum(g * t) for g, t in zip(gradient, towards, strict=True))
+        forward = jax.jvp(total, at, towards)[1]
+        near = [
+            jax.tree.map(lambda a, t, s=s: a + s * t, at, towards)
+            for s in (1e-5, -1e-5)
+        ]
+        return backward, forward, (total(*near[0]) - total(*near[1])) / 2e-5
+
+    backward, forward, difference = slopes(at, jax.tree.map(jnp.asarray, towards))
+    measured("against differences", backward / difference - 1)
+    assert np.isfinite(backward)
+    np.testing.assert_allclose(backward, difference, rtol=1e-8)
+    np.testing.assert_allclose(forward, backward, rtol=1e-12)
+
+
+# --- decomposition and curvature
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32), d=st.sampled_from([1, 2, 3]))
+def test_the_excess_is_the_sum_of_its_two_squares(seed, d, measured):
+    cases = random_cases(np.random.default_rng(seed), d, 16)
+    values = evaluate_all(cases)
+    risk = values["risk"]
+    error = np.abs(risk - values["least"] - values["excess"]) / risk
+    measured("error of the sum", error.max())
+    assert np.all(error < 5e-14)  # the risk is a sum of larger terms of both signs
+    for k, (beta, Gamma, *population, M) in enumerate(cases):
+        expected = _two_squares(beta, Gamma, Population(*population), M)
+        error = np.abs(values["parts"][k] - expected).max() / risk[k]
+        measured("error of a part", error)
+        assert error < 1e-13
+
+
+def _two_squares(beta, Gamma, population, M):
+    """B'Q b by its definition through moments, and the Frobenius norm by roots."""
+    white, H = Whitened.of(population, M), population.H
+    step = white.root @ (Gamma - best_preconditioner(population, M)) @ white.root
+    b = root(H) @ (beta - population.mean)
+    G = white.root @ Gamma @ white.root
+    # E (I - G Z)'(I - G Z) for Z = sum z z' / M of standard normal z
+    fourth = ((M + 1) * G.T @ G + np.trace(G.T @ G) * np.eye(len(b))) / M
+    Q = np.eye(len(b)) - G - G.T + fourth
+    return np.array([b @ Q @ b, np.sum((step @ root(white.Omega)) ** 2)])
+
+
+def test_the_decomposition_keeps_its_digits_next_to_the_optimum(measured):
+    # the difference of two risks is 1e-16 of the risk and lost; the parts are not
+    rng = np.random.default_rng(16)
+    population = random_population(rng, 3)
+    problem = LinearRegression(*population)
+    best, _ = _optimum(problem, 5)
+    beta, Gamma = random_model(rng, 3)
+    near = ltb.GDBeta(best.beta + 1e-8 * beta, best.Gamma + 1e-8 * Gamma)
+    values = evaluate_all([(near.beta, near.Gamma, *population, 5)])
+    excess = values["excess"][0]
+    b, D = near.beta - population.mean, near.Gamma - best_preconditioner(population, 5)
+    white = Whitened.of(population, 5)
+    expected = b @ np.asarray(ltb.curvature(problem, 5, near.Gamma)) @ b + np.sum(
+        (white.root @ D @ white.root @ root(white.Omega)) ** 2
+    )
+    measured("excess", excess)
+    measured("relative error", excess / expected - 1)
+    assert 0 < excess < 1e-13
+    np.testing.assert_allclose(excess, expected, rtol=1e-6)
+
+
+def _lowest(Q, H):
+    """Smallest eigenvalue of H^{-1/2} Q H^{-1/2}."""
+    inverse = inverse_root(H)
+    return np.linalg.eigvalsh(inverse @ Q @ inverse)[0]
+
+
+def _lowest_ratios(cases):
+    """Smallest curvature against H, in units of 2 / (M + 2)."""
+    found = evaluate_all(cases)["curvature"]
+    return [
+        _lowest(Q, H) * (M + 2) / 2
+        for Q, (_, _, H, *_, M) in zip(found, cases, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_the_curvature_is_never_below_2_over_m_plus_2(d, measured):
+    rng = np.random.default_rng([17, d])
+    cases = []
+    for _ in range(96):
+        beta, Gamma = random_model(rng, d, 10 ** rng.uniform(-2, 1))
+        cases.append((beta, Gamma, *random_population(rng, d), rng.integers(1, 30)))
+    smallest = np.min(_lowest_ratios(cases))
+    measured("smallest, in units of 2 / (M + 2)", smallest)
+    assert smallest >= 1 - 1e-13
+
+
+def test_the_curvature_bound_is_attained_along_one_direction(measured):
+    rng = np.random.default_rng(18)
+    cases = []
+    for M in (1, 2, 7, 40):
+        population, u = random_population(rng, 3), rng.normal(size=3)
+        inverse = inverse_root(population.H)
+        Gamma = M / (M + 2) * inverse @ np.outer(u, u) @ inverse / (u @ u)
+        cases.append((u, Gamma, *population, M))
+    ratios = np.array(_lowest_ratios(cases))
+    measured("error of the ratio", np.max(np.abs(ratios - 1)))
+    np.testing.assert_allclose(ratios, 1, atol=1e-14)
+
+
+# --- predictions
+
+
+@pytest.mark.parametrize("batch", [(), (2, 3)])
+def test_predictions_of_batches_are_the_steps_written_out(batch, measured):
+    rng = np.random.default_rng(19)
+    beta, Gamma = random_model(rng, 3)
+    X, y, x = (rng.normal(size=(*batch, *rest)) for rest in ((7, 3), (7,), (3,)))
+    model = ltb.GDBeta(beta, Gamma)
+    expected = oracles.gradient_step_predictions(
+        beta, Gamma, X.reshape(-1, 7, 3), y.reshape(-1, 7), x.reshape(-1, 3)
+    ).reshape(batch)
+    predicted = jax.jit(model.predict)(X, y, x)
+    assert predicted.shape == batch
+    measured("error", np.abs(predicted - expected).max() / np.abs(expected).max())
+    np.testing.assert_allclose(predicted, expected, rtol=1e-12, atol=1e-12)
+    E = np.zeros((*batch, 8, 4))
+    E[..., :7, :3], E[..., :7, 3], E[..., 7, :3] = X, y, x
+    np.testing.assert_allclose(jax.jit(model.predict_tokens)(E), expected, rtol=1e-12)
+
+
+def test_the_smallest_risk_is_the_oracles_smallest(measured):
+    rng = np.random.default_rng(20)
+    population = random_population(rng, 2)
+    least = ltb.minimal_risk(LinearRegression(*population), 3)
+    exact = exact_risk(
+        population.mean, best_preconditioner(population, 3), population, 3
+    )
+    measured("relative error", relative(least, exact))
+    assert relative(least, exact) < 5e-15
+    assert relative(minimal_risks(population, 3), exact) < 5e-15

@@ -1,0 +1,142 @@
+"""The numbers of a worked example (d = 2, M = 3), to all of their printed digits."""
+
+import jax
+import numpy as np
+import pytest
+
+from icltheory.regression import ltb
+from icltheory.regression.tasks import LinearRegression
+from tests import oracles
+from tests.oracles_ltb import Population, Whitened, gap_lower_bounds
+
+H = np.array([[2.0, 0.5], [0.5, 1.0]])
+PSI = np.array([[1.0, 0.2], [0.2, 0.5]])
+MEAN = np.array([1.0, -2.0])
+POPULATION = Population(H, MEAN, PSI, 0.25)
+PROBLEM = LinearRegression(H, MEAN, PSI, 0.25)
+M = 3
+GD = ltb.GDBeta(np.array([0.3, -0.4]), np.array([[0.2, 0.1], [-0.05, 0.3]]))
+VALUES = {
+    "p": np.array([0.1, -0.3]),
+    "v": 0.7,
+    "U": np.array([[0.2, -0.1], [0.05, 0.4]]),
+    "u": np.array([-0.2, 0.15]),
+}
+PROMPT = (
+    np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]]),
+    np.array([1.0, -2.0, 2.5]),
+    np.array([0.5, 2.0]),
+)
+
+
+@jax.jit
+def evaluate(gd, parts, problem):
+    """All that the library computes here."""
+    best, least = ltb.optimal_gd_beta(problem, M)
+    models = parts, ltb.effective_to_ltb(parts), ltb.effective_to_lsa(parts)
+    return {
+        "best": best,
+        "least": (least, ltb.minimal_risk(problem, M)),
+        "risk": gd.risk(problem, M),
+        "gradient": ltb.risk_gradient(gd, problem, M),
+        "predictions": (best.predict(*PROMPT), gd.predict(*PROMPT)),
+        "risks": [model.risk(problem, M) for model in models],
+        "models": models,
+        "gap": ltb.approximation_gap(problem, M),
+        "upper": ltb.gap_upper_bounds(problem, M),
+    }
+
+
+def values(c=(0.0, 0.0)):
+    return evaluate(GD, ltb.EffectiveParameters(c=np.array(c), **VALUES), PROBLEM)
+
+
+@pytest.fixture
+def printed(measured):
+    """Compares a value with a printed one, to half of the last printed digit."""
+
+    def check(name, value, text):
+        digits = len(text.split(".")[1])
+        error = float(value) - float(text)
+        measured(f"{name} in units of the last digit", error * 10**digits)
+        assert abs(error) <= 0.5001 * 10**-digits, f"{name}: {float(value)!r}"
+
+    return check
+
+
+def test_the_oracle_knows_the_example(printed):
+    white = Whitened.of(POPULATION, M)
+    printed("tau", white.tau, "2.950000000000")
+    low, high = np.linalg.eigvalsh(white.Phi)
+    printed("phi_2", low, "0.341287949908")
+    printed("phi_1", high, "2.358712050092")
+    printed("squared norm of beta*", white.m @ white.m, "4.000000000000")
+
+
+def test_the_best_gd_beta(printed):
+    found = values()
+    for least in found["least"]:
+        printed("smallest risk", least, "1.521361743930")
+    rows = [
+        ("0.268887121673", "-0.018524582495"),
+        ("-0.018524582495", "0.289376432614"),
+    ]
+    for row, texts in zip(found["best"].Gamma, rows, strict=True):
+        for value, text in zip(row, texts, strict=True):
+            printed("entry of Gamma*", value, text)
+    printed("its prediction", found["predictions"][0], "-3.421317303644")
+    np.testing.assert_array_equal(found["best"].beta, MEAN)
+
+
+def test_a_gd_beta(printed):
+    found = values()
+    printed("risk", found["risk"], "3.491841666667")
+    for value, text in zip(
+        found["gradient"].beta, ("-1.035666666667", "1.930916666667"), strict=True
+    ):
+        printed("gradient in beta", value, text)
+    for value, text in zip(
+        found["gradient"].Gamma.ravel(),
+        ("-0.686833333333", "3.319250000000", "0.622500000000", "-1.210833333333"),
+        strict=True,
+    ):
+        printed("gradient in Gamma", value, text)
+    printed("prediction", found["predictions"][1], "-1.386666666667")
+
+
+@pytest.mark.parametrize(
+    ("c", "text"), [((0.5, -1.0), "8.941184895833"), ((0.0, 0.0), "13.265059895833")]
+)
+def test_a_block_and_the_same_without_its_mlp(c, text, printed, measured):
+    found = values(c)
+    same = 2 if any(c) else 3  # without c the LSA is the same function
+    for risk, model in zip(found["risks"][:same], found["models"], strict=False):
+        printed("risk", risk, text)
+        if isinstance(model, ltb.EffectiveParameters):
+            continue
+        weights = [np.asarray(W) for W in jax.tree.leaves(model)]
+        exact = oracles.exact_risk(
+            lambda X, y, x, W=weights: oracles.block_predictions(W, X, y, x),
+            *POPULATION,
+            M,
+        )
+        printed("exact expectation of the tokens", exact, text)
+        measured("relative error", risk / exact - 1)
+
+
+def test_the_bounds_on_the_gap(printed):
+    found = values()
+    gap, upper = found["gap"], found["upper"]
+    printed("lower, 2 / (3M + 2)", gap.lower_proof_route, ".7272727273")
+    printed("lower, 1 / (M + 1)", gap.lower, "1.0000000000")
+    printed("lower, instance", gap.lower_instance, "1.3818075354")
+    kappa = gap_lower_bounds(POPULATION, M)["kappa"]
+    printed("lower, kappa", kappa, ".8874907077")
+    printed("upper, labels", upper.labels, "2.9589532710")
+    printed("upper, values", upper.values, "2.8647958934")
+    printed("upper, zero start", upper.zero_start, "2.0786884654")
+    printed("best GD-0", upper.zero_start + found["least"][0], "3.600050209364")
+    # the printed rank-one bound gives up the largest phi too
+    white = Whitened.of(POPULATION, M)
+    largest = np.linalg.eigvalsh(white.Phi)[1] ** 2 / np.linalg.eigvalsh(white.Omega)[1]
+    printed("upper, rank one", upper.rank_one + largest, "3.0286382561")

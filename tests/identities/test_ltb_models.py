@@ -1,0 +1,337 @@
+"""LSA and LTB: their exact risk from all weight matrices, and what they predict."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from icltheory.regression import ltb
+from icltheory.regression.tasks import LinearRegression
+from tests import oracles
+from tests.oracles_ltb import (
+    Population,
+    Whitened,
+    random_population,
+    root,
+    singular_population,
+    stacked,
+)
+
+
+def random_weights(rng, d, rows, scale=0.6):
+    """Four or six matrices with so many rows."""
+    return [scale * rng.normal(size=(k, d + 1)) for k in rows]
+
+
+def widths(d):
+    """Rows of the six matrices: d_k, d_v, d_f."""
+    return (d + 1, d + 1, d, d, 2 * d + 2, 2 * d + 2)
+
+
+@jax.jit
+@jax.vmap
+def block_values(weights, H, mean, Psi, noise_var, M, factor):
+    """Risks over weights, problems and lengths at once, in two gauges."""
+    problem, block = LinearRegression(H, mean, Psi, noise_var), ltb.LTB(*weights)
+    attention, parts = ltb.LSA(*weights[:4]), block.effective()
+    direct = [m.risk(problem, M) for m in (block, attention)]
+    made = [
+        ltb.effective_to_ltb(parts),
+        parts.rescaled(factor),
+        ltb.effective_to_lsa(attention.effective()),
+    ]
+    return jnp.stack(direct), jnp.stack([m.risk(problem, M) for m in made]), parts
+
+
+def exact_risk(weights, population, M):
+    def predict(X, y, x):
+        return oracles.block_predictions(weights, X, y, x)
+
+    return oracles.exact_risk(predict, *population, M)
+
+
+# --- the risk
+
+EXACT_CASES = [  # d, rank H, rank Psi, noise variance, lengths
+    (1, 1, 1, None, (1, 3)),
+    (2, 2, 2, None, (1, 2, 3)),
+    (2, 2, 2, 0.0, (2, 3)),
+    (2, 1, 2, None, (2,)),
+    (2, 2, 1, 0.0, (3,)),
+    (2, 2, 0, 0.7, (2,)),
+    (3, 3, 3, None, (1,)),
+    (3, 2, 1, None, (2,)),
+]
+
+
+@pytest.mark.parametrize(("d", "rank_H", "rank_Psi", "noise", "lengths"), EXACT_CASES)
+def test_the_risk_of_all_matrices_is_the_exact_expectation(
+    d, rank_H, rank_Psi, noise, lengths, measured
+):
+    rng = np.random.default_rng([31, d, rank_H, rank_Psi])
+    cases, exact = [], []
+    for M in lengths:
+        weights = random_weights(rng, d, widths(d))
+        population = random_population(rng, d, rank_H, rank_Psi, noise)
+        cases.append((weights, *population, M, 0.3))
+        exact.append([exact_risk(w, population, M) for w in (weights, weights[:4])])
+    risks, _, _ = block_values(*_stack(cases))
+    error = np.abs(np.asarray(risks)[: len(exact)] / exact - 1).max(axis=0)
+    measured("relative error, LTB", error[0])
+    measured("relative error, LSA", error[1])
+    assert np.all(error < 5e-15)
+
+
+def _stack(cases, count=4):
+    """Cases as arrays, filled up to one number of them."""
+    filled = cases + cases[:1] * (count - len(cases))
+    parts = stacked([case[1:] for case in filled])
+    weights = [np.stack(W) for W in zip(*(case[0] for case in filled), strict=True)]
+    return weights, *parts
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32), d=st.sampled_from([1, 2, 3]))
+def test_the_risk_does_not_depend_on_the_gauge_or_on_the_matrices_chosen(
+    seed, d, measured
+):
+    rng = np.random.default_rng(seed)
+    cases = []
+    for _ in range(4):
+        factor = rng.choice([-1, 1]) * 10 ** rng.uniform(-2, 2)
+        weights = random_weights(rng, d, widths(d))
+        M = rng.integers(1, 30)
+        cases.append((weights, *singular_population(rng, d), M, factor))
+    risks, others, parts = block_values(*_stack(cases))
+    error = np.abs(np.asarray(others) / np.asarray(risks)[:, [0, 0, 1]] - 1).max()
+    measured("relative difference", error)
+    assert error < 1e-12
+    for k, (weights, *_) in enumerate(cases):
+        for found, expected in zip(
+            jax.tree.leaves(parts), _effective(weights), strict=True
+        ):
+            np.testing.assert_allclose(found[k], expected, rtol=1e-12, atol=1e-13)
+
+
+def _effective(weights):
+    """c, p, v, U, u by the matrix products of the definition."""
+    W_K, W_Q, W_P, W_V, W_1, W_2 = weights
+    last = (W_2.T @ W_1)[-1]
+    values, scores = last @ (W_P.T @ W_V), W_K.T @ W_Q
+    return last[:-1], values[:-1], values[-1], scores[:-1, :-1], scores[-1, :-1]
+
+
+def test_the_risk_at_another_length_and_for_another_population(measured):
+    rng = np.random.default_rng(32)
+    weights = random_weights(rng, 2, widths(2))
+    first, other = random_population(rng, 2), random_population(rng, 2, rank_H=1)
+    cases = [(weights, *p, M, 0.3) for p, M in ((first, 1), (first, 3), (other, 2))]
+    risks, _, _ = block_values(*_stack(cases))
+    exact = [exact_risk(weights, p, M) for p, M in ((first, 1), (first, 3), (other, 2))]
+    error = np.abs(np.asarray(risks)[:3, 0] / exact - 1).max()
+    measured("relative error", error)
+    assert error < 5e-15
+
+
+def test_any_widths_are_allowed(measured):
+    rng = np.random.default_rng(41)
+    population = random_population(rng, 2)
+    weights = random_weights(rng, 2, (1, 1, 3, 3, 2, 2))
+    error = _risk(ltb.LTB(*weights), LinearRegression(*population), 2)
+    error = error / exact_risk(weights, population, 2) - 1
+    measured("relative error", error)
+    assert abs(error) < 5e-15
+
+
+# --- its derivatives, and lower precision
+
+_gradient = jax.jit(ltb.risk_gradient)
+
+
+@pytest.mark.parametrize("kind", [ltb.LSA, ltb.LTB])
+def test_gradients_in_the_weights_are_those_of_the_exact_expectation(kind, measured):
+    # isotropic H and Psi: derivatives are finite where all eigenvalues coincide
+    rng = np.random.default_rng(33)
+    rows = widths(2)[: 4 if kind is ltb.LSA else 6]
+    weights, towards = random_weights(rng, 2, rows), random_weights(rng, 2, rows)
+    problem = LinearRegression(np.eye(2), np.array([1.0, -2.0]), np.eye(2), 0.25)
+    population = tuple(
+        map(
+            np.asarray,
+            (problem.input_cov, problem.task_mean, problem.task_cov, problem.noise_var),
+        )
+    )
+    gradient = _gradient(kind(*weights), problem, jnp.asarray(2))
+    assert isinstance(gradient, kind)
+    slope = sum(
+        np.sum(g * t) for g, t in zip(jax.tree.leaves(gradient), towards, strict=True)
+    )
+    # central differences of sixth order of a polynomial
+    h, total = 1e-2, 0.0
+    for k, c in ((1, 45), (2, -9), (3, 1)):
+        ends = [
+            exact_risk(
+                [W + s * k * h * T for W, T in zip(weights, towards, strict=True)],
+                population,
+                2,
+            )
+            for s in (1, -1)
+        ]
+        total += c * (ends[0] - ends[1]) / (60 * h)
+    measured("slope against differences of the oracle", slope / total - 1)
+    np.testing.assert_allclose(slope, total, rtol=1e-6)
+
+
+def test_the_risk_is_differentiable_in_the_problem(measured):
+    rng = np.random.default_rng(34)
+    parts = ltb.LTB(*random_weights(rng, 3, widths(3))).effective()
+
+    def risk(H, mean, Psi, noise_var, excess):
+        problem = LinearRegression(H, mean, Psi, noise_var)
+        if excess:
+            terms = ltb.excess_terms(parts, problem, 4)
+            return terms.total + ltb.minimal_risk(problem, 4)
+        return parts.risk(problem, 4)
+
+    at = (jnp.eye(3), jnp.ones(3), jnp.eye(3), jnp.asarray(0.5))
+    gradient = jax.jit(jax.grad(risk, argnums=(0, 1, 2, 3)), static_argnames="excess")
+    direct, by_terms = gradient(*at, excess=False), gradient(*at, excess=True)
+    for a, b in zip(direct, by_terms, strict=True):
+        assert np.all(np.isfinite(a))
+        error = np.abs((a + a.T) - (b + b.T)).max() / np.abs(a).max()
+        measured("two routes to the gradient", error)
+        assert error < 1e-12
+
+
+_risk = jax.jit(ltb.risk)
+
+
+def test_a_risk_in_float32_is_accurate_to_float32(measured):
+    rng = np.random.default_rng(35)
+    d = 20
+    weights = random_weights(rng, d, widths(d), scale=1 / d)
+    block = ltb.LTB(*weights)
+    problem = LinearRegression(*random_population(rng, d))
+    exact = _risk(block, problem, jnp.asarray(3 * d))
+    small = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), (block, problem))
+    risk = _risk(*small, jnp.asarray(3 * d))
+    assert risk.dtype == jnp.float32
+    measured("relative error in float32", risk / exact - 1)
+    assert abs(risk / exact - 1) < 2e-6
+
+
+# --- the sum of squares
+
+
+@jax.jit
+@jax.vmap
+def terms(parts, H, mean, Psi, noise_var, M):
+    problem, model = (
+        LinearRegression(H, mean, Psi, noise_var),
+        ltb.EffectiveParameters(*parts),
+    )
+    return (
+        ltb.excess_terms(model, problem, M),
+        ltb.excess_terms(model, problem, M).total,
+        model.risk(problem, M),
+        ltb.minimal_risk(problem, M),
+    )
+
+
+def random_parts(rng, d):
+    c, p, u = rng.normal(size=(3, d))
+    return c, p, rng.normal(), rng.normal(size=(d, d)), u
+
+
+def four_squares(parts, population, M):
+    """I, III, II, IV through roots of H, II as the tensor that it is."""
+    c, p, v, U, u = parts
+    white, mean = Whitened.of(population, M), population.mean
+    R, Phi, tau, Omega = white.root, white.Phi, white.tau, white.Omega
+    q, g, m = R @ (p + v * mean), R @ u, R @ (mean - c)
+    A = R @ (U + np.outer(mean, u)) @ R
+    B = v * A + np.outer(q, g)
+    cubic = np.einsum("ij,k->ijk", A, q) + 2 * v * np.einsum("ik,j->ijk", Phi, g)
+    labels = v**2 * g @ g * (2 * tau**2 / M + 2 * np.trace(Phi @ Phi))
+    return np.array(
+        [
+            np.sum((root(Omega) @ (B - np.linalg.inv(Omega) @ Phi)) ** 2),
+            np.sum((A.T @ q + v * tau * g - m) ** 2) + labels,
+            np.sum(cubic**2) / M,
+            np.sum((A.T @ q) ** 2) / M,
+        ]
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32), d=st.sampled_from([1, 3]))
+def test_the_excess_is_the_sum_of_four_squares(seed, d, measured):
+    # differences of risks lose digits where the terms of a risk cancel
+    error, error_of_part = four_errors(seed, d)
+    measured("relative error of the sum", error)
+    measured("relative error of a square", error_of_part)
+    assert error < 1e-12
+    assert error_of_part < 1e-12
+
+
+def test_the_sum_of_four_squares_to_rounding(measured):
+    errors = np.array([four_errors(seed, 3) for seed in range(8)])
+    measured("relative error of the sum", errors[:, 0].max())
+    measured("relative error of a square", errors[:, 1].max())
+    assert np.all(errors < 1e-14)
+
+
+def four_errors(seed, d):
+    """Errors of the sum and of its parts, relative to the risk, over 8 problems."""
+    rng = np.random.default_rng(seed)
+    cases = [
+        (random_parts(rng, d), *singular_population(rng, d), rng.integers(1, 20))
+        for _ in range(8)
+    ]
+    found, total, risk, least = _terms(cases)
+    pieces = (found.preconditioner, found.start, found.fluctuation, found.drift)
+    expected = [four_squares(c, Population(*p), M) for c, *p, M in cases]
+    parts = np.abs(np.stack(pieces, axis=1) - expected) / risk[:, None]
+    return np.max(np.abs(risk - least - total) / risk), np.max(parts)
+
+
+def _terms(cases):
+    """``terms`` of (parts, *population, M), 8 at a time."""
+    parts = [np.stack(a) for a in zip(*(c[0] for c in cases), strict=True)]
+    rest = stacked([c[1:] for c in cases])
+    found = [
+        terms([a[k : k + 8] for a in parts], *(a[k : k + 8] for a in rest))
+        for k in range(0, len(cases), 8)
+    ]
+    return jax.tree.map(lambda *a: np.concatenate(a), *found)
+
+
+def test_no_square_is_negative(measured):
+    rng = np.random.default_rng(36)
+    cases = [
+        (random_parts(rng, 3), *random_population(rng, 3), rng.integers(1, 20))
+        for _ in range(2000)
+    ]
+    found, *_ = _terms(cases)
+    for name in ("preconditioner", "start", "fluctuation", "drift"):
+        smallest = np.min(getattr(found, name))
+        measured(f"smallest {name}", smallest)
+        assert smallest >= 0
+
+
+def test_the_tensor_square_vanishes_where_it_should_up_to_rounding(measured):
+    # d = 1, A q + 2 v phi g = 0: a difference of equal numbers
+    rng = np.random.default_rng(40)
+    cases, sizes = [], []
+    for _ in range(200):
+        phi, v, q, A = rng.uniform(0.1, 2), *rng.normal(size=3)
+        g, one = -A * q / (2 * v * phi), np.ones((1, 1))
+        parts = np.zeros(1), np.full(1, q), v, A * one, np.full(1, g)
+        cases.append((parts, one, np.zeros(1), phi * one, 0.3, 3))
+        sizes.append((A * q) ** 2)
+    found, *_ = _terms(cases)
+    error = np.abs(found.fluctuation / np.array(sizes)).max()
+    measured("rest of the square", error)
+    assert error < 1e-14

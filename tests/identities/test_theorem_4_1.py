@@ -1,0 +1,140 @@
+"""Theorem 4.1: the gap between attention with and without an MLP, and its bounds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.regression import ltb
+from icltheory.regression.tasks import LinearRegression
+from tests.oracles_ltb import (
+    Population,
+    gap_lower_bounds,
+    gap_upper_bounds,
+    random_covariance,
+    singular_population,
+    stacked,
+)
+
+
+@jax.jit
+@jax.vmap
+def bounds(H, mean, Psi, noise_var, M):
+    problem = LinearRegression(H, mean, Psi, noise_var)
+    return ltb.approximation_gap(problem, M), ltb.gap_upper_bounds(problem, M)
+
+
+@jax.jit
+@jax.vmap
+def gaps(H, mean, Psi, noise_var, M, key):
+    problem = LinearRegression(H, mean, Psi, noise_var)
+    model, risk = ltb.optimal_lsa(problem, M, key, num_starts=24)
+    return ltb.excess_terms(model, problem, M).total, risk
+
+
+def wild_population(rng, d):
+    """H and Psi singular more often than not, noise and mean over three decades."""
+    H = random_covariance(rng, d, rng.integers(1, d + 1), decades=1.0)
+    Psi = random_covariance(rng, d, rng.integers(1, d + 1), decades=1.0)
+    signal = np.trace(H @ Psi)
+    noise_var = signal * 10 ** rng.uniform(-3, 2)
+    mean = rng.normal(size=d)
+    size = 10 ** rng.uniform(-1.5, 1.5) * np.sqrt(signal + noise_var)
+    return Population(H, mean * size / np.sqrt(mean @ H @ mean), Psi, noise_var)
+
+
+LENGTHS = np.array([1, 2, 3, 5, 10, 30, 100])
+LOWER = {
+    "proof route": "lower_proof_route",
+    "universal": "lower",
+    "instance": "lower_instance",
+}
+UPPER = {"labels": "labels", "values": "values", "zero start": "zero_start"}
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_the_bounds_are_their_formulas_and_in_order(d, measured):
+    rng = np.random.default_rng([41, d])
+    cases = [(wild_population(rng, d), int(rng.choice(LENGTHS))) for _ in range(30)]
+    gap, upper = bounds(*stacked([(*p, M) for p, M in cases]))
+    for k, (population, M) in enumerate(cases):
+        expected = gap_lower_bounds(population, M)
+        assert expected["proof route"] <= expected["kappa"] <= expected["universal"]
+        for name, field in LOWER.items():
+            error = getattr(gap, field)[k] / expected[name] - 1
+            measured(f"relative error, lower, {name}", error)
+            assert abs(error) < 1e-10
+        expected = gap_upper_bounds(population, M)
+        for name, field in UPPER.items():
+            error = abs(getattr(upper, field)[k] - expected[name])
+            measured(f"error, upper, {name}", error / expected["labels"])
+            assert error < 1e-10 * expected["labels"]
+        assert upper.rank_one[k] <= expected["rank one"] * (1 + 1e-12)
+    assert np.all(gap.lower_proof_route <= gap.lower)
+    assert np.all(gap.lower <= gap.lower_instance * (1 + 1e-14))
+    assert np.all(gap.lower_instance <= gap.upper * (1 + 1e-9))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d", [1, 2, 3, 4])
+def test_the_best_lsa_is_between_the_bounds(d, measured):
+    # 75 problems for each d, 300 in all
+    rng = np.random.default_rng([42, d])
+    cases = [(wild_population(rng, d), int(rng.choice(LENGTHS))) for _ in range(75)]
+    parts = stacked([(*p, M) for p, M in cases])
+    found, _ = gaps(*parts, jax.random.split(jax.random.key(d), 75))
+    gap, upper = bounds(*parts)
+    kappa = np.array([gap_lower_bounds(p, M)["kappa"] for p, M in cases])
+    for name, bound in (
+        ("2 / (3M + 2)", gap.lower_proof_route),
+        ("kappa", kappa),
+        ("1 / (M + 1)", gap.lower),
+        ("instance", gap.lower_instance),
+    ):
+        ratio = np.asarray(found) / np.asarray(bound)
+        measured(f"gap over lower bound, {name}, smallest less 1", ratio.min() - 1)
+        assert np.all(ratio > 1 - 1e-8)
+    for name in ("labels", "values", "rank_one", "zero_start"):
+        ratio = np.asarray(found) / np.asarray(getattr(upper, name))
+        measured(f"gap over upper bound, {name}, largest", ratio.max())
+        assert np.all(ratio < 1 + 1e-8)
+
+
+def test_1_over_m_plus_1_is_the_best_constant(measured):
+    # d = 1, phi / sigma^2 -> 0: the exact gap comes down to it
+    scalar, lower = jax.jit(ltb.scalar_gap), jax.jit(ltb.approximation_gap)
+    ratios = []
+    for phi in (1e-1, 1e-2, 1e-3):
+        start = Population(np.eye(1), np.ones(1), phi * np.eye(1), 1.0)
+        _, limit = scalar(LinearRegression(*start), 7)
+        problem = LinearRegression(*start._replace(mean=0.5 * np.full(1, limit)))
+        gap, _ = scalar(problem, 7)
+        ratios.append(float(gap / lower(problem, 7).lower))
+        measured(f"gap over lower bound at phi = {phi:g}", ratios[-1])
+    assert all(ratio > 1 for ratio in ratios)
+    np.testing.assert_allclose(ratios, [1.109, 1.009, 1.00088], rtol=3e-4)
+
+
+def test_bounds_are_differentiable_where_eigenvalues_coincide(measured):
+    @jax.jit
+    def total(noise_var, scale):
+        mean = scale * jnp.ones(3)
+        gap = ltb.approximation_gap(
+            LinearRegression(jnp.eye(3), mean, jnp.eye(3), noise_var), 4
+        )
+        return gap.lower + gap.lower_instance + gap.upper + gap.lower_proof_route
+
+    gradient = jax.jit(jax.grad(total, argnums=(0, 1)))(0.5, 1.3)
+    for k, g in enumerate(gradient):
+        step = 1e-6 * np.eye(2)[k]
+        ends = [total(0.5 + s * step[0], 1.3 + s * step[1]) for s in (1, -1)]
+        measured("against differences", g / ((ends[0] - ends[1]) / 2e-6) - 1)
+        np.testing.assert_allclose(g, (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
+
+
+def test_without_a_prior_mean_all_bounds_are_zero():
+    rng = np.random.default_rng(44)
+    cases = [singular_population(rng, 3)._replace(mean=np.zeros(3)) for _ in range(30)]
+    gap, upper = bounds(*stacked([(*p, 4) for p in cases]))
+    for value in jax.tree.leaves((gap, upper.least)):
+        np.testing.assert_allclose(value, 0, atol=1e-12)

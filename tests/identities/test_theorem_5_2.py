@@ -1,0 +1,243 @@
+"""Theorem 5.2: the best GD-beta and all that are as good."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from icltheory.regression import ltb
+from icltheory.regression.tasks import LinearRegression
+from tests import oracles
+from tests.oracles_ltb import (
+    Whitened,
+    best_preconditioner,
+    minimal_risks,
+    projector,
+    random_population,
+    random_prompts,
+    singular_population,
+    stacked,
+)
+
+
+@jax.jit
+@jax.vmap
+def solve(H, mean, Psi, noise_var, M, shift, change):
+    """The optimum, a random minimiser, and models that leave the set of minimisers."""
+    problem = LinearRegression(H, mean, Psi, noise_var)
+    best, least = ltb.optimal_gd_beta(problem, M)
+    every = ltb.gd_beta_minimizers(problem, M)
+    other, P = every.member(shift, change), every.projector
+    left = {
+        "beta": ltb.GDBeta(other.beta + P @ shift, other.Gamma),
+        "Gamma": ltb.GDBeta(other.beta, other.Gamma + P @ change @ P),
+    }
+    return {
+        "best": best,
+        "least": least,
+        "alone": ltb.minimal_risk(problem, M),
+        "risk": best.risk(problem, M),
+        "gradient": ltb.risk_gradient(best, problem, M),
+        "other": other,
+        "risk of other": other.risk(problem, M),
+        "distance of other": jnp.stack(every.distance(other)),
+        "increase": {name: m.risk(problem, M) - least for name, m in left.items()},
+        "distance": {name: jnp.stack(every.distance(m)) for name, m in left.items()},
+    }
+
+
+def solve_all(populations, lengths, rng):
+    d = len(populations[0].mean)
+    cases = [
+        (*p, M, 3 * rng.normal(size=d), rng.normal(size=(d, d)))
+        for p, M in zip(populations, lengths, strict=True)
+    ]
+    return solve(*stacked(cases))
+
+
+def singular_problems(rng, d, count=16):
+    """Half of them with H of lower rank; lengths of 1 to 29."""
+    populations = [
+        singular_population(rng, d)
+        if k % 2
+        else random_population(rng, d, rng.integers(1, d))
+        for k in range(count)
+    ]
+    return populations, rng.integers(1, 30, size=count)
+
+
+# --- the optimum
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32), d=st.sampled_from([2, 4]))
+def test_the_optimum_is_stationary_with_the_smallest_risk(seed, d, measured):
+    rng = np.random.default_rng(seed)
+    populations, lengths = singular_problems(rng, d)
+    found = solve_all(populations, lengths, rng)
+    gradient = max(np.abs(g).max() for g in jax.tree.leaves(found["gradient"]))
+    measured("gradient at the optimum", gradient)
+    assert gradient < 2e-13
+    np.testing.assert_array_equal(found["least"], found["alone"])
+    for k, (population, M) in enumerate(zip(populations, lengths, strict=True)):
+        forms = np.array([*minimal_risks(population, M), found["risk"][k]])
+        error = np.abs(forms / found["least"][k] - 1).max()
+        measured("relative error of the four forms", error)
+        assert error < 2e-13
+        np.testing.assert_array_equal(found["best"].beta[k], population.mean)
+        expected = best_preconditioner(population, M)
+        error = np.abs(found["best"].Gamma[k] - expected).max() / np.abs(expected).max()
+        measured("relative error of Gamma", error)
+        assert error < 1e-12
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_a_minimiser_from_a_random_start_finds_it(d, measured):
+    rng = np.random.default_rng([21, d])
+
+    @jax.jit
+    def evaluate(z, problem, M):
+        def risk(z):
+            return ltb.GDBeta(z[:d], z[d:].reshape(d, d)).risk(problem, M)
+
+        value, gradient = jax.value_and_grad(risk)(z)
+        best, least = ltb.optimal_gd_beta(problem, M)
+        return value, gradient, jnp.append(best.beta, best.Gamma.ravel()), least
+
+    for _ in range(6):
+        problem = LinearRegression(*map(jnp.asarray, random_population(rng, d)))
+        M = jnp.asarray(rng.integers(1, 20))
+
+        def objective(z, problem=problem, M=M):
+            return [np.asarray(a) for a in evaluate(z, problem, M)[:2]]
+
+        start = 2 * rng.normal(size=d + d * d)
+        end = minimize(
+            objective, start, jac=True, method="BFGS", options={"gtol": 1e-9}
+        )
+        *_, best, least = evaluate(start, problem, M)
+        measured("relative error of the risk", end.fun / least - 1)
+        measured("distance to the optimum", np.abs(end.x - best).max())
+        np.testing.assert_allclose(end.fun, least, rtol=1e-13)
+        np.testing.assert_allclose(end.x, best, atol=1e-7)
+
+
+def test_the_optimum_is_smallest_also_at_another_prior_mean(measured):
+    # R_min and Gamma* do not depend on beta*
+    rng = np.random.default_rng(22)
+    first = random_population(rng, 2)
+    populations = [first._replace(mean=s * first.mean) for s in range(16)]
+    found = solve_all(populations, [3] * 16, rng)
+    spread = np.ptp(found["least"]) / found["least"][0]
+    measured("spread of the smallest risk over beta*", spread)
+    assert spread == 0
+    assert np.ptp(found["best"].Gamma, axis=0).max() == 0
+
+
+# --- the whole set of minimisers
+
+
+@pytest.mark.parametrize("d", [2, 4])
+def test_every_member_of_the_set_attains_the_smallest_risk(d, measured):
+    rng = np.random.default_rng([23, d])
+    populations, lengths = singular_problems(rng, d)
+    found = solve_all(populations, lengths, rng)
+    error = np.abs(found["risk of other"] / found["least"] - 1).max()
+    measured("relative error of the risk", error)
+    assert error < 1.4e-14
+    assert np.abs(found["distance of other"]).max() < 1e-13
+    moved = np.abs(found["other"].Gamma - found["best"].Gamma).max(axis=(1, 2))
+    assert np.all(moved[::2] > 1e-2)  # H singular there: the set is more than a point
+
+
+@pytest.mark.parametrize("d", [2, 4])
+def test_all_members_are_one_function_of_every_prompt(d, measured):
+    rng = np.random.default_rng([24, d])
+    populations, lengths = singular_problems(rng, d)
+    found = solve_all(populations, lengths, rng)
+    for k, (population, M) in enumerate(zip(populations, lengths, strict=True)):
+        prompts = random_prompts(rng, population, M, 50)
+        best, other = (
+            oracles.gradient_step_predictions(m.beta[k], m.Gamma[k], *prompts)
+            for m in map(_arrays, (found["best"], found["other"]))
+        )
+        measured("difference", np.abs(best - other).max())
+        np.testing.assert_allclose(best, other, atol=6e-13)
+
+
+def _arrays(model):
+    return jax.tree.map(np.asarray, model)
+
+
+@pytest.mark.parametrize("d", [2, 4])
+def test_leaving_the_set_raises_the_risk(d, measured):
+    rng = np.random.default_rng([25, d])
+    populations, lengths = singular_problems(rng, d)
+    found = solve_all(populations, lengths, rng)
+    for name, column in (("beta", 0), ("Gamma", 1)):
+        increase = np.asarray(found["increase"][name])
+        measured(f"smallest increase, {name}", increase.min())
+        assert np.all(increase > 1e-6)
+        assert np.all(found["distance"][name][:, column] > 1e-3)
+        assert np.all(np.abs(found["distance"][name][:, 1 - column]) < 1e-13)
+
+
+def test_the_projector_is_on_the_image_of_the_input_covariance(measured):
+    rng = np.random.default_rng(26)
+    for rank in (1, 2, 3):
+        population = random_population(rng, 3, rank)
+        found = ltb.gd_beta_minimizers(LinearRegression(*population), 4).projector
+        error = np.abs(found - projector(population.H)).max()
+        measured("error", error)
+        assert error < 1e-14
+
+
+# --- many examples
+
+
+def test_with_many_examples_the_step_is_newtons(measured):
+    rng = np.random.default_rng(27)
+    population = random_population(rng, 4)
+    counts = 10 ** np.arange(3, 6)
+    found = _lengths(population, counts)
+    inverse = np.linalg.inv(population.H)
+    tau = Whitened.of(population, 1).tau
+    second = inverse + tau * inverse @ np.linalg.inv(population.Psi) @ inverse
+    rest = [
+        np.abs(Gamma - inverse + second / M).max() * M**2
+        for Gamma, M in zip(found["best"].Gamma, counts, strict=True)
+    ]
+    measured("change of M^2 rest from 1e4 to 1e5", rest[2] / rest[1] - 1)
+    assert abs(rest[2] / rest[1] - 1) < 5e-2
+    signal = np.trace(population.H @ population.Psi)
+    limit = 5 * signal + 4 * population.noise_var
+    rate = counts * (found["least"] - population.noise_var)
+    measured("M (R_min - noise) at M = 1e5 against the limit", rate[2] / limit - 1)
+    assert abs(rate[2] / limit - 1) < 1e-3
+    assert abs(rate[2] / limit - 1) < 0.2 * abs(rate[1] / limit - 1)
+
+
+def test_with_many_examples_a_singular_prior_leaves_its_own_limit(measured):
+    rng = np.random.default_rng(28)
+    population = random_population(rng, 4, rank_Psi=2)
+    found = _lengths(population, np.array([10**3, 10**5, 10**7]))
+    white = Whitened.of(population, 1)
+    pseudo = np.linalg.pinv(white.Phi, rcond=1e-10)
+    expected = population.Psi @ white.root @ pseudo @ white.inverse
+    error = np.abs(found["best"].Gamma[2] - expected).max()
+    measured("Gamma at M = 1e7 against the limit", error / np.abs(expected).max())
+    assert error < 1e-5 * np.abs(expected).max()
+    phi = np.linalg.eigvalsh(white.Phi)[2:]
+    rate = 1e7 * (found["least"][2] - population.noise_var)
+    measured("risk at M = 1e7 against the limit", rate / np.sum(phi + white.tau) - 1)
+    np.testing.assert_allclose(rate, np.sum(phi + white.tau), rtol=1e-5)
+
+
+def _lengths(population, counts):
+    filled = np.append(counts, np.ones(16 - len(counts), int))
+    rng = np.random.default_rng(0)
+    found = solve_all([population] * 16, filled, rng)
+    return jax.tree.map(lambda a: np.asarray(a)[: len(counts)], found)
