@@ -15,7 +15,7 @@ from icltheory.training import Curriculum, OptimizerConfig
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """A model, a task x ~ N(0, I), w ~ N(0, I), y = <w, x> + noise, and a training.
+    """A model, a task x ~ N(0, I), w ~ N(m, I), y = <w, x> + noise, and a training.
 
     Attributes:
         model: ``"gpt2"``, or ``"linear"`` for a :class:`LinearStack`.
@@ -29,10 +29,12 @@ class Recipe:
         width: GPT-2's width.
         num_heads: GPT-2's heads.
         mlp: Whether GPT-2's blocks have their MLP.
+        token_layout: GPT-2's tokens: inputs and labels in turn, or one token a pair.
         init_std: Of GPT-2: the initial weights. Of a linear stack: the Gaussian noise
             on the weights of gradient descent at which it starts.
         step_size: Step size of the gradient descent at which a linear stack starts.
         noise_var: Label noise in training.
+        task_mean: Every coordinate of the prior mean m.
         seeds: One run for each, all in one program.
         snapshots: Steps at which parameters are kept; 0 is the start.
         chunk_steps: Steps a dispatch, and a line of metrics.jsonl.
@@ -50,9 +52,11 @@ class Recipe:
     width: int = 64
     num_heads: int = 4
     mlp: bool = True
+    token_layout: Literal["interleaved", "matrix"] = "interleaved"
     init_std: float = 0.1
     step_size: float = 0.3
     noise_var: float = 0.0
+    task_mean: float = 0.0
     seeds: tuple[int, ...] = (0,)
     snapshots: tuple[int, ...] = ()
     chunk_steps: int = 100
@@ -73,7 +77,9 @@ class Recipe:
     def task(self, noise_var: float | None = None) -> LinearRegression:
         """The regression task, in float32."""
         noise_var = self.noise_var if noise_var is None else noise_var
-        return LinearRegression.isotropic(self.dim, noise_var, jnp.float32)
+        task = LinearRegression.isotropic(self.dim, noise_var, jnp.float32)
+        mean = jnp.full(self.dim, self.task_mean, jnp.float32)
+        return dataclasses.replace(task, task_mean=mean)
 
     def module(self) -> GPT2 | LinearStack:
         """The model."""
@@ -87,6 +93,7 @@ class Recipe:
             num_layers=self.num_layers,
             num_heads=self.num_heads,
             mlp=self.mlp,
+            token_layout=self.token_layout,
             init_std=self.init_std,
         )
 

@@ -104,11 +104,11 @@ class GPT2(nn.Module):
               \hat y = w_{out}^\top \mathrm{LN}(h^{L}) + b
 
     Pre-norm blocks with GELU, learned positions, no dropout. Weights start as
-    :math:`N(0, s^2)`, the two projections into the residual stream as
-    :math:`N(0, s^2 / 2L)`, the linear read-in and read-out uniform on
-    :math:`\pm 1/\sqrt{\text{fan-in}}`. At 12 layers, 8 heads, width 256, 202 positions
-    and 20 dimensions it has 9,534,977 parameters. One pass over ``T`` tokens costs
-    about :math:`24 L T\,\text{width}^2` floating-point operations a prompt.
+    :math:`N(0, s^2)`, the projections into the residual stream as :math:`N(0, s^2 / n)`
+    with n their number, 2L or without MLPs L, the linear read-in and read-out uniform
+    on :math:`\pm 1/\sqrt{\text{fan-in}}`. At 12 layers, 8 heads, width 256, 202
+    positions and 20 dimensions it has 9,534,977 parameters. One pass over ``T`` tokens
+    costs about :math:`24 L T\,\text{width}^2` floating-point operations a prompt.
 
     Args:
         dim: Dimension :math:`d` of the inputs.
@@ -141,8 +141,8 @@ class GPT2(nn.Module):
         (5, 4)
 
     References:
-        Garg et al. 2022, Section 3 and Appendix A. Verified by
-        ``tests/models/test_gpt2.py``.
+        Garg et al. 2022, Section 3 and Appendix A; Zhang, Wu and Bartlett 2024,
+        Appendix I (without MLPs). Verified by ``tests/models/test_gpt2.py``.
     """
 
     dim: int
@@ -182,11 +182,12 @@ class GPT2(nn.Module):
             (self.num_positions, self.width),
             self.param_dtype,
         )
+        projections = self.num_layers * (2 if self.mlp else 1)
         self.blocks = [
             Block(
                 num_heads=self.num_heads,
                 init_std=self.init_std,
-                residual_std=self.init_std / math.sqrt(2 * self.num_layers),
+                residual_std=self.init_std / math.sqrt(projections),
                 mlp=self.mlp,
                 attention=self.attention,
                 name=f"block_{layer}",

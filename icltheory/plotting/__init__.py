@@ -8,6 +8,18 @@ from icltheory.plotting.bounds import (
     bounds_against_samples,
     bounds_by_learner,
 )
+from icltheory.plotting.diversity import (
+    DiversityPanel,
+    DiversitySeries,
+    curves_against_diversity,
+)
+from icltheory.plotting.gap import (
+    GapPanel,
+    excess_hills,
+    gap_panels,
+    gap_phases,
+)
+from icltheory.plotting.ltb_gpt2 import Setting, models_between_lines
 from icltheory.plotting.noise import error_sources, noise_against_shots
 from icltheory.plotting.pruning import (
     Gain,
@@ -29,18 +41,27 @@ __all__ = [
     "COLOURS",
     "STYLE",
     "Curve",
+    "DiversityPanel",
+    "DiversitySeries",
     "Gain",
+    "GapPanel",
     "RatePanel",
     "SamplePanel",
+    "Setting",
     "bounds_against_samples",
     "bounds_by_learner",
     "condition_numbers_by_layer",
+    "curves_against_diversity",
     "error_against_examples",
     "errors_against_rate",
     "error_sources",
     "errors_by_setting",
     "errors_over_training",
+    "excess_hills",
     "gains_of_choices",
+    "gap_panels",
+    "gap_phases",
+    "models_between_lines",
     "noise_against_shots",
     "norms_along_depth",
     "ratio_heat_maps",

@@ -66,6 +66,17 @@ def test_initialisation_is_gargs():
     assert abs(np.std(params["positions"]) - 0.02) < 1e-3
 
 
+def test_residual_projections_are_counted_with_and_without_mlp():
+    width, layers = 128, 3
+    for mlp, count in ((True, 2 * layers), (False, layers)):
+        model = GPT2(4, 12, width, layers, 4, mlp=mlp)
+        params = jax.jit(model.init)(jax.random.key(0), X, Y)["params"]
+        kernels = [params[f"block_{i}"]["attn_out"]["kernel"] for i in range(layers)]
+        measured, expected = np.std(kernels), 0.02 / math.sqrt(count)
+        entries = layers * width**2
+        assert abs(measured - expected) < 5 * expected / math.sqrt(2 * entries)
+
+
 def numpy_forward(params, tokens, heads):
     """GPT-2 on one sequence by loops, from the formulas of its paper."""
     p = jax.tree.map(np.asarray, params)

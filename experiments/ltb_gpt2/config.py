@@ -1,0 +1,164 @@
+"""Sizes of the experiment: one recipe, and the four cells of the table."""
+
+import dataclasses
+import itertools
+from typing import NamedTuple
+
+from experiments._trained import Recipe
+from icltheory.training import OptimizerConfig
+
+WITH_MLP, WITHOUT_MLP = "GPT-2", "GPT-2 without MLP"
+
+
+class Cell(NamedTuple):
+    """One cell of the table.
+
+    Attributes:
+        mlp: Whether the blocks have their MLP.
+        mean: Every coordinate of the prior mean beta*.
+    """
+
+    mlp: bool
+    mean: float
+
+    @property
+    def model(self) -> str:
+        """What the table calls the model."""
+        return WITH_MLP if self.mlp else WITHOUT_MLP
+
+    @property
+    def name(self) -> str:
+        """Name of its checkpoints and of its lines of metrics."""
+        return f"{'mlp' if self.mlp else 'no_mlp'}_mean_{self.mean:g}"
+
+
+# Zhang, Wu and Bartlett 2024, Table 1; its d, M, sigma and Psi are not known.
+PAPER_TABLE = {
+    Cell(True, 0.0): 0.003,
+    Cell(False, 0.0): 0.024,
+    Cell(True, 10.0): 0.013,
+    Cell(False, 10.0): 8.871,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What is trained and how much is measured.
+
+    Attributes:
+        recipe: GPT-2 with its MLP at prior mean zero; the cells change these two alone.
+        mean: Every coordinate of the prior mean of the second column.
+        eval_prompts: Fresh prompts, the same for all models of a column.
+        bayes_draws: Draws of the inputs for the average Bayes risk.
+        lsa_starts: Starts of the search for the best linear attention layer.
+    """
+
+    recipe: Recipe
+    mean: float = 10.0
+    eval_prompts: int = 16_384
+    bayes_draws: int = 40_000
+    lsa_starts: int = 32
+
+    def __post_init__(self):
+        recipe = self.recipe
+        if recipe.model != "gpt2" or not recipe.mlp or recipe.task_mean:
+            raise ValueError(
+                "recipe: expected gpt2 with MLP and task_mean 0 (the cells change "
+                f"them), got {recipe.model}, {recipe.mlp} and {recipe.task_mean:g}"
+            )
+        if recipe.loss_points != "last" or recipe.snapshots:
+            raise ValueError(
+                "recipe: expected the loss of the last question and no snapshots, got "
+                f"{recipe.loss_points} and {recipe.snapshots}"
+            )
+        if not self.mean:
+            raise ValueError("mean: expected a value other than 0, got 0")
+        for name in ("eval_prompts", "bayes_draws", "lsa_starts"):
+            if getattr(self, name) < 2:
+                raise ValueError(
+                    f"{name}: expected at least 2, got {getattr(self, name)}"
+                )
+
+    @property
+    def num_examples(self) -> int:
+        """Examples M of a prompt."""
+        return self.recipe.num_points - 1
+
+    @property
+    def published_size(self) -> bool:
+        """Whether the model is the paper's, 6 layers, 4 heads, width 128."""
+        recipe = self.recipe
+        return (recipe.num_layers, recipe.num_heads, recipe.width) == (6, 4, 128)
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """Prior means of the two columns."""
+        return 0.0, self.mean
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The four cells, column by column."""
+        pairs = itertools.product(self.means, (True, False))
+        return tuple(Cell(mlp, mean) for mean, mlp in pairs)
+
+    def recipe_of(self, cell: Cell) -> Recipe:
+        """The recipe of a cell."""
+        return dataclasses.replace(self.recipe, mlp=cell.mlp, task_mean=cell.mean)
+
+
+# The rate decides how far the model without MLP gets in these steps: see __init__.
+_CPU = Recipe(
+    model="gpt2",
+    dim=2,
+    num_points=6,
+    num_layers=3,
+    width=32,
+    num_heads=4,
+    steps=5000,
+    batch_size=64,
+    optimizer=OptimizerConfig(
+        "muon", 7e-3, schedule="cosine", warmup_steps=200, clip_norm=1.0
+    ),
+    loss_points="last",
+    token_layout="matrix",
+    noise_var=0.01,
+    seeds=(0, 1, 2),
+    chunk_steps=250,
+    checkpoint_every=1000,
+)
+
+# The paper's model; at its size the initial weights are Garg's and Hugging Face's.
+_GPU = dataclasses.replace(
+    _CPU,
+    dim=5,
+    num_points=21,
+    num_layers=6,
+    width=128,
+    init_std=0.02,
+    steps=50_000,
+    batch_size=256,
+    optimizer=OptimizerConfig(
+        "adam", 1e-3, schedule="cosine", warmup_steps=1000, clip_norm=1.0
+    ),
+    chunk_steps=500,
+    checkpoint_every=5000,
+)
+
+PRESETS = {
+    "cpu": Config(_CPU),
+    "gpu": Config(_GPU),
+    # Garg's rule, which the paper says it follows where it says nothing else.
+    "paper": Config(
+        dataclasses.replace(
+            _GPU,
+            dim=20,
+            num_points=41,
+            noise_var=0.0,
+            steps=500_000,
+            batch_size=64,
+            optimizer=OptimizerConfig("adam", 1e-4),
+            chunk_steps=1000,
+            checkpoint_every=10_000,
+        )
+    ),
+}

@@ -1,0 +1,152 @@
+"""Errors of the trained models, and the risks that theory sets beside them."""
+
+import dataclasses
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments._trained import Trained
+from experiments.ltb_gpt2.config import Config
+from icltheory import training
+from icltheory.regression import bayes, ltb, predictors, risks
+from icltheory.regression.prompts import Prompt
+from icltheory.regression.tasks import LinearRegression
+
+
+@dataclasses.dataclass(frozen=True)
+class References:
+    """Risks at one prior mean; they count the query's noise, as the models' do.
+
+    Attributes:
+        block: Minimal risk of the linear transformer block, the same at every mean.
+        attention: Risk of the best single layer of linear attention found.
+        attention_bound: What Theorem 4.1 says no such layer falls below.
+        attention_sure: The same with the constant 1 / (M + 1).
+        step_from_zero: Best preconditioned step of gradient descent from zero.
+        prior_mean: Risk of the answer <beta*, x>, tr(H Psi) + sigma^2.
+        least_squares: Risk of least squares, without knowledge of beta*.
+        bayes: Average Bayes risk, the same at every mean.
+        bayes_error: Its standard error over the inputs.
+    """
+
+    block: float
+    attention: float
+    attention_bound: float
+    attention_sure: float
+    step_from_zero: float
+    prior_mean: float
+    least_squares: float
+    bayes: float
+    bayes_error: float
+
+
+@functools.cache
+def references(config: Config, mean: float) -> References:
+    """The risks that theory gives for the prompts of one column."""
+    M = config.num_examples
+    task = _task(config, mean)
+    key_inputs, key_starts = jax.random.split(jax.random.key(0))
+    block = float(ltb.minimal_risk(task, M))
+    gap = ltb.approximation_gap(task, M)
+    average, error = bayes.average_risk(task, M, key_inputs, config.bayes_draws)
+    return References(
+        block=block,
+        attention=float(ltb.optimal_lsa(task, M, key_starts, config.lsa_starts)[1]),
+        attention_bound=block + float(gap.lower_instance),
+        attention_sure=block + float(gap.lower),
+        step_from_zero=float(risks.linear_attention_optimum(task, M).risk),
+        prior_mean=task.dim + config.recipe.noise_var,
+        least_squares=float(risks.least_squares_risk(task, M)),
+        bayes=float(average),
+        bayes_error=float(error),
+    )
+
+
+def evaluation_prompt(config: Config, mean: float) -> Prompt:
+    """Fresh prompts, the same inputs, noise and deviations w - beta* in each column."""
+    key = training.stream_key(config.recipe.seeds[0], "evaluation")
+    return _task(config, mean).sample(key, config.num_examples, config.eval_prompts)
+
+
+def model_errors(trained: Trained, prompt: Prompt) -> np.ndarray:
+    """Squared errors of every seed's model, (seeds, prompts)."""
+    inputs = prompt.X, prompt.y, prompt.x_query
+
+    def errors(params):
+        answers = trained.module.apply({"params": params}, *inputs, method="predict")
+        return jnp.square(answers - prompt.y_query)
+
+    each = jax.jit(errors)
+    seeds = range(len(trained.recipe.seeds))
+    return np.stack([np.asarray(each(trained.of_seed(i))) for i in seeds])
+
+
+def rule_scores(config: Config, mean: float) -> dict[str, "Score"]:
+    """Rules whose risk is known, on the same prompts: Bayes, ridge about beta*."""
+    task, prompt = _task(config, mean), evaluation_prompt(config, mean)
+    bayes_answers = predictors.bayes(
+        prompt.X,
+        prompt.y,
+        prompt.x_query,
+        task_mean=task.task_mean,
+        task_cov=task.task_cov,
+        noise_var=task.noise_var,
+    )
+    prior = jnp.sum(prompt.x_query * jnp.asarray(task.task_mean)[None], axis=1)
+    answers = {"Bayes": bayes_answers, "<beta*, x>": prior}
+    return {
+        name: Score.of(np.asarray(jnp.square(given - prompt.y_query))[None])
+        for name, given in answers.items()
+    }
+
+
+def _task(config: Config, mean: float) -> LinearRegression:
+    return dataclasses.replace(config.recipe, task_mean=mean).task()
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """Mean squared error of a cell.
+
+    Attributes:
+        mean: Over seeds and prompts.
+        seed_error: Standard error over the seeds; NaN for one.
+        prompt_error: Standard error over the prompts, which the seeds share.
+        per_seed: Mean of each seed.
+        per_seed_error: Standard error over the prompts of each seed's mean.
+    """
+
+    mean: float
+    seed_error: float
+    prompt_error: float
+    per_seed: tuple[float, ...]
+    per_seed_error: tuple[float, ...]
+
+    @classmethod
+    def of(cls, errors: np.ndarray) -> "Score":
+        """The score of errors (seeds, prompts)."""
+        errors = np.asarray(errors, np.float64)
+        by_seed = errors.mean(axis=1)
+        return cls(
+            mean=float(by_seed.mean()),
+            seed_error=_standard_error(by_seed),
+            prompt_error=_standard_error(errors.mean(axis=0)),
+            per_seed=tuple(by_seed.tolist()),
+            per_seed_error=tuple(_standard_error(row) for row in errors),
+        )
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """90 % interval; that of the seeds and that of the prompts in quadrature."""
+        seeds = 0.0 if math.isnan(self.seed_error) else self.seed_error
+        half = 1.645 * math.hypot(seeds, self.prompt_error)
+        return self.mean - half, self.mean + half
+
+
+def _standard_error(sample: np.ndarray) -> float:
+    if len(sample) < 2:
+        return math.nan
+    return float(sample.std(ddof=1) / math.sqrt(len(sample)))

@@ -1,0 +1,102 @@
+"""Errors of a few models in a few settings, between lines that theory draws."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
+
+__all__ = ["Setting", "models_between_lines"]
+
+
+class Setting(NamedTuple):
+    """One group of the figure.
+
+    Attributes:
+        dots: Error of every seed, by model.
+        intervals: Mean and both ends of its interval, by model.
+        lines: Exact risks, by name.
+        published: What a paper reports for a model, if it does.
+    """
+
+    dots: Mapping[str, Sequence[float]]
+    intervals: Mapping[str, tuple[float, float, float]]
+    lines: Mapping[str, float]
+    published: Mapping[str, float] = {}
+
+
+def models_between_lines(settings: Mapping[str, Setting], ylabel: str, title: str):
+    """Draws each model's seeds in each setting, on a log axis, with lines of theory.
+
+    Args:
+        settings: The groups by their name; all have the same models and lines. Lines
+            at or below zero are left out.
+        ylabel: What the axis shows.
+        title: What was measured.
+
+    Returns:
+        The matplotlib figure.
+
+    References:
+        Zhang, Wu and Bartlett 2024, Table 1. Verified by ``tests/test_ltb_gpt2.py``.
+    """
+    import matplotlib.pyplot as plt
+
+    models = list(next(iter(settings.values())).dots)
+    dashes = ("-", "--", "-.", ":", (0, (1, 1)), (0, (5, 1)))
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(8.6, 4.8))
+        for place, setting in enumerate(settings.values()):
+            names = list(setting.lines)
+            for name, style in zip(names, dashes, strict=False):
+                value = setting.lines[name]
+                if value > 0:
+                    ends = (place - 0.42, place + 0.42)
+                    axes.hlines(
+                        value, *ends, color="grey", linestyle=style, label=name, lw=1.4
+                    )
+            for index, model in enumerate(models):
+                _model(axes, setting, model, _offset(place, index, len(models)), index)
+        axes.set_xticks(range(len(settings)), list(settings))
+        axes.set_xlim(-0.5, len(settings) - 0.5)
+        axes.grid(visible=False, axis="x")
+        axes.set(ylabel=ylabel, title=title)
+        plain_log_axis(axes.yaxis, _span(axes))
+        handles, labels = axes.get_legend_handles_labels()
+        once = dict(zip(labels, handles, strict=True))
+        figure.legend(once.values(), once, fontsize=8, loc="outside right center")
+    return figure
+
+
+def _offset(place: int, index: int, count: int) -> float:
+    return place + 0.4 * (index - (count - 1) / 2) / max(count - 1, 1)
+
+
+def _model(axes, setting: Setting, model: str, x: float, index: int) -> None:
+    """Seeds as dots, their mean with its interval beside them, the paper's number."""
+    colour = COLOURS[1 + index]
+    values = np.asarray(setting.dots[model], dtype=float)
+    places = np.full(len(values), x - 0.035)
+    axes.plot(places, values, "o", color=colour, alpha=0.6, ms=6, label=model)
+    mean, low, high = setting.intervals[model]
+    # A log axis has no place for an end at or below zero.
+    below = mean - max(low, mean / 100)
+    axes.errorbar(
+        x + 0.035, mean, [[below], [high - mean]], fmt="_", color=colour, ms=13, mew=2
+    )
+    if model in setting.published:
+        axes.plot(
+            x,
+            setting.published[model],
+            "*",
+            ms=13,
+            mfc="none",
+            color=colour,
+            label=f"{model}, as published\n(d, M, noise unknown)",
+        )
+
+
+def _span(axes) -> float:
+    low, high = axes.dataLim.intervaly
+    return high / low if low > 0 else np.inf

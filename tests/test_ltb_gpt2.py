@@ -1,0 +1,246 @@
+"""GPT-2 with and without its MLP: the cells, their scores, the run."""
+
+import dataclasses
+import json
+import math
+
+import jax
+import matplotlib
+import numpy as np
+import pytest
+
+from experiments import ltb_gpt2
+from experiments.ltb_gpt2 import Cell
+from experiments.ltb_gpt2.measure import Score, references, rule_scores
+from experiments.ltb_gpt2.report import checks
+from icltheory import plotting, training
+
+matplotlib.use("Agg")
+TINY = [
+    *("--preset", "cpu", "--recipe.width", "8", "--recipe.num-layers", "1"),
+    *("--recipe.num-heads", "2", "--recipe.batch-size", "4", "--recipe.steps", "20"),
+    *("--recipe.chunk-steps", "10", "--recipe.checkpoint-every", "20"),
+    *("--recipe.optimizer.name", "adam", "--recipe.optimizer.warmup-steps", "2"),
+    *("--recipe.seeds", "3", "5"),
+]
+CPU = ltb_gpt2.PRESETS["cpu"]
+
+
+@pytest.fixture(autouse=True)
+def _float32():
+    """The experiment's precision is part of what it is."""
+    with jax.enable_x64(False):
+        yield
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+
+
+# --- the cells
+
+
+@pytest.mark.parametrize("preset", sorted(ltb_gpt2.PRESETS))
+def test_the_cells_differ_in_mlp_and_mean_alone(preset):
+    config = ltb_gpt2.PRESETS[preset]
+    assert [tuple(cell) for cell in config.cells] == [
+        (True, 0.0),
+        (False, 0.0),
+        (True, 10.0),
+        (False, 10.0),
+    ]
+    for cell in config.cells:
+        recipe = config.recipe_of(cell)
+        same = dataclasses.replace(recipe, mlp=True, task_mean=0.0)
+        assert same == config.recipe
+        module, task = recipe.module(), recipe.task()
+        assert (module.mlp, module.token_layout) == (cell.mlp, "matrix")
+        np.testing.assert_array_equal(task.task_mean, np.full(recipe.dim, cell.mean))
+        np.testing.assert_array_equal(task.task_cov, np.eye(recipe.dim))
+
+
+def test_the_large_presets_are_the_papers_model():
+    for preset in ("gpu", "paper"):
+        recipe = ltb_gpt2.PRESETS[preset].recipe
+        sizes = recipe.num_layers, recipe.num_heads, recipe.width, len(recipe.seeds)
+        assert sizes == (6, 4, 128, 3)
+        assert recipe.optimizer.name == "adam"
+
+
+def test_prompts_are_drawn_from_the_prior_of_their_cell():
+    task = CPU.recipe_of(Cell(False, 10.0)).task()
+    prompt = task.sample(jax.random.key(0), CPU.num_examples, 20_000)
+    w = np.asarray(prompt.w, np.float64)
+    np.testing.assert_allclose(w.mean(axis=0), 10, atol=5 / math.sqrt(20_000))
+    noise = np.asarray(prompt.y - np.einsum("bnd,bd->bn", prompt.X, w))
+    assert noise.var() == pytest.approx(0.01, rel=0.05)
+
+
+# --- scores and references
+
+
+def test_a_score_is_the_mean_with_both_standard_errors():
+    errors = np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 8.0]])
+    score = Score.of(errors)
+    assert score.mean == pytest.approx(3.5)
+    assert score.per_seed == pytest.approx((2.0, 5.0))
+    assert score.seed_error == pytest.approx(1.5)
+    by_prompt = np.std([2.0, 3.0, 5.5], ddof=1) / math.sqrt(3)
+    assert score.prompt_error == pytest.approx(by_prompt)
+    half = 1.645 * math.hypot(1.5, by_prompt)
+    assert score.interval == pytest.approx((3.5 - half, 3.5 + half))
+    alone = Score.of(errors[:1])
+    assert math.isnan(alone.seed_error)
+    assert alone.interval[0] < 2.0 < alone.interval[1]
+
+
+def test_references_are_the_formulas_of_the_paper():
+    d, M, s2 = CPU.recipe.dim, CPU.num_examples, CPU.recipe.noise_var
+    zero, far = (references(CPU, mean) for mean in CPU.means)
+    tau = d + s2
+    assert far.block == pytest.approx(s2 + d * (1 + tau) / (M + 1 + tau), rel=1e-5)
+    assert zero.block == far.block
+    assert zero.attention == pytest.approx(zero.block, rel=1e-4)
+    assert zero.step_from_zero == pytest.approx(zero.block, rel=1e-4)
+    assert far.attention_sure == pytest.approx(far.block + 100 * d / (M + 1), rel=1e-4)
+    assert far.attention_sure <= far.attention_bound <= far.attention * (1 + 1e-4)
+    assert far.attention <= far.step_from_zero * (1 + 1e-4)
+    assert far.prior_mean == pytest.approx(tau)
+    assert far.least_squares == pytest.approx(s2 * (M - 1) / (M - d - 1), rel=1e-5)
+    assert s2 < far.bayes < far.least_squares
+    assert far.bayes == zero.bayes
+
+
+def test_known_rules_score_their_known_risks():
+    found = references(CPU, 10.0)
+    scores = rule_scores(CPU, 10.0)
+    for name, exact in (("Bayes", found.bayes), ("<beta*, x>", found.prior_mean)):
+        score = scores[name]
+        assert abs(score.mean - exact) < 5 * score.prompt_error
+
+
+def test_the_checks_tell_the_pattern_from_its_absence():
+    columns = {mean: references(CPU, mean) for mean in CPU.means}
+    sizes = {"num_layers": 6, "num_heads": 4, "width": 128}
+    large = dataclasses.replace(CPU, recipe=dataclasses.replace(CPU.recipe, **sizes))
+
+    def failed(values, config=CPU):
+        """Places of the checks that fail; seeds lie 6 % around the values."""
+        scores = {
+            cell: Score.of(value * np.linspace(0.9, 1.1, 6).reshape(2, 3))
+            for cell, value in zip(CPU.cells, values, strict=True)
+        }
+        found = checks(config, scores, columns)
+        return {place for place, check in enumerate(found) if not check.passed}
+
+    pattern = (0.03, 0.1, 0.03, 2.0)
+    assert failed(pattern) == failed(pattern, large) == set()
+    assert failed((2.0, 3.0, 0.03, 2.0)) == {0}
+    assert failed((0.03, 0.1, 2.0, 20.0)) == {1}
+    assert failed((0.03, 0.03, 0.03, 0.0305)) == {2}
+    assert failed((0.03, 0.3, 0.03, 0.2)) == {3}
+    # 5 times is not enough for the paper's model
+    assert failed((0.03, 0.1, 0.03, 0.15)) == set()
+    assert failed((0.03, 0.1, 0.03, 0.15), large) == {4}
+    # nothing is below Bayes
+    assert failed((1e-4, 1e-4, 0.03, 2.0)) == {6}
+
+
+# --- the run
+
+
+def interrupted_after(count):
+    """The training loop, which stops for good after some chunks."""
+    steps, calls = training.run, []
+
+    def run(*args, **kwargs):
+        for chunk in steps(*args, **kwargs):
+            calls.append(chunk)
+            yield chunk
+            if len(calls) == count:
+                raise KeyboardInterrupt
+
+    return run
+
+
+def killed(output, monkeypatch, chunks):
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "run", interrupted_after(chunks))
+        with pytest.raises(KeyboardInterrupt):
+            ltb_gpt2.main([*TINY, "--output", str(output)])
+    (folder,) = (output / "ltb_gpt2").iterdir()
+    assert not (folder / "result.json").exists()
+    return folder
+
+
+def test_a_small_run_is_killed_resumed_and_writes_everything(tmp_path, monkeypatch):
+    folder = killed(tmp_path, monkeypatch, 7)
+    result = ltb_gpt2.main(["--resume", str(folder)])
+    names = {path.name for path in folder.iterdir()}
+    written = {"config.json", "metrics.jsonl", "result.json", "checkpoints"}
+    assert names == written | {"table1.png"}
+    assert json.loads((folder / "result.json").read_text()) == result
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    ends = [(cell.name, step) for cell in CPU.cells for step in (10, 20)]
+    assert [(r["model"], r["step"]) for r in records] == ends
+    assert set(result["cells"]) == {cell.name for cell in CPU.cells}
+    for cell in result["cells"].values():
+        assert len(cell["per_seed"]) == 2
+        assert cell["interval"][0] < cell["mean"] < cell["interval"][1]
+    # Twenty steps learn nothing, and the run says so.
+    assert not result["passed"]
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_as_one_that_was_not(tmp_path, monkeypatch):
+    whole = ltb_gpt2.main([*TINY, "--output", str(tmp_path / "whole")])
+    (folder,) = (tmp_path / "whole" / "ltb_gpt2").iterdir()
+    cut = killed(tmp_path / "cut", monkeypatch, 3)
+    resumed = ltb_gpt2.main(["--resume", str(cut)])
+    for part in ("cells", "references", "ratios", "checks"):
+        assert resumed[part] == whole[part]
+    texts = [(x / "metrics.jsonl").read_text() for x in (folder, cut)]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--mean", "0"], "mean: expected a value other than 0, got 0"),
+        (["--eval-prompts", "1"], "eval_prompts: expected at least 2, got 1"),
+        (["--recipe.model", "linear"], "recipe: expected gpt2 with MLP"),
+        (["--recipe.task-mean", "10"], "recipe: expected gpt2 with MLP"),
+        (["--recipe.loss-points", "all"], "recipe: expected the loss of the last"),
+        (["--recipe.optimizer.name", "lion"], "optimizer: expected one of"),
+    ],
+)
+def test_mistakes_are_named_and_nothing_is_written(change, message, tmp_path):
+    arguments = ["--preset", "cpu", "--output", str(tmp_path / "runs"), *change]
+    with pytest.raises(ValueError, match=message):
+        ltb_gpt2.main(arguments)
+    assert not (tmp_path / "runs").exists()
+
+
+# --- the figure
+
+
+def test_the_figure_shows_seeds_means_lines_and_published_numbers():
+    settings = {
+        name: plotting.Setting(
+            dots={"a": (0.1, 0.2), "b": (1.0, 3.0)},
+            intervals={"a": (0.15, 0.1, 0.2), "b": (2.0, -1.0, 5.0)},
+            lines={"exact": 0.5, "zero": 0.0},
+            published={"b": 9.0},
+        )
+        for name in ("near", "far")
+    }
+    (axes,) = plotting.models_between_lines(settings, "error", "a title").axes
+    assert axes.get_yscale() == "log"
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["near", "far"]
+    drawn = [tuple(line.get_ydata()) for line in axes.get_lines()]
+    assert drawn.count((0.1, 0.2)) == drawn.count((1.0, 3.0)) == 2
+    assert drawn.count((9.0,)) == 2
+    (figure,) = {axes.figure}
+    (legend,) = figure.legends
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert sorted(label.split(",")[0] for label in labels) == ["a", "b", "b", "exact"]
