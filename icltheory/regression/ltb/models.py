@@ -29,8 +29,9 @@ __all__ = ["LSA", "LTB"]
 class _Block:
     """What both models share."""
 
-    if TYPE_CHECKING:  # fields of the frozen classes below
+    if TYPE_CHECKING:  # what the frozen classes below have
 
+        def read_out(self) -> Array: ...
         @property
         def W_K(self) -> Array: ...
         @property
@@ -57,10 +58,6 @@ class _Block:
     def dtype(self) -> jnp.dtype:
         """Type of the weights."""
         return jnp.result_type(self.W_K)
-
-    def read_out(self) -> Array:
-        """The row that reads the prediction from the query's token."""
-        raise NotImplementedError
 
     def effective(self) -> EffectiveParameters:
         """The parameters through which the weights enter the output."""

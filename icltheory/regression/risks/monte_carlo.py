@@ -53,7 +53,7 @@ class MonteCarloRisk:
         spread = jnp.sum(
             (errors - jnp.mean(errors, axis=0, keepdims=True)) ** 2, axis=0
         )
-        scale = count * (count - 1) if count > 1 else jnp.nan
+        scale = float(count * (count - 1)) if count > 1 else jnp.nan
         return cls(jnp.mean(errors, axis=0), jnp.sqrt(spread / scale))
 
 
