@@ -5,9 +5,10 @@ from experiments.ledger.statement import Statement as Statement
 from experiments.ledger.yao_bounds import BOUNDS
 from experiments.ledger.yao_pruning import PRUNING
 from experiments.ledger.yao_trajectories import TRAJECTORIES
+from experiments.ledger.zhang_flow import FLOW
 from experiments.ledger.zhang_ltb import ZHANG_LTB
 from experiments.ledger.zhang_rates import RATES
 
 __all__ = ["STATEMENTS", "Statement"]
 
-STATEMENTS = (*TRAJECTORIES, *BOUNDS, *PRUNING, *OTHERS, *ZHANG_LTB, *RATES)
+STATEMENTS = (*TRAJECTORIES, *BOUNDS, *PRUNING, *OTHERS, *ZHANG_LTB, *FLOW, *RATES)

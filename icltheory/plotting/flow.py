@@ -191,7 +191,7 @@ def descents_beside_flow(
                 alpha=0.2,
                 linewidth=0,
             )
-        low = max(np.min(flow[1]), 1e-10)
+        low = max(np.min(flow[1]), 1e-6)
         left.set(ylabel="excess risk", ylim=(low / 2, 2 * np.max(flow[1])))
         left.set_title("steps on the exact risk")
         right.set_title("steps on fresh prompts (mean and range of seeds)")
@@ -219,8 +219,8 @@ def fates_of_starts(settings: Sequence[FlowStarts], title: str):
 
     columns = -(-len(settings) // 2)
     with plt.rc_context({**STYLE, "font.size": 9}):
-        figure = plt.figure(figsize=(3.1 * columns + 1, 9.2))
-        top, bottom = figure.subfigures(2, 1, height_ratios=(1.75, 1))
+        figure = plt.figure(figsize=(max(3.1 * columns + 1, 8), 9.2))
+        top, bottom = figure.subfigures(2, 1, height_ratios=(1.75, 1))  # pyrefly: ignore
         grid = top.subplots(2, columns, sharex=True, sharey=True, squeeze=False)
         for axes, setting in zip(grid.flat, settings, strict=False):
             _draw_starts(axes, setting)
@@ -248,6 +248,7 @@ def _draw_starts(axes, setting: FlowStarts) -> None:
         textcoords="offset points",
         color=COLOURS[2],
         fontsize=7.5,
+        bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1},
     )
     axes.set(xscale="log", yscale="log", ylim=(1e-8, 30), title=setting.label)
 

@@ -294,7 +294,7 @@ def _read_rows(X: Rows, task: LinearRegression) -> Array:
 
 @jax.custom_jvp
 def _unexplained(A: Array, noise_var: Array) -> Array:
-    """noise (A'A + noise I)^{-1}, or its limit I - A^+ A."""
+    """Matrix noise (A'A + noise I)^{-1}, or its limit I - A^+ A."""
     return _shrinkage(A, noise_var)[0]
 
 
@@ -308,7 +308,7 @@ def _unexplained_jvp(primals, tangents):
 
 
 def _shrinkage(A: Array, noise_var: Array) -> tuple[Array, Array]:
-    """noise (A'A + noise I)^{-1} and the inverse, 0 where there is none."""
+    """Matrix noise (A'A + noise I)^{-1} and the inverse, 0 where there is none."""
     s, V = _spectrum(A)
     square = s**2 + noise_var
     seen = square > 0

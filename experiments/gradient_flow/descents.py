@@ -1,0 +1,115 @@
+"""Descent in steps, on the exact risk and on samples, beside the flow."""
+
+from typing import NamedTuple
+
+import jax
+import jax.flatten_util
+import numpy as np
+
+from experiments.gradient_flow.config import Config
+from experiments.gradient_flow.paths import draw_start
+from icltheory.regression import flow, ltb
+from icltheory.regression.tasks import LinearRegression
+
+RECORDS = 100
+
+
+class Descents(NamedTuple):
+    """Excess risks over time.
+
+    Attributes:
+        largest_step: 2 over the largest curvature at the start and at the optimum.
+        flow: Times and excess of the flow.
+        steps: Times and excess of gradient descent, by share of the largest step.
+        distances: Largest distance of Gamma from the flow's, by the same.
+        sampled_times: Times of descent on samples.
+        sampled: Its excess, (seeds, times), by batch size.
+        sampled_flow: Excess of the flow at those times.
+        settled: Mean excess over the last quarter and its standard error, by batch.
+    """
+
+    largest_step: float
+    flow: tuple[np.ndarray, np.ndarray]
+    steps: dict[float, tuple[np.ndarray, np.ndarray]]
+    distances: dict[float, float]
+    sampled_times: np.ndarray
+    sampled: dict[int, np.ndarray]
+    sampled_flow: np.ndarray
+    settled: dict[int, tuple[float, float]]
+
+
+def measure_descents(config: Config) -> Descents:
+    """All of them on one problem with H = Psi = I."""
+    problem = isotropic(config)
+    M, start = config.num_examples, draw_start(config, config.descent_dim)
+    largest = largest_step(problem, M, start)
+    eta = config.sgd_share * largest
+    end = eta * config.sgd_steps
+    every = config.sgd_steps // 40
+    times = np.append(0, np.geomspace(end / 1e4, end, config.points - 1))
+    smooth = flow.gradient_flow(problem, M, start, times)
+    steps, distances = {}, {}
+    for share in config.step_shares:
+        step = share * largest
+        apart = int(np.ceil(end / step / RECORDS))  # as many records for every step
+        path = flow.gradient_descent(
+            problem, M, start, step, apart * RECORDS, record_every=apart
+        )
+        exact = flow.gradient_flow(problem, M, start, path.times)
+        steps[share] = (np.asarray(path.times), np.asarray(path.excess))
+        distances[share] = float(np.abs(path.Gamma - exact.Gamma).max())
+    sampled = {}
+    for batch in config.batch_sizes:
+        keys = jax.random.split(jax.random.key(config.seed), config.seeds)
+
+        def run(key, batch=batch):
+            return flow.sampled_sgd(
+                problem,
+                M,
+                start,
+                eta,
+                config.sgd_steps,
+                key=key,
+                batch_size=batch,
+                record_every=every,
+            ).excess
+
+        sampled[batch] = np.asarray(jax.lax.map(run, keys))
+    at = eta * np.arange(0, config.sgd_steps + 1, every)
+    return Descents(
+        largest_step=largest,
+        flow=(times, np.asarray(smooth.excess)),
+        steps=steps,
+        distances=distances,
+        sampled_times=at,
+        sampled=sampled,
+        sampled_flow=np.asarray(
+            flow.gradient_flow(problem, M, start, at, rtol=1e-9).excess
+        ),
+        settled={batch: _settled(values) for batch, values in sampled.items()},
+    )
+
+
+def isotropic(config: Config) -> LinearRegression:
+    """H = Psi = I, and a random beta*."""
+    d = config.descent_dim
+    mean = np.random.default_rng([config.seed, d]).normal(size=d)
+    return LinearRegression(np.eye(d), mean, np.eye(d), config.noise_var)
+
+
+def largest_step(problem: LinearRegression, M: int, start: ltb.GDBeta) -> float:
+    """2 over the largest curvature of the risk at the start and at the optimum."""
+    best, _ = ltb.optimal_gd_beta(problem, M)
+
+    @jax.jit
+    def hessian(model):
+        flat, back = jax.flatten_util.ravel_pytree(model)
+        return jax.hessian(lambda z: back(z).risk(problem, M))(flat)
+
+    curvatures = [np.linalg.eigvalsh(hessian(model))[-1] for model in (start, best)]
+    return float(2 / max(curvatures))
+
+
+def _settled(excess: np.ndarray) -> tuple[float, float]:
+    late = excess[:, -(excess.shape[1] // 4) :].mean(axis=1)
+    return float(late.mean()), float(late.std(ddof=1) / np.sqrt(len(late)))

@@ -1,0 +1,79 @@
+"""The figures of a run."""
+
+from experiments._run import Run
+from experiments.gradient_flow.config import Config
+from experiments.gradient_flow.descents import Descents
+from experiments.gradient_flow.paths import FlowPath
+from experiments.gradient_flow.starts import FATES, Starts, wilson
+from icltheory.plotting.flow import (
+    FlowPanel,
+    FlowStarts,
+    descents_beside_flow,
+    fates_of_starts,
+    flow_paths,
+    flow_rates,
+)
+
+
+def draw(
+    config: Config,
+    run: Run,
+    paths: dict[str, FlowPath],
+    descents: Descents,
+    starts: dict[tuple[str, int, int], Starts],
+) -> None:
+    """Saves all figures."""
+    panels = {name: _panel(path) for name, path in paths.items()}
+    of = f"d = {config.dim}, M = {config.num_examples}"
+    run.save_figure("paths.png", flow_paths(panels, f"Gradient flow of GD-beta, {of}"))
+    title = f"Gradient flow of GD-beta stays below its proved bounds, {of}"
+    run.save_figure("rates.png", flow_rates(panels, title))
+    figure = descents_beside_flow(
+        descents.flow,
+        {
+            f"step {share:g} of the largest stable": path
+            for share, path in descents.steps.items()
+        },
+        descents.sampled_times,
+        {f"batches of {batch}": values for batch, values in descents.sampled.items()},
+        f"GD-beta, H = Psi = I, d = {config.descent_dim}, M = {config.num_examples}: "
+        f"descent beside the flow ({config.seeds} seeds)",
+    )
+    run.save_figure("descents.png", figure)
+    figure = fates_of_starts(
+        [_setting(config, *key, part) for key, part in starts.items()],
+        f"Gradient flow of all weights from {config.num_starts} random starts "
+        f"(entries of standard deviation {config.start_scale:g})",
+    )
+    run.save_figure("starts.png", figure)
+
+
+def _panel(path: FlowPath) -> FlowPanel:
+    bounds, flow = path.bounds, path.trajectory
+    curves = {
+        r"$|P(\beta_t - \beta^*)|$": (
+            path.start,
+            {"sharp rate, 4/(M+2)": bounds.beta, "rate 2/(M+1)": bounds.beta_text},
+        ),
+        r"$\|P(\Gamma_t - \Gamma^*)P\|_F$": (
+            path.preconditioner,
+            {"Lemma G.6": bounds.Gamma},
+        ),
+        "excess risk": (flow.excess, {"from both bounds": bounds.excess}),
+    }
+    return FlowPanel(
+        flow.times, flow.beta, flow.Gamma, path.limit.beta, path.limit.Gamma, curves
+    )
+
+
+def _setting(config: Config, name: str, dim: int, M: int, part: Starts) -> FlowStarts:
+    total = config.num_starts
+    return FlowStarts(
+        label=f"{name}, d = {dim}, M = {M}",
+        times=part.times,
+        excess=part.excess,
+        level=float(part.levels[0]),
+        is_minimum=part.margin > 0,
+        shares={fate: count / total for fate, count in part.counts.items()},
+        interval=wilson(part.counts[FATES[0]], total),
+    )

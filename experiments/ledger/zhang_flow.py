@@ -1,0 +1,106 @@
+"""Statements on gradient flow: Zhang, Wu and Bartlett; Zhang, Frei and Bartlett."""
+
+from experiments.ledger.statement import Statement
+
+__all__ = ["FLOW"]
+
+ZHANG = "Zhang, Wu and Bartlett 2024 (arXiv 2402.14951)"
+ZFB = "Zhang, Frei and Bartlett 2024 (arXiv 2306.09927)"
+FILE = "test_theorem_6_3.py"
+
+FLOW = (
+    Statement(
+        ZHANG,
+        "Theorem 6.3",
+        "gradient flow of GD-beta converges to a minimiser",
+        "exact",
+        "for singular H to the projected optimum; the rest stays as it was",
+        ("regression.flow.gradient_flow", "regression.flow.limit"),
+        (
+            f"{FILE}::test_flow_converges_*",
+            f"{FILE}::test_what_inputs_do_not_span_*",
+            f"{FILE}::test_path_is_that_of_another_solver*",
+            f"{FILE}::test_excess_falls_*",
+        ),
+    ),
+    Statement(
+        ZHANG,
+        "Theorem 6.3, rates",
+        "exponential rates, two cases by whether alpha = gamma",
+        "true",
+        "the printed constants are lost; these are derived, and hold from every start",
+        ("regression.flow.rates",),
+        (
+            f"{FILE}::test_flow_never_outruns_*",
+            f"{FILE}::test_bound_where_the_two_rates_meet*",
+            f"{FILE}::test_bounds_are_the_formulas_*",
+        ),
+    ),
+    Statement(
+        ZHANG,
+        "Lemma G.3",
+        "|P(beta_t - beta*)| falls at the rate 2 lambda_- / (M + 1)",
+        "true",
+        "4 lambda_- / (M + 2) is the largest rate that always holds",
+        ("regression.flow.rates", "regression.ltb.curvature"),
+        (
+            f"{FILE}::test_flow_never_outruns_*",
+            f"{FILE}::test_rate_of_the_start_is_attained",
+        ),
+    ),
+    Statement(
+        ZHANG,
+        "Lemma G.4",
+        "the flow of Gamma in its deviation from Gamma*",
+        "exact",
+        "",
+        ("regression.ltb.risk_gradient",),
+        (f"{FILE}::test_flow_in_deviations_*",),
+    ),
+    Statement(
+        ZHANG,
+        "after Theorem 6.3",
+        "the risk of GD-beta is not convex, and nothing is claimed for all weights",
+        "true",
+        "",
+        ("regression.flow.gradient_flow",),
+        (
+            f"{FILE}::test_risk_is_not_convex",
+            f"{FILE}::test_attention_at_a_zero_mean_*",
+            f"{FILE}::test_ltb_started_near_*",
+        ),
+    ),
+    Statement(
+        ZHANG,
+        "Section 6, descent",
+        "steps and samples follow the flow",
+        "true",
+        "to first order in the step; samples up to their noise",
+        ("regression.flow.gradient_descent", "regression.flow.sampled_sgd"),
+        ("test_flow_descent.py::*",),
+    ),
+    Statement(
+        ZFB,
+        "Theorem 4.1, flow",
+        "the flow of the whole layer is that of (u, U) and ends at its optimum",
+        "exact",
+        "u^2 - |U|^2 is conserved",
+        ("regression.flow.zfb_flow", "regression.flow.zfb_start"),
+        (
+            "test_zfb_flow.py::test_reduced_flow_*",
+            "test_zfb_flow.py::test_flow_of_the_whole_layer_*",
+        ),
+    ),
+    Statement(
+        ZFB,
+        "Appendix A, along the flow",
+        "Polyak-Lojasiewicz constant and lower bound on u",
+        "true",
+        "s^2 K_1 / K_2; the inverted ratio is false by many orders",
+        ("regression.flow.zfb_flow", "regression.rates.zfb.convergence_constants"),
+        (
+            "test_zfb_flow.py::test_corrected_constant_*",
+            "test_zfb_flow.py::test_inverted_constant_*",
+        ),
+    ),
+)

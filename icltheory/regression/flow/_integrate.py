@@ -1,0 +1,117 @@
+"""Integration by diffrax: the choice of solver, tolerances, what is said on failure."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory._checks import check_choice, check_finite, check_positive_int, concrete
+from icltheory._typing import Array
+
+SOLVERS = ("auto", "exponential", "explicit", "implicit")
+
+
+class Path(NamedTuple):
+    """States at the times asked for, whether all were reached, and the steps made."""
+
+    states: Any
+    succeeded: Array
+    num_steps: Array
+
+
+def integrate(
+    field: Callable[[Any, Any], Any],
+    start: Any,
+    args: Any,
+    times: Array,
+    *,
+    solver: str,
+    rates: Callable[[Array, Any], Array] | None = None,
+    rtol: Any,
+    atol: Any,
+    max_steps: int,
+) -> Path:
+    """Solves y' = field(y, args) from time 0, or y' = -rates y + field(y, args).
+
+    The solver steps exactly on the times, so that no interpolation enters.
+    """
+    diffrax = load()
+    method, wrapped = _method(diffrax, solver), args
+    if rates is not None:
+        from icltheory.regression.flow._krogstad import Split
+
+        wrapped = Split(rates, args)
+
+    def vector_field(t, y, given):
+        return field(y, given.args if rates is not None else given)
+
+    controller = diffrax.ClipStepSizeController(
+        diffrax.PIDController(rtol=rtol, atol=atol), step_ts=times
+    )
+    # A span of length 0 is no span for diffrax.
+    end = jnp.maximum(times[-1], jnp.finfo(times.dtype).tiny)
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(vector_field),
+        method,
+        t0=jnp.zeros_like(end),
+        t1=end,
+        dt0=None,
+        y0=start,
+        args=wrapped,
+        saveat=diffrax.SaveAt(ts=times),
+        stepsize_controller=controller,
+        max_steps=max_steps,
+        throw=False,
+    )
+    succeeded = solution.result == diffrax.RESULTS.successful
+    return Path(solution.ys, succeeded, solution.stats["num_steps"])
+
+
+def load() -> Any:
+    """The module diffrax, or one line that says how to get it."""
+    try:
+        import diffrax
+    except ImportError as error:
+        raise ImportError(
+            "flows are integrated by diffrax: install icltheory[solvers]"
+        ) from error
+    return diffrax
+
+
+def _method(diffrax: Any, solver: str) -> Any:
+    if solver == "exponential":
+        from icltheory.regression.flow._krogstad import Krogstad
+
+        return Krogstad()
+    return diffrax.Kvaerno5() if solver == "implicit" else diffrax.Tsit5()
+
+
+def read_times(times: Any, dtype: Any) -> Array:
+    """The times as a vector that does not decrease, from 0 or later."""
+    shape = np.shape(times)
+    if len(shape) != 1 or shape[0] < 1:
+        raise ValueError(f"times: expected shape (T,) with T >= 1, got {shape}")
+    known = concrete(times)
+    if known is not None and not (known[0] >= 0 and np.all(np.diff(known) >= 0)):
+        raise ValueError("times: expected increasing times from 0 or later")
+    check_finite("times", times)
+    return jnp.asarray(times, dtype)
+
+
+def read_settings(
+    solver: str, rtol: Any, atol: Any, max_steps: int, dtype: Any
+) -> tuple[Array, Array]:
+    """The tolerances as arrays; what is left out follows the dtype."""
+    check_choice("solver", solver, SOLVERS)
+    check_positive_int("max_steps", max_steps)
+    eps = float(jnp.finfo(dtype).eps)
+    values = (
+        max(eps**0.5, 1e-6) if rtol is None else rtol,  # 1e-6, 3.5e-4
+        eps**0.75 if atol is None else atol,  # 1.8e-12, 6.4e-6
+    )
+    for name, value in zip(("rtol", "atol"), values, strict=True):
+        known = concrete(value)
+        if known is not None and not (known.ndim == 0 and 0 < known < np.inf):
+            raise ValueError(f"{name}: expected a positive number, got {value}")
+    return jnp.asarray(values[0], dtype), jnp.asarray(values[1], dtype)

@@ -1,0 +1,21 @@
+"""What every flow and descent asks of its start."""
+
+from typing import Any
+
+from icltheory.regression import ltb
+from icltheory.regression.ltb._moments import Moments, check_dim, check_tau
+from icltheory.regression.risks._population import Count
+from icltheory.regression.tasks.linear import LinearRegression
+
+MODELS = (ltb.GDBeta, ltb.LSA, ltb.LTB, ltb.EffectiveParameters)
+
+
+def read_start(problem: LinearRegression, num_examples: Count, model: Any) -> Moments:
+    """The moments of the problem, once model, M and tau are found to be possible."""
+    if not isinstance(model, MODELS):
+        names = ", ".join(kind.__name__ for kind in MODELS)
+        raise ValueError(f"model: expected one of {names}, got {type(model).__name__}")
+    check_dim(problem, model.dim)
+    moments = Moments.of(problem, num_examples)
+    check_tau(moments.tau)
+    return moments

@@ -1,0 +1,98 @@
+"""The record of a flow or of a descent."""
+
+from typing import Any
+
+import jax
+
+from icltheory._pytree import pytree
+from icltheory._typing import Array, Bool, Float, Int
+from icltheory.regression import ltb
+from icltheory.regression._linalg import einsum
+from icltheory.regression.tasks.linear import LinearRegression
+
+__all__ = ["Trajectory"]
+
+
+@pytree
+class Trajectory:
+    r"""A model at several times, with its exact risk.
+
+    .. math:: R(\theta_t) = R_{\min} + \text{excess}_t.
+
+    Args:
+        times: Times t; for a descent the step size times the number of steps.
+        model: The model at those times: its pytree, each leaf with a leading axis.
+        risk: Exact risks, the query's noise included.
+        excess: Risk beyond the least risk of a GD-beta or LTB, as a sum of squares, so
+            that it has its own precision near the optimum.
+        succeeded: Whether every time was reached with finite numbers. Where it is
+            false, entries that were not reached are not finite.
+        num_steps: Steps made, rejected ones included.
+
+    Returns:
+        A frozen pytree; ``beta`` and ``Gamma`` are those of a GD-beta.
+
+    Example:
+        >>> from icltheory.regression.flow import gradient_descent
+        >>> task = LinearRegression.isotropic(2)
+        >>> start = ltb.GDBeta(jax.numpy.zeros(2), jax.numpy.zeros((2, 2)))
+        >>> path = gradient_descent(task, 3, start, 0.1, 3)
+        >>> float(path.risk[0]), path.Gamma.shape
+        (2.0, (4, 2, 2))
+
+    References:
+        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
+        Benefits of the MLP Component and One-Step GD Initialization" (2024), Theorem
+        6.3. Verified by ``tests/identities/test_theorem_6_3.py``.
+    """
+
+    times: Float[Array, "T"]
+    model: Any
+    risk: Float[Array, "T"]
+    excess: Float[Array, "T"]
+    succeeded: Bool[Array, ""]
+    num_steps: Int[Array, ""]
+
+    @property
+    def beta(self) -> Float[Array, "*B T d"]:
+        """Starts beta_t of a GD-beta."""
+        return self.model.beta
+
+    @property
+    def Gamma(self) -> Float[Array, "*B T d d"]:
+        """Preconditioners Gamma_t of a GD-beta."""
+        return self.model.Gamma
+
+
+def record(
+    problem: LinearRegression,
+    num_examples: Any,
+    models: Any,
+    times: Array,
+    succeeded: Array,
+    num_steps: Array,
+) -> Trajectory:
+    """The trajectory of stacked models, with their risks."""
+    risk = jax.vmap(lambda m: m.risk(problem, num_examples))(models)
+    total = jax.vmap(lambda m: excess(m, problem, num_examples))(models)
+    return Trajectory(times, models, risk, total, succeeded, num_steps)
+
+
+def excess(model: Any, problem: LinearRegression, M: Any) -> Array:
+    """Risk beyond the least risk of an LTB, free of cancellation."""
+    if isinstance(model, ltb.GDBeta):
+        return ltb.gd_beta_excess(_seen(model, problem, M), problem, M).total
+    return ltb.excess_terms(model, problem, M).total
+
+
+def _seen(model: ltb.GDBeta, problem: LinearRegression, M: Any) -> ltb.GDBeta:
+    """The model with the optimum where no input looks: the same risk.
+
+    What is frozen there need not be small, and would leave its rounding in the excess.
+    """
+    ends = ltb.gd_beta_minimizers(problem, M)
+    best, P = ends.best, ends.projector
+    return ltb.GDBeta(
+        best.beta + einsum("ij,j->i", P, model.beta - best.beta),
+        best.Gamma + einsum("ij,jk,kl->il", P, model.Gamma - best.Gamma, P),
+    )

@@ -1,0 +1,101 @@
+"""Descent in steps and on samples, beside the flow and beside NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory.regression import flow, ltb
+from icltheory.regression.tasks import LinearRegression
+from tests import oracles_ltb as oracles
+
+DIM, M = 2, 4
+
+
+def problem_and_start(seed=0):
+    rng = np.random.default_rng([64, seed])
+    population = oracles.random_population(rng, DIM)
+    start = ltb.GDBeta(rng.normal(size=DIM), 0.1 * rng.normal(size=(DIM, DIM)))
+    return LinearRegression(*population), population, start
+
+
+def test_steps_are_those_of_the_gradient(measured):
+    problem, population, start = problem_and_start()
+    path = flow.gradient_descent(problem, M, start, 0.01, 20, record_every=5)
+    H, mean, Psi, noise = population
+    beta, Gamma = np.asarray(start.beta), np.asarray(start.Gamma)
+    for k in range(20):
+        if k % 5 == 0:
+            np.testing.assert_allclose(path.beta[k // 5], beta, rtol=1e-12)
+            np.testing.assert_allclose(path.Gamma[k // 5], Gamma, rtol=1e-12)
+        Delta = Psi + np.outer(beta - mean, beta - mean)
+        spread = (M + 1) / M * H @ Delta @ H
+        spread += (np.trace(H @ Delta) + noise) / M * H
+        S = np.eye(DIM) - Gamma @ H
+        Q = S.T @ H @ S + (Gamma @ H).T @ H @ Gamma @ H / M
+        Q += np.trace(Gamma.T @ H @ Gamma @ H) / M * H
+        step = 2 * H @ Gamma @ spread - 2 * H @ Delta @ H
+        beta, Gamma = beta - 0.02 * Q @ (beta - mean), Gamma - 0.01 * step
+    error = np.abs(path.Gamma[-1] - Gamma).max()
+    measured("difference after 20 steps", error)
+    assert error < 1e-13
+    np.testing.assert_allclose(path.times, [0, 0.05, 0.1, 0.15, 0.2], rtol=1e-12)
+
+
+def test_descent_is_the_flow_to_first_order_in_the_step(measured):
+    problem, _, start = problem_and_start(1)
+    end = jnp.array([1.0])
+    exact = flow.gradient_flow(problem, M, start, end, rtol=1e-11, atol=1e-13)
+    errors = []
+    for steps in (400, 800, 1600):
+        path = flow.gradient_descent(
+            problem, M, start, 1 / steps, steps, record_every=steps
+        )
+        errors.append(float(np.abs(path.Gamma[-1] - exact.Gamma[0]).max()))
+    ratios = np.array(errors[:-1]) / errors[1:]
+    measured("error of steps over that of half steps", ratios[-1])
+    np.testing.assert_allclose(ratios, 2, rtol=0.02)
+
+
+def test_a_sampled_step_is_the_gradient_on_average(measured):
+    problem, _, start = problem_and_start(2)
+    eta = 1e-3
+
+    @jax.jit
+    @jax.vmap
+    def step(key):
+        path = flow.sampled_sgd(problem, M, start, eta, 1, key=key, batch_size=2_000)
+        end = jax.tree.map(lambda a: a[-1], path.model)
+        return jax.tree.map(lambda a, b: (a - b) / eta, start, end)
+
+    slopes = step(jax.random.split(jax.random.key(0), 50))
+    exact = ltb.risk_gradient(start, problem, M)
+    for name in ("beta", "Gamma"):
+        sample = np.asarray(getattr(slopes, name)).reshape(50, -1)
+        error = sample.std(axis=0, ddof=1) / np.sqrt(50)
+        z = (sample.mean(axis=0) - np.ravel(getattr(exact, name))) / error
+        measured(f"largest z, {name}", np.abs(z).max())
+        assert np.abs(z).max() < 4
+
+
+def test_sampled_descent_follows_the_flow_up_to_its_noise(measured):
+    # seeds 0 to 15: the mean path is that of the flow within standard errors
+    problem, _, start = problem_and_start(3)
+    eta, steps = 2e-3, 500
+    times = eta * jnp.arange(0, steps + 1, 100)
+    exact = flow.gradient_flow(problem, M, start, times)
+
+    @jax.jit
+    @jax.vmap
+    def run(key):
+        return flow.sampled_sgd(
+            problem, M, start, eta, steps, key=key, batch_size=64, record_every=100
+        ).Gamma
+
+    paths = np.asarray(run(jax.vmap(jax.random.key)(jnp.arange(16))))
+    error = paths.std(axis=0, ddof=1)[1:] / 4
+    z = (paths.mean(axis=0) - exact.Gamma)[1:] / error
+    measured("largest z of the mean path", np.abs(z).max())
+    # and within the first order of the step, which is not noise
+    assert np.abs(z).max() < 5
+    moved = np.abs(exact.Gamma[-1] - exact.Gamma[0]).max()
+    assert error.max() < 0.05 * moved

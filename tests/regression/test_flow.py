@@ -1,0 +1,241 @@
+"""Flows as functions: solvers against each other, shapes, and bad input."""
+
+import builtins
+import re
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.regression import flow, ltb
+from icltheory.regression.flow import ode
+from icltheory.regression.tasks import LinearRegression
+from tests.oracles_ltb import random_population
+
+EYE = np.eye(2)
+PROBLEM = LinearRegression(EYE, np.ones(2), EYE, 0.25)
+NOTHING = LinearRegression(EYE, np.zeros(2), np.zeros((2, 2)), 0.0)  # tau = 0
+STEP = ltb.GDBeta(np.zeros(2), 0.1 * EYE)
+BLOCK = ltb.gd_beta_to_ltb(STEP)
+LAYER = ltb.LSA(BLOCK.W_K, BLOCK.W_Q, BLOCK.W_P, BLOCK.W_V)
+TIMES = np.array([0.0, 0.5, 3.0])
+KEY = jax.random.key(0)
+
+
+def raises(message):
+    """One line that begins so."""
+    return pytest.raises(ValueError, match="^" + re.escape(message) + r"[^\n]*$")
+
+
+def drawn(seed, dim=2):
+    rng = np.random.default_rng([65, seed])
+    start = ltb.GDBeta(rng.normal(size=dim), rng.normal(size=(dim, dim)))
+    return LinearRegression(*random_population(rng, dim)), start
+
+
+# --- what the functions are
+
+
+def test_solvers_agree_on_gd_beta():
+    problem, start = drawn(0)
+    tight = {"rtol": 1e-10, "atol": 1e-12}
+    paths = [
+        flow.gradient_flow(problem, 4, start, TIMES, solver=solver, **tight)
+        for solver in ("exponential", "explicit", "implicit")
+    ]
+    for path in paths[1:]:
+        np.testing.assert_allclose(path.beta, paths[0].beta, atol=1e-8)
+        np.testing.assert_allclose(path.Gamma, paths[0].Gamma, atol=1e-8)
+
+
+def test_a_flow_taken_up_again_is_the_same_flow():
+    problem, start = drawn(2)
+    whole = flow.gradient_flow(problem, 4, start, TIMES)
+    half = ltb.GDBeta(whole.beta[1], whole.Gamma[1])
+    rest = flow.gradient_flow(problem, 4, half, np.array([0.0, 1.0, 2.5]))
+    np.testing.assert_allclose(rest.Gamma[2], whole.Gamma[2], atol=1e-6)
+    np.testing.assert_allclose(rest.risk[0], whole.risk[1], rtol=1e-13)
+
+
+def test_times_may_begin_late_repeat_or_be_zero_alone():
+    problem, start = drawn(3)
+    late = flow.gradient_flow(problem, 4, start, np.array([0.5, 0.5, 3.0]))
+    whole = flow.gradient_flow(problem, 4, start, TIMES)
+    np.testing.assert_allclose(late.beta[0], whole.beta[1], atol=1e-6)
+    np.testing.assert_array_equal(late.beta[0], late.beta[1])
+    none = flow.gradient_flow(problem, 4, start, np.zeros(1))
+    assert none.succeeded
+    np.testing.assert_allclose(none.Gamma[0], start.Gamma, atol=1e-14)
+
+
+def test_giving_up_is_a_flag_and_the_reached_part_stays():
+    problem, start = drawn(4)
+    path = flow.gradient_flow(problem, 4, start, TIMES, max_steps=5)
+    assert not path.succeeded
+    assert path.num_steps == 5
+    assert np.isfinite(path.risk[0])
+    assert not np.isfinite(path.risk[-1])
+    steep = flow.gradient_descent(problem, 4, start, 50.0, 40)
+    assert not steep.succeeded
+
+
+def test_numbers_do_not_recompile_and_problems_vectorise():
+    problems, starts = zip(*(drawn(seed) for seed in range(3)), strict=True)
+    flow.gradient_flow(problems[0], 4, starts[0], TIMES)
+    size = ode._solve._cache_size()
+    single = [
+        flow.gradient_flow(p, M, s, TIMES + 0.1, rtol=1e-7)
+        for p, M, s in zip(problems, (4, 5, 6), starts, strict=True)
+    ]
+    assert ode._solve._cache_size() == size
+    stack = jax.tree.map(lambda *leaves: jnp.stack(leaves), *problems)
+    start = jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
+    together = jax.vmap(
+        lambda p, M, s: flow.gradient_flow(p, M, s, TIMES + 0.1, rtol=1e-7)
+    )(stack, jnp.array([4, 5, 6]), start)
+    for i, path in enumerate(single):
+        np.testing.assert_allclose(together.Gamma[i], path.Gamma, atol=1e-10)
+
+
+def test_float32_stays_float32():
+    small = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), drawn(5))
+    with jax.enable_x64(False):
+        problem, start = jax.tree.map(lambda a: jnp.asarray(np.asarray(a)), small)
+        path = flow.gradient_flow(problem, 4, start, np.float32([0.0, 0.5, 2000.0]))
+        assert path.succeeded
+        assert path.Gamma.dtype == jnp.float32
+    np.testing.assert_allclose(path.risk[-1], ltb.minimal_risk(problem, 4), rtol=1e-5)
+
+
+def test_nothing_moves_where_there_are_no_inputs():
+    problem = LinearRegression(np.zeros((2, 2)), np.ones(2), EYE, 0.25)
+    path = flow.gradient_flow(problem, 4, STEP, TIMES)
+    np.testing.assert_allclose(path.Gamma[-1], STEP.Gamma, atol=1e-15)
+    bounds = jax.jit(flow.rates)(problem, 4, STEP, TIMES)
+    np.testing.assert_array_equal(bounds.Gamma, 0)
+    np.testing.assert_array_equal(bounds.excess, 0)
+
+
+def test_a_stiff_problem_of_25_dimensions_takes_few_steps():
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.normal(size=(25, 25)))[0]
+    H = axes @ np.diag(np.geomspace(1, 1e-3, 25)) @ axes.T
+    problem = LinearRegression((H + H.T) / 2, rng.normal(size=25), np.eye(25), 0.25)
+    start = ltb.GDBeta(np.zeros(25), np.zeros((25, 25)))
+    path = flow.gradient_flow(problem, 40, start, np.array([0.0, 1e9]))
+    assert path.succeeded
+    assert path.num_steps < 3_000
+    assert path.excess[-1] < 1e-12
+
+
+# --- what it loads
+
+
+def test_importing_flows_loads_no_diffrax():
+    code = "import sys, icltheory.regression.flow; print('diffrax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_a_missing_solver_library_is_named(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "diffrax":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.delitem(sys.modules, "diffrax", raising=False)
+    with pytest.raises(ImportError, match=r"^[^\n]*install icltheory\[solvers\]$"):
+        flow.gradient_flow(PROBLEM, 4, STEP, TIMES)
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"problem": NOTHING}, "problem: expected tau = tr(H Psi) + noise_var > 0"),
+        ({"problem": LinearRegression.isotropic(3)}, "problem: expected dimension 2"),
+        ({"num_examples": 0}, "num_examples: expected at least 1, got 0"),
+        ({"times": np.array([1.0, 0.5])}, "times: expected increasing times from 0"),
+        ({"times": np.array([-1.0, 0.5])}, "times: expected increasing times from 0"),
+        ({"times": np.array([0.0, np.inf])}, "times: expected finite entries"),
+        ({"times": np.zeros(0)}, "times: expected shape (T,) with T >= 1, got (0,)"),
+    ],
+)
+def test_flows_and_rates_refuse_what_cannot_be(change, message):
+    given = {"problem": PROBLEM, "num_examples": 4, "times": TIMES, **change}
+    for model in (STEP, BLOCK):
+        with raises(message):
+            flow.gradient_flow(
+                given["problem"], given["num_examples"], model, given["times"]
+            )
+    with raises(message):
+        flow.rates(given["problem"], given["num_examples"], STEP, given["times"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"solver": "euler"}, "solver: expected one of 'auto', 'exponential'"),
+        ({"rtol": 0.0}, "rtol: expected a positive number, got 0.0"),
+        ({"atol": -1.0}, "atol: expected a positive number, got -1.0"),
+        ({"max_steps": 0}, "max_steps: expected a positive integer, got 0"),
+    ],
+)
+def test_flows_refuse_settings_that_mean_nothing(change, message):
+    with raises(message):
+        flow.gradient_flow(PROBLEM, 4, STEP, TIMES, **change)
+
+
+def test_the_exponential_solver_is_for_gd_beta():
+    with raises("solver: expected 'explicit' or 'implicit' for models other than"):
+        flow.gradient_flow(PROBLEM, 4, LAYER, TIMES, solver="exponential")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"step_size": 0.0}, "step_size: expected a positive number, got 0.0"),
+        ({"num_steps": 0}, "num_steps: expected a positive integer, got 0"),
+        ({"record_every": 3}, "num_steps: expected a multiple of record_every = 3"),
+        ({"problem": NOTHING}, "problem: expected tau = tr(H Psi) + noise_var > 0"),
+        ({"num_examples": 0}, "num_examples: expected"),
+    ],
+)
+def test_descents_refuse_what_cannot_be(change, message):
+    given = {"problem": PROBLEM, "num_examples": 4, "step_size": 0.1, "num_steps": 10}
+    given.update(change)
+    last = {"record_every": given.pop("record_every", 1)}
+    start = [given.pop("problem"), given.pop("num_examples"), STEP]
+    with raises(message):
+        flow.gradient_descent(*start, *given.values(), **last)
+    with raises(message):
+        flow.sampled_sgd(*start, *given.values(), key=KEY, batch_size=2, **last)
+
+
+def test_sampling_needs_a_batch():
+    with raises("batch_size: expected a positive integer, got 0"):
+        flow.sampled_sgd(PROBLEM, 4, STEP, 0.1, 10, key=KEY, batch_size=0)
+
+
+def test_the_flow_of_labels_refuses_what_cannot_be():
+    start = flow.zfb_start(EYE, 4, EYE / 2**0.25, 0.5)
+    with raises("input_cov: expected a positive definite matrix"):
+        flow.zfb_flow(np.diag([1.0, 0.0]), 4, start, TIMES)
+    with raises("num_examples: expected"):
+        flow.zfb_flow(EYE, 0, start, TIMES)
+    with raises("start.U: expected shape (3, 3), got (2, 2)"):
+        flow.zfb_flow(np.eye(3), 4, start, TIMES)
+    with raises("start: expected u^2 >= ||U||_F^2, got 0.01 and 0.25"):
+        flow.zfb_flow(EYE, 4, flow.ZFBWeights(jnp.array(0.1), start.U), TIMES)
+    with raises("scale: expected a number above 0 with scale^2 |G| sqrt(d) < 2, got 3"):
+        flow.zfb_start(EYE, 4, EYE / 2**0.25, 3.0)
+    with raises("times: expected increasing times from 0"):
+        flow.zfb_flow(EYE, 4, start, TIMES[::-1])
