@@ -54,11 +54,11 @@ def gradient_flow(
     GD-beta is integrated in the eigenbases in which the flow near the optimum is
     diagonal, by an exponential Runge-Kutta method that solves the diagonal exactly: the
     number of steps hardly depends on the condition number of H. It does grow where
-    M |beta - beta*|_H^2 is far above tau at the start, unless H and Psi are multiples of
-    I. Other models are integrated by Tsit5 (``"explicit"``) or, where the flow is stiff
-    and the parameters few, by Kvaerno5 (``"implicit"``, whose steps cost the cube of
-    the number of parameters). The program is compiled once for all problems, starts and
-    times of the same shapes.
+    M |beta - beta*|_H^2 is far above tau at the start, unless H and Psi are multiples
+    of I. Other models are integrated by Tsit5 (``"explicit"``) or, where the flow is
+    stiff and the parameters few, by Kvaerno5 (``"implicit"``, whose steps cost the cube
+    of the number of parameters). The program is compiled once for all problems, starts
+    and times of the same shapes.
 
     Args:
         problem: The population (H, beta*, Psi, sigma^2), H and Psi possibly singular.
