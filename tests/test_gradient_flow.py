@@ -28,6 +28,7 @@ def _close_figures():
     plt.close("all")
 
 
+@pytest.mark.slow
 def test_a_small_run_writes_everything_it_promises(tmp_path):
     result = gradient_flow.main([*TINY, "--output", str(tmp_path)])
     (folder,) = (tmp_path / "gradient_flow").iterdir()

@@ -110,6 +110,16 @@ def test_float32_stays_float32():
     np.testing.assert_allclose(path.risk[-1], ltb.minimal_risk(problem, 4), rtol=1e-5)
 
 
+def test_a_far_mean_costs_nothing_where_all_is_isotropic():
+    # the direction of the start is an axis, so that the coupling is diagonal
+    problem = LinearRegression(np.eye(25), 10 * np.ones(25), np.eye(25), 0.25)
+    start = ltb.GDBeta(np.zeros(25), np.zeros((25, 25)))
+    path = flow.gradient_flow(problem, 40, start, np.array([0.0, 1e3]))
+    assert path.succeeded
+    assert path.num_steps < 600
+    assert path.excess[-1] < 1e-12
+
+
 def test_nothing_moves_where_there_are_no_inputs():
     problem = LinearRegression(np.zeros((2, 2)), np.ones(2), EYE, 0.25)
     path = flow.gradient_flow(problem, 4, STEP, TIMES)
