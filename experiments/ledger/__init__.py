@@ -11,6 +11,6 @@ What it does
     a page. ``--quick`` leaves out the tests marked slow.
 
 Expect
-    One to two minutes on two cores. A statement without a test says so. Status 1 if a
+    Three minutes on four cores. A statement without a test says so. Status 1 if a
     test fails or cannot be run, 2 if the command line is wrong.
 """
