@@ -72,7 +72,9 @@ def _symmetric_root_jvp(primals, tangents):
 
 def _root_and_spectrum(cov: Array) -> tuple[Array, Array, Array]:
     eigenvalues, vectors = jnp.linalg.eigh(cov)
-    roots = jnp.sqrt(jnp.maximum(eigenvalues, 0))
+    # A zero that was rounded to eps must not become a root of size sqrt(eps).
+    cutoff = cov.shape[0] * jnp.finfo(cov.dtype).eps * jnp.max(eigenvalues)
+    roots = jnp.sqrt(jnp.where(eigenvalues > cutoff, eigenvalues, 0))
     return einsum("ij,j,kj->ik", vectors, roots, vectors), roots, vectors
 
 
