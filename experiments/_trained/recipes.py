@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments._fields import check_at_least
 from icltheory import constructions, training
 from icltheory.models import GPT2, LinearStack
 from icltheory.regression.tasks import LinearRegression
@@ -65,12 +66,9 @@ class Recipe:
     def __post_init__(self):
         if self.model not in ("gpt2", "linear"):
             raise ValueError(f"model: expected gpt2 or linear, got {self.model}")
-        for name in ("dim", "num_layers", "steps", "batch_size", "chunk_steps"):
-            if getattr(self, name) < 1:
-                value = getattr(self, name)
-                raise ValueError(f"{name}: expected at least 1, got {value}")
-        if self.num_points < 2:
-            raise ValueError(f"num_points: expected at least 2, got {self.num_points}")
+        counts = ("dim", "num_layers", "steps", "batch_size", "chunk_steps")
+        check_at_least(self, 1, *counts)
+        check_at_least(self, 2, "num_points")
         if not self.seeds:
             raise ValueError("seeds: expected at least one, got none")
 

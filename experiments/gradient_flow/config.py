@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from experiments._fields import check_at_least
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -61,11 +63,8 @@ class Config:
             )
         if min(self.dims) < 2:
             raise ValueError(f"dims: expected at least 2, got {self.dims}")
-        for name, least in (("seeds", 2), ("num_starts", 2), ("points", 3)):
-            if getattr(self, name) < least:
-                raise ValueError(
-                    f"{name}: expected at least {least}, got {getattr(self, name)}"
-                )
+        check_at_least(self, 2, "seeds", "num_starts")
+        check_at_least(self, 3, "points")
         if self.condition < 1 or not self.step_shares or not self.batch_sizes:
             raise ValueError("expected condition >= 1, and steps and batches, got none")
         if self.sgd_steps % 40:

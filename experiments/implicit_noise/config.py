@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+from experiments._fields import check_at_least
 from experiments._trained import GPT2_CPU, GPT2_GPU, Recipe, linear_recipe
 
 
@@ -59,11 +60,7 @@ class Config:
             raise ValueError(f"shots: expected numbers from 1 to {N}, got {self.shots}")
         if not all(0 <= part <= 1 for part in self.parts):
             raise ValueError(f"parts: expected parts in [0, 1], got {self.parts}")
-        for name in ("eval_prompts", "subset_prompts", "subsets"):
-            if getattr(self, name) < 2:
-                raise ValueError(
-                    f"{name}: expected at least 2, got {self.__dict__[name]}"
-                )
+        check_at_least(self, 2, "eval_prompts", "subset_prompts", "subsets")
 
     @property
     def pool(self) -> int:

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from experiments._fields import check_at_least
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -46,10 +48,9 @@ class Config:
     checkpoint_every: int = 1000
 
     def __post_init__(self):
-        for name in ("dim", "num_examples", "steps", "batch_size", "phase_points"):
-            if getattr(self, name) < 1:
-                value = getattr(self, name)
-                raise ValueError(f"{name}: expected at least 1, got {value}")
+        counts = ("dim", "num_examples", "steps", "batch_size", "phase_points")
+        check_at_least(self, 1, *counts)
+        check_at_least(self, 0, "mean_norm", "noise_var")
         for name in ("examples", "dims"):
             if not getattr(self, name) or min(getattr(self, name)) < 1:
                 value = getattr(self, name)
@@ -58,10 +59,6 @@ class Config:
             if not getattr(self, name) or min(getattr(self, name)) <= 0:
                 value = getattr(self, name)
                 raise ValueError(f"{name}: expected some above 0, got {value}")
-        for name in ("mean_norm", "noise_var"):
-            if getattr(self, name) < 0:
-                value = getattr(self, name)
-                raise ValueError(f"{name}: expected at least 0, got {value}")
         if len(self.seeds) < 2:
             raise ValueError(f"seeds: expected at least two, got {self.seeds}")
 

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 from typing import NamedTuple
 
+from experiments._fields import check_at_least
 from experiments._trained import Recipe
 from icltheory.training import OptimizerConfig
 
@@ -73,11 +74,7 @@ class Config:
             )
         if not self.mean:
             raise ValueError("mean: expected a value other than 0, got 0")
-        for name in ("eval_prompts", "bayes_draws", "lsa_starts"):
-            if getattr(self, name) < 2:
-                raise ValueError(
-                    f"{name}: expected at least 2, got {getattr(self, name)}"
-                )
+        check_at_least(self, 2, "eval_prompts", "bayes_draws", "lsa_starts")
 
     @property
     def num_examples(self) -> int:

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Literal
 
+from experiments._fields import check_at_least
 from experiments._trained import GPT2_CPU, GPT2_GPU, Recipe, linear_recipe
 
 SEEDS = (0, 1, 2)
@@ -41,18 +42,12 @@ class Config:
     level: float = 0.95
 
     def __post_init__(self):
-        for name in ("validation_prompts", "test_prompts"):
-            if getattr(self, name) < 2:
-                value = getattr(self, name)
-                raise ValueError(f"{name}: expected at least 2, got {value}")
+        check_at_least(self, 2, "validation_prompts", "test_prompts")
+        check_at_least(self, 0, "label_noise")
         if not 0 < self.level < 1:
             raise ValueError(f"level: expected a value within (0, 1), got {self.level}")
         if not self.error_cap > 0:
             raise ValueError(f"error_cap: expected a value > 0, got {self.error_cap}")
-        if self.label_noise < 0:
-            raise ValueError(
-                f"label_noise: expected at least 0, got {self.label_noise}"
-            )
         if self.gpt2.num_points < 2 * self.gpt2.dim + 1:
             raise ValueError(
                 f"gpt2.num_points: expected at least 2 dim + 1 = "

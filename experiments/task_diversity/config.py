@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from experiments._fields import check_at_least
 from experiments._trained import GPT2_CPU, Recipe
 from icltheory.training import OptimizerConfig
 
@@ -67,14 +68,8 @@ class Config:
                 f"no pool, got {self.pool_sizes}"
             )
         counts = ("eval_prompts", "theory_pools", "theory_prompts", "ridge_draws")
-        for name in counts:
-            if getattr(self, name) < 2:
-                value = getattr(self, name)
-                raise ValueError(f"{name}: expected at least 2, got {value}")
-        if self.runs_at_once < 1:
-            raise ValueError(
-                f"runs_at_once: expected at least 1, got {self.runs_at_once}"
-            )
+        check_at_least(self, 2, *counts)
+        check_at_least(self, 1, "runs_at_once")
 
     @property
     def finite_sizes(self) -> tuple[int, ...]:

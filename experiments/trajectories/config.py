@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from experiments._fields import check_at_least
 from experiments._trained import Recipe, linear_recipe
 
 
@@ -38,14 +39,10 @@ class Config:
             raise ValueError(
                 f"ranks: expected some from 1 to {n - 1}, got {self.ranks}"
             )
-        if self.prompts < 2:
-            raise ValueError(f"prompts: expected at least 2, got {self.prompts}")
+        check_at_least(self, 2, "prompts")
         if not 1 <= self.shots <= N:
             raise ValueError(f"shots: expected 1 to {N}, got {self.shots}")
-        for name in ("label_noise", "random_scale"):
-            if getattr(self, name) < 0:
-                value = getattr(self, name)
-                raise ValueError(f"{name}: expected at least 0, got {value}")
+        check_at_least(self, 0, "label_noise", "random_scale")
 
 
 def _recipe(num_layers: int, dim: int, num_points: int, steps: int) -> Recipe:

@@ -105,14 +105,14 @@ def test_flow_of_the_whole_layer_is_the_reduced_one_and_ends_at_their_limit(meas
         (0, times[-1]),
         embedded(s, s * Theta @ Theta.T),
         "Radau",
-        times,
+        dense_output=True,
         jac=lambda _, z: -np.asarray(hessian(z)),
         rtol=1e-9,
         atol=1e-11,
     )
     path = flow.zfb_flow(Lam, N, start, times, rtol=1e-10, atol=1e-13)
     assert path.succeeded
-    whole = solved.y.T
+    whole = solved.sol(times).T
     found = np.array([embedded(*pair) for pair in zip(*both(path), strict=True)])
     measured("distance of the two flows", np.abs(found - whole).max())
     np.testing.assert_allclose(found, whole, atol=2e-7)
@@ -120,9 +120,10 @@ def test_flow_of_the_whole_layer_is_the_reduced_one_and_ends_at_their_limit(meas
     limit = embedded(float(end.W_PV[-1, -1]), np.asarray(end.W_KQ)[:DIM, :DIM])
     for name, last in (("reduced", found[-1]), ("whole", whole[-1])):
         measured(f"distance from the limit, {name}", np.abs(last - limit).max())
-    balance = whole[:, DIM] ** 2 - np.sum(whole[:, DIM + 1 :] ** 2, axis=1)
+    steps = solved.y.T  # between them the solver interpolates, less exactly
+    balance = steps[:, DIM] ** 2 - np.sum(steps[:, DIM + 1 :] ** 2, axis=1)
     measured("u^2 - |U|^2 along the whole flow", np.abs(balance).max())
-    assert np.abs(balance).max() < 1e-7
+    assert np.abs(balance).max() < 2.9e-12
     assert np.abs(found[-1] - limit).max() < 1.1e-12
     assert np.abs(whole[-1] - limit).max() < 1e-8
     assert 0 <= path.excess[-1] < 1e-20
