@@ -70,7 +70,10 @@ def parse(
     if preset is not None and preset not in presets:
         raise ValueError(f"preset: expected one of {', '.join(presets)}, got {preset}")
     if flags.resume is not None:
-        stored = _read_config(flags.resume, next(iter(presets.values())))
+        try:
+            stored = read_config(flags.resume, next(iter(presets.values())))
+        except ValueError as error:
+            raise ValueError(f"resume: {error}") from error
         start = stored if preset is None else presets[preset]
         preset = preset or "stored"
     else:
@@ -102,14 +105,15 @@ def _overridden(start: Config, args: list[str], description: str) -> Config:
     raise ValueError(message)
 
 
-def _read_config(run: Path, example: Config) -> Config:
+def read_config(run: Path, example: Config) -> Config:
+    """The config that a run folder holds."""
     path = run / "config.json"
     try:
         values = json.loads(path.read_text())["config"]
         return _build(type(example), values)
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"resume: expected a run folder with a readable config.json, got {run} "
+            f"expected a run folder with a readable config.json, got {run} "
             f"({type(error).__name__}: {error})"
         ) from error
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from experiments import ltb_gpt2
+from experiments._run import Run
 from experiments.ltb_gpt2 import Cell
+from experiments.ltb_gpt2.join import join
 from experiments.ltb_gpt2.measure import Score, references, rule_scores
 from experiments.ltb_gpt2.report import checks
 from icltheory import plotting, training
@@ -63,7 +65,6 @@ def test_the_large_presets_are_the_papers_model():
         recipe = ltb_gpt2.PRESETS[preset].recipe
         sizes = recipe.num_layers, recipe.num_heads, recipe.width, len(recipe.seeds)
         assert sizes == (6, 4, 128, 3)
-        assert recipe.optimizer.name == "adam"
 
 
 def test_prompts_are_drawn_from_the_prior_of_their_cell():
@@ -91,6 +92,62 @@ def test_a_score_is_the_mean_with_both_standard_errors():
     alone = Score.of(errors[:1])
     assert math.isnan(alone.seed_error)
     assert alone.interval[0] < 2.0 < alone.interval[1]
+
+
+def test_joined_runs_are_one_score_of_all_seeds():
+    rng = np.random.default_rng(0)
+    errors = [rng.exponential(size=(n, 50)) for n in (1, 2)]
+    score = Score.joined([Score.of(part) for part in errors])
+    means = np.concatenate([part.mean(axis=1) for part in errors])
+    assert score.per_seed == pytest.approx(tuple(means))
+    assert score.mean == pytest.approx(means.mean())
+    assert score.seed_error == pytest.approx(means.std(ddof=1) / math.sqrt(3))
+    # The runs drew prompts of their own: the variances of their sums add up.
+    var = [part.sum(axis=0).var(ddof=1) / 50 for part in errors]
+    assert score.prompt_error == pytest.approx(math.sqrt(sum(var)) / 3)
+    assert len(score.per_seed_error) == 3
+
+
+def finished(folder, seeds, value):
+    """A run folder as a finished run leaves it."""
+    config = dataclasses.replace(
+        CPU, recipe=dataclasses.replace(CPU.recipe, seeds=seeds)
+    )
+    errors = value * np.random.default_rng(seeds).exponential(size=(len(seeds), 9))
+    cells = {c.name: dataclasses.asdict(Score.of(errors)) for c in CPU.cells}
+    run = Run(folder)
+    folder.mkdir()
+    run.write_json("config.json", {"config": dataclasses.asdict(config)})
+    run.write_json("result.json", {"cells": cells})
+    return folder
+
+
+def test_join_makes_one_table_of_several_runs(tmp_path):
+    first = finished(tmp_path / "first", (0,), 1.0)
+    second = finished(tmp_path / "second", (1, 4), 2.0)
+    result = join([first, second], tmp_path / "out")
+    (folder,) = (tmp_path / "out" / "ltb_gpt2").iterdir()
+    assert {path.name for path in folder.iterdir()} == {
+        "config.json",
+        "result.json",
+        "table1.png",
+    }
+    for name, cell in result["cells"].items():
+        stored = [
+            json.loads((run / "result.json").read_text())["cells"][name]["per_seed"]
+            for run in (first, second)
+        ]
+        assert list(cell["per_seed"]) == sum(stored, [])
+    with pytest.raises(ValueError, match="runs: expected different seeds"):
+        join([first, first], tmp_path / "out")
+    (second / "result.json").unlink()
+    with pytest.raises(ValueError, match=r"runs: expected a finished run .*second"):
+        join([first, second], tmp_path / "out")
+    config = json.loads((second / "config.json").read_text())
+    config["config"]["mean"] = 5.0
+    (second / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"but for the seeds, got another in .*second"):
+        join([first, second], tmp_path / "out")
 
 
 def test_references_are_the_formulas_of_the_paper():

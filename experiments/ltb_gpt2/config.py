@@ -103,7 +103,17 @@ class Config:
         return dataclasses.replace(self.recipe, mlp=cell.mlp, task_mean=cell.mean)
 
 
-# The rate decides how far the model without MLP gets in these steps: see __init__.
+# Rates and decay were fixed, here and at the paper's size, by the error with MLP at
+# mean ten alone, of one seed that is not in the table; see __init__.
+_OPTIMIZER = OptimizerConfig(
+    "muon",
+    4e-3,
+    adam_learning_rate=1.6e-2,
+    schedule="cosine",
+    warmup_steps=200,
+    clip_norm=1.0,
+    b2=0.95,
+)
 _CPU = Recipe(
     model="gpt2",
     dim=2,
@@ -113,9 +123,7 @@ _CPU = Recipe(
     num_heads=4,
     steps=5000,
     batch_size=64,
-    optimizer=OptimizerConfig(
-        "muon", 7e-3, schedule="cosine", warmup_steps=200, clip_norm=1.0
-    ),
+    optimizer=_OPTIMIZER,
     loss_points="last",
     token_layout="matrix",
     noise_var=0.01,
@@ -124,22 +132,8 @@ _CPU = Recipe(
     checkpoint_every=1000,
 )
 
-# The paper's model; at its size the initial weights are Garg's and Hugging Face's.
-_GPU = dataclasses.replace(
-    _CPU,
-    dim=5,
-    num_points=21,
-    num_layers=6,
-    width=128,
-    init_std=0.02,
-    steps=50_000,
-    batch_size=256,
-    optimizer=OptimizerConfig(
-        "adam", 1e-3, schedule="cosine", warmup_steps=1000, clip_norm=1.0
-    ),
-    chunk_steps=500,
-    checkpoint_every=5000,
-)
+# The paper's model on the same prompts.
+_GPU = dataclasses.replace(_CPU, num_layers=6, width=128, init_std=0.05, steps=8000)
 
 PRESETS = {
     "cpu": Config(_CPU),
@@ -151,8 +145,8 @@ PRESETS = {
             dim=20,
             num_points=41,
             noise_var=0.0,
+            init_std=0.02,
             steps=500_000,
-            batch_size=64,
             optimizer=OptimizerConfig("adam", 1e-4),
             chunk_steps=1000,
             checkpoint_every=10_000,

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -136,6 +137,19 @@ class Score:
             prompt_error=_standard_error(errors.mean(axis=0)),
             per_seed=tuple(by_seed.tolist()),
             per_seed_error=tuple(_standard_error(row) for row in errors),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence["Score"]) -> "Score":
+        """The score of runs with other seeds, each on prompts of its own."""
+        by_seed = [value for part in parts for value in part.per_seed]
+        sums = [part.prompt_error * len(part.per_seed) for part in parts]
+        return cls(
+            mean=float(np.mean(by_seed)),
+            seed_error=_standard_error(np.array(by_seed)),
+            prompt_error=math.hypot(*sums) / len(by_seed),
+            per_seed=tuple(by_seed),
+            per_seed_error=tuple(e for part in parts for e in part.per_seed_error),
         )
 
     @property
