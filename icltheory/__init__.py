@@ -36,6 +36,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 _ROOMS = (
     "attention",
     "bounds",
+    "bridge",
     "constructions",
     "layered",
     "linalg",

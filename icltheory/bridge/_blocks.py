@@ -1,0 +1,209 @@
+"""The Flax modules that all families are made of."""
+
+import math
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from icltheory.bridge.architecture import Architecture
+from icltheory.bridge.rope import rotate
+from icltheory.bridge.streams import KV, Stream
+
+_ACTIVATIONS = {
+    "gelu": lambda x: nn.gelu(x, approximate=False),
+    "gelu_tanh": lambda x: nn.gelu(x, approximate=True),
+    "relu": nn.relu,
+    "silu": nn.silu,
+}
+_SMALL = nn.initializers.normal(0.02)
+
+
+def at_least_float32(dtype: Any) -> Any:
+    """The dtype in which sums are taken."""
+    return jnp.promote_types(dtype, jnp.float32)
+
+
+class Linear(nn.Module):
+    """``W @ x + b`` with W stored (out, in)."""
+
+    features: int
+    bias: bool
+
+    @nn.compact
+    def __call__(self, x):
+        """Applies the matrix to the last axis."""
+        W = self.param("weight", _SMALL, (self.features, x.shape[-1]))
+        y = jnp.einsum("...i,oi->...o", x, W)
+        if not self.bias:
+            return y
+        b = self.param("bias", nn.initializers.zeros, (self.features,))
+        return y + b.reshape((1,) * (y.ndim - 1) + (-1,))
+
+
+class Norm(nn.Module):
+    """Layer norm, or root-mean-square norm with or without one added to the scale."""
+
+    kind: str
+    eps: float
+
+    @nn.compact
+    def __call__(self, x):
+        """Normalises the last axis."""
+        ones = nn.initializers.zeros if self.kind == "rms_plus_one" else _ONES
+        shape = (1,) * (x.ndim - 1) + (-1,)
+        scale = self.param("scale", ones, x.shape[-1:]).reshape(shape)
+        y = x.astype(at_least_float32(x.dtype))
+        if self.kind == "layer":
+            y = y - jnp.mean(y, axis=-1, keepdims=True)
+        y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.eps)
+        if self.kind == "rms":
+            return y.astype(x.dtype) * scale
+        if self.kind == "rms_plus_one":
+            return (y * (1 + scale.astype(y.dtype))).astype(x.dtype)
+        bias = self.param("bias", nn.initializers.zeros, x.shape[-1:]).reshape(shape)
+        return (y * scale.astype(y.dtype) + bias.astype(y.dtype)).astype(x.dtype)
+
+
+_ONES = nn.initializers.ones
+
+
+class Attention(nn.Module):
+    """Causal softmax attention with grouped queries, behind an optional prefix."""
+
+    arch: Architecture
+
+    @nn.compact
+    def __call__(self, x, x_query, stream: Stream, at, prefix: KV | None):
+        """Attends from ``x_query``, tokens number ``at`` of x, to x and the prefix."""
+        a = self.arch
+        q = self._heads("W_Q", "q_norm", a.num_heads, x_query)
+        k = self._heads("W_K", "k_norm", a.num_kv_heads, x)
+        v = self._heads("W_V", None, a.num_kv_heads, x)
+        positions = jnp.take_along_axis(stream.positions, at, axis=1)
+        if a.rotary is not None:
+            q, k = rotate(q, positions, a.rotary), rotate(k, stream.positions, a.rotary)
+        own = KV(k, v, stream.mask)
+        order = jnp.arange(k.shape[1])[None, None] <= at[:, :, None]
+        seen = [order & stream.mask[:, None]]
+        places, keys = [stream.positions], [own]
+        if prefix is not None:
+            seen.insert(0, prefix.mask[:, None])
+            places.insert(0, positions_of(prefix.mask))
+            keys.insert(0, prefix)
+        if a.sliding_window is not None:
+            near = [
+                positions[:, :, None] - p[:, None] < a.sliding_window for p in places
+            ]
+            seen = [s & n for s, n in zip(seen, near, strict=True)]
+        mixed = _attend(q, keys, seen).reshape(*q.shape[:2], -1)
+        return Linear(a.width, a.output_bias, name="W_O")(mixed), own
+
+    def _heads(self, name, norm, heads, x):
+        a = self.arch
+        y = Linear(heads * a.head_dim, a.attention_bias, name=name)(x)
+        y = y.reshape(*y.shape[:2], heads, a.head_dim)
+        if norm is not None and a.qk_norm:
+            y = Norm(a.norm, a.norm_eps, name=norm)(y)
+        return y
+
+
+def positions_of(mask):
+    """Position of every token among the tokens of its sequence."""
+    return jnp.clip(jnp.cumsum(mask, axis=1, dtype=jnp.int32) - 1, 0)
+
+
+def _attend(q, keys, seen):
+    """Softmax attention over one or two stretches of keys, each (B or 1, S)."""
+    B, T, _, size = q.shape
+    grouped = q.reshape(B, T, keys[0].k.shape[2], -1, size)
+    scores = jnp.concatenate(
+        [
+            jnp.where(s[:, None, None], _scores(grouped, part.k), _lowest(q.dtype))
+            for part, s in zip(keys, seen, strict=True)
+        ],
+        axis=-1,
+    )
+    weights = jax.nn.softmax(scores, axis=-1).astype(q.dtype)
+    if len(keys) == 1:
+        return _mix(weights, keys[0].v).reshape(q.shape)
+    behind, own = jnp.split(weights, [keys[0].k.shape[1]], axis=-1)
+    return (_mix(behind, keys[0].v) + _mix(own, keys[1].v)).reshape(q.shape)
+
+
+def _lowest(dtype):
+    # Finite, so that a row that sees nothing is a mean and not NaN.
+    dtype = at_least_float32(dtype)
+    return jnp.asarray(jnp.finfo(dtype).min, dtype)
+
+
+def _scores(q, k):
+    kind = {"preferred_element_type": at_least_float32(q.dtype)}
+    if k.shape[0] == 1:  # shared by the batch, without a copy for each row
+        scores = jnp.einsum("btkgd,skd->bkgts", q, k[0], **kind)
+    else:
+        scores = jnp.einsum("btkgd,bskd->bkgts", q, k, **kind)
+    return scores / math.sqrt(q.shape[-1])
+
+
+def _mix(weights, v):
+    if v.shape[0] == 1:
+        return jnp.einsum("bkgts,skd->btkgd", weights, v[0])
+    return jnp.einsum("bkgts,bskd->btkgd", weights, v)
+
+
+class MLP(nn.Module):
+    """Two matrices around an activation, or three with a gate."""
+
+    arch: Architecture
+
+    @nn.compact
+    def __call__(self, x):
+        """Applies the MLP to every token."""
+        a, act = self.arch, _ACTIVATIONS[self.arch.activation]
+        wide = Linear(a.mlp_width, a.mlp_bias, name="W_in")(x)
+        if a.gated:
+            wide = act(Linear(a.mlp_width, a.mlp_bias, name="W_gate")(x)) * wide
+        else:
+            wide = act(wide)
+        return Linear(a.width, a.mlp_bias, name="W_out")(wide)
+
+
+class Block(nn.Module):
+    """One pre-norm block: attention and MLP, one after the other or side by side."""
+
+    arch: Architecture
+
+    @nn.compact
+    def __call__(
+        self, stream: Stream, prefix: KV | None = None, last_only: bool = False
+    ) -> tuple[Stream, KV]:
+        """Applies the block; returns its keys and values as well."""
+        a, at = self.arch, _asked(stream.mask, last_only)
+        x = Norm(a.norm, a.norm_eps, name="norm_1")(stream.h)
+        picked = jax.tree.map(lambda array: _pick(array, at, last_only), stream)
+        x_query = _pick(x, at, last_only)
+        mixed, own = Attention(a, name="attn")(x, x_query, stream, at, prefix)
+        h = picked.h + mixed
+        if a.shared_norm:
+            read = x_query
+        else:
+            norm = Norm(a.norm, a.norm_eps, name="norm_2")
+            read = norm(picked.h if a.parallel else h)
+        return picked._replace(h=h + MLP(a, name="mlp")(read)), own
+
+
+def _asked(mask, last_only):
+    """Numbers of the tokens whose output is wanted: all, or the last of each row."""
+    B, T = mask.shape
+    if not last_only:
+        return jnp.broadcast_to(jnp.arange(T)[None], (B, T))
+    return (T - 1 - jnp.argmax(mask[:, ::-1], axis=1))[:, None]
+
+
+def _pick(array, at, last_only):
+    if not last_only:
+        return array
+    at = at.reshape(at.shape + (1,) * (array.ndim - 2))
+    return jnp.take_along_axis(array, at, axis=1)

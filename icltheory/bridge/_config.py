@@ -1,0 +1,105 @@
+"""Reading a checkpoint's config: the file, and its values by name."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+# Names that the files use, and the function each stands for.
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_fast": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; an error names the file and the line."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: expected a file, found none") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{path}, line {error.lineno}: expected JSON, got {error.msg}"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: expected JSON in UTF-8, got {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+class Config:
+    """The values of a config. A null counts as absent; absent ones have defaults."""
+
+    def __init__(self, values: Mapping[str, Any]):
+        self.values = values
+
+    def get(self, *names: str) -> Any:
+        """The first value there is under one of these names."""
+        return next((v for n in names if (v := self.values.get(n)) is not None), None)
+
+    def size(self, *names: str, default: int | None = None) -> int:
+        """A positive integer."""
+        value = self.get(*names)
+        value = default if value is None else value
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{names[0]}: expected a positive integer, got {value!r}")
+        return value
+
+    def number(self, *names: str, default: float) -> float:
+        """A number."""
+        value = self.get(*names)
+        value = default if value is None else value
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ValueError(f"{names[0]}: expected a number, got {value!r}")
+        return float(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        value = self.get(name)
+        value = default if value is None else value
+        if not isinstance(value, bool):
+            raise ValueError(f"{name}: expected true or false, got {value!r}")
+        return value
+
+    def activation(self, *names: str, default: str) -> str:
+        """An activation, under the name it has in :class:`Architecture`."""
+        value = self.get(*names) or default
+        if value not in _ACTIVATIONS:
+            known = ", ".join(sorted(_ACTIVATIONS))
+            raise ValueError(f"{names[0]}: expected one of {known}, got {value!r}")
+        return _ACTIVATIONS[value]
+
+    def refuse(self, name: str, unless: Any) -> None:
+        """Raises where the config asks for something that is not built."""
+        value = self.get(name)
+        if value is not None and value != unless:
+            raise ValueError(f"{name}: expected {unless!r}, got {value!r}")
+
+    def window(
+        self, num_layers: int, *, usual: int | None, first: int = 0
+    ) -> int | None:
+        """The sliding window of all layers, which must agree on it.
+
+        ``usual`` is the window where the file says nothing, ``first`` the first layer
+        that has one. A null in the file means none.
+        """
+        value = self.values.get("sliding_window", usual)
+        kinds = self.get("layer_types")
+        if kinds is None:
+            kinds = ["full_attention" if i < first else "" for i in range(num_layers)]
+        full = [kind == "full_attention" for kind in kinds[:num_layers]]
+        if value is None or all(full):
+            return None
+        if any(full):
+            raise ValueError(
+                "sliding_window: expected the same attention in every layer, "
+                f"got {sum(full)} of {num_layers} layers without a window"
+            )
+        return self.size("sliding_window", default=value)

@@ -1,0 +1,115 @@
+"""Flax checkpoints of Hugging Face, ``flax_model.msgpack``: a tree of arrays.
+
+Names follow torch's but for the leaves: a ``kernel`` is the transpose of torch's
+``weight`` (which makes GPT-2's (out, in), since torch keeps that one (in, out)), and
+``embedding`` and ``scale`` are weights. With these renamed, the table of a family
+serves both kinds of files.
+
+``flax.serialization.msgpack_restore`` holds the file, its arrays and the model at once.
+Here the file is mapped, and an array takes the model's dtype as it is parsed.
+"""
+
+import math
+import mmap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import msgpack
+import numpy as np
+from flax import traverse_util
+
+from icltheory.bridge._arrays import cast
+
+SINGLE = "flax_model.msgpack"
+_LEAVES = {"kernel": "weight", "embedding": "weight", "scale": "weight"}
+_ARRAY = 1  # how Flax marks an array: its shape, dtype and bytes
+_FRONT = 1024
+_CHUNKED = "__msgpack_chunked_array__"  # and one that was too long for one value
+
+
+class FlaxTree:
+    """The tensors of a tree under the names and in the layout that torch uses.
+
+    A tensor is let go when it is read, so that the tree shrinks as the model grows.
+    """
+
+    def __init__(self, folder: Path, dtype: np.dtype):
+        self.where = folder / SINGLE
+        self._tensors = dict(self._renamed(_restore(self.where, dtype)))
+        self.names = frozenset(self._tensors)
+        self._shapes = {name: array.shape for name, array in self._tensors.items()}
+
+    def _renamed(self, tree: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+        # Those who save a train state wrap the tree once more.
+        tree = tree["params"] if set(tree) == {"params"} else tree
+        for path, leaf in traverse_util.flatten_dict(tree, is_leaf=_is_chunked).items():
+            *modules, last = map(str, path)
+            array = _joined(leaf) if isinstance(leaf, dict) else leaf
+            if not isinstance(array, np.ndarray):
+                raise ValueError(
+                    f"{self.where}: expected an array at {'/'.join(map(str, path))}, "
+                    f"got {type(leaf).__name__}"
+                )
+            turned = array.T if last == "kernel" else array
+            yield ".".join([*modules, _LEAVES.get(last, last)]), turned
+
+    def file(self, name: str) -> Path:
+        """The file that holds a tensor."""
+        return self.where
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of a tensor."""
+        return self._shapes[name]
+
+    def peek(self, name: str) -> np.ndarray:
+        """A tensor, which the tree keeps."""
+        return self._tensors[name]
+
+    def read(self, name: str) -> np.ndarray:
+        """A tensor, which the tree then forgets."""
+        return self._tensors.pop(name)
+
+
+def _restore(path: Path, dtype: np.dtype) -> dict[str, Any]:
+    def array_of(code, data):
+        if code != _ARRAY:
+            return msgpack.ExtType(code, data)
+        # Shape and dtype stand in front; the rest is not copied to be unpacked.
+        front = msgpack.Unpacker(raw=True)
+        front.feed(data[:_FRONT])
+        front.read_array_header()
+        shape, kind = tuple(front.unpack()), jnp.dtype(front.unpack().decode())
+        start = len(data) - math.prod(shape) * kind.itemsize
+        array = np.frombuffer(data, kind, offset=start).reshape(shape)
+        return cast(array, dtype) if jnp.issubdtype(kind, jnp.floating) else array
+
+    if not path.stat().st_size:
+        raise ValueError(f"{path}: expected a tree of arrays, got an empty file")
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    try:
+        tree = msgpack.unpackb(mapped, ext_hook=array_of, raw=False)
+    except Exception as error:  # whatever a damaged file makes the parser say
+        raise ValueError(f"{path}: expected a tree of arrays, got {error!r}") from error
+    finally:
+        mapped.close()
+    if not isinstance(tree, dict):
+        raise ValueError(
+            f"{path}: expected a tree of arrays, got {type(tree).__name__}"
+        )
+    return tree
+
+
+def _is_chunked(path, value):
+    return _CHUNKED in value
+
+
+def _joined(value):
+    """The array whose chunks these are; they are numbered, as is its shape."""
+    chunks, shape = value.get("chunks"), value.get("shape")
+    if not chunks or not shape:
+        return None
+    flat = np.concatenate([chunks[str(i)] for i in range(len(chunks))])
+    return flat.reshape([int(shape[str(i)]) for i in range(len(shape))])

@@ -1,0 +1,145 @@
+"""What a decoder-only language model looks like, in one hashable record."""
+
+import dataclasses
+
+from icltheory._checks import check_choice, check_positive_int
+
+__all__ = ["Architecture", "Rotary"]
+
+_NORMS = ("layer", "rms", "rms_plus_one")
+_ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
+_SIZES = ("vocab_size", "width", "num_layers", "num_heads", "num_kv_heads", "head_dim")
+
+
+@dataclasses.dataclass(frozen=True)
+class Rotary:
+    r"""Rotary positions: pairs of coordinates of queries and keys turn with position.
+
+    .. math::
+        (x_a, x_b) \mapsto s\, (x_a \cos p\theta_i - x_b \sin p\theta_i ,\;
+        x_b \cos p\theta_i + x_a \sin p\theta_i)
+
+    Args:
+        frequencies: :math:`\theta_i`, one for each pair; what the head has beyond two
+            times their number stays as it is.
+        interleaved: Whether pair i is (2 i, 2 i + 1), as in GPT-J, and not
+            (i, i + number of pairs), as everywhere else.
+        scale: :math:`s`, which multiplies sine and cosine.
+        switch: Sequences longer than this turn with other frequencies; ``None`` if
+            there are no others.
+        long_frequencies: Those, where they are fixed.
+        ntk: Base and factor of the frequencies that grow with the sequence.
+
+    References:
+        Su et al. (2021), section 3.2. Verified by ``tests/bridge/test_decoder.py``.
+    """
+
+    frequencies: tuple[float, ...]
+    interleaved: bool = False
+    scale: float = 1.0
+    switch: int | None = None
+    long_frequencies: tuple[float, ...] = ()
+    ntk: tuple[float, float] | None = None
+
+    @property
+    def dim(self) -> int:
+        """Coordinates of a head that turn."""
+        return 2 * len(self.frequencies)
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """Everything that a decoder's program depends on beside shapes of its inputs.
+
+    Args:
+        family: Name of the family, as ``model_type`` in a Hugging Face config.
+        vocab_size: Rows of the token table.
+        width: Width of the residual stream.
+        num_layers: Number of blocks.
+        num_heads: Query heads.
+        num_kv_heads: Key and value heads; divides ``num_heads``.
+        head_dim: Width of a head.
+        mlp_width: Width inside the MLP.
+        max_positions: Longest sequence the model was made for.
+        norm: ``"layer"``, ``"rms"``, or ``"rms_plus_one"`` (one is added to the scale).
+        norm_eps: What the norms add to the variance.
+        activation: ``"gelu"``, ``"gelu_tanh"``, ``"relu"`` or ``"silu"``.
+        gated: Whether the MLP is ``W_out (act(W_gate x) * W_in x)``.
+        parallel: Whether attention and MLP read the same residual stream.
+        shared_norm: Whether both read one norm's output; needs ``parallel``.
+        rotary: Rotary positions; ``None`` stands for a learned table.
+        attention_bias: Whether queries, keys and values have biases.
+        output_bias: Whether the output of attention has one.
+        mlp_bias: Whether the MLP's matrices have them.
+        head_bias: Whether the head has one.
+        qk_norm: Whether queries and keys are normalised within each head.
+        sliding_window: Tokens, itself included, that a token attends to; ``None`` for
+            all.
+        tied: Whether the head is the token table.
+        embed_scale: What multiplies the embedded tokens.
+
+    Raises:
+        ValueError: If a size is not positive, a choice is unknown, the heads do not
+            divide, or a shared norm is asked of a sequential block.
+
+    Example:
+        >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
+        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
+        >>> arch.rotary is None, arch.norm
+        (True, 'layer')
+
+    References:
+        Verified by ``tests/bridge/test_decoder.py``.
+    """
+
+    family: str
+    vocab_size: int
+    width: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    mlp_width: int
+    max_positions: int
+    norm: str = "layer"
+    norm_eps: float = 1e-5
+    activation: str = "gelu_tanh"
+    gated: bool = False
+    parallel: bool = False
+    shared_norm: bool = False
+    rotary: Rotary | None = None
+    attention_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+    head_bias: bool = False
+    qk_norm: bool = False
+    sliding_window: int | None = None
+    tied: bool = False
+    embed_scale: float = 1.0
+
+    def __post_init__(self):
+        for name in (*_SIZES, "mlp_width", "max_positions"):
+            check_positive_int(name, getattr(self, name))
+        check_choice("norm", self.norm, _NORMS)
+        check_choice("activation", self.activation, _ACTIVATIONS)
+        if self.sliding_window is not None:
+            check_positive_int("sliding_window", self.sliding_window)
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(
+                f"num_kv_heads: expected a divisor of num_heads {self.num_heads}, "
+                f"got {self.num_kv_heads}"
+            )
+        if self.shared_norm and not self.parallel:
+            raise ValueError("shared_norm: expected False in a sequential block")
+        if self.rotary is not None and not 0 < self.rotary.dim <= self.head_dim:
+            raise ValueError(
+                f"rotary: expected 1 to {self.head_dim // 2} frequencies, "
+                f"got {len(self.rotary.frequencies)}"
+            )
+
+    @property
+    def context_length(self) -> int:
+        """Longest sequence: what the model was made for, or is stretched to."""
+        if self.rotary is None or self.rotary.ntk is None:
+            return self.max_positions
+        return int(self.max_positions * self.rotary.ntk[1])

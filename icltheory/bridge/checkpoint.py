@@ -1,0 +1,166 @@
+"""Reading checkpoints: a folder in the Hugging Face layout, or a name on the hub."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory._checks import check_choice
+from icltheory._typing import PyTree
+from icltheory.bridge import _msgpack, _safetensors
+from icltheory.bridge._arrays import to_device
+from icltheory.bridge._config import read_json
+from icltheory.bridge._hub import locate
+from icltheory.bridge.architecture import Architecture
+from icltheory.bridge.decoder import Decoder
+from icltheory.bridge.families import FAMILIES, Entry, entries_of, read_architecture
+from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.tokenizer import Tokenizer
+
+__all__ = ["load_checkpoint"]
+
+_DTYPES = ("float32", "bfloat16", "float16")
+_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+
+
+def load_checkpoint(
+    path_or_name: str | os.PathLike,
+    dtype: str = "float32",
+    *,
+    revision: str | None = None,
+) -> LanguageModel:
+    """A language model from a folder in the Hugging Face layout, or from the hub.
+
+    Read are ``config.json`` and ``model.safetensors`` in one file or, with its index,
+    in several; where there is neither, ``flax_model.msgpack``; and ``tokenizer.json``,
+    if there is one. Families: GPT-J, GPT-2, LLaMA 1 to 3, Mistral, Qwen 2 and 3, Phi,
+    Phi 3, GPT-NeoX, Gemma. Files of other formats, which would have to be unpickled,
+    are refused.
+
+    Weights are read one by one into the default device's memory, so that the process
+    holds little more than the model. A tied head is kept once.
+
+    Args:
+        path_or_name: The folder, or a name such as ``"EleutherAI/gpt-j-6b"``.
+        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``, for weights and products;
+            norms, softmax and logits are in float32 in any case.
+        revision: Branch, tag or commit on the hub.
+
+    Returns:
+        The model.
+
+    Raises:
+        FileNotFoundError: If there is no such folder or name, or a file is missing.
+        ValueError: If a file is damaged or cut short, the architecture is unknown, or a
+            tensor is missing, unexpected or of another shape.
+        ImportError: If a name on the hub is given and ``huggingface_hub`` is missing.
+
+    Example:
+        >>> import tempfile
+        >>> load_checkpoint(tempfile.mkdtemp())  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        FileNotFoundError: .../config.json: expected a file, found none
+
+    References:
+        Yao et al. (2024), section 2. Verified by ``tests/bridge/test_checkpoint.py``.
+    """
+    check_choice("dtype", dtype, _DTYPES)
+    folder, source = locate(path_or_name, revision)
+    config = read_json(folder / "config.json")
+    arch = read_architecture(config, folder / "config.json")
+    params = _read_params(arch, _open(folder, jnp.dtype(dtype)), jnp.dtype(dtype))
+    try:
+        tokenizer = Tokenizer(folder, config)
+    except FileNotFoundError:
+        tokenizer = None
+    return LanguageModel(Decoder(arch), params, tokenizer, config, source)
+
+
+# Tensors of a checkpoint by torch's names, in torch's layout.
+_Tensors = _safetensors.SafetensorsFolder | _msgpack.FlaxTree
+
+
+def _open(folder: Path, dtype: np.dtype) -> _Tensors:
+    if any((folder / f).is_file() for f in (_safetensors.SINGLE, _safetensors.INDEX)):
+        return _safetensors.SafetensorsFolder(folder)
+    if (folder / _msgpack.SINGLE).is_file():
+        return _msgpack.FlaxTree(folder, dtype)
+    wanted = f"{_safetensors.SINGLE}, {_safetensors.INDEX} or {_msgpack.SINGLE}"
+    for pattern in _PICKLED:
+        for path in sorted(folder.glob(pattern)):
+            raise ValueError(
+                f"{path}: expected {wanted}, got a pickled file, which could run any "
+                "program; convert it to safetensors"
+            )
+    raise FileNotFoundError(f"{folder}: expected {wanted}, found none")
+
+
+def _read_params(arch: Architecture, tensors: _Tensors, dtype: Any) -> PyTree:
+    """The parameter tree, filled leaf by leaf."""
+    family = FAMILIES[arch.family]
+    bare = not any(name.startswith(family.prefix) for name in tensors.names)
+    prefix = "" if bare else family.prefix
+    entries = {entry.name: entry for entry in entries_of(arch, prefix)}
+    found = _found(arch, entries, tensors, prefix)
+    params: dict[str, Any] = {"embed": {}, "final_norm": {}, "head": {}, "layers": {}}
+    for entry, name in found:
+        if tensors.shape(name) != entry.shape:
+            raise ValueError(
+                f"{tensors.file(name)}: {name}: expected shape {entry.shape}, "
+                f"got {tensors.shape(name)}"
+            )
+        leaves = entry.split(tensors.read(name))
+        try:
+            for path, leaf in zip(entry.paths, leaves, strict=True):
+                _put(params, path, to_device(leaf, dtype))
+        except ValueError as error:
+            raise ValueError(f"{tensors.file(name)}: {name}: {error}") from None
+    layers = tuple(params["layers"][layer] for layer in range(arch.num_layers))
+    return {**params, "layers": layers}
+
+
+def _found(arch, entries, tensors, prefix) -> list[tuple[Entry, str]]:
+    """Every entry with the name it is stored under; raises if any is left over."""
+    family, left = FAMILIES[arch.family], set(tensors.names)
+    embed = f"{prefix}{family.embed}.weight"
+    heads = [f"{head}.weight" for head in (family.head, *family.other_heads)]
+    found, missing = [], []
+    for name, entry in entries.items():
+        names = [name]
+        if name == embed and arch.tied:
+            names += heads
+        elif name == heads[0]:
+            names = heads
+        present = [n for n in names if n in left]
+        left.difference_update(present)
+        if present:
+            found.append((entry, present[0]))
+            _check_same(present, tensors)
+        else:
+            missing.append(name)
+    skipped = re.compile("|".join(family.skipped))
+    left = {n for n in left if not skipped.fullmatch(n.removeprefix(prefix))}
+    for problem, names in (("expected", missing), ("did not expect", sorted(left))):
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise ValueError(f"{tensors.where}: {problem} tensor {names[0]}{more}")
+    return found
+
+
+def _check_same(names, tensors):
+    """Raises if a tied matrix is stored under several names with several values."""
+    for other in names[1:]:
+        if not np.array_equal(tensors.peek(names[0]), tensors.peek(other)):
+            raise ValueError(
+                f"{tensors.where}: expected {other} to equal {names[0]}, as "
+                "tie_word_embeddings says, got other values"
+            )
+
+
+def _put(tree, path, leaf):
+    for key in path[:-1]:
+        tree = tree.setdefault(key, {})
+    tree[path[-1]] = leaf

@@ -1,0 +1,241 @@
+"""Decoder-only language models as layered models, with the parts that caches need."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from icltheory._checks import concrete
+from icltheory._typing import Array, Float, Int, PRNGKey, PyTree
+from icltheory.bridge._blocks import Block, Norm, at_least_float32, positions_of
+from icltheory.bridge.architecture import Architecture
+from icltheory.bridge.streams import KV, Stream, Tokens
+from icltheory.layered import MatrixSpec
+
+__all__ = ["KV", "Decoder", "Stream", "Tokens"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Decoder:
+    r"""The program of a decoder-only language model; its parameters travel beside it.
+
+    .. math::
+        h^0 = s\, E[\mathrm{ids}] \;(+\, P[\mathrm{positions}]) , \qquad
+        h^{l+1} = \mathrm{Block}_l(h^l) , \qquad
+        \mathrm{logits} = W_{\mathrm{head}} \operatorname{norm}(h^L) + b .
+
+    Positions follow the mask, so that padding on either side changes nothing.
+    Products run in the dtype of the parameters, softmax, norms and logits in float32.
+    All blocks are one program: compiled once, :meth:`run_block` serves every layer.
+
+    Parameters are a plain tree, matrices (out, in)::
+
+        {"embed": {"tokens"[, "positions"]}, "layers": (layer, ...),
+         "final_norm": {"scale"[, "bias"]}, "head": {["weight"][, "bias"]}}
+        layer = {"norm_1"[, "norm_2"], "attn": {"W_Q", "W_K", "W_V", "W_O"[, "q_norm",
+                 "k_norm"]}, "mlp": {"W_in"[, "W_gate"], "W_out"}}
+
+    Args:
+        arch: What the model looks like.
+
+    Returns:
+        A hashable object that keeps the protocol of :mod:`icltheory.layered`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from icltheory.layered import forward
+        >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
+        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
+        >>> decoder = Decoder(arch)
+        >>> params = decoder.init(jax.random.key(0))
+        >>> tokens = Tokens(jnp.zeros((3, 5), int), jnp.ones((3, 5), bool))
+        >>> forward(decoder, params, tokens).shape
+        (3, 5, 50)
+
+    References:
+        Yao et al. (2024), section 2. Verified by ``tests/bridge/test_decoder.py``.
+    """
+
+    arch: Architecture
+
+    @property
+    def num_layers(self) -> int:
+        """Number of blocks."""
+        return self.arch.num_layers
+
+    def embed(self, params: PyTree, inputs: Tokens) -> Stream:
+        """The residual stream that enters block 0."""
+        return self.embed_after(params, inputs, 0)
+
+    def embed_after(
+        self, params: PyTree, inputs: Tokens, prefix_length: int | Int[ArrayLike, "..."]
+    ) -> Stream:
+        """The stream of tokens that continue a prefix.
+
+        Args:
+            params: Parameters of the model.
+            inputs: The tokens behind the prefix.
+            prefix_length: Tokens of the prefix, one number or one for each row.
+
+        Returns:
+            The stream that enters block 0.
+
+        Raises:
+            ValueError: If a sequence is longer than the table of learned positions (in
+                ``jit`` its stream is NaN instead), or leaves the context within which
+                a prefix keeps its rotation.
+        """
+        ids, mask = jnp.asarray(inputs.ids), jnp.asarray(inputs.mask)
+        self._check_length(mask, prefix_length)
+        start = jnp.asarray(prefix_length, jnp.int32).reshape(-1, 1)
+        positions = positions_of(mask) + start
+        h = params["embed"]["tokens"][ids]
+        if self.arch.embed_scale != 1.0:
+            h = h * jnp.asarray(self.arch.embed_scale, h.dtype)
+        if self.arch.rotary is None:
+            # Beyond the table there is no position: NaN, where tracing hides it.
+            table = params["embed"]["positions"].at[positions]
+            h = h + table.get(mode="fill", fill_value=jnp.nan)
+        return Stream(h, positions, mask)
+
+    def block(self, layer: int, params: PyTree, hidden: Stream) -> Stream:
+        """Applies one block."""
+        return self.run_block(params["layers"][layer], hidden, None)[0]
+
+    def run_block(
+        self,
+        layer_params: PyTree,
+        stream: Stream,
+        prefix: KV | None = None,
+        *,
+        last_only: bool = False,
+    ) -> tuple[Stream, KV]:
+        """Applies the block with these parameters: one program for every layer.
+
+        Args:
+            layer_params: One entry of ``params["layers"]``.
+            stream: The stream that enters the block.
+            prefix: Keys and values that every token may attend to, for each row or
+                one row for all.
+            last_only: Whether only the last token of each row is computed; it still
+                attends to all of them.
+
+        Returns:
+            The stream that leaves the block, of one token a row with ``last_only``;
+            and the block's own keys and values, without the prefix.
+        """
+        block = Block(self.arch)
+        return block.apply({"params": layer_params}, stream, prefix, last_only)  # pyrefly: ignore
+
+    def read_out(self, params: PyTree, hidden: Stream) -> Float[Array, "B T vocab"]:
+        """Logits over the vocabulary, in float32."""
+        weight, bias = self._head(params)
+        return self._logits(params, hidden, weight, bias)
+
+    def label_logits(
+        self, params: PyTree, stream: Stream, rows: Int[ArrayLike, "K"]
+    ) -> Float[Array, "B T K"]:
+        """Logits of a few entries of the vocabulary, from products in float32.
+
+        Args:
+            params: Parameters of the model.
+            stream: The stream after the last block.
+            rows: Numbers of the entries.
+
+        Returns:
+            The columns ``rows`` of what :meth:`read_out` returns.
+        """
+        rows = jnp.asarray(rows)
+        weight, bias = self._head(params)
+        weight = weight[rows]
+        weight = weight.astype(at_least_float32(weight.dtype))
+        return self._logits(
+            params, stream, weight, None if bias is None else bias[rows]
+        )
+
+    def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
+        """Queries, keys, values and output of attention, and the MLP's matrices."""
+        if not 0 <= layer < self.num_layers:
+            raise ValueError(f"layer: expected 0 to {self.num_layers - 1}, got {layer}")
+        mlp = ("W_in", "W_gate", "W_out") if self.arch.gated else ("W_in", "W_out")
+        groups = (("attn", ("W_Q", "W_K", "W_V", "W_O")), ("mlp", mlp))
+        return tuple(
+            MatrixSpec(name, group, ("layers", layer, group, name, "weight"))
+            for group, names in groups
+            for name in names
+        )
+
+    def init(self, key: PRNGKey, dtype: Any = jnp.float32) -> PyTree:
+        """Random parameters: N(0, 0.02 squared), norms and biases that do nothing.
+
+        Args:
+            key: Random key.
+            dtype: Dtype of the parameters.
+
+        Returns:
+            The parameters.
+        """
+        a, keys = self.arch, jax.random.split(key, self.num_layers + 3)
+        block = jax.jit(functools.partial(_init_block, a, dtype))
+        draw = functools.partial(_normal, dtype=dtype)
+        embed = {"tokens": draw(keys[0], (a.vocab_size, a.width))}
+        if a.rotary is None:
+            embed["positions"] = draw(keys[1], (a.max_positions, a.width))
+        head = {}
+        if not a.tied:
+            head["weight"] = draw(keys[2], (a.vocab_size, a.width))
+        if a.head_bias:
+            head["bias"] = jnp.zeros((a.vocab_size,), dtype)
+        norm = Norm(a.norm, a.norm_eps).init(keys[0], jnp.zeros((1, a.width)))
+        return {
+            "embed": embed,
+            "layers": tuple(block(k) for k in keys[3:]),
+            "final_norm": jax.tree.map(lambda leaf: leaf.astype(dtype), norm["params"]),
+            "head": head,
+        }
+
+    def _head(self, params):
+        tied = self.arch.tied
+        weight = params["embed"]["tokens"] if tied else params["head"]["weight"]
+        return weight, params["head"].get("bias")
+
+    def _logits(self, params, stream, weight, bias):
+        norm = Norm(self.arch.norm, self.arch.norm_eps)
+        h: Any = norm.apply({"params": params["final_norm"]}, stream.h)
+        kind = at_least_float32(h.dtype)
+        h = h.astype(weight.dtype)
+        logits = jnp.einsum("btn,vn->btv", h, weight, preferred_element_type=kind)
+        return logits if bias is None else logits + bias.astype(kind)[None, None]
+
+    def _check_length(self, mask, prefix_length):
+        """Raises where positions run out; padding counts only where it is unknown."""
+        rotary, limit = self.arch.rotary, self.arch.max_positions
+        start, known = concrete(prefix_length), concrete(mask)
+        behind = start is not None and start.max(initial=0) > 0
+        if rotary is not None:
+            if rotary.switch is None or not behind:
+                return
+            limit = rotary.switch
+        if rotary is None and known is None:
+            return
+        own = mask.shape[1] if known is None else known.sum(1).max(initial=0)
+        length = int(own) + (0 if start is None else int(start.max(initial=0)))
+        if length > limit:
+            raise ValueError(f"ids: expected at most {limit} tokens, got {length}")
+
+
+def _normal(key, shape, dtype):
+    return (0.02 * jax.random.normal(key, shape, jnp.float32)).astype(dtype)
+
+
+def _init_block(arch, dtype, key):
+    stream = Stream(
+        jnp.zeros((1, 1, arch.width), jnp.float32),
+        jnp.zeros((1, 1), jnp.int32),
+        jnp.ones((1, 1), bool),
+    )
+    params = Block(arch).init(key, stream)["params"]
+    return jax.tree.map(lambda leaf: leaf.astype(dtype), params)

@@ -1,0 +1,80 @@
+"""What LLaMA and its descendants share: sizes, RMS norm, gated MLP, rotary."""
+
+from typing import Any
+
+from icltheory.bridge._config import Config
+from icltheory.bridge.families.declare import Stored
+from icltheory.bridge.rope import read_rotary
+
+NORMS = (
+    Stored("input_layernorm", ("norm_1",)),
+    Stored("post_attention_layernorm", ("norm_2",)),
+)
+QKV = (
+    Stored("self_attn.q_proj", ("attn.W_Q",)),
+    Stored("self_attn.k_proj", ("attn.W_K",)),
+    Stored("self_attn.v_proj", ("attn.W_V",)),
+)
+MODULES = (
+    *NORMS,
+    *QKV,
+    Stored("self_attn.o_proj", ("attn.W_O",)),
+    Stored("mlp.gate_proj", ("mlp.W_gate",)),
+    Stored("mlp.up_proj", ("mlp.W_in",)),
+    Stored("mlp.down_proj", ("mlp.W_out",)),
+)
+NAMES = {
+    "prefix": "model.",
+    "embed": "embed_tokens",
+    "final_norm": "norm",
+    "head": "lm_head",
+    "layer": "layers.{}",
+    "skipped": (
+        r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
+        r"rotary_emb\.inv_freq",
+    ),
+}
+
+
+def decoder_sizes(config: Config, *, head_dim: int | None = None) -> dict[str, Any]:
+    """Sizes under the names that all but the GPT families use."""
+    width, heads = config.size("hidden_size"), config.size("num_attention_heads")
+    if head_dim is None and config.get("head_dim") is None and width % heads:
+        raise ValueError(
+            "num_attention_heads: expected a divisor of "
+            f"hidden_size {width}, got {heads}"
+        )
+    return {
+        "vocab_size": config.size("vocab_size"),
+        "width": width,
+        "num_layers": config.size("num_hidden_layers"),
+        "num_heads": heads,
+        "num_kv_heads": config.size("num_key_value_heads", default=heads),
+        "head_dim": config.size("head_dim", default=head_dim or width // heads),
+        "mlp_width": config.size("intermediate_size"),
+    }
+
+
+def gated(
+    config: Config,
+    *,
+    positions: int,
+    eps: float = 1e-6,
+    activation: str = "silu",
+    tied: bool = False,
+    head_dim: int | None = None,
+    norm: str = "rms",
+) -> dict[str, Any]:
+    """The fields of an architecture; the numbers given are the family's defaults."""
+    sizes = decoder_sizes(config, head_dim=head_dim)
+    longest = config.size("max_position_embeddings", default=positions)
+    return {
+        **sizes,
+        "max_positions": longest,
+        "norm": norm,
+        "norm_eps": config.number("rms_norm_eps", default=eps),
+        "activation": config.activation("hidden_act", default=activation),
+        "gated": True,
+        "rotary": read_rotary(config.values, sizes["head_dim"], longest),
+        "tied": config.flag("tie_word_embeddings", tied),
+    }

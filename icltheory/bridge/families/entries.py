@@ -1,0 +1,89 @@
+"""Every tensor that a checkpoint of an architecture holds."""
+
+import functools
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from icltheory.bridge.architecture import Architecture
+from icltheory.bridge.decoder import Decoder
+from icltheory.bridge.families.declare import Entry, Family, Stored
+from icltheory.bridge.families.registry import FAMILIES
+
+__all__ = ["entries_of"]
+
+# What the leaves of norms are called in checkpoints; others keep their names.
+_LEAVES = {"scale": "weight"}
+
+
+def entries_of(arch: Architecture, prefix: str | None = None) -> tuple[Entry, ...]:
+    """The tensors of a checkpoint, and the leaves of the parameters they hold.
+
+    Args:
+        arch: The architecture; its family says the names.
+        prefix: What stands before every name but the head's, if not what the family
+            says; empty in checkpoints of the bare decoder.
+
+    Returns:
+        One record for each tensor; a tied head is none.
+
+    Example:
+        >>> from icltheory.bridge.families import read_architecture
+        >>> config = {"model_type": "gpt2", "n_embd": 4, "n_head": 2, "n_layer": 1}
+        >>> arch = read_architecture(config)
+        >>> [e.name for e in entries_of(arch) if len(e.paths) == 3]
+        ['transformer.h.0.attn.c_attn.bias', 'transformer.h.0.attn.c_attn.weight']
+
+    References:
+        Verified by ``tests/bridge/test_checkpoint.py``.
+    """
+    family = FAMILIES[arch.family]
+    before = family.prefix if prefix is None else prefix
+    return tuple(_all(family, arch, before))
+
+
+def _all(family: Family, arch: Architecture, before: str) -> Iterator[Entry]:
+    shapes = _shapes(arch)
+    tables = {"tokens": family.embed, "positions": family.positions}
+    for leaf, shape in shapes["embed"].items():
+        yield _one(f"{before}{tables[leaf]}.weight", ("embed", leaf), shape)
+    for layer in range(arch.num_layers):
+        start = f"{before}{family.layer.format(layer)}."
+        for stored in family.modules:
+            yield from _module(stored, arch, start, layer, shapes["layer"])
+    for where, name in (
+        ("final_norm", before + family.final_norm),
+        ("head", family.head),
+    ):
+        for leaf, shape in shapes[where].items():
+            yield _one(f"{name}.{_LEAVES.get(leaf, leaf)}", (where, leaf), shape)
+
+
+def _module(stored: Stored, arch, start, layer, shapes) -> Iterator[Entry]:
+    parts = [tuple(part.split(".")) for part in stored.parts]
+    modules = [_at(shapes, part) for part in parts]
+    for leaf in modules[0]:
+        yield Entry(
+            name=f"{start}{stored.name}.{_LEAVES.get(leaf, leaf)}",
+            paths=tuple(("layers", layer, *part, leaf) for part in parts),
+            shapes=tuple(module[leaf] for module in modules),
+            transposed=stored.transposed and leaf == "weight",
+            by_head=arch.num_heads if stored.by_head else 0,
+        )
+
+
+def _at(tree: Any, keys: tuple[str, ...]) -> Any:
+    return functools.reduce(operator.getitem, keys, tree)
+
+
+def _one(name, path, shape):
+    return Entry(name, (path,), (shape,))
+
+
+def _shapes(arch):
+    """Shapes of the parameters; one layer stands for all."""
+    tree = jax.eval_shape(Decoder(arch).init, jax.random.key(0))
+    tree = {**tree, "layer": tree["layers"][0]}
+    return jax.tree.map(lambda leaf: tuple(leaf.shape), tree)

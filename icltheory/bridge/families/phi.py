@@ -1,0 +1,69 @@
+"""Phi 1 to 2, parallel like GPT-J; Phi 3, a LLaMA whose kernels are joined."""
+
+from icltheory.bridge._config import Config
+from icltheory.bridge.architecture import Architecture
+from icltheory.bridge.families._gated import (
+    NAMES,
+    NORMS,
+    QKV,
+    decoder_sizes,
+    gated,
+)
+from icltheory.bridge.families.declare import Family, Stored
+from icltheory.bridge.rope import read_rotary
+
+__all__ = ["PHI", "PHI3"]
+
+
+def _phi(config: Config) -> Architecture:
+    config.refuse("qk_layernorm", unless=False)
+    sizes = decoder_sizes(config)
+    longest = config.size("max_position_embeddings", default=2048)
+    rotary = read_rotary(config.values, sizes["head_dim"], longest, fraction=0.5)
+    return Architecture(
+        family="phi",
+        **sizes,
+        max_positions=longest,
+        norm_eps=config.number("layer_norm_eps", default=1e-5),
+        activation=config.activation("hidden_act", default="gelu_new"),
+        rotary=rotary,
+        parallel=True,
+        shared_norm=True,
+        attention_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        head_bias=True,
+        tied=config.flag("tie_word_embeddings", False),
+    )
+
+
+def _phi3(config: Config) -> Architecture:
+    fields = gated(config, positions=4096, eps=1e-5)
+    window = config.window(fields["num_layers"], usual=None)
+    return Architecture(family="phi3", **fields, sliding_window=window)
+
+
+PHI = Family(
+    name="phi",
+    architecture=_phi,
+    modules=(
+        NORMS[0],
+        *QKV,
+        Stored("self_attn.dense", ("attn.W_O",)),
+        Stored("mlp.fc1", ("mlp.W_in",)),
+        Stored("mlp.fc2", ("mlp.W_out",)),
+    ),
+    **{**NAMES, "final_norm": "final_layernorm"},
+)
+PHI3 = Family(
+    name="phi3",
+    architecture=_phi3,
+    modules=(
+        *NORMS,
+        Stored("self_attn.qkv_proj", ("attn.W_Q", "attn.W_K", "attn.W_V")),
+        Stored("self_attn.o_proj", ("attn.W_O",)),
+        Stored("mlp.gate_up_proj", ("mlp.W_gate", "mlp.W_in")),
+        Stored("mlp.down_proj", ("mlp.W_out",)),
+    ),
+    **NAMES,
+)

@@ -1,0 +1,46 @@
+"""Qwen 2, with biases on queries, keys and values; Qwen 3, which normalises them."""
+
+from icltheory.bridge._config import Config
+from icltheory.bridge.architecture import Architecture
+from icltheory.bridge.families._gated import MODULES, NAMES, gated
+from icltheory.bridge.families.declare import Family, Stored
+
+__all__ = ["QWEN2", "QWEN3"]
+
+
+def _window(config, num_layers):
+    if not config.flag("use_sliding_window", False):
+        return None
+    first = config.get("max_window_layers")
+    return config.window(num_layers, usual=4096, first=28 if first is None else first)
+
+
+def _qwen2(config: Config) -> Architecture:
+    fields = gated(config, positions=32768)
+    window = _window(config, fields["num_layers"])
+    return Architecture(
+        family="qwen2", **fields, attention_bias=True, sliding_window=window
+    )
+
+
+def _qwen3(config: Config) -> Architecture:
+    fields = gated(config, positions=32768, head_dim=128)
+    bias = config.flag("attention_bias", False)
+    return Architecture(
+        family="qwen3",
+        **fields,
+        attention_bias=bias,
+        output_bias=bias,
+        qk_norm=True,
+        sliding_window=_window(config, fields["num_layers"]),
+    )
+
+
+_QK_NORMS = (
+    Stored("self_attn.q_norm", ("attn.q_norm",)),
+    Stored("self_attn.k_norm", ("attn.k_norm",)),
+)
+QWEN2 = Family(name="qwen2", architecture=_qwen2, modules=MODULES, **NAMES)
+QWEN3 = Family(
+    name="qwen3", architecture=_qwen3, modules=(*MODULES, *_QK_NORMS), **NAMES
+)

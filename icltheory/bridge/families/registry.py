@@ -1,0 +1,89 @@
+"""All families, and the one a config belongs to."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from icltheory.bridge._config import Config
+from icltheory.bridge.architecture import Architecture
+from icltheory.bridge.families import gemma, gpt2, gpt_neox, gptj, llama, phi, qwen
+from icltheory.bridge.families.declare import Family
+
+__all__ = ["FAMILIES", "family_of", "read_architecture"]
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        gptj.GPTJ,
+        gpt2.GPT2,
+        llama.LLAMA,
+        llama.MISTRAL,
+        qwen.QWEN2,
+        qwen.QWEN3,
+        phi.PHI,
+        phi.PHI3,
+        gpt_neox.GPT_NEOX,
+        gemma.GEMMA,
+    )
+}
+
+
+def family_of(config: Mapping[str, Any], source: Any = "config.json") -> Family:
+    """The family that a config belongs to, by its ``model_type``.
+
+    Args:
+        config: The config, a dict.
+        source: The file it came from, for messages.
+
+    Returns:
+        The family.
+
+    Raises:
+        ValueError: If the family is not known.
+
+    Example:
+        >>> family_of({"model_type": "gptj"}).embed
+        'wte'
+
+    References:
+        Verified by ``tests/bridge/test_checkpoint.py``.
+    """
+    kind = config.get("model_type")
+    if kind not in FAMILIES:
+        known = ", ".join(sorted(FAMILIES))
+        raise ValueError(f"{source}: expected model_type one of {known}, got {kind!r}")
+    return FAMILIES[kind]
+
+
+def read_architecture(
+    config: Mapping[str, Any], source: Any = "config.json"
+) -> Architecture:
+    """The architecture that a Hugging Face config describes.
+
+    What a config leaves out has the default of its family. What is asked for and not
+    built, such as quantised weights or an unknown activation, is an error.
+
+    Args:
+        config: The config, a dict.
+        source: The file it came from, for messages.
+
+    Returns:
+        The architecture.
+
+    Raises:
+        ValueError: If the family is unknown, or a value is missing, wrong or not built.
+
+    Example:
+        >>> arch = read_architecture({"model_type": "gptj", "n_layer": 2})
+        >>> arch.num_layers, arch.parallel, arch.rotary.dim
+        (2, True, 64)
+
+    References:
+        Verified by ``tests/bridge/test_checkpoint.py``.
+    """
+    family = family_of(config, source)
+    try:
+        values = Config(config)
+        values.refuse("quantization_config", None)
+        return family.architecture(values)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None

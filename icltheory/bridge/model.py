@@ -1,0 +1,245 @@
+"""A language model with its weights, tokenizer and config in one hand."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Integer
+
+from icltheory._checks import check_shape, concrete
+from icltheory._typing import Array, Bool, Float, PyTree
+from icltheory.bridge.architecture import Architecture
+from icltheory.bridge.decoder import Decoder, Stream, Tokens
+from icltheory.layered import MatrixSpec
+from icltheory.pruning import module_matrices, prune_module
+
+__all__ = ["LanguageModel", "clip_module"]
+
+
+class LanguageModel:
+    """A decoder, its parameters, its tokenizer and its config.
+
+    It keeps the protocol of :mod:`icltheory.layered` by way of its decoder, and is
+    never edited in place. Compare and hash by identity; inside ``jit`` pass
+    :attr:`decoder` as the static argument and :attr:`params` as the arrays.
+
+    Args:
+        decoder: The program.
+        params: Its parameters.
+        tokenizer: What turns text into tokens, if there is one.
+        config: The checkpoint's ``config.json``.
+        source: Where it came from, for messages and records.
+
+    Example:
+        >>> import jax
+        >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
+        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
+        >>> decoder = Decoder(arch)
+        >>> model = LanguageModel(decoder, decoder.init(jax.random.key(0)))
+        >>> model.logits(np.array([[1, 2, 3]])).shape
+        (1, 3, 50)
+
+    References:
+        Verified by ``tests/bridge/test_model.py``.
+    """
+
+    __slots__ = ("__weakref__", "_tokenizer", "config", "decoder", "params", "source")
+
+    _tokenizer: Any
+    decoder: Decoder
+    params: PyTree
+    config: dict[str, Any]
+    source: str
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        params: PyTree,
+        tokenizer: Any = None,
+        config: Mapping[str, Any] | None = None,
+        source: str = "",
+    ):
+        values = (tokenizer, dict(config or {}), decoder, params, str(source))
+        for name, value in zip(self.__slots__[1:], values, strict=True):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any):
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __repr__(self) -> str:
+        a = self.arch
+        return f"LanguageModel({a.family}, {a.num_layers} layers, {self.source!r})"
+
+    def replace(self, **changes: Any) -> "LanguageModel":
+        """The same model but for the arguments given, such as ``params``."""
+        old = {
+            name.removeprefix("_"): getattr(self, name) for name in self.__slots__[1:]
+        }
+        return LanguageModel(**(old | changes))
+
+    @property
+    def tokenizer(self) -> Any:
+        """What turns text into tokens; an error where the checkpoint has none."""
+        if self._tokenizer is None:
+            raise FileNotFoundError(
+                f"{self.source or 'this model'}: expected a tokenizer.json, found none"
+            )
+        return self._tokenizer
+
+    @property
+    def arch(self) -> Architecture:
+        """What the model looks like."""
+        return self.decoder.arch
+
+    @property
+    def context_length(self) -> int:
+        """Longest sequence: what the model was made for, or is stretched to."""
+        return self.arch.context_length
+
+    @property
+    def num_layers(self) -> int:
+        """Number of blocks."""
+        return self.decoder.num_layers
+
+    def embed(self, params: PyTree, inputs: Tokens) -> Stream:
+        """The residual stream that enters block 0."""
+        return self.decoder.embed(params, inputs)
+
+    def block(self, layer: int, params: PyTree, hidden: Stream) -> Stream:
+        """Applies one block."""
+        return self.decoder.block(layer, params, hidden)
+
+    def read_out(self, params: PyTree, hidden: Stream) -> Float[Array, "B T vocab"]:
+        """Logits over the vocabulary, in float32."""
+        return self.decoder.read_out(params, hidden)
+
+    def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
+        """The named weight matrices of one block."""
+        return self.decoder.matrices(layer)
+
+    def logits(
+        self,
+        token_ids: Integer[ArrayLike, "..."],
+        mask: Bool[ArrayLike, "..."] | Integer[ArrayLike, "..."] | None = None,
+    ) -> Float[Array, "B T vocab"]:
+        """Logits of the next token behind every token, in float32.
+
+        Compiled block by block, once for all layers; a new shape compiles anew. What
+        stands at padding has no meaning.
+
+        Args:
+            token_ids: Numbers of the tokens ``(B, T)``, padded on either side.
+            mask: Where there is a token; everywhere when left out. Zeros and ones do.
+
+        Returns:
+            The logits.
+
+        Raises:
+            ValueError: If a number is not in the vocabulary, the shapes differ, or a
+                sequence is longer than the model was made for.
+        """
+        inputs = _tokens(self.arch, token_ids, mask)
+        stream = _embed(self.decoder, self.params["embed"], inputs)
+        for layer in self.params["layers"]:
+            stream = _block(self.decoder, layer, stream)
+        ends = {k: v for k, v in self.params.items() if k != "layers"}
+        return _read_out(self.decoder, ends, stream)
+
+
+def clip_module(
+    model: LanguageModel, layer: int, module: str, rate: Any, *, rule: str = "floor"
+) -> LanguageModel:
+    r"""The model with all matrices of a module clipped at one rate.
+
+    .. math:: W \mapsto U_{:r} S_{:r} V_{:r}^\top , \qquad
+              r = \lfloor \min(m, n) (1 - \xi) \rfloor .
+
+    Decomposed in float32 and stored in the dtype it had; at rate 0 bit for bit the old
+    weights.
+
+    Args:
+        model: The model; left as it is.
+        layer: Number of the layer, from 0.
+        module: One matrix, such as ``"W_Q"``, or ``"attn"``, ``"mlp"``, ``"all"``.
+        rate: Clipping rate :math:`\xi`, in [0, 1).
+        rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
+
+    Returns:
+        The clipped model; it shares every other weight with ``model``.
+
+    Raises:
+        ValueError: If a name, the layer or the rate is out of range, or a weight is
+            not finite.
+
+    Example:
+        >>> import jax
+        >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
+        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
+        >>> decoder = Decoder(arch)
+        >>> model = LanguageModel(decoder, decoder.init(jax.random.key(0)))
+        >>> clipped = clip_module(model, 1, "mlp", 0.75)
+        >>> W = clipped.params["layers"][1]["mlp"]["W_in"]["weight"]
+        >>> W.shape, int(np.linalg.matrix_rank(W))
+        ((32, 8), 2)
+
+    References:
+        Yao et al. (2024), Algorithm 1, the function Clip.
+        Verified by ``tests/bridge/test_model.py``.
+    """
+    module_matrices(model, layer, module)  # the layer and the module exist
+    old = model.params["layers"][layer]
+    wide = {"layers": {layer: jax.tree.map(_widen, old)}}
+    new = prune_module(model, wide, layer, module, rate, rule=rule)["layers"][layer]
+
+    def narrow(new, wide, old):
+        return old if new is wide else new.astype(old.dtype)
+
+    layers = list(model.params["layers"])
+    layers[layer] = jax.tree.map(narrow, new, wide["layers"][layer], old)
+    return model.replace(params={**model.params, "layers": tuple(layers)})
+
+
+def _widen(leaf):
+    # LAPACK knows no half precision; the layer alone is widened, not the model.
+    return leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _embed(decoder, embed, inputs):
+    return decoder.embed({"embed": embed}, inputs)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _block(decoder, layer_params, stream):
+    return decoder.run_block(layer_params, stream)[0]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _read_out(decoder, ends, stream):
+    return decoder.read_out(ends, stream)
+
+
+def _tokens(arch, token_ids, mask):
+    """Checked tokens on the device; tracers pass unchecked."""
+    check_shape("token_ids", token_ids, ("B", "T"))
+    mask = np.ones(np.shape(token_ids), bool) if mask is None else mask
+    check_shape("mask", mask, np.shape(token_ids))
+    ids, known = concrete(token_ids), concrete(mask)
+    if (
+        ids is not None
+        and ids.size
+        and not 0 <= ids.min() <= ids.max() < arch.vocab_size
+    ):
+        wrong = ids.min() if ids.min() < 0 else ids.max()
+        raise ValueError(f"token_ids: expected 0 to {arch.vocab_size - 1}, got {wrong}")
+    longest = 0 if known is None else int(known.astype(bool).sum(1).max(initial=0))
+    if longest > arch.context_length:
+        raise ValueError(
+            f"token_ids: expected at most {arch.context_length} tokens, got {longest}"
+        )
+    return Tokens(jnp.asarray(token_ids), jnp.asarray(mask).astype(bool))

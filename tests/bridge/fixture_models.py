@@ -1,0 +1,165 @@
+"""The tiny models of the parity fixtures: what each family is asked to be.
+
+``given`` holds what the configuration says and nothing more, so that the old style of
+file leaves the rest to the defaults of the family, as published files do. Sizes are
+distinct where a family allows it, so that a wrong transpose changes a shape; the models
+whose attention is square are there because a wrong transpose of those does not.
+"""
+
+from typing import Any, NamedTuple
+
+ROWS, TOKENS = 3, 17
+# Of the rows when they are padded; the first fills the batch.
+LENGTHS = (17, 11, 4)
+
+
+class Fixture(NamedTuple):
+    """One tiny model.
+
+    Attributes:
+        family: ``model_type`` of the configuration.
+        given: What the configuration says.
+        dtype: Of the stored weights.
+        weights_from: Another fixture whose weights serve, or None.
+        padded: Whether a row's logits do not depend on what follows it.
+        prefix: What published files leave off the names of tensors.
+    """
+
+    family: str
+    given: dict[str, Any]
+    dtype: str = "float32"
+    weights_from: str | None = None
+    padded: bool = True
+    prefix: str = ""
+
+
+def _gpt(**more):
+    sizes = {"vocab_size": 41, "n_embd": 24, "n_head": 3, "n_layer": 3}
+    return {**sizes, "n_positions": 20, **more}
+
+
+def _llama(**more):
+    sizes = {"vocab_size": 43, "hidden_size": 24, "intermediate_size": 36}
+    heads = {"num_hidden_layers": 2, "num_attention_heads": 4}
+    return {**sizes, **heads, "max_position_embeddings": 64, **more}
+
+
+def _rope(theta=10000.0, kind="default", **more):
+    return {"rope_theta": theta, "rope_type": kind, **more}
+
+
+_THREE = {
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+_THREE_SIZES = {"head_dim": 16, "num_attention_heads": 2, "num_key_value_heads": 1}
+
+
+def _three(kind, theta=10000.0, longest=64, **more):
+    rope = _rope(theta, kind, **more)
+    sizes = {**_THREE_SIZES, "max_position_embeddings": longest}
+    return _llama(**sizes, rope_parameters=rope)
+
+
+_BIASES = {"attention_bias": True, "mlp_bias": True}
+_GROUPS = {"num_key_value_heads": 2}
+_ACT = {"hidden_act": "silu"}
+
+MODELS = {
+    "gptj": Fixture("gptj", _gpt(rotary_dim=4)),
+    "gpt2": Fixture("gpt2", _gpt(n_layer=2), prefix="transformer."),
+    "gpt2_untied": Fixture(
+        "gpt2",
+        _gpt(
+            n_layer=2, n_inner=40, tie_word_embeddings=False, activation_function="relu"
+        ),
+        dtype="bfloat16",
+    ),
+    "llama": Fixture("llama", _llama(rms_norm_eps=1e-5), dtype="float16"),
+    "llama_groups": Fixture("llama", _llama(**_GROUPS, num_hidden_layers=3)),
+    "llama_biases": Fixture("llama", _llama(**_GROUPS, **_BIASES), dtype="bfloat16"),
+    "llama_tied": Fixture("llama", _llama(**_GROUPS, tie_word_embeddings=True)),
+    "llama_head_dim": Fixture("llama", _llama(**_GROUPS, head_dim=10), "bfloat16"),
+    "llama3": Fixture("llama", _three("llama3", 5e5, 512, **_THREE)),
+    "llama_theta": Fixture("llama", _three("default", 5e5), weights_from="llama3"),
+    "llama_linear": Fixture(
+        "llama", _three("linear", factor=4.0), weights_from="llama3"
+    ),
+    "llama_yarn": Fixture(
+        "llama",
+        _three("yarn", factor=4.0, longest=64, original_max_position_embeddings=16),
+        weights_from="llama3",
+    ),
+    "llama_dynamic": Fixture(
+        "llama",
+        _three("dynamic", factor=2.0, longest=12),
+        weights_from="llama3",
+        padded=False,
+    ),
+    "mistral": Fixture(
+        "mistral", _llama(**_GROUPS, head_dim=8, sliding_window=6), "bfloat16"
+    ),
+    "mistral_full": Fixture(
+        "mistral",
+        _llama(**_GROUPS, head_dim=8, sliding_window=None),
+        weights_from="mistral",
+    ),
+    "qwen2": Fixture(
+        "qwen2",
+        _llama(
+            **_GROUPS,
+            sliding_window=4,
+            use_sliding_window=False,
+            max_window_layers=2,
+            rope_parameters=_rope(1e6),
+        ),
+        "bfloat16",
+    ),
+    "qwen3": Fixture(
+        "qwen3",
+        _llama(
+            **_GROUPS, head_dim=10, tie_word_embeddings=True, rope_parameters=_rope(1e6)
+        ),
+        "bfloat16",
+    ),
+    "phi": Fixture(
+        "phi",
+        _llama(
+            hidden_act="gelu_new",
+            rope_parameters=_rope(10000.0, partial_rotary_factor=0.5),
+            hidden_size=32,
+            num_hidden_layers=2,
+        ),
+        "float16",
+    ),
+    "phi3": Fixture(
+        "phi3",
+        _llama(**_GROUPS, pad_token_id=0, eos_token_id=1, sliding_window=5),
+        "bfloat16",
+    ),
+    "gpt_neox": Fixture(
+        "gpt_neox",
+        _llama(
+            hidden_size=32,
+            rope_parameters=_rope(10000.0, partial_rotary_factor=0.25),
+            use_parallel_residual=True,
+        ),
+        "float16",
+    ),
+    "gpt_neox_sequential": Fixture(
+        "gpt_neox",
+        _llama(
+            hidden_size=32,
+            rope_parameters=_rope(5000.0, partial_rotary_factor=0.5),
+            use_parallel_residual=False,
+        ),
+        weights_from="gpt_neox",
+    ),
+    "gemma": Fixture(
+        "gemma",
+        _llama(num_key_value_heads=1, head_dim=10, hidden_act="gelu_pytorch_tanh"),
+        "bfloat16",
+    ),
+}

@@ -1,0 +1,95 @@
+"""Stored checkpoints and torch's logits on them, and short ways to run a decoder."""
+
+import functools
+import pathlib
+import shutil
+
+import jax
+import numpy as np
+
+from icltheory.bridge.checkpoint import load_checkpoint
+from icltheory.bridge.decoder import Decoder, Tokens
+from tests.bridge.fixture_models import LENGTHS, MODELS
+
+FIXTURES = pathlib.Path(__file__).parent / "fixtures"
+NAMES = tuple(MODELS)
+# Frequencies that follow the length of a batch leave no row on its own.
+PADDED = tuple(name for name in NAMES if MODELS[name].padded)
+STYLES = ("config", "config_old")
+
+
+def checkpoint(name, folder, style="config", weights="model.safetensors"):
+    """Lays out a fixture as a checkpoint folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(FIXTURES / name / f"{style}.json", folder / "config.json")
+    pointer = FIXTURES / name / "weights_from"
+    source = pointer.read_text().strip() if pointer.exists() else name
+    shutil.copy(FIXTURES / source / weights, folder)
+    return folder
+
+
+def load(name, folder, style="config", dtype="float32"):
+    """Loads a fixture as a user would."""
+    return load_checkpoint(checkpoint(name, folder / name / style, style), dtype)
+
+
+def rename(folder, new_name):
+    """Rewrites a checkpoint's tensors under other names; None drops one."""
+    named = {new_name(key): value for key, value in tensors_of(folder).items()}
+    named.pop(None, None)
+    store(folder, named)
+
+
+def tensors_of(folder):
+    """All tensors of a checkpoint in one file."""
+    from safetensors.flax import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+def store(folder, tensors):
+    """Puts tensors in the place of those of a checkpoint."""
+    from safetensors.flax import save_file
+
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def expected(name):
+    """Tokens ``(3, 17)`` and torch's logits behind each of them."""
+    stored = np.load(FIXTURES / name / "expected.npz")
+    return stored["ids"], stored["logits"]
+
+
+def pad(rows, side, lengths=LENGTHS):
+    """Rows cut to lengths and pushed to one side; padding is an arbitrary token."""
+    size = rows.shape[1]
+    mask = np.zeros(rows.shape[:2], bool)
+    out = np.flip(rows, axis=1).copy()
+    for i, n in enumerate(lengths):
+        place = slice(size - n, size) if side == "left" else slice(0, n)
+        mask[i, place] = True
+        out[i, place] = rows[i, :n]
+    return out, mask
+
+
+@functools.partial(jax.jit, static_argnums=(0, 4))
+def run_block(decoder, layer_params, stream, prefix=None, last_only=False):
+    """One block; compiled once for all layers."""
+    return decoder.run_block(layer_params, stream, prefix, last_only=last_only)
+
+
+embed = jax.jit(Decoder.embed, static_argnums=0)
+embed_after = jax.jit(Decoder.embed_after, static_argnums=(0, 3))
+embed_after_rows = jax.jit(Decoder.embed_after, static_argnums=0)
+read_out = jax.jit(Decoder.read_out, static_argnums=0)
+label_logits = jax.jit(Decoder.label_logits, static_argnums=0)
+
+
+def run(model, ids, mask):
+    """Streams at every depth, and every block's own keys and values."""
+    streams, caches = [embed(model.decoder, model.params, Tokens(ids, mask))], []
+    for layer in model.params["layers"]:
+        stream, cache = run_block(model.decoder, layer, streams[-1])
+        streams.append(stream)
+        caches.append(cache)
+    return streams, caches

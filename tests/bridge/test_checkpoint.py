@@ -1,0 +1,373 @@
+"""Reading checkpoints: every family's layout, every file format, every damage."""
+
+import json
+import sys
+import types
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from icltheory.bridge import load_checkpoint
+from icltheory.bridge.families import FAMILIES, read_architecture
+from tests.bridge.tiny import (
+    CONFIGS,
+    config_of,
+    model_of,
+    tensors_of,
+    write,
+    write_flax,
+    write_shards,
+)
+
+INDEX = "model.safetensors.index.json"
+
+
+def assert_same(params, expected):
+    assert jax.tree.structure(params) == jax.tree.structure(expected)
+    jax.tree.map(np.testing.assert_array_equal, params, expected)
+
+
+def stored(family, folder, change=None, **config):
+    """A checkpoint, its tensors changed before they are written."""
+    tensors = tensors_of(model_of(family))
+    if change is not None:
+        change(tensors)
+    return write(folder / family, config_of(family, **config), tensors)
+
+
+def test_every_family_is_here():
+    assert set(CONFIGS) == set(FAMILIES)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_a_checkpoint_is_read_as_it_was_written(family, tmp_path):
+    model, config = model_of(family), config_of(family)
+    tensors = tensors_of(model)
+    loaded = load_checkpoint(write(tmp_path / "one", config, tensors))
+    assert loaded.arch == model.arch
+    assert loaded.config == config
+    assert loaded.source == str(tmp_path / "one")
+    assert_same(loaded.params, model.params)
+    shards = load_checkpoint(write_shards(tmp_path / "two", config, tensors))
+    assert_same(shards.params, model.params)
+    bare = write(tmp_path / "bare", config, tensors_of(model, prefix=""))
+    assert_same(load_checkpoint(bare).params, model.params)
+
+
+@pytest.mark.parametrize("family", ["gptj", "gpt2", "llama", "mistral", "gemma"])
+def test_flax_trees_are_read(family, tmp_path):
+    model = model_of(family)
+    folder = write_flax(tmp_path / "flax", config_of(family), tensors_of(model))
+    assert_same(load_checkpoint(folder).params, model.params)
+
+
+def test_arrays_that_flax_cut_in_pieces_are_whole_again(tmp_path, monkeypatch):
+    from flax import serialization
+
+    monkeypatch.setattr(serialization, "MAX_CHUNK_SIZE", 256)
+    model = model_of("gpt2")
+    folder = write_flax(tmp_path / "flax", config_of("gpt2"), tensors_of(model))
+    assert b"__msgpack_chunked_array__" in (folder / "flax_model.msgpack").read_bytes()
+    assert_same(load_checkpoint(folder).params, model.params)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_weights_take_the_dtype_asked_for(kind, dtype, tmp_path):
+    def change(tensors):
+        for name in tensors:
+            tensors[name] = tensors[name].astype(kind)
+
+    folder = stored("llama", tmp_path, change)
+    params = load_checkpoint(folder, dtype).params
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype(dtype)}
+    exact = model_of("llama").params["embed"]["tokens"]
+    rounded = np.asarray(exact).astype(kind).astype(jnp.dtype(dtype))
+    np.testing.assert_array_equal(np.asarray(params["embed"]["tokens"]), rounded)
+
+
+def test_the_loaded_weights_do_not_depend_on_the_file_any_more(tmp_path):
+    folder = stored("gptj", tmp_path)
+    params = load_checkpoint(folder).params
+    with (folder / "model.safetensors").open("r+b") as file:
+        size = len(file.read())
+        file.seek(0)
+        file.write(b"\xff" * size)
+    assert_same(params, model_of("gptj").params)
+
+
+@pytest.mark.parametrize("names", [["embed"], ["head"], ["embed", "head"]])
+def test_a_tied_table_is_found_under_either_name(names, tmp_path):
+    def change(tensors):
+        table = tensors.pop("model.embed_tokens.weight")
+        stands = {"embed": "model.embed_tokens.weight", "head": "lm_head.weight"}
+        tensors.update({stands[name]: table for name in names})
+
+    params = load_checkpoint(stored("gemma", tmp_path, change)).params
+    assert_same(params, model_of("gemma").params)
+
+
+def test_a_tied_table_with_two_values_is_refused(tmp_path):
+    def change(tensors):
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] + 1
+
+    with pytest.raises(ValueError, match="lm_head.weight to equal model.embed_tokens"):
+        load_checkpoint(stored("gemma", tmp_path, change))
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("gpt2", "transformer.h.1.attn.bias"),
+        ("gpt2", "transformer.h.0.attn.masked_bias"),
+        ("gptj", "transformer.h.0.attn.masked_bias"),
+        ("llama", "model.layers.1.self_attn.rotary_emb.inv_freq"),
+        ("gpt_neox", "gpt_neox.layers.0.attention.rotary_emb.inv_freq"),
+    ],
+)
+def test_tables_of_old_versions_are_skipped_and_biases_are_not(family, name, tmp_path):
+    def change(tensors):
+        tensors[name] = np.ones((1, 1, 3, 3), bool)
+
+    loaded = load_checkpoint(stored(family, tmp_path, change))
+    assert_same(loaded.params, model_of(family).params)
+
+
+def test_the_head_of_gpt_neox_has_two_names(tmp_path):
+    def change(tensors):
+        tensors["lm_head.weight"] = tensors.pop("embed_out.weight")
+
+    loaded = load_checkpoint(stored("gpt_neox", tmp_path, change))
+    assert_same(loaded.params, model_of("gpt_neox").params)
+
+
+NORM = "model.layers.1.input_layernorm.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop(NORM), f"model.safetensors: expected tensor {NORM}$"),
+        (
+            lambda t: [t.pop(n) for n in list(t) if ".1.mlp" in n],
+            "expected tensor model.layers.1.mlp.gate_proj.weight and 2 more",
+        ),
+        (
+            lambda t: t.update({"model.extra": np.ones(2, np.float32)}),
+            "model.safetensors: did not expect tensor model.extra",
+        ),
+        (
+            lambda t: t.update({NORM: np.ones(11, np.float32)}),
+            rf"{NORM}: expected shape \(12,\), got \(11,\)",
+        ),
+        (
+            lambda t: t.update({NORM: np.ones(12, np.int32)}),
+            f"{NORM}: expected floating point, got int32",
+        ),
+    ],
+)
+def test_wrong_tensors_are_named(change, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(stored("llama", tmp_path, change))
+
+
+def test_values_beyond_float16_are_not_made_infinite(tmp_path):
+    def change(tensors):
+        tensors[NORM] = np.full(12, 7e4, np.float32)
+
+    folder = stored("llama", tmp_path, change)
+    load_checkpoint(folder, "bfloat16")
+    with pytest.raises(ValueError, match=f"{NORM}: expected values that float16 can"):
+        load_checkpoint(folder, "float16")
+
+
+def cut(data):
+    return data[:-10]
+
+
+def grown(data):
+    return data + b"12"
+
+
+def no_header(data):
+    return data[:8] + b"x" * (len(data) - 8)
+
+
+def tiny(data):
+    return b"abc"
+
+
+def long_header(data):
+    return (2**40).to_bytes(8, "little") + data[8:]
+
+
+def moved(data):
+    return data.replace(b'"data_offsets":[0,', b'"data_offsets":[4,', 1)
+
+
+def unknown(data):
+    return data.replace(b'"F32"', b'"F31"', 1)
+
+
+@pytest.mark.parametrize(
+    "damage", [cut, grown, no_header, tiny, long_header, moved, unknown]
+)
+def test_a_damaged_file_is_reported_and_left_in_place(damage, tmp_path):
+    file = stored("llama", tmp_path) / "model.safetensors"
+    data = damage(file.read_bytes())
+    file.write_bytes(data)
+    with pytest.raises(ValueError, match=r"model\.safetensors: expected") as caught:
+        load_checkpoint(file.parent)
+    assert str(file) in str(caught.value)
+    assert file.read_bytes() == data
+
+
+@pytest.mark.parametrize("keep", [0, 1, 400, -5])
+def test_a_damaged_tree_is_reported(keep, tmp_path):
+    tensors = tensors_of(model_of("gptj"))
+    folder = write_flax(tmp_path / "flax", config_of("gptj"), tensors)
+    file = folder / "flax_model.msgpack"
+    file.write_bytes(file.read_bytes()[:keep])
+    with pytest.raises(ValueError, match=r"flax_model\.msgpack: expected a tree"):
+        load_checkpoint(folder)
+
+
+def test_shards_must_all_be_there(tmp_path):
+    config, tensors = config_of("llama"), tensors_of(model_of("llama"))
+    folder = write_shards(tmp_path / "a", config, tensors)
+    index = json.loads((folder / INDEX).read_text())
+    table = index["weight_map"]
+    first = next(iter(table))
+
+    def load_with(changed):
+        (folder / INDEX).write_text(json.dumps({"weight_map": changed}))
+        return load_checkpoint(folder)
+
+    with pytest.raises(
+        ValueError, match=r"index.json: expected a weight_map, got \{\}"
+    ):
+        load_with({})
+    with pytest.raises(ValueError, match="expected a file of this folder for"):
+        load_with({**table, first: "../elsewhere.safetensors"})
+    with pytest.raises(ValueError, match="00002.safetensors: expected tensor"):
+        load_with({**table, first: "model-00002-of-00002.safetensors"})
+    with pytest.raises(FileNotFoundError, match="model-00003.safetensors: expected"):
+        load_with({**table, first: "model-00003.safetensors"})
+
+
+def test_missing_files_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"config\.json: expected a file"):
+        load_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(config_of("llama")))
+    with pytest.raises(
+        FileNotFoundError, match=r"expected model\.safetensors, .* none"
+    ):
+        load_checkpoint(tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04")
+    with pytest.raises(
+        ValueError, match="pytorch_model.bin: .* convert it to safetens"
+    ):
+        load_checkpoint(tmp_path)
+    with pytest.raises(ValueError, match="dtype: expected one of 'float32'"):
+        load_checkpoint(tmp_path, "int8")
+    with pytest.raises(FileNotFoundError, match="expected the folder of a checkpoint"):
+        load_checkpoint(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{\n"model_type": "llama",\n}', r"config\.json, line 3: expected JSON"),
+        ("[]", r"config\.json: expected a JSON object, got list"),
+    ],
+)
+def test_a_broken_config_is_reported_by_line(text, message, tmp_path):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "message"),
+    [
+        ("llama", {"model_type": "bert"}, "expected model_type one of .*, got 'bert'"),
+        ("llama", {"hidden_act": "mish"}, "hidden_act: expected one of .*'mish'"),
+        ("llama", {"rope_scaling": {"type": "mrope"}}, "rope_type: .*'mrope'"),
+        ("llama", {"hidden_size": None}, "hidden_size: expected a positive integer"),
+        ("llama", {"attention_bias": "no"}, "attention_bias: expected true or false"),
+        ("llama", {"rms_norm_eps": "1e-5"}, "rms_norm_eps: expected a number"),
+        ("llama", {"quantization_config": {"bits": 4}}, "quantization_config"),
+        ("gpt2", {"n_head": 5}, "n_head: expected a divisor of n_embd 12, got 5"),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "inverse_layer_idx"),
+        ("phi", {"qk_layernorm": True}, "qk_layernorm: expected False, got True"),
+        ("gptj", {"rotary_dim": 64}, "rotary: expected 1 to 2 frequencies, got 32"),
+        (
+            "qwen2",
+            {"use_sliding_window": True, "max_window_layers": 1, "sliding_window": 4},
+            "expected the same attention in every layer, got 1 of 2",
+        ),
+    ],
+)
+def test_what_is_not_built_is_refused_by_name(family, change, message):
+    config = {**config_of(family), **change}
+    with pytest.raises(ValueError, match=rf"here/config\.json: {message}|{message}"):
+        read_architecture(config, "here/config.json")
+    with pytest.raises(ValueError, match="^here/config.json: "):
+        read_architecture(config, "here/config.json")
+
+
+def test_what_configs_say_in_other_words():
+    def of(family, **changes):
+        return read_architecture(config_of(family, **changes))
+
+    old = of("llama", rope_theta=5e5, rope_scaling={"type": "linear", "factor": 2.0})
+    new = {"rope_theta": 5e5, "rope_type": "linear", "factor": 2.0}
+    assert old == of("llama", rope_parameters=new) != of("llama")
+    assert of("gemma", hidden_act="gelu").activation == "gelu_tanh"
+    assert of("gpt_neox").activation == "gelu"
+    assert of("gpt_neox").parallel
+    assert not of("gpt_neox", use_parallel_residual=False).parallel
+    assert of("qwen2").sliding_window is None
+    windowed = {"use_sliding_window": True, "sliding_window": 4}
+    assert of("qwen2", max_window_layers=0, **windowed).sliding_window == 4
+    assert of("qwen2", max_window_layers=2, **windowed).sliding_window is None
+    assert of("llama", attention_bias=True, mlp_bias=True).output_bias
+
+
+def fake_hub(monkeypatch, download):
+    hub = types.ModuleType("huggingface_hub")
+    hub.snapshot_download = download
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+
+
+def test_names_are_looked_up_on_the_hub(monkeypatch, tmp_path):
+    folder, asked = stored("llama", tmp_path), []
+
+    def download(name, revision, allow_patterns):
+        asked.append((name, revision, allow_patterns))
+        return str(folder)
+
+    fake_hub(monkeypatch, download)
+    monkeypatch.chdir(tmp_path / "llama")
+    loaded = load_checkpoint("someone/tiny-model", revision="main")
+    assert loaded.source == "someone/tiny-model@llama"
+    assert_same(loaded.params, model_of("llama").params)
+    assert [(name, revision) for name, revision, _ in asked] == [
+        ("someone/tiny-model", "main")
+    ]
+    assert not any("bin" in pattern for _, _, all_ in asked for pattern in all_)
+
+
+def test_a_name_that_is_not_on_the_hub_is_said_so(monkeypatch):
+    def download(name, revision, allow_patterns):
+        raise OSError("no connection")
+
+    fake_hub(monkeypatch, download)
+    with pytest.raises(FileNotFoundError, match="some/model: .* got no connection"):
+        load_checkpoint("some/model")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ImportError, match=r"pip install icltheory\[llm\]"):
+        load_checkpoint("some/model")

@@ -1,0 +1,337 @@
+"""The decoder: padding, prefixes, windows, rotary positions, one program for all."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.bridge import KV, Architecture, Decoder, Rotary, Tokens
+from icltheory.bridge import model as model_module
+from icltheory.bridge.families import read_architecture
+from icltheory.bridge.rope import read_rotary, rotate
+from icltheory.layered import LayeredModel, forward, forward_from, hidden_before
+from tests.bridge.tiny import CONFIGS, config_of, model_of
+
+IDS = np.random.default_rng(0).integers(0, 37, (3, 9))
+LENGTHS = (9, 6, 1)
+CLOSE = {"atol": 2e-5, "rtol": 0}
+run_block = jax.jit(Decoder.run_block, static_argnums=0, static_argnames="last_only")
+embed_after = jax.jit(Decoder.embed_after, static_argnums=0)
+
+
+def whole(ids):
+    return Tokens(jnp.asarray(ids), jnp.ones(np.shape(ids), bool))
+
+
+def through(model, tokens, start=0, prefixes=None, last_only=False):
+    """Logits of tokens behind prefixes, and every block's keys and values."""
+    stream, caches = embed_after(model.decoder, model.params, tokens, start), []
+    for number, layer in enumerate(model.params["layers"]):
+        prefix = None if prefixes is None else prefixes[number]
+        last = last_only and number == model.num_layers - 1
+        stream, own = run_block(model.decoder, layer, stream, prefix, last_only=last)
+        caches.append(own)
+    return model.read_out(model.params, stream), caches
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_changes_nothing(family, side):
+    model = model_of(family)
+    ids, mask = np.full((3, 9), 36), np.zeros((3, 9), bool)
+    for row, length in enumerate(LENGTHS):
+        place = slice(9 - length, 9) if side == "left" else slice(0, length)
+        ids[row, place], mask[row, place] = IDS[row, :length], True
+    logits = model.logits(ids, mask)
+    assert np.isfinite(logits).all()
+    for row, length in enumerate(LENGTHS):
+        alone = model.logits(IDS[row : row + 1, :length])
+        np.testing.assert_allclose(logits[row][mask[row]], alone[0], **CLOSE)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_a_prefix_kept_as_keys_and_values_is_the_whole_prompt(family):
+    model, cut = model_of(family), 5
+    ids = np.concatenate([np.repeat(IDS[:1, :cut], 3, 0), IDS[:, cut:]], 1)
+    full = model.logits(ids)
+    _, shared = through(model, whole(ids[:1, :cut]))
+    assert shared[0].k.shape[0] == 1
+    behind, own = through(model, whole(ids[:, cut:]), cut, shared)
+    assert own[0].k.shape[:2] == (3, 9 - cut)
+    np.testing.assert_allclose(behind, full[:, cut:], **CLOSE)
+    last, _ = through(model, whole(ids[:, cut:]), cut, shared, last_only=True)
+    np.testing.assert_allclose(last, full[:, -1:], **CLOSE)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "mistral"])
+def test_every_row_may_have_a_prefix_of_its_own_length(family):
+    model, starts = model_of(family), np.array([5, 3, 0])
+    ids, mask = IDS[:, :5], np.arange(5)[None] >= 5 - starts[:, None]
+    shifted = np.stack(
+        [np.roll(row, 5 - n) for row, n in zip(ids, starts, strict=True)]
+    )
+    _, prefixes = through(model, Tokens(shifted, mask))
+    behind, _ = through(model, whole(IDS[:, 5:]), starts, prefixes)
+    for row, start in enumerate(starts):
+        alone = model.logits(np.concatenate([ids[row, :start], IDS[row, 5:]])[None])
+        np.testing.assert_allclose(behind[row], alone[0, start:], **CLOSE)
+
+
+def test_the_last_token_of_a_row_is_found_behind_its_padding():
+    model, mask = model_of("llama"), np.arange(9)[None] < np.array(LENGTHS)[:, None]
+    last, _ = through(
+        model, Tokens(jnp.asarray(IDS), jnp.asarray(mask)), last_only=True
+    )
+    full = model.logits(IDS, mask)
+    for row, length in enumerate(LENGTHS):
+        np.testing.assert_allclose(last[row, 0], full[row, length - 1], **CLOSE)
+
+
+@pytest.mark.parametrize("family", ["gptj", "gemma"])
+def test_it_is_a_layered_model(family):
+    model, tokens = model_of(family), whole(IDS)
+    decoder, params = model.decoder, model.params
+    assert isinstance(decoder, LayeredModel)
+    assert hash(decoder) == hash(Decoder(read_architecture(config_of(family))))
+    full = forward(decoder, params, tokens)
+    resumed = forward_from(
+        decoder, params, hidden_before(decoder, params, tokens, 1), 1
+    )
+    np.testing.assert_array_equal(resumed, full)
+    np.testing.assert_allclose(model.logits(IDS), full, **CLOSE)
+    with pytest.raises(ValueError, match="layer: expected 0 to 1, got 2"):
+        decoder.matrices(2)
+
+
+@pytest.mark.parametrize("family", ["gptj", "llama", "gemma"])
+def test_label_logits_are_columns_of_the_logits(family):
+    model, rows = model_of(family), np.array([3, 30, 3])
+    stream = hidden_before(model.decoder, model.params, whole(IDS), 2)
+    few = model.decoder.label_logits(model.params, stream, rows)
+    full = model.decoder.read_out(model.params, stream)
+    np.testing.assert_allclose(few, full[:, :, rows], **CLOSE)
+
+
+def test_label_logits_of_half_precision_are_not_rounded():
+    model = model_of("gptj", "bfloat16")
+    stream = hidden_before(model.decoder, model.params, whole(IDS), 2)
+    few = model.decoder.label_logits(model.params, stream, np.array([1, 2]))
+    full = model.decoder.read_out(model.params, stream)
+    assert few.dtype == full.dtype == jnp.float32
+    np.testing.assert_allclose(few, full[:, :, 1:3], rtol=1e-5, atol=1e-5)
+    rounded = np.asarray(few.astype(jnp.bfloat16).astype(jnp.float32))
+    coarse = float(jnp.finfo(jnp.bfloat16).eps) * np.abs(few)
+    assert (np.abs(rounded - few) > coarse / 8).any()
+
+
+def test_one_program_serves_all_layers_and_pruned_weights():
+    arch = read_architecture(config_of("llama", num_hidden_layers=5, vocab_size=11))
+    decoder, block = Decoder(arch), model_module._block
+    model = model_module.LanguageModel(decoder, decoder.init(jax.random.key(0)))
+    before = block._cache_size()
+    model.logits(IDS % 11)
+    assert block._cache_size() == before + 1
+    model_module.clip_module(model, 3, "mlp", 0.5).logits(IDS % 11)
+    assert block._cache_size() == before + 1
+    model.logits(IDS[:, :4] % 11)
+    assert block._cache_size() == before + 2
+
+
+def test_blocks_run_side_by_side_over_some_of_their_weights():
+    model = model_of("phi")
+    stream = model.embed(model.params, whole(IDS))
+    layer = model.params["layers"][0]
+    weights = jnp.stack(
+        [layer["mlp"]["W_in"]["weight"] * scale for scale in (1.0, 0.5)]
+    )
+
+    def at(weight):
+        mlp = {**layer["mlp"], "W_in": {**layer["mlp"]["W_in"], "weight": weight}}
+        return model.decoder.run_block({**layer, "mlp": mlp}, stream)[0].h
+
+    together = jax.jit(jax.vmap(at))(weights)
+    for one, weight in zip(together, weights, strict=True):
+        np.testing.assert_allclose(one, at(weight), **CLOSE)
+    assert np.abs(together[0] - together[1]).max() > 0.01
+
+
+def test_a_window_hides_what_is_behind_it_and_nothing_else():
+    one = config_of("mistral", num_hidden_layers=1)
+    arch = read_architecture(one)
+    assert arch.sliding_window == 4
+    assert read_architecture({**one, "sliding_window": None}).sliding_window is None
+    narrow, wide = (
+        Decoder(arch),
+        Decoder(dataclasses.replace(arch, sliding_window=None)),
+    )
+    params = model_of("mistral").params
+    params = {**params, "layers": params["layers"][:1]}
+    full, seen = (forward(d, params, whole(IDS)) for d in (wide, narrow))
+    np.testing.assert_allclose(seen[:, :4], full[:, :4], **CLOSE)
+    assert np.abs(seen[:, 4:] - full[:, 4:]).max() > 0.01
+    # Token t sees itself and the three before it: as the last of those four alone.
+    last = forward(wide, params, whole(IDS[:, 4:8]))[:, -1]
+    np.testing.assert_allclose(seen[:, 7], last, **CLOSE)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("family", ["gptj", "gpt2", "qwen3", "gemma"])
+def test_half_precision_is_near_and_its_logits_are_float32(family, dtype):
+    model = model_of(family, dtype)
+    wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), model.params)
+    logits, exact = model.logits(IDS), model.replace(params=wide).logits(IDS)
+    assert logits.dtype == jnp.float32
+    assert model.params["head"].get(
+        "weight", model.params["embed"]["tokens"]
+    ).dtype == (jnp.dtype(dtype))
+    steps = np.abs(logits - exact).max() / float(jnp.finfo(dtype).eps)
+    assert 0.1 < steps < 30 * float(np.abs(exact).max())
+
+
+def test_learned_positions_run_out():
+    model = model_of("gpt2")
+    tokens = whole(np.zeros((1, 20), int))
+    with pytest.raises(ValueError, match="ids: expected at most 24 tokens, got 25"):
+        model.decoder.embed_after(model.params, tokens, 5)
+    padded = Tokens(np.zeros((1, 40), int), np.arange(40)[None] >= 20)
+    assert model.embed(model.params, padded).positions.max() == 19
+    traced = embed_after(model.decoder, model.params, padded, 0).h
+    assert np.isfinite(traced).all()
+    traced = embed_after(model.decoder, model.params, padded, 5).h
+    assert np.isnan(traced[0, -1]).all()
+    assert np.isfinite(traced[0, :-1]).all()
+
+
+def test_a_prefix_does_not_reach_beyond_where_frequencies_change():
+    stretched = {"rope_scaling": {"type": "dynamic", "factor": 2.0}}
+    arch = read_architecture(config_of("llama", **stretched))
+    assert arch.context_length == 48
+    decoder, params = Decoder(arch), model_of("llama").params
+    decoder.embed_after(params, whole(np.zeros((1, 19), int)), 5)
+    with pytest.raises(ValueError, match="expected at most 24 tokens, got 25"):
+        decoder.embed_after(params, whole(np.zeros((1, 20), int)), 5)
+
+
+def test_rotation_depends_on_the_distance_alone():
+    rng = np.random.default_rng(1)
+    q, k = (jnp.asarray(rng.normal(size=(1, 1, 1, 8))) for _ in range(2))
+    for interleaved in (False, True):
+        rotary = Rotary((1.0, 0.3, 0.01), interleaved)
+
+        def score(a, b, rotary=rotary):
+            turned = [
+                rotate(x, jnp.full((1, 1), p), rotary) for x, p in ((q, a), (k, b))
+            ]
+            np.testing.assert_array_equal(turned[0][..., 6:], q[..., 6:])
+            return float(jnp.sum(turned[0] * turned[1]))
+
+        assert score(7, 4) == pytest.approx(score(3, 0), abs=1e-5)
+        assert abs(score(7, 4) - score(7, 3)) > 1e-3
+
+
+def test_kinds_of_frequencies():
+    plain = np.array(read_rotary({}, 16, 64).frequencies)
+    np.testing.assert_allclose(plain, 1e4 ** (-np.arange(8) / 8), rtol=1e-6)
+
+    def of(kind, **numbers):
+        return read_rotary({"rope_scaling": {"rope_type": kind, **numbers}}, 16, 64)
+
+    three = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    llama3 = np.array(of("llama3", **three).frequencies) / plain
+    turns = 64 * plain / (2 * np.pi)
+    np.testing.assert_allclose(llama3[turns > 4], 1)
+    np.testing.assert_allclose(llama3[turns < 1], 1 / 8)
+    assert np.all(np.diff(llama3) <= 1e-7)
+    yarn = of("yarn", factor=4.0, original_max_position_embeddings=16)
+    slowed = np.array(yarn.frequencies) / plain
+    assert slowed[0] == pytest.approx(1)
+    assert slowed[-1] == pytest.approx(0.25)
+    assert yarn.scale == pytest.approx(0.1 * np.log(4) + 1)
+    long = {"short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
+    both = of("longrope", original_max_position_embeddings=16, **long)
+    np.testing.assert_allclose(both.frequencies, plain)
+    np.testing.assert_allclose(both.long_frequencies, plain / 2)
+    assert both.scale == pytest.approx(np.sqrt(1 + np.log(4) / np.log(16)))
+
+
+def test_long_sequences_turn_with_the_long_frequencies():
+    x = jnp.ones((1, 20, 1, 4))
+    rotary = Rotary((1.0, 0.1), switch=16, long_frequencies=(0.5, 0.05))
+    for length, used in ((16, (1.0, 0.1)), (20, (0.5, 0.05))):
+        positions = jnp.arange(length)[None]
+        np.testing.assert_array_equal(
+            rotate(x[:, :length], positions, rotary),
+            rotate(x[:, :length], positions, Rotary(used)),
+        )
+
+
+def test_stretched_frequencies_are_the_usual_ones_up_to_the_switch():
+    x, usual = jnp.ones((1, 20, 1, 8)), read_rotary({}, 8, 16)
+    rotary = dataclasses.replace(usual, switch=16, ntk=(1e4, 2.0))
+    short, long = jnp.arange(16)[None], jnp.arange(20)[None]
+    np.testing.assert_allclose(
+        rotate(x[:, :16], short, rotary), rotate(x[:, :16], short, usual), atol=1e-6
+    )
+    grown = (1e4 * (2 * 20 / 16 - 1) ** (8 / 6)) ** (-np.arange(4) / 4)
+    np.testing.assert_allclose(
+        rotate(x, long, rotary),
+        rotate(x, long, Rotary(tuple(grown.tolist()))),
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rope", "message"),
+    [
+        ({"rope_scaling": {"type": "spiral"}}, "rope_type: expected one of .*'spiral'"),
+        ({"rope_scaling": {"type": "linear"}}, "factor: expected a positive number"),
+        (
+            {"rope_parameters": {"full_attention": {}}},
+            "expected one set for all layers",
+        ),
+        ({"partial_rotary_factor": 0.2}, "rotary dimension: expected an even number"),
+        (
+            {"rope_scaling": {"type": "longrope", "long_factor": [1.0]}},
+            "short_factor: expected a list of 8 numbers, got None",
+        ),
+    ],
+)
+def test_unknown_or_incomplete_positions_are_refused(rope, message):
+    with pytest.raises(ValueError, match=message):
+        read_rotary(rope, 16, 64)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"norm": "batch"}, "norm: expected one of"),
+        ({"activation": "tanh"}, "activation: expected one of"),
+        ({"num_kv_heads": 3}, "num_kv_heads: expected a divisor of num_heads 2, got 3"),
+        ({"shared_norm": True}, "shared_norm: expected False"),
+        ({"width": 0}, "width: expected a positive integer"),
+        ({"sliding_window": 0}, "sliding_window: expected a positive integer"),
+        ({"rotary": Rotary((1.0, 0.1, 0.01))}, "rotary: expected 1 to 2 frequencies"),
+    ],
+)
+def test_impossible_architectures_are_refused(change, message):
+    good = Architecture(
+        family="gpt2",
+        vocab_size=9,
+        width=8,
+        num_layers=1,
+        num_heads=2,
+        num_kv_heads=2,
+        head_dim=4,
+        mlp_width=8,
+        max_positions=8,
+    )
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(good, **change)
+
+
+def test_caches_are_pytrees():
+    _, (cache, _) = through(model_of("gptj"), whole(IDS))
+    assert isinstance(cache, KV)
+    assert len(jax.tree.leaves(cache)) == 3

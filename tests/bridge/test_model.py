@@ -1,0 +1,201 @@
+"""Language models in hand: logits, clipping, tokenizers, and one that is real."""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.bridge import LanguageModel, Tokenizer, clip_module, load_checkpoint
+from icltheory.layered import LayeredModel, get_matrix
+from tests.bridge.tiny import config_of, model_of, tensors_of, write
+
+IDS = np.array([[1, 2, 3, 4], [5, 6, 7, 8]])
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+STORIES = SHARED / "models" / "stories260K"
+TEXT = SHARED / "text" / "tinystories" / "tinystories_sample_cs336.txt"
+
+
+def test_a_model_keeps_the_protocol_and_stays_as_it_is():
+    model = model_of("gptj")
+    assert isinstance(model, LayeredModel)
+    assert model.num_layers == 2
+    assert model.context_length == 24
+    assert "gptj, 2 layers" in repr(model)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        model.source = "elsewhere"
+    other = model.replace(params={**model.params, "head": {}})
+    assert other.decoder is model.decoder
+    assert model.params["head"]
+    names = [spec.name for spec in model_of("llama").matrices(1)]
+    assert names == ["W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate", "W_out"]
+
+
+def test_logits_take_masks_of_zeros_and_ones():
+    model = model_of("gpt2")
+    mask = np.array([[0, 1, 1, 1], [1, 1, 1, 1]])
+    logits = model.logits(IDS, mask)
+    np.testing.assert_allclose(logits[1], model.logits(IDS[1:])[0], atol=1e-5)
+    np.testing.assert_allclose(logits[0, 1:], model.logits(IDS[:1, 1:])[0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ids", "mask", "message"),
+    [
+        (np.array([1, 2]), None, r"token_ids: expected shape \(B, T\), got \(2,\)"),
+        (IDS, np.ones((2, 3)), r"mask: expected shape \(2, 4\), got \(2, 3\)"),
+        (IDS * 9, None, "token_ids: expected 0 to 36, got 72"),
+        (IDS - 2, None, "token_ids: expected 0 to 36, got -1"),
+        (np.zeros((1, 25), int), None, "expected at most 24 tokens, got 25"),
+    ],
+)
+def test_wrong_tokens_are_refused(ids, mask, message):
+    with pytest.raises(ValueError, match=message):
+        model_of("llama").logits(ids, None if mask is None else mask.astype(bool))
+
+
+@pytest.mark.parametrize("family", ["gptj", "phi3"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_clipping_cuts_one_module_and_leaves_the_model(family, dtype):
+    model = model_of(family, dtype)
+    before = jax.tree.map(np.array, model.params)
+    clipped = clip_module(model, 1, "mlp", 0.5)
+    jax.tree.map(np.testing.assert_array_equal, model.params, before)
+    for spec in model.matrices(1):
+        old, new = (get_matrix(m.params, spec) for m in (model, clipped))
+        assert new.dtype == old.dtype == jnp.dtype(dtype)
+        if spec.group == "attn":
+            assert new is old
+            continue
+        wide = np.asarray(old).astype(np.float64)
+        u, s, vt = np.linalg.svd(wide, full_matrices=False)
+        rank = min(wide.shape) // 2
+        best = (u[:, :rank] * s[:rank]) @ vt[:rank]
+        # Rounding turns the kept subspace by more where the next value is near.
+        turn = 1 + s[rank] / (s[rank - 1] - s[rank])
+        error = np.abs(np.asarray(new).astype(np.float64) - best).max()
+        assert error < 5 * float(jnp.finfo(dtype).eps) * s[0] * turn
+    assert clipped.params["layers"][0] is model.params["layers"][0]
+    same = clip_module(model, 0, "all", 0).params
+    jax.tree.map(np.testing.assert_array_equal, same, before)
+
+
+def test_clipping_refuses_what_is_not_there():
+    model = model_of("gptj")
+    with pytest.raises(ValueError, match="layer: expected 0 to 1, got 2"):
+        clip_module(model, 2, "mlp", 0.5)
+    with pytest.raises(ValueError, match="module: expected one of"):
+        clip_module(model, 0, "W_gate", 0.5)
+    with pytest.raises(ValueError, match="rate"):
+        clip_module(model, 0, "attn", 1.0)
+
+
+def write_tokenizer(folder, **config):
+    """Words of a tiny language, with a token in front of every text."""
+    words = ["<s>", "</s>", "<unk>", "yes", "no"]
+    tokenizer = {
+        "version": "1.0",
+        "truncation": {
+            "max_length": 2,
+            "strategy": "LongestFirst",
+            "stride": 0,
+            "direction": "Right",
+        },
+        "padding": None,
+        "added_tokens": [
+            {
+                "id": i,
+                "content": word,
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
+            for i, word in enumerate(words[:3])
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [
+                {"SpecialToken": {"id": "<s>", "type_id": 0}},
+                {"Sequence": {"id": "A", "type_id": 0}},
+            ],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}},
+        },
+        "decoder": None,
+        "model": {
+            "type": "WordLevel",
+            "vocab": {word: i for i, word in enumerate(words)},
+            "unk_token": "<unk>",
+        },
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+def test_the_tokenizer_is_the_checkpoints(tmp_path):
+    pytest.importorskip("tokenizers")
+    config = config_of("llama", eos_token_id=[1, 2])
+    folder = write(tmp_path / "a", config, tensors_of(model_of("llama")))
+    write_tokenizer(folder, bos_token={"content": "<s>"})
+    tokenizer = load_checkpoint(folder).tokenizer
+    assert isinstance(tokenizer, Tokenizer)
+    assert tokenizer.encode("yes no yes") == [0, 3, 4, 3]
+    assert tokenizer.encode("yes maybe", special=False) == [3, 2]
+    assert tokenizer.decode([0, 3, 4]) == "yes no"
+    assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.vocab_size) == (0, 1, 5)
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"tokenizer\.json: expected a tokenizer"):
+        load_checkpoint(folder).tokenizer.encode("yes")
+
+
+def test_a_checkpoint_without_a_tokenizer_loads(tmp_path, monkeypatch):
+    folder = write(tmp_path / "a", config_of("gptj"), tensors_of(model_of("gptj")))
+    model = load_checkpoint(folder)
+    with pytest.raises(FileNotFoundError, match=f"{folder}: expected a tokenizer.json"):
+        model.tokenizer  # noqa: B018
+    with pytest.raises(FileNotFoundError, match="this model: expected a tokenizer"):
+        LanguageModel(model.decoder, model.params).tokenizer  # noqa: B018
+    write_tokenizer(folder)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ImportError, match=r"pip install icltheory\[llm\]"):
+        load_checkpoint(folder).tokenizer.encode("yes")
+
+
+def negative_log_likelihood(model, stories):
+    """Mean over the tokens behind the first of every story."""
+    rows = [model.tokenizer.encode(story) for story in stories]
+    longest = max(map(len, rows))
+    ids = np.array([row + [0] * (longest - len(row)) for row in rows])
+    mask = np.arange(longest)[None] < np.array([[len(row)] for row in rows])
+    log_p = jax.nn.log_softmax(model.logits(ids, mask)[:, :-1])
+    picked = jnp.take_along_axis(log_p, ids[:, 1:, None], axis=-1)[..., 0]
+    return float(-picked[mask[:, 1:]].mean())
+
+
+@pytest.mark.skipif(not STORIES.is_dir(), reason="the stories model is not beside")
+def test_a_real_llama_reads_and_tells_stories():
+    """The numbers are those of an independent float64 program, on the same text."""
+    pytest.importorskip("tokenizers")
+    model = load_checkpoint(STORIES)
+    assert model.tokenizer.bos_id == 1
+    stories = [story.strip() for story in TEXT.read_text().split("<|endoftext|>")]
+    stories = [story for story in stories if story]
+    assert len(stories) == 5
+    assert negative_log_likelihood(model, stories) == pytest.approx(1.266, abs=5e-4)
+    ids, mask = np.zeros((1, 64), int), np.arange(64)[None]
+    ids[0, 0] = 1
+    for end in range(1, 48):
+        ids[0, end] = int(model.logits(ids, mask < end)[0, end - 1].argmax())
+    story = model.tokenizer.decode(ids[0, :48])
+    assert story.startswith(
+        "Once upon a time, there was a little girl named Lily. "
+        "She loved to play outside in the park. One day, she saw a big, red ball."
+    )

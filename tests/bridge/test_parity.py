@@ -1,0 +1,189 @@
+"""Logits against torch's, on a tiny random model of every family.
+
+One test reads one model in all its ways, so that it is compiled once.
+"""
+
+import dataclasses
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.bridge.decoder import Decoder, Tokens
+from icltheory.layered import LayeredModel, all_hidden, forward_from, get_matrix
+from tests.bridge import stored
+from tests.bridge.fixture_models import LENGTHS, MODELS
+
+# Torch in float32 is up to 4e-6 from itself in float64 on these models.
+CLOSE = {"atol": 1e-5, "rtol": 0}
+PREFIX, QUERIES = 5, (12, 7, 3)
+
+
+@pytest.mark.parametrize("name", stored.NAMES)
+def test_logits_are_torchs(name, tmp_path):
+    """Both styles of config; unpadded, and padded on either side."""
+    ids, logits = stored.expected(name)
+    models = [stored.load(name, tmp_path, style=style) for style in stored.STYLES]
+    assert models[0].arch == models[1].arch
+    for model, style in zip(models, stored.STYLES, strict=True):
+        ours = model.logits(ids)
+        assert ours.dtype == jnp.float32
+        np.testing.assert_allclose(ours, logits, **CLOSE, err_msg=style)
+    for side in ("left", "right") if MODELS[name].padded else ():
+        padded, mask = stored.pad(ids, side)
+        ours = np.asarray(models[0].logits(padded, mask))
+        assert np.isfinite(ours).all()
+        for row, n in enumerate(LENGTHS):
+            np.testing.assert_allclose(
+                ours[row, mask[row]], logits[row, :n], **CLOSE, err_msg=side
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """The layered protocol by compiled parts of a decoder."""
+
+    decoder: Decoder
+
+    @property
+    def num_layers(self):
+        return self.decoder.num_layers
+
+    def embed(self, params, inputs):
+        return stored.embed(self.decoder, params, inputs)
+
+    def block(self, layer, params, hidden):
+        return stored.run_block(self.decoder, params["layers"][layer], hidden)[0]
+
+    def read_out(self, params, hidden):
+        return stored.read_out(self.decoder, params, hidden)
+
+    def matrices(self, layer):
+        return self.decoder.matrices(layer)
+
+
+@pytest.mark.parametrize("name", stored.PADDED)
+def test_parts_are_the_whole(name, tmp_path):
+    """From the state before every layer; and behind a prefix that rows share."""
+    model = stored.load(name, tmp_path)
+    ids, logits = stored.expected(name)
+    padded, mask = stored.pad(ids, "left")
+    streams, caches = stored.run(model, padded, mask)
+    assert_float32(model, streams, caches)
+    whole = np.asarray(stored.read_out(model.decoder, model.params, streams[-1]))
+    for row, n in enumerate(LENGTHS):
+        np.testing.assert_allclose(whole[row, mask[row]], logits[row, :n], **CLOSE)
+    for layer, stream in enumerate(streams):
+        resumed = forward_from(Compiled(model.decoder), model.params, stream, layer)
+        np.testing.assert_array_equal(resumed, whole)
+    assert_pieces(model, ids)
+
+
+def assert_float32(model, streams, caches):
+    """Tests run with float64 switched on, which must not creep in."""
+    kinds = {leaf.dtype for leaf in jax.tree.leaves(model.params)}
+    kinds |= {stream.h.dtype for stream in streams}
+    kinds |= {array.dtype for cache in caches for array in (cache.k, cache.v)}
+    assert kinds == {jnp.dtype("float32")}
+
+
+def assert_pieces(model, ids):
+    """All rows behind the first one's beginning, in one go and in two."""
+    decoder, layers = model.decoder, model.params["layers"]
+    ids = np.concatenate([np.tile(ids[:1, :PREFIX], (3, 1)), ids[:, PREFIX:]], axis=1)
+    whole, caches = stored.run(model, ids, np.ones(ids.shape, bool))
+    shared = jax.tree.map(lambda leaf: leaf[:1, :PREFIX], caches)
+    queries, mask = stored.pad(ids[:, PREFIX:], "left", QUERIES)
+    tokens = Tokens(queries, mask)
+    stream = stored.embed_after(decoder, model.params, tokens, PREFIX)
+    for layer, cache, after in zip(layers, shared, whole[1:], strict=True):
+        before = stream
+        stream, own = stored.run_block(decoder, layer, before, cache)
+        assert own.k.shape[:2] == queries.shape
+        for row, n in enumerate(QUERIES):
+            wanted = after.h[row, PREFIX : PREFIX + n]
+            np.testing.assert_allclose(stream.h[row, mask[row]], wanted, **CLOSE)
+    last, _ = stored.run_block(decoder, layers[-1], before, shared[-1], True)
+    assert last.h.shape[1] == 1
+    np.testing.assert_allclose(last.h[:, 0], stream.h[:, -1], **CLOSE)
+    np.testing.assert_array_equal(last.positions[:, 0], PREFIX - 1 + mask.sum(1))
+
+
+@pytest.mark.parametrize("name", ["gptj", "gpt2", "mistral", "llama_yarn"])
+def test_every_row_may_have_its_own_prefix(name, tmp_path):
+    """Computed on its own, padded as the rest may be; compared with torch's logits."""
+    model, (ids, logits) = stored.load(name, tmp_path), stored.expected(name)
+    starts = np.array([5, 3, 1])
+    prefix, seen = stored.pad(ids[:, :PREFIX], "left", starts)
+    _, caches = stored.run(model, prefix, seen)
+    rest = np.stack([np.roll(row, -n) for row, n in zip(ids, starts, strict=True)])
+    tokens = Tokens(*stored.pad(rest[:, :12], "right", QUERIES))
+    stream = stored.embed_after_rows(model.decoder, model.params, tokens, starts)
+    for layer, cache in zip(model.params["layers"], caches, strict=True):
+        stream, _ = stored.run_block(model.decoder, layer, stream, cache)
+    ours = stored.read_out(model.decoder, model.params, stream)
+    for row, (start, n) in enumerate(zip(starts, QUERIES, strict=True)):
+        wanted = logits[row, start : start + n]
+        np.testing.assert_allclose(ours[row, :n], wanted, **CLOSE)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gptj", "llama_groups"])
+def test_the_protocol_itself_gives_the_same_streams(name, tmp_path):
+    model = stored.load(name, tmp_path)
+    assert isinstance(model, LayeredModel)
+    ids, mask = stored.pad(stored.expected(name)[0], "left")
+    streams = all_hidden(model, model.params, Tokens(jnp.asarray(ids), mask))
+    close = functools.partial(np.testing.assert_allclose, **CLOSE)
+    for ours, other in zip(streams, stored.run(model, ids, mask)[0], strict=True):
+        jax.tree.map(close, ours, other)
+    np.testing.assert_allclose(
+        model.read_out(model.params, streams[-1]), model.logits(ids, mask), **CLOSE
+    )
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_last_token_of_a_padded_row_is_a_token(side, tmp_path):
+    model, (rows, logits) = stored.load("mistral", tmp_path), stored.expected("mistral")
+    ids, mask = stored.pad(rows, side)
+    streams, _ = stored.run(model, ids, mask)
+    layer = model.params["layers"][-1]
+    last, _ = stored.run_block(model.decoder, layer, streams[-2], None, True)
+    ours = stored.read_out(model.decoder, model.params, last)[:, 0]
+    for row, length in enumerate(LENGTHS):
+        np.testing.assert_allclose(ours[row], logits[row, length - 1], **CLOSE)
+
+
+@pytest.mark.parametrize("name", ["gptj", "phi", "gemma", "qwen3", "llama_tied"])
+def test_label_rows_are_rows_of_the_logits(name, tmp_path):
+    model, (ids, logits) = stored.load(name, tmp_path), stored.expected(name)
+    streams, _ = stored.run(model, ids, np.ones(ids.shape, bool))
+    rows = np.array([7, 0, 40, 7])
+    ours = stored.label_logits(model.decoder, model.params, streams[-1], rows)
+    assert ours.dtype == jnp.float32
+    np.testing.assert_allclose(ours, logits[..., rows], **CLOSE)
+
+
+@pytest.mark.parametrize("name", stored.NAMES)
+def test_the_named_matrices_are_all_there_are(name, tmp_path):
+    """Shapes (out, in), and between them every parameter with two axes."""
+    model = stored.load(name, tmp_path)
+    a = model.arch
+    inner, group = a.num_heads * a.head_dim, a.num_kv_heads * a.head_dim
+    sizes = {"W_Q": (inner, a.width), "W_K": (group, a.width), "W_O": (a.width, inner)}
+    sizes |= {"W_in": (a.mlp_width, a.width), "W_out": (a.width, a.mlp_width)}
+    sizes |= {"W_V": sizes["W_K"], "W_gate": sizes["W_in"]}
+    for layer, params in enumerate(model.params["layers"]):
+        specs = model.matrices(layer)
+        assert len(specs) == sum(leaf.ndim == 2 for leaf in jax.tree.leaves(params))
+        for spec in specs:
+            assert get_matrix(model.params, spec).shape == sizes[spec.name]
+
+
+def test_every_family_has_its_fixture():
+    configs = stored.FIXTURES.glob("*/config.json")
+    families = {json.loads(path.read_text())["model_type"] for path in configs}
+    assert families == {spec.family for spec in MODELS.values()}
+    assert len(families) == 10

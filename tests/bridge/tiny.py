@@ -1,0 +1,108 @@
+"""Tiny random models of every family, and their checkpoints."""
+
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import serialization, traverse_util
+
+from icltheory.bridge import Decoder, LanguageModel
+from icltheory.bridge._safetensors import write_safetensors
+from icltheory.bridge.families import entries_of, read_architecture
+
+_GPT = {"vocab_size": 37, "n_embd": 12, "n_head": 3, "n_layer": 2, "n_positions": 24}
+_LLAMA = {
+    "vocab_size": 37,
+    "hidden_size": 12,
+    "intermediate_size": 20,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 24,
+}
+_GROUPS = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6}
+CONFIGS = {
+    "gptj": {**_GPT, "rotary_dim": 2},
+    "gpt2": _GPT,
+    "llama": {**_LLAMA, **_GROUPS},
+    "mistral": {**_LLAMA, **_GROUPS, "sliding_window": 4},
+    "qwen2": {**_LLAMA, "tie_word_embeddings": True},
+    "qwen3": {**_LLAMA, **_GROUPS},
+    "phi": {**_LLAMA, "num_key_value_heads": 1, "partial_rotary_factor": 0.4},
+    "phi3": {**_LLAMA, **_GROUPS},
+    "gpt_neox": {**_LLAMA, "rotary_pct": 0.4},
+    "gemma": {**_LLAMA, "head_dim": 8, "num_key_value_heads": 1},
+}
+
+
+def config_of(family, **changes):
+    return {"model_type": family, **CONFIGS[family], **changes}
+
+
+@functools.cache
+def model_of(family, dtype="float32"):
+    """Random weights, large enough for tokens to differ by much."""
+    arch = read_architecture(config_of(family))
+    decoder = Decoder(arch)
+    shapes = jax.eval_shape(decoder.init, jax.random.key(0))
+    rng = np.random.default_rng(1)
+
+    def draw(leaf):
+        return jnp.asarray(0.3 * rng.standard_normal(leaf.shape), dtype)
+
+    params = jax.tree.map(draw, shapes)
+    return LanguageModel(decoder, params, config=config_of(family))
+
+
+def tensors_of(model, prefix=None):
+    """What a checkpoint of the model holds, by name."""
+    entries = entries_of(model.arch, prefix)
+    return {
+        entry.name: np.asarray(
+            entry.join([np.asarray(at(model.params, path)) for path in entry.paths], np)
+        )
+        for entry in entries
+    }
+
+
+def at(tree, path):
+    return functools.reduce(lambda node, key: node[key], path, tree)
+
+
+def write(folder, config, tensors, file="model.safetensors"):
+    """A checkpoint folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    listed = [(name, array.shape, array.dtype) for name, array in tensors.items()]
+    write_safetensors(folder / file, listed, tensors.get)
+    return folder
+
+
+def write_shards(folder, config, tensors):
+    """The same in two files and an index."""
+    names, table = sorted(tensors), {}
+    for number in (1, 2):
+        file = f"model-{number:05d}-of-00002.safetensors"
+        part = {name: tensors[name] for name in names[number - 1 :: 2]}
+        write(folder, config, part, file)
+        table.update(dict.fromkeys(part, file))
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": table}))
+    return folder
+
+
+def write_flax(folder, config, tensors):
+    """The same as Hugging Face's Flax classes write it."""
+    flat = {}
+    for name, array in tensors.items():
+        *modules, leaf = name.split(".")
+        if leaf == "weight" and array.ndim == 2:
+            table = modules[-1] in ("wte", "wpe", "embed_tokens")
+            leaf, array = ("embedding", array) if table else ("kernel", array.T)
+        flat[(*modules, leaf)] = np.ascontiguousarray(array)
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    data = serialization.msgpack_serialize(traverse_util.unflatten_dict(flat))
+    (folder / "flax_model.msgpack").write_bytes(data)
+    return folder
