@@ -1,0 +1,68 @@
+r"""Tasks: data sets as demonstrations, validation and test, with their prompts.
+
+``load_task`` reads SST-2, AGNEWS, EmoC, MRPC, RTE, CB and COPA from the hub or from
+local files, in two profiles: what the paper says, and what the authors' scripts do.
+``differences_table`` prints where they part.
+
+A task of one's own is a declaration of ten lines, and a folder with ``train.jsonl`` and
+``test.jsonl`` (or tsv, csv):
+
+>>> weather = TaskSpec(
+...     name="weather",
+...     fields={"text": "{report}"},
+...     labels=(("label", ("dry", "wet")),),
+...     recipes=Recipe(
+...         Prompt("{text!t} It is {label}.\n", "{text!t} It is", ("dry", "wet")),
+...         Split(per_class=2, validation="rest"),
+...     ),
+... )
+>>> task = load_task(weather, path="folder")  # doctest: +SKIP
+>>> task.prefix(1) + task.query(task.test[0])  # doctest: +SKIP
+'Rain from noon on. It is wet.\nNot a cloud all day. It is'
+
+Before a model sees it, ``task.lint(encode, context_length=2048)`` says what is wrong
+with the prompts. ``denominator_of`` tells what a published accuracy was divided by.
+"""
+
+from icltheory.bridge.tasks.catalogue import TASKS
+from icltheory.bridge.tasks.declare import (
+    PROFILES,
+    SCORINGS,
+    File,
+    Prompt,
+    Recipe,
+    Split,
+    TaskSpec,
+)
+from icltheory.bridge.tasks.differences import (
+    ProfileDifference,
+    differences_table,
+    profile_differences,
+)
+from icltheory.bridge.tasks.lint import Finding, check_prompt, enforce, label_tokens
+from icltheory.bridge.tasks.load import load_task
+from icltheory.bridge.tasks.scores import Denominator, denominator_of
+from icltheory.bridge.tasks.task import Example, Task
+
+__all__ = [
+    "PROFILES",
+    "SCORINGS",
+    "TASKS",
+    "Denominator",
+    "Example",
+    "File",
+    "Finding",
+    "ProfileDifference",
+    "Prompt",
+    "Recipe",
+    "Split",
+    "Task",
+    "TaskSpec",
+    "check_prompt",
+    "denominator_of",
+    "differences_table",
+    "enforce",
+    "label_tokens",
+    "load_task",
+    "profile_differences",
+]

@@ -1,0 +1,215 @@
+"""What a task declares: its columns and labels, its prompts, its split.
+
+A declaration says how the rows of a file become examples. A recipe, one for each
+profile, says how examples become prompts, how the training rows are split, and how an
+answer is scored.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
+
+__all__ = ["PROFILES", "SCORINGS", "File", "Prompt", "Recipe", "Split", "TaskSpec"]
+
+PROFILES = ("paper", "authors_code")
+SCORINGS = ("label_token", "average_log_likelihood", "mean_logit")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The strings of a task, as templates over the fields of an example.
+
+    ``{text}`` is the field as it stands in the file, ``{text!t}`` without white space
+    at both ends, ``{text!e}`` without it at the end. ``{label}`` is the label word.
+
+    Args:
+        demonstration: One demonstration, with everything up to the next one.
+        query: The question, up to where the answer begins.
+        words: Label word of each class, as demonstrations show it; none for a choice.
+        scored: Label words that are compared, if they are not those shown.
+        options: Templates of the texts to choose from; empty for a classification,
+            where they are the label words behind a space.
+        zero_shot: Question asked when there are no demonstrations; empty if it is the
+            same.
+
+    References:
+        Yao et al. (2024), Table 1. Verified by ``tests/bridge/test_tasks.py``.
+    """
+
+    demonstration: str
+    query: str
+    words: tuple[str, ...] = ()
+    scored: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    zero_shot: str = ""
+
+    @property
+    def num_labels(self) -> int:
+        """Number of classes, or of options of a choice."""
+        return len(self.words or self.options)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which rows are demonstrations, validation and test.
+
+    The training rows are shuffled and listed class by class. In each list the first
+    ``skip`` rows are passed over, the next ``per_class`` are demonstrations, and all
+    others, those passed over first, are left for validation and test. Demonstrations
+    take turns: one of each class, and again.
+
+    Args:
+        seed: Seed of the shuffle.
+        per_class: Demonstrations of each class.
+        skip: Rows of each class that come before them.
+        order: Classes in the order in which they take turns; all, ascending, if empty.
+        keep: How many of the demonstrations reach the prompt; all if ``None``.
+        validation: Rows of each class, or ``"rest"`` for all that the demonstrations
+            leave, or ``"validation"`` for the file of that name.
+        test: ``"rest"`` for what validation leaves, or the file ``"test"`` or
+            ``"validation"``.
+
+    References:
+        Yao et al. (2024), section C.3. Verified by ``tests/bridge/test_tasks.py``.
+    """
+
+    seed: int = 0
+    per_class: int = 5
+    skip: int = 0
+    order: tuple[int, ...] = ()
+    keep: int | None = None
+    validation: int | str = "validation"
+    test: str = "test"
+
+    def __post_init__(self):
+        check_positive_int("per_class", self.per_class)
+        check_nonnegative_int("skip", self.skip)
+        if isinstance(self.validation, str):
+            check_choice("validation", self.validation, ("rest", "validation"))
+        check_choice("test", self.test, ("rest", "test", "validation"))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one profile uses a task.
+
+    Args:
+        prompt: The strings.
+        split: The rows.
+        scoring: ``"label_token"``, ``"average_log_likelihood"`` or ``"mean_logit"``.
+        denominator: What a count of right answers is divided by, ``"n"`` or ``"n-1"``.
+        merge: Label of each class of the file; the class itself if empty.
+
+    References:
+        Yao et al. (2024), sections C.1 to C.3.
+        Verified by ``tests/bridge/test_tasks.py``.
+    """
+
+    prompt: Prompt
+    split: Split = field(default_factory=Split)
+    scoring: str = "label_token"
+    denominator: str = "n"
+    merge: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        check_choice("scoring", self.scoring, SCORINGS)
+        check_choice("denominator", self.denominator, ("n", "n-1"))
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that holds a split under a name of its own.
+
+    Args:
+        split: ``"train"``, ``"validation"`` or ``"test"``.
+        pattern: Name, or a pattern such as ``"train*.tsv"``.
+        start: First row of the split in the file.
+        stop: First row behind it; the end if ``None``.
+
+    References:
+        Verified by ``tests/bridge/test_tasks_user.py``.
+    """
+
+    split: str
+    pattern: str
+    start: int = 0
+    stop: int | None = None
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """The declaration of a task.
+
+    Args:
+        name: Name of the task.
+        fields: Template over the columns for each field of an example, or several, of
+            which the first whose columns exist is taken.
+        labels: Pairs of a column and the values it has, in the order of the classes.
+            Files may differ: the first pair that fits a row is taken.
+        recipes: One recipe for both profiles, or a recipe for each.
+        kind: ``"classification"`` or ``"choice"``.
+        hub: Name on the hub and, if it has one, configuration.
+        files: Files with names of their own, tried in order before the usual ones.
+        headerless: Columns of tsv and csv files without a header.
+
+    References:
+        Verified by ``tests/bridge/test_tasks_user.py``.
+    """
+
+    name: str
+    fields: Mapping[str, str | tuple[str, ...]]
+    labels: tuple[tuple[str, tuple[str, ...]], ...]
+    recipes: Recipe | Mapping[str, Recipe]
+    kind: str = "classification"
+    hub: tuple[str, ...] = ()
+    files: tuple[File, ...] = ()
+    headerless: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self):
+        check_choice("kind", self.kind, ("classification", "choice"))
+        given = self.recipes
+        for recipe in (given,) if isinstance(given, Recipe) else given.values():
+            _check_recipe(self, recipe)
+
+    def recipe(self, profile: str) -> Recipe:
+        """The recipe of a profile.
+
+        Args:
+            profile: ``"paper"`` or ``"authors_code"``.
+
+        Returns:
+            Its prompts, split and scoring.
+
+        Raises:
+            ValueError: If there is no such profile.
+        """
+        if isinstance(self.recipes, Recipe):
+            check_choice("profile", profile, PROFILES)
+            return self.recipes
+        check_choice("profile", profile, tuple(self.recipes))
+        return self.recipes[profile]
+
+
+def _check_recipe(spec: TaskSpec, recipe: Recipe) -> None:
+    """Raises unless prompts, labels and the order of classes fit each other."""
+    prompt = recipe.prompt
+    wanted = "words" if spec.kind == "classification" else "options"
+    if not getattr(prompt, wanted):
+        raise ValueError(f"{wanted}: expected one a class for {spec.name}, got none")
+    if prompt.scored and len(prompt.scored) != len(prompt.words):
+        raise ValueError(
+            f"scored: expected {len(prompt.words)} words for {spec.name}, "
+            f"got {prompt.scored}"
+        )
+    labels = set(range(prompt.num_labels))
+    for column, values in spec.labels:
+        merged = set(recipe.merge or range(len(values)))
+        if merged != labels or len(values) != len(recipe.merge or values):
+            raise ValueError(
+                f"labels: expected values for {len(labels)} classes in column "
+                f"{column!r} of {spec.name}, got {', '.join(values)}"
+            )
+    order = recipe.split.order
+    if order and sorted(order) != sorted(labels):
+        raise ValueError(f"order: expected each class of {spec.name} once, got {order}")

@@ -1,0 +1,137 @@
+"""Loading a task: rows become examples, examples become splits."""
+
+from collections.abc import Callable
+from typing import Any
+
+from icltheory._checks import check_nonnegative_int
+from icltheory.bridge.tasks.catalogue import TASKS
+from icltheory.bridge.tasks.declare import Recipe, TaskSpec
+from icltheory.bridge.tasks.rows import Row, Table
+from icltheory.bridge.tasks.sources import hub_source, local_source
+from icltheory.bridge.tasks.splits import draw
+from icltheory.bridge.tasks.task import Example, Task
+
+__all__ = ["load_task"]
+
+
+def load_task(
+    name: str | TaskSpec,
+    path: Any = None,
+    profile: str = "paper",
+    seed: int = 0,
+) -> Task:
+    """Loads a task: demonstrations, validation and test examples with their prompts.
+
+    Args:
+        name: ``"sst2"``, ``"agnews"``, ``"emoc"``, ``"mrpc"``, ``"rte"``, ``"cb"`` or
+            ``"copa"``, or a declaration of one's own.
+        path: Folder of local files; from the hub if ``None``.
+        profile: ``"paper"`` for what the paper says, ``"authors_code"`` for what the
+            authors' scripts do; ``profile_differences`` lists where they part.
+        seed: 0 draws the demonstrations and the validation rows with the published seed
+            of the task, another number draws others. Where the test set is what the
+            training rows leave (SST-2), it changes with them.
+
+    Returns:
+        The task.
+
+    Raises:
+        ValueError: If the task or the profile is unknown, a line is broken, a label is
+            unknown (both name file and line), or there are too few rows.
+        FileNotFoundError: If the folder or one of its files is missing.
+        ImportError: If the hub is asked for and ``datasets`` is not installed.
+
+    References:
+        Yao et al. (2024), sections C.1 to C.3.
+        Verified by ``tests/bridge/test_tasks.py``.
+    """
+    spec = _declaration(name)
+    recipe = spec.recipe(profile)
+    check_nonnegative_int("seed", seed)
+    read = hub_source(spec) if path is None else local_source(spec, path)
+    examples = _Splits(spec, recipe, read)
+    words = recipe.prompt.words or _numbered(recipe.prompt.num_labels)
+    parts = draw(spec.name, examples("train"), recipe.split, words, seed)
+    validation, test = parts.validation, parts.rest
+    if recipe.split.validation == "validation":
+        validation = examples("validation")
+    if recipe.split.test != "rest":
+        test = examples(recipe.split.test)
+    return Task(
+        name=spec.name,
+        profile=profile,
+        kind=spec.kind,
+        labels=recipe.prompt.scored or words,
+        demonstrations=parts.demonstrations,
+        validation=validation,
+        test=test,
+        template=recipe.prompt,
+        scoring=recipe.scoring,
+        denominator=recipe.denominator,
+        sources=tuple(examples.sources),
+    )
+
+
+def _declaration(name: str | TaskSpec) -> TaskSpec:
+    if isinstance(name, TaskSpec):
+        return name
+    if name not in TASKS:
+        raise ValueError(f"name: expected one of {', '.join(TASKS)}, got {name!r}")
+    return TASKS[name]
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    return tuple(str(number) for number in range(1, count + 1))
+
+
+class _Splits:
+    """Reads each split once, as labelled examples."""
+
+    def __init__(self, spec: TaskSpec, recipe: Recipe, read: Callable[[str], Table]):
+        self.spec, self.recipe, self.read = spec, recipe, read
+        self.loaded: dict[str, tuple[Example, ...]] = {}
+        self.sources: list[str] = []
+
+    def __call__(self, split: str) -> tuple[Example, ...]:
+        if split not in self.loaded:
+            origin, rows = self.read(split)
+            self.sources.append(f"{split}: {origin} ({len(rows)} rows)")
+            self.loaded[split] = tuple(
+                Example(
+                    _fields(self.spec, origin, row),
+                    _label(self.spec, self.recipe, origin, row),
+                    index,
+                )
+                for index, row in enumerate(rows)
+            )
+        return self.loaded[split]
+
+
+def _fields(spec: TaskSpec, origin: str, row: Row) -> dict[str, str]:
+    fields = {}
+    for name, templates in spec.fields.items():
+        for template in (templates,) if isinstance(templates, str) else templates:
+            try:
+                fields[name] = template.format_map(row.columns)
+                break
+            except KeyError:
+                continue
+        else:
+            raise ValueError(
+                f"{origin}:{row.line}: expected columns for {name!r} ({templates}), "
+                f"got {', '.join(row.columns)}"
+            )
+    return fields
+
+
+def _label(spec: TaskSpec, recipe: Recipe, origin: str, row: Row) -> int:
+    for column, values in spec.labels:
+        if row.columns.get(column) in values:
+            label = values.index(row.columns[column])
+            return recipe.merge[label] if recipe.merge else label
+    known = [f"{column} in {', '.join(values)}" for column, values in spec.labels]
+    got = {c: row.columns[c] for c, _ in spec.labels if c in row.columns}
+    raise ValueError(
+        f"{origin}:{row.line}: expected a label ({'; or '.join(known)}), "
+        f"got {got or 'none'}"
+    )

@@ -1,0 +1,201 @@
+"""Rows of task files: jsonl, tsv without quoting, csv, and item lists in XML.
+
+Files are UTF-8, with or without a byte order mark. Every complaint names the file and
+the line. Lines end at a line feed alone: a stray carriage return or a Unicode line
+separator inside a text is part of the text.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.parsers import expat
+
+__all__ = ["Row", "Table", "read_table"]
+
+FORMATS = (".jsonl", ".json", ".tsv", ".csv", ".txt", ".xml")
+
+
+class Row(NamedTuple):
+    """One row of a task file.
+
+    Args:
+        columns: Text of each column.
+        line: Line of the file, from 1.
+
+    References:
+        Verified by ``tests/bridge/test_tasks_rows.py``.
+    """
+
+    columns: dict[str, str]
+    line: int
+
+
+class Table(NamedTuple):
+    """The rows of one file, and where they came from.
+
+    Args:
+        origin: Path or hub name, for messages.
+        rows: The rows in file order.
+
+    References:
+        Verified by ``tests/bridge/test_tasks_rows.py``.
+    """
+
+    origin: str
+    rows: tuple[Row, ...]
+
+
+def read_table(
+    path: Any,
+    *,
+    keys: tuple[str, ...] = ("label",),
+    headerless: tuple[tuple[str, ...], ...] = (),
+) -> Table:
+    """Reads a task file; the ending of its name says how.
+
+    A tsv, txt or csv file has a header if its first line holds one of ``keys``. If not,
+    the layout of ``headerless`` with that many columns names the columns. In tsv and
+    txt a quotation mark is a character like any other. Blank lines are skipped.
+
+    Args:
+        path: The file: ``.jsonl``, ``.json`` (one object a line), ``.tsv``, ``.txt``
+            (tabs too), ``.csv`` or ``.xml`` (a list of ``item`` elements).
+        keys: Columns of which a header has at least one.
+        headerless: Column names of files without a header.
+
+    Returns:
+        The rows, each with its line.
+
+    Raises:
+        ValueError: If the ending is unknown, the file is not UTF-8, or a line is
+            broken; the message names file and line.
+
+    References:
+        Verified by ``tests/bridge/test_tasks_rows.py``.
+    """
+    path = Path(path)
+    if path.suffix not in FORMATS:
+        raise ValueError(f"{path}: expected one of {', '.join(FORMATS)}")
+    text = _text(path)
+    if path.suffix in (".jsonl", ".json"):
+        return Table(str(path), tuple(_json_rows(path, text)))
+    if path.suffix == ".xml":
+        return Table(str(path), tuple(_xml_rows(path, text)))
+    split = _csv_cells if path.suffix == ".csv" else _tab_cells
+    return Table(str(path), tuple(_named(path, split(path, text), keys, headerless)))
+
+
+def _text(path: Path) -> str:
+    """Decodes the file; a broken byte is reported with its line."""
+    data = path.read_bytes()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}:{line}: expected UTF-8, got {error.reason}") from None
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        line = line.removesuffix("\r")
+        if line.strip():
+            yield number, line
+
+
+def _json_rows(path: Path, text: str) -> Iterator[Row]:
+    for number, line in _lines(text):
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"{path}:{number}: expected a JSON object, got {error}"
+            ) from None
+        if not isinstance(value, dict):
+            raise ValueError(
+                f"{path}:{number}: expected a JSON object, got {line[:60]}"
+            )
+        yield Row({name: as_text(item) for name, item in value.items()}, number)
+
+
+def as_text(value: Any) -> str:
+    """A value of a row as text: strings as they are, the rest as JSON writes it."""
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _tab_cells(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    for number, line in _lines(text):
+        yield number, line.split("\t")
+
+
+def _csv_cells(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    start = 1
+    try:
+        for cells in reader:
+            if cells:
+                yield start, cells
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            f"{path}:{start}: expected a csv record, got {error}"
+        ) from None
+
+
+def _named(
+    path: Path,
+    lines: Iterator[tuple[int, list[str]]],
+    keys: tuple[str, ...],
+    headerless: tuple[tuple[str, ...], ...],
+) -> Iterator[Row]:
+    """Gives the cells of each line the names of a header or of a layout."""
+    names: tuple[str, ...] | None = None
+    for number, cells in lines:
+        if names is None:
+            if set(cells) & set(keys):
+                names = tuple(cells)
+                continue
+            names = next((n for n in headerless if len(n) == len(cells)), None)
+            if names is None:
+                raise ValueError(
+                    f"{path}:{number}: expected a header with one of "
+                    f"{', '.join(keys)}, got {cells}"
+                )
+        if len(cells) != len(names):
+            raise ValueError(
+                f"{path}:{number}: expected {len(names)} columns "
+                f"({', '.join(names)}), got {len(cells)}"
+            )
+        yield Row(dict(zip(names, cells, strict=True)), number)
+
+
+def _xml_rows(path: Path, text: str) -> Iterator[Row]:
+    """Items of a list: attributes and the texts of children are the columns."""
+    rows: list[Row] = []
+    inside: list[str] = []
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        inside.append(tag)
+        if tag == "item":
+            rows.append(Row(dict(attributes), parser.CurrentLineNumber))
+
+    def end(tag: str) -> None:
+        inside.pop()
+
+    def characters(data: str) -> None:
+        if "item" in inside and inside[-1] != "item":
+            columns = rows[-1].columns
+            columns[inside[-1]] = columns.get(inside[-1], "") + data
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = characters
+    try:
+        parser.Parse(text, True)
+    except expat.ExpatError as error:
+        raise ValueError(f"{path}:{error.lineno}: expected XML, got {error}") from None
+    yield from rows

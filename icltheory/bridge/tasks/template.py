@@ -1,0 +1,49 @@
+"""Prompt templates: format strings with two conversions that trim white space."""
+
+import string
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["fill"]
+
+
+class _Formatter(string.Formatter):
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        if conversion == "t":
+            return str(value).strip()
+        if conversion == "e":
+            return str(value).rstrip()
+        return super().convert_field(value, conversion)
+
+
+_FORMATTER = _Formatter()
+
+
+def fill(template: str, fields: Mapping[str, str]) -> str:
+    """Fills a template from the fields of an example.
+
+    Args:
+        template: ``{text}`` is the field as it stands, ``{text!t}`` without white space
+            at both ends, ``{text!e}`` without it at the end.
+        fields: The fields.
+
+    Returns:
+        The text. Braces inside a field stay what they are.
+
+    Raises:
+        ValueError: If the template names a field that is not there.
+
+    Example:
+        >>> fill("text: {text!t}", {"text": " a fine {film} "})
+        'text: a fine {film}'
+
+    References:
+        Verified by ``tests/bridge/test_tasks_user.py``.
+    """
+    try:
+        return _FORMATTER.vformat(template, (), fields)
+    except KeyError as error:
+        raise ValueError(
+            f"template: expected fields among {', '.join(fields)}, "
+            f"got {error.args[0]!r} in {template!r}"
+        ) from None

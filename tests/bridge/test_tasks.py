@@ -1,0 +1,289 @@
+"""Splits, counts and prompts of the seven tasks, in both profiles, pinned."""
+
+import numpy as np
+import pytest
+
+from icltheory.bridge.tasks import PROFILES, TASKS, load_task
+from tests.bridge.tasks_data import WRITERS, copa_rows, lines, shared
+
+# As the scripts have them: seed, classes in turn, place of the demonstrations and of
+# the validation rows in the list of each class, demonstrations that reach the prompt.
+SCRIPTS = {
+    "sst2": (49, (1, 0), (4000, 4005), (0, 4000), 10),
+    "agnews": (42, (0, 1, 2, 3), (2000, 2002), (0, 2000), 8),
+    "emoc": (72, (1, 0), (2500, 2505), (0, 2500), 10),
+    "mrpc": (42, (1, 0), (200, 205), (0, 0), 10),
+    "rte": (66, (0, 1), (200, 205), (0, 200), 5),
+    "cb": (66, (0, 2, 1), (0, 5), (5, 205), 5),
+    "copa": (66, (1, 0), (100, 105), (0, 100), 5),
+}
+MERGED = {"paper": (0, 1, 0, 0), "authors_code": (1, 0, 0, 0)}
+SHOWN = {"paper": {"rte": 10, "cb": 15, "copa": 10}, "authors_code": {}}
+
+
+def script_split(name, labels):
+    """Rows of demonstrations and validation, by the sampling of the scripts."""
+    seed, order, (first, last), (start, stop), shown = SCRIPTS[name]
+    shuffled = np.random.default_rng(seed).permutation(len(labels))
+    by_class = [[int(i) for i in shuffled if labels[i] == c] for c in order]
+    demonstrations = []
+    for turn in range(first, last):
+        for rows in by_class:
+            demonstrations.append(rows[turn])
+    validation = []
+    for rows in by_class:
+        validation += rows[start:stop]
+    return demonstrations, validation, shown
+
+
+def indices(examples):
+    return [example.index for example in examples]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    made = {}
+    for name, write in WRITERS.items():
+        folder = tmp_path_factory.mktemp(name)
+        made[name] = (folder, write(folder))
+    return made
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", TASKS)
+def test_splits_are_those_of_the_scripts_but_where_the_paper_says_otherwise(
+    name, profile, folders
+):
+    folder, labels = folders[name]
+    train = labels["train"]
+    if name == "emoc":
+        train = [MERGED[profile][c] for c in train]
+    task = load_task(name, folder, profile)
+    drawn, validation, shown = script_split(name, train)
+    shown = SHOWN[profile].get(name, shown)
+    assert indices(task.demonstrations) == drawn[:shown]
+    if name == "rte" and profile == "paper":
+        rest = set(range(len(train))) - set(drawn)
+        assert sorted(indices(task.validation)) == sorted(rest)
+    elif name != "mrpc":
+        assert indices(task.validation) == validation
+    for example in (*task.demonstrations, *task.validation):
+        if name != "mrpc" or example in task.demonstrations:
+            assert example.label == train[example.index]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", [name for name in TASKS if name != "sst2"])
+def test_test_sets_are_files_in_their_order(name, profile, folders):
+    folder, labels = folders[name]
+    wanted = labels["test" if "test" in labels else "validation"]
+    if name == "emoc":
+        wanted = [MERGED[profile][c] for c in wanted]
+    task = load_task(name, folder, profile)
+    assert [example.label for example in task.test] == wanted
+    assert indices(task.test) == list(range(len(wanted)))
+    if name == "mrpc":
+        assert [e.label for e in task.validation] == labels["validation"]
+
+
+def test_the_test_set_of_sst2_is_what_the_training_rows_leave(folders):
+    task = load_task("sst2", folders["sst2"][0])
+    parts = [
+        indices(task.examples(s)) for s in ("demonstrations", "validation", "test")
+    ]
+    assert [len(part) for part in parts] == [10, 8000, 33]
+    assert sorted(sum(parts, [])) == list(range(8043))
+    assert [e.label for e in task.test] == [1] * 26 + [0] * 7
+
+
+def test_another_seed_is_another_draw_and_the_same_one_again(folders):
+    folder = folders["rte"][0]
+    drawn = [load_task("rte", folder, seed=seed) for seed in (0, 1, 2, 1)]
+    shown = [indices(task.demonstrations) for task in drawn]
+    assert shown[1] == shown[3]
+    assert len({tuple(rows) for rows in shown}) == 3
+    assert drawn[0].test == drawn[1].test
+    assert drawn[1].class_counts("demonstrations") == (5, 5)
+
+
+TEXT = " a fine film "
+FIELDS = {
+    "sst2": {"text": TEXT},
+    "agnews": {"text": TEXT},
+    "emoc": {"text": TEXT},
+    "mrpc": {"sentence1": "A .", "sentence2": "B . "},
+    "rte": {"premise": "P.", "hypothesis": "H"},
+    "cb": {"premise": "P.", "hypothesis": "H"},
+    "copa": {"premise": "P.", "question": "cause", "choice1": "X.", "choice2": "Y."},
+}
+YES_NO = "P. Does this mean that H is true? select Yes or No?"
+# Demonstration of label 1, query, query without demonstrations, options.
+PROMPTS = {
+    ("sst2", "paper"): (
+        "text: a fine film sentiment: pos\n",
+        "text: a fine film sentiment:",
+        "text: a fine film sentiment:",
+        (" neg", " pos"),
+    ),
+    ("sst2", "authors_code"): (
+        "text:  a fine film \n sentiment : pos \n",
+        "text: a fine film\n sentiment :",
+        "Consider the following text: a fine film. Is this text sentiment pos or neg. "
+        "The sentiment is",
+        (" neg", " pos"),
+    ),
+    ("agnews", "paper"): (
+        "text: a fine film classification: sports\n",
+        "text: a fine film classification:",
+        "text: a fine film classification:",
+        (" world", " sports", " business", " science"),
+    ),
+    ("agnews", "authors_code"): (
+        "text:  a fine film \n sentiment : sports \n",
+        "text: a fine film\n sentiment :",
+        "Consider the following text: a fine film. Is this text sentiment world or "
+        "sports or business or science? The sentiment is",
+        (" world", " sports", " business", " science"),
+    ),
+    ("mrpc", "paper"): (
+        "sentence1: A . sentence2: B . label : true\n",
+        "sentence1: A . sentence2: B . label :",
+        "sentence1: A . sentence2: B . label :",
+        (" false", " true"),
+    ),
+    ("mrpc", "authors_code"): (
+        "sentence1: A . \n sentence2: B . \n label : true \n",
+        "sentence1: A . \n sentence2: B .\n label :",
+        "Consider the following text: sentence1: A . \n sentence2: B .. Are these two "
+        "sentences equal or unequal. The label is",
+        (" false", " true"),
+    ),
+    ("rte", "paper"): (YES_NO + " No\n", YES_NO, YES_NO, (" Yes", " No")),
+    ("rte", "authors_code"): (
+        YES_NO + " No\n",
+        YES_NO + " ",
+        YES_NO + " ",
+        (" Yes", " No"),
+    ),
+    ("cb", "paper"): (
+        "Suppose P. Can we infer that H? Yes, No, or Maybe? No\n",
+        "Suppose P. Can we infer that H? Yes, No, or Maybe?",
+        "Suppose P. Can we infer that H? Yes, No, or Maybe?",
+        (" Yes", " No", " Maybe"),
+    ),
+    ("cb", "authors_code"): (
+        "Suppose P. Can we infer that 'H'? Yes, No, or Maybe? No\n",
+        "Suppose P. Can we infer that 'H'? Yes, or No, or Mi? ",
+        "Suppose P. Can we infer that 'H'? Yes, or No, or Mi? ",
+        (" Yes", " No", " Maybe"),
+    ),
+    ("copa", "paper"): ("P.\ncause\nY.\n", "P.\ncause\n", "P.\ncause\n", ("X.", "Y.")),
+    ("copa", "authors_code"): (
+        "P.\ncause\nY.\n",
+        "P.\ncause\n",
+        "P.\ncause\n",
+        ("X.\n", "Y.\n"),
+    ),
+}
+for _profile in PROFILES:
+    PROMPTS["emoc", _profile] = PROMPTS["sst2", _profile]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", TASKS)
+def test_prompts_are_pinned(name, profile, folders):
+    task = load_task(name, folders[name][0], profile)
+    example = task.test[0]._replace(fields=FIELDS[name], label=1)
+    demonstration, query, zero_shot, options = PROMPTS[name, profile]
+    assert task.with_demonstrations([example]).prefix() == demonstration
+    assert task.query(example) == query
+    assert task.query(example, 3) == query
+    assert task.query(example, 0) == zero_shot
+    assert task.options(example) == options
+    assert task.prefix(0) == ""
+    assert task.prefix() == task.prefix(len(task.demonstrations))
+    assert task.prefix().startswith(task.prefix(3))
+
+
+def test_the_third_word_of_cb_is_shown_short_and_scored_long(folders):
+    paper, code = (load_task("cb", folders["cb"][0], p) for p in PROFILES)
+    neutral = paper.demonstrations[1]
+    assert neutral.label == 2
+    assert paper.with_demonstrations([neutral]).prefix().endswith("or Maybe? Maybe\n")
+    assert code.with_demonstrations([neutral]).prefix().endswith("or Maybe? Mi\n")
+    assert paper.labels == code.labels == ("Yes", "No", "Maybe")
+
+
+def test_scoring_and_denominators(folders):
+    facts = {
+        (name, profile): (task.kind, task.scoring, task.denominator)
+        for name in TASKS
+        for profile in PROFILES
+        for task in [load_task(name, folders[name][0], profile)]
+    }
+    for (name, profile), (kind, scoring, denominator) in facts.items():
+        code = profile == "authors_code"
+        if name == "copa":
+            rule = "mean_logit" if code else "average_log_likelihood"
+            assert (kind, scoring) == ("choice", rule)
+        else:
+            assert (kind, scoring) == ("classification", "label_token")
+        less = code and name in ("mrpc", "rte", "cb")
+        assert denominator == ("n-1" if less else "n")
+
+
+def test_copa_from_its_xml_is_copa_from_jsonl(tmp_path, folders):
+    task = load_task("copa", folders["copa"][0])
+    whole = copa_rows([i % 2 for i in range(500)])
+    items = [
+        f'<item id="{i}" asks-for="{row["question"]}" '
+        f'most-plausible-alternative="{row["label"] + 1}">\n<p>{row["premise"]}</p>'
+        f"<a1>{row['choice1']}</a1>\n<a2>{row['choice2'].replace('&', '&amp;')}</a2>"
+        "</item>"
+        for i, row in enumerate(whole)
+    ]
+    lines(tmp_path / "copa-dev.xml", ["<copa-corpus>", *items, "</copa-corpus>"])
+    read = load_task("copa", tmp_path)
+    assert len(read.test) == 100
+    assert read.test[0].fields["premise"] == "P 400."
+    assert read.test[0].fields["choice2"] == "B & 400."
+    assert [e.label for e in read.test] == [i % 2 for i in range(100)]
+    assert set(read.test[0].fields) == set(task.test[0].fields)
+
+
+# Demonstrations, validation, test; rows of the first demonstrations; test labels.
+REAL = {
+    ("sst2", "paper"): (10, 8000, 59339, (3685, 54540, 23987), (25775, 33564)),
+    ("agnews", "paper"): (8, 8000, 7600, (6232, 3345, 5463), (1900,) * 4),
+    ("emoc", "paper"): (10, 5000, 5509, (10217, 10827, 28902), (5225, 284)),
+    ("mrpc", "paper"): (10, 408, 1725, (2031, 2580, 1248), (578, 1147)),
+    ("rte", "paper"): (10, 2480, 277, (846, 580, 132), (146, 131)),
+    ("cb", "paper"): (15, 235, 56, (3, 95, 133), (23, 28, 5)),
+    ("copa", "paper"): (10, 200, 100, (218, 157, 253), (55, 45)),
+    ("sst2", "authors_code"): (10, 8000, 59339, (3685, 54540, 23987), (25775, 33564)),
+    ("agnews", "authors_code"): (8, 8000, 7600, (6232, 3345, 5463), (1900,) * 4),
+    ("emoc", "authors_code"): (10, 5000, 5509, (27460, 4288, 17859), (832, 4677)),
+    ("mrpc", "authors_code"): (10, 408, 1725, (2031, 2580, 1248), (578, 1147)),
+    ("rte", "authors_code"): (5, 400, 277, (846, 580, 132), (146, 131)),
+    ("cb", "authors_code"): (5, 235, 56, (3, 95, 133), (23, 28, 5)),
+    ("copa", "authors_code"): (5, 200, 100, (218, 157, 253), (55, 45)),
+}
+
+
+@pytest.mark.parametrize(("name", "profile"), REAL)
+def test_the_real_data_sets(name, profile):
+    task = load_task(name, shared(name), profile)
+    shown, validation, test, first, counts = REAL[name, profile]
+    assert len(task.demonstrations) == shown
+    assert (len(task.validation), len(task.test)) == (validation, test)
+    assert tuple(indices(task.demonstrations)[:3]) == first
+    assert task.class_counts("test") == counts
+
+
+def test_the_real_xml_of_copa_agrees_with_its_jsonl(tmp_path):
+    folder = shared("copa")
+    (tmp_path / "copa-dev.xml").write_bytes((folder / "copa-dev.xml").read_bytes())
+    read, task = load_task("copa", tmp_path), load_task("copa", folder)
+    for one, other in zip(read.test, task.test, strict=True):
+        assert (one.label, one.index) == (other.label, other.index)
+    assert indices(read.validation) == indices(task.validation)

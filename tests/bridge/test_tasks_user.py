@@ -1,0 +1,233 @@
+"""Tasks of one's own, where files are looked for, the hub, and every complaint."""
+
+import doctest
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import icltheory.bridge.tasks as tasks
+from icltheory.bridge.tasks import File, Prompt, Recipe, Split, TaskSpec, load_task
+from icltheory.bridge.tasks.template import fill
+from tests.bridge.tasks_data import jsonl, lines
+
+WEATHER = TaskSpec(
+    name="weather",
+    fields={"text": "{report}"},
+    labels=(("label", ("dry", "wet")),),
+    recipes=Recipe(
+        Prompt("{text!t} It is {label}.\n", "{text!t} It is", ("dry", "wet")),
+        Split(per_class=2, validation="rest"),
+    ),
+)
+
+
+def reports(labels):
+    return [{"report": f"Day {i}. ", "label": label} for i, label in enumerate(labels)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    jsonl(tmp_path / "train.jsonl", reports(["dry", "wet"] * 4))
+    jsonl(tmp_path / "test.jsonl", reports(["wet", "dry", "wet"]))
+    return tmp_path
+
+
+def test_ten_lines_declare_a_task(folder):
+    task = load_task(WEATHER, folder)
+    assert [e.label for e in task.demonstrations] == [0, 1, 0, 1]
+    assert task.class_counts("validation") == (2, 2)
+    assert task.class_counts("test") == (1, 2)
+    first = task.demonstrations[0].index
+    assert task.prefix(1) == f"Day {first}. It is dry.\n"
+    assert task.query(task.test[1]) == "Day 1. It is"
+    assert task.options(task.test[1]) == (" dry", " wet")
+    assert task.sources[0].endswith("train.jsonl (8 rows)")
+    assert load_task(WEATHER, folder) == task
+
+
+def test_the_example_of_the_package_runs():
+    assert doctest.testmod(tasks).failed == 0
+    source = tasks.__doc__.split(">>> weather = ")[1].split(">>> task")[0]
+    assert len(source.strip().splitlines()) <= 10
+
+
+def test_a_single_file_serves_as_training_rows(folder):
+    with pytest.raises(
+        FileNotFoundError, match="train.jsonl: expected a folder with a"
+    ):
+        load_task(WEATHER, folder / "train.jsonl")
+    spec = TaskSpec(
+        "weather",
+        WEATHER.fields,
+        WEATHER.labels,
+        Recipe(WEATHER.recipes.prompt, Split(per_class=1, validation=2, test="rest")),
+    )
+    task = load_task(spec, folder / "train.jsonl")
+    assert (len(task.validation), len(task.test)) == (4, 2)
+
+
+def test_order_and_choice_of_demonstrations(folder):
+    task = load_task(WEATHER, folder)
+    other = task.with_demonstrations(order_seed=3)
+    assert sorted(e.index for e in other.demonstrations) == sorted(
+        e.index for e in task.demonstrations
+    )
+    assert other.demonstrations != task.demonstrations
+    assert other == task.with_demonstrations(order_seed=3)
+    assert other.validation == task.validation
+    assert task.with_demonstrations(task.test[:1]).prefix() == "Day 0. It is wet.\n"
+    with pytest.raises(
+        ValueError, match="shots: expected at most 4 for weather, got 5"
+    ):
+        task.prefix(5)
+    with pytest.raises(ValueError, match="split: expected one of"):
+        task.examples("train")
+
+
+def test_templates_name_their_fields():
+    assert fill("{a!t}|{a!e}|{a}|{b}", {"a": " {x} ", "b": "1"}) == "{x}| {x}| {x} |1"
+    with pytest.raises(ValueError, match="template: expected fields among a, got 'c'"):
+        fill("{c}", {"a": "1"})
+
+
+def test_unknown_task_and_profile(folder):
+    with pytest.raises(ValueError, match="name: expected one of sst2, agnews.*'imdb'"):
+        load_task("imdb", folder)
+    for task in ("sst2", WEATHER):
+        with pytest.raises(ValueError, match="profile: expected one of 'paper'"):
+            load_task(task, folder, profile="mine")
+    with pytest.raises(ValueError, match="seed: expected an integer >= 0"):
+        load_task(WEATHER, folder, seed=-1)
+
+
+def test_missing_folder_and_file(tmp_path, folder):
+    with pytest.raises(FileNotFoundError, match="nowhere: no such folder .* sst2"):
+        load_task("sst2", tmp_path / "nowhere")
+    (folder / "test.jsonl").unlink()
+    with pytest.raises(FileNotFoundError, match="expected a test file .*train.jsonl"):
+        load_task(WEATHER, folder)
+
+
+def test_two_files_for_one_split(folder):
+    lines(folder / "train.tsv", ["report\tlabel"])
+    with pytest.raises(ValueError, match="one train file .*train.jsonl, train.tsv"):
+        load_task(WEATHER, folder)
+
+
+def test_names_that_only_begin_right_and_slices(folder):
+    (folder / "train.jsonl").rename(folder / "train_small.jsonl")
+    assert len(load_task(WEATHER, folder).validation) == 4
+    spec = TaskSpec(
+        "weather",
+        WEATHER.fields,
+        WEATHER.labels,
+        WEATHER.recipes,
+        files=(File("train", "no.*"), File("train", "train*", 2, 7)),
+    )
+    task = load_task(spec, folder)
+    assert len(task.demonstrations) + len(task.validation) == 5
+
+
+def test_labels_and_columns_that_are_not_there(folder):
+    jsonl(folder / "test.jsonl", [*reports(["wet"]), {"report": "x", "label": "hail"}])
+    with pytest.raises(ValueError, match=r"test.jsonl:2: .*dry, wet.*'hail'"):
+        load_task(WEATHER, folder)
+    jsonl(folder / "test.jsonl", [{"report": "x"}])
+    with pytest.raises(ValueError, match=r"test.jsonl:1: expected a label .*none"):
+        load_task(WEATHER, folder)
+    jsonl(folder / "test.jsonl", [{"label": "wet"}])
+    with pytest.raises(ValueError, match=r"test.jsonl:1: expected columns for 'text'"):
+        load_task(WEATHER, folder)
+
+
+def test_too_few_rows(folder):
+    jsonl(folder / "train.jsonl", reports(["dry", "wet", "dry"]))
+    with pytest.raises(
+        ValueError, match="weather: expected at least 2 .* 'wet', got 1"
+    ):
+        load_task(WEATHER, folder)
+    lines(folder / "train.tsv", ["sentence\tlabel", "x\t1"])
+    (folder / "train.jsonl").unlink()
+    with pytest.raises(
+        ValueError, match="sst2: expected at least 4005 .* 'pos', got 1"
+    ):
+        load_task("sst2", folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prompt": Prompt("d", "q")}, "words: expected"),
+        (
+            {"prompt": Prompt("d", "q", ("a", "b", "c"))},
+            "labels: expected values for 3",
+        ),
+        ({"prompt": Prompt("d", "q", ("a", "b"), scored=("a",))}, "scored: expected 2"),
+        ({"split": Split(order=(0, 0))}, "order: expected each class"),
+        ({"merge": (0,)}, "labels: expected"),
+    ],
+)
+def test_declarations_that_do_not_fit_together(change, message):
+    recipe = {"prompt": WEATHER.recipes.prompt, **change}
+    with pytest.raises(ValueError, match=message):
+        TaskSpec("weather", WEATHER.fields, WEATHER.labels, Recipe(**recipe))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Split(per_class=0), "per_class: expected"),
+        (lambda: Split(validation="train"), "validation: expected"),
+        (lambda: Split(test="train"), "test: expected"),
+        (lambda: Recipe(Prompt("", ""), scoring="f1"), "scoring: expected"),
+        (lambda: Recipe(Prompt("", ""), denominator="n+1"), "denominator: expected"),
+        (lambda: TaskSpec("a", {}, (), {}, kind="span"), "kind: expected"),
+    ],
+)
+def test_declarations_that_name_what_does_not_exist(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_the_hub_gives_the_same_task(monkeypatch, folder):
+    local = load_task(WEATHER, folder)
+    rows = {
+        "train": reports([0, 1] * 4),
+        "test": reports([1, 0, 1]),
+    }
+    asked = []
+
+    def load_dataset(*name, split):
+        asked.append((*name, split))
+        return rows[split]
+
+    monkeypatch.setitem(
+        sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset)
+    )
+    spec = TaskSpec(
+        "weather",
+        WEATHER.fields,
+        (*WEATHER.labels, ("label", ("0", "1"))),
+        WEATHER.recipes,
+        hub=("someone/weather", "small"),
+    )
+    task = load_task(spec)
+    assert asked == [
+        ("someone/weather", "small", "train"),
+        ("someone/weather", "small", "test"),
+    ]
+    assert task.demonstrations == local.demonstrations
+    assert task.test == local.test
+    assert task.sources[0] == "train: someone/weather/small[train] (8 rows)"
+    rows["test"][1]["label"] = -1
+    with pytest.raises(ValueError, match=r"weather/small\[test\]:2: .*'-1'"):
+        load_task(spec)
+
+
+def test_the_hub_needs_a_name_and_its_package(monkeypatch):
+    with pytest.raises(ValueError, match="path: expected a folder .* weather"):
+        load_task(WEATHER)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ImportError, match=r"pip install icltheory\[llm\]"):
+        load_task("sst2")
