@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 
 from experiments import prune_icl
-from experiments.prune_icl.statistics import holm, paired
+from experiments.prune_icl.statistics import paired
 from icltheory.plotting import (
     Curve,
     Gain,
@@ -144,19 +144,6 @@ def test_no_difference_is_no_evidence():
     found = paired(np.zeros((2, 5)), 0.95)
     assert found.p_better.tolist() == [1.0, 1.0]
     assert found.high.tolist() == [0.0, 0.0]
-
-
-def test_holm_is_between_bonferroni_and_nothing():
-    # 0.01 <= 0.05 / 4, 0.015 <= 0.05 / 3, but 0.03 > 0.05 / 2: it stops there.
-    p = np.array([[0.03, 0.01], [0.015, 0.04]])
-    assert holm(p, 0.05).tolist() == [[False, True], [True, False]]
-    assert (p <= 0.05 / 4).sum() == 1
-
-
-def test_holm_guards_the_family_wise_level():
-    p = np.random.default_rng(0).uniform(size=(4000, 20))
-    wrong = np.mean([holm(row, 0.05).any() for row in p])
-    assert abs(wrong - (1 - 0.9975**20)) < 5 * (0.05 * 0.95 / 4000) ** 0.5
 
 
 def test_rates_are_drawn_with_their_baseline_and_the_best_below_it():

@@ -16,9 +16,10 @@ from experiments.prune_icl.measure import (
     magnitude_answers,
     plain_answers,
 )
-from experiments.prune_icl.statistics import holm, paired
+from experiments.prune_icl.statistics import paired
 from experiments.prune_icl.subjects import CONDITIONS, Questions, Subject, questions
 from icltheory import pruning
+from icltheory.bridge.statistics import holm
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,9 +23,9 @@ from experiments.prune_icl.analysis import (
 )
 from experiments.prune_icl.config import Config
 from experiments.prune_icl.figures import draw
-from experiments.prune_icl.statistics import holm
 from experiments.prune_icl.subjects import CONDITIONS
 from icltheory import training
+from icltheory.bridge.statistics import holm
 from icltheory.regression import risks
 
 

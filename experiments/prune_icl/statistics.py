@@ -1,4 +1,4 @@
-"""Paired differences, their intervals and tests, and Holm's correction."""
+"""Paired differences, their intervals and tests."""
 
 import dataclasses
 
@@ -36,17 +36,3 @@ def paired(difference: np.ndarray, level: float) -> Paired:
     t = np.divide(mean, error, out=np.zeros_like(mean), where=error > 0)
     p = np.where(error > 0, scipy.special.stdtr(n - 1, t), 1.0)
     return Paired(mean, mean - half, mean + half, p)
-
-
-def holm(p: np.ndarray, alpha: float) -> np.ndarray:
-    r"""Which hypotheses Holm's step-down procedure rejects at family-wise level alpha.
-
-    .. math:: p_{(i)} \le \alpha / (m - i + 1) \text{ for all } i \le k
-    """
-    flat = np.asarray(p, np.float64).ravel()
-    order = np.argsort(flat, kind="stable")
-    bars = alpha / (len(flat) - np.arange(len(flat)))
-    passed = np.logical_and.accumulate(flat[order] <= bars)
-    rejected = np.zeros(len(flat), bool)
-    rejected[order] = passed
-    return rejected.reshape(np.shape(p))

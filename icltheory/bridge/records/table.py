@@ -1,0 +1,59 @@
+"""An array out of records, whatever the order that they were written in."""
+
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from icltheory.bridge.records.values import number
+
+__all__ = ["Table"]
+
+
+class Table(NamedTuple):
+    """Records as an array; rows and columns ascend.
+
+    Args:
+        rows: Key of each row, such as (layer, module, rate).
+        columns: The examples.
+        values: What was recorded, (rows, columns) or, for lists, (rows, columns, K).
+            Where nothing was it is -1 for whole numbers and booleans, NaN for others.
+        present: Where something was recorded, (rows, columns).
+
+    References:
+        Verified by ``tests/bridge/test_records.py``.
+    """
+
+    rows: tuple[tuple[Hashable, ...], ...]
+    columns: tuple[Hashable, ...]
+    values: np.ndarray
+    present: np.ndarray
+
+
+def tabulate(cells: Mapping[tuple, Any], axis: int) -> Table:
+    """The table of values by key; part ``axis`` of a key is the column."""
+    split = {key: (key[:axis] + key[axis + 1 :], key[axis]) for key in cells}
+    rows = tuple(sorted({row for row, _ in split.values()}))
+    columns = tuple(sorted({column for _, column in split.values()}))
+    row_of = {row: i for i, row in enumerate(rows)}
+    column_of = {column: i for i, column in enumerate(columns)}
+    where = tuple(
+        np.array([(row_of[row], column_of[c]) for row, c in split.values()], int)
+        .reshape(-1, 2)
+        .T
+    )
+    flat = _stacked([number(value) for value in cells.values()])
+    shape = (len(rows), len(columns))
+    fill = np.nan if np.issubdtype(flat.dtype, np.floating) else -1
+    values, present = np.full((*shape, *flat.shape[1:]), fill), np.zeros(shape, bool)
+    values[where], present[where] = flat, True
+    return Table(rows, columns, values, present)
+
+
+def _stacked(values: list[Any]) -> np.ndarray:
+    """Whole numbers stay such; everything else is a float."""
+    lengths = {len(v) if isinstance(v, list) else None for v in values}
+    if len(lengths) > 1:
+        raise ValueError(f"value: expected lists of one length, got {lengths}")
+    whole = all(isinstance(value, int) for value in values)
+    return np.array(values, np.int64 if whole else np.float64)

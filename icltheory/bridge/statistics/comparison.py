@@ -1,0 +1,167 @@
+"""Two models on the same examples: the difference, its interval, its exact test."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from icltheory._checks import check_choice
+from icltheory.bridge.statistics._checks import booleans, check_open_unit, same_shape
+from icltheory.bridge.statistics.intervals import (
+    Interval,
+    accuracy_interval,
+    bootstrap_interval,
+)
+from icltheory.bridge.statistics.mcnemar import exact_mcnemar, smallest_p_value
+
+__all__ = ["Comparison", "compare"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What :func:`compare` says of two models on the same examples.
+
+    Args:
+        before: Accuracy of the first.
+        after: Accuracy of the second.
+        difference: ``after - before``.
+        interval: Interval of the difference.
+        p_value: Exact two-sided p-value of no difference.
+        discordant: How many examples were gained and how many lost.
+        num_examples: How many examples there are.
+        level: Confidence level of the interval and of the verdict.
+        method: How the interval was made.
+        draws: Number of bootstrap samples; 0 if it was made without.
+        could_be_chance: Whether ``p_value > 1 - level``.
+        smallest_p_value: The smallest p-value that so many discordant examples allow.
+
+    References:
+        McNemar (1947); Efron (1987). Verified by ``tests/bridge/test_statistics.py``.
+    """
+
+    before: float
+    after: float
+    difference: float
+    interval: Interval
+    p_value: float
+    discordant: tuple[int, int]
+    num_examples: int
+    level: float
+    method: str
+    draws: int
+    could_be_chance: bool
+    smallest_p_value: float
+
+    @property
+    def could_be_significant(self) -> bool:
+        """Whether any outcome with so many discordant examples is significant."""
+        return self.smallest_p_value <= 1 - self.level
+
+    @property
+    def verdict(self) -> str:
+        """``"chance"``, ``"cannot tell"`` (too few changed), ``"better", "worse"``."""
+        if not self.could_be_significant:
+            return "cannot tell"
+        if self.could_be_chance:
+            return "chance"
+        return "better" if self.difference > 0 else "worse"
+
+    def __str__(self) -> str:
+        gained, lost = self.discordant
+        p = f"= {self.p_value:.3g}" if self.p_value >= 1e-16 else "< 1e-16"
+        return (
+            f"{self.before:.4f} -> {self.after:.4f}, difference {self.difference:+.4f} "
+            f"({100 * self.level:g} % interval {self.interval.low:+.4f} to "
+            f"{self.interval.high:+.4f}; {gained} gained, {lost} lost of "
+            f"{self.num_examples}; p {p}: {self.verdict})"
+        )
+
+
+def compare(
+    before: Any,
+    after: Any,
+    *,
+    level: float | int = 0.95,
+    method: str = "bca",
+    draws: int = 10_000,
+    seed: int = 0,
+) -> Comparison:
+    r"""Compares two models by which examples each gets right.
+
+    .. math:: \hat\delta = (g - l) / n , \qquad
+        \text{conditional: } (g + l) (2 \theta - 1) / n , \;
+        \theta \in \text{Clopper-Pearson}(g, g + l)
+
+    The p-value is that of :func:`exact_mcnemar`. The interval is a bootstrap over
+    examples (``"bca"`` or ``"percentile"``), which for a handful of discordant examples
+    is too narrow and may exclude 0 where the exact test does not; or ``"conditional"``
+    on the number of discordant examples, which excludes 0 exactly where the test
+    rejects. Where nothing changed any of them is :math:`\pm u`, u the Clopper-Pearson
+    upper end of the share of discordant examples, instead of the point 0.
+
+    Neither knows how the second model was chosen: compare on examples that took no part
+    in the choice. NaN predictions count as wrong, see :func:`mark_correct`.
+
+    Args:
+        before: Whether the first model is right, one boolean an example.
+        after: The same for the second, in the same order.
+        level: Confidence level.
+        method: ``"bca"``, ``"percentile"`` or ``"conditional"``.
+        draws: How many bootstrap samples.
+        seed: Fixes the samples.
+
+    Returns:
+        The comparison; printed it is one line.
+
+    Raises:
+        ValueError: If the two are not booleans of the same length, at least one, the
+            level is not between 0 and 1, or the method is unknown.
+
+    Example:
+        >>> found = compare([False] * 5 + [True] * 5, [True] * 10, method="conditional")
+        >>> print(found)
+        0.5000 -> 1.0000, difference +0.5000 (95 % interval -0.0218 to +0.5000;
+        5 gained, 0 lost of 10; p = 0.0625: cannot tell)
+
+    References:
+        McNemar (1947); Efron (1987). Verified by ``tests/bridge/test_statistics.py``.
+    """
+    check_choice("method", method, ("bca", "percentile", "conditional"))
+    check_open_unit("level", level)
+    first, second = booleans("before", before), booleans("after", after)
+    same_shape("after", second, "before", first.shape)
+    gained, lost = int(np.sum(second & ~first)), int(np.sum(first & ~second))
+    total = first.size
+    if gained + lost == 0:
+        method = "conditional"
+    if method == "conditional":
+        draws, interval = 0, _conditional_interval(gained, lost, total, level)
+    else:
+        change = second.astype(np.int8) - first.astype(np.int8)
+        interval = bootstrap_interval(
+            change, level=level, draws=draws, method=method, seed=seed
+        )
+    p_value = exact_mcnemar(gained, lost)
+    return Comparison(
+        before=float(first.mean()),
+        after=float(second.mean()),
+        difference=(gained - lost) / total,
+        interval=interval,
+        p_value=p_value,
+        discordant=(gained, lost),
+        num_examples=total,
+        level=level,
+        method=method,
+        draws=draws,
+        could_be_chance=p_value > 1 - level,
+        smallest_p_value=smallest_p_value(gained + lost),
+    )
+
+
+def _conditional_interval(gained: int, lost: int, total: int, level: float) -> Interval:
+    exact, changed = "clopper_pearson", gained + lost
+    if changed == 0:
+        most = accuracy_interval(0, total, level=level, method=exact).high
+        return Interval(-most, most)
+    ends = accuracy_interval(gained, changed, level=level, method=exact)
+    return Interval(*(changed * (2 * end - 1) / total for end in ends))
