@@ -218,6 +218,16 @@ ZHANG_LTB = (
         ),
     ),
     Statement(
+        ZHANG,
+        "Section 4, Table 1",
+        "GPT-2 without its MLP has a large error where the mean of the tasks is large",
+        "false as written",
+        "true of linear attention (Theorem 4.1); the residual stream of GPT-2 carries "
+        "<beta*, x> to the read-out, far below every linear attention layer",
+        ("models.GPT2", "regression.ltb.approximation_gap"),
+        ("test_table1.py::*",),
+    ),
+    Statement(
         OSWALD,
         "Proposition 1, one layer",
         "attention alone makes a step from a start that the query carries",

@@ -1,0 +1,67 @@
+"""Zhang, Wu and Bartlett (2024), Table 1: what GPT-2 without its MLP can express."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory.models import GPT2
+from icltheory.regression import ltb
+from icltheory.regression.tasks import LinearRegression
+
+DIM, M, NOISE_VAR, CONSTANT = 2, 5, 0.01, 1e4
+FAR = np.full(DIM, 10.0)
+
+
+def prior_mean_reader():
+    """One block of attention alone, with weights that answer <beta*, x>.
+
+    The stream holds each coordinate of x and a large constant c, both once with each
+    sign, so that it has mean zero and its norm hardly depends on x. The last norm then
+    divides by a constant, up to (|x| / c)^2, and the read-out is linear in x. Attention
+    adds nothing.
+    """
+    model = GPT2(
+        dim=DIM,
+        num_positions=M + 1,
+        width=2 * (DIM + 1),
+        num_layers=1,
+        num_heads=1,
+        mlp=False,
+        token_layout="matrix",
+        dtype=jnp.float64,
+        param_dtype=jnp.float64,
+    )
+    X, y = jnp.zeros((1, M, DIM)), jnp.zeros((1, M))
+    params = model.init(jax.random.key(0), X, y, X[:, 0], method="predict")["params"]
+    params = jax.tree.map(jnp.zeros_like, params)
+    signs = np.array([1.0, -1.0])
+    width = 2 * (DIM + 1)
+    read_in = np.zeros((DIM + 1, width))  # the last row reads the label: not at all
+    read_in[:DIM, : 2 * DIM] = np.kron(np.eye(DIM), signs[None])
+    bias = np.append(np.zeros(2 * DIM), CONSTANT * signs)
+    norm = CONSTANT * np.sqrt(2 / width)
+    read_out = np.append(np.kron(FAR, signs) / 2, np.zeros(2)) * norm
+    params["read_in"] = {"kernel": jnp.asarray(read_in), "bias": jnp.asarray(bias)}
+    params["ln_f"]["scale"] = jnp.ones(width)
+    params["read_out_head"]["kernel"] = jnp.asarray(read_out)[:, None]
+    return model, params
+
+
+def test_without_mlp_the_stream_carries_the_prior_mean_to_the_answer(measured):
+    model, params = prior_mean_reader()
+    assert not any("mlp" in name for name in params["block_0"])
+    task = LinearRegression(np.eye(DIM), FAR, np.eye(DIM), NOISE_VAR)
+    prompt = task.sample(jax.random.key(1), M, 50_000)
+    inputs = prompt.X, prompt.y, prompt.x_query
+    answers = model.apply({"params": params}, *inputs, method="predict")
+    exact = np.asarray(prompt.x_query) @ FAR
+    measured("largest distance from <beta*, x>", np.abs(answers - exact).max())
+    np.testing.assert_allclose(answers, exact, atol=1e-4)
+    errors = np.square(np.asarray(answers - prompt.y_query))
+    risk, spread = errors.mean(), errors.std() / np.sqrt(len(errors))
+    measured("its risk", risk)
+    assert abs(risk - (DIM + NOISE_VAR)) < 5 * spread
+    # No linear attention layer gets below this (Theorem 4.1), whatever its weights.
+    lower = ltb.minimal_risk(task, M) + ltb.approximation_gap(task, M).lower_instance
+    measured("lower bound of every linear attention layer", lower)
+    assert lower > 25 * risk
