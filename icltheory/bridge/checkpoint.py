@@ -16,6 +16,7 @@ from icltheory.bridge._config import read_json
 from icltheory.bridge._hub import locate
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder
+from icltheory.bridge.export.factors import FactoredFolder, take_factors
 from icltheory.bridge.families import FAMILIES, Entry, entries_of, read_architecture
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.tokenizer import Tokenizer
@@ -69,9 +70,11 @@ def load_checkpoint(
     """
     check_choice("dtype", dtype, _DTYPES)
     folder, source = locate(path_or_name, revision)
-    config = read_json(folder / "config.json")
-    arch = read_architecture(config, folder / "config.json")
-    params = _read_params(arch, _open(folder, jnp.dtype(dtype)), jnp.dtype(dtype))
+    path, kind = folder / "config.json", jnp.dtype(dtype)
+    config, ranks = take_factors(read_json(path), path)
+    arch = read_architecture(config, path)
+    tensors = FactoredFolder(folder, arch, ranks) if ranks else _open(folder, kind)
+    params = _read_params(arch, tensors, kind)
     try:
         tokenizer = Tokenizer(folder, config)
     except FileNotFoundError:
@@ -80,7 +83,7 @@ def load_checkpoint(
 
 
 # Tensors of a checkpoint by torch's names, in torch's layout.
-_Tensors = _safetensors.SafetensorsFolder | _msgpack.FlaxTree
+_Tensors = _safetensors.SafetensorsFolder | _msgpack.FlaxTree | FactoredFolder
 
 
 def _open(folder: Path, dtype: np.dtype) -> _Tensors:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from icltheory.bridge.checkpoint import load_checkpoint
+from icltheory.bridge.families import read_architecture
 from tests.bridge import stored
 
 pytest.importorskip("safetensors")
@@ -147,3 +148,26 @@ def test_padding_is_not_counted(tmp_path):
     assert wide.shape[1] > model.context_length
     ours = model.logits(wide, mask)[:, 7:]
     np.testing.assert_allclose(ours, logits, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("family", "heads"), [("gemma", 16), ("mistral", 8), ("qwen2", 32), ("qwen3", 32)]
+)
+def test_key_heads_that_a_config_leaves_out_are_the_familys(family, heads, tmp_path):
+    config = {
+        **{"model_type": family, "vocab_size": 9, "hidden_size": 64, "head_dim": 2},
+        **{"num_attention_heads": 64, "num_hidden_layers": 1, "intermediate_size": 3},
+    }
+    assert read_architecture(config).num_kv_heads == heads
+    config["num_key_value_heads"] = None
+    assert read_architecture(config).num_kv_heads == 64
+
+
+def test_gpt_neox_has_its_own_name_for_the_part_that_turns():
+    config = {
+        **{"model_type": "gpt_neox", "vocab_size": 9, "hidden_size": 64},
+        **{"num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 3},
+    }
+    for given, dim in (({}, 4), ({"rotary_pct": 0.5}, 8)):
+        rotary = read_architecture({**config, "partial_rotary_factor": 1.0, **given})
+        assert rotary.rotary.dim == dim

@@ -36,20 +36,27 @@ NAMES = {
 }
 
 
-def decoder_sizes(config: Config, *, head_dim: int | None = None) -> dict[str, Any]:
-    """Sizes under the names that all but the GPT families use."""
+def decoder_sizes(
+    config: Config, *, head_dim: int | None = None, kv_heads: int | None = None
+) -> dict[str, Any]:
+    """Sizes under the names that all but the GPT families use.
+
+    ``kv_heads`` is what a file without the entry means; a null means all heads.
+    """
     width, heads = config.size("hidden_size"), config.size("num_attention_heads")
     if head_dim is None and config.get("head_dim") is None and width % heads:
         raise ValueError(
             "num_attention_heads: expected a divisor of "
             f"hidden_size {width}, got {heads}"
         )
+    if kv_heads is None or "num_key_value_heads" in config.values:
+        kv_heads = heads
     return {
         "vocab_size": config.size("vocab_size"),
         "width": width,
         "num_layers": config.size("num_hidden_layers"),
         "num_heads": heads,
-        "num_kv_heads": config.size("num_key_value_heads", default=heads),
+        "num_kv_heads": config.size("num_key_value_heads", default=kv_heads),
         "head_dim": config.size("head_dim", default=head_dim or width // heads),
         "mlp_width": config.size("intermediate_size"),
     }
@@ -63,10 +70,11 @@ def gated(
     activation: str = "silu",
     tied: bool = False,
     head_dim: int | None = None,
+    kv_heads: int | None = None,
     norm: str = "rms",
 ) -> dict[str, Any]:
     """The fields of an architecture; the numbers given are the family's defaults."""
-    sizes = decoder_sizes(config, head_dim=head_dim)
+    sizes = decoder_sizes(config, head_dim=head_dim, kv_heads=kv_heads)
     longest = config.size("max_position_embeddings", default=positions)
     return {
         **sizes,

@@ -17,6 +17,7 @@ def _architecture(config: Config) -> Architecture:
         activation="gelu_pytorch_tanh",
         tied=True,
         head_dim=256,
+        kv_heads=16,
         norm="rms_plus_one",
     )
     names = ("hidden_activation", "hidden_act")

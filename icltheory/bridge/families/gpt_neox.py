@@ -13,8 +13,10 @@ def _architecture(config: Config) -> Architecture:
     sizes = decoder_sizes(config)
     longest = config.size("max_position_embeddings", default=2048)
     bias = config.flag("attention_bias", True)
+    # The family has a name of its own for the part that turns, and no other counts.
+    values = {k: v for k, v in config.values.items() if k != "partial_rotary_factor"}
     rotary = read_rotary(
-        config.values,
+        values,
         sizes["head_dim"],
         longest,
         base=config.number("rotary_emb_base", default=10000.0),

@@ -20,7 +20,7 @@ def _llama(config: Config) -> Architecture:
 
 
 def _mistral(config: Config) -> Architecture:
-    fields = gated(config, positions=4096 * 32)
+    fields = gated(config, positions=4096 * 32, kv_heads=8)
     window = config.window(fields["num_layers"], usual=4096)
     return Architecture(family="mistral", **fields, sliding_window=window)
 

@@ -16,7 +16,7 @@ def _window(config, num_layers):
 
 
 def _qwen2(config: Config) -> Architecture:
-    fields = gated(config, positions=32768)
+    fields = gated(config, positions=32768, kv_heads=32)
     window = _window(config, fields["num_layers"])
     return Architecture(
         family="qwen2", **fields, attention_bias=True, sliding_window=window
@@ -24,7 +24,7 @@ def _qwen2(config: Config) -> Architecture:
 
 
 def _qwen3(config: Config) -> Architecture:
-    fields = gated(config, positions=32768, head_dim=128)
+    fields = gated(config, positions=32768, head_dim=128, kv_heads=32)
     bias = config.flag("attention_bias", False)
     return Architecture(
         family="qwen3",

@@ -1,0 +1,215 @@
+"""Writing a language model as a folder in the Hugging Face layout."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from icltheory._checks import check_positive_int
+from icltheory.bridge._safetensors import INDEX, SINGLE, write_safetensors
+from icltheory.bridge.export.factors import factorise, mark_factors, part_names
+from icltheory.bridge.families import Entry, entries_of, read_architecture
+from icltheory.bridge.model import LanguageModel
+from icltheory.pruning import module_matrices
+
+__all__ = ["save_checkpoint"]
+
+_COPIED = (
+    *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json"),
+    *("merges.txt", "added_tokens.json", "special_tokens_map.json"),
+    *("generation_config.json", "chat_template.jinja", "chat_template.json"),
+)
+
+
+def save_checkpoint(
+    model: LanguageModel,
+    folder: str | os.PathLike,
+    *,
+    factorised: Iterable[tuple[int, str]] | None = None,
+    shard_bytes: int = 5 * 10**9,
+    overwrite: bool = False,
+) -> Path:
+    r"""Writes a model as a checkpoint, whole matrices or, where it saves, two factors.
+
+    A dense checkpoint has the names and layout of the model's family and is read by
+    every program that reads Hugging Face folders; :func:`~icltheory.bridge.
+    load_checkpoint` gives back the same bits. In the modules that ``factorised`` names,
+    every matrix whose rank r is found to satisfy
+
+    .. math:: r\, (m + n) < m\, n
+
+    is stored as W = A B, equal to rounding; icltheory alone reads such a folder. The
+    tokenizer's files are copied. Everything is written beside ``folder`` and renamed.
+
+    Args:
+        model: The model, with the config of the checkpoint that it came from.
+        folder: Where to write.
+        factorised: Pairs of a layer and a module, such as ``(26, "mlp")``; none if left
+            out.
+        shard_bytes: Size above which the tensors go into several files.
+        overwrite: Whether a folder that is there, with all it holds, is replaced.
+
+    Returns:
+        The folder.
+
+    Raises:
+        FileExistsError: If the folder exists, is not empty and is not to be replaced.
+        ValueError: If the config is not that of the model, or a layer or module does
+            not exist.
+
+    Example:
+        >>> import jax, tempfile
+        >>> from icltheory.bridge import Decoder, clip_module
+        >>> config = {"model_type": "gptj", "vocab_size": 9, "n_embd": 16, "n_head": 2,
+        ...     "n_layer": 2, "n_positions": 8, "rotary_dim": 4}
+        >>> decoder = Decoder(read_architecture(config))
+        >>> params = decoder.init(jax.random.key(0))
+        >>> model = LanguageModel(decoder, params, config=config)
+        >>> clipped = clip_module(model, 1, "mlp", 0.75)
+        >>> path = save_checkpoint(clipped, tempfile.mkdtemp(), factorised=[(1, "mlp")])
+        >>> sorted(file.name for file in path.iterdir())
+        ['config.json', 'model.safetensors']
+
+    References:
+        Verified by ``tests/bridge/test_export.py``.
+    """
+    folder = Path(folder)
+    check_positive_int("shard_bytes", shard_bytes)
+    config = _config(model)
+    if folder.exists() and not overwrite and any(folder.iterdir()):
+        raise FileExistsError(f"{folder}: expected no folder there, found one")
+    paths = _paths(model, factorised or ())
+    tensors, ranks = [], {}
+    for entry in entries_of(model.arch):
+        tensors += _tensors(model.params, entry, paths, ranks)
+    config = mark_factors(config, ranks) if ranks else config
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = folder.with_name(f".{folder.name}.writing.{os.getpid()}")
+    aside.mkdir()
+    try:
+        _write_tensors(aside, tensors, shard_bytes)
+        _copy_tokenizer(model, aside)
+        _write_json(aside / "config.json", config)
+        _put_in_place(aside, folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return folder
+
+
+class _Tensor(NamedTuple):
+    """One tensor to write; it is made when it is read."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    read: Callable[[], np.ndarray]
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+
+def _config(model: LanguageModel) -> dict[str, Any]:
+    """The model's config, with the dtype its weights have now."""
+    if not model.config:
+        raise ValueError("config: expected that of a checkpoint, got an empty one")
+    described = read_architecture(model.config, model.source or "config")
+    if described != model.arch:
+        raise ValueError(
+            "config: expected that of the model's architecture, got another"
+        )
+    keys = [key for key in ("dtype", "torch_dtype") if key in model.config]
+    kind = model.params["embed"]["tokens"].dtype.name
+    return {**model.config, **dict.fromkeys(keys or ["torch_dtype"], kind)}
+
+
+def _paths(model, pairs) -> set[tuple]:
+    return {spec.path for pair in pairs for spec in module_matrices(model, *pair)}
+
+
+def _tensors(params, entry: Entry, paths, ranks) -> list[_Tensor]:
+    """The tensor of an entry, or its pieces where factors of one of them save."""
+    leaves = [_leaf(params, path) for path in entry.paths]
+    factors = [
+        factorise(np.asarray(leaf)) if path in paths else None
+        for leaf, path in zip(leaves, entry.paths, strict=True)
+    ]
+    if not any(factors):
+        kind = np.dtype(leaves[0].dtype)
+        return [_Tensor(entry.name, entry.shape, kind, lambda: _joined(entry, leaves))]
+    ranks[entry.name] = [pair and pair[0].shape[1] for pair in factors]
+    found = []
+    names = part_names(entry.name, len(leaves))
+    for name, leaf, pair in zip(names, leaves, factors, strict=True):
+        pieces = {name: leaf} if pair is None else {f"{name}.A": pair[0]}
+        if pair is not None:
+            pieces[f"{name}.B"] = pair[1]
+        found += [_stored(name, array) for name, array in pieces.items()]
+    return found
+
+
+def _joined(entry, leaves):
+    return entry.join([np.asarray(leaf) for leaf in leaves], np)
+
+
+def _stored(name, array) -> _Tensor:
+    return _Tensor(name, array.shape, np.dtype(array.dtype), lambda: np.asarray(array))
+
+
+def _leaf(params, path):
+    for key in path:
+        params = params[key]
+    return params
+
+
+def _write_tensors(folder: Path, tensors: Sequence[_Tensor], limit: int) -> None:
+    shards: list[list[_Tensor]] = [[]]
+    for tensor in tensors:
+        if shards[-1] and sum(t.size for t in shards[-1]) + tensor.size > limit:
+            shards.append([])
+        shards[-1].append(tensor)
+    if len(shards) == 1:
+        _write_file(folder / SINGLE, tensors)
+        return
+    table: dict[str, str] = {}
+    for number, shard in enumerate(shards, 1):
+        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        _write_file(folder / name, shard)
+        table |= {tensor.name: name for tensor in shard}
+    total = {"total_size": sum(tensor.size for tensor in tensors)}
+    _write_json(folder / INDEX, {"metadata": total, "weight_map": table})
+
+
+def _write_file(path: Path, tensors: Sequence[_Tensor]) -> None:
+    by_name = {tensor.name: tensor for tensor in tensors}
+    header = [(t.name, t.shape, t.dtype) for t in tensors]
+    write_safetensors(path, header, lambda name: by_name[name].read())
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+def _copy_tokenizer(model: LanguageModel, target: Path) -> None:
+    try:
+        source = getattr(model.tokenizer, "folder", None)
+    except FileNotFoundError:
+        source = model.source
+    for name in _COPIED:
+        if source and (Path(source) / name).is_file():
+            shutil.copyfile(Path(source) / name, target / name)
+
+
+def _put_in_place(aside: Path, folder: Path) -> None:
+    """Renames; what was there is removed after that."""
+    if not folder.exists():
+        aside.rename(folder)
+        return
+    old = folder.with_name(f".{folder.name}.replaced.{os.getpid()}")
+    folder.rename(old)
+    aside.rename(folder)
+    shutil.rmtree(old)

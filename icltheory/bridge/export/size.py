@@ -1,0 +1,147 @@
+"""What clipping a module saves: numbers, bytes and operations, and from which rate."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from icltheory.bridge.model import LanguageModel
+from icltheory.layered import get_matrix
+from icltheory.pruning import kept_parameters, module_matrices, rank_for_rate
+
+__all__ = ["MatrixSize", "SizeReport", "size_report"]
+
+
+class MatrixSize(NamedTuple):
+    r"""Size of one matrix, dense and in factors.
+
+    Attributes:
+        matrix: Its name.
+        shape: Its (m, n).
+        rank: Rank r that the rate leaves.
+        dense: Numbers stored whole, m n.
+        factors: Numbers stored as two factors, r (m + n).
+        stored: The smaller of the two.
+        break_even_rank: :math:`m n / (m + n)`, below which factors are smaller.
+        break_even_rate: :math:`\min(m, n) / (m + n)`, the rate of that rank.
+    """
+
+    matrix: str
+    shape: tuple[int, int]
+    rank: int
+    dense: int
+    factors: int
+    stored: int
+    break_even_rank: float
+    break_even_rate: float
+
+
+class SizeReport(NamedTuple):
+    """What clipping one module saves, and how little that is of the model.
+
+    Attributes:
+        layer: Number of the layer.
+        module: Name of the module.
+        rate: Clipping rate.
+        matrices: Its matrices.
+        dense: Numbers of the module stored whole.
+        stored: Numbers stored, with factors where they are fewer.
+        dense_bytes: Bytes of the first.
+        stored_bytes: Bytes of the second.
+        dense_flops: Floating-point operations of its products for one token.
+        stored_flops: The same with factors where they are fewer.
+        model_parameters: Numbers of the whole model, a tied head once.
+        model_saved: Share of those that is saved.
+    """
+
+    layer: int
+    module: str
+    rate: float
+    matrices: tuple[MatrixSize, ...]
+    dense: int
+    stored: int
+    dense_bytes: int
+    stored_bytes: int
+    dense_flops: int
+    stored_flops: int
+    model_parameters: int
+    model_saved: float
+
+
+def size_report(
+    model: LanguageModel, layer: int, module: str, rate: Any, *, rule: str = "floor"
+) -> SizeReport:
+    r"""Numbers, bytes and operations of a module, dense and clipped at a rate.
+
+    .. math:: r (m + n) < m n \iff r < \frac{m n}{m + n} \iff
+              \xi > \frac{\min(m, n)}{m + n} ,
+
+    up to the rounding of the rank: half of a square matrix is clipped for nothing. A
+    product takes 2 operations for each number stored. Clipping alone saves nothing: the
+    product of the factors is as large as the matrix was.
+
+    Args:
+        model: The model.
+        layer: Number of the layer.
+        module: Matrix or module.
+        rate: Clipping rate.
+        rule: How a rate becomes a rank.
+
+    Returns:
+        The report.
+
+    Raises:
+        ValueError: If the layer, module, rate or rule is out of range.
+
+    Example:
+        >>> import jax
+        >>> from icltheory.bridge import Architecture, Decoder
+        >>> arch = Architecture(family="gptj", vocab_size=9, width=8, num_layers=1,
+        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
+        >>> decoder = Decoder(arch)
+        >>> model = LanguageModel(decoder, decoder.init(jax.random.key(0)))
+        >>> report = size_report(model, 0, "mlp", 0.5)
+        >>> report.dense, report.stored, report.matrices[0].break_even_rate
+        (512, 320, 0.2)
+
+    References:
+        Yao et al. (2024), section 2. Verified by ``tests/bridge/test_export.py``.
+    """
+    specs = module_matrices(model, layer, module)
+    weights = [get_matrix(model.params, spec) for spec in specs]
+    sizes = tuple(
+        _size(spec.name, W.shape, rank_for_rate(W.shape, rate, rule))
+        for spec, W in zip(specs, weights, strict=True)
+    )
+    dense = sum(size.dense for size in sizes)
+    stored = sum(size.stored for size in sizes)
+    width = np.dtype(weights[0].dtype).itemsize
+    total = sum(int(leaf.size) for leaf in jax.tree.leaves(model.params))
+    return SizeReport(
+        layer=layer,
+        module=module,
+        rate=float(rate),
+        matrices=sizes,
+        dense=dense,
+        stored=stored,
+        dense_bytes=dense * width,
+        stored_bytes=stored * width,
+        dense_flops=2 * dense,
+        stored_flops=2 * stored,
+        model_parameters=total,
+        model_saved=(dense - stored) / total,
+    )
+
+
+def _size(name, shape, rank) -> MatrixSize:
+    m, n = shape
+    return MatrixSize(
+        matrix=name,
+        shape=(m, n),
+        rank=rank,
+        dense=m * n,
+        factors=rank * (m + n),
+        stored=kept_parameters(shape, rank),
+        break_even_rank=m * n / (m + n),
+        break_even_rate=min(m, n) / (m + n),
+    )

@@ -1,0 +1,321 @@
+"""Checkpoints written and read again, dense and in factors, and what factors save."""
+
+import json
+import re
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.bridge._safetensors import SafetensorsFolder
+from icltheory.bridge.checkpoint import load_checkpoint
+from icltheory.bridge.decoder import Decoder
+from icltheory.bridge.export import (
+    FactoredFolder,
+    measure_latency,
+    save_checkpoint,
+    size_report,
+    take_factors,
+)
+from icltheory.bridge.export.factors import factorise
+from icltheory.bridge.families import FAMILIES, read_architecture
+from icltheory.bridge.model import LanguageModel, clip_module
+from icltheory.layered import get_matrix
+from icltheory.pruning import module_matrices
+
+SIZES = {
+    "vocab_size": 23,
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 32,
+}
+GPT = {"vocab_size": 23, "n_embd": 24, "n_head": 4, "n_layer": 2, "n_positions": 32}
+
+
+def config_of(family, **more):
+    sizes = {**GPT, "rotary_dim": 4} if family in ("gpt2", "gptj") else SIZES
+    part = "rotary_pct" if family == "gpt_neox" else "partial_rotary_factor"
+    head = {} if family in ("gpt2", "gptj") else {"head_dim": 6, part: 1.0}
+    return {"model_type": family, **sizes, **head, **more}
+
+
+def model_of(family="llama", dtype="float32", **more):
+    config = config_of(family, **more)
+    decoder = Decoder(read_architecture(config))
+    params = decoder.init(jax.random.key(3), jnp.dtype(dtype))
+    return LanguageModel(decoder, params, config=config)
+
+
+def same_bits(a, b):
+    a, b = (jax.tree_util.tree_leaves_with_path(model.params) for model in (a, b))
+    assert [path for path, _ in a] == [path for path, _ in b]
+    for (path, x), (_, y) in zip(a, b, strict=True):
+        assert (x.dtype, x.tobytes()) == (y.dtype, y.tobytes()), path
+
+
+def raises(message, kind=ValueError):
+    return pytest.raises(kind, match="^" + re.escape(message))
+
+
+# --- dense
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_dense_checkpoints_come_back_bit_for_bit(family, tmp_path):
+    model = clip_module(model_of(family), 1, "mlp", 0.5)
+    folder = save_checkpoint(model, tmp_path / "out")
+    assert {path.name for path in folder.iterdir()} == {
+        "config.json",
+        "model.safetensors",
+    }
+    same_bits(load_checkpoint(folder), model)
+    stored = json.loads((folder / "config.json").read_text())
+    assert stored == {**model.config, "torch_dtype": "float32"}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_stays_what_it_is(dtype, tmp_path):
+    model = model_of("gpt2", dtype, torch_dtype="float32")
+    model = model.replace(config={**model.config, "dtype": "float32"})
+    folder = save_checkpoint(model, tmp_path / "out")
+    loaded = load_checkpoint(folder, dtype)
+    same_bits(loaded, model)
+    assert loaded.config["dtype"] == loaded.config["torch_dtype"] == dtype
+
+
+def test_the_files_are_what_the_library_of_the_format_reads(tmp_path):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    model = model_of("phi3")
+    path = save_checkpoint(model, tmp_path / "out") / "model.safetensors"
+    tensors = safetensors.load_file(path)
+    attn = model.params["layers"][1]["attn"]
+    joint = np.concatenate([attn[f"W_{part}"]["weight"] for part in "QKV"])
+    name = "model.layers.1.self_attn.qkv_proj.weight"
+    np.testing.assert_array_equal(tensors[name], joint)
+
+
+def test_a_tied_head_is_stored_once(tmp_path):
+    model = model_of("llama", tie_word_embeddings=True)
+    folder = save_checkpoint(model, tmp_path / "out")
+    names = SafetensorsFolder(folder).names
+    assert not [name for name in names if "lm_head" in name]
+    same_bits(load_checkpoint(folder), model)
+
+
+def test_large_models_are_written_in_shards(tmp_path):
+    model = model_of("gptj")
+    folder = save_checkpoint(model, tmp_path / "out", shard_bytes=9000)
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    shards = sorted(set(index["weight_map"].values()))
+    total = sum(leaf.nbytes for leaf in jax.tree.leaves(model.params))
+    assert index["metadata"]["total_size"] == total
+    assert shards[0] == f"model-00001-of-{len(shards):05d}.safetensors"
+    largest = max(leaf.nbytes for leaf in jax.tree.leaves(model.params))
+    for shard in shards:
+        header = 6000
+        assert (folder / shard).stat().st_size < max(9000, largest) + header
+    assert len(shards) > 3
+    same_bits(load_checkpoint(folder), model)
+
+
+def test_the_tokenizer_goes_with_the_model(tmp_path):
+    source = save_checkpoint(model_of(), tmp_path / "source")
+    (source / "tokenizer_config.json").write_text('{"bos_token": "<s>"}')
+    (source / "notes.txt").write_text("mine")
+    first = save_checkpoint(load_checkpoint(source), tmp_path / "first")
+    (source / "tokenizer.json").write_text("{}")
+    second = save_checkpoint(load_checkpoint(source), tmp_path / "second")
+    names = {"config.json", "model.safetensors", "tokenizer_config.json"}
+    assert {path.name for path in first.iterdir()} == names
+    assert {path.name for path in second.iterdir()} == names | {"tokenizer.json"}
+
+
+def test_nothing_is_overwritten_unless_asked(tmp_path):
+    model, folder = model_of(), tmp_path / "out"
+    folder.mkdir()
+    (folder / "kept").write_text("mine")
+    with raises(f"{folder}: expected no folder there, found one", FileExistsError):
+        save_checkpoint(model, folder)
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "kept"]
+    save_checkpoint(model, folder, overwrite=True)
+    assert not (folder / "kept").exists()
+    same_bits(load_checkpoint(folder), model)
+    changed = clip_module(load_checkpoint(folder), 0, "attn", 0.5)
+    save_checkpoint(changed, folder, overwrite=True)
+    same_bits(load_checkpoint(folder), changed)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_failed_write_leaves_the_old_folder(tmp_path, monkeypatch):
+    folder = save_checkpoint(model_of(), tmp_path / "out")
+    before = (folder / "model.safetensors").read_bytes()
+
+    def full(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("icltheory.bridge.export.save.write_safetensors", full)
+    with pytest.raises(OSError, match="no space left"):
+        save_checkpoint(model_of("gpt2"), folder, overwrite=True)
+    assert (folder / "model.safetensors").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_the_config_has_to_be_the_models(tmp_path):
+    model = model_of()
+    with raises("config: expected that of a checkpoint, got an empty one"):
+        save_checkpoint(model.replace(config={}), tmp_path / "out")
+    other = model.replace(config=config_of("llama", rms_norm_eps=0.5))
+    with raises("config: expected that of the model's architecture, got another"):
+        save_checkpoint(other, tmp_path / "out")
+    with raises("module: expected one of"):
+        save_checkpoint(model, tmp_path / "out", factorised=[(0, "W_X")])
+    assert not list(tmp_path.iterdir())
+
+
+# --- factors
+
+
+def spectra(model, layer, module):
+    for spec in module_matrices(model, layer, module):
+        W = np.asarray(get_matrix(model.params, spec), np.float64)
+        yield spec.name, W, np.linalg.svd(W, compute_uv=False)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("family", ["llama", "gpt2", "phi3", "gpt_neox"])
+def test_factors_come_back_to_rounding_with_their_ranks(family, dtype, tmp_path):
+    model = clip_module(model_of(family, dtype), 1, "all", 0.8)
+    dense = save_checkpoint(model, tmp_path / "dense")
+    folder = save_checkpoint(
+        model, tmp_path / "factors", factorised=[(1, "attn"), (1, "mlp")]
+    )
+    loaded = load_checkpoint(folder, dtype)
+    assert loaded.config == load_checkpoint(dense, dtype).config
+    eps = float(jnp.finfo(dtype).eps)
+    pairs = zip(spectra(model, 1, "all"), spectra(loaded, 1, "all"), strict=True)
+    for (name, W, s), (_, again, t) in pairs:
+        assert np.linalg.norm(W - again, 2) < 4 * eps * s[0], name
+        rank = int(min(W.shape) / 5)
+        assert t[rank - 1] > 8 * eps * s[0] / 4 > t[rank], name
+    one, two = (m.replace(params={**m.params, "layers": ()}) for m in (model, loaded))
+    same_bits(one, two)
+    first = (
+        m.replace(params={**m.params, "layers": m.params["layers"][:1]})
+        for m in (model, loaded)
+    )
+    same_bits(*first)
+    sizes = [(path / "model.safetensors").stat().st_size for path in (folder, dense)]
+    assert sizes[0] < sizes[1]
+
+
+def test_ranks_are_listed_and_only_paying_ones(tmp_path):
+    model = clip_module(model_of("gpt2"), 0, "W_Q", 0.75)
+    model = clip_module(model, 0, "W_V", 0.25)  # more than half is kept
+    folder = save_checkpoint(
+        model, tmp_path / "out", factorised=[(0, "all"), (1, "all")]
+    )
+    config = json.loads((folder / "config.json").read_text())
+    name = "transformer.h.0.attn.c_attn.weight"
+    assert config["icltheory"]["factors"] == {name: [6, None, None]}
+    names = SafetensorsFolder(folder).names
+    pieces = {f"{name}.0.A", f"{name}.0.B", f"{name}.1", f"{name}.2"}
+    assert {n for n in names if n.startswith(name)} == pieces
+    W, again = (
+        get_matrix(m.params, module_matrices(m, 0, "W_V")[0])
+        for m in (model, load_checkpoint(folder))
+    )
+    np.testing.assert_array_equal(W, again)
+
+
+def test_without_a_low_rank_factors_change_nothing(tmp_path):
+    model = model_of()
+    folder = save_checkpoint(model, tmp_path / "out", factorised=[(0, "all")])
+    same_bits(load_checkpoint(folder), model)
+    assert "icltheory" not in json.loads((folder / "config.json").read_text())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("rank", [1, 3, 9])
+def test_the_rank_is_found_under_the_rounding(dtype, rank):
+    rng = np.random.default_rng(rank)
+    for scale in (1.0, 1e-3):
+        W = rng.normal(size=(48, rank)) @ rng.normal(size=(rank, 32)) * scale
+        A, B = factorise(np.asarray(jnp.asarray(W).astype(dtype)))
+        assert (A.shape, B.shape, A.dtype) == ((48, rank), (rank, 32), dtype)
+        error = np.linalg.norm(A.astype(float) @ B.astype(float) - W, 2)
+        assert error < 8 * float(jnp.finfo(dtype).eps) * np.linalg.norm(W, 2)
+
+
+def test_other_programs_and_damage_find_out(tmp_path):
+    model = clip_module(model_of(), 0, "mlp", 0.75)
+    folder = save_checkpoint(model, tmp_path / "out", factorised=[(0, "mlp")])
+    config = json.loads((folder / "config.json").read_text())
+    assert config["model_type"] == "icltheory_factorised"
+    dense, ranks = take_factors(config)
+    tensors = SafetensorsFolder(folder)
+    name = "model.layers.0.mlp.up_proj.weight"
+    with raises(f"{tensors.file(f'{name}.A')}: {name}.A: expected shape (40, 7)"):
+        FactoredFolder(folder, model.arch, {**ranks, name: [7]})
+    gone = "model.layers.1.mlp.up_proj.weight"
+    with raises(f"{tensors.where}: expected tensor {gone}.A, found none"):
+        FactoredFolder(folder, model.arch, {**ranks, gone: [6]})
+    for wrong in ("lm_head", "model.layers.0.mlp.up_proj.weight.A"):
+        with raises(f"{tensors.where}: expected no factors of {wrong}"):
+            FactoredFolder(folder, model.arch, {wrong: [6]})
+    for table in (None, {}, {"model_type": "llama", "factors": {name: [0]}}):
+        with raises("config.json: icltheory: expected a model_type and lists"):
+            take_factors({**config, "icltheory": table})
+    assert dense == {**model.config, "torch_dtype": "float32"}
+    shutil.rmtree(folder)
+
+
+# --- size and time
+
+
+def test_sizes_are_those_of_what_is_written(tmp_path):
+    model = model_of()
+    for module, rate in (("mlp", 0.75), ("mlp", 0.1), ("attn", 0.6), ("W_Q", 0)):
+        report = size_report(model, 1, module, rate)
+        clipped = clip_module(model, 1, module, rate)
+        paths = [
+            save_checkpoint(clipped, tmp_path / f"{module}{rate}{more}", factorised=f)
+            for more, f in (("dense", None), ("factors", [(1, module)]))
+        ]
+        sizes = [sum(s for s in stored_sizes(path)) for path in paths]
+        assert sizes[0] == 4 * report.model_parameters
+        assert sizes[0] - sizes[1] == report.dense_bytes - report.stored_bytes
+        saved = (report.dense - report.stored) / report.model_parameters
+        assert report.model_saved == saved
+        assert report.stored_flops == 2 * report.stored <= report.dense_flops
+
+
+def stored_sizes(folder):
+    tensors = SafetensorsFolder(folder)
+    return [tensors.read(name).nbytes for name in tensors.names]
+
+
+def test_the_break_even_rate_is_where_factors_begin_to_save():
+    model = model_of("gptj")  # (96, 24): 24 / 120
+    for rate, saves in ((0.15, False), (0.25, True)):
+        for size in size_report(model, 0, "mlp", rate).matrices:
+            assert size.break_even_rate == 0.2
+            np.testing.assert_allclose(size.break_even_rank, 19.2)
+            assert (size.factors < size.dense) == saves
+            assert size.stored == min(size.factors, size.dense)
+    square = size_report(model, 0, "W_Q", 0.5)
+    assert square.matrices[0].break_even_rate == 0.5
+    assert square.stored == square.dense
+
+
+def test_latencies_are_positive_and_ordered():
+    latency = measure_latency(model_of(), 0, "mlp", 0.5, tokens=3, repeats=5)
+    for times in latency[:2]:
+        assert 0 < times[0] <= times[1] <= times[2]
+    assert latency.tokens == 3
+    with raises("repeats: expected a positive integer, got 0"):
+        measure_latency(model_of(), 0, "mlp", 0.5, repeats=0)
