@@ -82,12 +82,6 @@ class Config:
         return self.recipe.num_points - 1
 
     @property
-    def published_size(self) -> bool:
-        """Whether the model is the paper's, 6 layers, 4 heads, width 128."""
-        recipe = self.recipe
-        return (recipe.num_layers, recipe.num_heads, recipe.width) == (6, 4, 128)
-
-    @property
     def means(self) -> tuple[float, float]:
         """Prior means of the two columns."""
         return 0.0, self.mean
