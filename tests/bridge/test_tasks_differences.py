@@ -1,6 +1,7 @@
 """The list of differences is that of the declarations, no more and no less."""
 
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 
 from icltheory.bridge.tasks import (
     PROFILES,
@@ -76,3 +77,8 @@ def test_tasks_without_a_listed_split_difference_load_alike(tmp_path):
     assert paper.demonstrations == code.demonstrations
     assert paper.validation == code.validation
     assert paper.template != code.template
+
+
+def test_the_page_in_the_documentation_is_this_table():
+    page = (Path(__file__).parents[2] / "PROFILES.md").read_text()
+    assert page.endswith(differences_table().rstrip() + "\n")

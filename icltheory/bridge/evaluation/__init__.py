@@ -1,0 +1,49 @@
+r"""Evaluation of language models on tasks, as they are and pruned.
+
+``evaluate`` answers a split; ``evaluate_rates`` and ``evaluate_grid`` do so for many
+pruned models in one pass. The demonstrations run once and are kept as keys and values,
+questions run in batches of like length, what lies below the pruned layer is shared by
+all rates, and all rates are one compiled program. ``evaluate_naive`` does the same one
+prompt at a time and is what the others are tested against.
+
+A ``Grid`` hands out scores batch by batch, to be recorded as they come, and answers
+some examples at some rates, which is what a race over rates asks for:
+
+>>> from icltheory.bridge import racing
+>>> grid = Grid(model, task, [26], ["mlp"], rates)  # doctest: +SKIP
+>>> racing.race(grid.correct, len(rates), grid.num_examples)  # doctest: +SKIP
+"""
+
+from icltheory.bridge.evaluation.batches import (
+    Answers,
+    Batch,
+    Batches,
+    padded_lengths,
+)
+from icltheory.bridge.evaluation.cached import (
+    evaluate,
+    evaluate_grid,
+    evaluate_rates,
+)
+from icltheory.bridge.evaluation.grid import Grid, GridChunk
+from icltheory.bridge.evaluation.naive import evaluate_naive
+from icltheory.bridge.evaluation.prompts import Prompts, tokenize
+from icltheory.bridge.evaluation.result import Evaluation, evaluation_of, predict
+
+__all__ = [
+    "Answers",
+    "Batch",
+    "Batches",
+    "Evaluation",
+    "Grid",
+    "GridChunk",
+    "Prompts",
+    "evaluate",
+    "evaluate_grid",
+    "evaluate_naive",
+    "evaluate_rates",
+    "evaluation_of",
+    "padded_lengths",
+    "predict",
+    "tokenize",
+]

@@ -1,0 +1,144 @@
+"""Caches of the shared prefix, and the ways from a layer to the scores."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory._typing import PyTree
+from icltheory.bridge.decoder import Decoder
+from icltheory.bridge.evaluation import _programs as programs
+from icltheory.bridge.evaluation.batches import Answers
+from icltheory.bridge.evaluation.prompts import Prompts
+from icltheory.bridge.streams import KV, Stream, Tokens
+from icltheory.layered import MatrixSpec
+
+_STEP = 32  # The prefix is padded to a multiple of this.
+
+
+class Ways:
+    """A model's program with its weights, and the scoring of a task."""
+
+    def __init__(self, decoder: Decoder, params: PyTree, prompts: Prompts):
+        self.decoder, self.params = decoder, params
+        self.scoring, self.prefix = prompts.scoring, prompts.prefix
+        self.ends = programs.ends_for(params, prompts.scoring, prompts.label_ids)
+        # Elsewhere more than the last token of a row is looked at.
+        self.last_only = prompts.scoring == "label_token"
+
+    def embed(self, tokens: Tokens) -> Stream:
+        """The stream of rows behind the prefix."""
+        return self._embed(tokens, len(self.prefix))
+
+    def embed_prefix(self) -> Stream | None:
+        """The stream of the prefix itself, padded on the left."""
+        size, limit = len(self.prefix), self.decoder.arch.max_positions
+        if not size:
+            return None
+        length = min(-(-size // _STEP) * _STEP, limit)
+        ids = np.zeros((1, length), np.int32)
+        ids[0, length - size :] = self.prefix
+        return self._embed(Tokens(ids, np.arange(length)[None] >= length - size), 0)
+
+    def _embed(self, tokens, start):
+        table, start = self.params["embed"], np.int32(start)
+        return programs.embed(self.decoder, table, tokens, start)
+
+    def block(self, layer: int, stream: Stream, prefix: KV | None):
+        """One block of the trunk."""
+        weights = self.params["layers"][layer]
+        return programs.block(self.decoder, False, weights, stream, prefix)
+
+
+class Trunk:
+    """The prefix on its way up, and its keys and values in the layers passed."""
+
+    def __init__(self, ways: Ways):
+        self.ways, self.layer = ways, 0
+        self.stream = ways.embed_prefix()
+        self.caches: list[KV | None] = []
+
+    def advance(self, layer: int) -> None:
+        """Runs the prefix until it enters ``layer``."""
+        for index in range(self.layer, layer):
+            cache = None
+            if self.stream is not None:
+                self.stream, cache = self.ways.block(index, self.stream, None)
+            self.caches.append(cache)
+        self.layer = max(self.layer, layer)
+
+
+class Branch:
+    """From the stream that enters a layer to scores, at several rates.
+
+    Args:
+        ways: The model.
+        layer: Number of the pruned layer.
+        specs: Its pruned matrices, as paths within the layer; none for the whole model.
+        matrices: For each of them a stack over the rates.
+        prefix: The stream of the prefix that enters the layer.
+    """
+
+    def __init__(
+        self,
+        ways: Ways,
+        layer: int,
+        specs: tuple[MatrixSpec, ...],
+        matrices: tuple[jax.Array, ...],
+        prefix: Stream | None,
+    ):
+        self.ways, self.layer, self.specs, self.matrices = ways, layer, specs, matrices
+        rates = matrices[0].shape[0] if matrices else 1
+        self.before: Any = (jnp.zeros(rates, jnp.float32), np.int32(0))
+        self.caches: list[KV | None] = [None] * (ways.decoder.num_layers - layer)
+        if prefix is not None:
+            self._fill(prefix)
+
+    def _fill(self, stream: Stream) -> None:
+        needed = self.ways.scoring == "mean_logit"
+        stream, self.caches = self._run(stream, self.caches, not needed)
+        if needed:
+            total, count = programs.prefix_logits(
+                self.ways.decoder, self.ways.ends, stream
+            )
+            self.before = (total[:, 0], count[0])
+
+    def __call__(self, stream: Stream, answers: Answers) -> jax.Array:
+        """Scores of rows whose stream enters the layer, (R, B, K) or (R, B, 1)."""
+        stream, _ = self._run(stream, self.caches, self.ways.last_only)
+        way = self.ways
+        return programs.score(
+            way.decoder, way.scoring, way.ends, stream, answers, self.before
+        )
+
+    def take(self, rates: Sequence[int]) -> "Branch":
+        """The branch with some of its rates."""
+        chosen, new = jnp.asarray(rates), object.__new__(Branch)
+        new.ways, new.layer, new.specs = self.ways, self.layer, self.specs
+        new.matrices = tuple(stack[chosen] for stack in self.matrices)
+        new.before = (self.before[0][chosen], self.before[1])
+        shared = not programs.changes_keys(self.specs)
+        new.caches = [
+            cache
+            if cache is None or (number == 0 and shared)
+            else cache._replace(k=cache.k[chosen], v=cache.v[chosen])
+            for number, cache in enumerate(self.caches)
+        ]
+        return new
+
+    def _run(self, stream, prefixes, last_only):
+        caches, way = [], self.ways
+        for number, prefix in enumerate(prefixes):
+            layer = self.layer + number
+            weights = way.params["layers"][layer]
+            last = last_only and layer == way.decoder.num_layers - 1
+            if number == 0:
+                args = (way.decoder, self.specs, last, weights, self.matrices)
+                stream, cache = programs.fan_out(*args, stream, prefix)
+            else:
+                args = (way.decoder, last, weights)
+                stream, cache = programs.above(*args, stream, prefix)
+            caches.append(cache)
+        return stream, caches

@@ -1,0 +1,139 @@
+"""The compiled programs of an evaluation; layers and rates share them.
+
+``names`` and ``specs`` aside they depend on shapes only. A stream behind a pruned block
+has the rates as leading axis of ``h``, and its prefix as that of keys and values.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from icltheory.bridge.streams import KV, Stream
+from icltheory.layered import replace_matrix
+
+RATES = Stream._make((0, None, None))
+RATES_KV = KV._make((0, 0, None))
+SHARED_KV = KV._make((None, None, None))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def embed(decoder, table, tokens, start):
+    """The stream of tokens that continue ``start`` tokens."""
+    return decoder.embed_after({"embed": table}, tokens, start)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def block(decoder, last_only, layer, stream, prefix):
+    """One block, for the stream and, where it is itself a prefix, for its cache."""
+    return decoder.run_block(layer, stream, prefix, last_only=last_only)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def fan_out(decoder, specs, last_only, layer, matrices, stream, prefix):
+    """The pruned block: one stream in, one for every rate out."""
+    keys = RATES_KV if changes_keys(specs) else SHARED_KV
+
+    def at(matrices, prefix):
+        pruned = layer
+        for spec, W in zip(specs, matrices, strict=True):
+            pruned = replace_matrix(pruned, spec, W)
+        return decoder.run_block(pruned, stream, prefix, last_only=last_only)
+
+    axes = (0, None if prefix is None else keys)
+    rates = matrices[0].shape[0] if matrices else 1
+    at_rates = jax.vmap(at, in_axes=axes, out_axes=(RATES, keys), axis_size=rates)
+    return at_rates(matrices, prefix)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def above(decoder, last_only, layer, stream, prefix):
+    """A block above the pruned one: the same weights for every rate."""
+
+    def at(stream, prefix):
+        return decoder.run_block(layer, stream, prefix, last_only=last_only)
+
+    axes = (RATES, None if prefix is None else RATES_KV)
+    return jax.vmap(at, in_axes=axes, out_axes=(RATES, RATES_KV))(stream, prefix)
+
+
+def changes_keys(specs):
+    """Whether a prefix has other keys and values at every rate."""
+    return any(spec.name in ("W_K", "W_V") for spec in specs)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def score(decoder, scoring, ends, stream, answers, before):
+    """Scores of all rows, (R, B, K) or (R, B, 1)."""
+    with jax.default_matmul_precision("highest"):
+        return _SCORES[scoring](decoder, ends, stream, answers, before)
+
+
+def _label_token(decoder, ends, stream, answers, before):
+    rates, rows = stream.h.shape[:2]
+    return _few(decoder, ends, stream).reshape(rates, rows, -1)
+
+
+def _average_log_likelihood(decoder, ends, stream, answers, before):
+    def at(h):
+        picked = jnp.take_along_axis(h, answers.places[:, :, None], axis=1)
+        logits = decoder.read_out(ends, stream._replace(h=picked))
+        logp = jax.nn.log_softmax(logits, axis=-1)
+        logp = jnp.take_along_axis(logp, answers.tokens[:, :, None], axis=-1)[..., 0]
+        count = answers.counted.sum(axis=1)
+        # Not by a product with the mask: padding may be NaN where the answer is not.
+        return jnp.where(answers.counted, logp, 0).sum(axis=1) / count
+
+    # One rate after another: the whole vocabulary at every token of an answer is large.
+    return jax.lax.map(at, stream.h)[:, :, None]
+
+
+def _mean_logit(decoder, ends, stream, answers, before):
+    total, count = mean_logits(decoder, ends, stream)
+    return ((total + before[0][:, None]) / (count + before[1])[None])[:, :, None]
+
+
+def mean_logits(decoder, ends, stream):
+    """For each rate and row the sum over tokens of the mean logit, and their number."""
+    rates, rows, length = stream.h.shape[:3]
+    means = _few(decoder, ends, stream).reshape(rates, rows, length)
+    mask = stream.mask
+    return jnp.where(mask[None], means, 0).sum(axis=2), mask.sum(axis=1)
+
+
+def _few(decoder, ends, stream):
+    """Logits of the few rows that ``ends`` is left with."""
+    _, _, length, width = stream.h.shape
+    flat = stream._replace(h=stream.h.reshape(-1, length, width))
+    table = ends["embed"]["tokens"] if decoder.arch.tied else ends["head"]["weight"]
+    return decoder.label_logits(ends, flat, jnp.arange(table.shape[0]))
+
+
+prefix_logits = jax.jit(mean_logits, static_argnums=0)
+
+_SCORES = {
+    "label_token": _label_token,
+    "average_log_likelihood": _average_log_likelihood,
+    "mean_logit": _mean_logit,
+}
+
+
+def ends_for(params, scoring, label_ids):
+    """What a score needs of the final norm and the vocabulary.
+
+    Label tokens need their own rows. The mean over the vocabulary of all logits is the
+    logit of one row, the mean one.
+    """
+    ends = {"final_norm": params["final_norm"]}
+    tables = {"embed": {"tokens": params["embed"]["tokens"]}, "head": params["head"]}
+    if scoring == "label_token":
+        rows = jnp.asarray(label_ids)
+        tables = jax.tree.map(lambda leaf: leaf[rows], tables)
+    elif scoring == "mean_logit":
+        tables = jax.tree.map(_mean_row, tables)
+    return ends | tables
+
+
+def _mean_row(table):
+    wide = jnp.promote_types(table.dtype, jnp.float32)
+    return jnp.mean(table, axis=0, keepdims=True, dtype=wide)

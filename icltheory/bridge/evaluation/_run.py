@@ -1,0 +1,94 @@
+"""Branches over one trunk, and the batches that go through them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from icltheory.bridge.evaluation._branches import Branch, Trunk, Ways
+from icltheory.bridge.evaluation.batches import Batches
+from icltheory.bridge.evaluation.prompts import Prompts
+from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
+
+
+class Run:
+    """One pass over a split, with what hangs on it."""
+
+    def __init__(
+        self, model: Any, prompts: Prompts, batch_size: int, buckets: int, padding: str
+    ):
+        limit = model.context_length
+        self.prompts = prompts
+        self.batches = Batches(prompts, limit, batch_size, buckets, padding)
+        _check_turns(model.decoder.arch.rotary, prompts)
+        self.ways = Ways(model.decoder, model.params, prompts)
+        self.trunk = Trunk(self.ways)
+        self.branches: dict[Any, Branch] = {}
+        self._chosen: tuple[Any, Mapping[Any, Branch]] = (None, self.branches)
+
+    def add(self, key: Any, layer: int, specs: Any = (), stacks: Any = ()) -> None:
+        """Adds a branch at a layer that is not below the last one added."""
+        self.trunk.advance(layer)
+        branch = Branch(self.ways, layer, specs, stacks, self.trunk.stream)
+        self.branches[key] = branch
+        self._num_rates = len(stacks[0]) if stacks else 1
+
+    def stream(self, examples=None, rates=None) -> Iterator[tuple]:
+        """Scores of batch after batch; the device works on one ahead."""
+        waiting, count = [], None if rates is None else len(rates)
+        branches = self._with(rates)
+        for batch in self.batches(examples):
+            running = [
+                (key, batch.examples, scores)
+                for key, scores in self._scores(batch, branches)
+            ]
+            yield from self._fetch(waiting, count)
+            waiting = running
+        yield from self._fetch(waiting, count)
+
+    def evaluations(self) -> dict[Any, tuple[Evaluation, ...]]:
+        """Evaluations at every rate of every branch."""
+        p, scores = self.prompts, {}
+        for key, examples, found in self.stream():
+            shape = (len(found), p.num_examples, p.num_options)
+            scores.setdefault(key, np.empty(shape, found.dtype))[:, examples] = found
+        return {
+            key: tuple(evaluation_of(s, p.labels, p.denominator) for s in found)
+            for key, found in scores.items()
+        }
+
+    def _scores(self, batch, branches):
+        stream, layer = self.ways.embed(batch.tokens), 0
+        for key, branch in branches.items():
+            for index in range(layer, branch.layer):
+                stream, _ = self.ways.block(index, stream, self.trunk.caches[index])
+            layer = branch.layer
+            yield key, branch(stream, batch.answers)
+
+    def _fetch(self, running, count):
+        for key, examples, scores in running:
+            scores = np.asarray(scores)[:count]
+            shape = (len(scores), -1, self.prompts.num_options)
+            yield key, examples, scores.reshape(shape)[:, : len(examples)]
+
+    def _with(self, rates):
+        """Branches at some rates, as many as a power of two; the last are kept."""
+        if rates is None or tuple(rates) == tuple(range(self._num_rates)):
+            return self.branches
+        full = 1 << (len(rates) - 1).bit_length()
+        wanted = (*rates, *[rates[0]] * (full - len(rates)))
+        if self._chosen[0] != wanted:
+            taken = {key: branch.take(wanted) for key, branch in self.branches.items()}
+            self._chosen = (wanted, taken)
+        return self._chosen[1]
+
+
+def _check_turns(rotary, prompts):
+    """Raises where the frequencies of a batch would depend on its longest row."""
+    longest = len(prompts.prefix) + max(len(row) for row in prompts.rows)
+    if rotary is not None and rotary.switch is not None and longest > rotary.switch:
+        raise ValueError(
+            f"prompts: expected at most {rotary.switch} tokens, beyond which rotary "
+            f"positions follow the length of a prompt, got {longest}; evaluate_naive "
+            "takes them"
+        )

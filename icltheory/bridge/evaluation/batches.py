@@ -1,0 +1,166 @@
+"""Rows of tokens in few shapes: padded lengths, batches, and where answers stand."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from icltheory._checks import check_choice, check_positive_int
+from icltheory.bridge.evaluation.prompts import Prompts
+from icltheory.bridge.streams import Tokens
+
+__all__ = ["Answers", "Batch", "Batches", "padded_lengths"]
+
+_STEP = 8  # Lengths are multiples of this, so that other prompts meet compiled shapes.
+
+
+class Answers(NamedTuple):
+    """Where the tokens of the options stand.
+
+    Args:
+        tokens: The tokens, ``(B, M)``.
+        places: Place in the padded row of the token that predicts each.
+        counted: Where there is one.
+
+    References:
+        Verified by ``tests/bridge/test_evaluation_prompts.py``.
+    """
+
+    tokens: np.ndarray
+    places: np.ndarray
+    counted: np.ndarray
+
+
+class Batch(NamedTuple):
+    """Examples that run together, the last one repeated to fill the shape.
+
+    Args:
+        examples: Numbers of the examples, without the repeated ones.
+        tokens: Their rows, padded.
+        answers: Where the options' tokens stand.
+
+    References:
+        Verified by ``tests/bridge/test_evaluation_prompts.py``.
+    """
+
+    examples: np.ndarray
+    tokens: Tokens
+    answers: Answers
+
+
+def padded_lengths(lengths: Sequence[int] | np.ndarray, most: int) -> np.ndarray:
+    r"""The lengths, a few only, to which rows are best padded.
+
+    .. math:: \min_{t_1 < \dots < t_m} \sum_i \min \{ t_j : t_j \ge T_i \} ,
+        \qquad m \le \text{most}
+
+    by dynamic programming over the distinct lengths.
+
+    Args:
+        lengths: Length :math:`T_i` of each row.
+        most: How many different ones there may be.
+
+    Returns:
+        The lengths, ascending; the last is the longest row's.
+
+    Raises:
+        ValueError: If ``most`` is not positive.
+
+    Example:
+        >>> padded_lengths([3, 4, 4, 20, 21], 2).tolist()
+        [4, 21]
+
+    References:
+        Verified by ``tests/bridge/test_evaluation_prompts.py``.
+    """
+    check_positive_int("most", most)
+    sizes, counts = np.unique(np.asarray(lengths), return_counts=True)
+    total = np.concatenate([[0], np.cumsum(counts)])
+    cost = np.full(len(sizes) + 1, np.inf)
+    cost[0] = 0
+    choices = []
+    for _ in range(min(most, len(sizes))):
+        # Entry [j, i]: the first i sizes by earlier lengths, those up to j by size j.
+        step = cost[None, :-1] + sizes[:, None] * (total[1:, None] - total[None, :-1])
+        step = np.where(np.tri(len(sizes), dtype=bool), step, np.inf)
+        choices.append(step.argmin(axis=1))
+        cost = np.concatenate([[0], step.min(axis=1)])
+    chosen, j = [], len(sizes)
+    for choice in reversed(choices):
+        if j == 0:
+            break
+        chosen.append(sizes[j - 1])
+        j = int(choice[j - 1])
+    return np.array(chosen[::-1])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Batches:
+    """The examples of a split by padded length.
+
+    Args:
+        prompts: The split.
+        limit: Longest sequence of the model; nothing is padded beyond it.
+        batch_size: Most examples that run together.
+        buckets: Most padded lengths.
+        padding: ``"right"`` or ``"left"``.
+
+    References:
+        Verified by ``tests/bridge/test_evaluation_prompts.py``.
+    """
+
+    prompts: Prompts
+    limit: int
+    batch_size: int = 32
+    buckets: int = 3
+    padding: str = "right"
+    lengths: np.ndarray = dataclasses.field(init=False)
+    answer: int = dataclasses.field(init=False)
+
+    def __post_init__(self):
+        check_positive_int("batch_size", self.batch_size)
+        check_choice("padding", self.padding, ("right", "left"))
+        p = self.prompts
+        sizes = np.array([len(row) for row in p.rows])
+        longest = sizes.reshape(-1, p.rows_per_example).max(axis=1)
+        rounded = np.minimum(-(-longest // _STEP) * _STEP, self.limit)
+        lengths = padded_lengths(rounded, self.buckets)
+        object.__setattr__(self, "lengths", lengths[np.searchsorted(lengths, rounded)])
+        answer = int((sizes - np.array(p.starts)).max())
+        object.__setattr__(self, "answer", -(-answer // 4) * 4)
+
+    def __call__(
+        self, examples: Sequence[int] | np.ndarray | None = None
+    ) -> Iterator[Batch]:
+        """Batches of all examples, or of some in shapes that other calls share."""
+        whole = examples is None
+        count = self.prompts.num_examples
+        chosen = np.arange(count) if whole else np.asarray(examples, int)
+        for length in np.unique(self.lengths[chosen]):
+            members = chosen[self.lengths[chosen] == length]
+            size = -(-len(members) // -(-len(members) // self.batch_size))
+            if not whole:
+                size = min(1 << (size - 1).bit_length(), self.batch_size)
+            for start in range(0, len(members), size):
+                yield self._batch(members[start : start + size], size, int(length))
+
+    def _batch(self, examples: np.ndarray, size: int, length: int) -> Batch:
+        p, each = self.prompts, self.prompts.rows_per_example
+        filled = np.pad(examples, (0, size - len(examples)), mode="edge")
+        numbers = (filled[:, None] * each + np.arange(each)[None]).ravel()
+        ids = np.zeros((len(numbers), length), np.int32)
+        mask = np.zeros(ids.shape, bool)
+        shape = (len(numbers), self.answer)
+        kinds = (np.int32, np.int32, bool)
+        answers = Answers(*(np.zeros(shape, kind) for kind in kinds))
+        for i, number in enumerate(numbers):
+            row, start = p.rows[number], p.starts[number]
+            first = 0 if self.padding == "right" else length - len(row)
+            ids[i, first : first + len(row)] = row
+            mask[i, first : first + len(row)] = True
+            count = len(row) - start
+            answers.tokens[i, :count] = row[start:]
+            answers.places[i, :count] = first + start - 1 + np.arange(count)
+            answers.counted[i, :count] = True
+        return Batch(examples, Tokens(ids, mask), answers)

@@ -1,0 +1,130 @@
+"""Evaluation with the shared prefix run once, and questions in batches."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from icltheory.bridge.evaluation._run import Run
+from icltheory.bridge.evaluation.grid import Grid
+from icltheory.bridge.evaluation.prompts import tokenize
+from icltheory.bridge.evaluation.result import Evaluation
+from icltheory.bridge.tasks import Task
+
+__all__ = ["evaluate", "evaluate_grid", "evaluate_rates"]
+
+
+def evaluate(
+    model: Any,
+    task: Task,
+    split: str = "validation",
+    shots: int | None = None,
+    *,
+    batch_size: int = 32,
+    buckets: int = 3,
+    padding: str = "right",
+) -> Evaluation:
+    r"""Answers every example of a split.
+
+    With label tokens the score of label k is its logit behind the prompt. With the
+    average log-likelihood that of option k is
+
+    .. math:: s_k = \frac{1}{|o_k|} \sum_{t} \log p(o_{k,t} \mid \text{prompt},
+        o_{k, <t})
+
+    over its tokens, and with the mean logit the mean of all logits over the whole
+    vocabulary at all tokens of prompt and option.
+
+    Args:
+        model: The model.
+        task: The task.
+        split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
+        shots: Demonstrations in front; all if ``None``.
+        batch_size: Most examples that run together.
+        buckets: Most lengths to which questions are padded; each compiles.
+        padding: ``"right"`` or ``"left"``, to which side.
+
+    Returns:
+        The evaluation.
+
+    Raises:
+        ValueError: If a prompt cannot be answered; see
+            :func:`~icltheory.bridge.evaluation.tokenize`.
+
+    References:
+        Yao et al. (2024), section 4. Verified by ``tests/bridge/test_evaluation.py``.
+    """
+    prompts = tokenize(model, task, split, shots)
+    run = Run(model, prompts, batch_size, buckets, padding)
+    run.add("model", 0)
+    return run.evaluations()["model"][0]
+
+
+def evaluate_rates(
+    model: Any,
+    task: Task,
+    layer: int,
+    module: str,
+    rates: Sequence[Any],
+    split: str = "validation",
+    shots: int | None = None,
+    **options: Any,
+) -> tuple[Evaluation, ...]:
+    """Answers a split with one module of one layer pruned at each of several rates.
+
+    Args:
+        model: The model.
+        task: The task.
+        layer: Number of the layer, from 0.
+        module: One matrix, such as ``"W_Q"``, or ``"attn"``, ``"mlp"``, ``"all"``.
+        rates: Clipping rates, in [0, 1).
+        split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
+        shots: Demonstrations in front; all if ``None``.
+        **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
+
+    Returns:
+        One evaluation a rate.
+
+    Raises:
+        ValueError: As :class:`~icltheory.bridge.evaluation.Grid`.
+
+    References:
+        Yao et al. (2024), Algorithm 1.
+        Verified by ``tests/bridge/test_evaluation_grid.py``.
+    """
+    grid = Grid(model, task, [layer], [module], rates, split, shots, **options)
+    return grid.evaluations()[layer, module]
+
+
+def evaluate_grid(
+    model: Any,
+    task: Task,
+    layers: Sequence[int],
+    modules: Sequence[str],
+    rates: Sequence[Any],
+    split: str = "validation",
+    shots: int | None = None,
+    **options: Any,
+) -> Mapping[tuple[int, str], tuple[Evaluation, ...]]:
+    """Answers a split with every (layer, module) pruned at every rate, in one pass.
+
+    Args:
+        model: The model.
+        task: The task.
+        layers: Numbers of the layers, from 0.
+        modules: Modules that are pruned, one at a time.
+        rates: Clipping rates, in [0, 1).
+        split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
+        shots: Demonstrations in front; all if ``None``.
+        **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
+
+    Returns:
+        One evaluation a rate for each (layer, module).
+
+    Raises:
+        ValueError: As :class:`~icltheory.bridge.evaluation.Grid`.
+
+    References:
+        Yao et al. (2024), Algorithm 1 and Figures 1 and 2.
+        Verified by ``tests/bridge/test_evaluation_grid.py``.
+    """
+    grid = Grid(model, task, layers, modules, rates, split, shots, **options)
+    return grid.evaluations()

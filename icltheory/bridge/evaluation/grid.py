@@ -1,0 +1,166 @@
+"""One pass over a split for many pruned models at once."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from icltheory._checks import check_choice
+from icltheory.bridge.evaluation._run import Run
+from icltheory.bridge.evaluation._stacks import pruned_stacks
+from icltheory.bridge.evaluation.prompts import tokenize
+from icltheory.bridge.evaluation.result import Evaluation, predict
+from icltheory.bridge.tasks import Task
+
+__all__ = ["Grid", "GridChunk"]
+
+
+class GridChunk(NamedTuple):
+    """Scores of some examples at one layer and module.
+
+    Args:
+        layer: Number of the pruned layer.
+        module: The pruned module.
+        examples: Numbers of the examples in the split, ``(b,)``.
+        scores: Score of every option at every rate, ``(rates, b, K)``.
+
+    References:
+        Verified by ``tests/bridge/test_evaluation_grid.py``.
+    """
+
+    layer: int
+    module: str
+    examples: np.ndarray
+    scores: np.ndarray
+
+    @property
+    def predictions(self) -> np.ndarray:
+        """Chosen option at every rate, ``(rates, b)``; -1 for NaN."""
+        return predict(self.scores)
+
+
+class Grid:
+    r"""A model pruned at every (layer, module, rate) of a grid, over a split of a task.
+
+    The prefix runs once up to the deepest layer, and from each pruned layer on once for
+    each rate. A batch of questions runs once up to each pruned layer, and from there
+    through one program for all rates. Of |V| questions of q tokens behind a prefix of P
+    tokens, with |C| rates at layer l of L, that is
+
+    .. math:: (P + |V|\, q)\, (l + |C|\, (L - l)) \quad \text{instead of} \quad
+        |C|\, |V|\, (P + q)\, L
+
+    tokens through a layer. Nothing of a batch outlives it but its scores.
+
+    Args:
+        model: The model.
+        task: The task.
+        layers: Numbers of the layers.
+        modules: Modules that are pruned, one at a time.
+        rates: Clipping rates; 0 stands for the very weights.
+        split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
+        shots: Demonstrations in front; all if ``None``.
+        batch_size: Most examples that run together.
+        buckets: Most lengths to which questions are padded; each compiles.
+        padding: ``"right"`` or ``"left"``, to which side.
+        method: ``"svd"`` or ``"magnitude"``.
+        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
+        systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
+            decomposition each if ``None``.
+
+    Raises:
+        ValueError: If a prompt cannot be answered, or a name, a layer or a rate is out
+            of range.
+
+    References:
+        Yao et al. (2024), Algorithm 1.
+        Verified by ``tests/bridge/test_evaluation_grid.py``.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        task: Task,
+        layers: Sequence[int],
+        modules: Sequence[str],
+        rates: Sequence[Any],
+        split: str = "validation",
+        shots: int | None = None,
+        *,
+        batch_size: int = 32,
+        buckets: int = 3,
+        padding: str = "right",
+        method: str = "svd",
+        at_least_one: bool = False,
+        systems: Any = None,
+    ):
+        if not len(rates):
+            raise ValueError("rates: expected at least one, got none")
+        self.rates = tuple(float(rate) for rate in rates)
+        self.keys = tuple((int(l), m) for l in sorted(set(layers)) for m in modules)
+        prompts = tokenize(model, task, split, shots)
+        self._run = run = Run(model, prompts, batch_size, buckets, padding)
+        for layer, module in self.keys:
+            specs, stacks = pruned_stacks(
+                *(model, layer, module, rates, method, at_least_one, systems)
+            )
+            run.add((layer, module), layer, specs, stacks)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Number of the right option of each example."""
+        return self._run.prompts.labels
+
+    @property
+    def num_examples(self) -> int:
+        """Number of examples."""
+        return len(self.labels)
+
+    def stream(
+        self,
+        examples: Sequence[int] | np.ndarray | None = None,
+        rates: Sequence[int] | None = None,
+    ) -> Iterator[GridChunk]:
+        """Scores of a batch as soon as they are there.
+
+        Args:
+            examples: Numbers of the examples; all if ``None``. When given, shapes are
+                rounded up to powers of two, which other calls share.
+            rates: Numbers of the rates, places in ``rates``; all if ``None``.
+
+        Returns:
+            One chunk a batch and (layer, module), examples of like length together.
+        """
+        for (layer, module), *found in self._run.stream(examples, rates):
+            yield GridChunk(layer, module, *found)
+
+    def correct(
+        self, rates: Sequence[int], examples: Sequence[int] | np.ndarray
+    ) -> np.ndarray:
+        """Which answers are right, as a race over rates asks for it.
+
+        Args:
+            rates: Numbers of the rates.
+            examples: Numbers of the examples.
+
+        Returns:
+            Booleans, ``(rates, examples)``.
+
+        Raises:
+            ValueError: If the grid has more than one layer and module.
+        """
+        check_choice("layers and modules", len(self.keys), (1,))
+        examples = np.asarray(examples, int)
+        found = np.zeros((len(rates), self.num_examples), bool)
+        for chunk in self.stream(examples, rates):
+            labels = self.labels[chunk.examples][None]
+            found[:, chunk.examples] = chunk.predictions == labels
+        return found[:, examples]
+
+    def evaluations(self) -> dict[tuple[int, str], tuple[Evaluation, ...]]:
+        """Evaluations over the whole split, one for each rate.
+
+        Returns:
+            A tuple for each (layer, module).
+        """
+        return self._run.evaluations()

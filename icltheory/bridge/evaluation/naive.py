@@ -1,0 +1,57 @@
+"""The plain way: one prompt after another through the whole model."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory.bridge.evaluation.prompts import tokenize
+from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
+from icltheory.bridge.tasks import Task
+
+__all__ = ["evaluate_naive"]
+
+
+def evaluate_naive(
+    model: Any, task: Task, split: str = "validation", shots: int | None = None
+) -> Evaluation:
+    """Answers a split one prompt at a time, with all logits at all tokens.
+
+    What :func:`~icltheory.bridge.evaluation.evaluate` has to agree with, and what it
+    is measured against. Every length of a prompt compiles anew.
+
+    Args:
+        model: The model, of which logits, tokenizer and context length are used.
+        task: The task.
+        split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
+        shots: Demonstrations in front; all if ``None``.
+
+    Returns:
+        The evaluation.
+
+    Raises:
+        ValueError: If a prompt cannot be answered; see
+            :func:`~icltheory.bridge.evaluation.tokenize`.
+
+    References:
+        Yao et al. (2024), section 4. Verified by ``tests/bridge/test_evaluation.py``.
+    """
+    prompts = tokenize(model, task, split, shots)
+    found = []
+    for row, start in zip(prompts.rows, prompts.starts, strict=True):
+        ids = prompts.prefix + row
+        logits = model.logits(np.array([ids]))[0]
+        found.append(np.asarray(_score(prompts, logits, ids, start)))
+    scores = np.stack(found).reshape(prompts.num_examples, prompts.num_options)
+    return evaluation_of(scores, prompts.labels, prompts.denominator)
+
+
+def _score(prompts, logits, ids, start):
+    if prompts.scoring == "label_token":
+        return logits[-1, np.array(prompts.label_ids)]
+    if prompts.scoring == "mean_logit":
+        return jnp.mean(logits)
+    first = len(prompts.prefix) + start
+    logp = jax.nn.log_softmax(logits[first - 1 : -1], axis=-1)
+    return jnp.mean(logp[np.arange(len(ids) - first), np.array(ids[first:])])

@@ -1,0 +1,224 @@
+"""A split of a task as tokens: a shared prefix, and what each example adds to it."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from icltheory.bridge.tasks import Finding, Task, check_prompt, enforce, label_tokens
+from icltheory.bridge.tasks.lint import gather
+
+__all__ = ["Prompts", "tokenize"]
+
+Encode = Callable[[str], Sequence[int]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Prompts:
+    """What a model reads to answer a split, in tokens.
+
+    Every text is encoded whole, and the prefix is the longest run of tokens that all of
+    them begin with. A tokenizer that merges across the boundary between demonstrations
+    and question therefore only makes the prefix shorter.
+
+    Args:
+        prefix: Tokens that all rows begin with.
+        rows: The other tokens of each row, at least one. One row an example where label
+            tokens are compared, else one for each option, next to each other.
+        starts: Where the answer begins among the tokens of each row; their number where
+            no likelihood of an answer is asked for.
+        label_ids: Token of each label; empty where whole options are compared.
+        labels: Number of the right option of each example.
+        num_options: Number K of options of each example.
+        scoring: The task's scoring.
+        denominator: The task's denominator.
+
+    References:
+        Verified by ``tests/bridge/test_evaluation_prompts.py``.
+    """
+
+    prefix: tuple[int, ...]
+    rows: tuple[tuple[int, ...], ...]
+    starts: tuple[int, ...]
+    label_ids: tuple[int, ...]
+    labels: np.ndarray
+    num_options: int
+    scoring: str
+    denominator: str
+
+    @property
+    def num_examples(self) -> int:
+        """Number of examples."""
+        return len(self.labels)
+
+    @property
+    def rows_per_example(self) -> int:
+        """Rows that an example takes."""
+        return 1 if self.scoring == "label_token" else self.num_options
+
+
+def tokenize(
+    model: Any, task: Task, split: str = "validation", shots: int | None = None
+) -> Prompts:
+    """Encodes a split and checks that the model can answer it.
+
+    A label's token is what the label adds to the tokens of the whole prompt. It is
+    looked up once for every ending of a prompt (its last word with the space behind
+    it), and has to be the same for all.
+
+    Args:
+        model: The model, of which the tokenizer and the context length are used.
+        task: The task.
+        split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
+        shots: Demonstrations in front; all if ``None``.
+
+    Returns:
+        The tokens.
+
+    Raises:
+        ValueError: If the split is empty, a prompt is longer than the context, a label
+            is not one token or shares it with another, or an option is empty; the
+            message names the example. A label that melts into the prompt is an error
+            too, but for the profile ``"authors_code"``, which asks for it: there it is
+            a warning, as a space in front of the label always is.
+
+    References:
+        Yao et al. (2024), section C.1.
+        Verified by ``tests/bridge/test_evaluation_prompts.py``.
+    """
+    examples = task.examples(split)
+    if not examples:
+        raise ValueError(f"{task.name} {split}: expected examples, got none")
+    encode = model.tokenizer.encode
+    reader = _Reader(task, split, shots, encode)
+    by_token = task.scoring == "label_token"
+    label_ids = reader.label_ids(examples) if by_token else ()
+    read = reader.question if by_token else reader.answers
+    found = [row for example in examples for row in read(example)]
+    rows, starts = [row for row, _ in found], [start for _, start in found]
+    reader.check_length(examples, rows, model.context_length)
+    enforce(gather(reader.findings))
+    if task.scoring == "average_log_likelihood":
+        shared = _common(
+            rows, min(starts) - 1
+        )  # That predicts an answer's first token.
+    else:
+        starts = [len(row) for row in rows]
+        shared = _common(rows, min(starts) - 1)
+    return Prompts(
+        prefix=rows[0][:shared],
+        rows=tuple(row[shared:] for row in rows),
+        starts=tuple(start - shared for start in starts),
+        label_ids=label_ids,
+        labels=np.array([example.label for example in examples]),
+        num_options=len(task.options(examples[0])),
+        scoring=task.scoring,
+        denominator=task.denominator,
+    )
+
+
+class _Reader:
+    """Encodes the examples of a split and collects what is wrong with them."""
+
+    def __init__(self, task: Task, split: str, shots: int | None, encode: Encode):
+        self.task, self.shots = task, shots
+        self.where = f"{task.name} {split}"
+        self.encode = lambda text: tuple(int(i) for i in encode(text))
+        self.prefix = task.prefix(shots)
+        self.findings: list[Finding] = []
+
+    def note(self, level: str, code: str, example: Any, message: str) -> None:
+        text = f"{self.where} example {example.index}: {message}"
+        self.findings.append(Finding(level, code, self.where, text, (example.index,)))
+
+    def text(self, example: Any) -> str:
+        query = self.task.query(example, self.shots)
+        self.findings += check_prompt(
+            query, self.task.options(example), example=(self.where, example.index)
+        )
+        return self.prefix + query
+
+    def question(self, example: Any) -> list[tuple[tuple[int, ...], int]]:
+        """The row of an example whose label token is asked for."""
+        row = self.encode(self.text(example))
+        if not row:
+            raise ValueError(f"{self.where} example {example.index}: no tokens")
+        return [(row, len(row))]
+
+    def answers(self, example: Any) -> list[tuple[tuple[int, ...], int]]:
+        """A row for each option, and where it begins."""
+        text = self.text(example)
+        before, found = self.encode(text), []
+        for option in self.task.options(example):
+            row = self.encode(text + option)
+            start = _common([before, row], len(before))
+            if start < len(before):
+                message = f"the option {option!r} melts into the question"
+                self.note("warning", "boundary", example, message)
+            start = max(start, 1)
+            if start >= len(row):
+                message = f"expected an option of at least one token, got {option!r}"
+                self.note("error", "label-tokens", example, message)
+            found.append((row, start))
+        return found
+
+    def label_ids(self, examples: Sequence[Any]) -> tuple[int, ...]:
+        """The token of each label, the same behind every ending of a prompt."""
+        known, found = set(), None
+        for example in examples:
+            query = self.task.query(example, self.shots)
+            ending = query[len(" ".join(query.rsplit(maxsplit=1)[:-1])) :]
+            if ending in known:
+                continue
+            known.add(ending)
+            ids = self._label_ids(example, self.prefix + query)
+            if found is not None and ids != found:
+                message = f"expected the labels' tokens {found}, got {ids}"
+                self.note("error", "label-tokens", example, message)
+            found = ids if found is None else found
+        enforce([f for f in self.findings if f.level == "error"])
+        assert found is not None
+        return found
+
+    def _label_ids(self, example: Any, text: str) -> tuple[int, ...]:
+        before, ids = self.encode(text), []
+        for option in self.task.options(example):
+            whole = self.encode(text + option)
+            tokens = whole[len(before) :]
+            if whole[: len(before)] != before:
+                on_purpose = self.task.profile == "authors_code"
+                level = "warning" if on_purpose else "error"
+                message = f"the label {option!r} melts into the prompt"
+                self.note(level, "boundary", example, message)
+                tokens = label_tokens(self.encode, (option,))[0]
+            if len(tokens) != 1:
+                count = (
+                    f"expected one token for the label {option!r}, got {len(tokens)}"
+                )
+                self.note("error", "label-tokens", example, count)
+            ids.append(tokens[0] if tokens else -1)
+        if len(set(ids)) < len(ids):
+            labels = ", ".join(map(repr, self.task.options(example)))
+            message = f"expected different tokens for the labels {labels}"
+            self.note("error", "label-tokens", example, message)
+        return tuple(ids)
+
+    def check_length(self, examples: Sequence[Any], rows: Any, limit: int) -> None:
+        each = len(rows) // len(examples)
+        for number, row in enumerate(rows):
+            if len(row) > limit:
+                message = f"expected at most {limit} tokens, got {len(row)}"
+                self.note("error", "too-long", examples[number // each], message)
+
+
+def _common(rows: Sequence[tuple[int, ...]], most: int) -> int:
+    """Length of the longest common beginning, ``most`` if it is longer."""
+    shared = rows[0][: max(most, 0)]
+    for row in rows:
+        if row[: len(shared)] != shared:
+            pairs = zip(shared, row, strict=False)
+            same = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+            shared = shared[: sum(1 for _ in same)]
+    return len(shared)

@@ -1,0 +1,128 @@
+"""What an evaluation found: scores, predictions, ties and NaN, accuracy."""
+
+import dataclasses
+
+import numpy as np
+
+from icltheory._checks import check_choice, check_shape
+
+__all__ = ["Evaluation", "evaluation_of", "predict"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    r"""How a model answered the examples of a split.
+
+    .. math:: \mathrm{accuracy} = \frac{1}{d} \sum_{i=1}^n [\hat y_i = y_i] , \qquad
+        \hat y_i = \min \arg\max_k s_{ik} , \qquad d \in \{n,\, n - 1\}
+
+    Equal best scores: the first of them is the prediction, and the example is counted
+    in ``num_ties``. A score that is NaN: the prediction is -1, which is wrong whatever
+    the label, and the example is counted in ``num_nan``.
+
+    Args:
+        accuracy: Right answers by the task's denominator.
+        num_examples: Number n of examples.
+        predictions: Number of the chosen option of each example, -1 for none.
+        scores: Score of every option of every example, ``(n, K)``.
+        num_ties: Examples whose best score occurs twice.
+        num_nan: Examples with a score that is NaN.
+        labels: Number of the right option of each example.
+        correct: Where prediction and label agree.
+        denominator: ``"n"``, or ``"n-1"`` where the task divides by that.
+
+    References:
+        Yao et al. (2024), section 4. Verified by ``tests/bridge/test_evaluation.py``.
+    """
+
+    accuracy: float
+    num_examples: int
+    predictions: np.ndarray
+    scores: np.ndarray
+    num_ties: int
+    num_nan: int
+    labels: np.ndarray
+    correct: np.ndarray
+    denominator: str = "n"
+
+    @property
+    def num_correct(self) -> int:
+        """Number of right answers."""
+        return int(self.correct.sum())
+
+    def __repr__(self) -> str:
+        return (
+            f"Evaluation(accuracy={self.accuracy:.4f}, "
+            f"num_examples={self.num_examples}, num_ties={self.num_ties}, "
+            f"num_nan={self.num_nan})"
+        )
+
+
+def predict(scores: np.ndarray) -> np.ndarray:
+    """Number of the best option of each example, the first of equals; -1 for NaN.
+
+    Args:
+        scores: Scores, options along the last axis.
+
+    Returns:
+        The predictions, without that axis.
+
+    Example:
+        >>> predict(np.array([[0.0, 2.0], [1.0, 1.0], [0.0, np.nan]])).tolist()
+        [1, 0, -1]
+
+    References:
+        Verified by ``tests/bridge/test_evaluation.py``.
+    """
+    scores = np.asarray(scores)
+    best = np.argmax(scores, axis=-1)
+    return np.where(np.isnan(scores).any(axis=-1), -1, best)
+
+
+def evaluation_of(
+    scores: np.ndarray, labels: np.ndarray, denominator: str = "n"
+) -> Evaluation:
+    """The evaluation that scores and labels amount to.
+
+    Args:
+        scores: Score of every option of every example, ``(n, K)``.
+        labels: Number of the right option of each example.
+        denominator: ``"n"`` or ``"n-1"``.
+
+    Returns:
+        The evaluation.
+
+    Raises:
+        ValueError: If the shapes do not fit, the denominator is unknown, or it is 0.
+
+    Example:
+        >>> scores = np.array([[0.0, 2.0], [1.0, 1.0], [0.0, np.nan]])
+        >>> evaluation_of(scores, np.array([1, 0, 1]))
+        Evaluation(accuracy=0.6667, num_examples=3, num_ties=1, num_nan=1)
+
+    References:
+        Verified by ``tests/bridge/test_evaluation.py``.
+    """
+    check_choice("denominator", denominator, ("n", "n-1"))
+    scores, labels = np.asarray(scores), np.asarray(labels)
+    check_shape("scores", scores, (len(labels), "K"))
+    total = len(labels) - (denominator == "n-1")
+    if total < 1:
+        raise ValueError(
+            f"labels: expected at least {1 + len(labels) - total} examples for the "
+            f"denominator {denominator}, got {len(labels)}"
+        )
+    predictions, nan = predict(scores), np.isnan(scores).any(axis=1)
+    tied = (scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1
+    correct = predictions == labels
+    return Evaluation(
+        accuracy=float(correct.sum() / total),
+        num_examples=len(labels),
+        predictions=predictions,
+        scores=scores,
+        num_ties=int((tied & ~nan).sum()),
+        num_nan=int(nan.sum()),
+        labels=labels,
+        correct=correct,
+        denominator=denominator,
+    )

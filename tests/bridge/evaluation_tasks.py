@@ -1,0 +1,130 @@
+"""Tiny models, a tokenizer and tasks on which evaluations are compared."""
+
+import jax
+import numpy as np
+
+from icltheory.bridge import Architecture, Decoder, LanguageModel, Rotary
+from icltheory.bridge.tasks import Example, Prompt, Task
+
+WORDS = ("red", "wet", "sky", "sea", "was", "the", "ice", "sun", "low", "far")
+
+
+class Letters:
+    """A token a letter; a word behind a space is one token if it is among ``words``."""
+
+    def __init__(self, words=("pos", "neg", "odd"), bos=True, vocab=128):
+        self.words, self.bos, self.vocab = words, bos, vocab
+
+    def encode(self, text, special=True):
+        ids, i = [1] if special and self.bos else [], 0
+        while i < len(text):
+            fits = (k for k, w in enumerate(self.words) if text.startswith(" " + w, i))
+            word = next(fits, None)
+            ids.append(self.letter(text[i]) if word is None else 2 + word)
+            i += 1 if word is None else 1 + len(self.words[word])
+        return ids
+
+    def letter(self, character):
+        """Token of a letter; several share one where the vocabulary is small."""
+        first = 2 + len(self.words)
+        return first + ord(character) % min(96, self.vocab - first)
+
+
+def sentences(count, seed, longest=3):
+    """Texts of a few lengths, since every length of a prompt compiles."""
+    rng = np.random.default_rng(seed)
+    return [
+        " ".join(rng.choice(WORDS, rng.integers(1, longest + 1))) for _ in range(count)
+    ]
+
+
+def classification(count=11, demonstrations=4, seed=0, **changes):
+    """A task with three labels of one token each."""
+    texts = sentences(count + demonstrations, seed)
+    rows = [Example({"text": t}, i % 3, i) for i, t in enumerate(texts)]
+    template = Prompt("{text}\n : {label}\n", "{text}\n :", ("pos", "neg", "odd"))
+    values = {
+        "name": "toy",
+        "profile": "paper",
+        "kind": "classification",
+        "labels": ("pos", "neg", "odd"),
+        "demonstrations": tuple(rows[count:]),
+        "validation": tuple(rows[:count]),
+        "test": (),
+        "template": template,
+    }
+    return Task(**(values | changes))
+
+
+def choice(count=7, demonstrations=3, seed=1, **changes):
+    """A task with two options, of different lengths, an example."""
+    texts = iter(sentences(3 * (count + demonstrations), seed, longest=2))
+    rows = [
+        Example({"text": next(texts), "a": next(texts), "b": next(texts)}, i % 2, i)
+        for i in range(count + demonstrations)
+    ]
+    template = Prompt("{text}\n{label}\n", "{text}\n", options=("{a}", "{b}"))
+    values = {
+        "name": "pick",
+        "profile": "paper",
+        "kind": "choice",
+        "labels": ("1", "2"),
+        "demonstrations": tuple(rows[count:]),
+        "validation": tuple(rows[:count]),
+        "test": (),
+        "template": template,
+        "scoring": "average_log_likelihood",
+    }
+    return Task(**(values | changes))
+
+
+_TURN = Rotary(frequencies=(1.0, 0.3))
+_SIZES = {
+    "vocab_size": 128,
+    "width": 16,
+    "num_layers": 3,
+    "num_heads": 4,
+    "num_kv_heads": 4,
+    "head_dim": 4,
+    "mlp_width": 24,
+    "max_positions": 160,
+}
+FAMILIES = {
+    "gpt2": {
+        "attention_bias": True,
+        "output_bias": True,
+        "mlp_bias": True,
+        "tied": True,
+    },
+    "gptj": {
+        "parallel": True,
+        "shared_norm": True,
+        "rotary": Rotary(frequencies=(1.0,), interleaved=True),
+        "mlp_bias": True,
+        "head_bias": True,
+    },
+    "llama": {"norm": "rms", "activation": "silu", "gated": True, "rotary": _TURN},
+    "groups": {
+        "norm": "rms",
+        "activation": "silu",
+        "gated": True,
+        "rotary": _TURN,
+        "num_kv_heads": 2,
+        "sliding_window": 9,
+    },
+}
+
+
+def tiny(family, seed=2, scale=25.0, tokenizer=None, dtype="float64", **sizes):
+    """A random model whose answers differ from example to example.
+
+    In float64, where what is the same by algebra is the same to many digits.
+    """
+    arch = Architecture(family=family, **(_SIZES | FAMILIES[family] | sizes))
+    decoder = Decoder(arch)
+    params = decoder.init(jax.random.key(seed), dtype)
+    params = jax.tree.map(lambda leaf: scale * leaf if leaf.ndim == 2 else leaf, params)
+    if arch.head_bias:
+        bias = jax.random.normal(jax.random.key(5), (arch.vocab_size,), dtype)
+        params["head"] = params["head"] | {"bias": bias}
+    return LanguageModel(decoder, params, tokenizer or Letters(), source=family)

@@ -1,0 +1,166 @@
+"""Evaluation against one prompt at a time, ties, NaN, denominators."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.bridge import Rotary
+from icltheory.bridge.evaluation import evaluate, evaluate_naive, evaluation_of, predict
+from tests.bridge.evaluation_tasks import (
+    FAMILIES,
+    Letters,
+    choice,
+    classification,
+    tiny,
+)
+from tests.bridge.stored import load
+
+TASKS = {
+    "label_token": classification(12),
+    "average_log_likelihood": choice(6),
+    "mean_logit": choice(6, scoring="mean_logit"),
+}
+
+
+def same(fast, plain, atol=1e-10):
+    np.testing.assert_allclose(fast.scores, plain.scores, atol=atol, rtol=0)
+    np.testing.assert_array_equal(fast.predictions, plain.predictions)
+    assert fast.accuracy == plain.accuracy
+
+
+@pytest.mark.parametrize("scoring", TASKS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_batches_behind_a_cache_answer_as_one_prompt_at_a_time(family, scoring):
+    model, task = tiny(family), TASKS[scoring]
+    plain = evaluate_naive(model, task)
+    assert np.ptp(plain.scores) > 1e-3
+    same(evaluate(model, task, buckets=2, batch_size=4), plain)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_single_precision(family):
+    model, task = tiny(family, dtype="float32"), TASKS["label_token"]
+    found = evaluate(model, task, buckets=1)
+    assert found.scores.dtype == np.float32
+    same(found, evaluate_naive(model, task), atol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_without_demonstrations(family):
+    model, task = tiny(family), TASKS["label_token"]
+    same(evaluate(model, task, shots=0), evaluate_naive(model, task, shots=0))
+
+
+def test_the_tiny_models_tell_examples_apart():
+    task, how = TASKS["label_token"], {"buckets": 2, "batch_size": 4}
+    found = [evaluate(tiny(family), task, **how) for family in FAMILIES]
+    assert all(len(set(e.predictions)) > 1 for e in found)
+
+
+@pytest.mark.parametrize("scoring", TASKS)
+@pytest.mark.parametrize("family", ["gpt2", "groups"])
+def test_the_side_of_the_padding_changes_nothing(family, scoring):
+    model, task = tiny(family), TASKS[scoring]
+    right = evaluate(model, task, buckets=1)
+    same(evaluate(model, task, buckets=1, padding="left"), right)
+
+
+def test_a_prompt_without_a_shared_beginning():
+    model = tiny("llama", tokenizer=Letters(bos=False))
+    task = classification(12)
+    same(evaluate(model, task, shots=0), evaluate_naive(model, task, shots=0))
+
+
+@pytest.mark.parametrize("name", ["gptj", "gpt2_untied", "mistral", "qwen3", "phi"])
+def test_stored_checkpoints(name, tmp_path):
+    model = load(name, tmp_path)
+    small = Letters(vocab=model.arch.vocab_size)
+    model = model.replace(tokenizer=small)
+    for task in (classification(5, 0), choice(3, 0)):
+        same(evaluate(model, task, buckets=1), evaluate_naive(model, task), atol=1e-5)
+
+
+def with_rows(model, table, rows, values):
+    """The model with rows of its vocabulary overwritten."""
+    old = model.params[table]
+    name = "tokens" if table == "embed" else "weight"
+    new = old | {name: old[name].at[np.array(rows)].set(values)}
+    return model.replace(params=model.params | {table: new})
+
+
+def test_equal_scores_go_to_the_first_label_and_are_counted():
+    model, task = tiny("llama"), classification(12)
+    one = model.params["head"]["weight"][2]
+    ties = with_rows(model, "head", [3, 4], jnp.stack([one, one]))
+    for found in (evaluate(ties, task), evaluate_naive(ties, task)):
+        assert (found.predictions == 0).all()
+        assert (found.num_ties, found.num_nan) == (12, 0)
+        assert found.accuracy == pytest.approx(4 / 12)
+    # The second and third label are equal: a tie only where they are the best.
+    ties = with_rows(model, "head", [4], model.params["head"]["weight"][3])
+    found = evaluate(ties, task)
+    assert found.num_ties == (found.predictions == 1).sum()
+    assert set(found.predictions) <= {0, 1}
+
+
+def test_nan_is_wrong_counted_and_stays_with_its_example():
+    model, task = tiny("llama"), classification(12)
+    token = Letters().letter("k")
+    hit = np.array(["k" in e.fields["text"] for e in task.validation])
+    assert 0 < hit.sum() < len(hit)
+    assert "k" not in task.prefix()
+    poisoned = with_rows(model, "embed", [token], jnp.nan)
+    for found in (evaluate(poisoned, task), evaluate_naive(poisoned, task)):
+        np.testing.assert_array_equal(found.predictions == -1, hit)
+        np.testing.assert_array_equal(np.isnan(found.scores).any(axis=1), hit)
+        assert found.num_nan == hit.sum()
+        assert not found.correct[hit].any()
+        assert found.num_ties == 0
+    clean = evaluate(model, task)
+    np.testing.assert_allclose(found.scores[~hit], clean.scores[~hit], atol=1e-10)
+
+
+def test_the_denominator_is_the_tasks():
+    model, task = tiny("gptj"), classification(12)
+    plain = evaluate(model, task)
+    other = evaluate(model, dataclasses.replace(task, denominator="n-1"))
+    assert plain.num_correct == other.num_correct > 0
+    assert plain.accuracy == plain.num_correct / 12
+    assert other.accuracy == other.num_correct / 11
+    assert (plain.num_examples, other.num_examples) == (12, 12)
+
+
+def test_what_scores_amount_to():
+    scores = np.array([[1.0, 3.0], [2.0, 2.0], [np.nan, 9.0], [-np.inf, -np.inf]])
+    found = evaluation_of(scores, np.array([1, 1, 1, 0]))
+    assert found.predictions.tolist() == [1, 0, -1, 0]
+    assert found.correct.tolist() == [True, False, False, True]
+    assert (found.num_ties, found.num_nan, found.accuracy) == (2, 1, 0.5)
+    assert predict(np.zeros((5, 4, 3))).shape == (5, 4)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.accuracy = 1.0  # pyrefly: ignore
+    with pytest.raises(ValueError, match="at least 2 examples"):
+        evaluation_of(scores[:1], np.array([0]), "n-1")
+    with pytest.raises(ValueError, match="denominator: expected one of"):
+        evaluation_of(scores, np.zeros(4, int), "n+1")
+
+
+def test_scores_are_float32_for_half_precision_too():
+    task = classification(12)
+    model = tiny("gptj")
+    half = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), model.params)
+    fast = evaluate(model.replace(params=half), task)
+    plain = evaluate_naive(model.replace(params=half), task)
+    assert fast.scores.dtype == plain.scores.dtype == np.float32
+    np.testing.assert_allclose(fast.scores, plain.scores, atol=0.2)
+
+
+def test_frequencies_that_follow_the_length_are_refused():
+    turning = Rotary(frequencies=(1.0, 0.3), switch=12, ntk=(100.0, 2.0))
+    model = tiny("llama", rotary=turning)
+    with pytest.raises(ValueError, match="at most 12 tokens.*evaluate_naive"):
+        evaluate(model, classification(5))
+    assert evaluate_naive(model, classification(5)).num_examples == 5

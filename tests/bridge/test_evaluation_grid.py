@@ -1,0 +1,223 @@
+"""Grids of pruned models: every layer, module and rate against plain evaluation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.bridge import Decoder, clip_module
+from icltheory.bridge.evaluation import (
+    Grid,
+    evaluate,
+    evaluate_grid,
+    evaluate_naive,
+    evaluate_rates,
+)
+from icltheory.bridge.evaluation._stacks import pruned_stacks
+from icltheory.bridge.racing import full_grid, race
+from icltheory.linalg import svd
+from tests.bridge.evaluation_tasks import FAMILIES, choice, classification, tiny
+
+RATES = (0.0, 0.5, 0.75)
+TASKS = {
+    "label_token": classification(12),
+    "average_log_likelihood": choice(6),
+    "mean_logit": choice(6, scoring="mean_logit"),
+}
+
+
+def check(found, model, layer, module, rates, task, shots=None, atol=1e-9):
+    for rate, fast in zip(rates, found, strict=True):
+        plain = evaluate_naive(
+            clip_module(model, layer, module, rate), task, shots=shots
+        )
+        np.testing.assert_allclose(fast.scores, plain.scores, atol=atol, rtol=0)
+        np.testing.assert_array_equal(fast.predictions, plain.predictions)
+        assert fast.accuracy == plain.accuracy
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_layer_module_and_rate(family):
+    model, task = tiny(family), TASKS["label_token"]
+    found = evaluate_grid(model, task, range(3), ("attn", "mlp"), RATES, buckets=1)
+    assert len(found) == 6
+    for (layer, module), evaluations in found.items():
+        check(evaluations, model, layer, module, RATES, task)
+    changed = [np.ptp([e.scores for e in found[key]], axis=0).max() for key in found]
+    assert min(changed) > 1e-2
+
+
+def test_single_precision():
+    model, task = tiny("llama", dtype="float32"), TASKS["label_token"]
+    for module in ("attn", "mlp"):
+        fast = evaluate_rates(model, task, 1, module, RATES, buckets=1)
+        check(fast, model, 1, module, RATES, task, atol=1e-4)
+
+
+@pytest.mark.parametrize("scoring", ["average_log_likelihood", "mean_logit"])
+@pytest.mark.parametrize("family", ["gptj", "groups"])
+def test_whole_options(family, scoring):
+    model, task = tiny(family), TASKS[scoring]
+    found = evaluate_grid(model, task, (0, 2), ("attn", "mlp"), RATES, buckets=1)
+    for (layer, module), evaluations in found.items():
+        check(evaluations, model, layer, module, RATES, task)
+
+
+@pytest.mark.parametrize("module", ["all", "W_Q", "W_K", "W_O", "W_gate"])
+def test_single_matrices_without_demonstrations(module):
+    model, task = tiny("llama"), TASKS["label_token"]
+    found = evaluate_rates(model, task, 1, module, RATES, shots=0, buckets=1)
+    check(found, model, 1, module, RATES, task, shots=0)
+
+
+def test_a_layer_alone_and_among_others():
+    model, task = tiny("llama"), TASKS["label_token"]
+    grid = evaluate_grid(model, task, (2, 0, 1), ("mlp",), RATES)
+    assert list(grid) == [(0, "mlp"), (1, "mlp"), (2, "mlp")]
+    for layer in range(3):
+        alone = evaluate_rates(model, task, layer, "mlp", RATES)
+        for one, other in zip(alone, grid[layer, "mlp"], strict=True):
+            np.testing.assert_array_equal(one.scores, other.scores)
+
+
+def test_rate_zero_is_the_model_itself():
+    model, task = tiny("gptj"), TASKS["label_token"]
+    specs, stacks = pruned_stacks(model, 1, "all", RATES, "svd", False, None)
+    for spec, stack in zip(specs, stacks, strict=True):
+        group, name, _ = spec.path
+        W = model.params["layers"][1][group][name]["weight"]
+        np.testing.assert_array_equal(stack[0], W)
+        clipped = clip_module(model, 1, "all", 0.5).params["layers"][1]
+        np.testing.assert_array_equal(stack[1], clipped[group][name]["weight"])
+    first = evaluate_rates(model, task, 1, "all", RATES)[0]
+    np.testing.assert_allclose(first.scores, evaluate(model, task).scores, atol=1e-10)
+
+
+@pytest.fixture
+def traces(monkeypatch):
+    """Counts how often a block is traced."""
+    counted, run_block = [], Decoder.run_block
+
+    def counting(self, *args, **kwargs):
+        counted.append(1)
+        return run_block(self, *args, **kwargs)
+
+    monkeypatch.setattr(Decoder, "run_block", counting)
+    return counted
+
+
+def test_one_program_for_all_rates_and_one_for_all_layers(traces):
+    # Sizes of its own, so that nothing is compiled yet.
+    model, task = tiny("llama", mlp_width=20, num_layers=6), TASKS["label_token"]
+
+    def traced(layers, rates, module="mlp"):
+        before = len(traces)
+        evaluate_grid(model, task, layers, (module,), rates, buckets=1)
+        return len(traces) - before
+
+    # The trunk, the pruned block, those above it and the last one, each for the prefix
+    # and for the questions.
+    assert traced((2,), (0.0, 0.5, 0.75)) == 8
+    assert traced((2,), (0.1, 0.2, 0.3)) == 0
+    assert traced((0, 1, 2, 3), (0.1, 0.25, 0.6)) == 0
+    # Another number of rates is another shape, but not a program for each.
+    assert traced((2,), tuple(i / 20 for i in range(16))) == 6
+    # A last layer that is pruned is a program of its own.
+    assert traced((5,), (0.0, 0.5, 0.75)) == 2
+
+
+def test_few_programs_for_all_lengths(traces):
+    model = tiny("llama", mlp_width=22)
+    task = classification(40, 2)
+    evaluate(model, task, buckets=3, batch_size=4)
+    # The prefix, then up to three lengths: first, middle and last block.
+    assert len(traces) <= 2 + 3 * 3
+
+
+def test_chunks_come_as_they_are_ready_and_add_up():
+    model, task = tiny("groups"), classification(14, 2)
+    grid = Grid(model, task, (0, 2), ("attn",), RATES, batch_size=4)
+    assert (grid.num_examples, grid.rates) == (14, RATES)
+    chunks = grid.stream()
+    first = next(chunks)
+    assert first.scores.shape == (3, len(first.examples), 3)
+    whole = grid.evaluations()
+    seen = {key: [] for key in grid.keys}
+    for chunk in (first, *chunks):
+        key = chunk.layer, chunk.module
+        seen[key] += chunk.examples.tolist()
+        for found, scores in zip(whole[key], chunk.scores, strict=True):
+            np.testing.assert_array_equal(found.scores[chunk.examples], scores)
+    assert all(sorted(numbers) == list(range(14)) for numbers in seen.values())
+
+
+def test_some_examples_at_some_rates():
+    model, task = tiny("gptj"), classification(14, 2)
+    grid = Grid(model, task, (1,), ("attn",), (0.0, 0.5, 0.6, 0.8), buckets=1)
+    whole = np.stack([e.correct for e in grid.evaluations()[1, "attn"]])
+    for rates, examples in (((3,), [5, 2]), ((0, 2, 3), range(14)), ((3, 1), [13])):
+        found = grid.correct(rates, examples)
+        np.testing.assert_array_equal(found, whole[np.ix_(rates, examples)])
+    assert grid.correct((0, 1), []).shape == (2, 0)
+    two = Grid(model, task, (0, 1), ("attn",), (0.0,))
+    with pytest.raises(ValueError, match="layers and modules"):
+        two.correct((0,), (0,))
+
+
+@pytest.mark.parametrize("scoring", ["label_token", "mean_logit"])
+def test_a_race_over_rates_finds_what_the_grid_finds(scoring):
+    model, task = tiny("groups"), TASKS[scoring]
+    grid = Grid(model, task, (1,), ("mlp",), RATES, buckets=1)
+    count = grid.num_examples
+    plain = [e.num_correct for e in grid.evaluations()[1, "mlp"]]
+    found = full_grid(grid.correct, len(RATES), count, batch=5)
+    assert found.num_correct == tuple(plain)
+    assert race(grid.correct, len(RATES), count, batch=5, delta=1e-9).num_seen[0] > 0
+
+
+def test_singular_systems_from_elsewhere():
+    asked = []
+
+    class Systems:
+        def of(self, W):
+            asked.append(W.shape)
+            parts = svd(W)
+            return parts.U, parts.s, parts.Vt
+
+    model, task = tiny("llama"), TASKS["label_token"]
+    ours = evaluate_rates(model, task, 1, "mlp", RATES, systems=Systems())
+    assert asked == [(24, 16), (24, 16), (16, 24)]
+    for one, other in zip(
+        ours, evaluate_rates(model, task, 1, "mlp", RATES), strict=True
+    ):
+        np.testing.assert_allclose(one.scores, other.scores, atol=1e-10)
+
+
+def test_half_precision_is_decomposed_in_single():
+    model = tiny("llama")
+    half = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), model.params)
+    model = model.replace(params=half)
+    _, (stack, *_) = pruned_stacks(model, 0, "mlp", (0.0, 0.5), "svd", False, None)
+    assert stack.dtype == jnp.bfloat16
+    clipped = clip_module(model, 0, "mlp", 0.5).params["layers"][0]["mlp"]["W_in"]
+    np.testing.assert_array_equal(stack[1], clipped["weight"])
+
+
+def test_wrong_grids():
+    model, task = tiny("llama"), TASKS["label_token"]
+    for match, args in {
+        "rates: expected at least one": ((0,), ("mlp",), ()),
+        "rate: expected a number in": ((0,), ("mlp",), (1.0,)),
+        "rank >= 1 of 16": ((0,), ("mlp",), (0.99,)),
+        "layer: expected 0 to 2": ((3,), ("mlp",), (0.0,)),
+        "module: expected one of": ((0,), ("moe",), (0.0,)),
+    }.items():
+        with pytest.raises(ValueError, match=match):
+            evaluate_grid(model, task, *args)
+    assert evaluate_rates(model, task, 0, "mlp", (0.99,), at_least_one=True)
+    layers = list(model.params["layers"])
+    W_in = {"weight": layers[1]["mlp"]["W_in"]["weight"].at[0, 0].set(jnp.nan)}
+    layers[1] = layers[1] | {"mlp": layers[1]["mlp"] | {"W_in": W_in}}
+    broken = model.replace(params=model.params | {"layers": tuple(layers)})
+    with pytest.raises(ValueError, match="W_in: expected finite entries"):
+        evaluate_rates(broken, task, 1, "mlp", (0.5,))
