@@ -8,6 +8,10 @@ from icltheory.plotting.bounds import (
     bounds_against_samples,
     bounds_by_learner,
 )
+from icltheory.plotting.conditions import (
+    ConditionCurve,
+    condition_numbers_along_depth,
+)
 from icltheory.plotting.diversity import (
     DiversityPanel,
     DiversitySeries,
@@ -26,6 +30,16 @@ from icltheory.plotting.gap import (
     excess_hills,
     gap_panels,
     gap_phases,
+)
+from icltheory.plotting.language import (
+    AccuracyPanel,
+    BeforeAfter,
+    ShotsPanel,
+    accuracy_against_rate,
+    accuracy_against_shots,
+    algorithm1_gains,
+    norms_beside_accuracy,
+    search_cost,
 )
 from icltheory.plotting.ltb_gpt2 import Setting, models_between_lines
 from icltheory.plotting.noise import error_sources, noise_against_shots
@@ -48,6 +62,9 @@ from icltheory.plotting.trajectories import norms_along_depth, ratio_heat_maps
 __all__ = [
     "COLOURS",
     "STYLE",
+    "AccuracyPanel",
+    "BeforeAfter",
+    "ConditionCurve",
     "Curve",
     "DiversityPanel",
     "DiversitySeries",
@@ -58,8 +75,13 @@ __all__ = [
     "RatePanel",
     "SamplePanel",
     "Setting",
+    "ShotsPanel",
+    "accuracy_against_rate",
+    "accuracy_against_shots",
+    "algorithm1_gains",
     "bounds_against_samples",
     "bounds_by_learner",
+    "condition_numbers_along_depth",
     "condition_numbers_by_layer",
     "curves_against_diversity",
     "descents_beside_flow",
@@ -78,5 +100,7 @@ __all__ = [
     "models_between_lines",
     "noise_against_shots",
     "norms_along_depth",
+    "norms_beside_accuracy",
     "ratio_heat_maps",
+    "search_cost",
 ]

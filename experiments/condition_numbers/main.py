@@ -1,0 +1,72 @@
+"""The command line of the experiment."""
+
+import json
+import time
+from collections.abc import Iterator
+
+from rich.console import Console
+
+from experiments import _launch
+from experiments._run import Run, console_of
+from experiments.condition_numbers.config import PRESETS, Config
+from experiments.condition_numbers.report import report
+from icltheory.bridge.checkpoint import load_checkpoint
+from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.spectra import (
+    ConditionNumber,
+    SingularSystems,
+    condition_numbers,
+)
+from icltheory.pruning import module_matrices
+
+NAME = "condition_numbers"
+
+
+def main(argv: list[str] | None = None) -> dict:
+    """Runs the experiment and returns what it wrote to ``result.json``."""
+    launch = _launch.parse(
+        PRESETS,
+        lambda: "tiny",
+        argv,
+        description="Condition numbers of the matrices of a language model.",
+    )
+    config = launch.config
+    start = time.perf_counter()
+    model = load_checkpoint(
+        config.place, config.dtype, revision=config.revision or None
+    )
+    for layer in layers_of(config, model):
+        module_matrices(model, layer, config.module)  # complains before it takes long
+    run = Run.of(launch, NAME)
+    console = console_of(run)
+    console.print(
+        f"{NAME}, preset {launch.preset}: {model.arch.family} of {model.num_layers} "
+        f"layers from {config.checkpoint}\nwriting to {run.folder}"
+    )
+    rows = tuple(measure(config, model, run, console))
+    result = report(config, model, rows, run, console)
+    result["seconds"] = time.perf_counter() - start
+    run.write_json("result.json", result)
+    console.print(f"{result['seconds']:.0f} s; results and figure in {run.folder}")
+    return json.loads(json.dumps(result))
+
+
+def layers_of(config: Config, model: LanguageModel) -> tuple[int, ...]:
+    """The layers that are decomposed."""
+    return config.layers or tuple(range(model.num_layers))
+
+
+def measure(
+    config: Config, model: LanguageModel, run: Run, console: Console
+) -> Iterator[ConditionNumber]:
+    """Rows layer by layer; those of a stopped run are found in the cache."""
+    cache = SingularSystems(config.cache or run.folder / "singular_values")
+    run.reset_metrics([])
+    for layer in layers_of(config, model):
+        begin = time.perf_counter()
+        rows = condition_numbers(model, cache, [layer], config.module)
+        run.log({"layer": layer} | {row.matrix: row.condition_number for row in rows})
+        seconds = time.perf_counter() - begin
+        if seconds > 10:  # of a large model
+            console.print(f"layer {layer}: {seconds:.0f} s")
+        yield from rows

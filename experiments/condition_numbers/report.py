@@ -1,0 +1,208 @@
+"""Table, figure, claims and checks of a run."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.stats
+from rich.console import Console
+from rich.table import Table
+
+from experiments._run import Check, Run, claim_table, print_checks
+from experiments.condition_numbers.config import Config
+from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.spectra import ConditionNumber
+from icltheory.bridge.statistics import adjust_holm
+from icltheory.layered import get_matrix
+from icltheory.plotting.conditions import ConditionCurve, condition_numbers_along_depth
+from icltheory.pruning import choose_layers, module_matrices
+
+Rows = tuple[ConditionNumber, ...]
+MODULES = {"attn": "attention", "mlp": "MLP"}
+AGGREGATES = ("max", "mean", "geometric_mean", "min")
+
+
+def report(
+    config: Config, model: LanguageModel, rows: Rows, run: Run, console: Console
+) -> dict[str, Any]:
+    """Prints tables, claims and checks, saves the figure; returns the results."""
+    found, said, chosen = checks(model, rows), claims(rows), choices(config, rows)
+    console.print(conditions_table(rows))
+    console.print(choices_table(config, chosen))
+    console.print(claim_table("what the paper says of its models, here", said))
+    print_checks(console, found)
+    run.save_figure("condition_numbers.png", figure(config, rows))
+    return {
+        "passed": all(check.passed for check in found),
+        "checks": [check.as_dict() for check in found],
+        "claims": said,
+        "choices": chosen,
+        "rows": [as_json(row) for row in rows],
+    }
+
+
+def as_json(row: ConditionNumber) -> dict[str, Any]:
+    """A row without its singular values; no number in place of infinity."""
+    fields = row._asdict()
+    del fields["singular_values"]
+    return {
+        name: None if isinstance(value, float) and math.isinf(value) else value
+        for name, value in fields.items()
+    }
+
+
+def by_matrix(rows: Rows) -> dict[str, list[ConditionNumber]]:
+    """The rows of each matrix, in the order of its layers."""
+    return {
+        name: sorted((r for r in rows if r.matrix == name), key=lambda r: r.layer)
+        for name in dict.fromkeys(row.matrix for row in rows)
+    }
+
+
+def checks(model: LanguageModel, rows: Rows) -> list[Check]:
+    """What must hold of any matrix."""
+    wrong = []
+    for row in rows:
+        (spec,) = module_matrices(model, row.layer, row.matrix)
+        norm = np.linalg.norm(np.asarray(get_matrix(model.params, spec), np.float64))
+        wrong.append(abs(np.linalg.norm(row.singular_values) - norm) / (norm or 1.0))
+    name = "norm of the singular values against that of the matrix, largest error"
+    return [Check(name, float(max(wrong)), 0.0, "<=", 1e-10)]
+
+
+def claims(rows: Rows) -> list[dict[str, Any]]:
+    """The statements of section 3.4 and whether this model bears them out."""
+    said = []
+    groups = {m: [r for r in rows if r.module == m] for m in MODULES}
+    if all(groups.values()):
+        for field, claim in (
+            ("condition_number", "condition numbers of the MLP lie below attention's"),
+            ("null_ratio", "so they do relative to random matrices of their shapes"),
+        ):
+            attn, mlp = (
+                float(np.median([getattr(r, field) for r in groups[m]]))
+                for m in ("attn", "mlp")
+            )
+            measured = f"medians {mlp:.3g} (MLP) and {attn:.3g} (attention)"
+            said.append({"claim": claim, "measured": measured, "held": mlp < attn})
+    said += growth(rows)
+    hidden = sum(not row.resolved for row in rows)
+    said.append(
+        {
+            "claim": "rounded weights still show their smallest singular values",
+            "measured": f"hidden in {hidden} of {len(rows)} matrices "
+            f"({', '.join(sorted({row.dtype for row in rows}))})",
+            "held": hidden == 0,
+        }
+    )
+    return said
+
+
+def growth(rows: Rows) -> list[dict[str, Any]]:
+    """Whether condition numbers grow with depth: Kendall's tau of each matrix."""
+    depths = {n: r for n, r in by_matrix(rows).items() if len(r) > 1}
+    if not depths:
+        return []
+    taus, p_values = [], []
+    for matrix in depths.values():
+        values = [row.condition_number for row in matrix]
+        test = scipy.stats.kendalltau(range(len(values)), values, alternative="greater")
+        taus.append(0.0 if math.isnan(test.statistic) else float(test.statistic))
+        p_values.append(1.0 if math.isnan(test.pvalue) else float(test.pvalue))
+    adjusted = np.asarray(adjust_holm(p_values))
+    grow = int(np.sum(adjusted < 0.05))
+    pairs = ", ".join(f"{n} {t:+.2f}" for n, t in zip(depths, taus, strict=True))
+    return [
+        {
+            "claim": "condition numbers grow with depth",
+            "measured": f"in {grow} of {len(taus)} matrices (p < 0.05 after Holm); "
+            f"Kendall's tau {pairs}",
+            "held": grow == len(taus),
+        }
+    ]
+
+
+def choices(config: Config, rows: Rows) -> list[dict[str, Any]]:
+    """The deepest of the top-k layers, for each module, score and aggregate."""
+    found = []
+    for module in dict.fromkeys(row.module for row in rows):
+        layers = sorted({row.layer for row in rows})
+        for score in ("condition_number", "null_ratio"):
+            scores = [
+                [getattr(r, score) for r in rows if (r.layer, r.module) == (n, module)]
+                for n in layers
+            ]
+            k = min(config.top_k, len(layers))
+            deepest = {
+                name: layers[choose_layers(scores, k, aggregate=name).deepest]
+                for name in AGGREGATES
+            }
+            found.append({"module": module, "score": score, **deepest})
+    return found
+
+
+def conditions_table(rows: Rows) -> Table:
+    """Condition number of each matrix and layer, its ratio to the null in brackets."""
+    table = Table(title="condition number (over that of a random matrix); * rounding")
+    table.add_column("layer", justify="right")
+    matrices = by_matrix(rows)
+    for name, (first, *_) in matrices.items():
+        title = f"{name}\n{first.shape[0]} x {first.shape[1]}"
+        table.add_column(title, justify="right", no_wrap=True)
+    for layer in dict.fromkeys(row.layer for row in rows):
+        cells = [r for m in matrices.values() for r in m if r.layer == layer]
+        shown = (
+            f"{c.condition_number:.3g} ({c.null_ratio:.2g}){'' if c.resolved else '*'}"
+            for c in cells
+        )
+        table.add_row(str(layer), *shown)
+    nulls = (f"{first.null:.3g}" for first, *_ in matrices.values())
+    table.add_row("random", *nulls, style="dim")
+    return table
+
+
+def choices_table(config: Config, chosen: list[dict[str, Any]]) -> Table:
+    """The layers that Algorithm 1 would take."""
+    table = Table(title=f"deepest of the {config.top_k} layers that score highest")
+    for name in ("module", "score", *AGGREGATES):
+        table.add_column(name.replace("_", " "), justify="right")
+    for row in chosen:
+        table.add_row(*(str(row[n]).replace("_", " ") for n in row))
+    return table
+
+
+def figure(config: Config, rows: Rows) -> Any:
+    """Figure 3 of this model."""
+    panels: dict[str, dict[str, ConditionCurve]] = {}
+    for name, matrix in by_matrix(rows).items():
+        m, n = matrix[0].shape
+        panels.setdefault(MODULES[matrix[0].module], {})[name] = ConditionCurve(
+            layers=[row.layer for row in matrix],
+            values=[row.condition_number for row in matrix],
+            null=matrix[0].null,
+            null_label=f"{max(m, n)} x {min(m, n)}",
+            ceiling=[row.ceiling for row in matrix],
+            resolved=[row.resolved for row in matrix],
+            spread=spread_of_squares() if m == n else None,
+        )
+    dtypes = ", ".join(sorted({row.dtype for row in rows}))
+    name = Path(config.checkpoint).resolve().name if Path(config.place).is_dir() else ""
+    name = name or config.checkpoint
+    return condition_numbers_along_depth(
+        panels, f"Condition numbers of {name} ({dtypes})"
+    )
+
+
+def spread_of_squares(level: float = 0.9) -> tuple[float, float]:
+    """Quantiles of large square Gaussian matrices' condition numbers over the median.
+
+    Edelman (1988): P(kappa / n < x) = exp(-2 / x - 2 / x^2).
+    """
+
+    def quantile(p):
+        return 2 / (math.sqrt(1 - 2 * math.log(p)) - 1)
+
+    tail = (1 - level) / 2
+    low, high = (quantile(p) / quantile(0.5) for p in (tail, 1 - tail))
+    return low, high

@@ -1,0 +1,390 @@
+"""Accuracies of language models: against rates, shots, before and after Algorithm 1."""
+
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from icltheory.plotting.regression import Curve
+from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
+
+__all__ = [
+    "AccuracyPanel",
+    "BeforeAfter",
+    "ShotsPanel",
+    "accuracy_against_rate",
+    "accuracy_against_shots",
+    "algorithm1_gains",
+    "norms_beside_accuracy",
+    "search_cost",
+]
+
+_SMALL = {**STYLE, "font.size": 9, "lines.linewidth": 1.5}
+_LINES = {"unpruned": ("--", "0.25"), "majority class": (":", "#E69F00")}
+_CHANCE = ("chance", ("-.", "0.5"))
+
+
+class AccuracyPanel(NamedTuple):
+    """One panel of accuracies against the clipping rate.
+
+    Attributes:
+        rates: The clipping rates, one place each whatever their distance.
+        curves: One curve a layer over the rates, with its interval.
+        baseline: Accuracy of the model as it is.
+        majority: Accuracy of always answering the commonest class.
+    """
+
+    rates: Sequence[float | int]
+    curves: Mapping[str, Curve]
+    baseline: float | None = None
+    majority: float | None = None
+
+
+class ShotsPanel(NamedTuple):
+    """One panel of accuracies against the number of demonstrations.
+
+    Attributes:
+        shots: The numbers of demonstrations, one place each.
+        curves: Mean over the choice of demonstrations, with its interval.
+        chance: Accuracy of guessing.
+        majority: Accuracy of always answering the commonest class.
+        points: Accuracy of each choice of demonstrations, ``(choices, shots)``.
+    """
+
+    shots: Sequence[int]
+    curves: Mapping[str, Curve]
+    chance: float | None = None
+    majority: float | None = None
+    points: Mapping[str, Any] = {}
+
+
+class BeforeAfter(NamedTuple):
+    """Test accuracy without and with what Algorithm 1 chose.
+
+    Attributes:
+        before: Value, low and high of the model as it is.
+        after: Value, low and high of the pruned model.
+        could_be_chance: Whether the paired test leaves the difference to chance.
+        note: What was chosen, such as a layer, a rate and a p-value.
+        majority: Accuracy of always answering the commonest class.
+    """
+
+    before: tuple[float, float, float]
+    after: tuple[float, float, float]
+    could_be_chance: bool
+    note: str = ""
+    majority: float | None = None
+
+
+def accuracy_against_rate(
+    panels: Mapping[str, AccuracyPanel],
+    title: str,
+    columns: int = 4,
+    ylabel: str = "accuracy",
+):
+    """Draws the accuracy against the clipping rate, one curve a layer, with bands.
+
+    A star marks the best rate of a layer where it lies above the unpruned model, the
+    smallest of equals.
+
+    Args:
+        panels: What each panel shows, by its title, such as a task and a module.
+        title: What was measured.
+        columns: Panels in a row.
+        ylabel: Name of the accuracy.
+
+    Returns:
+        The matplotlib figure.
+
+    References:
+        Yao et al. 2024, Figures 1 and 2. Verified by
+        ``tests/test_plotting_language.py``.
+    """
+    from matplotlib.lines import Line2D
+
+    star = Line2D([], [], color="k", marker="*", markersize=9, linestyle="")
+    with _grid(panels, columns, title, (3.3, 2.7)) as (figure, shown, entries):
+        for axes, panel in zip(shown, panels.values(), strict=True):
+            reference = np.inf if panel.baseline is None else panel.baseline
+            colours = _depth_colours(panel.curves)
+            for (label, curve), colour in zip(
+                panel.curves.items(), colours, strict=True
+            ):
+                _band(axes, curve, label, colour)
+                mean = np.asarray(curve.mean, float)
+                if np.isfinite(mean).any() and np.nanmax(mean) > reference:
+                    best = int(np.nanargmax(mean))
+                    axes.plot(best, mean[best], "*", markersize=9, color=colour)
+                    entries["best, where above the unpruned"] = star
+            values = (panel.baseline, panel.majority)
+            _reference_lines(axes, zip(_LINES.items(), values, strict=True))
+            _rate_ticks(axes, panel.rates)
+        figure.supylabel(ylabel)
+    return figure
+
+
+def accuracy_against_shots(
+    panels: Mapping[str, ShotsPanel],
+    title: str,
+    columns: int = 3,
+    ylabel: str = "accuracy",
+):
+    """Draws in-context curves: the accuracy against the number of demonstrations.
+
+    Args:
+        panels: What each panel shows, by its title, such as a task.
+        title: What was measured, and over how many choices of demonstrations.
+        columns: Panels in a row.
+        ylabel: Name of the accuracy.
+
+    Returns:
+        The matplotlib figure.
+
+    References:
+        Yao et al. 2024, section 2.2 and Figure 2. Verified by
+        ``tests/test_plotting_language.py``.
+    """
+    lines = (_CHANCE, ("majority class", _LINES["majority class"]))
+    with _grid(panels, columns, title, (3.6, 2.9)) as (figure, shown, _):
+        for axes, panel in zip(shown, panels.values(), strict=True):
+            for order, (label, curve) in enumerate(panel.curves.items()):
+                colour = COLOURS[(order + 1) % len(COLOURS)]
+                _band(axes, curve, label, colour)
+                for row in np.asarray(panel.points.get(label, ()), float):
+                    places = np.arange(len(row)) + 0.06 * order
+                    axes.plot(places, row, ".", color=colour, alpha=0.35, markersize=3)
+            values = (panel.chance, panel.majority)
+            _reference_lines(axes, zip(lines, values, strict=True))
+            axes.set_xticks(np.arange(len(panel.shots)), map(str, panel.shots))
+            axes.set_xlabel("demonstrations")
+        figure.supylabel(ylabel)
+    return figure
+
+
+def algorithm1_gains(
+    panels: Mapping[str, Mapping[str, BeforeAfter]],
+    title: str,
+    xlabel: str = "accuracy on the test set",
+):
+    """Draws accuracies before and after Algorithm 1, and which gains may be chance.
+
+    A filled dot is a difference that the paired test tells from chance, a hollow one is
+    not. The note stands at the right.
+
+    Args:
+        panels: For each module, or model and module, the pair of each task.
+        title: What was measured.
+        xlabel: Name of the accuracy.
+
+    Returns:
+        The matplotlib figure.
+
+    References:
+        Yao et al. 2024, Figure 4. Verified by ``tests/test_plotting_language.py``.
+    """
+    import matplotlib.pyplot as plt
+
+    cases = max(len(rows) for rows in panels.values())
+    size = (1.2 + 5.0 * len(panels), 1.5 + 0.5 * cases)
+    with plt.rc_context(_SMALL):
+        figure, grid = plt.subplots(1, len(panels), figsize=size, squeeze=False)
+        for axes, (name, rows) in zip(grid.flat, panels.items(), strict=True):
+            places = -np.arange(len(rows), dtype=float)
+            for place, row in zip(places, rows.values(), strict=True):
+                _pair(axes, place, row)
+            axes.set_yticks(places, list(rows))
+            axes.set(title=name, ylim=(-len(rows) + 0.4, 0.6), xlabel=xlabel)
+        _legend(figure, _entries(grid.flat), 2 + 2 * len(panels))
+        figure.suptitle(title)
+    return figure
+
+
+def search_cost(
+    costs: Mapping[str, float | int], title: str, xlabel: str = "seconds for one search"
+):
+    """Draws what each way of searching costs, and how many times less than the first.
+
+    Args:
+        costs: Cost of each way; the first is what the others are compared with.
+        title: What was searched.
+        xlabel: What the cost counts.
+
+    Returns:
+        The matplotlib figure.
+
+    References:
+        Yao et al. 2024, Algorithm 1. Verified by ``tests/test_plotting_language.py``.
+    """
+    import matplotlib.pyplot as plt
+
+    values = np.asarray(list(costs.values()), float)
+    places = -np.arange(len(values))
+    with plt.rc_context(_SMALL):
+        figure, axes = plt.subplots(figsize=(7.0, 1.2 + 0.45 * len(values)))
+        axes.plot(values, places, "o", color=COLOURS[1], markersize=7)
+        # Room at the right for what stands beside the last dot.
+        limits = (values.min() / 2, values.max() * (values.max() / values.min()) ** 0.4)
+        axes.set(xscale="log", xlim=limits, xlabel=xlabel, title=title)
+        for place, value in zip(places, values, strict=True):
+            times = "" if place == 0 else f" ({values[0] / value:.3g} x less)"
+            axes.annotate(
+                *(f"{value:.3g}{times}", (value, place), (8, 0)),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+                bbox={"color": "white", "pad": 1},
+            )
+        axes.set_yticks(places, list(costs))
+    return figure
+
+
+def norms_beside_accuracy(
+    rates: Sequence[float | int],
+    panels: Mapping[str, Mapping[str, Curve]],
+    title: str,
+    log: Collection[str] = (),
+    lines: Mapping[str, float | int] | None = None,
+    columns: int = 3,
+):
+    """Draws theory beside measurement, quantity by quantity over the same rates.
+
+    Args:
+        rates: The clipping rates, one place each.
+        panels: For each quantity, such as the norm of the implicit update or the
+            accuracy, one curve a layer.
+        title: What was measured.
+        log: Quantities on a log axis.
+        lines: Value of the unpruned model, for quantities that have one.
+        columns: Panels in a row.
+
+    Returns:
+        The matplotlib figure.
+
+    References:
+        Yao et al. 2024, Remark 4. Verified by ``tests/test_plotting_language.py``.
+    """
+    unpruned = ("unpruned", _LINES["unpruned"])
+    with _grid(panels, columns, title, (3.5, 2.8)) as (figure, shown, _):
+        for axes, (name, curves) in zip(shown, panels.items(), strict=True):
+            for (label, curve), colour in zip(
+                curves.items(), _depth_colours(curves), strict=True
+            ):
+                _band(axes, curve, label, colour)
+            _reference_lines(axes, [(unpruned, (lines or {}).get(name))])
+            means = np.array([np.asarray(c.mean, float) for c in curves.values()])
+            means = means[np.isfinite(means) & (means > 0)]
+            if name in log and means.size:
+                plain_log_axis(axes.yaxis, float(means.max() / means.min()))
+            _rate_ticks(axes, rates)
+    return figure
+
+
+@contextlib.contextmanager
+def _grid(panels, columns: int, title: str, size: tuple[float, float]):
+    """Panels of one size in rows, and one legend below all of them."""
+    import matplotlib.pyplot as plt
+
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    figsize = (max(size[0] * columns + 0.3, 5.5), size[1] * rows + 0.9)
+    with plt.rc_context(_SMALL):
+        figure, grid = plt.subplots(rows, columns, figsize=figsize, squeeze=False)
+        shown = grid.flat[: len(panels)]
+        for axes in grid.flat[len(panels) :]:
+            axes.set_visible(False)
+        for axes, name in zip(shown, panels, strict=True):
+            axes.set_title(name, fontsize=9)
+        more: dict[str, Any] = {}
+        yield figure, shown, more
+        _legend(figure, _entries(shown) | more, 2 * columns)
+        figure.suptitle(title)
+
+
+def _entries(shown) -> dict[str, Any]:
+    """One handle for each label of some axes, in the order of appearance."""
+    found: dict[str, Any] = {}
+    for axes in shown:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    return found
+
+
+def _legend(figure, entries: Mapping[str, Any], columns: int) -> None:
+    if entries:
+        figure.legend(
+            *(list(entries.values()), list(entries)),
+            loc="outside lower center",
+            ncols=min(len(entries), max(columns, 2)),
+            fontsize=8,
+        )
+
+
+def _band(axes, curve: Curve, label: str, colour) -> None:
+    mean = np.asarray(curve.mean, float)
+    places = np.arange(len(mean))
+    style = "o--" if curve.exact else "o-"
+    axes.plot(places, mean, style, markersize=3, color=colour, label=label)
+    if curve.low is not None:
+        low, high = (np.asarray(end, float) for end in (curve.low, curve.high))
+        axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def _depth_colours(curves: Mapping[str, Curve]) -> list[Any]:
+    """Colours that can be told apart; for many layers, light to dark with depth."""
+    if len(curves) < len(COLOURS):
+        return [COLOURS[i + 1] for i in range(len(curves))]
+    import matplotlib.pyplot as plt
+
+    return list(plt.get_cmap("viridis_r")(np.linspace(0.1, 1.0, len(curves))))
+
+
+def _reference_lines(axes, lines) -> None:
+    for (label, (style, colour)), value in lines:
+        if value is not None:
+            axes.axhline(value, linestyle=style, color=colour, lw=1.2, label=label)
+
+
+def _rate_ticks(axes, rates: Sequence[float | int]) -> None:
+    names = [f"{float(rate):g}".removeprefix("0") or "0" for rate in rates]
+    axes.set_xticks(np.arange(len(names)), names, fontsize=7)
+    axes.set_xlabel("clipping rate")
+
+
+def _pair(axes, place: float, row: BeforeAfter) -> None:
+    """One task: both accuracies with their intervals, and where chance may be."""
+    label = "with Algorithm 1"
+    marks = (
+        (row.before, 0.13, "s", "0.35", "0.35", "unpruned"),
+        (
+            *(row.after, -0.13, "o", COLOURS[1]),
+            *(
+                ("white", f"{label}, could be chance")
+                if row.could_be_chance
+                else (COLOURS[1], f"{label}, beyond chance")
+            ),
+        ),
+    )
+    for (value, low, high), shift, marker, colour, face, name in marks:
+        axes.errorbar(
+            *(value, place + shift),
+            xerr=np.clip([[value - low], [high - value]], 0, None),
+            fmt=marker,
+            color=colour,
+            markerfacecolor=face,
+            markersize=5,
+            capsize=2,
+            label=name,
+        )
+    if row.majority is not None:
+        ends = (place - 0.32, place + 0.32)
+        colour = _LINES["majority class"][1]
+        axes.vlines(row.majority, *ends, color=colour, lw=2, label="majority class")
+    axes.annotate(
+        *(row.note, (1.0, place), (4, 0)),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        va="center",
+        fontsize=7,
+        color="0.35",
+    )
