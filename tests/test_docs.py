@@ -24,19 +24,23 @@ def test_examples_in_docstrings_run(name):
     assert result.failed == 0, f"{result.failed} failing examples in {name}"
 
 
-def test_the_readmes_example_runs():
-    readme = Path(__file__).parents[1] / "README.md"
-    (block,) = re.findall(r"```python\n(.*?)```", readme.read_text(), re.DOTALL)
-    assert len(block.strip().splitlines()) <= 14
-    exec(compile(block, "README.md", "exec"), {})
+ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_the_readmes_examples_run(number, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert len(BLOCKS) == 2
+    assert len(BLOCKS[number].strip().splitlines()) <= 14
+    exec(compile(BLOCKS[number], "README.md", "exec"), {})
 
 
 def test_the_readmes_table_names_what_exists():
-    root = Path(__file__).parents[1]
-    readme = (root / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
     rows = re.findall(r"^\|.*`(tests/[\w/]+\.py)`.*$", readme, re.MULTILINE)
     assert len(rows) >= 10
-    assert not [path for path in rows if not (root / path).is_file()]
+    assert not [path for path in rows if not (ROOT / path).is_file()]
     table = readme.split("## Statements")[1].split("## ")[0]
     for name in re.findall(r"\| `([a-z_]+(?:\.\w+)+)`", table):
         module, _, symbol = f"icltheory.{name}".rpartition(".")
