@@ -1,20 +1,64 @@
-"""Real language models in the layered protocol: checkpoints, tasks, Algorithm 1."""
+"""Language models: checkpoints, condition numbers, tasks, evaluation, Algorithm 1.
 
+A checkpoint in the Hugging Face layout becomes a layered model, whose modules can be
+clipped; a task becomes prompts with label words; Algorithm 1 chooses a layer and a rate
+and is judged once on the test set. Further names are in ``bridge.tasks``,
+``bridge.evaluation``, ``bridge.statistics``, ``bridge.spectra`` and ``bridge.export``.
+"""
+
+from icltheory.bridge.algorithm1 import Algorithm1Result, algorithm1
 from icltheory.bridge.architecture import Architecture, Rotary
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.decoder import KV, Decoder, Stream, Tokens
+from icltheory.bridge.evaluation import (
+    Evaluation,
+    evaluate,
+    evaluate_grid,
+    evaluate_naive,
+    evaluate_rates,
+)
+from icltheory.bridge.export import save_checkpoint, size_report
 from icltheory.bridge.model import LanguageModel, clip_module
+from icltheory.bridge.racing import race
+from icltheory.bridge.records import Records
+from icltheory.bridge.spectra import (
+    ConditionNumber,
+    SingularSystems,
+    condition_numbers,
+)
+from icltheory.bridge.statistics import Comparison, compare
+from icltheory.bridge.tasks import Example, Task, TaskSpec, load_task
 from icltheory.bridge.tokenizer import Tokenizer
 
 __all__ = [
     "KV",
+    "Algorithm1Result",
     "Architecture",
+    "Comparison",
+    "ConditionNumber",
     "Decoder",
+    "Evaluation",
+    "Example",
     "LanguageModel",
+    "Records",
     "Rotary",
+    "SingularSystems",
     "Stream",
+    "Task",
+    "TaskSpec",
     "Tokenizer",
     "Tokens",
+    "algorithm1",
     "clip_module",
+    "compare",
+    "condition_numbers",
+    "evaluate",
+    "evaluate_grid",
+    "evaluate_naive",
+    "evaluate_rates",
     "load_checkpoint",
+    "load_task",
+    "race",
+    "save_checkpoint",
+    "size_report",
 ]

@@ -1,0 +1,119 @@
+"""What is pruned, on which tasks, and how it is judged."""
+
+import dataclasses
+from typing import Literal
+
+from experiments._fields import check_at_least
+
+# The grid of the paper, section C.2.
+PAPER_RATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """One run; it decides every number.
+
+    Attributes:
+        checkpoint: Folder in the Hugging Face layout, or a name on the hub.
+        tasks: Names of tasks: those of the library, or of the small language model.
+        task_folder: Folder with one of the task's name for each; "" for the hub.
+        rates: Clipping rates; 0 has to be among them.
+        top_k: Algorithm 1's k: layers of largest condition number.
+        aggregate: How the condition numbers of a module's matrices become one.
+        modules: Modules that are pruned, one at a time.
+        layers: Layers of the grid, counted from the last if negative; all if empty.
+            Algorithm 1 chooses among all layers in any case.
+        profile: What the paper says, or what the authors' scripts do.
+        shots: Demonstrations in front; -1 for all. Everything is done with the first
+            number, the grid with the others too.
+        demonstration_seeds: Draws of the demonstrations; the grid is of the first.
+        orders: Orders of them: 0 as drawn, other numbers seed a random one.
+        race: Whether Algorithm 1 searches by a race; one over the grid's answers is
+            reported in any case.
+        dtype: Of weights and products.
+        examples: Most examples of a split, evenly spaced; all if 0.
+        batch_size: Examples that run together.
+        layers_at_once: Layers whose pruned weights are held at the same time.
+        naive_examples: Examples that the plain way is compared and timed on.
+        level: Level of all intervals, and one minus the level of all tests.
+        seed: Of races and the bootstrap.
+    """
+
+    checkpoint: str
+    tasks: tuple[str, ...]
+    task_folder: str
+    rates: tuple[float, ...]
+    top_k: int
+    aggregate: Literal["max", "mean", "geometric_mean", "min"] = "max"
+    modules: tuple[str, ...] = ("mlp", "attn")
+    layers: tuple[int, ...] = ()
+    profile: Literal["paper", "authors_code"] = "paper"
+    shots: tuple[int, ...] = (-1, 4, 0)
+    demonstration_seeds: tuple[int, ...] = (0,)
+    orders: tuple[int, ...] = (0,)
+    race: bool = False
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    examples: int = 0
+    batch_size: int = 32
+    layers_at_once: int = 4
+    naive_examples: int = 16
+    level: float = 0.95
+    seed: int = 0
+
+    def __post_init__(self):
+        check_at_least(self, 0, "examples", "seed")
+        check_at_least(self, 1, "top_k", "batch_size", "layers_at_once")
+        check_at_least(self, 1, "naive_examples")
+        least = {"shots": -1, "demonstration_seeds": 0, "orders": 0}
+        for name in ("tasks", "modules", "rates", *least):
+            values = getattr(self, name)
+            if not values or len(set(values)) < len(values):
+                raise ValueError(f"{name}: expected some, each once, got {values}")
+            if name in least and min(values) < least[name]:
+                raise ValueError(
+                    f"{name}: expected numbers >= {least[name]}, got {min(values)}"
+                )
+        for rate in self.rates:
+            if not 0 <= rate < 1:
+                raise ValueError(f"rates: expected numbers in [0, 1), got {rate:g}")
+        if list(self.rates) != sorted(self.rates) or self.rates[0] != 0:
+            raise ValueError(f"rates: expected 0 and larger ones, got {self.rates}")
+        if not 0 < self.level < 1:
+            raise ValueError(f"level: expected a value within (0, 1), got {self.level}")
+
+
+_GRID_OF_FIGURE_1 = (0, 1, -2, -1)
+PRESETS = {
+    "tiny": Config(
+        checkpoint="experiments/small_lm/checkpoint",
+        tasks=("nonce", "sentiment", "topic"),
+        task_folder="experiments/small_lm/tasks",
+        # Its keys have 32 singular values, of which 0.95 leaves one.
+        rates=(0.0, 0.1, 0.25, 0.5, 0.75, 0.85, 0.9, 0.95),
+        top_k=2,
+        demonstration_seeds=(0, 1, 2),
+        orders=(0, 1),
+        naive_examples=128,
+    ),
+    "gptj": Config(
+        checkpoint="EleutherAI/gpt-j-6b",
+        tasks=("sst2", "agnews", "emoc", "mrpc", "rte", "cb", "copa"),
+        task_folder="",
+        rates=PAPER_RATES,
+        top_k=4,
+        layers=_GRID_OF_FIGURE_1,
+        # That of the files: others have other condition numbers.
+        dtype="float16",
+        layers_at_once=2,
+    ),
+    "llama2": Config(
+        checkpoint="meta-llama/Llama-2-7b-hf",
+        tasks=("sst2", "agnews", "emoc", "mrpc", "rte", "cb", "copa"),
+        task_folder="",
+        rates=PAPER_RATES,
+        top_k=4,
+        layers=_GRID_OF_FIGURE_1,
+        dtype="float16",
+        layers_at_once=2,
+    ),
+}

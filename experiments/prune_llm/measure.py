@@ -1,0 +1,62 @@
+"""Asks the model whatever a study does not know yet."""
+
+import itertools
+import time
+
+from rich.console import Console
+
+from experiments._run import Run
+from experiments.prune_llm.study import Study, systems_of
+from experiments.prune_llm.subject import Case, Subject
+from icltheory.bridge.algorithm1 import algorithm1
+from icltheory.bridge.examiner import Examiner
+
+
+def measure(study: Study, subject: Subject, run: Run, console: Console) -> int:
+    """Fills the books; returns how many answers the model gave in this process."""
+    begin, systems = time.perf_counter(), systems_of(run)
+
+    def say(what: str, case: Case) -> None:
+        added = sum(book.added for book in study.books.values())
+        seconds = time.perf_counter() - begin
+        console.print(
+            f"{what}, {case.task}, {case.shots} demonstrations (seed {case.seed}, "
+            f"order {case.order}): {added:,} new answers so far, {seconds:.0f} s"
+        )
+
+    for case in study.grid_cases:
+        _ask_grid(study, subject, case, systems)
+        say("grid", case)
+    for case in study.judged_cases:
+        for module in study.config.modules:
+            _judge(study, subject, case, module, systems)
+        say("Algorithm 1", case)
+    return sum(book.added for book in study.books.values())
+
+
+def _ask_grid(study: Study, subject: Subject, case: Case, systems) -> None:
+    """Every layer, module and rate on validation, a few layers at a time."""
+    config = study.config
+    examiner = Examiner(
+        *(study.books[case], subject.model, subject.tasks[case], case.shots),
+        systems=systems,
+        batch_size=config.batch_size,
+    )
+    layers = iter(study.layers)
+    while some := tuple(itertools.islice(layers, config.layers_at_once)):
+        examiner.ask("validation", some, config.modules, config.rates)
+
+
+def _judge(study: Study, subject: Subject, case: Case, module: str, systems) -> None:
+    config = study.config
+    algorithm1(
+        *(subject.model, subject.tasks[case], module, config.rates),
+        *(config.top_k, config.aggregate),
+        shots=case.shots,
+        records=study.books[case],
+        race=config.race,
+        cache=systems,
+        seed=config.seed,
+        layer=study.choice(module)[0],
+        batch_size=config.batch_size,
+    )

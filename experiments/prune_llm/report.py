@@ -1,0 +1,196 @@
+"""Tables, verdicts and findings of a study."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments._run import Check, Run, print_checks
+from experiments.prune_llm.figures import draw
+from experiments.prune_llm.findings import findings
+from experiments.prune_llm.study import Study
+from experiments.prune_llm.tables import (
+    Row,
+    algorithm1_rows,
+    as_numbers,
+    beyond_chance,
+    panel,
+    races,
+    replicates,
+    shots_curve,
+)
+from icltheory.bridge.statistics import compare
+
+# The cached search has to be this many times faster than the plain one.
+SPEEDUP = 20
+# Scores of one model by two programs; the weights of rate 0 agree to the bit.
+SCORES_AGREE = 1e-4
+
+
+def report(
+    study: Study, measured: dict[str, Any], run: Run, console: Console
+) -> dict[str, Any]:
+    """Prints the tables, draws the figures and returns the contents of result.json."""
+    config = study.config
+    every = algorithm1_rows(study, study.judged_cases)
+    main = [case for case in study.judged_cases if case in study.grid_cases]
+    rows = algorithm1_rows(study, main)
+    repeated = replicates(study, every)
+    raced = [found for row in rows if (found := races(study, row)) is not None]
+    told = findings(study, rows, repeated, raced, measured["theory"])
+    checks = _checks(study, measured)
+    console.print(algorithm1_table(rows, config.level))
+    if len(every) > len(rows):
+        console.print(_replicates_table(repeated))
+    if raced:
+        console.print(_race_table(raced))
+    for sentence in told:
+        console.print(f"- {sentence}", highlight=False)
+    print_checks(console, checks)
+    for name, figure in draw(study, rows, measured).items():
+        run.save_figure(name, figure)
+    return {
+        "checks": [check.as_dict() for check in checks],
+        "passed": all(check.passed for check in checks),
+        "findings": told,
+        "algorithm1": [as_numbers(row, config.level) for row in rows],
+        "all draws and orders": [as_numbers(row, config.level) for row in every],
+        "replicates": repeated,
+        "races": raced,
+        "grid": {case.task: _grid(study, case.task) for case in main},
+        "shots": {
+            task: {k: float(v.mean()) for k, v in shots_curve(study, task).items()}
+            for task in config.tasks
+        },
+        "ways": measured["ways"],
+        "rate 0": measured["rate_0"],
+        "theory": measured["theory"],
+        "answers": len(study.records),
+    }
+
+
+def _grid(study: Study, task: str) -> dict[str, Any]:
+    """Accuracies (layers, rates) by shots and module, and what is beyond chance."""
+    cases = [case for case in study.grid_cases if case.task == task]
+    panels = {
+        f"{case.shots}": {
+            module: panel(study, case, module).accuracy.tolist()
+            for module in study.config.modules
+        }
+        for case in cases
+    }
+    return {
+        "layers": list(study.layers),
+        "rates": list(study.config.rates),
+        "accuracy": panels,
+        "majority": panel(study, cases[0], study.config.modules[0]).majority,
+        "beyond chance": beyond_chance(study, study.main_case(task)),
+    }
+
+
+def _checks(study: Study, measured: dict[str, Any]) -> list[Check]:
+    none, ways = measured["rate_0"], measured["ways"]
+    checks = [
+        Check("rate 0: changed weights", none["changed_weights"], 0, "<="),
+        Check(
+            f"cached search in seconds against a {SPEEDUP}th of the plain one "
+            f"({ways['ratio']:.0f} times less)",
+            *(ways["cached_seconds"], ways["naive_seconds"] / SPEEDUP, "<="),
+        ),
+    ]
+    if study.config.dtype == "float32":  # half precision rounds: see the numbers
+        for name, found in (
+            ("rate 0 against unpruned", none),
+            ("cached against", ways),
+        ):
+            name = name if found is none else f"{name} plain, {ways['answers']} answers"
+            checks += [
+                Check(
+                    f"{name}: other predictions",
+                    found["different_predictions"],
+                    0,
+                    "<=",
+                ),
+                Check(
+                    f"{name}: largest change of a score",
+                    *(found["largest_difference"], 0, "<=", SCORES_AGREE),
+                ),
+            ]
+    return [*checks, *_learns_in_context(study)]
+
+
+def _learns_in_context(study: Study) -> list[Check]:
+    """Some task gains from demonstrations; words that say all may leave nothing to."""
+    curves = {task: shots_curve(study, task) for task in study.config.tasks}
+    gains = {}
+    for task, curve in curves.items():
+        few, many = min(curve), max(curve)
+        if few < many:
+            level = 1 - (1 - study.config.level) / len(curves)
+            found = compare(curve[few], curve[many], level=level)
+            gains[f"{many} demonstrations over {few}, {task}"] = found.interval.low
+    if not gains:
+        return []
+    best = max(gains, key=lambda name: gains[name])
+    name = f"least gain of {best}, the most of {len(gains)} (Bonferroni), is above 0"
+    return [Check(name, 0.0, gains[best], "<=")]
+
+
+def algorithm1_table(rows: list[Row], level: float) -> Table:
+    """The table of Algorithm 1, a row for each task and module."""
+    table = Table(
+        title="Algorithm 1: chosen on validation, judged once on the test set "
+        f"({100 * level:g} % interval of the paired difference, exact p, Holm's p)"
+    )
+    for name in ("task", "module", "layer", "rate", "validation", "test"):
+        table.add_column(name)
+    for name in ("difference", "p", "Holm", "could be chance?", "majority"):
+        table.add_column(name)
+    for row in rows:
+        r, c = row.result, row.result.comparison
+        ends = f"\\[{c.interval.low:+.3f}, {c.interval.high:+.3f}]"
+        tested = r.rate > 0
+        table.add_row(
+            *(row.case.task, row.module, str(r.layer), f"{r.rate:g}"),
+            f"{r.unpruned_score:.4f} to {r.validation_score:.4f}",
+            f"{r.test_before:.4f} to {r.test_after:.4f}",
+            f"{c.difference:+.4f} {ends}" if tested else "-",
+            f"{r.p_value:.2g}" if tested else "-",
+            f"{row.holm:.2g}" if tested else "-",
+            {"could be chance": "yes", "not pruned": "not pruned"}.get(
+                verdict := row.verdict(level), f"no: {verdict}"
+            ),
+            f"{r.majority.share:.4f}",
+        )
+    return table
+
+
+def _replicates_table(repeated: list[dict[str, Any]]) -> Table:
+    table = Table(
+        title=f"Over {repeated[0]['num']} draws and orders of the demonstrations: test "
+        "accuracy, mean +- standard error"
+    )
+    for name in ("task", "module", "rates chosen", "before", "after", "difference"):
+        table.add_column(name)
+    for r in repeated:
+        cells = [
+            f"{r[name]:.4f} +- {r[f'{name} standard error']:.4f}"
+            for name in ("before", "after", "difference")
+        ]
+        rates = ", ".join(f"{rate:g}" for rate in r["rates"])
+        table.add_row(r["task"], r["module"], rates, *cells)
+    return table
+
+
+def _race_table(raced: list[dict[str, Any]]) -> Table:
+    table = Table(title="Racing over the rates beside the full grid, mean over orders")
+    for name in ("task", "module", "full grid", "race", "saved", "same choice"):
+        table.add_column(name)
+    for r in raced:
+        table.add_row(
+            *(r["task"], r["module"], f"{r['full_evaluations']:,}"),
+            f"{r['evaluations']:,.0f}",
+            f"{r['saved']:.1%} +- {r['saved standard error']:.1%}",
+            f"{r['same choice']} of {r['races']}",
+        )
+    return table

@@ -1,0 +1,156 @@
+"""What a run knows: cases, condition numbers and answers, of a model or of a folder."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments._run import Run
+from experiments.prune_llm import subject as subjects
+from experiments.prune_llm.config import Config
+from experiments.prune_llm.subject import Case, Subject
+from icltheory.bridge.algorithm1 import layer_choice
+from icltheory.bridge.answers import PLACE_FIELDS, AnswerBook, TaskFacts, facts_of
+from icltheory.bridge.records import Records
+from icltheory.bridge.records.values import number, plain
+from icltheory.bridge.spectra import (
+    ConditionNumber,
+    SingularSystems,
+    condition_numbers,
+)
+from icltheory.pruning import LayerChoice
+
+ANSWERS, STUDY = "answers.jsonl", "study.json"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Study:
+    """Everything that tables and figures are made of.
+
+    Attributes:
+        config: What was asked.
+        family: Architecture of the model.
+        num_layers: Number of its layers.
+        conditions: Condition numbers of all its matrices.
+        books: The answers of each case.
+        records: Where the answers are.
+    """
+
+    config: Config
+    family: str
+    num_layers: int
+    conditions: tuple[ConditionNumber, ...]
+    books: dict[Case, AnswerBook]
+    records: Records
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Layers of the grid."""
+        return subjects.grid_layers(self.config, self.num_layers)
+
+    @property
+    def grid_cases(self) -> list[Case]:
+        """Cases of the grid."""
+        return subjects.main_cases(self.config, list(self.books))
+
+    @property
+    def judged_cases(self) -> list[Case]:
+        """Cases on which Algorithm 1 runs."""
+        return subjects.judged_cases(self.config, list(self.books))
+
+    def main_case(self, task: str) -> Case:
+        """The case of the grid on which Algorithm 1 runs."""
+        (case,) = (
+            c for c in self.grid_cases if c.task == task and c in self.judged_cases
+        )
+        return case
+
+    def choice(self, module: str) -> tuple[int, LayerChoice | None]:
+        """Layer of a module, and how it was chosen; ``None`` if the scripts name it."""
+        given = subjects.given_layer(self.config, self.family, self.num_layers, module)
+        if given is not None:
+            return given, None
+        found = layer_choice(
+            self.conditions, module, self.config.top_k, self.config.aggregate
+        )
+        return found.deepest, found
+
+
+def systems_of(run: Run) -> SingularSystems:
+    """Where the run keeps singular systems."""
+    return SingularSystems(run.folder / "singular_systems")
+
+
+def begin(config: Config, subject: Subject, run: Run) -> Study:
+    """The study of a new run, or of one that goes on."""
+    path = run.folder / STUDY
+    facts = {case: facts_of(task) for case, task in subject.tasks.items()}
+    records = Records(
+        run.folder / ANSWERS,
+        (*Case._fields, *PLACE_FIELDS),
+        config={
+            "config": dataclasses.asdict(config),
+            "weights": subject.digest,
+            "tasks": sorted(
+                {(*case[:1], *case[2:], f.digest) for case, f in facts.items()}
+            ),
+        },
+    )
+    if not path.is_file():
+        rows = condition_numbers(subject.model, systems_of(run))
+        run.write_json(STUDY, plain(_stored(subject, rows, facts)))
+    return _read(config, path, records)
+
+
+def rebuild(config: Config, run: Run) -> Study:
+    """The study of a run's folder; no model is needed, and no answer is added."""
+    records = Records(
+        run.folder / ANSWERS, (*Case._fields, *PLACE_FIELDS), read_only=True
+    )
+    return _read(config, run.folder / STUDY, records)
+
+
+def _stored(
+    subject: Subject, rows: Any, facts: dict[Case, TaskFacts]
+) -> dict[str, Any]:
+    conditions = [row._asdict() for row in rows]
+    for row in conditions:
+        del row["singular_values"]
+    return {
+        "family": subject.model.arch.family,
+        "num_layers": subject.model.num_layers,
+        "conditions": conditions,
+        "cases": [
+            {"case": case._asdict(), "facts": found._asdict()}
+            for case, found in facts.items()
+        ],
+    }
+
+
+def _read(config: Config, path: Path, records: Records) -> Study:
+    stored = json.loads(path.read_text())
+    books = {}
+    for entry in stored["cases"]:
+        facts = TaskFacts(**entry["facts"])
+        facts = facts._replace(labels=tuple(facts.labels))
+        books[Case(**entry["case"])] = AnswerBook(facts, records, **entry["case"])
+    return Study(
+        config,
+        stored["family"],
+        stored["num_layers"],
+        tuple(_condition(row) for row in stored["conditions"]),
+        books,
+        records,
+    )
+
+
+def _condition(row: dict[str, Any]) -> ConditionNumber:
+    numbers: dict[str, Any] = {
+        name: number(row[name])
+        for name in ("condition_number", "null", "null_ratio", "ceiling")
+    }
+    more = {"shape": tuple(row["shape"]), "singular_values": np.empty(0)}
+    fields: dict[str, Any] = {**row, **numbers, **more}
+    return ConditionNumber(**fields)

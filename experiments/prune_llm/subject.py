@@ -1,0 +1,176 @@
+"""What a run is about: the model, its tasks, and what can be asked of them.
+
+Everything that a person may have got wrong is found out here, before a run begins.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.prune_llm.config import Config
+from experiments.small_lm.tasks import SHIPPED, declaration
+from icltheory.bridge import LanguageModel, load_checkpoint
+from icltheory.bridge.evaluation import tokenize
+from icltheory.bridge.tasks import TASKS, Task, load_task
+from icltheory.layered import get_matrix
+from icltheory.pruning import choose_layers, module_matrices, rank_for_rate
+
+ROOT = Path(__file__).parents[2]
+# Layers that the authors' scripts name, by family and number of layers.
+PUBLISHED_LAYERS = {
+    ("gptj", 28): {"mlp": 26, "attn": 27},
+    ("llama", 32): {"mlp": 30, "attn": 30},
+}
+
+
+class Case(NamedTuple):
+    """A task behind certain demonstrations.
+
+    Attributes:
+        task: Its name.
+        shots: Demonstrations in front.
+        seed: Draw of the demonstrations.
+        order: Order of them, 0 as drawn.
+    """
+
+    task: str
+    shots: int
+    seed: int
+    order: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Subject:
+    """A model and its tasks.
+
+    Attributes:
+        model: The model.
+        digest: Digest of its weights.
+        tasks: The task of each case, with its demonstrations in order.
+    """
+
+    model: LanguageModel
+    digest: str
+    tasks: dict[Case, Task]
+
+
+def load(config: Config) -> Subject:
+    """Loads model and tasks, and refuses what cannot be done."""
+    folder = _near(config.checkpoint)
+    name = folder if folder.is_dir() else config.checkpoint
+    try:
+        drawn = _draws(config)
+        model = load_checkpoint(name, config.dtype)
+    except ImportError as error:
+        raise ValueError(str(error)) from error
+    _check_pruning(model, config)
+    tasks = {}
+    for (task, seed, order), found in drawn.items():
+        for place, shots in enumerate(_shots(found, config)):
+            tasks[Case(task, shots, seed, order)] = found
+            if order == config.orders[0]:
+                for split in ("validation", "test")[: 2 if place == 0 else 1]:
+                    tokenize(model, found, split, shots)
+    return Subject(model, _digest(model), tasks)
+
+
+def grid_layers(config: Config, num_layers: int) -> tuple[int, ...]:
+    """Layers of the grid, from 0."""
+    wanted = config.layers or range(num_layers)
+    for layer in wanted:
+        if not -num_layers <= layer < num_layers:
+            raise ValueError(
+                f"layers: expected -{num_layers} to {num_layers - 1}, got {layer}"
+            )
+    return tuple(sorted({layer % num_layers for layer in wanted}))
+
+
+def main_cases(config: Config, cases: Sequence[Case]) -> list[Case]:
+    """Cases of the first draw in the first order: those of the grid."""
+    first = config.demonstration_seeds[0], config.orders[0]
+    return [case for case in cases if case[2:] == first]
+
+
+def judged_cases(config: Config, cases: Sequence[Case]) -> list[Case]:
+    """Cases on which Algorithm 1 runs: the first number of shots, and all draws."""
+    first: dict[str, int] = {}
+    for case in cases:
+        first.setdefault(case.task, case.shots)
+    return [case for case in cases if case.shots == first[case.task]]
+
+
+def given_layer(
+    config: Config, family: str, num_layers: int, module: str
+) -> int | None:
+    """The layer that the authors' scripts name, where their profile is asked for."""
+    if config.profile != "authors_code":
+        return None
+    return PUBLISHED_LAYERS.get((family, num_layers), {}).get(module)
+
+
+def _near(name: str) -> Path:
+    """A path as it stands, or below the repository."""
+    path = Path(name)
+    return path if path.exists() else ROOT / path
+
+
+def _draws(config: Config) -> dict[tuple[str, int, int], Task]:
+    own = {name: declaration(name) for name in SHIPPED}
+    found: dict[tuple[str, int, int], Task] = {}
+    names = (*own, *TASKS)
+    for name, seed in itertools.product(config.tasks, config.demonstration_seeds):
+        if name not in names:
+            raise ValueError(f"tasks: expected some of {', '.join(names)}, got {name}")
+        folder = _near(config.task_folder) / name if config.task_folder else None
+        task = load_task(own.get(name, name), folder, config.profile, seed)
+        task = _limited(task, config.examples)
+        for order in config.orders:
+            ordered = task.with_demonstrations(order_seed=order) if order else task
+            found[name, seed, order] = ordered
+    return found
+
+
+def _limited(task: Task, most: int) -> Task:
+    def some(examples):
+        if not 0 < most < len(examples):
+            return examples
+        places = np.linspace(0, len(examples) - 1, most).round().astype(int)
+        return tuple(examples[place] for place in places)
+
+    return dataclasses.replace(
+        task, validation=some(task.validation), test=some(task.test)
+    )
+
+
+def _shots(task: Task, config: Config) -> list[int]:
+    most = len(task.demonstrations)
+    for shots in config.shots:
+        if shots > most:
+            raise ValueError(
+                f"shots: expected at most {most} for {task.name}, got {shots}"
+            )
+    return list(dict.fromkeys(most if k == -1 else k for k in config.shots))
+
+
+def _check_pruning(model: LanguageModel, config: Config) -> None:
+    layers = range(model.num_layers)
+    choose_layers([[1.0] for _ in layers], config.top_k, aggregate=config.aggregate)
+    grid_layers(config, model.num_layers)
+    for layer in layers:
+        for module in config.modules:
+            for spec in module_matrices(model, layer, module):
+                shape = get_matrix(model.params, spec).shape
+                rank_for_rate(shape, max(config.rates))
+
+
+def _digest(model: LanguageModel) -> str:
+    digest = hashlib.sha256(repr(model.arch).encode())
+    for leaf in jax.tree.leaves(model.params):
+        digest.update(np.ascontiguousarray(leaf).view(np.uint8).data)
+    return digest.hexdigest()

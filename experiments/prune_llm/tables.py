@@ -1,0 +1,232 @@
+"""Numbers out of answers: the grid, Algorithm 1, shots, demonstrations, races."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments.prune_llm.study import Study
+from experiments.prune_llm.subject import Case
+from icltheory.bridge import racing
+from icltheory.bridge.algorithm1 import Algorithm1Result, read_algorithm1
+from icltheory.bridge.statistics import (
+    Comparison,
+    adjust_holm,
+    compare,
+    majority_line,
+    summarise_replicates,
+)
+
+RACES = 20
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Row:
+    """A row of the Algorithm 1 table.
+
+    Attributes:
+        case: The task and its demonstrations.
+        module: The pruned module.
+        result: What Algorithm 1 chose and what it was worth.
+        holm: p-value after Holm's correction over the table.
+    """
+
+    case: Case
+    module: str
+    result: Algorithm1Result
+    holm: float
+
+    def verdict(self, level: float) -> str:
+        """What the test says, as far as the whole table allows it."""
+        if self.result.rate == 0:
+            return "not pruned"
+        if self.holm > 1 - level:
+            return "could be chance"
+        better = self.result.comparison.difference > 0
+        return "better" if better else "worse"
+
+
+class Panel(NamedTuple):
+    """The grid of one case and module.
+
+    Attributes:
+        accuracy: Accuracy on validation, (layers, rates).
+        comparisons: Each cell against the unpruned model.
+        unpruned: Accuracy of the unpruned model.
+        majority: Share of the commonest class.
+    """
+
+    accuracy: np.ndarray
+    comparisons: list[list[Comparison]]
+    unpruned: float
+    majority: float
+
+
+def algorithm1_rows(study: Study, cases: list[Case]) -> list[Row]:
+    """Algorithm 1 of each case and module; Holm's family is all of them."""
+    config = study.config
+    found: list[tuple[Case, str, Algorithm1Result]] = []
+    for case in cases:
+        for module in config.modules:
+            layer, choice = study.choice(module)
+            options = {"layers": choice, "race": config.race, "seed": config.seed}
+            result = read_algorithm1(
+                study.books[case], layer, module, config.rates, **options
+            )
+            found.append((case, module, result))
+    # An unpruned model is compared with itself: there is nothing to test.
+    tested = [r.rate > 0 for _, _, r in found]
+    holm = np.ones(len(found))
+    if any(tested):
+        p = np.array([result.p_value for _, _, result in found])
+        holm[tested] = adjust_holm(p[tested])
+    return [
+        Row(case, module, result, float(p))
+        for (case, module, result), p in zip(found, holm, strict=True)
+    ]
+
+
+def panel(study: Study, case: Case, module: str) -> Panel:
+    """The grid of a case and module."""
+    config, book = study.config, study.books[case]
+    cells, accuracy = [], []
+    for layer in study.layers:
+        right = book.correct("validation", layer, module, config.rates)
+        options = {"level": config.level, "method": "conditional"}
+        cells.append([compare(right[0], row, **options) for row in right])
+        accuracy.append([book.accuracy(row) for row in right])
+    return Panel(
+        np.array(accuracy),
+        cells,
+        accuracy[0][0],
+        majority_line(book.labels("validation"), book.facts.labels).share,
+    )
+
+
+def beyond_chance(study: Study, case: Case) -> dict[str, Any]:
+    """How many cells of a case's grid differ from the unpruned model after Holm."""
+    found = [
+        (module, layer, rate, cell)
+        for module in study.config.modules
+        for layer, cells in zip(
+            study.layers, panel(study, case, module).comparisons, strict=True
+        )
+        for rate, cell in list(zip(study.config.rates, cells, strict=True))[1:]
+    ]
+    if not found:
+        return {"cells": 0, "better": 0, "worse": 0, "best": None}
+    holm = adjust_holm([cell.p_value for *_, cell in found])
+    sure = holm <= 1 - study.config.level
+    gains = np.array([cell.difference for *_, cell in found])
+    module, layer, rate, best = found[int(np.argmax(gains))]
+    return {
+        "cells": len(found),
+        "better": int(np.sum(sure & (gains > 0))),
+        "worse": int(np.sum(sure & (gains < 0))),
+        "best": {
+            "module": module,
+            "layer": layer,
+            "rate": rate,
+            "difference": best.difference,
+            "holm": float(holm[int(np.argmax(gains))]),
+        },
+    }
+
+
+def shots_curve(study: Study, task: str) -> dict[int, np.ndarray]:
+    """Which validation examples the unpruned model has right, by demonstrations."""
+    module = study.config.modules[0]
+    return {
+        case.shots: study.books[case].correct(
+            "validation", study.layers[0], module, study.config.rates[:1]
+        )[0]
+        for case in sorted(study.grid_cases)
+        if case.task == task
+    }
+
+
+def replicates(study: Study, rows: list[Row]) -> list[dict[str, Any]]:
+    """Mean over draws and orders of the demonstrations, for each task and module."""
+    found = []
+    for task in study.config.tasks:
+        for module in study.config.modules:
+            own = [r for r in rows if r.case.task == task and r.module == module]
+            values = {
+                "before": [r.result.test_before for r in own],
+                "after": [r.result.test_after for r in own],
+                "difference": [r.result.comparison.difference for r in own],
+            }
+            summary = {name: summarise_replicates(v) for name, v in values.items()}
+            found.append(
+                {
+                    "task": task,
+                    "module": module,
+                    "num": len(own),
+                    "rates": [r.result.rate for r in own],
+                }
+                | {name: float(s.mean) for name, s in summary.items()}
+                | {
+                    f"{name} standard error": float(s.standard_error)
+                    for name, s in summary.items()
+                }
+            )
+    return found
+
+
+def races(study: Study, row: Row) -> dict[str, Any] | None:
+    """Races over the answers of the full grid, in several orders of the examples.
+
+    ``None`` where a race was the search, and left no full grid to race over.
+    """
+    arms = tuple(sorted({0.0, *study.config.rates}))
+    layer = row.result.layer
+    book = study.books[row.case]
+    if not book.known("validation", layer, row.module, arms).all():
+        return None
+    right = book.correct("validation", layer, row.module, arms)
+    whole = racing.full_grid(_answers(right), *right.shape).winner
+    raced = [
+        racing.race(_answers(right), *right.shape, seed=study.config.seed + i)
+        for i in range(RACES)
+    ]
+    saved = summarise_replicates([r.saved for r in raced])
+    return {
+        "task": row.case.task,
+        "module": row.module,
+        "races": RACES,
+        "evaluations": float(np.mean([r.evaluations for r in raced])),
+        "full_evaluations": raced[0].full_evaluations,
+        "saved": float(saved.mean),
+        "saved standard error": float(saved.standard_error),
+        "same choice": sum(r.winner == whole for r in raced),
+    }
+
+
+def _answers(right: np.ndarray):
+    return lambda arms, examples: right[np.ix_(arms, examples)]
+
+
+def as_numbers(row: Row, level: float) -> dict[str, Any]:
+    """A row for ``result.json``."""
+    result = row.result
+    selection = None if result.selection is None else result.selection._asdict()
+    return {
+        **row.case._asdict(),
+        "module": row.module,
+        "layer": result.layer,
+        "layers": None if result.layers is None else list(result.layers.layers),
+        "rate": result.rate,
+        "validation_before": result.unpruned_score,
+        "validation_after": result.validation_score,
+        "validation_scores": list(result.validation_scores),
+        "selection": selection,
+        "test_before": result.test_before,
+        "test_after": result.test_after,
+        "comparison": dataclasses.asdict(result.comparison),
+        "p_value": result.p_value,
+        "holm": row.holm,
+        "verdict": row.verdict(level),
+        "majority": result.majority.share,
+        "evaluations": result.evaluations,
+        "full_evaluations": result.full_evaluations,
+    }

@@ -1,0 +1,317 @@
+"""Implicit updates and the terms of Theorem 2 on a linear surrogate of each layer.
+
+The surrogate is that of :mod:`~experiments.prune_llm.surrogate`: the layer's weights
+and the tokens that enter it, with linear attention in the place of softmax.
+
+What it is not: the model. Softmax, its higher orders, rotation by position, biases, the
+norms of queries and keys, the causal mask among demonstrations, what the question's own
+tokens do, activation and gate of the MLP, and the norm between layers are left out; the
+MLPs move the tokens but not W. ``cosine`` measures the distance: between what
+the surrogate adds to a question and what attention to the demonstrations really adds.
+"""
+
+import functools
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.prune_llm.surrogate import (
+    Noise,
+    attention_factors,
+    support_dim,
+    through_mlp,
+)
+from icltheory.bridge import LanguageModel, Tokens
+from icltheory.bridge._blocks import Norm
+from icltheory.bridge.evaluation import tokenize
+from icltheory.bridge.tasks import Task
+from icltheory.layered import get_matrix, replace_matrix
+from icltheory.linalg import SVD
+from icltheory.noise import without_replacement_factor
+from icltheory.plotting import Curve, norms_beside_accuracy
+from icltheory.pruning import module_matrices, rank_for_rate
+
+__all__ = ["SurrogateTerms", "surrogate_terms", "theory_figure"]
+
+# Losses in [0, 1], such as errors, are 1/2-sub-Gaussian.
+_R = 0.5
+
+
+class SurrogateTerms(NamedTuple):
+    r"""The surrogate of one layer at one rate.
+
+    Attributes:
+        layer: Number of the layer, from 0.
+        rate: Clipping rate of its module.
+        update_norm: :math:`\|\Delta W_l\|_F`.
+        G_norm: :math:`\|G_l\|_F`.
+        noise_trace: :math:`\operatorname{tr} C_l` of b of the N demonstrations.
+        noise_rank: Rank of :math:`C_l`, at most N - 1.
+        dim: Dimension m of the space of the gradients, for weights in general position
+            (:func:`~experiments.prune_llm.surrogate.support_dim`).
+        term: T_l of the corrected Theorem 2; infinite while N - 1 < m.
+        bound: :math:`R \sqrt{T_l / N}` with R = 1/2, this layer's share alone.
+        shrunk_bound: The same with the noise shrunk to a multiple of the identity as
+            Ledoit and Wolf do: finite, but the bound of a noisier learner.
+        cosine: Mean over questions of the cosine between the surrogate's answer and
+            what attention to the demonstrations adds to the last token.
+        cosine_error: Its standard error.
+        reason: Why the term is infinite.
+    """
+
+    layer: int
+    rate: float
+    update_norm: float
+    G_norm: float
+    noise_trace: float
+    noise_rank: int
+    dim: int
+    term: float
+    bound: float
+    shrunk_bound: float
+    cosine: float
+    cosine_error: float
+    reason: str
+
+
+def surrogate_terms(
+    model: LanguageModel,
+    task: Task,
+    layers: Sequence[int],
+    rates: Sequence[Any],
+    shots: int | None = None,
+    num_queries: int = 32,
+    *,
+    module: str = "attn",
+    split: str = "validation",
+    systems: Any = None,
+    at_least_one: bool = False,
+) -> list[SurrogateTerms]:
+    """Norms of the implicit updates and terms of Theorem 2, layer by layer.
+
+    Args:
+        model: The model.
+        task: The task; all its demonstrations are the pool of N.
+        layers: Numbers of the layers.
+        rates: Clipping rates of the module.
+        shots: Demonstrations b that the noisy learner of Theorem 2 sees; N // 2 if
+            ``None``.
+        num_queries: Questions, the first of the split, for the cosine.
+        module: What is pruned: ``"attn"``, ``"mlp"``, ``"all"`` or one matrix.
+        split: Split that the questions are taken from.
+        systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``.
+        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
+
+    Returns:
+        One row for each layer and rate, in ascending order of the layers.
+
+    Raises:
+        ValueError: If there are fewer than two demonstrations, a prompt cannot be
+            answered, or a name, a layer or a rate is out of range.
+    """
+    prompt = _prompt(model, task, split, num_queries)
+    N = len(task.demonstrations)
+    b = N // 2 if shots is None else shots
+    without_replacement_factor(N, b)
+    with_mlp = module in ("mlp", "all", "W_in", "W_gate", "W_out")
+    decoder, arch, rows = model.decoder, model.arch, []
+    h = decoder.embed(model.params, prompt.demos)
+    q = decoder.embed_after(model.params, prompt.queries, len(prompt.inside))
+    with jax.enable_x64(True):
+        P = jnp.eye(arch.width)
+    for layer in range(max(layers) + 1):
+        params = model.params["layers"][layer]
+        x = _norm(arch, params["norm_1"], h.h)[0][prompt.inside]
+        x_query = _norm(arch, params["norm_1"], q.h)[prompt.ends]
+        wanted = rates if layer in layers else ()
+        pruned = _pruned(model, layer, module, wanted, systems, at_least_one)
+        for rate, weights, ranks in pruned:
+            added = _added(decoder, weights, h, q)
+            with jax.enable_x64(True):
+                factors = attention_factors(arch, weights, x)
+                cosines = _cosines(factors, x_query, added)
+                factors = through_mlp(factors, weights) if with_mlp else factors
+                noise = Noise.of(factors, P, prompt.groups, N, b)
+                dim = support_dim(arch, ranks, with_mlp)
+                rows.append(_row(layer, float(rate), noise, dim, cosines))
+        with jax.enable_x64(True):
+            V, U = attention_factors(arch, params, x)
+            P = P + V.T @ (U @ P)
+        h, keys = _run(decoder, False, params, h)
+        q, _ = _run(decoder, False, params, q, keys)
+    return rows
+
+
+def theory_figure(
+    rows: Sequence[SurrogateTerms],
+    accuracies: Mapping[int, Curve],
+    title: str,
+    baseline: float | None = None,
+):
+    """Draws the surrogate's quantities over the rates, beside the measured accuracy.
+
+    Args:
+        rows: The rows of some layers, each at the same rates, 0 first.
+        accuracies: Accuracy of each of these layers at these rates.
+        title: What was measured.
+        baseline: Accuracy of the unpruned model.
+
+    Returns:
+        The matplotlib figure.
+    """
+    layers = list(dict.fromkeys(row.layer for row in rows))
+    by_layer = {layer: [r for r in rows if r.layer == layer] for layer in layers}
+    norm, term = (
+        "norm of the implicit update",
+        "layer's share of the bound, shrunk noise",
+    )
+    answers = "cosine with what attention adds"
+    panels: dict[str, dict[str, Curve]] = {name: {} for name in (norm, term, answers)}
+    panels["accuracy"] = {f"layer {layer}": accuracies[layer] for layer in layers}
+    for layer, own in by_layer.items():
+        name = f"layer {layer}"
+        panels[norm][name] = Curve([r.update_norm for r in own])
+        panels[term][name] = Curve([r.shrunk_bound for r in own])
+        cosine = np.array([r.cosine for r in own])
+        error = np.array([r.cosine_error for r in own])
+        panels[answers][name] = Curve(cosine, cosine - error, cosine + error)
+    return norms_beside_accuracy(
+        [r.rate for r in by_layer[layers[0]]],
+        panels,
+        title,
+        log=(norm, term),
+        lines={} if baseline is None else {"accuracy": baseline},
+        columns=2,
+    )
+
+
+class _Prompt(NamedTuple):
+    """Demonstrations and questions as tokens.
+
+    Attributes:
+        demos: The demonstrations, one row.
+        inside: Which of their tokens belong to a demonstration.
+        groups: To which one, for those that do.
+        queries: Rest of each prompt, padded at the right.
+        ends: Row and place of the last token of each question.
+    """
+
+    demos: Tokens
+    inside: np.ndarray
+    groups: np.ndarray
+    queries: Tokens
+    ends: tuple[np.ndarray, np.ndarray]
+
+
+def _prompt(model, task, split, num_queries) -> _Prompt:
+    prompts = tokenize(model, task, split)
+    step = prompts.rows_per_example
+    chosen = range(0, min(num_queries * step, len(prompts.rows)), step)
+    encode, prefix = model.tokenizer.encode, list(prompts.prefix)
+    # Where each demonstration ends, as far as the tokenizer keeps it apart.
+    ends = [
+        len(os.path.commonprefix([list(encode(task.prefix(k))), prefix]))
+        for k in range(len(task.demonstrations) + 1)
+    ]
+    groups = np.searchsorted(ends, np.arange(ends[-1]), side="right") - 1
+    tails = [
+        [*prefix[ends[-1] :], *prompts.rows[i][: prompts.starts[i]]] for i in chosen
+    ]
+    lengths = np.array([len(tail) for tail in tails])
+    ids = np.zeros((len(tails), lengths.max()), np.int32)
+    mask = np.arange(lengths.max())[None] < lengths[:, None]
+    ids[mask] = np.concatenate(tails)
+    demos = np.array([prefix[: ends[-1]]], np.int32)
+    return _Prompt(
+        Tokens(jnp.asarray(demos), jnp.ones(demos.shape, bool)),
+        groups >= 0,
+        groups[groups >= 0],
+        Tokens(jnp.asarray(ids), jnp.asarray(mask)),
+        (np.arange(len(tails)), lengths - 1),
+    )
+
+
+def _norm(arch, params, h):
+    return np.asarray(Norm(arch.norm, arch.norm_eps).apply({"params": params}, h))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _run(decoder, last_only, params, stream, prefix=None):
+    return decoder.run_block(params, stream, prefix, last_only=last_only)
+
+
+def _added(decoder, params, h, q):
+    """What attention to the demonstrations adds to the last token of each question."""
+    silent = jax.tree.map(jnp.zeros_like, params["mlp"]["W_out"])
+    params = {**params, "mlp": {**params["mlp"], "W_out": silent}}
+    keys = _run(decoder, False, params, h)[1]
+    with_demos, alone = (_run(decoder, True, params, q, k)[0].h for k in (keys, None))
+    return np.asarray(with_demos - alone, np.float64)[:, 0]
+
+
+def _pruned(
+    model, layer, module, rates, systems, at_least_one
+) -> Iterator[tuple[Any, Any, dict[str, int]]]:
+    """Parameters of the layer at each rate, and the rank of each matrix."""
+    specs = module_matrices(model, layer, module) if rates else ()
+    own = {spec.name: get_matrix(model.params, spec) for spec in model.matrices(layer)}
+    parts = {
+        spec.name: SVD(*map(jnp.asarray, _system(own[spec.name], systems)))
+        for spec in specs
+    }
+    full = {name: min(W.shape) for name, W in own.items()}
+    for rate in rates:
+        params, ranks = model.params, dict(full)
+        for spec in specs:
+            W = own[spec.name]
+            rank = rank_for_rate(W.shape, rate, at_least_one=at_least_one)
+            if rank < min(W.shape):
+                cut = parts[spec.name].truncate(rank).astype(W.dtype)
+                params, ranks[spec.name] = replace_matrix(params, spec, cut), rank
+        yield rate, params["layers"][layer], ranks
+
+
+def _system(W, systems):
+    if systems is not None:
+        return systems.of(W)
+    wide = np.asarray(W).astype(np.promote_types(W.dtype, np.float32))
+    return np.linalg.svd(wide, full_matrices=False)
+
+
+def _cosines(factors, x, added) -> np.ndarray:
+    """Cosines between what the surrogate adds to each question and what is added."""
+    V, U = (np.asarray(factor) for factor in factors)
+    guess = (x.astype(np.float64) @ U.T) @ V
+    sizes = np.linalg.norm(guess, axis=1) * np.linalg.norm(added, axis=1)
+    return np.sum(guess * added, axis=1)[sizes > 0] / sizes[sizes > 0]
+
+
+def _row(layer, rate, noise: Noise, dim, cosines) -> SurrogateTerms:
+    N, num = len(noise.deviations), len(cosines)
+    term, rank = noise.term(dim), noise.rank(dim)
+    spread = float(cosines.std(ddof=1)) if num > 1 else math.nan
+    reason = ""
+    if noise.kappa == 0:
+        reason = "b = N: the pool leaves no noise"
+    elif rank < dim:
+        reason = f"rank {rank} (N = {N}) in m = {dim} dimensions"
+    return SurrogateTerms(
+        layer=layer,
+        rate=rate,
+        update_norm=noise.update_norm,
+        G_norm=noise.G_norm,
+        noise_trace=noise.trace,
+        noise_rank=rank,
+        dim=dim,
+        term=term,
+        bound=_R * math.sqrt(term / N),
+        shrunk_bound=_R * math.sqrt(noise.shrunk_term(dim) / N),
+        cosine=float(cosines.mean()) if num else math.nan,
+        cosine_error=spread / math.sqrt(max(num, 1)),
+        reason=reason,
+    )

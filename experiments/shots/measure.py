@@ -1,0 +1,77 @@
+"""Answers of the model, recorded question by question."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from experiments.prune_llm.subject import Case, Subject
+from experiments.shots.config import Config
+from icltheory.bridge.evaluation import Evaluation, evaluate, evaluate_rates
+from icltheory.bridge.records import Records
+from icltheory.bridge.tasks import Task
+
+KEY = ("task", "shots", "seed", "order", "rate", "example")
+
+
+def records_of(config: Config, subject: Subject, path: Path) -> Records:
+    """The records of a run; those of another model or config are refused."""
+    return Records(path, KEY, config={"config": config, "weights": subject.digest})
+
+
+def measure(config: Config, subject: Subject, records: Records) -> Iterator[Case]:
+    """Answers what is not recorded yet; yields each case that was answered."""
+    for case, task in subject.tasks.items():
+        if records.done(**case._asdict()):
+            continue
+        found = _answers(config, subject, case, task)
+        lines = []
+        for rate, evaluation in zip(config.rates, found, strict=True):
+            lines += _lines({**case._asdict(), "rate": rate}, evaluation)
+        records.append(lines)
+        yield case
+
+
+def _answers(
+    config: Config, subject: Subject, case: Case, task: Task
+) -> tuple[Evaluation, ...]:
+    model, size = subject.model, {"batch_size": config.batch_size}
+    if not config.rate:
+        return (evaluate(model, task, config.split, case.shots, **size),)
+    layer = config.layer % model.num_layers
+    return evaluate_rates(
+        *(model, task, layer, config.module, config.rates, config.split, case.shots),
+        **size,
+    )
+
+
+def _lines(key: dict, evaluation: Evaluation) -> Iterator[dict]:
+    scores = evaluation.scores
+    tied = (scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1
+    for i, (prediction, label) in enumerate(
+        zip(evaluation.predictions, evaluation.labels, strict=True)
+    ):
+        yield {
+            **key,
+            "example": i,
+            "prediction": int(prediction),
+            "label": int(label),
+            "tied": bool(tied[i]),
+        }
+
+
+def correct(config: Config, records: Records, task: str, rate: float) -> np.ndarray:
+    """Which answers were right, ``(shots, seeds, orders, questions)``."""
+    asked = {"task": task, "rate": rate}
+    predictions = records.table("prediction", **asked)
+    labels = records.table("label", **asked)
+    right = predictions.values == labels.values
+    place = {row: i for i, row in enumerate(predictions.rows)}
+    order = [
+        place[task, shots, seed, order, rate]
+        for shots in config.shots
+        for seed in config.demonstration_seeds
+        for order in config.orders
+    ]
+    sizes = (config.shots, config.demonstration_seeds, config.orders)
+    return right[order].reshape(*map(len, sizes), -1)

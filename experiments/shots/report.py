@@ -1,0 +1,181 @@
+"""Table, figure and verdicts of a run."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from experiments._run import Check, Run, print_checks
+from experiments.prune_llm.subject import Subject
+from experiments.shots.config import Config
+from experiments.shots.curve import Curve, Estimate, curve, differences
+from experiments.shots.measure import correct
+from icltheory import plotting
+from icltheory.bridge.records import Records
+
+
+class Found(NamedTuple):
+    """What was found on one task.
+
+    Attributes:
+        curves: The curve of each rate.
+        differences: Pruned minus unpruned, one for each number of shots; or nothing.
+        chance: Accuracy of guessing.
+        majority: Accuracy of always answering the commonest class.
+        questions: Number of questions.
+        same_questions: Whether all draws share them.
+        ties: Answers whose best score occurred twice.
+        nan: Answers without a prediction.
+        pruned: What the pruned model is called.
+    """
+
+    curves: dict[float, Curve]
+    differences: tuple[Estimate, ...]
+    chance: float
+    majority: float
+    questions: int
+    same_questions: bool
+    ties: int
+    nan: int
+    pruned: str
+
+
+def found(config: Config, subject: Subject, records: Records, name: str) -> Found:
+    """Everything about one task, from the records alone."""
+    tasks = [task for case, task in subject.tasks.items() if case.task == name]
+    asked = [task.examples(config.split) for task in tasks]
+    same = all(examples == asked[0] for examples in asked)
+    right = {rate: correct(config, records, name, rate) for rate in config.rates}
+    counts = np.mean([task.class_counts(config.split) for task in tasks], axis=0)
+    predictions = records.table("prediction", task=name).values
+    return Found(
+        curves={rate: curve(x, same, config.level) for rate, x in right.items()},
+        differences=differences(*(right[0.0], right[config.rate], same, config.level))
+        if config.rate
+        else (),
+        chance=1 / len(counts),
+        majority=float(counts.max() / counts.sum()),
+        questions=len(asked[0]),
+        same_questions=same,
+        ties=int(records.table("tied", task=name).values.astype(int).sum()),
+        nan=int((predictions == -1).sum()),
+        pruned=f"{config.module} of layer {config.layer % subject.model.num_layers} "
+        f"clipped by {config.rate:g}",
+    )
+
+
+def report(
+    config: Config, results: dict[str, Found], run: Run, console: Console
+) -> dict[str, Any]:
+    """Prints tables and checks, draws the figure, returns result.json's contents."""
+    for name, one in results.items():
+        console.print(_table(config, name, one))
+    rising = config.rising or config.tasks
+    checks = [
+        check
+        for name, one in results.items()
+        if name in rising
+        for check in _checks(name, one)
+    ]
+    print_checks(console, checks)
+    run.save_figure("shots.png", figure(config, results))
+    return {
+        "checks": [check.as_dict() for check in checks],
+        "passed": all(check.passed for check in checks),
+        "tasks": {name: _plain(config, one) for name, one in results.items()},
+    }
+
+
+def _checks(name: str, one: Found) -> list[Check]:
+    first, last = (one.curves[0.0].shots[place] for place in (0, -1))
+    return [
+        Check(
+            f"{name}: upper end with the fewest shots, below the lower with the most",
+            *(first.high, last.low, "<="),
+        ),
+        Check(
+            f"{name}: no rise, below the lower end of the paired one",
+            *(0.0, one.curves[0.0].rise.low, "<="),
+        ),
+    ]
+
+
+def figure(config: Config, results: dict[str, Found]):
+    """The curves, in the manner of Figure 2."""
+    panels = {}
+    for name, one in results.items():
+        curves, points = {}, {}
+        for rate, found in one.curves.items():
+            ends = np.array(found.shots)
+            curves[_label(one, rate)] = plotting.Curve(
+                ends[:, 0], ends[:, 2], ends[:, 3]
+            )
+            points[_label(one, rate)] = found.draws
+        panels[name] = plotting.ShotsPanel(
+            config.shots, curves, one.chance, one.majority, points
+        )
+    seeds, orders = len(config.demonstration_seeds), len(config.orders)
+    return plotting.accuracy_against_shots(
+        panels,
+        f"{'/'.join(Path(config.checkpoint).parts[-2:])[-60:]}\n{config.level:.0%} "
+        "intervals over draws of demonstrations and questions\n"
+        f"dots: {seeds} draws, {orders} order{'s' * (orders > 1)} of each",
+    )
+
+
+def _label(one: Found, rate: float) -> str:
+    return one.pruned if rate else "unpruned"
+
+
+def _table(config: Config, name: str, one: Found) -> Table:
+    table = Table(
+        title=f"{name}: accuracy on {one.questions} questions; chance "
+        f"{one.chance:.3f}, majority {one.majority:.3f}, ties {one.ties}, NaN {one.nan}"
+    )
+    table.add_column("shots", justify="right")
+    for rate in config.rates:
+        table.add_column(_label(one, rate), justify="right")
+    if config.rate:
+        table.add_column("difference", justify="right")
+        table.add_column("chance?")
+    for place, shots in enumerate(config.shots):
+        cells = [_cell(one.curves[rate].shots[place]) for rate in config.rates]
+        if config.rate:
+            change = one.differences[place]
+            cells += [_cell(change), "yes" if _may_be_chance(change) else "no"]
+        table.add_row(str(shots), *cells)
+    rise = (_cell(one.curves[rate].rise) for rate in config.rates)
+    table.add_row("rise", *rise)
+    return table
+
+
+def _cell(e: Estimate) -> str:
+    return f"{e.mean:.3f} ({e.standard_error:.3f}) [{e.low:.2f}, {e.high:.2f}]"
+
+
+def _may_be_chance(change: Estimate) -> bool:
+    return not (change.low > 0 or change.high < 0)
+
+
+def _plain(config: Config, one: Found) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        name: getattr(one, name)
+        for name in ("chance", "majority", "questions", "same_questions", "ties", "nan")
+    }
+    for rate, found in one.curves.items():
+        row[f"rate {rate:g}"] = {
+            "shots": {
+                str(k): e._asdict()
+                for k, e in zip(config.shots, found.shots, strict=True)
+            },
+            "rise": found.rise._asdict(),
+            "draws": found.draws.tolist(),
+        }
+    if one.differences:
+        row["difference"] = {
+            str(k): {**e._asdict(), "could_be_chance": _may_be_chance(e)}
+            for k, e in zip(config.shots, one.differences, strict=True)
+        }
+    return row

@@ -1,0 +1,55 @@
+"""The model: the project's own decoder, in the shape of a small LLaMA."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from experiments.small_lm.config import Config
+from icltheory._typing import Array
+from icltheory.bridge import Decoder, Tokens
+from icltheory.bridge.families import read_architecture
+
+
+def decoder_of(config: Config) -> Decoder:
+    """The program that the checkpoint's ``config.json`` describes."""
+    return Decoder(read_architecture(config.hugging_face()))
+
+
+def start(config: Config, key: Array) -> Any:
+    """Random parameters: matrices keep the size of what they multiply.
+
+    The token table is also the head. The last norm makes up for its size, so that all
+    words are about equally likely at first.
+    """
+    decoder = decoder_of(config)
+    params = decoder.init(key)
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(key, len(leaves))
+    paths = jax.tree_util.tree_leaves_with_path(params)
+    drawn = [
+        _drawn(config, k, [getattr(part, "key", None) for part in path], leaf)
+        for k, (path, leaf) in zip(keys, paths, strict=True)
+    ]
+    return jax.tree.unflatten(tree, drawn)
+
+
+def _drawn(config: Config, key: Array, path: list[Any], leaf: Array) -> Array:
+    if leaf.ndim == 1:
+        last = path[0] == "final_norm"
+        size = 1 / (config.embed_std * config.width**0.5) if last else 1.0
+        return jnp.full_like(leaf, size)
+    std = leaf.shape[1] ** -0.5
+    if "tokens" in path:
+        std = config.embed_std
+    if "W_O" in path or "W_out" in path:
+        std *= (2 * config.num_layers) ** -0.5
+    return std * jax.random.normal(key, leaf.shape, leaf.dtype)
+
+
+def logits(decoder: Decoder, params: Any, ids: Array, mask: Array) -> Array:
+    """Logits of the next token behind every token."""
+    stream = decoder.embed(params, Tokens(ids, mask))
+    for layer in range(decoder.num_layers):
+        stream = decoder.block(layer, params, stream)
+    return decoder.read_out(params, stream)

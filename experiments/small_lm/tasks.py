@@ -1,0 +1,87 @@
+"""Tasks for the bridge: files of held-out sentences, and their declarations."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.small_lm import vocabulary as v
+from experiments.small_lm.curve import Question, question
+from experiments.small_lm.language import Language, sentences
+from experiments.small_lm.words import GROUP, NONCE
+from icltheory.bridge.tasks import Prompt, Recipe, Split, TaskSpec
+
+# Name of a task and its kind of question.
+SHIPPED = {
+    "sentiment": question("sentiment"),
+    "topic": question("topic"),
+    "nonce": question("nonce_season"),
+}
+ROWS = {"train": 64, "validation": 256, "test": 512}
+DEMONSTRATIONS = 16
+FOLDER = Path(__file__).parent / "tasks"
+# The files' seed is not the model's: no run shares its draws.
+_SEED = 20_000
+
+
+def label_words(asked: Question) -> tuple[str, ...]:
+    """The label words by class; nonce words are a group that training never saw."""
+    if asked.meant:
+        return v.MEANT[v.ATTRIBUTES[asked.attribute]]
+    return tuple(NONCE[:GROUP][: v.NUM_CLASSES[asked.attribute]])
+
+
+def declaration(name: str) -> TaskSpec:
+    """The task of that name; ``load_task(declaration(name), FOLDER / name)`` reads it.
+
+    Another ``seed`` of ``load_task`` draws other demonstrations.
+    """
+    words = label_words(SHIPPED[name])
+    numbers = tuple(str(label) for label in range(len(words)))
+    return TaskSpec(
+        name=name,
+        fields={"text": "{text}"},
+        labels=(("label", numbers),),
+        recipes=Recipe(
+            Prompt("{text} : {label}\n", "{text} :", words),
+            Split(per_class=DEMONSTRATIONS // len(words)),
+        ),
+    )
+
+
+def rows(language: Language, name: str) -> dict[str, list[dict[str, Any]]]:
+    """Lines ``{"text", "label"}`` of each file; classes take turns, no text recurs."""
+    asked = SHIPPED[name]
+    key = jax.random.fold_in(jax.random.key(_SEED), list(SHIPPED).index(name))
+    subject = np.full(8 * sum(ROWS.values()), asked.attribute)
+    said = sentences(key, language, subject, held_out=True)
+    classes = np.asarray(said.classes[:, asked.attribute])
+    texts = dict(zip(_texts(said), classes.tolist(), strict=True))
+    count = v.NUM_CLASSES[asked.attribute]
+    by_class = [iter([t for t, c in texts.items() if c == k]) for k in range(count)]
+    return {
+        split: [
+            {"text": next(by_class[i % count]), "label": i % count} for i in range(num)
+        ]
+        for split, num in ROWS.items()
+    }
+
+
+def write(language: Language, folder: Path) -> None:
+    """Writes every task into a folder of its name."""
+    for name in SHIPPED:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for split, lines in rows(language, name).items():
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            (folder / name / f"{split}.jsonl").write_text(text)
+
+
+def _texts(said) -> list[str]:
+    words = np.asarray(said.words).tolist()
+    lengths = np.asarray(said.length).tolist()
+    return [
+        " ".join(v.VOCABULARY[w] for w in row[:count])
+        for row, count in zip(words, lengths, strict=True)
+    ]

@@ -1,0 +1,293 @@
+"""What a pruned model answered, by layer, module, rate and example."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from icltheory.bridge.evaluation import GridChunk, predict
+from icltheory.bridge.records import Records
+from icltheory.bridge.tasks import Task
+
+__all__ = ["PLACE_FIELDS", "AnswerBook", "TaskFacts", "facts_of"]
+
+# Key fields of a record that say which model answered which example.
+PLACE_FIELDS = ("split", "layer", "module", "rate", "example")
+
+
+class TaskFacts(NamedTuple):
+    """What has to be known of a task to make tables out of records.
+
+    Args:
+        name: Name of the task.
+        profile: ``"paper"`` or ``"authors_code"``.
+        scoring: How options are scored.
+        denominator: What a count of right answers is divided by.
+        labels: Label words.
+        sizes: Number of examples of each split.
+        digest: Digest of all texts and labels; another draw has another.
+
+    References:
+        Verified by ``tests/bridge/test_algorithm1.py``.
+    """
+
+    name: str
+    profile: str
+    scoring: str
+    denominator: str
+    labels: tuple[str, ...]
+    sizes: dict[str, int]
+    digest: str
+
+    @property
+    def ties_are_wrong(self) -> bool:
+        """Whether a tie counts as wrong, as in the authors' strict comparisons."""
+        return self.profile == "authors_code" and self.scoring == "label_token"
+
+
+def facts_of(task: Task) -> TaskFacts:
+    """The facts of a task.
+
+    Args:
+        task: The task.
+
+    Returns:
+        Its facts; those of two tasks are equal exactly if all their prompts are.
+
+    References:
+        Verified by ``tests/bridge/test_algorithm1.py``.
+    """
+    text = repr(dataclasses.replace(task, sources=()))
+    return TaskFacts(
+        task.name,
+        task.profile,
+        task.scoring,
+        task.denominator,
+        tuple(task.labels),
+        {"validation": len(task.validation), "test": len(task.test)},
+        hashlib.sha256(text.encode()).hexdigest(),
+    )
+
+
+class AnswerBook:
+    """The scores of one model, pruned in many ways, on the examples of one task.
+
+    With records it begins with what they hold and appends what is added; without, it
+    lives in memory. It knows no model, so that every table can be rebuilt from a file.
+
+    Args:
+        facts: The task.
+        records: Where answers are kept; their key fields are ``PLACE_FIELDS`` and the
+            names of ``fields``.
+        **fields: What else is in the key, such as ``task``, ``shots`` and ``seed``.
+
+    Raises:
+        ValueError: If the records have other key fields.
+
+    Example:
+        >>> facts = TaskFacts("toy", "paper", "label_token", "n", ("a", "b"),
+        ...     {"validation": 2, "test": 0}, "")
+        >>> book = AnswerBook(facts)
+        >>> chunk = GridChunk(3, "mlp", np.array([1, 0]), np.array([[[2, 1], [0, 1]]]))
+        >>> book.add("validation", (0.5,), [chunk], labels=np.array([0, 1]))
+        >>> book.correct("validation", 3, "mlp", (0.5,)).tolist()
+        [[False, False]]
+
+    References:
+        Verified by ``tests/bridge/test_algorithm1.py``.
+    """
+
+    def __init__(self, facts: TaskFacts, records: Records | None = None, **fields: Any):
+        self.facts, self.records, self.fields = facts, records, fields
+        self.added = 0
+        self._labels: dict[str, np.ndarray] = {}
+        self._scores: dict[tuple, np.ndarray] = {}
+        self._known: dict[tuple, np.ndarray] = {}
+        if records is not None:
+            wanted = {*PLACE_FIELDS, *fields}
+            if set(records.key_fields) != wanted:
+                raise ValueError(
+                    f"records: expected the key fields {', '.join(sorted(wanted))}, "
+                    f"got {', '.join(sorted(records.key_fields))}"
+                )
+            if len(records):
+                self._load(records)
+
+    def labels(self, split: str) -> np.ndarray:
+        """Number of the right option of each example.
+
+        Args:
+            split: ``"validation"`` or ``"test"``.
+
+        Returns:
+            The labels.
+
+        Raises:
+            ValueError: If no answer of the split is known.
+        """
+        if split not in self._labels or (self._labels[split] < 0).any():
+            raise ValueError(
+                f"records: expected answers to all examples of {self.facts.name} "
+                f"{split}, got too few; go on with the run first"
+            )
+        return self._labels[split]
+
+    def known(
+        self, split: str, layer: int, module: str, rates: Sequence[Any]
+    ) -> np.ndarray:
+        """Which answers are there.
+
+        Args:
+            split: ``"validation"`` or ``"test"``.
+            layer: Number of the pruned layer.
+            module: The pruned module.
+            rates: Clipping rates.
+
+        Returns:
+            Booleans, ``(rates, examples)``.
+        """
+        absent = np.zeros(self.facts.sizes[split], bool)
+        places = [(split, layer, module, float(rate)) for rate in rates]
+        return np.stack([self._known.get(place, absent) for place in places])
+
+    def scores(
+        self, split: str, layer: int, module: str, rates: Sequence[Any]
+    ) -> np.ndarray:
+        """Score of every option, NaN where the answer is not known.
+
+        Args:
+            split: ``"validation"`` or ``"test"``.
+            layer: Number of the pruned layer.
+            module: The pruned module.
+            rates: Clipping rates.
+
+        Returns:
+            The scores, ``(rates, examples, options)``.
+        """
+        shape = (self.facts.sizes[split], len(self.facts.labels))
+        absent = np.full(shape, np.nan)
+        places = [(split, layer, module, float(rate)) for rate in rates]
+        return np.stack([self._scores.get(place, absent) for place in places])
+
+    def correct(
+        self,
+        split: str,
+        layer: int,
+        module: str,
+        rates: Sequence[Any],
+        examples: Sequence[int] | np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Which answers are right; one that has a NaN among its scores is not.
+
+        Args:
+            split: ``"validation"`` or ``"test"``.
+            layer: Number of the pruned layer.
+            module: The pruned module.
+            rates: Clipping rates.
+            examples: Numbers of the examples; all if ``None``.
+
+        Returns:
+            Booleans, ``(rates, examples)``.
+
+        Raises:
+            ValueError: If an answer is not known.
+        """
+        total = self.facts.sizes[split]
+        chosen = np.arange(total) if examples is None else np.asarray(examples)
+        known = self.known(split, layer, module, rates)[:, chosen]
+        if not known.all():
+            raise ValueError(
+                f"records: expected {known.size} answers of {self.facts.name} {split}, "
+                f"{module} of layer {layer}, got {int(known.sum())}; go on with the "
+                "run first"
+            )
+        scores = self.scores(split, layer, module, rates)[:, chosen]
+        right = predict(scores) == self._labels[split][chosen][None]
+        if self.facts.ties_are_wrong:
+            best = scores.max(axis=-1, keepdims=True)
+            right &= (scores == best).sum(axis=-1) == 1
+        return right
+
+    def accuracy(self, correct: np.ndarray) -> float:
+        """Share of right answers, by the denominator of the task.
+
+        Args:
+            correct: Which answers are right.
+
+        Returns:
+            The accuracy.
+        """
+        return float(correct.sum() / (len(correct) - (self.facts.denominator == "n-1")))
+
+    def add(
+        self,
+        split: str,
+        rates: Sequence[Any],
+        chunks: Iterable[GridChunk],
+        labels: np.ndarray,
+    ) -> None:
+        """Writes down answers, in one piece.
+
+        Args:
+            split: ``"validation"`` or ``"test"``.
+            rates: The clipping rates of the chunks.
+            chunks: The scores.
+            labels: Number of the right option of every example of the split.
+
+        Raises:
+            ValueError: If an answer is there already.
+            OSError: If it cannot be written.
+        """
+        chunks = list(chunks)
+        if self.records is not None:
+            self.records.append(self._lines(split, rates, chunks, labels))
+        for chunk in chunks:
+            self.added += chunk.scores.shape[0] * chunk.scores.shape[1]
+            for rate, scores in zip(rates, chunk.scores, strict=True):
+                place = (split, chunk.layer, chunk.module, float(rate))
+                self._put(place, chunk.examples, scores, labels[chunk.examples])
+
+    def _lines(self, split, rates, chunks, labels) -> Iterator[dict[str, Any]]:
+        for chunk in chunks:
+            for rate, row, best in zip(
+                rates, chunk.scores, chunk.predictions, strict=True
+            ):
+                for example, scores, prediction in zip(
+                    chunk.examples.tolist(), row.tolist(), best.tolist(), strict=True
+                ):
+                    yield {
+                        **self.fields,
+                        "split": split,
+                        "layer": chunk.layer,
+                        "module": chunk.module,
+                        "rate": float(rate),
+                        "example": example,
+                        "label": int(labels[example]),
+                        "prediction": prediction,
+                        "scores": scores,
+                    }
+
+    def _put(self, place, examples, scores, labels):
+        size = self.facts.sizes[place[0]]
+        if place not in self._known:
+            self._known[place] = np.zeros(size, bool)
+            self._scores[place] = np.full((size, len(self.facts.labels)), np.nan)
+        self._labels.setdefault(place[0], np.full(size, -1))[examples] = labels
+        self._known[place][examples] = True
+        self._scores[place][examples] = scores
+
+    def _load(self, records: Records) -> None:
+        labels = records.table("label", **self.fields)
+        scores = records.table("scores", **self.fields)
+        names = [name for name in records.key_fields if name != "example"]
+        at = [names.index(name) for name in PLACE_FIELDS[:-1]]
+        examples = np.array(scores.columns, int)
+        rows: Any = scores.rows
+        for key, there, values, truth in zip(
+            rows, scores.present, scores.values, labels.values, strict=True
+        ):
+            split, layer, module, rate = (key[i] for i in at)
+            place = (split, layer, module, float(rate))
+            self._put(place, examples[there], values[there], truth[there])

@@ -1,0 +1,131 @@
+"""Asks a model what a book of answers does not know, and writes it down."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from icltheory.bridge.answers import AnswerBook
+from icltheory.bridge.evaluation import Grid, GridChunk
+from icltheory.bridge.tasks import Task
+
+__all__ = ["Examiner"]
+
+
+class Examiner:
+    """A model, a task, and the book in which its answers are looked up first.
+
+    Args:
+        book: The book.
+        model: The model.
+        task: The task.
+        shots: Demonstrations in front; all if ``None``.
+        **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
+
+    References:
+        Verified by ``tests/bridge/test_algorithm1.py``.
+    """
+
+    def __init__(
+        self,
+        book: AnswerBook,
+        model: Any,
+        task: Task,
+        shots: int | None = None,
+        **options: Any,
+    ):
+        self.book, self.model, self.task, self.shots = book, model, task, shots
+        self.options = options
+        self._grid: tuple[Any, Grid | None] = (None, None)
+
+    def ask(
+        self,
+        split: str,
+        layers: Sequence[int],
+        modules: Sequence[str],
+        rates: Sequence[Any],
+        examples: Sequence[int] | np.ndarray | None = None,
+        places: Sequence[int] | None = None,
+    ) -> None:
+        """Has the model answer what the book does not know, and writes it down.
+
+        Args:
+            split: ``"validation"`` or ``"test"``.
+            layers: Numbers of the pruned layers.
+            modules: Modules that are pruned, one at a time.
+            rates: Clipping rates.
+            examples: Numbers of the examples; all if ``None``.
+            places: Which of the rates are wanted now; all if ``None``. What is built
+                for the others is kept for the next call.
+
+        Raises:
+            ValueError: As :class:`~icltheory.bridge.evaluation.Grid`.
+        """
+        total = self.book.facts.sizes[split]
+        chosen = np.arange(total) if examples is None else np.asarray(examples)
+        asked = np.isin(
+            np.arange(len(rates)), range(len(rates)) if places is None else places
+        )
+        parts = self._missing(split, layers, modules, rates, chosen, asked)
+        for wanted, some_layers, some_modules in parts:
+            grid = self._grid_of(split, some_layers, some_modules, tuple(rates))
+            for places, numbers in wanted:
+                whole = len(places) == len(rates) and len(numbers) == total
+                chunks = grid.stream() if whole else grid.stream(numbers, places)
+                some_rates = [rates[place] for place in places]
+                for batch in _batches(chunks, len(grid.keys)):
+                    self.book.add(split, some_rates, batch, grid.labels)
+
+    def _missing(self, split, layers, modules, rates, chosen, asked):
+        """What to ask, by the layers and modules that lack the same answers."""
+        lacking: dict[Any, dict[str, list[int]]] = {}
+        for module in modules:
+            for layer in layers:
+                known = self.book.known(split, layer, module, rates)[:, chosen]
+                pattern = _pattern(asked[:, None] & ~known, chosen)
+                if pattern:
+                    by_module = lacking.setdefault(pattern, {})
+                    by_module.setdefault(module, []).append(layer)
+        for pattern, by_module in lacking.items():
+            together: dict[tuple[int, ...], list[str]] = {}
+            for module, some in by_module.items():
+                together.setdefault(tuple(some), []).append(module)
+            for some_layers, some_modules in together.items():
+                yield pattern, some_layers, tuple(some_modules)
+
+    def _grid_of(self, split, layers, modules, rates) -> Grid:
+        """The grid of the last call, or a new one; its stacks are what takes memory."""
+        wanted = (split, layers, modules, rates)
+        if self._grid[0] != wanted:
+            self._grid = (None, None)
+            grid = Grid(
+                *(self.model, self.task, layers, modules, rates, split, self.shots),
+                **self.options,
+            )
+            self._grid = (wanted, grid)
+        grid = self._grid[1]
+        assert grid is not None
+        return grid
+
+
+def _pattern(absent: np.ndarray, chosen: np.ndarray):
+    """Pairs of rates and the examples that lack exactly these."""
+    columns, which = np.unique(absent, axis=1, return_inverse=True)
+    return tuple(
+        (
+            tuple(np.flatnonzero(column).tolist()),
+            tuple(chosen[which.ravel() == number].tolist()),
+        )
+        for number, column in enumerate(columns.T)
+        if column.any()
+    )
+
+
+def _batches(chunks: Iterable[GridChunk], size: int) -> Iterator[list[GridChunk]]:
+    """The chunks of a batch of examples, one for each layer and module."""
+    batch: list[GridChunk] = []
+    for chunk in chunks:
+        batch.append(chunk)
+        if len(batch) == size:
+            yield batch
+            batch = []

@@ -1,0 +1,300 @@
+"""Algorithm 1 against plain evaluation, its records, its races, and every complaint."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from icltheory.bridge import clip_module, examiner
+from icltheory.bridge.algorithm1 import algorithm1, layer_choice, read_algorithm1
+from icltheory.bridge.answers import PLACE_FIELDS, AnswerBook, TaskFacts, facts_of
+from icltheory.bridge.evaluation import GridChunk, evaluate_naive
+from icltheory.bridge.examiner import Examiner
+from icltheory.bridge.records import Records
+from icltheory.bridge.spectra import condition_numbers
+from icltheory.bridge.statistics import exact_mcnemar
+from icltheory.pruning import choose_layers, choose_rate, module_matrices
+from tests.bridge.evaluation_tasks import choice, classification, tiny
+
+RATES = (0, 0.25, 0.5, 0.75)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny("llama", num_layers=2)
+
+
+@pytest.fixture(scope="module")
+def task():
+    other = classification(13, seed=5).validation
+    return dataclasses.replace(classification(9), test=other)
+
+
+def plain(model, task, layer, module, rate, split):
+    found = evaluate_naive(clip_module(model, layer, module, rate), task, split)
+    return found.accuracy, found.correct
+
+
+@pytest.mark.parametrize("module", ["mlp", "W_V"])
+def test_it_chooses_and_judges_as_plain_evaluation_does(model, task, module):
+    found = algorithm1(model, task, module, RATES, 1, "mean")
+    rows = [
+        [
+            r.condition_number
+            for r in condition_numbers(model, layers=[l], module=module)
+        ]
+        for l in range(2)
+    ]
+    layer = choose_layers(rows, 1, aggregate="mean").deepest
+    scores = [plain(model, task, layer, module, r, "validation")[0] for r in RATES]
+    rate = choose_rate(scores, RATES, scores[0]).rate
+    assert (found.layer, found.rate) == (layer, rate)
+    assert found.validation_scores == pytest.approx(scores)
+    assert found.unpruned_score == pytest.approx(scores[0])
+    before, right = plain(model, task, layer, module, 0, "test")
+    after, pruned = plain(model, task, layer, module, rate, "test")
+    assert (found.test_before, found.test_after) == pytest.approx((before, after))
+    gained, lost = int((pruned & ~right).sum()), int((right & ~pruned).sum())
+    assert found.p_value == exact_mcnemar(gained, lost)
+    assert found.comparison.discordant == (gained, lost)
+    assert found.majority.share == pytest.approx(5 / 13)
+    assert found.evaluations == found.full_evaluations == 4 * 9
+
+
+def test_a_task_of_choices_and_few_shots(model):
+    task = dataclasses.replace(choice(5), test=choice(4, seed=9).validation)
+    found = algorithm1(model, task, "attn", [0.5], 2, "max", shots=1)
+    assert found.layer == 1
+    clipped = evaluate_naive(clip_module(model, 1, "attn", 0.5), task, shots=1)
+    assert found.validation_scores == pytest.approx((clipped.accuracy,))
+    assert len(found.rates) == 1
+    assert found.full_evaluations == 2 * 5
+
+
+def test_without_a_gain_nothing_is_pruned_and_nothing_differs(model, task):
+    found = algorithm1(model, task, "mlp", [0], 1, "max")
+    assert found.rate == 0
+    assert found.test_after == found.test_before
+    assert found.p_value == 1
+    assert found.could_be_chance
+    assert found.selection is None
+    assert found.validation_score == found.unpruned_score
+
+
+def test_the_test_set_takes_no_part_in_the_choice(model, task):
+    turned = tuple(e._replace(label=(e.label + 1) % 3) for e in task.test)
+    other = dataclasses.replace(task, test=turned)
+    one, two = (algorithm1(model, t, "mlp", RATES, 1, "max") for t in (task, other))
+    assert (one.layer, one.rate) == (two.layer, two.rate)
+    assert one.validation_scores == two.validation_scores
+
+
+def test_what_is_recorded_is_not_asked_again(model, task, tmp_path, monkeypatch):
+    path = tmp_path / "answers.jsonl"
+    first = algorithm1(model, task, "mlp", RATES, 1, "max", records=path)
+    content = path.read_bytes()
+    tested = 13 * (1 if first.rate == 0 else 2)
+    assert len(content.splitlines()) == 1 + 4 * 9 + tested
+    line = json.loads(content.splitlines()[1])
+    assert {"task", "shots", "split", "layer", "module", "rate"} < set(line)
+
+    def never(*_, **__):
+        raise AssertionError("a model was asked")
+
+    monkeypatch.setattr(examiner, "Grid", never)
+    again = algorithm1(model, task, "mlp", RATES, 1, "max", records=path)
+    assert path.read_bytes() == content
+    assert str(again) == str(first)
+    assert again.validation_scores == first.validation_scores
+    with pytest.raises(AssertionError, match="a model was asked"):
+        algorithm1(model, task, "mlp", [0.9], 1, "max", records=path)
+    other = dataclasses.replace(task, test=task.test[1:])
+    with pytest.raises(ValueError, match="records of this config"):
+        algorithm1(model, other, "mlp", RATES, 1, "max", records=path)
+
+
+def test_only_what_is_missing_is_asked(model, task):
+    book = AnswerBook(facts_of(task))
+    asking = Examiner(book, model, task)
+    whole = AnswerBook(facts_of(task))
+    Examiner(whole, model, task).ask("validation", [0, 1], ["mlp", "attn"], RATES)
+    assert whole.added == 2 * 2 * 4 * 9
+    asking.ask("validation", [1], ["mlp"], RATES, examples=[2, 5], places=[0, 3])
+    assert book.added == 4
+    asking.ask("validation", [1], ["mlp"], RATES, examples=[2, 3])
+    assert book.added == 4 + 2 + 4
+    asking.ask("validation", [0, 1], ["mlp", "attn"], RATES)
+    assert book.added == whole.added
+    for layer in (0, 1):
+        for module in ("mlp", "attn"):
+            at = ("validation", layer, module, RATES)
+            np.testing.assert_array_equal(book.correct(*at), whole.correct(*at))
+            np.testing.assert_allclose(book.scores(*at), whole.scores(*at), atol=1e-5)
+
+
+def test_a_race_makes_the_grids_choice_and_records_what_it_asked(model, task, tmp_path):
+    path = tmp_path / "race.jsonl"
+    raced = algorithm1(model, task, "mlp", RATES, 1, "max", race=True, records=path)
+    whole = algorithm1(model, task, "mlp", RATES, 1, "max")
+    assert (raced.layer, raced.rate) == (whole.layer, whole.rate)
+    assert raced.race is not None
+    assert raced.selection is None
+    lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    asked = [line for line in lines if line["split"] == "validation"]
+    assert len(asked) == raced.evaluations == raced.race.evaluations
+
+
+def book_of(right, facts=None, scores=None, tested=None):
+    """A book in which each rate (rows) is right on the examples that ``right`` says."""
+    right = np.asarray(right, bool)
+    facts = facts or TaskFacts(
+        *("made", "paper", "label_token", "n", ("a", "b")),
+        *({"validation": right.shape[1], "test": right.shape[1]}, ""),
+    )
+    book = AnswerBook(facts)
+    labels = np.arange(right.shape[1]) % 2
+    rates = np.arange(len(right)) / 10
+    for split, values in (("validation", right), ("test", tested)):
+        values = right if values is None else np.asarray(values, bool)
+        best = np.where(values, labels, 1 - labels)
+        made = np.eye(2)[best] if scores is None else scores
+        chunk = GridChunk(0, "mlp", np.arange(right.shape[1]), made)
+        book.add(split, rates.tolist(), [chunk], labels)
+    return book, rates.tolist()
+
+
+def test_a_race_over_clear_winners_saves_most_of_the_grid():
+    rng = np.random.default_rng(0)
+    right = rng.random((8, 400)) < np.array([0.6, *[0.5] * 6, 0.9])[:, None]
+    book, rates = book_of(right)
+    found = read_algorithm1(book, 0, "mlp", rates, race=True)
+    assert found.rate == read_algorithm1(book, 0, "mlp", rates).rate == 0.7
+    assert found.evaluations < found.full_evaluations / 3
+    assert found.full_evaluations == 3200
+    assert found.comparison.verdict == "better"
+
+
+def test_a_search_among_equals_is_told_from_a_gain():
+    rng = np.random.default_rng(1)
+    validation, test = rng.random((2, 8, 200)) < 0.5
+    book, rates = book_of(validation, tested=test)
+    found = read_algorithm1(book, 0, "mlp", rates)
+    assert found.rate > 0
+    assert found.could_be_chance
+    assert found.selection.optimism > 0
+    assert found.selection.score == found.validation_score
+
+
+def test_the_authors_profile_divides_by_one_less_and_counts_ties_as_wrong():
+    facts = TaskFacts(
+        *("rte", "authors_code", "label_token", "n-1", ("Yes", "No")),
+        *({"validation": 4, "test": 4}, ""),
+    )
+    scores = np.array([[[1.0, 0], [0, 1], [1, 0], [0, 0]]] * 2)
+    right = np.ones((2, 4))
+    book, rates = book_of(right, facts, scores)
+    found = read_algorithm1(book, 0, "mlp", rates)
+    assert found.unpruned_score == found.test_before == 1.0  # 3 of 4, by n - 1
+    assert found.comparison.before == 0.75
+    # Label 1 ties on the last example; in the paper's profile the first option wins.
+    paper, _ = book_of(right, facts._replace(profile="paper"), scores)
+    assert paper.correct("test", 0, "mlp", [0]).tolist() == [[True, True, True, False]]
+    scores[:, 2] = 0
+    strict, _ = book_of(right, facts, scores)
+    first, _ = book_of(right, facts._replace(profile="paper"), scores)
+    assert strict.correct("test", 0, "mlp", [0]).sum() == 2
+    assert first.correct("test", 0, "mlp", [0]).sum() == 3
+
+
+def test_nan_is_wrong_and_known():
+    scores = np.array([[[1.0, 0], [0, np.nan]]])
+    book, _ = book_of([[True, True]], scores=scores)
+    assert book.known("test", 0, "mlp", [0]).all()
+    assert book.correct("test", 0, "mlp", [0]).tolist() == [[True, False]]
+
+
+def test_scores_come_back_from_a_file_to_the_last_bit(tmp_path):
+    facts = TaskFacts(
+        "t", "paper", "label_token", "n", ("a", "b"), {"validation": 3, "test": 2}, ""
+    )
+    key = ("seed", *PLACE_FIELDS)
+    path = tmp_path / "r.jsonl"
+    scores = np.random.default_rng(0).normal(size=(2, 3, 2)).astype(np.float32)
+    scores[0, 1, 0] = np.nan
+    labels = np.array([0, 1, 1])
+    for seed in (0, 1):
+        book = AnswerBook(facts, Records(path, key), seed=seed)
+        chunk = GridChunk(0, "mlp", np.array([2, 0]), scores[:, [2, 0]] + seed)
+        book.add("validation", (0.0, 0.5), [chunk], labels)
+    again = AnswerBook(facts, Records(path, key), seed=0)
+    found = again.scores("validation", 0, "mlp", (0.0, 0.5)).astype(np.float32)
+    np.testing.assert_array_equal(found[:, [0, 2]], scores[:, [0, 2]])
+    assert again.known("validation", 0, "mlp", [0.5]).tolist() == [[True, False, True]]
+    with pytest.raises(ValueError, match="expected 3 answers of t validation, mlp of "):
+        again.correct("validation", 0, "mlp", [0.5])
+    with pytest.raises(ValueError, match="expected answers to all examples of t test"):
+        again.labels("test")
+    with pytest.raises(ValueError, match="expected each key once"):
+        again.add("validation", (0.0, 0.5), [chunk], labels)
+    with pytest.raises(ValueError, match="expected the key fields example, layer"):
+        AnswerBook(facts, Records(path, key))
+
+
+def test_the_layer_is_the_deepest_of_the_largest(model):
+    rows = condition_numbers(model)
+    found = layer_choice(rows, "attn", 1, "max")
+    largest = [
+        max(r.condition_number for r in rows if r.layer == l and r.module == "attn")
+        for l in (0, 1)
+    ]
+    np.testing.assert_allclose(found.scores, largest)
+    assert found.deepest == int(np.argmax(largest))
+    assert layer_choice(rows, "all", 2, "min").deepest == 1
+    names = {s.name for s in module_matrices(model, 0, "all")}
+    assert {r.matrix for r in rows} == names
+    with pytest.raises(ValueError, match="conditions: expected those of W_Z in every"):
+        layer_choice(rows, "W_Z", 1, "max")
+
+
+def test_a_given_layer_is_taken(model, task):
+    found = algorithm1(model, task, "mlp", [0], 9, "nonsense", layer=0)
+    assert (found.layer, found.layers) == (0, None)
+
+
+def test_facts_tell_one_draw_from_another(task):
+    assert facts_of(task) == facts_of(dataclasses.replace(task, sources=("here",)))
+    assert facts_of(task) != facts_of(
+        task.with_demonstrations(task.demonstrations[::-1])
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rates": [1]}, r"rates: expected numbers in \[0, 1\), got 1"),
+        ({"rates": []}, "rates: expected at least one, got none"),
+        ({"rates": [0.5, 0.5]}, "rates: expected each once"),
+        ({"rates": [0.99]}, "rate: expected one that leaves a rank >= 1 of 16"),
+        ({"top_k": 0}, "k: expected a positive integer, got 0"),
+        ({"top_k": 3}, "k: expected at most 2 layers, got 3"),
+        ({"aggregate": "sum"}, "aggregate: expected one of"),
+        ({"module": "W_Z"}, "module: expected one of"),
+        ({"shots": 5}, "shots: expected at most 4 for toy, got 5"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(model, task, changes, message):
+    arguments = {"module": "mlp", "rates": RATES, "top_k": 1, "aggregate": "max"}
+    with pytest.raises(ValueError, match=message) as caught:
+        algorithm1(model, task, **(arguments | changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_tasks_without_examples_and_books_of_others_are_refused(model, task):
+    for split in ("validation", "test"):
+        none = dataclasses.replace(task, **{split: ()})
+        with pytest.raises(ValueError, match=f"task: expected {split} examples of toy"):
+            algorithm1(model, none, "mlp", RATES, 1, "max")
+    book = AnswerBook(facts_of(task.with_demonstrations(task.demonstrations[::-1])))
+    with pytest.raises(ValueError, match="records: expected those of toy with these"):
+        algorithm1(model, task, "mlp", RATES, 1, "max", records=book)
