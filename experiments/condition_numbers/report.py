@@ -187,8 +187,8 @@ def figure(config: Config, rows: Rows) -> Any:
             spread=spread_of_squares() if m == n else None,
         )
     dtypes = ", ".join(sorted({row.dtype for row in rows}))
-    name = Path(config.checkpoint).resolve().name if Path(config.place).is_dir() else ""
-    name = name or config.checkpoint
+    # The last folder alone is often just "checkpoint".
+    name = "/".join(Path(config.checkpoint).parts[-2:])
     return condition_numbers_along_depth(
         panels, f"Condition numbers of {name} ({dtypes})"
     )

@@ -226,6 +226,7 @@ def search_cost(
         # Room at the right for what stands beside the last dot.
         limits = (values.min() / 2, values.max() * (values.max() / values.min()) ** 0.4)
         axes.set(xscale="log", xlim=limits, xlabel=xlabel, title=title)
+        axes.set_ylim(places[-1] - 0.6, 0.6)
         for place, value in zip(places, values, strict=True):
             times = "" if place == 0 else f" ({values[0] / value:.3g} x less)"
             axes.annotate(
