@@ -86,7 +86,7 @@ _GRID_OF_FIGURE_1 = (0, 1, -2, -1)
 PRESETS = {
     "tiny": Config(
         checkpoint="experiments/small_lm/checkpoint",
-        tasks=("nonce", "sentiment", "topic"),
+        tasks=("nonce", "nonce_topic", "sentiment", "topic"),
         task_folder="experiments/small_lm/tasks",
         # Its keys have 32 singular values, of which 0.95 leaves one.
         rates=(0.0, 0.1, 0.25, 0.5, 0.75, 0.85, 0.9, 0.95),

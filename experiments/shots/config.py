@@ -98,7 +98,7 @@ PRESETS = {
         demonstration_seeds=(0, 1, 2, 3, 4),
         orders=(0, 1),
         # Label words without a meaning: only demonstrations tell what they stand for.
-        rising=("nonce",),
+        rising=("nonce", "nonce_topic"),
         rate=0.75,
     ),
     # Rates of the published search on SST-2; the task has ten demonstrations.

@@ -122,6 +122,7 @@ def figure(config: Config, results: dict[str, Found]):
         f"{'/'.join(Path(config.checkpoint).parts[-2:])[-60:]}\n{config.level:.0%} "
         "intervals over draws of demonstrations and questions\n"
         f"dots: {seeds} draws, {orders} order{'s' * (orders > 1)} of each",
+        columns=2 if len(panels) == 4 else 3,
     )
 
 

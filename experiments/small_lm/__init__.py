@@ -10,9 +10,9 @@ What it does
     topic; one of the three decides the label. In a quarter of the documents label words
     mean what they say, in the others they are nonce words drawn anew for each document,
     so that nothing can be known without demonstrations. Labels count in full in the
-    loss, all other words a tenth. The curriculum goes from few words, one or two a sentence,
-    to the whole language, and from short documents to long ones; how much of that is
-    needed was not measured.
+    loss, all other words a tenth. The curriculum goes from few words, one or two a
+    sentence, to the whole language, and from short documents to long ones; how much of
+    that is needed was not measured.
     The run folder holds the model as a Hugging Face checkpoint, three tasks for
     ``load_task``, and accuracy over the shots beside Bayes' rule for this language. All
     its sentences are held out (the numbers of their words add up to a multiple of five,

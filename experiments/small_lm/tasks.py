@@ -18,6 +18,7 @@ SHIPPED = {
     "sentiment": question("sentiment"),
     "topic": question("topic"),
     "nonce": question("nonce_season"),
+    "nonce_topic": question("nonce_topic"),
 }
 ROWS = {"train": 64, "validation": 256, "test": 512}
 DEMONSTRATIONS = 16
