@@ -125,6 +125,8 @@ def test_mistakes_are_named_and_nothing_is_written(change, message, model, tmp_p
 
 
 def test_the_usual_checkpoint_is_looked_for_in_the_repository(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
     monkeypatch.setattr("experiments.condition_numbers.config.ROOT", tmp_path)
     config = experiment.Config()
     assert config.place == config.checkpoint

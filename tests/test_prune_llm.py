@@ -218,7 +218,10 @@ def test_other_weights_are_no_continuation(toy, whole):
         (["--top-k", "3"], "k: expected at most 2 layers, got 3"),
         (["--aggregate", "sum"], "aggregate"),
         (["--modules", "mpl"], "module: expected one of 'all', 'attn', 'mlp'"),
-        (["--tasks", "sst3"], "tasks: expected some of sentiment, topic, nonce, sst2"),
+        (
+            ["--tasks", "sst3"],
+            "tasks: expected some of sentiment, topic, nonce, nonce_topic, sst2",
+        ),
         (["--tasks", "rte"], "no such folder of files for rte"),
         (["--shots", "17"], "shots: expected at most 16 for sentiment, got 17"),
         (["--shots", "-2"], "shots: expected numbers >= -1, got -2"),

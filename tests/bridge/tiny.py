@@ -27,7 +27,7 @@ CONFIGS = {
     "gpt2": _GPT,
     "llama": {**_LLAMA, **_GROUPS},
     "mistral": {**_LLAMA, **_GROUPS, "sliding_window": 4},
-    "qwen2": {**_LLAMA, "tie_word_embeddings": True},
+    "qwen2": {**_LLAMA, "num_key_value_heads": None, "tie_word_embeddings": True},
     "qwen3": {**_LLAMA, **_GROUPS},
     "phi": {**_LLAMA, "num_key_value_heads": 1, "partial_rotary_factor": 0.4},
     "phi3": {**_LLAMA, **_GROUPS},
