@@ -18,14 +18,14 @@ What it does
     ``--rebuild`` makes tables and figures again from the folder, without the model.
 
 Time
-    tiny    under two minutes on four cores (228 s with as much other work, 162 s of it
-            for 319,000 answers); the answers take 62 MB.
+    tiny    67 s on four cores, 39 s of it for 319,000 answers (228 s with as much other
+            work); the answers take 62 MB.
     gptj, llama2
             not run yet.
 
 Expect (tiny, the checkpoint of small_lm)
     checks  pass: rate 0 changes no weight; the quick way gives the plain one's 1,024
-            predictions 55 times faster (102 on a loaded machine); with nonce labels the
+            predictions 50 times faster (102 on a loaded machine); with nonce labels the
             accuracy rises from 0.36 (0.5 is guessing) to 0.99 with 16 demonstrations,
             in the task of four classes from 0.35 to 0.97.
     pruning does not help beyond chance: Algorithm 1 prunes in 5 of 8 pairs of a task
