@@ -37,6 +37,8 @@ _ROOMS = (
     "attention",
     "bounds",
     "bridge",
+    "chain_of_thought",
+    "classification",
     "constructions",
     "layered",
     "linalg",

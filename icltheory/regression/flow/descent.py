@@ -5,9 +5,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from icltheory._checks import check_positive_int, concrete
+from icltheory._descent import PlainRule, check_steps, descend
 from icltheory._typing import PRNGKey
 from icltheory.regression import ltb
 from icltheory.regression._linalg import Number
@@ -151,12 +151,7 @@ def _read(
     problem: Any, num_examples: Any, model: Any, step_size: Any, steps: Any, every: Any
 ):
     read_start(problem, num_examples, model)
-    check_positive_int("num_steps", steps)
-    check_positive_int("record_every", every)
-    if steps % every:
-        raise ValueError(
-            f"num_steps: expected a multiple of record_every = {every}, got {steps}"
-        )
+    check_steps(steps, every)
     known = concrete(step_size)
     if known is not None and not (known.ndim == 0 and 0 < known < jnp.inf):
         raise ValueError(f"step_size: expected a positive number, got {step_size}")
@@ -167,18 +162,11 @@ def _read(
 def _run(gradient, problem, M, model, step_size, num_steps, every) -> Trajectory:
     model = jax.tree.map(lambda leaf: jnp.asarray(leaf, step_size.dtype), model)
 
-    def step(model, k):
-        slope = gradient(model, k)
-        return jax.tree.map(lambda a, g: a - step_size * g, model, slope), None
+    def slope(model, k):
+        return (), gradient(model, k)
 
-    def chunk(model, first):
-        model, _ = lax.scan(step, model, first + jnp.arange(every))
-        return model, model
-
-    starts = jnp.arange(0, num_steps, every)
-    end, models = lax.scan(chunk, model, starts)
-    models = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), model, models)
-    finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(end)]
+    models = descend(slope, model, PlainRule(step_size), num_steps, every).params
+    finite = [jnp.all(jnp.isfinite(leaf[-1])) for leaf in jax.tree.leaves(models)]
     times = step_size * jnp.arange(0, num_steps + 1, every)
     done = jnp.all(jnp.stack(finite))
     return record(problem, M, models, times, done, jnp.asarray(num_steps))
