@@ -168,6 +168,7 @@ def make_step(
     num_points: int,
     accumulation: int = 1,
     loss_points: str = "all",
+    loss: str | None = None,
     mesh: Mesh | None = None,
 ) -> Step:
     r"""Builds one training step: data, gradient, update, all on the device.
@@ -182,14 +183,15 @@ def make_step(
     Args:
         model: Flax module; called with ``(X, y)`` it predicts every prefix, and its
             ``predict`` answers the last query.
-        task: Where prompts come from. A task whose ``targets`` is ``"sign"`` is trained
-            by the logistic loss.
+        task: Where prompts come from.
         optimizer: Update rule :math:`u`.
         curriculum: Which coordinates and points count.
         batch_size: Prompts a step.
         num_points: Points of a prompt, the query included.
         accumulation: Parts into which the batch is split to save memory.
         loss_points: ``"all"`` prefixes, or only the ``"last"``.
+        loss: As :func:`in_context_loss` has it; ``None`` for the logistic loss if the
+            task's ``targets`` are ``"sign"``, else the squared one.
         mesh: Devices over which the batch is split.
 
     Returns:
@@ -219,18 +221,20 @@ def make_step(
             f"batch_size: expected a multiple of {mesh.size} devices x {accumulation} "
             f"parts, got {batch_size}"
         )
-    targets = getattr(task, "targets", "real")
+    if loss is None:
+        signs = getattr(task, "targets", "real") == "sign"
+        loss = "logistic" if signs else "squared"
 
-    def loss(params, X, y, active_points):
+    def mean_loss(params, X, y, active_points):
         variables = {"params": params}
         if loss_points == "all":
             predictions: Any = model.apply(variables, X, y)
-            return in_context_loss(predictions, y, active_points, targets)
+            return in_context_loss(predictions, y, active_points, loss)
         context = X[:, :-1], y[:, :-1], X[:, -1]
         last: Any = model.apply(variables, *context, method="predict")
-        return in_context_loss(last[:, None], y[:, -1:], 1, targets)
+        return in_context_loss(last[:, None], y[:, -1:], 1, loss)
 
-    gradient = _accumulated(jax.value_and_grad(loss), accumulation)
+    gradient = _accumulated(jax.value_and_grad(mean_loss), accumulation)
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
         t = state.step

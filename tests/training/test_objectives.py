@@ -30,7 +30,18 @@ def test_logistic_loss_of_signs():
         for b in range(4)
         for k in range(6)
     )
-    got = in_context_loss(PREDICTED, signs, 6, "sign")
+    got = in_context_loss(PREDICTED, signs, 6, "logistic")
+    np.testing.assert_allclose(got, total / 24, rtol=1e-12)
+
+
+def test_hinge_loss_of_signs():
+    signs = jnp.sign(TRUE)
+    total = sum(
+        max(0.0, 1 - float(signs[b, k] * PREDICTED[b, k]))
+        for b in range(4)
+        for k in range(6)
+    )
+    got = in_context_loss(PREDICTED, signs, 6, "hinge")
     np.testing.assert_allclose(got, total / 24, rtol=1e-12)
 
 
@@ -40,6 +51,6 @@ def test_inactive_points_have_no_gradient():
     assert np.all(grad[:, :2] != 0)
 
 
-def test_unknown_targets_are_refused():
-    with pytest.raises(ValueError, match="targets: expected one of"):
+def test_unknown_losses_are_refused():
+    with pytest.raises(ValueError, match="loss: expected one of"):
         in_context_loss(PREDICTED, TRUE, 2, "counts")
