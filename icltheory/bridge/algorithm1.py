@@ -9,7 +9,7 @@ import numpy as np
 
 from icltheory.bridge import racing
 from icltheory.bridge.answers import PLACE_FIELDS, AnswerBook, facts_of
-from icltheory.bridge.examiner import Examiner
+from icltheory.bridge.examiner import Examiner, method_name
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import (
     ConditionNumber,
@@ -134,9 +134,10 @@ def algorithm1(
 
     In the profile ``"authors_code"`` ties count as wrong, and accuracies are divided as
     the scripts do. Their layers are given by ``layer`` (26 and 27 of GPT-J, 30 of LLaMA
-    2). The scripts' randomised approximation, each of the one before, depends on random
-    numbers that are not known; every rate here is the best approximation of the
-    weights, where clipping one after the other changes nothing.
+    2). Their search is had by ``method=Cumulative(rates)``: a randomised approximation
+    of what the rate before left, of which a draw is fixed by a seed; theirs had none.
+    As there, the test clips the very weights at the chosen rate, by another draw. By
+    default every rate is the best approximation of the weights, in either profile.
 
     Args:
         model: The model; left as it is.
@@ -148,7 +149,8 @@ def algorithm1(
             ``"max"``, ``"mean"``, ``"geometric_mean"`` or ``"min"``.
         shots: Demonstrations in front; all if ``None``.
         records: Where answers are looked up and written down: a file, made if absent,
-            or records or a book with keys of one's own. In memory if ``None``.
+            or records or a book with keys of one's own. In memory if ``None``. The
+            answers of two methods, loops or seeds are kept apart.
         race: Whether rates that cannot win are dropped early; see
             :func:`~icltheory.bridge.racing.race`.
         cache: Singular systems on disk.
@@ -189,7 +191,8 @@ def algorithm1(
         rows = conditions or condition_numbers(model, cache, module=module)
         choice = layer_choice(rows, module, top_k, aggregate)
         layer = choice.deepest
-    book = _book(records, model, task, shots)
+    method = method_name(options.get("method", "svd"))
+    book = _book(records, model, task, shots, method)
     examiner = Examiner(book, model, task, shots, systems=cache, **options)
     return _conduct(book, examiner.ask, layer, choice, module, rates, race, seed)
 
@@ -343,7 +346,9 @@ def _checked(rates: Sequence[Any]) -> tuple[float, ...]:
     return values
 
 
-def _book(records: Any, model: Any, task: Task, shots: int | None) -> AnswerBook:
+def _book(
+    records: Any, model: Any, task: Task, shots: int | None, method: str
+) -> AnswerBook:
     """The book that was given, or one of the records, for this task alone."""
     facts = facts_of(task)
     if isinstance(records, AnswerBook):
@@ -354,9 +359,10 @@ def _book(records: Any, model: Any, task: Task, shots: int | None) -> AnswerBook
             )
         return records
     if records is None:
-        return AnswerBook(facts)
+        return AnswerBook(facts, method=method)
     shown = len(task.demonstrations) if shots is None else shots
-    fields = {"task": task.name, "profile": task.profile, "shots": shown}
+    fields: dict[str, Any] = {"task": task.name, "profile": task.profile}
+    fields |= {"shots": shown, "method": method}
     if not isinstance(records, Records):
         config = {"checkpoint": model.source, "task": facts._asdict()}
         records = Records(records, (*fields, *PLACE_FIELDS), config=config)

@@ -81,7 +81,8 @@ class AnswerBook:
         facts: The task.
         records: Where answers are kept; their key fields are ``PLACE_FIELDS`` and the
             names of ``fields``.
-        **fields: What else is in the key, such as ``task``, ``shots`` and ``seed``.
+        **fields: What else is in the key, such as ``task``, ``shots`` and ``seed``;
+            ``method`` names how the model is pruned, if not by ``"svd"``.
 
     Raises:
         ValueError: If the records have other key fields.

@@ -7,23 +7,53 @@ import numpy as np
 
 from icltheory.bridge.answers import AnswerBook
 from icltheory.bridge.evaluation import Grid, GridChunk
+from icltheory.bridge.spectra import Cumulative
 from icltheory.bridge.tasks import Task
 
-__all__ = ["Examiner"]
+__all__ = ["Examiner", "method_name"]
+
+
+def method_name(method: str | Cumulative) -> str:
+    """The name by which a book tells ways of pruning apart.
+
+    Args:
+        method: As :class:`~icltheory.bridge.evaluation.Grid` takes it.
+
+    Returns:
+        The name; of a loop with its rates and its seed.
+
+    Example:
+        >>> method_name("svd"), method_name(Cumulative([0, 0.5]))
+        ('svd', 'cumulative-i2-s0-[0.5]')
+
+    References:
+        Verified by ``tests/bridge/test_cumulative.py``.
+    """
+    return method.name if isinstance(method, Cumulative) else method
 
 
 class Examiner:
     """A model, a task, and the book in which its answers are looked up first.
 
+    A loop over rates (:class:`~icltheory.bridge.spectra.Cumulative`) is gone through on
+    the validation split alone. On the test set, as in the published code, each rate
+    clips the very weights, once and with another draw: the matrices are not those that
+    the rate was chosen by.
+
     Args:
-        book: The book.
+        book: The book; ``method`` among its fields is the :func:`method_name` of how
+            the model is pruned, or is absent, which means ``"svd"``.
         model: The model.
         task: The task.
         shots: Demonstrations in front; all if ``None``.
         **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
 
+    Raises:
+        ValueError: If the answers of the book are those of another method.
+
     References:
-        Verified by ``tests/bridge/test_algorithm1.py``.
+        Verified by ``tests/bridge/test_algorithm1.py`` and
+        ``tests/bridge/test_cumulative.py``.
     """
 
     def __init__(
@@ -36,6 +66,13 @@ class Examiner:
     ):
         self.book, self.model, self.task, self.shots = book, model, task, shots
         self.options = options
+        self.method = options.setdefault("method", "svd")
+        kept, name = book.fields.get("method", "svd"), method_name(self.method)
+        if name != kept:
+            raise ValueError(
+                f"method: expected {kept!r}, of which the book's answers are, got "
+                f"{name!r}"
+            )
         self._grid: tuple[Any, Grid | None] = (None, None)
 
     def ask(
@@ -98,9 +135,12 @@ class Examiner:
         wanted = (split, layers, modules, rates)
         if self._grid[0] != wanted:
             self._grid = (None, None)
+            method = self.method
+            if split == "test" and isinstance(method, Cumulative):
+                method = method.fresh
             grid = Grid(
                 *(self.model, self.task, layers, modules, rates, split, self.shots),
-                **self.options,
+                **{**self.options, "method": method},
             )
             self._grid = (wanted, grid)
         grid = self._grid[1]

@@ -63,6 +63,19 @@ def _three(kind, theta=10000.0, longest=64, **more):
     return _llama(**sizes, rope_parameters=rope)
 
 
+def _long(original):
+    # Heads of 6 coordinates: three frequencies, each stretched on its own.
+    rope = _rope(
+        kind="longrope",
+        short_factor=[1.0, 1.1, 1.3],
+        long_factor=[1.2, 2.5, 4.0],
+        original_max_position_embeddings=original,
+    )
+    special = {"pad_token_id": 0, "eos_token_id": 1, "sliding_window": None}
+    given = {"original_max_position_embeddings": original, "rope_parameters": rope}
+    return _llama(**_GROUPS, **special, **given)
+
+
 _BIASES = {"attention_bias": True, "mlp_bias": True}
 _GROUPS = {"num_key_value_heads": 2}
 _ACT = {"hidden_act": "silu"}
@@ -139,6 +152,8 @@ MODELS = {
         _llama(**_GROUPS, pad_token_id=0, eos_token_id=1, sliding_window=5),
         "bfloat16",
     ),
+    "phi3_long_below": Fixture("phi3", _long(32), weights_from="phi3"),
+    "phi3_long_above": Fixture("phi3", _long(12), weights_from="phi3", padded=False),
     "gpt_neox": Fixture(
         "gpt_neox",
         _llama(

@@ -126,7 +126,9 @@ def old_config(spec, config):
     kind = rope.pop("rope_type", "default")
     if kind != "default":
         key = "rope_type" if kind == "llama3" else "type"
-        given["rope_scaling"] = {key: kind, **rope}
+        # Published Phi-3 files say the old length beside the others, not among these.
+        numbers = {name: value for name, value in rope.items() if name not in given}
+        given["rope_scaling"] = {key: kind, **numbers}
     head = {"architectures": config.architectures, "model_type": spec.family}
     return {**head, **given, "torch_dtype": config.dtype}
 

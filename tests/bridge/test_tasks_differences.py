@@ -62,6 +62,14 @@ def test_the_search_is_listed_apart_from_the_tasks():
     search = [d for d in profile_differences() if not d.field]
     assert {d.task for d in search} == {"all"}
     assert any("svd_lowrank" in d.authors_code for d in search)
+    by_loop = {d.topic for d in search if "Cumulative" in d.here}
+    assert by_loop == {
+        "rank-r approximation",
+        "search over rates",
+        "matrix of the chosen rate on the test set",
+    }
+    assert all(d.here for d in search)
+    assert {d.here for d in profile_differences() if d.field} == {"the profile"}
 
 
 def test_the_table_has_a_line_a_record():

@@ -1,12 +1,13 @@
 """The matrices of a module at every rate."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_finite
+from icltheory.bridge.spectra import Cumulative
 from icltheory.layered import MatrixSpec, get_matrix
 from icltheory.linalg import SVD
 from icltheory.pruning import module_matrices
@@ -18,34 +19,47 @@ def pruned_stacks(
     layer: int,
     module: str,
     rates: Sequence[Any],
-    method: str,
+    method: str | Cumulative,
     at_least_one: bool,
     systems: Any,
 ) -> tuple[tuple[MatrixSpec, ...], tuple[jax.Array, ...]]:
     """Paths within the layer, and for each a stack over the rates."""
-    cutting = Cutting(method, "floor", at_least_one)
+    kind = "svd" if isinstance(method, Cumulative) else method
+    cutting = Cutting(kind, "floor", at_least_one)
     specs = module_matrices(model, layer, module)
     stacks = []
     for spec in specs:
         W = get_matrix(model.params, spec)
         check_finite(spec.name, W)
-        stacks.append(_stack(W, rates, cutting, systems))
+        stacks.append(_stack(W, rates, cutting, method, systems))
     inside = tuple(MatrixSpec(s.name, s.group, s.path[2:]) for s in specs)
     return inside, tuple(stacks)
 
 
-def _stack(W, rates, cutting, systems):
+def _stack(W, rates, cutting, method, systems):
     kept = [cutting.kept(W.shape, rate) for rate in rates]
     whole = cutting.kept(W.shape, 0)
     if min(kept) == whole:
         return jnp.stack([W] * len(kept))
     # On a GPU the default would round the factors to TF32.
     with jax.default_matmul_precision("highest"):
-        cut = _cutter(W, cutting, systems)
-        return jnp.stack([W if k == whole else cut(k).astype(W.dtype) for k in kept])
+        cut = _cutter(W, cutting, method, systems)
+        pairs = zip(rates, kept, strict=True)
+        return jnp.stack(
+            [W if k == whole else cut(r).astype(W.dtype) for r, k in pairs]
+        )
 
 
-def _cutter(W, cutting, systems):
-    if systems is None or cutting.method != "svd":
-        return cutting.cutter(W.astype(jnp.promote_types(W.dtype, jnp.float32)))
-    return SVD(*(jnp.asarray(part) for part in systems.of(W))).truncate
+def _cutter(W, cutting, method, systems) -> Callable[[Any], jax.Array]:
+    """From a rate to the matrix; one decomposition or sort serves all of them."""
+
+    def kept(rate):
+        return cutting.kept(W.shape, rate)
+
+    if isinstance(method, Cumulative):
+        return method.cutter(W, kept)
+    if systems is None or method != "svd":
+        cut = cutting.cutter(W.astype(jnp.promote_types(W.dtype, jnp.float32)))
+    else:
+        cut = SVD(*(jnp.asarray(part) for part in systems.of(W))).truncate
+    return lambda rate: cut(kept(rate))

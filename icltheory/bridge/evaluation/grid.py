@@ -10,6 +10,7 @@ from icltheory.bridge.evaluation._run import Run
 from icltheory.bridge.evaluation._stacks import pruned_stacks
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation, predict
+from icltheory.bridge.spectra import Cumulative
 from icltheory.bridge.tasks import Task
 
 __all__ = ["Grid", "GridChunk"]
@@ -63,10 +64,12 @@ class Grid:
         batch_size: Most examples that run together.
         buckets: Most lengths to which questions are padded; each compiles.
         padding: ``"right"`` or ``"left"``, to which side.
-        method: ``"svd"`` or ``"magnitude"``.
+        method: ``"svd"`` or ``"magnitude"``, by which every rate prunes the very
+            weights; or :class:`~icltheory.bridge.spectra.Cumulative`, by which each
+            goes on from the one before, as in the published code.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
         systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
-            decomposition each if ``None``.
+            decomposition each if ``None``. Only ``"svd"`` asks for them.
 
     Raises:
         ValueError: If a prompt cannot be answered, or a name, a layer or a rate is out
@@ -90,7 +93,7 @@ class Grid:
         batch_size: int = 32,
         buckets: int = 3,
         padding: str = "right",
-        method: str = "svd",
+        method: str | Cumulative = "svd",
         at_least_one: bool = False,
         systems: Any = None,
     ):

@@ -5,6 +5,7 @@ matrix of the shape has and beside what the rounding of the weights leaves visib
 """
 
 from icltheory.bridge.spectra.conditions import ConditionNumber, condition_numbers
+from icltheory.bridge.spectra.cumulative import Cumulative
 from icltheory.bridge.spectra.methods import (
     Exact,
     Randomised,
@@ -16,6 +17,7 @@ from icltheory.bridge.spectra.systems import SingularSystems
 
 __all__ = [
     "ConditionNumber",
+    "Cumulative",
     "Exact",
     "Randomised",
     "SingularSystem",

@@ -121,9 +121,14 @@ class Randomised:
 
     def __call__(self, W: np.ndarray) -> SingularSystem:
         """Decomposes a matrix."""
-        W = np.ascontiguousarray(W, np.float32)
-        key = jax.random.fold_in(jax.random.key(self.seed), zlib.crc32(W.data))
+        key = content_key(self.seed, W)
         return randomised_svd(key, W, self.rank, iterations=self.iterations)
+
+
+def content_key(seed: int, W: Float[ArrayLike, "m n"]) -> PRNGKey:
+    """A key of the seed and the entries of a matrix, read in float32."""
+    entries = np.ascontiguousarray(W, np.float32)
+    return jax.random.fold_in(jax.random.key(seed), zlib.crc32(entries.data))
 
 
 def randomised_svd(
@@ -173,11 +178,14 @@ def randomised_svd(
         raise ValueError(f"rank: expected at most {min(W.shape)}, got {rank}")
     wide = W.shape[0] < W.shape[1]
     tall = W.T if wide else W
-    Q = _orthonormal(tall @ jax.random.normal(key, (tall.shape[1], rank), jnp.float32))
-    for _ in range(iterations):
-        Q = _orthonormal(tall @ _orthonormal(tall.T @ Q))
-    inner = svd(Q.T @ tall)
-    U, s, Vt = (np.asarray(a) for a in (Q @ inner.U, inner.s, inner.Vt))
+    draw = jax.random.normal(key, (tall.shape[1], rank), jnp.float32)
+    # On a GPU the default would round the factors to TF32.
+    with jax.default_matmul_precision("highest"):
+        Q = _orthonormal(tall @ draw)
+        for _ in range(iterations):
+            Q = _orthonormal(tall @ _orthonormal(tall.T @ Q))
+        inner = svd(Q.T @ tall)
+        U, s, Vt = (np.asarray(a) for a in (Q @ inner.U, inner.s, inner.Vt))
     return SingularSystem(Vt.T, s, U.T) if wide else SingularSystem(U, s, Vt)
 
 

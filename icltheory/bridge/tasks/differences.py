@@ -23,6 +23,7 @@ class ProfileDifference(NamedTuple):
         source: Where both can be read.
         field: Field of the recipe that differs; empty for the search and its report,
             which are no part of a task.
+        here: How the scripts' way is had here.
 
     References:
         Yao et al. (2024), sections C.1 to C.3 and the authors' scripts.
@@ -35,6 +36,7 @@ class ProfileDifference(NamedTuple):
     authors_code: str
     source: str
     field: str = ""
+    here: str = "the profile"
 
 
 _ONE_TEXT = ("sst2", "agnews", "emoc")
@@ -63,15 +65,25 @@ _SEARCH = (
         "rank-r approximation",
         "all",
         "optimal, by the singular value decomposition",
-        "torch.svd_lowrank with two iterations and no fixed seed",
+        "torch.svd_lowrank with two iterations and no fixed seed, also at rate 0",
         "section 2; src/laser/matrix_utils.py",
+        here="`method=Cumulative(rates, seed)`; rate 0 is left as it is",
     ),
     ProfileDifference(
         "search over rates",
         "all",
         "each rate clips the unpruned model",
-        "each rate clips what the rate before it left",
+        "each rate clips what the rate before it left, in float16",
         "Algorithm 1; src/data_*.py",
+        here="`method=Cumulative(rates, seed)`, on a model loaded in float16",
+    ),
+    ProfileDifference(
+        "matrix of the chosen rate on the test set",
+        "all",
+        "that of the search",
+        "the loaded weights, clipped once by another draw",
+        "Algorithm 1; src/data_*.py",
+        here="`method=Cumulative(rates, seed)`",
     ),
     ProfileDifference(
         "choice of the layer",
@@ -79,6 +91,7 @@ _SEARCH = (
         "deepest of the k largest condition numbers, k unnamed",
         "written into the scripts: 26 and 27 of GPT-J, 30 of LLaMA 2",
         "Algorithm 1; src/data_*.py",
+        here="`algorithm1(layer=...)`",
     ),
     ProfileDifference(
         "rows behind Figures 1 and 2",
@@ -86,12 +99,23 @@ _SEARCH = (
         "test set",
         "validation rows, as the logs of the scripts show",
         "section 2.2; src/results",
+        here="`split`",
     ),
     ProfileDifference(
-        "LLaMA 2 checkpoint", "all", "7B", "7B-chat", "section 2; src/data_llama2_*.py"
+        "LLaMA 2 checkpoint",
+        "all",
+        "7B",
+        "7B-chat",
+        "section 2; src/data_llama2_*.py",
+        here="the checkpoint that is loaded",
     ),
     ProfileDifference(
-        "ties and NaN", "all", "not stated", "wrong answers", "src/data_*.py"
+        "ties and NaN",
+        "all",
+        "not stated",
+        "wrong answers",
+        "src/data_*.py",
+        here="the profile, in `algorithm1`",
     ),
     ProfileDifference(
         "metric of COPA",
@@ -99,6 +123,7 @@ _SEARCH = (
         "F1",
         "accuracy",
         "Table 8; src/data_*_copa.py",
+        here="accuracy in either profile",
     ),
 )
 
@@ -108,7 +133,7 @@ def profile_differences() -> tuple[ProfileDifference, ...]:
 
     Returns:
         First those of the tasks, which ``load_task`` follows, then those of the search
-        and its report, which are listed for the record.
+        and its report, which follow from arguments.
 
     Example:
         >>> [d.task for d in profile_differences() if d.field == "split.keep"]
@@ -139,11 +164,11 @@ def differences_table(
     """
     rows = profile_differences() if differences is None else tuple(differences)
     lines = [
-        "| topic | task | paper | authors' code | source |",
-        "|---|---|---|---|---|",
+        "| topic | task | paper | authors' code | source | here by |",
+        "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        cells = [cell.replace("|", "\\|") for cell in row[:5]]
+        cells = [cell.replace("|", "\\|") for cell in (*row[:5], row.here)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

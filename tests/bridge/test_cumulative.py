@@ -1,0 +1,321 @@
+"""The published rate loop: its matrices, its answers, and how runs of it resume."""
+
+import dataclasses
+import itertools
+import json
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.bridge.algorithm1 import algorithm1
+from icltheory.bridge.answers import PLACE_FIELDS, AnswerBook, facts_of
+from icltheory.bridge.evaluation import evaluate, evaluate_rates
+from icltheory.bridge.evaluation._stacks import pruned_stacks
+from icltheory.bridge.examiner import Examiner, method_name
+from icltheory.bridge.racing import race
+from icltheory.bridge.records import Records
+from icltheory.bridge.spectra import Cumulative
+from icltheory.layered import get_matrix, replace_matrix
+from icltheory.linalg import svd
+from icltheory.pruning import choose_rate, clip, module_matrices, rank_for_rate
+from tests.bridge.evaluation_tasks import classification, tiny
+
+RATES = (0, 0.25, 0.5, 0.75)
+LOOP = Cumulative(RATES, seed=3)
+norm = np.linalg.norm
+
+
+def raises(message):
+    return pytest.raises(ValueError, match="^" + re.escape(message))
+
+
+def ranks(W, loop=LOOP):
+    """The loop's matrices of ``W`` from a rate."""
+    return loop.cutter(W, lambda rate: rank_for_rate(W.shape, rate))
+
+
+def lowrank(omega, W, iterations=2):
+    """A subspace iteration and a small decomposition, in NumPy and float64."""
+    Q = np.linalg.qr(W @ omega)[0]
+    for _ in range(iterations):
+        Q = np.linalg.qr(W.T @ Q)[0]
+        Q = np.linalg.qr(W @ Q)[0]
+    U, s, Vt = np.linalg.svd(Q.T @ W, full_matrices=False)
+    return (Q @ U * s[None]) @ Vt
+
+
+def step(W, loop, left, rate):
+    """One round: what was left, in the dtype of the weights, is clipped once more."""
+    rank, wide = rank_for_rate(W.shape, rate), W.shape[0] < W.shape[1]
+    omega = jax.random.normal(loop.key(W, rate), (min(W.shape), rank), jnp.float32)
+    left, omega = np.asarray(left, float), np.asarray(omega, float)
+    new = lowrank(omega, left.T).T if wide else lowrank(omega, left)
+    return jnp.asarray(new).astype(W.dtype)
+
+
+def in_place(W, loop, rates):
+    """The published loop on one matrix: it edits what the last round left."""
+    left = W
+    for rate in sorted(rate for rate in rates if rate):
+        left = step(W, loop, left, rate)
+    return left
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("shape", [(12, 12), (20, 12), (12, 20)])
+def test_it_is_the_loop_that_edits_in_place(shape, dtype):
+    W = jnp.asarray(np.random.default_rng(0).normal(size=shape)).astype(dtype)
+    cut = ranks(W)
+    np.testing.assert_array_equal(cut(0), W)
+    for before, rate in itertools.pairwise(RATES):
+        found = cut(rate)
+        assert found.dtype == W.dtype
+        expected = step(W, LOOP, cut(before), rate)
+        found, expected = (np.asarray(a, float) for a in (found, expected))
+        spacing = np.spacing(np.abs(expected).astype(np.float32)).astype(float)
+        spacing *= float(jnp.finfo(dtype).eps) / 2**-23
+        # Entries next to a midpoint may be rounded to either side, but few are.
+        assert np.all(np.abs(found - expected) <= 1e-5 + spacing)
+        assert dtype == "float32" or np.mean(found == expected) > 0.95
+
+
+def test_a_matrix_does_not_depend_on_what_is_asked_beside_it():
+    model = tiny("llama", num_layers=2)
+    specs, whole = pruned_stacks(model, 1, "mlp", RATES, LOOP, False, None)
+    for asked in ((0.75,), (0.5, 0, 0.25, 0.5)):
+        _, some = pruned_stacks(model, 1, "mlp", asked, LOOP, False, None)
+        for one, other in zip(whole, some, strict=True):
+            at = [RATES.index(rate) for rate in asked]
+            np.testing.assert_array_equal(one[jnp.array(at)], other)
+    for spec, stack in zip(specs, whole, strict=True):
+        group, name, _ = spec.path
+        W = model.params["layers"][1][group][name]["weight"]
+        np.testing.assert_array_equal(stack[0], W)
+        size = min(W.shape)
+        kept = [np.linalg.matrix_rank(np.asarray(V, np.float32)) for V in stack]
+        assert kept == [size, size * 3 // 4, size // 2, size // 4]
+
+
+def test_draws_are_those_of_seed_weights_loop_and_rate():
+    W = jnp.asarray(np.random.default_rng(1).normal(size=(12, 12)), jnp.float32)
+    first = ranks(W)(0.75)
+    np.testing.assert_array_equal(ranks(W, Cumulative(RATES[1:], 3))(0.75), first)
+    others = (
+        ranks(W, Cumulative(RATES, 4))(0.75),
+        ranks(W, LOOP.fresh)(0.75),
+        ranks(W, Cumulative((0.25, 0.75), 3))(0.75),
+        ranks(W.T)(0.75).T,
+    )
+    for other in others:
+        assert norm(first - other) > 0.05 * norm(first)
+    # The first rate of a loop clips the weights as the test does, by another draw.
+    alone, looped = ranks(W, LOOP.fresh)(0.25), ranks(W)(0.25)
+    assert norm(alone - looped) > 1e-3 * norm(alone)
+
+
+def with_spectrum(s):
+    rng = np.random.default_rng(5)
+    U, V = (np.linalg.qr(rng.normal(size=(len(s), len(s))))[0] for _ in range(2))
+    return (U * s[None]) @ V.T
+
+
+FLAT, POWER = 1 - 0.9 * np.arange(48) / 48, 1 / np.arange(1, 49)
+
+
+def test_with_best_approximations_a_loop_changes_nothing():
+    """Truncations are nested; and the loop tends to them with its iterations."""
+    W = jnp.asarray(with_spectrum(FLAT))
+    left, many = W, ranks(W, Cumulative(RATES, iterations=300))
+    for rate in RATES:
+        left = clip(left, rate=rate)
+        np.testing.assert_allclose(left, clip(W, rate=rate), atol=1e-12)
+        np.testing.assert_allclose(many(rate), left, atol=1e-4)
+
+
+# Error of torch's loop (svd_lowrank, q=rank, niter=2, to float16 each time) over Eckart
+# and Young's at ranks 43, 24, 12, 4, and at 4 without the loop; then, over the norm of
+# the best matrix, the distances best-loop, best-single and loop-single. Means and
+# standard errors of 2000 draws.
+TORCH = {
+    "flat": (
+        (1.07549, 1.05567, 1.03871, 1.01601, 1.01646, 0.95015, 0.97063, 1.05499),
+        (7.8e-4, 2.3e-4, 1.2e-4, 6e-5, 6e-5, 1.67e-3, 1.62e-3, 1.27e-3),
+    ),
+    "power": (
+        (1.08729, 1.03586, 1.02616, 1.02542, 1.02397, 0.13423, 0.12903, 0.17675),
+        (3.4e-4, 1.8e-4, 2.5e-4, 5.8e-4, 5.9e-4, 1.73e-3, 1.72e-3, 1.61e-3),
+    ),
+}
+PUBLISHED, DRAWS = (0.1, 0.5, 0.75, 0.9), 40
+
+
+@pytest.mark.parametrize("kind", ["flat", "power"])
+def test_errors_are_those_of_the_published_loop(kind, record_property):
+    s = {"flat": FLAT, "power": POWER}[kind]
+    W = jnp.asarray(with_spectrum(s), jnp.float16)
+    parts, rows = svd(W.astype(jnp.float64)), []
+    tails = [np.sqrt(np.sum(parts.s[r:] ** 2)) for r in (43, 24, 12, 4)]
+    best = parts.truncate(4)
+    for seed in range(DRAWS):
+        loop = Cumulative(PUBLISHED, seed)
+        cut, single = ranks(W, loop), ranks(W, loop.fresh)(0.9)
+        left = [np.asarray(cut(rate), float) for rate in PUBLISHED]
+        errors = [norm(W - V) / tail for V, tail in zip(left, tails, strict=True)]
+        # Of no more than that rank, but for the rounding, so never below the best.
+        assert min(errors) > 1 - 1e-3
+        pairs = ((best, left[-1]), (best, single), (left[-1], single))
+        apart = [norm(np.asarray(a) - np.asarray(b)) / norm(best) for a, b in pairs]
+        rows.append([*errors, norm(W - single) / tails[-1], *apart])
+    mean, error = np.mean(rows, 0), np.std(rows, 0, ddof=1) / DRAWS**0.5
+    names = ("r43", "r24", "r12", "r4", "r4_single", "to_best", "single", "apart")
+    for name, value in zip(names, mean, strict=True):
+        record_property(f"{kind}_{name}", float(value))
+    z = (mean - np.array(TORCH[kind][0])) / np.hypot(error, TORCH[kind][1])
+    assert np.abs(z).max() < 5, (mean, z)
+
+
+# --- answers
+
+
+LAYER, MODULE = 0, "attn"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny("llama", num_layers=2)
+
+
+@pytest.fixture(scope="module")
+def task():
+    other = classification(13, seed=5).validation
+    return dataclasses.replace(classification(9), test=other)
+
+
+def edited(model, loop, rates):
+    """The model after the loop over its attention, by editing in place."""
+    for spec in module_matrices(model, LAYER, MODULE):
+        W = get_matrix(model.params, spec)
+        params = replace_matrix(model.params, spec, in_place(W, loop, rates))
+        model = model.replace(params=params)
+    return model
+
+
+@pytest.fixture(scope="module")
+def whole(model, task, tmp_path_factory):
+    """Algorithm 1 by the loop, in one go, and the book it wrote."""
+    path = tmp_path_factory.mktemp("loop") / "answers.jsonl"
+    found = search(model, task, path)
+    fields = {"task": "toy", "profile": "paper", "shots": 4}
+    fields["method"] = method_name(LOOP)
+    records = Records(path, (*fields, *PLACE_FIELDS), read_only=True)
+    return found, AnswerBook(facts_of(task), records, **fields)
+
+
+def search(model, task, records, **options):
+    options = {"method": LOOP, "layer": LAYER, "seed": 0} | options
+    return algorithm1(model, task, MODULE, RATES, 1, "max", records=records, **options)
+
+
+def test_algorithm1_searches_the_loop_and_tests_fresh_weights(model, task, whole):
+    found, book = whole
+    shown = [edited(model, LOOP, RATES[: i + 1]) for i in range(4)]
+    plain = [evaluate(m, task) for m in shown]
+    scores = book.scores("validation", LAYER, MODULE, RATES)
+    for one, other in zip(scores, plain, strict=True):
+        np.testing.assert_allclose(one, other.scores, atol=2e-3)
+    accuracies = [p.accuracy for p in plain]
+    assert found.validation_scores == pytest.approx(accuracies)
+    assert found.rate == choose_rate(accuracies, RATES, accuracies[0]).rate > 0
+    tested = edited(model, LOOP.fresh, (found.rate,))
+    after = evaluate(tested, task, "test")
+    pair = book.scores("test", LAYER, MODULE, (0, found.rate))
+    np.testing.assert_allclose(pair[1], after.scores, atol=2e-3)
+    assert found.test_after == pytest.approx(after.accuracy)
+    before = evaluate(model, task, "test")
+    np.testing.assert_allclose(pair[0], before.scores, atol=1e-9)
+    best = evaluate_rates(model, task, LAYER, MODULE, RATES)
+    assert np.abs(scores[1:] - [b.scores for b in best[1:]]).max() > 0.1
+
+
+@pytest.mark.parametrize("kept", [8, 40])
+def test_a_run_that_was_killed_goes_on_in_the_same_loop(
+    kept, model, task, whole, tmp_path
+):
+    found, book = whole
+    path = tmp_path / "answers.jsonl"
+    lines = book.records.path.read_bytes().splitlines(keepends=True)
+    # Some rates of some examples are lost, on validation or test; half a line is left.
+    path.write_bytes(b"".join(lines[:kept]) + lines[kept][:9])
+    again = search(model, task, path)
+    assert str(again) == str(found)
+    assert again.validation_scores == found.validation_scores
+    whole_lines = sorted(map(answer, lines[1:]))
+    own = sorted(map(answer, path.read_bytes().splitlines()[1:]))
+    assert [key for key, _ in own] == [key for key, _ in whole_lines]
+    scores = [np.array([scores for _, scores in part]) for part in (own, whole_lines)]
+    np.testing.assert_allclose(*scores, atol=1e-9, rtol=0)
+
+
+def answer(line):
+    """What was asked and answered, and by which scores."""
+    values = json.loads(line)
+    scores = values.pop("scores")
+    return tuple(map(str, values.values())), scores
+
+
+def test_a_race_goes_through_the_same_loop(model, task, whole):
+    book = AnswerBook(facts_of(task), method=method_name(LOOP))
+    examiner = Examiner(book, model, task, method=LOOP)
+
+    def correct(places, examples):
+        examiner.ask("validation", [LAYER], [MODULE], RATES, examples, places)
+        alive = [RATES[place] for place in places]
+        return book.correct("validation", LAYER, MODULE, alive, examples)
+
+    found = race(correct, len(RATES), 9, batch=3, delta=0.9)
+    known = book.known("validation", LAYER, MODULE, RATES)
+    scores, all_scores = (
+        b.scores("validation", LAYER, MODULE, RATES) for b in (book, whole[1])
+    )
+    np.testing.assert_allclose(scores[known], all_scores[known], atol=1e-9)
+    assert found.evaluations == known.sum()
+
+
+def test_answers_of_two_ways_are_kept_apart(model, task, tmp_path):
+    path, total = tmp_path / "answers.jsonl", 4 * 9
+    ways = ("svd", "magnitude", LOOP, Cumulative(RATES, 4), Cumulative(RATES[:3], 3))
+    names = [method_name(way) for way in ways]
+    assert len(set(names)) == len(ways)
+    for i, way in enumerate(ways[1:3]):
+        search(model, task, path, method=way)
+        lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+        asked = [line["method"] for line in lines if line["split"] == "validation"]
+        assert asked == sorted(asked, reverse=True)
+        assert len(asked) == (i + 1) * total
+    book = AnswerBook(facts_of(task), method=names[2])
+    for way in (*ways[:2], *ways[3:]):
+        with raises(f"method: expected '{names[2]}', of which the book's answers are"):
+            search(model, task, book, method=way)
+    with raises("method: expected 'svd', of which the book's answers are"):
+        search(model, task, AnswerBook(facts_of(task)))
+
+
+def test_what_is_no_loop_is_refused(model, task):
+    with raises("rates: expected numbers in [0, 1), got 1"):
+        Cumulative((0, 1))
+    with raises("rates: expected each once, got (0.5, 0.5)"):
+        Cumulative((0.5, 0.5))
+    with raises("seed: expected an integer >= 0, got -1"):
+        Cumulative((), -1)
+    with raises("rate: expected one that leaves a rank >= 1 of 16"):
+        evaluate_rates(model, task, 1, "mlp", (0.995,), method=Cumulative((0.99,)))
+    with raises("method: expected one of"):
+        evaluate_rates(model, task, 1, "mlp", (0.5,), method="random")
+    small = Cumulative((0.5, 0.99))
+    found = evaluate_rates(
+        model, task, 1, "mlp", (0.5, 0.99), method=small, at_least_one=True
+    )
+    assert len(found) == 2
