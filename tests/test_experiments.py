@@ -1,20 +1,16 @@
 """Experiments end to end: small runs, kill and resume, and what a user mistypes."""
 
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from experiments import _launch, _run, garg_linear
+from tests import processes
 
-ROOT = Path(__file__).parents[1]
 SMALL = {
     "dim": 2,
     "num-points": 5,
@@ -49,19 +45,11 @@ def run_folder(output):
 
 
 def program(args):
-    return subprocess.Popen(
-        [sys.executable, "-m", "experiments.garg_linear", *args],
-        cwd=ROOT,
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return processes.program("garg_linear", args)
 
 
 def finish(process):
-    out, err = process.communicate(timeout=300)
-    return process.returncode, out, err
+    return processes.finish(process, timeout=300)
 
 
 def final_state(folder):
@@ -167,9 +155,11 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, caps
         (["--preset", "cpu", "--seeds"], "seeds"),
     ],
 )
-def test_mistakes_are_one_line_and_nothing_is_written(args, message, tmp_path):
-    code, out, err = finish(program([*args, "--output", str(tmp_path / "runs")]))
-    assert code == 2
+def test_mistakes_are_one_line_and_nothing_is_written(args, message, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        _run.main(lambda: garg_linear.main([*args, "--output", str(tmp_path / "runs")]))
+    assert ended.value.code == 2
+    err = capsys.readouterr().err
     assert message in err
     assert len(err.strip().splitlines()) == 1
     assert "Traceback" not in err

@@ -2,13 +2,9 @@
 
 import dataclasses
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import jax
 import matplotlib
@@ -17,21 +13,22 @@ import pytest
 
 from experiments import prune_llm
 from experiments._run import Run
+from experiments.prune_llm import figures
 from experiments.prune_llm import study as studies
 from experiments.prune_llm import subject as subjects
 from experiments.prune_llm.findings import findings
 from experiments.prune_llm.study import ANSWERS, Study
 from experiments.prune_llm.subject import Case
-from experiments.prune_llm.tables import algorithm1_rows, races, replicates
+from experiments.prune_llm.tables import algorithm1_rows, panel, races, replicates
 from experiments.small_lm import checkpoint, tasks
 from experiments.small_lm.config import Config as SmallConfig
 from experiments.small_lm.model import start
 from icltheory.bridge.answers import AnswerBook, TaskFacts
 from icltheory.bridge.evaluation import GridChunk
 from icltheory.bridge.spectra import ConditionNumber
+from tests import processes
 
 matplotlib.use("Agg")
-ROOT = Path(__file__).parents[1]
 SMALL = """
     --tasks sentiment --modules mlp --rates 0 0.5 0.9 --shots -1 2 --examples 12
     --demonstration-seeds 0 1 --orders 0 --batch-size 4 --naive-examples 2
@@ -68,19 +65,11 @@ def arguments(toy, output, *more):
 
 
 def program(args):
-    return subprocess.Popen(
-        [sys.executable, "-m", "experiments.prune_llm", *args],
-        cwd=ROOT,
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return processes.program("prune_llm", args)
 
 
 def finish(process):
-    out, err = process.communicate(timeout=900)
-    return process.returncode, out, err
+    return processes.finish(process, timeout=900)
 
 
 def folder_in(output):
@@ -339,6 +328,32 @@ def test_a_race_over_the_grid_is_told_beside_it():
     assert rows[0].result.race is not None
     assert rows[0].result.evaluations < 3 * 400
     assert "judged on halves" not in " ".join(sentences)
+
+
+def test_the_theory_figure_shows_the_rows_beside_the_accuracy():
+    study = made_up(gain=0.3)
+    rng = np.random.default_rng(0)
+    rows = [
+        {
+            "layer": layer,
+            "rate": rate,
+            **{name: rng.random() for name in figures.THEORY},
+        }
+        for layer in study.layers
+        for rate in study.config.rates
+    ]
+    measured = {"case": study.main_case("toy")._asdict(), "module": "mlp", "rows": rows}
+    axes = figures._theory(study, measured).axes
+    *quantities, accuracy = (
+        {line.get_label(): list(line.get_ydata()) for line in own.get_lines()}
+        for own in axes
+    )
+    for name, drawn in zip(figures.THEORY, quantities, strict=True):
+        for layer in study.layers:
+            own = [row[name] for row in rows if row["layer"] == layer]
+            assert drawn[f"layer {layer}"] == own
+    found = panel(study, study.main_case("toy"), "mlp")
+    assert accuracy["layer 2"] == list(found.accuracy[2])
 
 
 def test_the_presets_of_the_paper_have_its_grid_and_the_scripts_their_layers():

@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 import pytest
 
@@ -12,17 +11,15 @@ from experiments.prune_llm.surrogate import (
     support_dim,
     through_mlp,
 )
-from experiments.prune_llm.theory import surrogate_terms, theory_figure
+from experiments.prune_llm.theory import surrogate_terms
 from icltheory import bounds, noise
 from icltheory.attention import LinearAttentionStack
 from icltheory.bridge import Architecture, Stream, Tokens, clip_module
 from icltheory.bridge._blocks import Norm
-from icltheory.plotting import Curve
 from icltheory.pruning import rank_for_rate
 from icltheory.trajectory import implicit_update
 from tests.bridge.evaluation_tasks import classification, tiny
 
-matplotlib.use("Agg")
 MATRICES = ("W_Q", "W_K", "W_V", "W_O")
 
 
@@ -266,19 +263,3 @@ def test_the_whole_pool_leaves_no_noise():
     assert row.reason.startswith("b = N")
     with pytest.raises(ValueError, match="shots"):
         surrogate_terms(model, task, [0], [0], shots=5)
-
-
-def test_the_figure_shows_the_rows_beside_the_accuracy():
-    model, task = tiny("gptj", max_positions=300), classification(2, 4)
-    rows = surrogate_terms(model, task, [0, 2], [0, 0.5], num_queries=2)
-    accuracies = {layer: Curve([0.5, 0.25 + layer / 10]) for layer in (0, 2)}
-    figure = theory_figure(rows, accuracies, "title", baseline=0.5)
-    norm, _, cosine, accuracy = figure.axes
-    drawn = {line.get_label(): line.get_ydata() for line in norm.get_lines()}
-    np.testing.assert_array_equal(
-        drawn["layer 2"], [row.update_norm for row in rows[2:]]
-    )
-    drawn = {line.get_label(): line.get_ydata() for line in cosine.get_lines()}
-    np.testing.assert_array_equal(drawn["layer 0"], [row.cosine for row in rows[:2]])
-    drawn = {line.get_label(): line.get_ydata() for line in accuracy.get_lines()}
-    np.testing.assert_array_equal(drawn["layer 2"], [0.5, 0.45])

@@ -82,7 +82,18 @@ class Config:
             raise ValueError(f"level: expected a value within (0, 1), got {self.level}")
 
 
-_GRID_OF_FIGURE_1 = (0, 1, -2, -1)
+_GPTJ = Config(
+    checkpoint="EleutherAI/gpt-j-6b",
+    tasks=("sst2", "agnews", "emoc", "mrpc", "rte", "cb", "copa"),
+    task_folder="",
+    rates=PAPER_RATES,
+    top_k=4,
+    # Those of Figure 1.
+    layers=(0, 1, -2, -1),
+    # That of the files: others have other condition numbers.
+    dtype="float16",
+    layers_at_once=2,
+)
 PRESETS = {
     "tiny": Config(
         checkpoint="experiments/small_lm/checkpoint",
@@ -95,25 +106,6 @@ PRESETS = {
         orders=(0, 1),
         naive_examples=128,
     ),
-    "gptj": Config(
-        checkpoint="EleutherAI/gpt-j-6b",
-        tasks=("sst2", "agnews", "emoc", "mrpc", "rte", "cb", "copa"),
-        task_folder="",
-        rates=PAPER_RATES,
-        top_k=4,
-        layers=_GRID_OF_FIGURE_1,
-        # That of the files: others have other condition numbers.
-        dtype="float16",
-        layers_at_once=2,
-    ),
-    "llama2": Config(
-        checkpoint="meta-llama/Llama-2-7b-hf",
-        tasks=("sst2", "agnews", "emoc", "mrpc", "rte", "cb", "copa"),
-        task_folder="",
-        rates=PAPER_RATES,
-        top_k=4,
-        layers=_GRID_OF_FIGURE_1,
-        dtype="float16",
-        layers_at_once=2,
-    ),
+    "gptj": _GPTJ,
+    "llama2": dataclasses.replace(_GPTJ, checkpoint="meta-llama/Llama-2-7b-hf"),
 }

@@ -13,7 +13,7 @@ the surrogate adds to a question and what attention to the demonstrations really
 import functools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -27,16 +27,14 @@ from experiments.prune_llm.surrogate import (
     through_mlp,
 )
 from icltheory.bridge import LanguageModel, Tokens
-from icltheory.bridge._blocks import Norm
 from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.tasks import Task
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.linalg import SVD
 from icltheory.noise import without_replacement_factor
-from icltheory.plotting import Curve, norms_beside_accuracy
 from icltheory.pruning import module_matrices, rank_for_rate
 
-__all__ = ["SurrogateTerms", "surrogate_terms", "theory_figure"]
+__all__ = ["SurrogateTerms", "surrogate_terms"]
 
 # Losses in [0, 1], such as errors, are 1/2-sub-Gaussian.
 _R = 0.5
@@ -126,8 +124,8 @@ def surrogate_terms(
         P = jnp.eye(arch.width)
     for layer in range(max(layers) + 1):
         params = model.params["layers"][layer]
-        x = _norm(arch, params["norm_1"], h.h)[0][prompt.inside]
-        x_query = _norm(arch, params["norm_1"], q.h)[prompt.ends]
+        x = np.asarray(decoder.read_in(params, h))[0][prompt.inside]
+        x_query = np.asarray(decoder.read_in(params, q))[prompt.ends]
         wanted = rates if layer in layers else ()
         pruned = _pruned(model, layer, module, wanted, systems, at_least_one)
         for rate, weights, ranks in pruned:
@@ -145,49 +143,6 @@ def surrogate_terms(
         h, keys = _run(decoder, False, params, h)
         q, _ = _run(decoder, False, params, q, keys)
     return rows
-
-
-def theory_figure(
-    rows: Sequence[SurrogateTerms],
-    accuracies: Mapping[int, Curve],
-    title: str,
-    baseline: float | None = None,
-):
-    """Draws the surrogate's quantities over the rates, beside the measured accuracy.
-
-    Args:
-        rows: The rows of some layers, each at the same rates, 0 first.
-        accuracies: Accuracy of each of these layers at these rates.
-        title: What was measured.
-        baseline: Accuracy of the unpruned model.
-
-    Returns:
-        The matplotlib figure.
-    """
-    layers = list(dict.fromkeys(row.layer for row in rows))
-    by_layer = {layer: [r for r in rows if r.layer == layer] for layer in layers}
-    norm, term = (
-        "norm of the implicit update",
-        "layer's share of the bound, shrunk noise",
-    )
-    answers = "cosine with what attention adds"
-    panels: dict[str, dict[str, Curve]] = {name: {} for name in (norm, term, answers)}
-    panels["accuracy"] = {f"layer {layer}": accuracies[layer] for layer in layers}
-    for layer, own in by_layer.items():
-        name = f"layer {layer}"
-        panels[norm][name] = Curve([r.update_norm for r in own])
-        panels[term][name] = Curve([r.shrunk_bound for r in own])
-        cosine = np.array([r.cosine for r in own])
-        error = np.array([r.cosine_error for r in own])
-        panels[answers][name] = Curve(cosine, cosine - error, cosine + error)
-    return norms_beside_accuracy(
-        [r.rate for r in by_layer[layers[0]]],
-        panels,
-        title,
-        log=(norm, term),
-        lines={} if baseline is None else {"accuracy": baseline},
-        columns=2,
-    )
 
 
 class _Prompt(NamedTuple):
@@ -234,10 +189,6 @@ def _prompt(model, task, split, num_queries) -> _Prompt:
         Tokens(jnp.asarray(ids), jnp.asarray(mask)),
         (np.arange(len(tails)), lengths - 1),
     )
-
-
-def _norm(arch, params, h):
-    return np.asarray(Norm(arch.norm, arch.norm_eps).apply({"params": params}, h))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -89,6 +89,18 @@ class Config:
 
 
 _TINY = prune_llm.PRESETS["tiny"]
+# Rates and layers of the published search on SST-2; the task has ten demonstrations.
+_GPTJ = Config(
+    checkpoint="EleutherAI/gpt-j-6b",
+    tasks=("sst2",),
+    task_folder="",
+    shots=(0, 1, 2, 4, 10),
+    demonstration_seeds=(0, 1, 2, 3, 4),
+    rate=0.95,
+    layer=26,
+    dtype="bfloat16",
+    examples=1000,
+)
 PRESETS = {
     "tiny": Config(
         checkpoint=_TINY.checkpoint,
@@ -101,27 +113,8 @@ PRESETS = {
         rising=("nonce", "nonce_topic"),
         rate=0.75,
     ),
-    # Rates of the published search on SST-2; the task has ten demonstrations.
-    "gptj": Config(
-        checkpoint="EleutherAI/gpt-j-6b",
-        tasks=("sst2",),
-        task_folder="",
-        shots=(0, 1, 2, 4, 10),
-        demonstration_seeds=(0, 1, 2, 3, 4),
-        rate=0.95,
-        layer=26,
-        dtype="bfloat16",
-        examples=1000,
-    ),
-    "llama2": Config(
-        checkpoint="meta-llama/Llama-2-7b-hf",
-        tasks=("sst2",),
-        task_folder="",
-        shots=(0, 1, 2, 4, 10),
-        demonstration_seeds=(0, 1, 2, 3, 4),
-        rate=0.99,
-        layer=30,
-        dtype="bfloat16",
-        examples=1000,
+    "gptj": _GPTJ,
+    "llama2": dataclasses.replace(
+        _GPTJ, checkpoint="meta-llama/Llama-2-7b-hf", rate=0.99, layer=30
     ),
 }

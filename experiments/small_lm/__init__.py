@@ -13,7 +13,7 @@ What it does
     loss, all other words a tenth. The curriculum goes from few words, one or two a
     sentence, to the whole language, and from short documents to long ones; how much of
     that is needed was not measured.
-    The run folder holds the model as a Hugging Face checkpoint, three tasks for
+    The run folder holds the model as a Hugging Face checkpoint, four tasks for
     ``load_task``, and accuracy over the shots beside Bayes' rule for this language. All
     its sentences are held out (the numbers of their words add up to a multiple of five,
     which training never sees), and so are all pairs of nonce label words.

@@ -51,6 +51,24 @@ def test_padding_changes_nothing(family, side):
         np.testing.assert_allclose(logits[row][mask[row]], alone[0], **CLOSE)
 
 
+@pytest.mark.parametrize("family", ["gptj", "llama"])
+def test_attention_reads_the_stream_under_the_first_norm(family):
+    model = model_of(family)
+    stream = model.decoder.embed(model.params, whole(IDS))
+    params, rng = model.params["layers"][0], np.random.default_rng(1)
+    parts = {
+        name: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype)
+        for name, leaf in params["norm_1"].items()
+    }
+    h, eps = np.asarray(stream.h, np.float64), model.arch.norm_eps
+    if family == "gptj":
+        h = h - h.mean(axis=-1, keepdims=True)
+    h /= np.sqrt((h**2).mean(axis=-1, keepdims=True) + eps)
+    expected = h * np.asarray(parts["scale"]) + np.asarray(parts.get("bias", 0.0))
+    found = model.decoder.read_in({**params, "norm_1": parts}, stream)
+    np.testing.assert_allclose(found, expected, **CLOSE)
+
+
 @pytest.mark.parametrize("family", CONFIGS)
 def test_a_prefix_kept_as_keys_and_values_is_the_whole_prompt(family):
     model, cut = model_of(family), 5
