@@ -1,4 +1,4 @@
-"""Masked attention with residual: linear, softmax, kernel view and MLP block.
+"""Masked attention with residual: linear, softmax, kernels, kernel view, MLP block.
 
 Single layers are functions; stacks are pytrees with one ``apply``. Masks have names
 (:mod:`icltheory.attention.masks`), the papers' 1/N is the argument ``scale``.
@@ -12,8 +12,15 @@ from icltheory.attention.kernel import (
     softmax_kernel_view,
     taylor_features,
 )
+from icltheory.attention.kernel_stack import KernelAttentionStack
 from icltheory.attention.linear import MLP_FORMS, linear_attention, mlp_attention
 from icltheory.attention.masks import MASKS, attended_keys, normalized_keys
+from icltheory.attention.nonlinear import (
+    KERNELS,
+    kernel_attention,
+    kernel_matrix,
+    kernel_weights,
+)
 from icltheory.attention.softmax import softmax_attention, softmax_weights
 from icltheory.attention.stacks import (
     AttentionStack,
@@ -25,9 +32,11 @@ from icltheory.attention.stacks import (
 
 __all__ = [
     "FEATURE_MAPS",
+    "KERNELS",
     "MASKS",
     "MLP_FORMS",
     "AttentionStack",
+    "KernelAttentionStack",
     "KernelView",
     "LayerOutput",
     "LinearAttentionStack",
@@ -35,6 +44,9 @@ __all__ = [
     "SoftmaxAttentionStack",
     "StackOutput",
     "attended_keys",
+    "kernel_attention",
+    "kernel_matrix",
+    "kernel_weights",
     "linear_attention",
     "mlp_attention",
     "normalized_keys",

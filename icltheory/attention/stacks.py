@@ -1,7 +1,7 @@
 """Stacks of attention layers: three kinds of layer, one scan."""
 
 import abc
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,8 @@ from icltheory._typing import Array, Float, Int
 from icltheory.attention._layer import LayerOutput, as_tokens, check_d_scale
 from icltheory.attention.linear import MLP_FORMS, linear_attention, mlp_attention
 from icltheory.attention.masks import MASKS
-from icltheory.attention.softmax import softmax_attention
+from icltheory.attention.nonlinear import kernel_weights
+from icltheory.attention.softmax import softmax_attention, softmax_weights
 
 __all__ = [
     "AttentionStack",
@@ -96,11 +97,36 @@ class AttentionStack(abc.ABC):
             Yao et al. (2024), equations (1) to (3).
             Verified by ``tests/test_attention.py``.
         """
-        if concrete(index) is not None and not 0 <= index < self.num_layers:
-            last = self.num_layers - 1
-            raise ValueError(f"index: expected 0 to {last}, got {index}")
-        one = jax.tree.map(lambda leaf: leaf[index], self)
-        return one._act(H, h_query, mask, scale)
+        return self._one(index)._act(H, h_query, mask, scale)
+
+    def weights(
+        self,
+        index: int | Int[Array, ""],
+        H: Float[ArrayLike, "_N _n"],
+        h_query: Float[ArrayLike, "_n"],
+        mask: str = "demos",
+    ) -> Float[Array, "P P"]:
+        """How much every token takes from every key in one layer, without the scale.
+
+        Args:
+            index: Layer, from 0 to L - 1; may be traced.
+            H: Demonstrations that enter it, ``(N, n)``.
+            h_query: Query token that enters it, ``(n,)``.
+            mask: ``"demos"``, ``"causal"`` or ``"none"``.
+
+        Returns:
+            Weights ``(N + 1, N + 1)``, rows are queries, zero where the mask forbids;
+            they sum to 1 or less in a softmax layer and to anything elsewhere.
+
+        Raises:
+            ValueError: If shapes do not fit, the mask is unknown or there is no such
+                layer.
+
+        References:
+            Yao et al. (2024), equation (1).
+            Verified by ``tests/test_nonlinear_attention.py``.
+        """
+        return self._one(index)._weights(H, h_query, mask)
 
     def apply(
         self,
@@ -140,6 +166,13 @@ class AttentionStack(abc.ABC):
         )
         return StackOutput(depths.H, depths.h_query)
 
+    def _one(self, index):
+        """One layer: the stack without its layer axis."""
+        if concrete(index) is not None and not 0 <= index < self.num_layers:
+            last = self.num_layers - 1
+            raise ValueError(f"index: expected 0 to {last}, got {index}")
+        return jax.tree.map(lambda leaf: leaf[index], self)
+
     def _prepare(self, H, h_query):
         """Casts weights and tokens to one dtype, as the carry of a scan needs."""
         H, h_query = as_tokens(H, h_query, self.width)
@@ -152,6 +185,11 @@ class AttentionStack(abc.ABC):
     @abc.abstractmethod
     def _act(self, H, h_query, mask, scale) -> LayerOutput:
         """Applies the one layer that is left of a stack without its layer axis."""
+
+    def _weights(self, H, h_query, mask) -> Array:
+        """Its attention weights: those of linear attention, unless it says other."""
+        layer: Any = self
+        return kernel_weights(layer.W_K, layer.W_Q, H, h_query, mask=mask)
 
     def _store(self, **expected: tuple[int | str, ...]) -> None:
         """Checks the weights and stores them as JAX arrays."""
@@ -252,6 +290,10 @@ class SoftmaxAttentionStack(AttentionStack):
             mask=mask,
             scale=scale,
         )
+
+    def _weights(self, H, h_query, mask):
+        projections = self.W_K, self.W_Q, H, h_query
+        return softmax_weights(*projections, d_scale=self.d_scale, mask=mask)
 
 
 @pytree

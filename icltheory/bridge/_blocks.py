@@ -97,7 +97,9 @@ class Attention(nn.Module):
                 positions[:, :, None] - p[:, None] < a.sliding_window for p in places
             ]
             seen = [s & n for s, n in zip(seen, near, strict=True)]
-        mixed = _attend(q, keys, seen).reshape(*q.shape[:2], -1)
+        weights = _weights(q, keys, seen)
+        self.sow("intermediates", "weights", weights)  # kept where asked for
+        mixed = _attend(weights, keys).reshape(*q.shape[:2], -1)
         return Linear(a.width, a.output_bias, name="W_O")(mixed), own
 
     def _heads(self, name, norm, heads, x):
@@ -114,8 +116,8 @@ def positions_of(mask):
     return jnp.clip(jnp.cumsum(mask, axis=1, dtype=jnp.int32) - 1, 0)
 
 
-def _attend(q, keys, seen):
-    """Softmax attention over one or two stretches of keys, each (B or 1, S)."""
+def _weights(q, keys, seen):
+    """Softmax weights on one or two stretches of keys, each (B or 1, S)."""
     B, T, _, size = q.shape
     grouped = q.reshape(B, T, keys[0].k.shape[2], -1, size)
     scores = jnp.concatenate(
@@ -125,11 +127,15 @@ def _attend(q, keys, seen):
         ],
         axis=-1,
     )
-    weights = jax.nn.softmax(scores, axis=-1).astype(q.dtype)
+    return jax.nn.softmax(scores, axis=-1).astype(q.dtype)
+
+
+def _attend(weights, keys):
+    """Values of one or two stretches of keys, mixed for each head of a group."""
     if len(keys) == 1:
-        return _mix(weights, keys[0].v).reshape(q.shape)
+        return _mix(weights, keys[0].v)
     behind, own = jnp.split(weights, [keys[0].k.shape[1]], axis=-1)
-    return (_mix(behind, keys[0].v) + _mix(own, keys[1].v)).reshape(q.shape)
+    return _mix(behind, keys[0].v) + _mix(own, keys[1].v)
 
 
 def _lowest(dtype):

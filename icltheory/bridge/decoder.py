@@ -13,7 +13,7 @@ from icltheory._typing import Array, Float, Int, PRNGKey, PyTree
 from icltheory.bridge._blocks import Block, Norm, at_least_float32, positions_of
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.streams import KV, Stream, Tokens
-from icltheory.layered import MatrixSpec
+from icltheory.layered import MatrixSpec, OVFactors, get_matrix
 
 __all__ = ["KV", "Decoder", "Stream", "Tokens"]
 
@@ -130,6 +130,21 @@ class Decoder:
         block = Block(self.arch)
         return block.apply({"params": layer_params}, stream, prefix, last_only)  # pyrefly: ignore
 
+    def read_in(
+        self, layer_params: PyTree, stream: Stream
+    ) -> Float[Array, "B T width"]:
+        """What a block's attention reads: the stream under the block's first norm.
+
+        Args:
+            layer_params: One entry of ``params["layers"]``.
+            stream: The stream that enters the block.
+
+        Returns:
+            The normed tokens, in the dtype of the stream.
+        """
+        norm = Norm(self.arch.norm, self.arch.norm_eps)
+        return norm.apply({"params": layer_params["norm_1"]}, stream.h)  # pyrefly: ignore
+
     def read_out(self, params: PyTree, hidden: Stream) -> Float[Array, "B T vocab"]:
         """Logits over the vocabulary, in float32."""
         weight, bias = self._head(params)
@@ -152,9 +167,9 @@ class Decoder:
         weight, bias = self._head(params)
         weight = weight[rows]
         weight = weight.astype(at_least_float32(weight.dtype))
-        return self._logits(
-            params, stream, weight, None if bias is None else bias[rows]
-        )
+        bias = None if bias is None else bias[rows]
+        with jax.default_matmul_precision("highest"):  # a GPU would take TF32
+            return self._logits(params, stream, weight, bias)
 
     def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
         """Queries, keys, values and output of attention, and the MLP's matrices."""
@@ -167,6 +182,66 @@ class Decoder:
             for group, names in groups
             for name in names
         )
+
+    def attention_weights(
+        self, layer: int, params: PyTree, hidden: Stream
+    ) -> Float[Array, "B heads T T"]:
+        """Attention weights of every head of one block; rows of padding mean nothing.
+
+        Args:
+            layer: Number of the block.
+            params: Parameters of the model.
+            hidden: The stream that enters the block.
+
+        Returns:
+            The weights.
+        """
+        own = {"params": params["layers"][layer]}
+        kept: Any = Block(self.arch).apply(own, hidden, mutable=["intermediates"])[1]
+        weights = kept["intermediates"]["attn"]["weights"][0]
+        return weights.reshape(weights.shape[0], -1, *weights.shape[-2:])
+
+    def ov_factors(self, layer: int, params: PyTree) -> OVFactors:
+        """Values and output of every head, the linear part of the norm folded in.
+
+        Args:
+            layer: Number of the block.
+            params: Parameters of the model.
+
+        Returns:
+            The factors; heads of one group share their values.
+        """
+        a = self.arch
+        specs = {spec.name: spec for spec in self.matrices(layer)}
+        W_O = get_matrix(params, specs["W_O"]).reshape(a.width, a.num_heads, a.head_dim)
+        norm = params["layers"][layer]["norm_1"]
+        W_V = self._behind_norm(get_matrix(params, specs["W_V"]), norm)
+        W_V = W_V.reshape(a.num_kv_heads, a.head_dim, a.width)
+        shared = a.num_heads // a.num_kv_heads
+        return OVFactors(jnp.moveaxis(W_O, 1, 0), jnp.repeat(W_V, shared, axis=0))
+
+    def token_maps(
+        self, params: PyTree
+    ) -> tuple[Float[Array, "vocab n"], Float[Array, "vocab n"]]:
+        """Embedding, and unembedding with the linear part of the last norm folded in.
+
+        Args:
+            params: Parameters of the model.
+
+        Returns:
+            Tokens to residual stream and residual stream to logits.
+        """
+        weight, _ = self._head(params)
+        embedding = params["embed"]["tokens"] * self.arch.embed_scale
+        return embedding, self._behind_norm(weight, params["final_norm"])
+
+    def _behind_norm(self, W, norm):
+        """The matrix times the linear part of a norm in front of it."""
+        scale = norm["scale"] + (self.arch.norm == "rms_plus_one")
+        W = W * scale.astype(W.dtype)[None]
+        if self.arch.norm != "layer":
+            return W
+        return W - jnp.mean(W, axis=1, keepdims=True)
 
     def init(self, key: PRNGKey, dtype: Any = jnp.float32) -> PyTree:
         """Random parameters: N(0, 0.02 squared), norms and biases that do nothing.

@@ -15,7 +15,7 @@ from icltheory._checks import check_shape, concrete
 from icltheory._typing import Array, Bool, Float, PyTree
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder, Stream, Tokens
-from icltheory.layered import MatrixSpec
+from icltheory.layered import MatrixSpec, OVFactors
 from icltheory.pruning import module_matrices, prune_module
 
 __all__ = ["LanguageModel", "clip_module"]
@@ -122,6 +122,16 @@ class LanguageModel:
         """The named weight matrices of one block."""
         return self.decoder.matrices(layer)
 
+    def attention_weights(
+        self, layer: int, params: PyTree, hidden: Stream
+    ) -> Float[Array, "B heads T T"]:
+        """Attention weights of every head of one block."""
+        return self.decoder.attention_weights(layer, params, hidden)
+
+    def ov_factors(self, layer: int, params: PyTree) -> OVFactors:
+        """Values and output of every head of one block."""
+        return self.decoder.ov_factors(layer, params)
+
     def logits(
         self,
         token_ids: Integer[ArrayLike, "..."],
@@ -152,7 +162,13 @@ class LanguageModel:
 
 
 def clip_module(
-    model: LanguageModel, layer: int, module: str, rate: Any, *, rule: str = "floor"
+    model: LanguageModel,
+    layer: int,
+    module: str,
+    rate: Any,
+    *,
+    rule: str = "floor",
+    at_least_one: bool = False,
 ) -> LanguageModel:
     r"""The model with all matrices of a module clipped at one rate.
 
@@ -168,6 +184,7 @@ def clip_module(
         module: One matrix, such as ``"W_Q"``, or ``"attn"``, ``"mlp"``, ``"all"``.
         rate: Clipping rate :math:`\xi`, in [0, 1).
         rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
+        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
 
     Returns:
         The clipped model; it shares every other weight with ``model``.
@@ -194,7 +211,11 @@ def clip_module(
     module_matrices(model, layer, module)  # the layer and the module exist
     old = model.params["layers"][layer]
     wide = {"layers": {layer: jax.tree.map(_widen, old)}}
-    new = prune_module(model, wide, layer, module, rate, rule=rule)["layers"][layer]
+    # On a GPU the default would round the factors to TF32.
+    with jax.default_matmul_precision("highest"):
+        new = prune_module(
+            *(model, wide, layer, module, rate), rule=rule, at_least_one=at_least_one
+        )["layers"][layer]
 
     def narrow(new, wide, old):
         return old if new is wide else new.astype(old.dtype)

@@ -4,9 +4,14 @@ A model is a small hashable description; its parameters are a plain pytree besid
 are never edited in place. The same few functions then serve a linear-attention stack, a
 Flax transformer with a nested dict of kernels, and a large language model: run all
 layers, stop before layer l, or resume there from a cached hidden state; read or replace
-one named weight matrix.
+one named weight matrix; and, where a model offers it, read the attention of its heads.
 """
 
+from icltheory.layered.attention import (
+    AttentionReadable,
+    OVFactors,
+    attention_patterns,
+)
 from icltheory.layered.batched import Batched
 from icltheory.layered.matrices import MatrixSpec, get_matrix, replace_matrix
 from icltheory.layered.protocol import (
@@ -19,11 +24,14 @@ from icltheory.layered.protocol import (
 from icltheory.layered.stack import LayeredStack
 
 __all__ = [
+    "AttentionReadable",
     "Batched",
     "LayeredModel",
     "LayeredStack",
     "MatrixSpec",
+    "OVFactors",
     "all_hidden",
+    "attention_patterns",
     "forward",
     "forward_from",
     "get_matrix",

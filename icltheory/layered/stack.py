@@ -3,11 +3,14 @@
 import dataclasses
 from typing import Any
 
+import jax.numpy as jnp
+
 from icltheory._checks import check_choice
 from icltheory._typing import Array, Float
 from icltheory.attention import MASKS, AttentionStack, LayerOutput
 from icltheory.attention._layer import as_tokens
-from icltheory.layered.matrices import MatrixSpec
+from icltheory.layered.attention import OVFactors
+from icltheory.layered.matrices import MatrixSpec, get_matrix
 
 __all__ = ["LayeredStack"]
 
@@ -146,3 +149,44 @@ class LayeredStack:
         if not 0 <= layer < self.num_layers:
             raise ValueError(f"layer: expected 0 to {self.num_layers - 1}, got {layer}")
         return tuple(MatrixSpec(name, g, (name, layer)) for name, g in self.groups)
+
+    def attention_weights(
+        self, layer: int, params: AttentionStack, hidden: LayerOutput
+    ) -> Float[Array, "1 P P"]:
+        """The one head's weights, masked and without the scale.
+
+        Args:
+            layer: Number of the layer, from 0.
+            params: The stack.
+            hidden: Tokens that enter it.
+
+        Returns:
+            Weights ``(1, N + 1, N + 1)``; the last token is the query.
+
+        References:
+            Verified by ``tests/test_layered_attention.py``.
+        """
+        return params.weights(layer, *hidden, self.mask)[None]
+
+    def ov_factors(self, layer: int, params: AttentionStack) -> OVFactors:
+        """The value matrix, which writes where it reads.
+
+        Args:
+            layer: Number of the layer, from 0.
+            params: The stack.
+
+        Returns:
+            The identity and the value matrix.
+
+        Raises:
+            ValueError: If there is no such layer, or an MLP stands behind the values,
+                so that no matrix says what is written.
+
+        References:
+            Verified by ``tests/test_layered_attention.py``.
+        """
+        specs = {spec.name: spec for spec in self.matrices(layer)}
+        if "mlp" in dict(self.groups).values():
+            raise ValueError("params: expected attention alone, got an MLP behind it")
+        W_V = get_matrix(params, specs["W_V"])
+        return OVFactors(jnp.eye(len(W_V), dtype=W_V.dtype)[None], W_V[None])

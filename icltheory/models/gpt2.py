@@ -28,8 +28,8 @@ def _uniform_fan_in(fan_in: int):
     return init
 
 
-def _attention(q, k, v, mask):
-    """Softmax attention on (B, T, heads, size), causal unless a mask is given."""
+def _weights(q, k, mask):
+    """Softmax weights (B, heads, T, T), causal unless a mask is given."""
     tokens, size = q.shape[1], q.shape[3]
     if mask is None:
         mask = jnp.tril(jnp.ones((tokens, tokens), bool))
@@ -37,8 +37,7 @@ def _attention(q, k, v, mask):
     # Sums of exponentials need at least float32, whatever the products ran in.
     scores = scores.astype(jnp.promote_types(q.dtype, jnp.float32))
     scores = jnp.where(mask[None, None], scores, -jnp.inf)
-    weights = jax.nn.softmax(scores, axis=-1).astype(q.dtype)
-    return jnp.einsum("bhts,bshc->bthc", weights, v)
+    return jax.nn.softmax(scores, axis=-1).astype(q.dtype)
 
 
 def _fused_attention(q, k, v):
@@ -86,7 +85,13 @@ class Block(nn.Module):
             and self.dtype in _FUSED_DTYPES
             and mask is None
         )
-        mixed = _fused_attention(q, k, v) if fused else _attention(q, k, v, mask)
+        # A fused kernel keeps its weights to itself: whoever reads them goes without.
+        if fused and not self.is_mutable_collection("intermediates"):
+            mixed = _fused_attention(q, k, v)
+        else:
+            weights = _weights(q, k, mask)
+            self.sow("intermediates", "weights", weights)
+            mixed = jnp.einsum("bhts,bshc->bthc", weights, v)
         mixed = mixed.reshape(B, T, width)
         h = h + self._dense(width, self.residual_std, "attn_out")(mixed)
         if not self.mlp:

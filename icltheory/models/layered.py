@@ -3,9 +3,10 @@
 import dataclasses
 from typing import Any
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from icltheory.layered import MatrixSpec
+from icltheory.layered import MatrixSpec, OVFactors, get_matrix
 from icltheory.models.gpt2 import GPT2
 from icltheory.models.tokens import TokenSequence
 
@@ -80,6 +81,28 @@ class LayeredGPT2:
             for name, group, leaf in others
         ]
         return tuple(specs)
+
+    def attention_weights(
+        self, layer: int, params: Any, hidden: TokenSequence
+    ) -> Float[Array, "B heads T T"]:
+        """Attention weights of every head of one block."""
+        kept: Any = self.module.apply(
+            {"params": params},
+            *(layer, hidden.tokens, hidden.mask),
+            method="block",
+            mutable=["intermediates"],
+        )[1]
+        return kept["intermediates"][f"block_{layer}"]["weights"][0]
+
+    def ov_factors(self, layer: int, params: Any) -> OVFactors:
+        """Values and output of every head, scale and centring of the norm folded in."""
+        specs = {spec.name: spec for spec in self.matrices(layer)}
+        heads, n = self.module.num_heads, self.module.width
+        scale = params[f"block_{layer}"]["ln_1"]["scale"]
+        W_V = get_matrix(params, specs["W_V"]) * scale[None]
+        W_V = W_V - jnp.mean(W_V, axis=1, keepdims=True)
+        W_O = get_matrix(params, specs["W_O"]).reshape(n, heads, -1)
+        return OVFactors(jnp.moveaxis(W_O, 1, 0), W_V.reshape(heads, -1, n))
 
     def _apply(self, params, method, *args) -> Any:
         return self.module.apply({"params": params}, *args, method=method)

@@ -23,6 +23,7 @@ from icltheory.pruning.examples import (
 )
 from icltheory.pruning.magnitude import magnitude_prune
 from icltheory.pruning.modules import module_matrices, prune_module
+from icltheory.pruning.neurons import prune_rows
 from icltheory.pruning.rates import kept_parameters, rank_for_rate
 from icltheory.pruning.spectra import (
     MatrixSpectrum,
@@ -53,6 +54,7 @@ __all__ = [
     "module_matrices",
     "module_spectra",
     "prune_module",
+    "prune_rows",
     "random_condition_number",
     "rank_for_rate",
     "sweep",

@@ -1,8 +1,10 @@
-"""In-context regression: tasks, shifts, untrained predictors and exact risks."""
+"""In-context regression: tasks, shifts, predictors, exact risks, trained attention."""
 
 from icltheory.regression import (
     bayes,
+    features,
     flow,
+    kernel_descent,
     ltb,
     predictors,
     rates,
@@ -16,7 +18,9 @@ __all__ = [
     "PrefixPrompt",
     "Prompt",
     "bayes",
+    "features",
     "flow",
+    "kernel_descent",
     "ltb",
     "predictors",
     "rates",

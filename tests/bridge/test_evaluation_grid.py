@@ -15,7 +15,8 @@ from icltheory.bridge.evaluation import (
 )
 from icltheory.bridge.evaluation._stacks import pruned_stacks
 from icltheory.bridge.racing import full_grid, race
-from icltheory.linalg import svd
+from icltheory.bridge.spectra import Cumulative
+from icltheory.linalg import SVD, svd
 from tests.bridge.evaluation_tasks import FAMILIES, choice, classification, tiny
 
 RATES = (0.0, 0.5, 0.75)
@@ -201,6 +202,35 @@ def test_half_precision_is_decomposed_in_single():
     assert stack.dtype == jnp.bfloat16
     clipped = clip_module(model, 0, "mlp", 0.5).params["layers"][0]["mlp"]["W_in"]
     np.testing.assert_array_equal(stack[1], clipped["weight"])
+
+
+def test_a_rank_of_at_least_one_is_that_of_clip_module():
+    model = tiny("llama", dtype="float32")
+    specs, stacks = pruned_stacks(model, 1, "mlp", (0.99,), "svd", True, None)
+    clipped = clip_module(model, 1, "mlp", 0.99, at_least_one=True)
+    for spec, stack in zip(specs, stacks, strict=True):
+        group, name, _ = spec.path
+        W = clipped.params["layers"][1][group][name]["weight"]
+        assert np.linalg.matrix_rank(W) == 1
+        np.testing.assert_array_equal(stack[0], W)
+    with pytest.raises(ValueError, match="rank >= 1 of 16"):
+        clip_module(model, 1, "mlp", 0.99)
+
+
+def test_matrices_are_clipped_in_full_precision_whatever_the_default(monkeypatch):
+    seen, truncate = [], SVD.truncate
+
+    def noting(self, rank):
+        seen.append(jax.config.jax_default_matmul_precision)
+        return truncate(self, rank)
+
+    monkeypatch.setattr(SVD, "truncate", noting)
+    model = tiny("llama", dtype="float32")
+    with jax.default_matmul_precision("bfloat16"):
+        clip_module(model, 1, "W_Q", 0.5)
+        for method in ("svd", Cumulative((0.5,))):
+            pruned_stacks(model, 1, "W_Q", (0.5,), method, False, None)
+    assert seen == ["highest"] * 3
 
 
 def test_wrong_grids():

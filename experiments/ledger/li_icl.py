@@ -1,0 +1,123 @@
+"""Statements on in-context classification: Li, Wang, Lu, Cui and Chen."""
+
+from experiments.ledger.statement import Statement
+
+__all__ = ["LI_ICL"]
+
+LI = "Li, Wang, Lu, Cui and Chen 2024 (arXiv 2402.15607)"
+
+LI_ICL = (
+    Statement(
+        LI,
+        "Theorem 1",
+        "unseen tasks are learned from a uniform cover of a share of the tasks",
+        "true",
+        "as training at one setting shows; the constants are not published",
+        ("classification.theorem_1", "classification.train"),
+        ("test_li_theorem1.py::test_unseen_tasks_*",),
+    ),
+    Statement(
+        LI,
+        "Theorem 1, |T_tr| >= M1",
+        "one talk: M1 tasks are a share of (M1 - 1)^(-1/2) and enough",
+        "false as written",
+        "a share of (M1 - 1)^(-1); enough in domain, not for shifted patterns",
+        ("classification.circulant_tasks", "classification.task_ratio"),
+        ("test_li_theorem1.py::test_a_ring_*",),
+    ),
+    Statement(
+        LI,
+        "Theorem 1, l_ts",
+        "the prompt has to be longer than a multiple of 1 / alpha'",
+        "true",
+        "the error is that of a miss: (1 - alpha'/2)^l, and 2^-l at alpha' = 1",
+        ("classification.miss_probability",),
+        ("test_li_theorem1.py::test_error_*",),
+    ),
+    Statement(
+        LI,
+        "Theorem 1, T",
+        "the number of iterations is of order alpha^(-2/3)",
+        "true",
+        "measured slopes from -.69 on, for hinge error .1",
+        ("classification.train",),
+        ("test_li_theorem1.py::test_steps_*",),
+    ),
+    Statement(
+        LI,
+        "Proposition 1",
+        "W_Q and W_K project on the pattern, attention concentrates on it",
+        "true",
+        "",
+        (
+            "classification.projections",
+            "classification.pattern_logits",
+            "classification.scores",
+        ),
+        ("test_li_icl_propositions.py::test_proposition_1_*",),
+    ),
+    Statement(
+        LI,
+        "Proposition 2",
+        "rows of W_O W_V align with the mean pattern, and with q or -q",
+        "true",
+        "the neurons that grow; some stay where they started",
+        ("classification.neuron_parts",),
+        ("test_li_icl_propositions.py::test_proposition_2_*",),
+    ),
+    Statement(
+        LI,
+        "Theorem 2",
+        "shifted patterns are classified where S_1 >= 1",
+        "conditional",
+        "the hinge error; the 0-1 error of one layer holds down to about -1/c",
+        (
+            "classification.theorem_2",
+            "classification.out_of_domain_patterns",
+            "classification.is_feasible",
+        ),
+        (
+            "test_li_theorem2.py::test_shifted_*",
+            "test_li_theorem2.py::test_the_hinge_error_*",
+            "tests/classification/test_shift.py::test_no_orthonormal_rows_*",
+        ),
+    ),
+    Statement(
+        LI,
+        "Theorem 2, margin",
+        "lucky neurons make F = g[(1 + cS)_+ - (cS - 1)_+]",
+        "exact",
+        "derived; for a trained network g A and c / A, A the agreement of labels",
+        ("classification.margin", "classification.gain_ratio"),
+        (
+            "test_li_theorem2.py::test_an_ideal_network_*",
+            "test_li_theorem2.py::test_the_margin_*",
+        ),
+    ),
+    Statement(
+        LI,
+        "Theorem 3, small neurons",
+        "a part of the neurons stays small, and pruning it is free",
+        "true",
+        "O(eps + M2^(-1/2)); an early talk has M1 in place of M2",
+        ("classification.prune_neurons", "classification.theorem_3"),
+        (
+            "test_li_theorem3.py::test_neurons_fall_*",
+            "test_li_theorem3.py::test_pruning_all_small_*",
+        ),
+    ),
+    Statement(
+        LI,
+        "Theorem 3, large neurons",
+        "pruning a share R of the large neurons costs Omega(R)",
+        "conditional",
+        "[1 - F (1 - g)]_+ at random: free within the slack g < 1 - 1/F",
+        ("classification.pruned_hinge", "pruning.prune_rows"),
+        (
+            "test_li_theorem3.py::test_an_ideal_network_*",
+            "test_li_theorem3.py::test_random_*",
+            "test_li_theorem3.py::test_large_neurons_*",
+            "test_li_theorem3.py::test_a_share_*",
+        ),
+    ),
+)

@@ -1,0 +1,179 @@
+r"""Nonlinear attention: any kernel of key and query in place of their inner product."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Num
+
+from icltheory._checks import check_choice, check_shape
+from icltheory._typing import Array, Float
+from icltheory.attention._layer import LayerOutput, add_residual, as_tokens, stacked
+from icltheory.attention.masks import MASKS, attended_keys
+
+__all__ = [
+    "KERNELS",
+    "Kernel",
+    "kernel_attention",
+    "kernel_matrix",
+    "kernel_weights",
+]
+
+_FORMULAS: dict[str, Callable[[Any, Any], Any]] = {
+    "linear": lambda x, z: x @ z,
+    "relu": lambda x, z: jax.nn.relu(x @ z),
+    "exp": lambda x, z: jnp.exp(x @ z),
+    "rbf": lambda x, z: jnp.exp(-jnp.sum((x - z) ** 2) / 2),
+}
+KERNELS = tuple(_FORMULAS)
+Kernel = str | Callable[[Any, Any], Any]
+
+
+def kernel_matrix(
+    kernel: Kernel, X: Float[ArrayLike, "_A _d"], Z: Float[ArrayLike, "_B _d"]
+) -> Float[Array, "_A _B"]:
+    r"""All values :math:`k(x_i, z_j)` of a kernel.
+
+    .. math::
+        x^\top z \;(\text{linear}), \quad (x^\top z)_+ \;(\text{relu}), \quad
+        e^{x^\top z} \;(\text{exp}), \quad e^{-\|x - z\|^2 / 2} \;(\text{rbf}) .
+
+    Args:
+        kernel: A name in ``KERNELS``, or a function of two vectors that gives a number.
+        X: Points in rows, ``(A, d)``.
+        Z: Points in rows, ``(B, d)``.
+
+    Returns:
+        The matrix, ``(A, B)``.
+
+    Raises:
+        ValueError: If the name is unknown or the widths differ.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> kernel_matrix("relu", jnp.array([[1.0], [-1.0]]), jnp.ones((1, 1))).tolist()
+        [[1.0], [0.0]]
+        >>> square = kernel_matrix(lambda x, z: (x @ z) ** 2, jnp.ones((1, 3)),
+        ...                        jnp.ones((1, 3)))
+        >>> float(square[0, 0])
+        9.0
+
+    References:
+        Cheng et al. (2024), the nonlinearity of an attention layer.
+        Verified by ``tests/test_nonlinear_attention.py``.
+    """
+    value = check_kernel(kernel)
+    X, Z = jnp.asarray(X), jnp.asarray(Z)
+    check_shape("X", X, ("A", "d"))
+    check_shape("Z", Z, ("B", X.shape[1]))
+    return jax.vmap(lambda x: jax.vmap(lambda z: value(x, z))(Z))(X)
+
+
+def kernel_weights(
+    W_K: Float[ArrayLike, "_d _n"],
+    W_Q: Float[ArrayLike, "_d _n"],
+    H: Float[ArrayLike, "_N _n"],
+    h_query: Float[ArrayLike, "_n"],
+    *,
+    kernel: Kernel = "linear",
+    mask: str = "demos",
+) -> Float[Array, "P P"]:
+    r"""Weights :math:`k(W_Q h_i, W_K h_j)` of every token on every key, masked.
+
+    With ``"linear"`` they are those of linear attention. They are not normalised.
+
+    Args:
+        W_K: Key matrix, ``(d, n)``.
+        W_Q: Query matrix, ``(d, n)``.
+        H: Demonstrations, ``(N, n)``.
+        h_query: Query token, ``(n,)``.
+        kernel: A name in ``KERNELS``, or a function of two vectors.
+        mask: ``"demos"``, ``"causal"`` or ``"none"``.
+
+    Returns:
+        Weights ``(N + 1, N + 1)``; rows are queries, the last is the query token's.
+
+    Raises:
+        ValueError: If shapes do not fit, or a name is unknown.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> I = jnp.eye(1)
+        >>> kernel_weights(I, I, jnp.array([[2.0]]), jnp.ones(1)).tolist()
+        [[4.0, 0.0], [2.0, 0.0]]
+
+    References:
+        Cheng et al. (2024); Yao et al. (2024), equation (3).
+        Verified by ``tests/test_nonlinear_attention.py``.
+    """
+    check_shape("W_K", W_K, ("d", "n"))
+    check_shape("W_Q", W_Q, jnp.shape(W_K))
+    check_choice("mask", mask, MASKS)
+    W_K, W_Q = jnp.asarray(W_K), jnp.asarray(W_Q)
+    H, h_query = as_tokens(H, h_query, W_K.shape[1])
+    tokens = stacked(H, h_query)
+    values = kernel_matrix(kernel, tokens @ W_Q.T, tokens @ W_K.T)
+    return jnp.where(attended_keys(mask, H.shape[0]), values, 0)
+
+
+def kernel_attention(
+    W_V: Float[ArrayLike, "_n _n"],
+    W_K: Float[ArrayLike, "_d _n"],
+    W_Q: Float[ArrayLike, "_d _n"],
+    H: Float[ArrayLike, "_N _n"],
+    h_query: Float[ArrayLike, "_n"],
+    *,
+    kernel: Kernel = "linear",
+    mask: str = "demos",
+    scale: Num[ArrayLike, ""] = 1.0,
+) -> LayerOutput:
+    r"""Nonlinear attention with residual, without a normaliser.
+
+    .. math::
+        \hat h_i = h_i + c \sum_{j \in A(i)} k(W_Q h_i, W_K h_j)\, W_V h_j .
+
+    Cost O(N n^2 + N^2 n).
+
+    Args:
+        W_V: Value matrix, ``(n, n)``.
+        W_K: Key matrix, ``(d, n)``.
+        W_Q: Query matrix, ``(d, n)``.
+        H: Demonstrations, ``(N, n)``; N may be 0.
+        h_query: Query token, ``(n,)``.
+        kernel: A name in ``KERNELS``, or a function of two vectors.
+        mask: ``"demos"``, ``"causal"`` or ``"none"``.
+        scale: Factor c on the attention sum.
+
+    Returns:
+        Demonstrations and query after the layer.
+
+    Raises:
+        ValueError: If shapes do not fit, or a name is unknown.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> I = jnp.eye(1)
+        >>> out = kernel_attention(I, I, I, jnp.ones((2, 1)), -jnp.ones(1),
+        ...                        kernel="relu")
+        >>> out.H.tolist(), out.h_query.tolist()
+        ([[3.0], [3.0]], [-1.0])
+
+    References:
+        Cheng et al. (2024). Verified by ``tests/test_nonlinear_attention.py``.
+    """
+    n = jnp.shape(W_K)[-1]
+    check_shape("W_V", W_V, (n, n))
+    H, h_query = as_tokens(H, h_query, n)
+    weights = kernel_weights(W_K, W_Q, H, h_query, kernel=kernel, mask=mask)
+    sums = weights @ (stacked(H, h_query) @ jnp.asarray(W_V).T)
+    return add_residual(H, h_query, (sums[:-1], sums[-1]), scale)
+
+
+def check_kernel(kernel: Kernel) -> Callable[[Any, Any], Any]:
+    """The formula of a kernel; an unknown name is refused."""
+    if not isinstance(kernel, str):
+        return kernel
+    check_choice("kernel", kernel, KERNELS)
+    return _FORMULAS[kernel]

@@ -1,0 +1,134 @@
+"""An induction circuit as weights: two layers of softmax attention."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Integer
+
+from icltheory._checks import check_positive_int, check_shape
+from icltheory._pytree import pytree
+from icltheory._typing import Array, Float
+from icltheory.attention import LayerOutput, SoftmaxAttentionStack
+from icltheory.layered import LayeredStack
+
+__all__ = ["InductionCircuit", "induction_circuit"]
+
+
+@pytree
+class InductionCircuit:
+    """A two-layer circuit with its embedding and read-out.
+
+    Args:
+        stack: The weights of both layers.
+        embedding: Token to residual stream, ``(V, n)``.
+        positions: Position to residual stream, ``(T, n)``.
+        unembedding: Residual stream to logits, ``(V, n)``.
+
+    References:
+        Olsson et al. (2022). Verified by ``tests/identities/test_olsson.py``.
+    """
+
+    stack: SoftmaxAttentionStack
+    embedding: Float[Array, "V n"]
+    positions: Float[Array, "T n"]
+    unembedding: Float[Array, "V n"]
+
+    @property
+    def model(self) -> LayeredStack:
+        """The layered model of the stack, causal."""
+        return LayeredStack.of(self.stack, mask="causal")
+
+    def embed(self, tokens: Integer[ArrayLike, " P"]) -> LayerOutput:
+        """The residual stream of a sequence; its last token is the query.
+
+        Args:
+            tokens: Token numbers, at most as many as there are positions.
+
+        Returns:
+            What the layered model takes.
+
+        Raises:
+            ValueError: If the sequence is too long.
+        """
+        tokens = jnp.asarray(tokens)
+        check_shape("tokens", tokens, ("T",))
+        if len(tokens) > len(self.positions):
+            raise ValueError(
+                f"tokens: expected at most {len(self.positions)}, got {len(tokens)}"
+            )
+        rows = self.embedding[tokens] + self.positions[: len(tokens)]
+        return LayerOutput(rows[:-1], rows[-1])
+
+    def logits(self, tokens: Integer[ArrayLike, " P"]) -> Float[Array, "P V"]:
+        """Logits of the next token behind every token.
+
+        Args:
+            tokens: Token numbers.
+
+        Returns:
+            Logits.
+
+        Raises:
+            ValueError: If the sequence is too long.
+        """
+        out = self.stack.apply(*self.embed(tokens), "causal")
+        rows = jnp.concatenate([out.H[-1], out.h_query[-1:]])
+        return rows @ self.unembedding.T
+
+
+def induction_circuit(
+    vocab_size: int, num_positions: int, strength: float = 30.0, dtype: Any = None
+) -> InductionCircuit:
+    r"""Weights that continue a repetition: a previous-token head, then induction.
+
+    The residual stream has slots for the token, its position, the token before, and the
+    answer. Layer 1 attends from position t to t - 1 and writes the token found there
+    into the slot of the token before; layer 2 attends from token t to positions whose
+    token before is the same, and writes their token into the answer:
+
+    .. math::
+        A^{(1)}_{t, t-1} \to 1 , \qquad
+        A^{(2)}_{t, j+1} \to 1 / |\{j < t : \mathrm{tok}_j = \mathrm{tok}_t\}| .
+
+    Position 0 has no token before and reads itself; the keys of layer 2 leave it out.
+
+    Args:
+        vocab_size: V.
+        num_positions: Longest sequence T.
+        strength: Logit c of a match; all others have 0, and weights leak like
+            :math:`T e^{-c}`.
+        dtype: Dtype of the weights; JAX's default float if left out.
+
+    Returns:
+        The circuit, of width 3 V + T.
+
+    Raises:
+        ValueError: If a size is not positive.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> circuit = induction_circuit(4, 8)
+        >>> circuit.logits(jnp.array([2, 0, 3, 2])).argmax(axis=1)[-1].tolist()
+        0
+
+    References:
+        Olsson et al. (2022), the mechanism of induction heads.
+        Verified by ``tests/identities/test_olsson.py``.
+    """
+    check_positive_int("vocab_size", vocab_size)
+    check_positive_int("num_positions", num_positions)
+    V, T = vocab_size, num_positions
+    I = jnp.eye(3 * V + T, dtype=jnp.result_type(float) if dtype is None else dtype)
+    token, place, before, answer = jnp.split(I, [V, V + T, 2 * V + T])
+    # Query t asks for position t - 1: e_{t-1} e_t^T in the slots of positions.
+    shift = place[:-1].T @ place[1:]
+    # Keys of layer 2 live where tokens do, so that they meet the query's token.
+    key = token.T @ before - jnp.sum(token, axis=0)[:, None] * place[:1]
+    stack = SoftmaxAttentionStack(
+        W_V=jnp.stack([before.T @ token, answer.T @ token]),
+        W_K=jnp.stack([place.T @ place, key]),
+        W_Q=jnp.stack([strength * shift, strength * token.T @ token]),
+        d_scale=1,
+    )
+    return InductionCircuit(stack, token, place, answer)

@@ -1,0 +1,95 @@
+"""Neuron pruning of one matrix: whole rows become zero."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Num
+
+from icltheory._checks import check_choice, check_nonnegative, check_shape, concrete
+from icltheory._typing import Array, Float
+
+__all__ = ["prune_rows"]
+
+ORDERS = ("magnitude", "reverse", "random")
+
+
+def prune_rows(
+    W: Float[ArrayLike, "m n"],
+    fraction: Num[ArrayLike, ""] | None = None,
+    *,
+    kept: Any = None,
+    order: str = "magnitude",
+    key: Any = None,
+) -> Float[Array, "m n"]:
+    r"""Sets whole rows of a matrix to zero: its neurons, by their norm.
+
+    .. math:: W_{i \cdot} \mapsto W_{i \cdot}\, 1[\text{place of } i \ge r] , \qquad
+        r = \operatorname{round}(R m) ,
+
+    where the place counts rows by :math:`\|W_{i \cdot}\|_2` from the smallest
+    (``"magnitude"``), from the largest (``"reverse"``), or at random. Of equal norms
+    the first row goes first; a half rounds to even. Fraction and count may be traced:
+    a sweep over rates is one ``vmap``, with one sort.
+
+    Args:
+        W: The matrix, ``(m, n)``.
+        fraction: Share R of the rows to drop, in [0, 1]; this or ``kept``.
+        kept: Number m - r of rows to keep, from 0 to m; this or ``fraction``.
+        order: ``"magnitude"``, ``"reverse"`` or ``"random"``.
+        key: Random key, for ``"random"`` alone.
+
+    Returns:
+        The pruned matrix; rows that stay are bit for bit the old ones.
+
+    Raises:
+        ValueError: If not exactly one of ``fraction`` and ``kept`` is given, either is
+            out of range, the order is unknown, or a key is missing or not needed.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> W = jnp.array([[3.0, 4.0], [1.0, 0.0], [0.0, 2.0]])
+        >>> prune_rows(W, 1 / 3).tolist()
+        [[3.0, 4.0], [0.0, 0.0], [0.0, 2.0]]
+        >>> prune_rows(W, kept=1, order="reverse").tolist()
+        [[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]
+
+    References:
+        Li et al., "How Do Nonlinear Transformers Learn and Generalize in In-Context
+        Learning?" (2024), Theorem 3. Verified by ``tests/pruning/test_neurons.py``.
+    """
+    check_shape("W", W, ("m", "n"))
+    check_choice("order", order, ORDERS)
+    if (order == "random") != (key is not None):
+        got = "none" if key is None else f"one with order {order!r}"
+        raise ValueError(f"key: expected one for 'random' alone, got {got}")
+    W = jnp.asarray(W)
+    count = _count(W.shape[0], fraction, kept)
+    place = _places(W, order, key)
+    return jnp.where((place >= count)[:, None], W, jnp.zeros((), W.dtype))
+
+
+def _count(m, fraction, kept):
+    """How many rows go."""
+    if (fraction is None) == (kept is None):
+        got = "neither" if kept is None else "both"
+        raise ValueError(f"fraction, kept: expected exactly one of them, got {got}")
+    name, value = ("fraction", fraction) if kept is None else ("kept", kept)
+    check_nonnegative(name, value)
+    most, known = (1 if kept is None else m), concrete(value)
+    if known is not None and known > most:
+        raise ValueError(f"{name}: expected 0 <= {name} <= {most}, got {known}")
+    if kept is not None:
+        return m - jnp.asarray(kept)
+    return jnp.round(jnp.asarray(fraction, float) * m)
+
+
+def _places(W, order, key):
+    """The place of each row in the order in which rows go."""
+    m = W.shape[0]
+    if order == "random":
+        return jax.random.permutation(key, m)
+    norms = jnp.linalg.norm(W, axis=1)
+    first = jnp.argsort(norms if order == "magnitude" else -norms, stable=True)
+    return jnp.zeros(m, first.dtype).at[first].set(jnp.arange(m, dtype=first.dtype))

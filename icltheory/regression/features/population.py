@@ -1,0 +1,147 @@
+"""Which features a prompt holds: exactly, by samples, or in the infinite limit."""
+
+import itertools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from icltheory._checks import check_nonnegative, check_positive_int, concrete
+from icltheory._pytree import pytree
+from icltheory._typing import Array, Float, PRNGKey
+
+__all__ = ["FeaturePopulation"]
+
+_MOST_CONTEXTS = 100_000
+
+
+@pytree
+class FeaturePopulation:
+    """Probabilities of the features, and the contexts that a query meets.
+
+    A context is how often each feature occurs in it: order plays no part. In the limit
+    of infinite length there is one context, the probabilities themselves.
+
+    Args:
+        probabilities: p_k, of a query and of every example, ``(K,)``.
+        counts: Occurrences of every feature, up to a factor for each context,
+            ``(C, K)``.
+        weights: Probability of each context, ``(C,)``.
+
+    Raises:
+        ValueError: If there are fewer than two features, or the probabilities are
+            negative or do not sum to 1.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> p = jnp.array([0.5, 0.5])
+        >>> FeaturePopulation.finite(p, 2).counts.tolist()
+        [[2.0, 0.0], [1.0, 1.0], [0.0, 2.0]]
+        >>> FeaturePopulation.finite(p, 2).weights.tolist()
+        [0.25, 0.5, 0.25]
+        >>> FeaturePopulation.infinite(p).counts.tolist()
+        [[0.5, 0.5]]
+
+    References:
+        Huang et al. (2024), setting. Verified by
+        ``tests/regression/test_features.py``.
+    """
+
+    probabilities: Float[Array, " K"]
+    counts: Float[Array, "C K"]
+    weights: Float[Array, " C"]
+
+    @classmethod
+    def infinite(cls, probabilities: Float[ArrayLike, " K"]) -> "FeaturePopulation":
+        """Contexts of infinite length.
+
+        Args:
+            probabilities: p_k, ``(K,)``.
+
+        Returns:
+            The population, of one context.
+
+        Raises:
+            ValueError: If they are no probabilities of two features or more.
+        """
+        p = _probabilities(probabilities)
+        return cls(p, p[None], jnp.ones(1, p.dtype))
+
+    @classmethod
+    def finite(
+        cls, probabilities: Float[ArrayLike, " K"], num_examples: int
+    ) -> "FeaturePopulation":
+        """All contexts of a length with their multinomial probabilities.
+
+        Args:
+            probabilities: p_k, ``(K,)``; concrete.
+            num_examples: Examples N of a context.
+
+        Returns:
+            The population, of binomial(N + K - 1, K - 1) contexts.
+
+        Raises:
+            ValueError: If there are more than 100,000 contexts; draw them instead.
+        """
+        p = _probabilities(probabilities)
+        check_positive_int("num_examples", num_examples)
+        K, N = len(p), num_examples
+        many = math.comb(N + K - 1, K - 1)
+        if many > _MOST_CONTEXTS:
+            raise ValueError(
+                f"num_examples: expected at most {_MOST_CONTEXTS:,} contexts, got "
+                f"{many:,} of {N} examples of {K} features; use sampled"
+            )
+        bars = np.array(list(itertools.combinations(range(N + K - 1), K - 1)))
+        ends = np.pad(bars, ((0, 0), (1, 1)), constant_values=((0, 0), (-1, N + K - 1)))
+        counts = (np.diff(ends, axis=1) - 1)[::-1]
+        ways = [math.factorial(N) / math.prod(map(math.factorial, c)) for c in counts]
+        weights = jnp.asarray(np.array(ways), p.dtype)
+        counts = jnp.asarray(counts, p.dtype)
+        weights = weights * jnp.prod(p[None] ** counts, axis=1)
+        return cls(p, counts, weights)
+
+    @classmethod
+    def sampled(
+        cls,
+        key: PRNGKey,
+        probabilities: Float[ArrayLike, " K"],
+        num_examples: int,
+        num_contexts: int,
+    ) -> "FeaturePopulation":
+        """Contexts that are drawn, all alike.
+
+        Args:
+            key: Random key.
+            probabilities: p_k, ``(K,)``.
+            num_examples: Examples N of a context.
+            num_contexts: Contexts C.
+
+        Returns:
+            The empirical population.
+
+        Raises:
+            ValueError: If they are no probabilities, or a number is not positive.
+        """
+        p = _probabilities(probabilities)
+        check_positive_int("num_examples", num_examples)
+        check_positive_int("num_contexts", num_contexts)
+        drawn = jax.random.categorical(
+            key, jnp.log(p), shape=(num_contexts, num_examples)
+        )
+        counts = jnp.sum(jax.nn.one_hot(drawn, len(p), dtype=p.dtype), axis=1)
+        return cls(p, counts, jnp.full(num_contexts, 1 / num_contexts, p.dtype))
+
+
+def _probabilities(probabilities: Any) -> Array:
+    p = jnp.asarray(probabilities)
+    if p.ndim != 1 or len(p) < 2:
+        raise ValueError(f"probabilities: expected shape (K,), K >= 2, got {p.shape}")
+    check_nonnegative("probabilities", p)
+    known = concrete(p)
+    if known is not None and abs(known.sum() - 1) > 1e-5:
+        raise ValueError(f"probabilities: expected a sum of 1, got {known.sum():.6g}")
+    return p

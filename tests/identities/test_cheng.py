@@ -1,0 +1,179 @@
+"""Cheng et al. (2024): attention with a kernel is functional gradient descent."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import constructions
+from icltheory.attention import kernel_matrix
+from icltheory.regression.kernel_descent import (
+    KernelSystem,
+    descent_weights,
+    functional_descent,
+    gaussian_process_risk,
+    kernel_descent,
+    kernel_descent_stack,
+    kriging_risk,
+)
+
+N, D, LAYERS = 16, 4, 30
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(N + 1, D)) / np.sqrt(D), RNG.normal(size=N)
+
+
+def square(x, z):
+    return (1 + x @ z) ** 2
+
+
+FORMULAS = {
+    "linear": lambda x, z: x @ z,
+    "relu": lambda x, z: max(x @ z, 0.0),
+    "exp": lambda x, z: np.exp(x @ z),
+    "rbf": lambda x, z: np.exp(-((x - z) ** 2).sum() / 2),
+    "softmax": lambda x, z: np.exp(x @ z) / np.exp(X @ x).sum(),
+}
+
+
+def by_loops(kernel, r):
+    """Values of f at the query after every step, from the sum over examples."""
+    value = FORMULAS.get(kernel, square)
+    f, found = np.zeros(N + 1), [0.0]
+    for _ in range(LAYERS):
+        new = f.copy()
+        for j in range(N + 1):
+            for i in range(N):
+                new[j] += r * (Y[i] - f[i]) * value(X[j], X[i])
+        f = new
+        found.append(f[-1])
+    return np.array(found)
+
+
+@pytest.mark.parametrize("kernel", [*FORMULAS, square])
+def test_three_forms_are_one(kernel, measured):
+    system = KernelSystem.of(kernel, X[:-1], X[-1])
+    r = system.largest_step / 2
+
+    @jax.jit
+    def forms(r):
+        stack = kernel_descent_stack(jnp.broadcast_to(r, LAYERS), D, kernel)
+        tokens = constructions.join_tokens(X[:-1], Y[:, None], X[-1])
+        out = constructions.read_prediction(stack.apply(*tokens).h_query, D)[:, 0]
+        closed = kernel_descent(system, Y, r, jnp.arange(LAYERS + 1)).prediction
+        return out, functional_descent(system, Y, r, LAYERS), closed
+
+    layers, steps, closed = forms(r)
+    expected = by_loops(kernel, float(r))
+    for name, got in (("layers", layers), ("recursion", steps), ("closed", closed)):
+        error = np.abs(got - expected).max()
+        measured(f"{name} against the double sum", error)
+        assert error < 1e-12
+
+
+def test_closed_form_is_that_with_the_inverse(measured):
+    system = KernelSystem.of("rbf", X[:-1], X[-1])
+    K, r = np.asarray(system.matrix), float(system.largest_step) / 2
+    for L in (1, 10, 100):
+        power = np.linalg.matrix_power(np.eye(N) - r * K, L)
+        expected = system.query_row @ np.linalg.solve(K, np.eye(N) - power)
+        got = descent_weights(system, r, jnp.array([L]))[0]
+        error = np.abs(got - expected).max()
+        measured("weights against K^-1 (I - (I - rK)^L)", error)
+        assert error < 1e-12
+
+
+def test_depth_tends_to_kriging_below_twice_the_inverse_eigenvalue(measured):
+    system = KernelSystem.of("rbf", X[:-1] * 2, X[-1] * 2)
+    K = np.asarray(system.matrix)
+    kriging = system.query_row @ np.linalg.solve(K, Y)
+    for factor in (0.5, 0.99):
+        found = kernel_descent(
+            system, Y, factor * system.largest_step, jnp.array([100_000])
+        )
+        assert found.converges
+        error = float(np.abs(found.prediction[0] - kriging))
+        measured("depth 100,000 against kriging", error)
+        assert error < 1e-8
+        assert float(np.abs(found.limit - kriging)) < 1e-9
+    found = kernel_descent(system, Y, 1.05 * system.largest_step, jnp.array([1000]))
+    assert not found.converges
+    assert np.abs(found.prediction[0]) > 1e20
+
+
+def test_softmax_depth_tends_to_something_else_than_kriging(measured):
+    """Its limit krigs D y and divides by the query's D: no interpolation in a space."""
+    system = KernelSystem.of("softmax", X[:-1], X[-1])
+    values = np.exp(X @ X.T)
+    D = values.sum(axis=1)
+    expected = values[-1, :-1] @ np.linalg.solve(values[:-1, :-1], D[:-1] * Y) / D[-1]
+    kriging = values[-1, :-1] @ np.linalg.solve(values[:-1, :-1], Y)
+    limit = kernel_descent(system, Y, 1.0, jnp.array([1])).limit
+    measured("limit against the formula", limit / expected - 1)
+    assert limit == pytest.approx(expected, rel=1e-8)
+    measured("limit minus kriging", limit - kriging)
+    assert abs(limit - kriging) > 0.05
+
+
+@pytest.fixture(scope="module")
+def depths():
+    """Mean errors over 60 draws by depth on data of the rbf process."""
+    numbers = jnp.array([0, 1, 3, 10, 100, 1000])
+    draws = np.stack([np.random.RandomState(s).randn(N + 1, D) for s in range(60)])
+
+    def run(kernel):
+        @jax.jit
+        @jax.vmap
+        def one(x):
+            C = kernel_matrix("rbf", x, x) + 1e-6 * jnp.eye(N + 1)
+            system = KernelSystem.of(kernel, x[:-1], x[-1])
+            weights = descent_weights(system, system.largest_step / 2, numbers)
+            risks = gaussian_process_risk(weights, C)
+            return risks, kriging_risk(C), system.positive_semidefinite
+
+        risks, best, psd = one(draws)
+        return np.asarray(risks.mean(axis=0)), float(best.mean()), np.asarray(psd)
+
+    return {kernel: run(kernel) for kernel in ("rbf", "linear", "relu")}
+
+
+def test_matched_attention_falls_to_kriging_with_depth(depths, measured):
+    risks, best, psd = depths["rbf"]
+    assert psd.all()
+    np.testing.assert_allclose(
+        risks, [1.0, 0.755, 0.682, 0.647, 0.6357, 0.6355], atol=6e-4
+    )
+    measured("kriging", best)
+    measured("depth 1000", risks[-1])
+    assert risks[-1] == pytest.approx(best, abs=1e-5)
+    assert np.all(np.diff(risks) < 0)
+
+
+def test_linear_attention_ends_worse_than_answering_zero(depths, measured):
+    risks, _, psd = depths["linear"]
+    assert psd.all()
+    np.testing.assert_allclose(
+        risks, [1.0, 0.966, 1.044, 1.198, 1.267, 1.267], atol=6e-4
+    )
+    measured("depth 1000", risks[-1])
+    assert risks[-1] > 1.2
+
+
+def test_relu_of_inner_products_is_no_kernel_and_diverges(depths, measured):
+    risks, _, psd = depths["relu"]
+    assert not psd.any()
+    measured("depth 100", risks[4])
+    assert risks[1] < 1
+    assert risks[4] == pytest.approx(208, abs=1)
+    assert risks[5] > 1e40
+
+
+def test_risk_is_that_of_drawn_labels(measured):
+    C = np.asarray(kernel_matrix("rbf", X, X)) + 0.1 * np.eye(N + 1)
+    system = KernelSystem.of("rbf", X[:-1], X[-1])
+    weights = descent_weights(system, system.largest_step / 2, jnp.array([5]))
+    labels = RNG.multivariate_normal(np.zeros(N + 1), C, size=20_000)
+    squares = (labels[:, :-1] @ np.asarray(weights[0]) - labels[:, -1]) ** 2
+    z = squares.mean() - float(gaussian_process_risk(weights, C)[0])
+    z /= squares.std(ddof=1) / np.sqrt(len(squares))
+    measured("z-score", z)
+    assert abs(z) < 4

@@ -1,0 +1,106 @@
+"""Li et al. (2024), Theorem 2: the margin by S_1, and what fails below S_1 = 1."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.classification import (
+    PatternTask,
+    PatternTransformer,
+    gain_ratio,
+    hinge,
+    margin,
+    scores,
+    theorem_2,
+)
+from icltheory.classification.theorems import Conditions
+from tests.classification.trained import ensemble, evaluate
+
+KEY = jax.random.key(12)
+SUMS = (1.4, 1.2, 1.0, 0.7, 0.5, 0.0, -0.5)
+
+
+def ideal_network(task, gain, ratio, pairs=4, sharpness=40.0):
+    """Lucky neurons exactly as in Proposition 2, and attention on one pattern."""
+    M, d = task.relevant.shape
+    mean, q = task.relevant.sum(0) / task.scale**2, task.label_embedding
+    features = jnp.eye(task.width).at[d:, d:].set(0) * sharpness**0.5 / task.scale
+    signs = jnp.tile(jnp.array([1.0, -1.0]), pairs)
+    rows = [jnp.concatenate([ratio * mean, s * q]) for s in signs]
+    return {
+        "W_Q": features,
+        "W_K": features,
+        "W_V": jnp.eye(task.width),
+        "W_O": jnp.stack(rows),
+        "a": signs * gain / pairs,
+    }
+
+
+@pytest.mark.parametrize("ratio", [0.4, 0.9])
+@pytest.mark.parametrize("S", [1.4, 1.0, 0.5, 0.0, -0.7, -1.2])
+def test_an_ideal_network_has_the_margin_of_the_formula(measured, S, ratio):
+    """Every prompt with a hit, also at sums where the network fails."""
+    task = PatternTask(6, 4, 2.0, num_shifted=3)
+    params = ideal_network(task, 0.7, ratio)
+    prompt = task.sample(KEY, 300, 20, 0.8, S)
+    got = scores(PatternTransformer(8), params, prompt)
+    wanted = margin(S, 0.7, ratio)
+    hit = ~np.asarray(got.missed)
+    np.testing.assert_allclose(np.asarray(got.margins)[hit], wanted, atol=1e-12)
+    found = gain_ratio(params, task)
+    np.testing.assert_allclose([found.gain, found.ratio], [0.7, ratio], rtol=1e-12)
+    measured("margin off", np.abs(got.margins - wanted)[hit].max())
+
+
+@pytest.mark.slow
+def test_shifted_patterns_are_classified_from_sum_1_on(measured):
+    task, params = ensemble().at(3.0)
+    for S in (1.0, 1.1, 1.4):
+        settings = dict(test_fraction=0.8, test_examples=20)
+        assert theorem_2(Conditions(()), 6, 3, S, **settings).holds
+        found = evaluate(task, params, KEY, 0.8, coefficient_sum=S)
+        assert np.all(found.hinge < 1e-3)
+        assert np.all(found.attention_mass > 0.95)
+        measured("hinge error", found.hinge.max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beta", [2.0, 3.0])
+def test_the_margin_follows_the_formula(measured, beta):
+    """Gain and ratio from the weights, agreement of labels from attention; no fit.
+
+    In the mean of four draws of shifted patterns.
+    """
+    task, params = ensemble().at(beta)
+    read = jax.vmap(gain_ratio)(params, task)
+    draws = jax.random.split(KEY, 4)
+    for S in SUMS:
+        found = [evaluate(task, params, k, 0.8, coefficient_sum=S) for k in draws]
+        margins, losses, A = (
+            np.mean([getattr(f, name) for f in found], axis=0)
+            for name in ("margin", "hinge", "agreement")
+        )
+        predicted = margin(S, read.gain * A[:, 0], read.ratio / A[:, 0])
+        np.testing.assert_allclose(margins, predicted, atol=0.02)
+        np.testing.assert_allclose(losses, hinge(predicted), atol=0.02)
+        measured("margin off", np.abs(margins - predicted).max())
+
+
+@pytest.mark.slow
+def test_the_hinge_error_fails_below_1_and_the_01_error_does_not(measured):
+    """The counter-example to reading the theorem as one of the 0-1 error."""
+    task, params = ensemble().at(3.0)
+    found = {s: evaluate(task, params, KEY, 0.8, coefficient_sum=s) for s in SUMS}
+    for S in (0.7, 0.5, 0.0):
+        assert np.all(found[S].hinge > 0.05)
+        assert np.all(found[S].error <= found[S].miss_rate + 1e-9)
+        assert np.all(found[S].attention_mass > 0.95)
+    errors = np.stack([found[S].hinge for S in SUMS])
+    assert np.all(np.diff(errors[2:], axis=0) > 0)  # grows as S_1 falls
+    ratio = np.asarray(jax.vmap(gain_ratio)(params, task).ratio)
+    assert np.all(1 / ratio < 1.3)
+    below = evaluate(task, params, KEY, 0.8, coefficient_sum=-1.4)  # S_1 < -1/c
+    assert np.all(below.error > 0.4)
+    measured("0-1 error at S_1 = 0", found[0.0].error.max())
+    measured("hinge error at S_1 = 0", found[0.0].hinge.max())

@@ -1,0 +1,172 @@
+"""Li et al. (2024), Theorem 3: small neurons are free, large ones cost their share."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.classification import (
+    PatternTask,
+    PatternTransformer,
+    neuron_parts,
+    prune_neurons,
+    pruned_hinge,
+    scores,
+    theorem_3,
+)
+from tests.classification.trained import MODEL, ensemble
+from tests.identities.test_li_theorem2 import ideal_network
+
+KEY = jax.random.key(13)
+RATES = np.array([0.0, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8])
+
+
+def large_gone(params, pruned):
+    """The share g of the large neurons whose rows are gone."""
+    size = np.linalg.norm(params["W_O"], axis=-1)
+    large = size >= size.max(-1, keepdims=True) / 2
+    gone = np.linalg.norm(pruned["W_O"], axis=-1) == 0
+    return (large & gone).sum(-1) / large.sum(-1)
+
+
+@functools.cache
+def curves(order, draws=1):
+    """Hinge error, margin and g of three models, draws and rates; S_1 = 1.1."""
+    task, params = ensemble().at(3.0)
+    keys = jax.random.split(jax.random.key(0), draws)
+
+    @jax.jit
+    def run(task, params):
+        prompt = task.sample(KEY, 2048, 20, 0.8, 1.1)
+
+        def at(rate, key):
+            given = key if order == "random" else None
+            pruned = prune_neurons(params, rate, order, given)
+            got = scores(MODEL, pruned, prompt)
+            return got.hinge, got.margin, pruned["W_O"]
+
+        return jax.vmap(jax.vmap(at, (0, None)), (None, 0))(jnp.asarray(RATES), keys)
+
+    loss, margins, W = jax.vmap(run)(task, params)
+    whole = {"W_O": np.asarray(params["W_O"])[:, None, None]}
+    return np.asarray(loss), np.asarray(margins), large_gone(whole, {"W_O": W})
+
+
+@pytest.mark.parametrize("removed", [0, 2, 4, 6])
+def test_an_ideal_network_keeps_its_share_of_the_margin(measured, removed):
+    """Balanced removal: F (1 - g) exactly, prompt by prompt."""
+    task = PatternTask(6, 4, 2.0)
+    params = ideal_network(task, 0.7, 0.9)
+    prompt = task.sample(KEY, 200, 20, 0.8)
+    model = PatternTransformer(8)
+    whole = scores(model, params, prompt)
+    cut = scores(model, params | {"W_O": params["W_O"].at[:removed].set(0)}, prompt)
+    hit = ~np.asarray(whole.missed)
+    wanted = whole.margins * (1 - removed / 8)
+    np.testing.assert_allclose(cut.margins[hit], wanted[hit], atol=1e-12)
+    loss = pruned_hinge(np.asarray(whole.margins[hit]), removed / 8)
+    np.testing.assert_allclose(np.maximum(1 - cut.margins[hit], 0), loss, atol=1e-12)
+    measured("margin off", np.abs(cut.margins - wanted)[hit].max())
+
+
+@pytest.mark.slow
+def test_neurons_fall_into_two_groups(measured):
+    """The large ones outgrow xi sqrt(d); half of the small ones hardly leave it."""
+    members = ensemble()
+    parts = jax.vmap(neuron_parts)(members.params, members.task)
+    start = 0.02 * 60**0.5
+    small = np.asarray(parts.num_small)
+    assert np.all((small >= 2) & (small <= 16))
+    grown = np.where(parts.large, parts.size, np.inf).min(-1)
+    assert np.all(grown > 2 * start)
+    middle = np.nanmedian(np.where(parts.large, np.nan, parts.size), axis=-1)
+    assert np.all(middle < 1.2 * start)
+    between = (parts.size > 1.3 * start) & (parts.size < 2 * start)
+    assert np.all(between.sum(-1) <= 2)
+    measured("small neurons of 64, most", small.max())
+    measured("neurons between the groups", between.sum(-1).max())
+
+
+@pytest.mark.slow
+def test_pruning_all_small_neurons_is_free(measured):
+    """At S_1 = 1.1 they are dead: no margin moves at all. At S_1 = 0 they are not."""
+    task, params = ensemble().at(3.0)
+    share = jax.vmap(neuron_parts)(params, task).num_small / 64
+
+    @jax.jit
+    def both(S):
+        def one(task, params, share):
+            prompt = task.sample(KEY, 4096, 20, 0.8, S)
+            pruned = prune_neurons(params, share)
+            lost = jnp.sum(~jnp.any(pruned["W_O"] != 0, axis=1))
+            return scores(MODEL, params, prompt), scores(MODEL, pruned, prompt), lost
+
+        return jax.vmap(one)(task, params, share)
+
+    whole, cut, lost = both(1.1)
+    np.testing.assert_array_equal(lost, 64 * share)
+    assert np.all(lost >= 4)
+    assert np.all(np.abs(cut.hinge - whole.hinge) < 1e-3)
+    for eps, error in zip(whole.hinge, cut.hinge, strict=True):
+        found = theorem_3(float(error), 1.0, 0.4, 24, float(eps))
+        assert found["small neurons"].holds
+    measured("change of the hinge error", np.abs(cut.hinge - whole.hinge).max())
+    whole, cut, _ = both(0.0)
+    moved = np.abs(cut.margin - whole.margin)
+    assert np.all((moved > 0) & (moved < 0.01))
+    measured("change of the margin at S_1 = 0", moved.max())
+
+
+@pytest.mark.slow
+def test_random_pruning_follows_the_formula(measured):
+    """[1 - F (1 - g)]_+ in the mean of 24 draws, for each of three models."""
+    loss, margins, gone = curves("random", 24)
+    full = margins[:, :, :1]
+    wanted = pruned_hinge(full, gone).mean(1)
+    np.testing.assert_allclose(loss.mean(1), wanted, atol=0.02)
+    measured("mean hinge error off", np.abs(loss.mean(1) - wanted).max())
+
+
+@pytest.mark.slow
+def test_large_neurons_cost_their_share(measured):
+    """At least the formula, and little more: order unbalances the signs of a."""
+    loss, margins, gone = curves("reverse")
+    wanted = np.asarray(pruned_hinge(margins[..., :1], gone))
+    over = (loss - wanted)[..., 1:]
+    assert np.all(over > -0.02)
+    assert np.all(over < 0.12)
+    for error, share in zip(loss.ravel(), gone.ravel(), strict=True):
+        found = theorem_3(0.0, float(error), float(share), 24, 0.0, large_constant=0.5)
+        assert found["large neurons"].holds
+    small = curves("magnitude")[0]
+    assert np.all(small[..., 1:] < loss[..., 1:])
+    measured("above the formula", over.max())
+
+
+@pytest.mark.slow
+def test_a_share_within_the_slack_of_the_margin_can_be_free(measured):
+    """The counter-example to Omega(R) for any choice of large neurons: g < 1 - 1/F.
+
+    Two large neurons of each sign go, the smallest ones, and the hinge stays 0.
+    """
+    task, params = ensemble().at(2.0)
+
+    @jax.jit
+    @jax.vmap
+    def run(task, params):
+        parts = neuron_parts(params, task)
+        gone = jnp.zeros(64, bool)
+        for sign in (parts.positive, ~parts.positive):
+            size = jnp.where(parts.large & sign, parts.size, jnp.inf)
+            gone = gone.at[jnp.argsort(size)[:2]].set(True)
+        cut = params | {"W_O": jnp.where(gone[:, None], 0, params["W_O"])}
+        prompt = task.sample(KEY, 2048, 20, 0.8)
+        return scores(MODEL, cut, prompt).hinge, 4 / parts.large.sum()
+
+    loss, share = run(task, params)
+    assert np.all(share > 0.06)
+    assert np.all(loss < 2e-3)
+    measured("hinge error", loss.max())
+    measured("share R of the large neurons", share.min())

@@ -1,0 +1,52 @@
+"""Wu et al. (2024) at one setting: the least risk, and d^2 / T for T tasks."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.regression.rates import wu
+from icltheory.regression.tasks import LinearRegression
+
+LAM, N, NOISE = np.array([1, 0.7, 0.5, 0.3, 0.2]), 20, 0.25
+DIM = len(LAM)
+PROBLEM = LinearRegression(np.diag(LAM), np.zeros(DIM), np.eye(DIM), NOISE)
+
+
+def features(rng, T):
+    """One query a task: x (X^T y / N)^T, flat, and its label, as NumPy draws them."""
+    beta, X = rng.normal(size=(T, DIM)), rng.normal(size=(T, N, DIM)) * np.sqrt(LAM)
+    y = np.einsum("tnd,td->tn", X, beta) + np.sqrt(NOISE) * rng.normal(size=(T, N))
+    x = rng.normal(size=(T, DIM)) * np.sqrt(LAM)
+    h = np.einsum("tnd,tn->td", X, y) / N
+    label = np.sum(x * beta, axis=1) + np.sqrt(NOISE) * rng.normal(size=T)
+    return (x[:, :, None] * h[:, None]).reshape(T, -1), label
+
+
+def test_least_risk_of_one_step_is_that_of_the_simulation(measured):
+    optimum = wu.one_step_optimum(PROBLEM, N)
+    measured("R*", optimum.risk)
+    assert optimum.risk == pytest.approx(0.8815, abs=5e-5)
+    inputs, label = features(np.random.default_rng(0), 100_000)
+    squares = (inputs @ np.asarray(optimum.Gamma).ravel() - label) ** 2
+    z = squares.mean() - float(optimum.risk)
+    z /= squares.std(ddof=1) / np.sqrt(len(squares))
+    measured("z-score of 100,000 prompts", z)
+    assert abs(z) < 4
+
+
+def test_excess_of_least_squares_is_of_order_d_squared_over_tasks(measured):
+    rng = np.random.default_rng(1)
+    least = float(wu.one_step_optimum(PROBLEM, N).risk)
+    excess = jax.jit(jax.vmap(lambda Gamma: wu.one_step_excess(PROBLEM, N, Gamma)))
+    for T in (200, 400, 1600):
+        fits = []
+        for _ in range(20):
+            inputs, label = features(rng, T)
+            gram = inputs.T @ inputs
+            fits.append(np.linalg.solve(gram, inputs.T @ label).reshape(DIM, DIM))
+        ratio = np.asarray(excess(jnp.asarray(np.stack(fits)))) * T / (DIM**2 * least)
+        measured("excess T / (d^2 R*)", ratio.mean())
+        error = ratio.std(ddof=1) / np.sqrt(len(ratio))
+        measured("its standard error", error)
+        assert 1.2 < ratio.mean() < 2.3

@@ -1,0 +1,117 @@
+"""Populations of features, and what descent on them refuses."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.regression.features import (
+    FeaturePopulation,
+    balanced_time,
+    feature_attention,
+    feature_descent,
+    feature_losses,
+    feature_phases,
+)
+
+P = jnp.array([0.5, 0.3, 0.2])
+EVEN = FeaturePopulation.infinite(jnp.full(3, 1 / 3))
+LOGITS = jnp.array([[0.4, -0.2, 0.1], [0.0, 1.0, -1.0], [0.3, 0.2, -0.5]])
+
+
+def test_all_contexts_have_their_multinomial_probabilities():
+    population = FeaturePopulation.finite(P, 4)
+    assert len(population.weights) == math.comb(6, 2)
+    np.testing.assert_array_equal(population.counts.sum(axis=1), 4)
+    assert len(np.unique(population.counts, axis=0)) == len(population.weights)
+    np.testing.assert_allclose(population.weights.sum(), 1, rtol=1e-14)
+    mean = population.weights @ population.counts
+    np.testing.assert_allclose(mean, 4 * P, rtol=1e-14)
+    second = jnp.einsum("c,ci,cj->ij", population.weights, *[population.counts] * 2)
+    expected = 4 * np.diag(P) + 12 * np.outer(P, P)
+    np.testing.assert_allclose(second, expected, rtol=1e-13)
+
+
+def test_drawn_contexts_agree_with_all_of_them(key):
+    exact = feature_losses(LOGITS, FeaturePopulation.finite(P, 5))
+    drawn = FeaturePopulation.sampled(key, P, 5, 20_000)
+    np.testing.assert_array_equal(drawn.counts.sum(axis=1), 5)
+    attention = feature_attention(LOGITS, drawn)
+    each = ((np.eye(3)[None] - attention) ** 2).sum(axis=-1) / 2
+    error = each.std(axis=0) / np.sqrt(len(each))
+    z = (feature_losses(LOGITS, drawn) - exact) / error
+    assert np.abs(z).max() < 4
+
+
+def test_long_contexts_tend_to_the_infinite_one():
+    limit = feature_losses(LOGITS, FeaturePopulation.infinite(P))
+    gaps = [
+        float(
+            np.abs(feature_losses(LOGITS, FeaturePopulation.finite(P, N)) - limit).max()
+        )
+        for N in (20, 40, 80)
+    ]
+    # Variances fall like 1 / N.
+    assert gaps[0] / gaps[1] == pytest.approx(2, rel=0.15)
+    assert gaps[1] / gaps[2] == pytest.approx(2, rel=0.1)
+
+
+def test_an_absent_feature_has_no_attention_and_no_nan_gradient():
+    population = FeaturePopulation(P, jnp.array([[0.0, 2.0, 1.0]]), jnp.ones(1))
+    assert np.all(feature_attention(LOGITS, population)[..., 0] == 0)
+    slope = jax.grad(lambda B: feature_losses(B, population) @ P)(LOGITS)
+    assert np.all(np.isfinite(slope))
+
+
+def test_descent_goes_on_where_it_stopped():
+    population = FeaturePopulation.infinite(P)
+    whole = feature_descent(population, 0.5, 20, record_every=5)
+    assert whole.steps.tolist() == [0, 5, 10, 15, 20]
+    rest = feature_descent(population, 0.5, 10, start=whole.logits[2])
+    np.testing.assert_allclose(rest.logits[-1], whole.logits[-1], rtol=1e-13)
+    np.testing.assert_allclose(rest.losses[5], whole.losses[3], rtol=1e-13)
+
+
+def test_what_was_not_reached_is_infinite():
+    path = feature_descent(FeaturePopulation.infinite(P), 0.01, 5)
+    phases = feature_phases(path, 1e-3)
+    assert np.all(np.isinf(phases.learned))
+    assert phases.overtaken[0] == 0
+    assert np.isinf(phases.overtaken[2])
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (lambda: FeaturePopulation.infinite(jnp.array([1.0])), "K >= 2"),
+        (lambda: FeaturePopulation.infinite(jnp.array([0.5, 0.6])), "a sum of 1"),
+        (lambda: FeaturePopulation.infinite(jnp.array([1.5, -0.5])), "a value >= 0"),
+        (
+            lambda: FeaturePopulation.finite(jnp.full(20, 0.05), 20),
+            "expected at most 100,000 contexts",
+        ),
+        (
+            lambda: feature_descent(EVEN, 0.0, 5),
+            "step_size: expected a positive number",
+        ),
+        (
+            lambda: feature_descent(
+                FeaturePopulation.infinite(P), 0.1, 5, record_every=2
+            ),
+            "num_steps: expected a multiple of record_every = 2",
+        ),
+        (
+            lambda: balanced_time(jnp.array(0.1), 5, 0.5),
+            "attention: expected values",
+        ),
+        (
+            lambda: balanced_time(jnp.array(0.9), 1, 0.5),
+            "num_features: expected at",
+        ),
+    ],
+)
+def test_impossible_settings_are_refused(run, message):
+    with pytest.raises(ValueError, match=message):
+        run()

@@ -1,0 +1,96 @@
+"""The system of a kernel on a prompt, its flags, and what is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.regression.kernel_descent import (
+    KernelSystem,
+    descent_weights,
+    functional_descent,
+    gaussian_process_risk,
+    kernel_descent,
+    kernel_descent_stack,
+    kriging_risk,
+)
+
+RNG = np.random.default_rng(0)
+X, Y, ASKED = RNG.normal(size=(6, 3)), RNG.normal(size=6), RNG.normal(size=3)
+
+
+def test_softmax_rows_are_normalised_over_the_query_too():
+    system = KernelSystem.of("softmax", X, ASKED)
+    values = np.exp(np.vstack([X, ASKED]) @ np.vstack([X, ASKED]).T)
+    weights = values / values.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(system.matrix, weights[:-1, :-1], rtol=1e-13)
+    np.testing.assert_allclose(system.query_row, weights[-1, :-1], rtol=1e-13)
+    assert system.approximate
+    assert system.asymmetry < 1e-15  # of the kernel, not of its rows
+    eigenvalues = np.sort(np.linalg.eigvals(np.asarray(system.matrix)).real)
+    np.testing.assert_allclose(system.eigenvalues, eigenvalues, rtol=1e-9, atol=1e-12)
+
+
+def test_flags_say_what_the_spectrum_is():
+    many = np.random.default_rng(1).normal(size=(16, 3))
+    for kernel, expected in (("rbf", True), ("linear", True), ("relu", False)):
+        system = KernelSystem.of(kernel, many, ASKED)
+        assert bool(system.positive_semidefinite) is expected, kernel
+        assert not system.approximate
+        r = system.largest_step
+        for factor in (0.99, 1.01):
+            found = kernel_descent(system, many[:, 0], factor * r, jnp.array([1]))
+            assert bool(found.converges) is (expected and factor < 1)
+    crooked = KernelSystem.of(lambda x, z: x @ z + x[0], X, ASKED)
+    assert crooked.asymmetry > 0.1
+
+
+def test_steps_beyond_the_largest_diverge_and_those_below_converge():
+    system = KernelSystem.of("exp", X / 2, ASKED / 2)
+    depths = jnp.array([4000])
+    below = kernel_descent(system, Y, 0.99 * system.largest_step, depths)
+    beyond = kernel_descent(system, Y, 1.01 * system.largest_step, depths)
+    assert np.abs(below.prediction - below.limit).max() < 10
+    assert np.abs(beyond.prediction).max() > 1e10
+
+
+def test_depths_may_be_traced_and_large():
+    system = KernelSystem.of("rbf", X, ASKED)
+    r = system.largest_step / 2
+    weights = jax.jit(descent_weights)(system, r, jnp.array([0.0, 1e9]))
+    assert np.all(weights[0] == 0)
+    np.testing.assert_allclose(
+        weights[1] @ Y, kernel_descent(system, Y, r, jnp.array([1])).limit, rtol=1e-8
+    )
+
+
+def test_a_singular_kernel_needs_no_inverse():
+    twice = np.vstack([X[:2], X[:2]])
+    system = KernelSystem.of("rbf", twice, X[0])
+    labels = np.array([1.0, 2.0, 1.0, 2.0])
+    r = system.largest_step / 2
+    steps = functional_descent(system, labels, r, 40)
+    closed = kernel_descent(system, labels, r, jnp.arange(41))
+    np.testing.assert_allclose(closed.prediction, steps, atol=1e-14)
+    assert closed.positive_semidefinite
+    assert float(closed.limit) == pytest.approx(1.0)
+
+
+def test_impossible_settings_are_refused():
+    system = KernelSystem.of("rbf", X, ASKED)
+    with pytest.raises(ValueError, match="kernel: expected one of"):
+        KernelSystem.of("cosine", X, ASKED)
+    with pytest.raises(ValueError, match="x_query: expected shape"):
+        KernelSystem.of("rbf", X, ASKED[:2])
+    with pytest.raises(ValueError, match="depths: expected numbers >= 0, got -1"):
+        descent_weights(system, 0.1, jnp.array([-1]))
+    with pytest.raises(ValueError, match="y: expected shape"):
+        kernel_descent(system, Y[:3], 0.1, jnp.array([1]))
+    with pytest.raises(ValueError, match="num_steps: expected a positive integer"):
+        functional_descent(system, Y, 0.1, 0)
+    with pytest.raises(ValueError, match="covariance: expected shape"):
+        gaussian_process_risk(jnp.ones((1, 3)), jnp.eye(3))
+    with pytest.raises(ValueError, match="covariance: expected shape"):
+        kriging_risk(jnp.ones((2, 3)))
+    with pytest.raises(ValueError, match="kernel: expected one of"):
+        kernel_descent_stack(jnp.ones(2), 3, "cosine")

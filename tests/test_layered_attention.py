@@ -1,0 +1,177 @@
+"""Reading attention from every kind of layered model."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.attention import (
+    LinearAttentionStack,
+    MLPAttentionStack,
+    SoftmaxAttentionStack,
+)
+from icltheory.bridge import Architecture, Decoder, LanguageModel, Rotary, Tokens
+from icltheory.layered import (
+    AttentionReadable,
+    Batched,
+    LayeredStack,
+    all_hidden,
+    attention_patterns,
+    hidden_before,
+)
+from icltheory.models import GPT2, LayeredGPT2
+
+L, N, n = 2, 4, 3
+W = np.random.default_rng(0).normal(size=(3, L, n, n)) / 2
+H, QUERY = np.random.default_rng(1).normal(size=(N, n)), np.ones(n)
+
+
+def test_weights_of_a_stack_and_its_values_make_the_layer():
+    stack = SoftmaxAttentionStack(*W, d_scale=2)
+    model = LayeredStack.of(stack, mask="causal", scale=0.5)
+    assert isinstance(model, AttentionReadable)
+    patterns = attention_patterns(model, stack, (H, QUERY))
+    states = all_hidden(model, stack, (H, QUERY))
+    for layer, pattern in enumerate(patterns):
+        assert pattern.shape == (1, N + 1, N + 1)
+        before, after = (np.vstack(s) for s in states[layer : layer + 2])
+        W_O, W_V = model.ov_factors(layer, stack)
+        moved = 0.5 * np.asarray(pattern[0]) @ before @ (W_O[0] @ W_V[0]).T
+        np.testing.assert_allclose(before + moved, after, rtol=1e-12)
+
+
+def heads_times_values(pattern, factors, x):
+    """What the heads write at every token, from weights, factors and inputs."""
+    return np.einsum(
+        "bhts,hnd,hdm,bsm->btn", *map(np.asarray, (pattern, *factors)), np.asarray(x)
+    )
+
+
+def test_gpt2_shows_what_its_heads_write():
+    module = GPT2(
+        dim=2,
+        num_positions=8,
+        width=8,
+        num_layers=2,
+        num_heads=2,
+        mlp=False,
+        dtype=jnp.float64,
+        param_dtype=jnp.float64,
+    )
+    X = jax.random.normal(jax.random.key(1), (3, 4, 2))
+    params = jax.jit(module.init)(jax.random.key(0), X, X[..., 0])["params"]
+    assert set(jax.jit(module.init)(jax.random.key(0), X, X[..., 0])) == {"params"}
+    # A scale that is not 1, so that forgetting it would show.
+    params["block_1"]["ln_1"]["scale"] = jnp.linspace(0.5, 2, 8)
+    model = LayeredGPT2(module)
+    assert isinstance(model, AttentionReadable)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def run(model, params):
+        hidden = hidden_before(model, params, (X, X[..., 0]), 1)
+        after = model.block(1, params, hidden).tokens
+        pattern = model.attention_weights(1, params, hidden)
+        return pattern, model.ov_factors(1, params), hidden.tokens, after
+
+    pattern, factors, before, after = run(model, params)
+    assert pattern.shape == (3, 2, 8, 8)
+    np.testing.assert_allclose(pattern.sum(axis=-1), 1, rtol=1e-12)
+    assert not np.triu(pattern, 1).any()
+    # Layer norm divides by the deviation; the rest of it is in the factors.
+    size = np.sqrt(before.var(axis=-1, keepdims=True) + 1e-5)
+    written = heads_times_values(pattern, factors, before / size)
+    np.testing.assert_allclose(before + written, after, atol=1e-12)
+
+
+FAMILIES = {
+    "gpt2": {"norm": "layer", "num_kv_heads": 4},
+    "llama": {"norm": "rms", "num_kv_heads": 2, "rotary": True},
+    "gemma": {"norm": "rms_plus_one", "num_kv_heads": 1, "rotary": True},
+}
+
+
+def decoder(norm, num_kv_heads, rotary=False):
+    return Decoder(
+        Architecture(
+            family="gpt2",
+            vocab_size=11,
+            width=8,
+            num_layers=2,
+            num_heads=4,
+            num_kv_heads=num_kv_heads,
+            head_dim=2,
+            mlp_width=8,
+            max_positions=16,
+            norm=norm,
+            parallel=True,
+            shared_norm=True,
+            **({"rotary": Rotary(frequencies=(1.0,))} if rotary else {}),
+        )
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_decoders_show_what_their_heads_write(family):
+    model = decoder(**FAMILIES[family])
+    assert isinstance(model, AttentionReadable)
+    params = jax.jit(model.init)(jax.random.key(0))
+    layer = params["layers"][1]
+    layer["norm_1"]["scale"] = jnp.linspace(0.5, 2, 8)
+    # With an MLP that writes nothing, the block adds what its heads write.
+    layer["mlp"] = jax.tree.map(jnp.zeros_like, layer["mlp"])
+    ids = jax.random.randint(jax.random.key(1), (2, 6), 0, 11)
+    mask = jnp.arange(6)[None] < jnp.array([[6], [4]])
+
+    @jax.jit
+    def run(params):
+        hidden = hidden_before(model, params, Tokens(ids, mask), 1)
+        after = model.block(1, params, hidden).h
+        pattern = model.attention_weights(1, params, hidden)
+        return pattern, model.ov_factors(1, params), hidden.h, after
+
+    pattern, factors, before, after = run(params)
+    assert pattern.shape == (2, 4, 6, 6)
+    assert not np.asarray(pattern)[1, :, :4, 4:].any()
+    centred = before - before.mean(-1, keepdims=True) if family == "gpt2" else before
+    size = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + model.arch.norm_eps)
+    written = heads_times_values(pattern, factors, before / size)
+    there = np.asarray(mask)
+    np.testing.assert_allclose(
+        (before + written)[there], np.asarray(after)[there], atol=1e-6
+    )
+    whole = LanguageModel(model, params)
+    assert isinstance(whole, AttentionReadable)
+    hidden = jax.jit(functools.partial(hidden_before, model, layer=1))(
+        params, Tokens(ids, mask)
+    )
+    np.testing.assert_allclose(
+        whole.attention_weights(1, params, hidden), pattern, atol=1e-6
+    )
+    for got, expected in zip(whole.ov_factors(1, params), factors, strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-7)
+
+
+def test_token_maps_are_the_direct_path_to_the_logits():
+    model = decoder("layer", 4)
+    params = jax.jit(model.init)(jax.random.key(0))
+    params["final_norm"]["scale"] = jnp.linspace(0.5, 2, 8)
+    embedding, unembedding = model.token_maps(params)
+    stream = model.embed(params, Tokens(jnp.arange(11)[None], jnp.ones((1, 11), bool)))
+    size = np.sqrt(stream.h.var(axis=-1, keepdims=True) + model.arch.norm_eps)
+    got = model.read_out(params, stream)
+    np.testing.assert_allclose(stream.h / size @ unembedding.T, got, atol=1e-6)
+    np.testing.assert_array_equal(embedding, params["embed"]["tokens"])
+
+
+def test_what_cannot_be_read_is_refused():
+    stack = LinearAttentionStack(*W)
+    model = LayeredStack.of(stack)
+    with pytest.raises(ValueError, match="layer: expected 0 to 1, got 2"):
+        model.ov_factors(2, stack)
+    with pytest.raises(ValueError, match="model: expected attention_weights"):
+        attention_patterns(Batched(model), stack, (H[None], QUERY[None]))
+    mlp = MLPAttentionStack(*W, np.ones((L, 5, n)), np.ones((L, n, 5)))
+    with pytest.raises(ValueError, match="params: expected attention alone"):
+        LayeredStack.of(mlp).ov_factors(0, mlp)

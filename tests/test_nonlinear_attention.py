@@ -1,0 +1,107 @@
+"""Attention with a kernel, and the weights that every stack shows."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.attention import (
+    KERNELS,
+    KernelAttentionStack,
+    LinearAttentionStack,
+    MLPAttentionStack,
+    SoftmaxAttentionStack,
+    attended_keys,
+    kernel_attention,
+    kernel_matrix,
+    kernel_weights,
+)
+
+L, N, n, d = 2, 4, 3, 2
+RNG = np.random.default_rng(0)
+W_V, H, h = RNG.normal(size=(n, n)), RNG.normal(size=(N, n)), RNG.normal(size=n)
+W_K, W_Q = RNG.normal(size=(2, d, n)) / 2
+
+FORMULAS = {
+    "linear": lambda x, z: x @ z,
+    "relu": lambda x, z: max(x @ z, 0.0),
+    "exp": lambda x, z: np.exp(x @ z),
+    "rbf": lambda x, z: np.exp(-((x - z) ** 2).sum() / 2),
+}
+
+
+def cubic(x, z):
+    return (1 + x @ z) ** 3
+
+
+def by_loops(kernel, mask):
+    """The layer from its double sum."""
+    value = FORMULAS.get(kernel, cubic)
+    tokens, allowed = np.vstack([H, h]), np.asarray(attended_keys(mask, N))
+    out = tokens.copy()
+    for i in range(N + 1):
+        for j in range(N + 1):
+            if allowed[i, j]:
+                out[i] += (
+                    0.5 * value(W_Q @ tokens[i], W_K @ tokens[j]) * W_V @ tokens[j]
+                )
+    return out
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, cubic])
+@pytest.mark.parametrize("mask", ["demos", "causal", "none"])
+def test_kernel_attention_is_the_double_sum(kernel, mask):
+    out = kernel_attention(W_V, W_K, W_Q, H, h, kernel=kernel, mask=mask, scale=0.5)
+    got = np.vstack([out.H, out.h_query])
+    np.testing.assert_allclose(got, by_loops(kernel, mask), rtol=1e-12)
+
+
+def test_a_stack_is_its_layers_and_shows_their_weights():
+    V = np.stack([W_V, W_V.T])
+    K, Q = np.stack([W_K, W_Q]), np.stack([W_Q, W_K])
+    stack = KernelAttentionStack(V, K, Q, "rbf")
+    out = jax.jit(lambda stack: stack.apply(H, h, "causal", scale=0.5))(stack)
+    tokens = H, h
+    for depth in range(L):
+        weights = stack.weights(depth, *tokens, "causal")
+        expected = kernel_weights(
+            K[depth], Q[depth], *tokens, kernel="rbf", mask="causal"
+        )
+        np.testing.assert_array_equal(weights, expected)
+        every = np.vstack(tokens)
+        moved = every + 0.5 * np.asarray(weights) @ every @ V[depth].T
+        tokens = moved[:-1], moved[-1]
+        np.testing.assert_allclose(out.H[depth + 1], tokens[0], rtol=1e-12)
+        np.testing.assert_allclose(out.h_query[depth + 1], tokens[1], rtol=1e-12)
+
+
+def test_weights_of_every_stack_make_its_layer():
+    W = RNG.normal(size=(3, L, n, n)) / 2
+    linear, softmax = LinearAttentionStack(*W), SoftmaxAttentionStack(*W, d_scale=2)
+    every = np.vstack([H, h])
+    for stack in (linear, softmax):
+        weights = stack.weights(1, H, h, "demos")
+        out = stack.layer(1, H, h, "demos")
+        moved = every + np.asarray(weights) @ every @ W[0, 1].T
+        np.testing.assert_allclose(np.vstack(out), np.vstack([moved]), rtol=1e-12)
+    assert np.all(softmax.weights(0, H, h).sum(axis=1) < 1)
+    mlp = MLPAttentionStack(*W, RNG.normal(size=(L, 5, n)), RNG.normal(size=(L, n, 5)))
+    np.testing.assert_array_equal(mlp.weights(0, H, h), linear.weights(0, H, h))
+
+
+def test_impossible_inputs_are_refused():
+    with pytest.raises(ValueError, match=re.escape("kernel: expected one of 'linear'")):
+        kernel_matrix("cosine", H, H)
+    with pytest.raises(ValueError, match=re.escape("Z: expected shape (B, 3)")):
+        kernel_matrix("rbf", H, H[:, :2])
+    with pytest.raises(ValueError, match="kernel: expected one of"):
+        KernelAttentionStack(W_V[None], W_K[None], W_Q[None], "cosine")
+    with pytest.raises(ValueError, match="W_Q: expected shape"):
+        KernelAttentionStack(W_V[None], W_K[None], W_V[None])
+    stack = LinearAttentionStack(*jnp.ones((3, 1, n, n)))
+    with pytest.raises(ValueError, match="index: expected 0 to 0, got 1"):
+        stack.weights(1, H, h)
+    with pytest.raises(ValueError, match="mask: expected one of"):
+        kernel_attention(W_V, W_K, W_Q, H, h, mask="past")
