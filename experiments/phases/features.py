@@ -1,0 +1,96 @@
+"""Phases of softmax attention on orthonormal features."""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.phases.config import Features
+from icltheory.regression import features as theory
+
+
+class Balanced(NamedTuple):
+    """Descent on equally likely features beside the flow.
+
+    Attributes:
+        steps: Steps, (T,).
+        losses: Loss of descent, (T,).
+        predicted: Loss of the flow at the same times, (T,).
+        half: When attention reaches 1/2: descent, flow.
+        learned: When the loss reaches the level: descent, flow.
+        time_error: Largest relative difference of the time at which an attention is
+            reached, over the path.
+        loss_error: Largest relative difference of the loss at the same time.
+        asymptote: L t at the end over its limit.
+        drift: Largest |A + (K - 1) B|.
+    """
+
+    steps: np.ndarray
+    losses: np.ndarray
+    predicted: np.ndarray
+    half: tuple[float, float]
+    learned: tuple[float, float]
+    time_error: float
+    loss_error: float
+    asymptote: float
+    drift: float
+
+
+def balanced(config: Features, K: int) -> Balanced:
+    """Descent until the loss is at its level, and the flow in closed form."""
+    eta = config.step_size
+    target = 1 - math.sqrt(2 * config.loss_level * (K - 1) / K)
+    ends = [float(theory.balanced_time(jnp.asarray(a), K, eta)) for a in (0.5, target)]
+    steps = math.ceil(1.02 * ends[1]) + 10
+    population = theory.FeaturePopulation.infinite(jnp.full(K, 1 / K))
+    path = theory.feature_descent(population, eta, steps)
+    own, losses = path.own_attention[:, 0], path.losses[:, 0]
+    phases = theory.feature_phases(path, config.loss_level)
+    times = theory.balanced_time(own[1:], K, eta)
+    predicted = theory.balanced_loss(theory.balanced_attention(path.steps, K, eta), K)
+    A, B = path.logits[:, 0, 0], path.logits[:, 0, 1]
+    limit = theory.loss_asymptote(K, eta)
+    return Balanced(
+        *map(np.asarray, (path.steps, losses, predicted)),
+        half=(float(phases.half[0]), ends[0]),
+        learned=(float(phases.learned[0]), ends[1]),
+        time_error=float(jnp.max(jnp.abs(times / path.steps[1:] - 1))),
+        loss_error=float(jnp.max(jnp.abs(predicted / losses - 1))),
+        asymptote=float(losses[-1] * path.steps[-1] / limit),
+        drift=float(jnp.max(jnp.abs(A + (K - 1) * B))),
+    )
+
+
+def finite(config: Features, num_examples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and losses in contexts of a length, for the first number of features."""
+    K = config.balanced[0]
+    population = theory.FeaturePopulation.finite(jnp.full(K, 1 / K), num_examples)
+    path = theory.feature_descent(population, config.step_size, 3000, record_every=5)
+    return np.asarray(path.steps), np.asarray(path.losses[:, 0])
+
+
+class Imbalanced(NamedTuple):
+    """Descent with one dominant feature.
+
+    Attributes:
+        path: The whole path.
+        phases: Times of the phases; feature 0 is the dominant one.
+    """
+
+    path: theory.FeaturePath
+    phases: theory.FeaturePhases
+
+
+def imbalanced(config: Features) -> Imbalanced:
+    """One dominant feature; the others share what is left."""
+    K, p = config.imbalanced, config.dominant
+    rare = jnp.full(K - 1, (1 - p) / (K - 1))
+    population = theory.FeaturePopulation.infinite(
+        jnp.concatenate([jnp.full(1, p), rare])
+    )
+    eta, steps = config.imbalanced_step_size, config.imbalanced_steps
+    path = theory.feature_descent(population, eta, steps)
+    phases = theory.feature_phases(path, config.imbalanced_level)
+    return Imbalanced(*jax.tree.map(np.asarray, (path, phases)))

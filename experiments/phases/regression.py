@@ -1,0 +1,60 @@
+"""Heads of a GPT-2 on regression: do they look up inputs that come again?"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments._trained import Recipe, Trained
+from icltheory import classification as scores
+from icltheory.models import LayeredGPT2
+from icltheory.training import stream_key
+
+
+class Lookup(NamedTuple):
+    """What heads do at an input that came before, with its label behind it.
+
+    Attributes:
+        trained: Scores of the heads, at the second occurrence of every input: prefix
+            matching is attention on the label of the same input.
+        untrained: The same at the start of the training.
+        again: Mean squared error / d at an input that comes again.
+        fresh: At a fresh input behind as many distinct pairs.
+    """
+
+    trained: scores.HeadScores
+    untrained: scores.HeadScores
+    again: float
+    fresh: float
+
+
+def measure(recipe: Recipe, trained: Trained, sequences: int, seed: int) -> Lookup:
+    """Prompts of distinct pairs that come a second time in the same order."""
+    n = recipe.num_points // 2
+    model = LayeredGPT2(trained.module)
+    drawn = recipe.task(0.0).sample(stream_key(seed, "evaluation"), n + 1, sequences)
+    X = jnp.concatenate([drawn.X[:, :n], drawn.X[:, :n]], axis=1)
+    y = jnp.concatenate([drawn.y[:, :n], drawn.y[:, :n]], axis=1)
+    asked = jnp.concatenate([drawn.X[:, :n], drawn.X[:, n:]], axis=1)
+    label = drawn.y[:, n]
+    # Input i and its label have numbers of their own; the first block cannot match.
+    names = jnp.arange(2 * n)
+    tokens = jnp.broadcast_to(jnp.tile(names, 2), (sequences, 4 * n))
+    rows = tokens % 2 == 0
+
+    @jax.jit
+    def read(params):
+        found = scores.head_scores(model, params, (X, y), tokens, rows)
+        again = trained.module.apply({"params": params}, X, y)[:, n:]
+        fresh = trained.module.apply({"params": params}, asked, y[:, : n + 1])[:, n]
+        errors = jnp.mean((again - y[:, n:]) ** 2), jnp.mean((fresh - label) ** 2)
+        return found, errors
+
+    first = recipe.start().params
+    several = len(recipe.seeds) > 1
+    start, _ = read(jax.tree.map(lambda a: a[0], first) if several else first)
+    end, errors = read(trained.of_seed(0))
+    again, fresh = (float(error) / recipe.dim for error in errors)
+    end, start = jax.tree.map(np.asarray, (end, start))
+    return Lookup(end, start, again, fresh)

@@ -1,0 +1,108 @@
+"""The phases experiment end to end, and its pictures."""
+
+import json
+
+import matplotlib
+import numpy as np
+import pytest
+
+from experiments import phases
+from icltheory.plotting import Line, LinePanel, head_score_maps, line_panels
+
+matplotlib.use("Agg")
+SMALL = """
+    --preset cpu --gpt2.dim 2 --gpt2.num-points 7 --gpt2.num-layers 1 --gpt2.width 8
+    --gpt2.num-heads 2 --gpt2.steps 20 --gpt2.chunk-steps 20 --gpt2.batch-size 4
+    --gpt2.optimizer.warmup-steps 0
+    --features.balanced 5 --features.loss-level 0.02 --features.finite 3
+    --features.imbalanced-steps 700
+    --kernels.draws 8 --kernels.data rbf --kernels.attention rbf relu
+    --kernels.depths 0 1 1000 --kernels.layers 5
+    --heads.vocab-size 12 --heads.block 5 --heads.repeats 3 --heads.sequences 2
+    --heads.documents 8 --heads.demonstrations 6
+"""
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    import matplotlib.pyplot as plt
+
+    yield
+    plt.close("all")
+
+
+@pytest.mark.slow
+def test_a_small_run_passes_its_checks_and_draws_its_pictures(tmp_path):
+    result = phases.main([*SMALL.split(), "--output", str(tmp_path)])
+    (folder,) = (tmp_path / "phases").iterdir()
+    text = (folder / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == result
+    pictures = {path.name for path in folder.glob("*.png")}
+    assert pictures == {"features.png", "kernels.png", "heads.png", "in_context.png"}
+    verdicts = {check["name"]: check["passed"] for check in result["checks"]}
+    # Random matrices of 12 words have eigenvalues that balance less well.
+    verdicts.pop("copying at random, of 20")
+    for name, passed in verdicts.items():
+        assert passed, name
+    numbers = result["numbers"]
+    assert numbers["not positive semi-definite"]["rbf"] == {"rbf": 0.0, "relu": 1.0}
+    assert np.shape(numbers["language"]["prefix, colons"]) == (4, 4)
+    assert np.shape(numbers["regression"]["prefix"]) == (1, 2)
+    assert len(result["claims"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--features.balanced", "1"], "features.balanced: expected numbers >= 2"),
+        (["--features.dominant", "0.1"], "features.dominant: expected a number in"),
+        (["--features.imbalanced", "2"], "imbalanced: expected at least 3, got 2"),
+        (["--kernels.depths", "3", "1"], "kernels.depths: expected ascending numbers"),
+        (["--kernels.draws", "1"], "draws: expected at least 2, got 1"),
+        (["--heads.vocab-size", "20"], "vocab_size: expected at least 25, got 20"),
+        (["--gpt2.model", "linear"], "gpt2: expected a gpt2 on interleaved tokens"),
+        (["--gpt2.num-points", "3"], "gpt2.num_points: expected at least 4, got 3"),
+    ],
+)
+def test_impossible_configs_are_refused_before_anything_is_written(
+    change, message, tmp_path
+):
+    args = ["--preset", "cpu", *change, "--output", str(tmp_path / "runs")]
+    with pytest.raises(ValueError, match="expected") as caught:
+        phases.main(args)
+    assert message in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_panels_keep_their_scales_and_their_lines():
+    x = np.array([0, 1, 10, 100])
+    panels = {
+        "one": LinePanel(
+            {"line": Line(x, x + 1.0), "formula": Line(x, x + 1.0, exact=True)},
+            "x",
+            "y",
+            xscale="symlog",
+            yscale="log",
+            levels={"level": 3.0},
+        ),
+        "two": LinePanel({"line": Line(x, x, error=x / 10)}, "x", "y", marks={"m": 5}),
+    }
+    first, second = line_panels(panels, "title").axes
+    assert first.get_xscale() == "symlog"
+    assert first.get_xlim()[0] == 0
+    assert first.get_yscale() == "log"
+    styles = [line.get_linestyle() for line in first.get_lines()]
+    assert styles == ["-", "--", ":"]
+    assert second.get_xscale() == "linear"
+    labels = [text.get_text() for text in second.get_legend().get_texts()]
+    assert labels == ["line", "m"]
+    with_gap = line_panels({**panels, "three": panels["two"]}, "title", columns=2)
+    assert [axes.get_visible() for axes in with_gap.axes] == [True, True, True, False]
+
+
+def test_every_head_says_its_score():
+    scores = np.array([[0.5, -1.0], [0.0, 0.123]])
+    axes = head_score_maps({"model": scores}, "title").axes[0]
+    texts = [text.get_text() for text in axes.texts]
+    assert texts == ["0.50", "-1.00", "0.00", "0.12"]
+    np.testing.assert_allclose(axes.get_images()[0].get_array(), scores)
