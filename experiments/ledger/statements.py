@@ -1,5 +1,8 @@
 """All statements, in the order of the papers."""
 
+from experiments.ledger.li_cot import LI_COT
+from experiments.ledger.li_icl import LI_ICL
+from experiments.ledger.li_related import LI_RELATED
 from experiments.ledger.others import OTHERS
 from experiments.ledger.statement import Statement as Statement
 from experiments.ledger.yao_bounds import BOUNDS
@@ -11,4 +14,15 @@ from experiments.ledger.zhang_rates import RATES
 
 __all__ = ["STATEMENTS", "Statement"]
 
-STATEMENTS = (*TRAJECTORIES, *BOUNDS, *PRUNING, *OTHERS, *ZHANG_LTB, *FLOW, *RATES)
+STATEMENTS = (
+    *TRAJECTORIES,
+    *BOUNDS,
+    *PRUNING,
+    *OTHERS,
+    *ZHANG_LTB,
+    *FLOW,
+    *RATES,
+    *LI_ICL,
+    *LI_COT,
+    *LI_RELATED,
+)

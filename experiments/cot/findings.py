@@ -1,0 +1,218 @@
+"""Numbers that are read off the measurements, and their verdicts."""
+
+from typing import Any
+
+import numpy as np
+
+from experiments._run import Check
+from experiments.cot import reference
+from experiments.cot.config import Config
+from experiments.cot.measure import Estimate, Measured, needed_length
+from experiments.cot.settings import FAITHFUL, FRACTION, RHO, TAU, Setting
+from experiments.cot.theory import Lines
+from icltheory import chain_of_thought as cot
+
+LEVEL = 0.1
+SMALL = 0.03  # CoT below it where ICL is within it of its limit
+Swept = list[tuple[Setting, Measured]]
+Compared = list[tuple[Setting, Measured, Lines]]
+
+
+def needed(
+    config: Config, swept: Swept, group: str
+) -> tuple[list[float], list[float], list[float]]:
+    """Values of a sweep, and the lengths that reach ``LEVEL``: trained, counting."""
+    own = [(s, m) for s, m in swept if s.group == group]
+
+    def lengths(kind):
+        rows = [getattr(m, kind).mean.mean(axis=0) for _, m in own]
+        return [needed_length(row, config.lengths, LEVEL) for row in rows]
+
+    values = [float(s.value) for s, _ in own]
+    return values, lengths("trained"), lengths("counting")
+
+
+def slope(values: Any, lengths: Any) -> float:
+    """Least-squares slope on doubly logarithmic axes; NaN with under two points."""
+    lengths = np.asarray(lengths, float)
+    known = np.isfinite(lengths)
+    if known.sum() < 2:
+        return float("nan")
+    logs = np.log(np.asarray(values, float)[known]), np.log(lengths[known])
+    return float(np.polyfit(*logs, 1)[0])
+
+
+def predicted(config: Config, group: str, values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """What the length should be proportional to: as proved, and as Theorem 5 asks.
+
+    The first is 1 / (alpha' tau (1 - sqrt(1 - rho))^2), from the bound on a vote; the
+    second (alpha' tau rho)^-2.
+    """
+    values = np.asarray(values, float)
+    alpha, tau, rho = {
+        FRACTION: (values, config.tau_of_rhos, config.rhos[0]),
+        TAU: (config.chain_fraction, values, config.rho_of_taus),
+        RHO: (config.chain_fraction, config.tau_of_rhos, values),
+    }[group]
+    proved = 1 / (alpha * tau * (1 - np.sqrt(1 - rho)) ** 2)
+    return np.asarray(proved), np.asarray((alpha * tau * rho) ** -2.0)
+
+
+def stage_ends(config: Config, masses: cot.AttentionMasses) -> tuple[float, float]:
+    """When other steps have lost attention (below .05), and when the input leads.
+
+    The second is the first record at which columns of the same step and input have
+    more attention than those of the same step and another input; means over seeds.
+    """
+    mean = {k: np.mean(v, axis=0) for k, v in masses._asdict().items()}
+    other = mean["other_step_same_input"] + mean["other_step_other_input"]
+    leads = mean["same_step_same_input"] > mean["same_step_other_input"]
+    # At the start everything is mixed: the input may lead by chance of alpha.
+    found = other < 0.05
+
+    def first(mark):
+        return float(np.argmax(mark) * config.record_every) if mark.any() else np.nan
+
+    return first(found), first(found & leads)
+
+
+def mechanism_checks(
+    config: Config, masses: cot.AttentionMasses, losses: np.ndarray
+) -> list[Check]:
+    """Figure 20: where attention starts, in which order it moves, where it ends."""
+    start = [Estimate.of(np.asarray(mass)[:, 0]) for mass in masses]
+    found = [
+        Check(
+            f"attention at the start, {name.replace('_', ' ')}",
+            float(at.mean),
+            value,
+            "within",
+            # Read to half a hundredth off a figure; sampling on top.
+            0.005 + 3 * float(at.error),
+        )
+        for name, at, value in zip(masses._fields, start, reference.START, strict=True)
+    ]
+    same = np.asarray(masses.same_step_same_input)
+    other = np.asarray(masses.other_step_same_input + masses.other_step_other_input)
+    late = same.mean(axis=0) > 0.6
+    if late.any():
+        at = int(late.argmax())
+        worst = float(other[:, at].max())
+        found.append(
+            Check("other steps when same step and input reach .6", worst, 0.05, "<=")
+        )
+    for iteration, value in reference.ALONG.items():
+        if iteration <= config.iterations and not iteration % config.record_every:
+            at = Estimate.of(same[:, iteration // config.record_every])
+            # The reference is one seed: its own spread counts, and rounding.
+            spread = float(at.error) * np.sqrt(len(same))
+            found.append(
+                Check(
+                    f"same step and input at iteration {iteration}",
+                    float(at.mean),
+                    value,
+                    "within",
+                    0.002 + 4 * float(np.hypot(at.error, spread)),
+                )
+            )
+    last = float(losses[:, -20:].mean())
+    found.append(Check("training loss, last 20 steps", last, 0.002, "<="))
+    return found
+
+
+def sweep_checks(config: Config, swept: Swept) -> list[Check]:
+    """Errors fall with what is varied; beside an earlier simulation at l = 10."""
+    found = []
+    for group in (FRACTION, TAU, RHO):
+        values, trained, _ = needed(config, swept, group)
+        rise = slope(values, trained)
+        if np.isfinite(rise):
+            found.append(Check(f"examples needed fall with {group}", rise, 0.0, "<="))
+    if 10 not in config.lengths:
+        return found
+    at = config.lengths.index(10)
+    for setting, measured in swept:
+        known = reference.AT_TEN.get((setting.group, setting.value))
+        if known is None:
+            continue
+        ours = measured.trained.mean[:, at]
+        mine = Estimate.of(ours)
+        share = known.value * (1 - known.value) / known.prompts
+        # One training of theirs, with the spread that ours have among each other.
+        error = np.sqrt(share + ours.var(ddof=1) + mine.error**2)
+        name = f"{setting.group}, {setting.value:g}: error at l = 10"
+        found.append(
+            Check(name, float(mine.mean), known.value, "within", 3 * float(error))
+        )
+    return found
+
+
+def comparison_checks(config: Config, compared: Compared) -> list[Check]:
+    """CoT is right where ICL stays at its limit; counting models are the formulas."""
+    found = []
+    whole = [part for part in compared if part[0].fraction == 1.0]
+    for setting, measured, lines in whole:
+        last = f"{setting.value}, l = {config.compare_lengths[-1]}"
+        chain, direct = (
+            Estimate.of(getattr(measured.trained, field)[:, -1])
+            for field in ("mean", "direct")
+        )
+        upper = float(chain.mean + chain.half)
+        if config.compare_lengths[-1] >= 321:
+            found.append(
+                Check(f"{last}: CoT, upper end of its interval", upper, SMALL, "<=")
+            )
+            found.append(
+                Check(
+                    f"{last}: ICL at its limit",
+                    float(direct.mean),
+                    lines.icl_limit,
+                    "within",
+                    SMALL,
+                )
+            )
+    for setting, measured, lines in compared:
+        name = f"{setting.value}, alpha' = {setting.fraction:g}"
+        found += _counting_checks(config, name, setting, measured, lines)
+    return found
+
+
+def _counting_checks(config, name, setting, measured, lines) -> list[Check]:
+    prompts = len(config.seeds) * config.draws * config.compare_prompts
+    found = []
+    excess = np.max(
+        measured.counting.any.mean(axis=0)
+        - np.minimum(lines.cot_bound, 1)
+        - 4 * np.sqrt(0.25 / prompts)
+    )
+    found.append(Check(f"{name}: any wrong step over bound", float(excess), 0.0, "<="))
+    if lines.first_votes is None or setting.fraction < 1 or setting.value == FAITHFUL:
+        return found
+    for field, exact in (("first", lines.first_votes), ("direct", lines.direct_votes)):
+        share = exact.mean(axis=1)
+        error = np.sqrt(np.maximum(share * (1 - share), 1 / prompts) / prompts)
+        z = np.abs(getattr(measured.counting, field).mean(axis=0) - share) / error
+        found.append(
+            Check(f"{name}: votes, {field}: largest z", float(z.max()), 4.0, "<=")
+        )
+    return found
+
+
+def slide_checks() -> list[Check]:
+    """The numbers of the slides, in double precision."""
+    import jax
+
+    with jax.enable_x64(True):
+        steps = np.asarray(cot.slide_transitions(), np.float64).round(12)
+        pairs = {
+            "tau": (cot.tau(steps), 0.36),
+            "tau_o": (cot.tau_o(steps), 0.56),
+            "B[0, 0]": (cot.composed_transition(steps)[0, 0], 0.56),
+            "B[1, 1]": (cot.composed_transition(steps)[1, 1], 0.36),
+            "inputs with Condition 1": (cot.condition_1(steps).sum(), 1.0),
+            "limit of ICL": (cot.icl_error_limit(steps), 0.5),
+        }
+        return [
+            Check(f"slides: {name}", float(value), known, "within", 1e-12)
+            for name, (value, known) in pairs.items()
+        ]

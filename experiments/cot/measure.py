@@ -1,0 +1,157 @@
+"""Errors of chain of thought and of plain in-context learning, over settings."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+
+from experiments.cot.config import Config
+from experiments.cot.settings import Setting
+from experiments.cot.train import Ensemble
+from icltheory import chain_of_thought as cot
+
+
+class Errors(NamedTuple):
+    """Errors of one setting, (seeds, lengths); means over draws and prompts.
+
+    Attributes:
+        mean: Chain of thought, share of the steps that are wrong.
+        first: Its first step.
+        final: Its last step.
+        any: Whether any of its steps is wrong.
+        direct: Plain in-context learning, or ``None`` where it was not asked.
+    """
+
+    mean: Any
+    first: Any
+    final: Any
+    any: Any
+    direct: Any
+
+
+class Estimate(NamedTuple):
+    """Mean over seeds, its standard error and 95 % interval (Student's t)."""
+
+    mean: np.ndarray
+    error: np.ndarray
+    half: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> "Estimate":
+        """Of values with an axis of seeds in front."""
+        values = np.asarray(values, np.float64)
+        error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+        return cls(
+            values.mean(axis=0),
+            error,
+            scipy.stats.t.ppf(0.975, len(values) - 1) * error,
+        )
+
+
+class Measured(NamedTuple):
+    """Errors of the trained models, and of attention that only counts votes."""
+
+    trained: Errors
+    counting: Errors
+
+
+def measure(
+    config: Config,
+    ensemble: Ensemble,
+    settings: Sequence[Setting],
+    lengths: Sequence[int],
+    prompts: int,
+    direct: bool,
+) -> list[Measured]:
+    """Measures all settings; those of one shape are one program.
+
+    Trained and counting models see the same prompts, and the prompts of all lengths
+    begin with the same examples.
+    """
+    shapes = dict.fromkeys(setting.steps.shape for setting in settings)
+    found: dict[int, Measured] = {}
+    for shape in shapes:
+        own = [i for i, s in enumerate(settings) if s.steps.shape == shape]
+        chosen = [settings[i] for i in own]
+        program = _program(config, ensemble, chosen, own, lengths, prompts, direct)
+        rows = _measure_shape(config, chosen, lengths, program)
+        found |= dict(zip(own, rows, strict=True))
+    return [found[i] for i in range(len(settings))]
+
+
+def _measure_shape(config, settings, lengths, program) -> list[Measured]:
+    axes = (len(settings), 2, len(config.seeds), config.draws)
+    grid = np.indices(axes).reshape(len(axes), -1).T
+    found = jax.tree.map(
+        lambda a: np.asarray(a, np.float64).reshape(*axes, len(lengths)).mean(axis=3),
+        jax.device_get(program(jnp.asarray(grid))),
+    )
+    return [
+        Measured(*(jax.tree.map(lambda a, i=i, j=j: a[i, j], found) for j in range(2)))
+        for i in range(len(settings))
+    ]
+
+
+def _program(config, ensemble, settings, numbers, lengths, prompts, direct):
+    """Errors of all (setting, kind of model, seed, draw), (rows, lengths)."""
+    alphabets = _alphabets(config, ensemble, settings[0].steps.shape[1])
+    models = jax.tree.map(
+        lambda a, b: jnp.stack([a, jnp.broadcast_to(b, a.shape)]),
+        ensemble.models,
+        cot.matching_attention(config.dim),
+    )
+    steps = jnp.asarray(np.stack([s.steps for s in settings]), models.W_K.dtype)
+    fractions = jnp.asarray([s.fraction for s in settings], steps.dtype)
+    numbers, limits = jnp.asarray(numbers), jnp.asarray(lengths)
+
+    def row(place):
+        setting, kind, seed, draw = place
+        model = jax.tree.map(lambda leaf: leaf[kind, seed], models)
+        alphabet = jax.tree.map(lambda leaf: leaf[seed, draw], alphabets)
+        task = cot.ReasoningTask(alphabet, steps[setting])
+        key = jax.random.fold_in(ensemble.keys[seed], 1 + numbers[setting])
+        drawn = jax.vmap(
+            lambda k: task.sample(k, int(lengths[-1]), fractions[setting])
+        )(jax.random.split(jax.random.fold_in(key, draw), prompts))
+        return jax.lax.map(lambda limit: _errors(model, drawn, limit, direct), limits)
+
+    return jax.jit(
+        lambda places: jax.lax.map(row, places, batch_size=config.rows_at_once)
+    )
+
+
+def _errors(model, prompts, limit, direct) -> Errors:
+    chain = jax.vmap(lambda p: cot.cot_infer(model, p, limit))(prompts).wrong
+    parts = [chain, chain[:, 0], chain[:, -1], chain.any(axis=1)]
+    if direct:
+        parts.append(jax.vmap(lambda p: cot.icl_infer(model, p, limit))(prompts).wrong)
+    shares = [jnp.mean(part, dtype=jnp.float32) for part in parts]
+    return Errors(*shares, *([] if direct else [None]))
+
+
+def _alphabets(config, ensemble, num_states):
+    """Test patterns, (seeds, draws); no decomposition inside a loop."""
+
+    def one(alphabet, key):
+        keys = jax.random.split(jax.random.fold_in(key, 0), config.draws)
+        return jax.vmap(lambda k: cot.unseen_alphabet(k, alphabet, num_states))(keys)
+
+    return jax.vmap(one)(ensemble.alphabets, ensemble.keys)
+
+
+def needed_length(errors: np.ndarray, lengths: Sequence[int], level: float) -> float:
+    """Length at which a falling error crosses a level, NaN where it does not.
+
+    Linear in the logarithm of the error between two lengths.
+    """
+    errors = np.maximum(np.asarray(errors, float), 1e-12)
+    below = np.flatnonzero(errors <= level)
+    if not len(below) or below[0] == 0:
+        return float("nan")
+    i = below[0]
+    logs = np.log(errors[i - 1 : i + 1])
+    part = (logs[0] - np.log(level)) / (logs[0] - logs[1])
+    return float(lengths[i - 1] + part * (lengths[i] - lengths[i - 1]))

@@ -1,0 +1,63 @@
+"""Lines beside the measured errors: limits, votes and bounds."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.cot.settings import Setting
+from icltheory import chain_of_thought as cot
+
+
+class Lines(NamedTuple):
+    """Theory of one setting; arrays over prompt lengths.
+
+    Attributes:
+        icl_limit: Limit of the error of plain in-context learning.
+        cot_bound: Bound on the probability of any wrong step.
+        icl_bound: Bound on the error of plain in-context learning.
+        first_votes: Exact error of the first step, ends of the interval that ties
+            leave open; ``None`` for more than two states.
+        direct_votes: The same for plain in-context learning.
+    """
+
+    icl_limit: float
+    cot_bound: np.ndarray
+    icl_bound: np.ndarray
+    first_votes: np.ndarray | None
+    direct_votes: np.ndarray | None
+
+
+def lines(setting: Setting, lengths: Sequence[int]) -> Lines:
+    """All lines, in double precision."""
+    with jax.enable_x64(True):
+        steps, alpha = jnp.asarray(setting.steps, jnp.float64), setting.fraction
+        l = jnp.asarray(lengths, jnp.float64)
+        bounds = [
+            np.asarray(jax.vmap(lambda n, f=f: f(steps, n, alpha))(l))
+            for f in (cot.cot_error_bound, cot.icl_error_bound)
+        ]
+        return Lines(
+            float(cot.icl_error_limit(steps)), *bounds, *_votes(steps, lengths, alpha)
+        )
+
+
+def _votes(steps, lengths, alpha):
+    """Exact errors of two states, mean over uniform inputs."""
+    if steps.shape[1] != 2:
+        return None, None
+    correct = cot.stepwise_paths(steps)
+    first = steps[0][jnp.arange(2), correct[:, 1]]
+    direct = cot.composed_transition(steps)[jnp.arange(2), correct[:, -1]]
+    return tuple(
+        np.array([_two_states(probabilities, l, alpha) for l in lengths])
+        for probabilities in (first, direct)
+    )
+
+
+def _two_states(probabilities, length, alpha):
+    found = jax.vmap(lambda p: cot.vote_error(p, length, alpha))(probabilities)
+    wrong = float(jnp.mean(found.wrong))
+    return wrong, wrong + float(jnp.mean(found.tied))

@@ -1,0 +1,78 @@
+"""Trains an ensemble: one model a seed, all in one program."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from experiments.cot.config import Config
+from icltheory import chain_of_thought as cot
+
+
+class Ensemble(NamedTuple):
+    """Trained models, a leading axis of seeds everywhere.
+
+    Attributes:
+        alphabets: TRR patterns and codes.
+        path: What :func:`icltheory.chain_of_thought.train_attention` returned.
+        keys: For what is drawn later.
+    """
+
+    alphabets: cot.Alphabet
+    path: cot.ReasoningTraining
+    keys: Any
+
+    @property
+    def models(self) -> cot.ReasoningAttention:
+        """The models at the end of training."""
+        return jax.tree.map(lambda leaf: leaf[:, -1], self.path.models)
+
+
+def train(config: Config, num_steps: int, fraction: float) -> Ensemble:
+    """Trains for tasks of ``num_steps`` steps, every seed on its own patterns."""
+
+    def one(seed):
+        letters, descent, later = jax.random.split(jax.random.key(seed), 3)
+        alphabet = cot.training_alphabet(
+            letters, config.train_states, num_steps, config.dim
+        )
+        path = cot.train_attention(
+            alphabet,
+            config.iterations,
+            key=descent,
+            batch_size=config.batch_size,
+            num_examples=config.train_examples,
+            relevant_fraction=fraction,
+            step_size=config.step_size,
+            scale=config.scale,
+            record_every=config.record_every,
+        )
+        return Ensemble(alphabet, path, later)
+
+    return jax.jit(jax.vmap(one))(jnp.asarray(config.seeds))
+
+
+def masses(config: Config, ensemble: Ensemble) -> cot.AttentionMasses:
+    """Attention masses along training on error-free prompts, (seeds, T)."""
+    K = ensemble.alphabets.codes.shape[1]
+    steps = jnp.stack([jnp.roll(jnp.eye(config.states), k, axis=1) for k in range(K)])
+
+    def one(alphabet, models, key):
+        letters, draws = jax.random.split(jax.random.fold_in(key, 0))
+        task = cot.ReasoningTask(
+            cot.unseen_alphabet(letters, alphabet, config.states), steps
+        )
+        prompts = jax.vmap(
+            lambda k: task.sample(k, config.train_examples, config.chain_fraction)
+        )(jax.random.split(draws, config.mass_prompts))
+
+        def at(model):
+            found = jax.vmap(lambda p: cot.attention_masses(model, p))(prompts)
+            return jax.tree.map(jnp.mean, found)
+
+        return jax.lax.map(at, models)
+
+    program = jax.jit(jax.vmap(one))
+    return jax.device_get(
+        program(ensemble.alphabets, ensemble.path.models, ensemble.keys)
+    )

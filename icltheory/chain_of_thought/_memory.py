@@ -1,0 +1,171 @@
+"""The columns of a prompt as numbers of states, in two forms that attention can read.
+
+A column is (x; y) + c_step with x and y from few patterns. Its score against a vector
+is a sum of three numbers, and the average of all columns has three weights to be summed
+for each pattern and code, so that columns of width 2d are never built. ``Columns``
+keeps every column and may add noise to it: O(n M + M d) a query. ``Counts`` only says
+how often each kind of column occurs: O(M^2 K + M d), whatever the number of examples.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from icltheory._typing import Array
+from icltheory.chain_of_thought.alphabet import Alphabet
+from icltheory.chain_of_thought.prompts import ReasoningPrompt
+
+NOTHING = -1
+
+
+class Columns(NamedTuple):
+    """Every column: K an example, and then K of the query itself.
+
+    Attributes:
+        x: States in the upper half, -1 for none, ``(l K + K,)``.
+        y: States in the lower half.
+        step: Numbers of the codes.
+        shown: Which of them the model may read.
+        noise: What is added to them, ``(l K + K, 2d)``, or ``None``.
+    """
+
+    x: Array
+    y: Array
+    step: Array
+    shown: Array
+    noise: Array | None
+
+    def scores(self, alphabet: Alphabet, direction: Array) -> Array:
+        """Inner product of every column with a vector."""
+        upper, lower, codes = _tables(alphabet, direction)
+        found = upper[self.x] + lower[self.y] + codes[self.step]
+        return found if self.noise is None else found + self.noise @ direction
+
+    def weights(self, alphabet: Alphabet, direction: Array) -> Array:
+        """Softmax of the scores over the columns that are shown."""
+        scores = self.scores(alphabet, direction)
+        return jax.nn.softmax(jnp.where(self.shown, scores, -jnp.inf))
+
+    def average(self, alphabet: Alphabet, direction: Array) -> Array:
+        """What attention along a direction returns: the weighted mean of columns."""
+        weights = self.weights(alphabet, direction)
+        M, K = alphabet.num_states, alphabet.num_steps
+        mean = _combine(
+            alphabet,
+            _by_number(self.x, weights, M),
+            _by_number(self.y, weights, M),
+            _by_number(self.step, weights, K),
+        )
+        return mean if self.noise is None else mean + weights @ self.noise
+
+    def joined(self, x: Array, y: Array, step: Array) -> "Columns":
+        """With the query's own column of one step."""
+        at = len(self.x) - self.step[-1] - 1 + step
+        return self._replace(
+            x=self.x.at[at].set(x),
+            y=self.y.at[at].set(y),
+            shown=self.shown.at[at].set(True),
+        )
+
+
+class Counts(NamedTuple):
+    """How often each kind of column occurs, the last index of x and y for none.
+
+    Attributes:
+        counts: ``(M + 1, M + 1, K)``.
+    """
+
+    counts: Array
+
+    def average(self, alphabet: Alphabet, direction: Array) -> Array:
+        """What attention along a direction returns: the weighted mean of columns."""
+        upper, lower, codes = _tables(alphabet, direction)
+        scores = upper[:, None, None] + lower[None, :, None] + codes[None, None]
+        top = jnp.max(jnp.where(self.counts > 0, scores, -jnp.inf))
+        mass = self.counts * jnp.exp(jnp.minimum(scores - top, 0))
+        mass /= jnp.sum(mass)
+        of_x, of_y = jnp.sum(mass, axis=(1, 2)), jnp.sum(mass, axis=(0, 2))
+        return _combine(alphabet, of_x[:-1], of_y[:-1], jnp.sum(mass, axis=(0, 1)))
+
+    def joined(self, x: Array, y: Array, step: Array) -> "Counts":
+        """With the query's own column of one step."""
+        return Counts(self.counts.at[x, y, step].add(1))
+
+
+Memory = Columns | Counts
+
+
+def chain_columns(prompt: ReasoningPrompt, limit=None) -> Columns:
+    """Examples step by step; the query's own columns, correct and not shown."""
+    paths = jnp.concatenate([prompt.states, prompt.query_states[None]])
+    x, y = paths[:, :-1].reshape(-1), paths[:, 1:].reshape(-1)
+    return Columns(x, y, *_rest(prompt, limit), prompt.noise)
+
+
+def direct_columns(prompt: ReasoningPrompt, limit=None) -> Columns:
+    """Examples as input and final output, then zeros; the query's own left empty."""
+    K = prompt.num_steps
+    first = jnp.arange(K)[None] == 0
+    x = jnp.where(first, prompt.states[:, :1], NOTHING).reshape(-1)
+    y = jnp.where(first, prompt.states[:, -1:], NOTHING).reshape(-1)
+    own = jnp.full(K, NOTHING, x.dtype)
+    step, shown = _rest(prompt, limit)
+    noise = prompt.noise
+    if noise is not None:
+        noise = noise * (step == 0)[:, None]
+    return Columns(jnp.append(x, own), jnp.append(y, own), step, shown, noise)
+
+
+def compact(columns: Columns, alphabet: Alphabet) -> Memory:
+    """Counts where that is less work: without noise, few states, many examples."""
+    M, K = alphabet.num_states, alphabet.num_steps
+    # A count costs a fraction of a column, which has to be looked up in three tables.
+    if columns.noise is not None or 4 * len(columns.x) < (M + 1) ** 2 * K:
+        return columns
+    return count(columns, alphabet)
+
+
+def count(columns: Columns, alphabet: Alphabet) -> Counts:
+    """How often each kind of column is shown."""
+    M, K = alphabet.num_states, alphabet.num_steps
+    none = jnp.zeros((M + 1, M + 1, K), alphabet.patterns.dtype)
+    seen = columns.shown.astype(none.dtype)
+    return Counts(none.at[columns.x, columns.y, columns.step].add(seen))
+
+
+def query_column(prompt: ReasoningPrompt, state: Array, step: Array) -> Array:
+    """The column that asks for a step: (z; 0) + c_step, noisy if the input was."""
+    query = prompt.alphabet.embed(state, jnp.asarray(NOTHING), step)
+    if prompt.noise is None:
+        return query
+    return query + prompt.noise[prompt.num_examples * prompt.num_steps + step]
+
+
+def _rest(prompt, limit):
+    """Step of each column, and whether it belongs to an example that is shown."""
+    l, K = prompt.num_examples, prompt.num_steps
+    step = jnp.tile(jnp.arange(K), l + 1)
+    return step, jnp.arange((l + 1) * K) < (l if limit is None else limit) * K
+
+
+def _tables(alphabet, direction):
+    """Scores of the patterns in either half, 0 for none behind them; of the codes."""
+    upper, lower = jnp.split(direction, 2)
+    return (
+        jnp.append(alphabet.patterns @ upper, 0),
+        jnp.append(alphabet.patterns @ lower, 0),
+        alphabet.codes @ direction,
+    )
+
+
+def _combine(alphabet, of_x, of_y, of_step):
+    """The mean column from the weight of every pattern and code."""
+    halves = [of_x @ alphabet.patterns, of_y @ alphabet.patterns]
+    return jnp.concatenate(halves) + of_step @ alphabet.codes
+
+
+def _by_number(numbers, weights, count):
+    """Total weight of each number; comparisons, as scatters are slow."""
+    same = numbers[:, None] == jnp.arange(count)[None]
+    return jnp.sum(jnp.where(same, weights[:, None], 0), axis=0)

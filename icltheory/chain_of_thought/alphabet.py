@@ -1,0 +1,214 @@
+"""The vectors that prompts are written in: patterns of states, codes of steps."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from icltheory._checks import check_positive_int, check_shape, concrete
+from icltheory._pytree import pytree
+from icltheory._typing import Array, Float, Int, PRNGKey
+
+__all__ = ["Alphabet", "span_residual", "training_alphabet", "unseen_alphabet"]
+
+
+@pytree
+class Alphabet:
+    r"""Patterns of the states and codes of the steps.
+
+    .. math:: \tilde p = \begin{pmatrix} x \\ y \end{pmatrix} + c_{k},
+
+    with x and y patterns or zero. The codes live in the upper half, so that the fixed
+    :math:`W_V = [0 \; I]` does not pass them on.
+
+    Args:
+        patterns: One row a state, ``(M, d)``.
+        codes: One row a step, ``(K, 2d)``.
+
+    Raises:
+        ValueError: If the widths do not fit.
+
+    Example:
+        >>> letters = Alphabet(jnp.eye(2, 3), jnp.eye(1, 6, 2))
+        >>> letters.embed(jnp.array(1), jnp.array(-1), jnp.array(0)).tolist()
+        [0.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, problem formulation. Verified by
+        ``tests/chain_of_thought/test_alphabet.py``.
+    """
+
+    patterns: Float[Array | np.ndarray, "..."]
+    codes: Float[Array | np.ndarray, "..."]
+
+    def __post_init__(self):
+        check_shape("patterns", self.patterns, ("M", "d"))
+        check_shape("codes", self.codes, ("K", 2 * self.dim))
+        for name in ("patterns", "codes"):
+            object.__setattr__(self, name, jnp.asarray(getattr(self, name)))
+
+    @property
+    def num_states(self) -> int:
+        """Number of patterns."""
+        return self.patterns.shape[-2]
+
+    @property
+    def num_steps(self) -> int:
+        """Number of steps K."""
+        return self.codes.shape[-2]
+
+    @property
+    def dim(self) -> int:
+        """Dimension d of a pattern; a column has 2d."""
+        return self.patterns.shape[-1]
+
+    def embed(
+        self, x: Int[Array, "*n"], y: Int[Array, "*n"], step: Int[Array, "*n"]
+    ) -> Float[Array, "*n _"]:
+        """Columns (x; y) + c_step of numbered states; -1 stands for zero."""
+        rows = jnp.pad(self.patterns, ((0, 1), (0, 0)))
+        return jnp.concatenate([rows[x], rows[y]], axis=-1) + self.codes[step]
+
+    def nearest(self, vector: Float[Array, " d"]) -> Int[Array, ""]:
+        """The state whose pattern is nearest, greedy decoding; ties to the first."""
+        squares = jnp.sum(jnp.square(self.patterns), axis=1)
+        return jnp.argmax(self.patterns @ vector - squares / 2)
+
+
+def training_alphabet(
+    key: PRNGKey, num_states: int, num_steps: int, dim: int
+) -> Alphabet:
+    """Random orthonormal TRR patterns, with codes in directions that they leave unused.
+
+    Args:
+        key: Random key.
+        num_states: Patterns M.
+        num_steps: Steps K.
+        dim: Dimension d; M + K of its directions are used.
+
+    Returns:
+        The alphabet of training.
+
+    Raises:
+        ValueError: If the directions do not suffice.
+
+    Example:
+        >>> letters = training_alphabet(jax.random.key(0), 4, 2, 8)
+        >>> bool(jnp.allclose(letters.patterns @ letters.patterns.T, jnp.eye(4),
+        ...                   atol=1e-5))
+        True
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, data modelling. Verified by
+        ``tests/chain_of_thought/test_alphabet.py``.
+    """
+    check_positive_int("num_states", num_states)
+    check_positive_int("num_steps", num_steps)
+    if num_states + num_steps > dim:
+        raise ValueError(
+            f"dim: expected M + K <= d for orthonormal patterns and codes, got "
+            f"{num_states} + {num_steps} > {dim}"
+        )
+    basis = jnp.linalg.qr(jax.random.normal(key, (dim, dim)))[0].T
+    codes = basis[num_states : num_states + num_steps]
+    return Alphabet(basis[:num_states], jnp.pad(codes, ((0, 0), (0, dim))))
+
+
+def unseen_alphabet(
+    key: PRNGKey, training: Alphabet, num_states: int, residual: float | int = 0.0
+) -> Alphabet:
+    r"""Random orthonormal TSR patterns in the span of the TRR patterns, or partly so.
+
+    .. math:: \mu'_i = \sqrt{1 - r^2}\, u_i + r\, v_i, \qquad
+              u_i \in \operatorname{span}(\mu), \quad v_i \perp \mu, c .
+
+    Args:
+        key: Random key.
+        training: The alphabet of training; its codes are kept.
+        num_states: Patterns M', at most M.
+        residual: Norm r of the part outside the span, in [0, 1].
+
+    Returns:
+        The alphabet of test prompts.
+
+    Raises:
+        ValueError: If the directions inside or outside the span do not suffice.
+
+    Example:
+        >>> first, second = jax.random.split(jax.random.key(0))
+        >>> letters = training_alphabet(first, 4, 2, 10)
+        >>> new = unseen_alphabet(second, letters, 3, residual=0.6)
+        >>> round(float(span_residual(new.patterns, letters.patterns)[0]), 4)
+        0.6
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, Theorem 5, condition 1. Verified by
+        ``tests/chain_of_thought/test_alphabet.py``.
+    """
+    check_positive_int("num_states", num_states)
+    M, K, d = training.num_states, training.num_steps, training.dim
+    if num_states > M:
+        raise ValueError(
+            f"num_states: expected M' <= M for orthonormal patterns in the span, got "
+            f"{num_states} > {M}"
+        )
+    if not 0 <= residual <= 1:
+        raise ValueError(f"residual: expected in [0, 1], got {residual}")
+    if residual and num_states > d - M - K:
+        raise ValueError(
+            f"num_states: expected M' <= d - M - K directions outside the span, got "
+            f"{num_states} > {d} - {M} - {K}"
+        )
+    inner, outer = jax.random.split(key)
+    dtype = training.patterns.dtype
+    turn = jnp.linalg.qr(jax.random.normal(inner, (M, M), dtype))[0]
+    inside = turn[:num_states] @ training.patterns
+    if not residual:
+        return Alphabet(inside, training.codes)
+    used = jnp.concatenate([training.patterns, training.codes[:, :d]])
+    fill = jax.random.normal(outer, (d - M - K, d), dtype)
+    outside = jnp.linalg.qr(jnp.concatenate([used, fill]).T)[0].T[M + K :]
+    mixed = jnp.sqrt(1 - residual**2) * inside + residual * outside[:num_states]
+    return Alphabet(mixed, training.codes)
+
+
+def span_residual(
+    patterns: Float[ArrayLike, "..."], training_patterns: Float[ArrayLike, "..."]
+) -> Float[Array, " n"]:
+    r"""How much of each pattern lies outside the span of others, for Theorem 5.
+
+    .. math:: r_i = \lVert (I - P)\, \mu'_i \rVert / \lVert \mu'_i \rVert,
+
+    P the projector on the span of the training patterns.
+
+    Args:
+        patterns: TSR patterns, ``(M', d)``.
+        training_patterns: TRR patterns, ``(M, d)``, linearly independent.
+
+    Returns:
+        Numbers in [0, 1]; 0 for a linear combination of the training patterns.
+
+    Raises:
+        ValueError: If the widths differ.
+
+    Example:
+        >>> found = span_residual(jnp.array([[3.0, 4.0]]), jnp.array([[2.0, 0.0]]))
+        >>> round(float(found[0]), 4)
+        0.8
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, Theorem 5, condition 1. Verified by
+        ``tests/chain_of_thought/test_alphabet.py``.
+    """
+    check_shape("patterns", patterns, ("M'", "d"))
+    patterns = jnp.asarray(patterns)
+    check_shape("training_patterns", training_patterns, ("M", patterns.shape[1]))
+    known = concrete(training_patterns)
+    if known is not None and len(known) > known.shape[1]:
+        raise ValueError(
+            f"training_patterns: expected at most {known.shape[1]} independent ones, "
+            f"got {len(known)}"
+        )
+    basis = jnp.linalg.qr(jnp.asarray(training_patterns).T)[0]
+    outside = patterns - (patterns @ basis) @ basis.T
+    return jnp.linalg.norm(outside, axis=1) / jnp.linalg.norm(patterns, axis=1)

@@ -1,0 +1,145 @@
+"""Transition matrices to try things on: those of the slides, and families."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory._checks import check_positive_int
+from icltheory._typing import Array, Float
+
+__all__ = [
+    "contested_transitions",
+    "faithful_transitions",
+    "popular_answer_transitions",
+    "slide_transitions",
+]
+
+
+def slide_transitions() -> Float[Array, "2 2 2"]:
+    """The two steps of the slides: Condition 1 fails for the first of two inputs.
+
+    Returns:
+        ``(2, 2, 2)`` with tau = .36, tau_o = .56 and an ICL limit of 1/2.
+
+    Example:
+        >>> slide_transitions().shape
+        (2, 2, 2)
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, data modelling. Verified by
+        ``tests/identities/test_li_cot_transitions.py``.
+    """
+    return jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
+
+
+def faithful_transitions(probability: float | int = 0.8) -> Float[Array, "2 2 2"]:
+    """Two steps over two states, each right with one probability: Condition 1 holds.
+
+    The first step keeps the state, the second one flips it.
+
+    Args:
+        probability: Of the right step, above 1/2.
+
+    Returns:
+        ``(2, 2, 2)``.
+
+    Raises:
+        ValueError: If the probability is not in (1/2, 1].
+
+    Example:
+        >>> faithful_transitions(0.75)[1].tolist()
+        [[0.25, 0.75], [0.75, 0.25]]
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, Theorem 6. Verified by
+        ``tests/chain_of_thought/test_examples.py``.
+    """
+    if not 0.5 < probability <= 1:
+        raise ValueError(f"probability: expected in (0.5, 1], got {probability}")
+    keep = np.array([[probability, 1 - probability], [1 - probability, probability]])
+    return jnp.asarray(np.stack([keep, keep[:, ::-1]]))
+
+
+def popular_answer_transitions() -> Float[Array, "2 6 6"]:
+    """Two steps over six states for which Condition 1 fails for every input.
+
+    The first step is right with .30 and wrong with .14 for each other state. In the
+    second one all states lead to state 0 with .35, and to the right answer with .55:
+    over all ways to a wrong middle state, 0 collects more than the right answer.
+
+    Returns:
+        ``(2, 6, 6)`` with tau = .165, rho = .364 and an ICL limit of 1.
+
+    Example:
+        >>> popular_answer_transitions().shape
+        (2, 6, 6)
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, Condition 1. Verified by
+        ``tests/identities/test_li_theorem6.py``.
+    """
+    first = np.full((6, 6), 0.14) + 0.16 * np.eye(6)
+    second = np.full((6, 6), 0.025)
+    second[:, 0] = 0.35
+    second[np.arange(6), [1, 2, 3, 4, 5, 1]] = 0.55
+    return jnp.asarray(np.stack([first, second]))
+
+
+def contested_transitions(
+    num_states: int, num_steps: int, tau: float | int, rho: float | int
+) -> Float[Array, "K M M"]:
+    r"""Steps with a given tau and rho: each state has one right and one rival follower.
+
+    .. math:: p_{(1)} = \tau^{1/K}, \qquad p_{(2)} = (1 - \rho) p_{(1)},
+
+    and the rest is spread evenly over the other states. Step k leads from i to i + k,
+    or to the rival i + k + 1, modulo the number of states. Feasible where
+
+    .. math:: p_{(1)} + p_{(2)} \le 1 \le p_{(1)} + (M - 1) p_{(2)} .
+
+    Args:
+        num_states: States M, at least 2.
+        num_steps: Steps K.
+        tau: Probability of every correct path.
+        rho: Relative gap of every row.
+
+    Returns:
+        Transition matrices ``(K, M, M)``.
+
+    Raises:
+        ValueError: If a number is out of range, or no such rows exist; the inequality
+            that fails is named.
+
+    Example:
+        >>> contested_transitions(2, 1, 0.75, 2 / 3)[0].round(4).tolist()
+        [[0.25, 0.75], [0.75, 0.25]]
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, Figures 17 and 18, whose rows are not
+        published. Verified by ``tests/chain_of_thought/test_examples.py``.
+    """
+    check_positive_int("num_steps", num_steps)
+    check_positive_int("num_states", num_states)
+    if num_states < 2 or not 0 < tau <= 1 or not 0 <= rho <= 1:
+        raise ValueError(
+            "num_states, tau, rho: expected at least 2, in (0, 1] and in [0, 1], got "
+            f"{num_states}, {tau} and {rho}"
+        )
+    first = tau ** (1 / num_steps)
+    second = (1 - rho) * first
+    if first + second > 1 + 1e-12:
+        raise ValueError(
+            f"rho: expected p1 + p2 <= 1 with p1 = tau^(1/K), p2 = (1 - rho) p1, "
+            f"got {first:.3f} + {second:.3f}"
+        )
+    if first + (num_states - 1) * second < 1 - 1e-12:
+        raise ValueError(
+            f"rho: expected p1 + (M - 1) p2 >= 1, so that no third state is above the "
+            f"rival, got {first:.3f} + {num_states - 1} * {second:.3f}"
+        )
+    rest = max(0.0, 1 - first - second) / max(num_states - 2, 1)
+    states = np.arange(num_states)
+    steps = np.full((num_steps, num_states, num_states), rest)
+    for k in range(num_steps):
+        steps[k, states, (states + k + 1) % num_states] = first
+        steps[k, states, (states + k + 2) % num_states] = second
+    return jnp.asarray(steps)

@@ -1,0 +1,174 @@
+"""Training of the attention model: squared loss on error-free prompts, plain SGD."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Num
+
+from icltheory._checks import check_nonnegative, check_positive_int
+from icltheory._descent import PlainRule, check_steps, descend
+from icltheory._pytree import pytree
+from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
+from icltheory.chain_of_thought._memory import chain_columns, query_column
+from icltheory.chain_of_thought.alphabet import Alphabet
+from icltheory.chain_of_thought.attention import ReasoningAttention, initial_attention
+from icltheory.chain_of_thought.prompts import ReasoningPrompt, sample_training_prompt
+
+__all__ = ["ReasoningTraining", "prompt_loss", "train_attention"]
+
+
+@pytree
+class ReasoningTraining:
+    """A path of training.
+
+    Attributes:
+        iterations: Steps of descent done at each record, from 0 on, ``(T,)``.
+        models: The model there, a leading axis T on every matrix.
+        losses: Loss of the batch before each step, ``(num_iterations,)``.
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, Theorem 4. Verified by
+        ``tests/chain_of_thought/test_training.py``.
+    """
+
+    iterations: Int[Array, "*B T"]
+    models: ReasoningAttention
+    losses: Float[Array, "*B _"]
+
+    @property
+    def model(self) -> ReasoningAttention:
+        """The model at the end; of one path, not of an ensemble."""
+        return jax.tree.map(lambda leaf: leaf[-1], self.models)
+
+
+def prompt_loss(
+    model: ReasoningAttention, prompt: ReasoningPrompt, step: Int[ArrayLike, ""]
+) -> Scalar:
+    r"""Squared loss of one step of a training prompt.
+
+    .. math:: \ell = \tfrac12 \lVert z_k - f(\Psi; P) \rVert^2,
+
+    for the prompt of l examples, the finished steps of the query before k, and the
+    query :math:`(z_{k-1}; 0)`.
+
+    Args:
+        model: The weights.
+        prompt: One prompt.
+        step: Number of the step, from 0; may be traced.
+
+    Returns:
+        The loss.
+
+    Example:
+        >>> from icltheory.chain_of_thought import training_alphabet
+        >>> letters = training_alphabet(jax.random.key(0), 4, 2, 6)
+        >>> prompt = sample_training_prompt(jax.random.key(1), letters, 5, 1.0)
+        >>> bool(prompt_loss(initial_attention(6), prompt, 1) < 1)
+        True
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, problem formulation. Verified by
+        ``tests/chain_of_thought/test_training.py``.
+    """
+    alphabet, columns = prompt.alphabet, chain_columns(prompt)
+    step = jnp.asarray(step)
+    own = jnp.arange(len(columns.x)) - prompt.num_examples * prompt.num_steps
+    columns = columns._replace(shown=own < step)
+    query = query_column(prompt, prompt.query_states[step], step)
+    answer = model.output(columns, alphabet, query)
+    target = alphabet.patterns[prompt.query_states[step + 1]]
+    return jnp.sum(jnp.square(target - answer)) / 2
+
+
+def train_attention(
+    alphabet: Alphabet,
+    num_iterations: int,
+    *,
+    key: PRNGKey,
+    batch_size: int = 64,
+    num_examples: int = 20,
+    relevant_fraction: Num[ArrayLike, ""] = 0.4,
+    step_size: Num[ArrayLike, ""] = 3.0,
+    scale: Num[ArrayLike, ""] = 0.2,
+    record_every: int = 10,
+) -> ReasoningTraining:
+    r"""Trains W_Q and W_K by SGD on fresh prompts, as in Theorem 4.
+
+    .. math:: W_{t+1} = W_t - \frac{\eta}{B} \sum_{n=1}^{B} \nabla_W
+              \ell(\Psi_t; P^n, z^n), \qquad W \in \{W_Q, W_K\},
+
+    from :math:`\delta I`, with :math:`W_V = [0 \; I]` fixed and the step k of every
+    prompt uniform. One scan on the device; ensembles by ``vmap`` over keys and
+    alphabets. Iteration t draws its prompts from the key folded with t.
+
+    Args:
+        alphabet: TRR patterns and codes.
+        num_iterations: Steps T of descent, a multiple of ``record_every``.
+        key: Random key.
+        batch_size: Prompts B a step.
+        num_examples: Examples :math:`l_{tr}` a prompt.
+        relevant_fraction: alpha.
+        step_size: eta.
+        scale: delta.
+        record_every: Steps between two records.
+
+    Returns:
+        The path of training.
+
+    Raises:
+        ValueError: If a number is out of range.
+
+    Example:
+        >>> from icltheory.chain_of_thought import training_alphabet
+        >>> letters = training_alphabet(jax.random.key(0), 4, 2, 6)
+        >>> path = train_attention(letters, 20, key=jax.random.key(1), batch_size=4)
+        >>> path.iterations.tolist(), path.losses.shape
+        ([0, 10, 20], (20,))
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, equation (11) and Theorem 4. Verified by
+        ``tests/identities/test_li_theorem4.py``.
+    """
+    check_steps(num_iterations, record_every)
+    check_positive_int("batch_size", batch_size)
+    check_positive_int("num_examples", num_examples)
+    check_nonnegative("relevant_fraction", relevant_fraction)
+    check_nonnegative("step_size", step_size)
+    numbers = (relevant_fraction, step_size, scale)
+    sizes = (num_iterations, batch_size, num_examples, record_every)
+    return _train(alphabet, key, numbers, sizes)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _train(alphabet, key, numbers, sizes):
+    fraction, step_size, scale = numbers
+    num_iterations, batch_size, num_examples, record_every = sizes
+    start = initial_attention(alphabet.dim)
+    W = jnp.asarray(scale, alphabet.patterns.dtype) * jnp.eye(
+        2 * alphabet.dim, dtype=alphabet.patterns.dtype
+    )
+
+    def batch_loss(trained, draws):
+        model = ReasoningAttention(start.W_V.astype(W.dtype), *trained)
+
+        def one(own):
+            prompts, steps = jax.random.split(own)
+            prompt = sample_training_prompt(prompts, alphabet, num_examples, fraction)
+            step = jax.random.randint(steps, (), 0, alphabet.num_steps)
+            return prompt_loss(model, prompt, step)
+
+        return jnp.mean(jax.vmap(one)(draws))
+
+    def slope(trained, k):
+        draws = jax.random.split(jax.random.fold_in(key, k), batch_size)
+        return jax.value_and_grad(batch_loss)(trained, draws)
+
+    rule = PlainRule(jnp.asarray(step_size, W.dtype))
+    path = descend(slope, (W, W), rule, num_iterations, record_every)
+    W_V = jnp.broadcast_to(
+        start.W_V.astype(W.dtype), (len(path.steps), *start.W_V.shape)
+    )
+    models = jax.vmap(ReasoningAttention)(W_V, *path.params)
+    return ReasoningTraining(path.steps, models, path.losses)

@@ -1,0 +1,195 @@
+"""Tasks of several steps as transition matrices: their product and their paths."""
+
+import functools
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from icltheory._checks import check_finite, check_shape, concrete
+from icltheory._typing import Array, Float, Int
+
+__all__ = [
+    "composed_transition",
+    "most_probable_paths",
+    "path_probabilities",
+    "stepwise_paths",
+]
+
+
+def as_steps(steps: Any, name: str = "steps") -> Array:
+    """Checks that every row of every matrix is a distribution, and converts."""
+    check_shape(name, steps, ("K", "M", "M"))
+    check_finite(name, steps)
+    if 0 in jnp.shape(steps):
+        raise ValueError(f"{name}: expected a step and a state, got {jnp.shape(steps)}")
+    converted = jnp.asarray(steps)
+    converted = converted.astype(jnp.promote_types(converted.dtype, jnp.float32))
+    known = concrete(steps)
+    if known is not None:
+        _check_rows(name, known.astype(np.float64))
+    return converted
+
+
+def _check_rows(name: str, steps: np.ndarray) -> None:
+    if steps.min() < 0:
+        raise ValueError(f"{name}: expected probabilities >= 0, got {steps.min():g}")
+    sums = steps.sum(axis=-1)
+    k, row = np.unravel_index(np.abs(sums - 1).argmax(), sums.shape)
+    # Rows that were rounded to float32 pass; forgotten mass does not.
+    if abs(sums[k, row] - 1) > 1e-5:
+        raise ValueError(
+            f"{name}: expected rows that sum to 1, got {sums[k, row]:g} in row {row} "
+            f"of step {k}"
+        )
+
+
+def composed_transition(steps: Float[ArrayLike, "..."]) -> Float[Array, "M M"]:
+    r"""Transition from input to final output, :math:`B^f` of Li et al.
+
+    .. math:: B^f = A_1^f A_2^f \cdots A_K^f .
+
+    Rows are distributions of the next state, so that the first step stands on the left.
+
+    Args:
+        steps: Transition matrices :math:`A_1, \dots, A_K`, ``(K, M, M)``, row i the
+            distribution of what follows state i.
+
+    Returns:
+        The matrix B, ``(M, M)``, in the precision of the steps.
+
+    Raises:
+        ValueError: If the shape is another, or a row is no distribution.
+
+    Example:
+        >>> A = jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
+        >>> [round(float(x), 4) for x in composed_transition(A).ravel()]
+        [0.56, 0.44, 0.64, 0.36]
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, the K-steps transition matrix. Verified by
+        ``tests/identities/test_li_cot_transitions.py``.
+    """
+    return composed(as_steps(steps))
+
+
+def composed(steps: Array) -> Array:
+    """The product of checked steps."""
+    return functools.reduce(functools.partial(jnp.matmul, precision="highest"), steps)
+
+
+def stepwise_paths(steps: Float[ArrayLike, "..."]) -> Int[Array, "M _"]:
+    r"""The correct path from every start: the most probable state, step by step.
+
+    .. math:: s_0 = i, \qquad s_k = \operatorname{argmax}_j A_k[s_{k-1}, j] .
+
+    Ties go to the first state. This is the answer that chain of thought should give.
+    It need not be the most probable path, see :func:`most_probable_paths`.
+
+    Args:
+        steps: Transition matrices, ``(K, M, M)``.
+
+    Returns:
+        States ``(M, K + 1)``; row i begins with i.
+
+    Raises:
+        ValueError: If the shape is another, or a row is no distribution.
+
+    Example:
+        >>> A = jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
+        >>> stepwise_paths(A).tolist()
+        [[0, 0, 1], [1, 1, 0]]
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, data modelling. Verified by
+        ``tests/identities/test_li_cot_transitions.py``.
+    """
+    return paths_of(as_steps(steps))
+
+
+def paths_of(steps: Array) -> Array:
+    """Stepwise paths of checked steps."""
+    states = [jnp.arange(steps.shape[1])]
+    for A in steps:
+        states.append(jnp.argmax(A, axis=1)[states[-1]])
+    return jnp.stack(states, axis=1)
+
+
+def path_probabilities(
+    steps: Float[ArrayLike, "..."], paths: Int[ArrayLike, "..."] | None = None
+) -> Float[Array, " _"]:
+    r"""Probability of a path, :math:`\prod_k A_k[s_{k-1}, s_k]`.
+
+    Args:
+        steps: Transition matrices, ``(K, M, M)``.
+        paths: States ``(n, K + 1)``; the stepwise paths from all starts if left out.
+
+    Returns:
+        One probability a path, ``(n,)``.
+
+    Raises:
+        ValueError: If a shape is another, or a row is no distribution.
+
+    Example:
+        >>> A = jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
+        >>> [round(float(x), 4) for x in path_probabilities(A)]
+        [0.36, 0.48]
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, trajectory transition probability. Verified
+        by ``tests/identities/test_li_cot_transitions.py``.
+    """
+    steps = as_steps(steps)
+    if paths is None:
+        return probabilities(steps, paths_of(steps))
+    check_shape("paths", paths, ("n", len(steps) + 1))
+    return probabilities(steps, jnp.asarray(paths))
+
+
+def probabilities(steps: Array, paths: Array) -> Array:
+    """Probabilities of paths under checked steps."""
+    factors = [A[paths[:, k], paths[:, k + 1]] for k, A in enumerate(steps)]
+    return jnp.prod(jnp.stack(factors), axis=0)
+
+
+def most_probable_paths(steps: Float[ArrayLike, "..."]) -> Int[Array, "M _"]:
+    r"""The most probable path from every start (Viterbi), not always the stepwise one.
+
+    .. math:: (s_1, \dots, s_K) = \operatorname{argmax} \prod_k A_k[s_{k-1}, s_k] .
+
+    The slides call the correct path the most probable one. For their matrices it is;
+    for those of the example below the stepwise path has .255, the most probable one
+    .49. What CoT finds by counting votes at each step is the stepwise path.
+
+    Args:
+        steps: Transition matrices, ``(K, M, M)``.
+
+    Returns:
+        States ``(M, K + 1)``; ties go to the first state.
+
+    Raises:
+        ValueError: If the shape is another, or a row is no distribution.
+
+    Example:
+        >>> A = jnp.array([[[0.51, 0.49], [0.5, 0.5]], [[0.5, 0.5], [1.0, 0.0]]])
+        >>> stepwise_paths(A)[0].tolist(), most_probable_paths(A)[0].tolist()
+        ([0, 0, 0], [0, 1, 0])
+        >>> [round(float(path_probabilities(A, paths)[0]), 4)
+        ...  for paths in (stepwise_paths(A), most_probable_paths(A))]
+        [0.255, 0.49]
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, the wording of tau. Verified by
+        ``tests/identities/test_li_cot_transitions.py``.
+    """
+    steps = as_steps(steps)
+    value, choices = jnp.ones(steps.shape[1], steps.dtype), []
+    for A in steps[::-1]:
+        scores = A * value[None]
+        choices.append(jnp.argmax(scores, axis=1))
+        value = jnp.max(scores, axis=1)
+    states = [jnp.arange(steps.shape[1])]
+    for choice in choices[::-1]:
+        states.append(choice[states[-1]])
+    return jnp.stack(states, axis=1)

@@ -1,0 +1,293 @@
+"""Exact errors of a vote, and bounds on them: what concentrated attention does."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import gammaln, xlogy
+from jax.typing import ArrayLike
+from jaxtyping import Num
+
+from icltheory._checks import check_positive_int, check_shape, concrete
+from icltheory._typing import Float, Scalar
+from icltheory.chain_of_thought.transitions import (
+    as_steps,
+    composed,
+    paths_of,
+)
+
+__all__ = [
+    "VoteError",
+    "cot_error_bound",
+    "decay_bound",
+    "icl_error_bound",
+    "sufficient_examples",
+    "vote_error",
+]
+
+
+class VoteError(NamedTuple):
+    """How a vote between two candidates goes wrong.
+
+    Attributes:
+        wrong: Probability that the wrong one has more votes.
+        tied: Probability of a tie. An error lies between ``wrong`` and the sum of both.
+
+    References:
+        Verified by ``tests/identities/test_li_cot_votes.py``.
+    """
+
+    wrong: Scalar
+    tied: Scalar
+
+
+def vote_error(
+    probability: Num[ArrayLike, ""],
+    num_examples: int,
+    relevant_fraction: Num[ArrayLike, ""] = 1.0,
+) -> VoteError:
+    r"""Error of a majority vote between two candidates, exactly.
+
+    .. math:: \sum_{b > a} \frac{l!}{a! \, b! \, (l - a - b)!} (\alpha' p)^a
+              (\alpha' (1 - p))^b (1 - \alpha')^{l - a - b} .
+
+    Each of l examples votes with probability alpha', and then for the right candidate
+    with probability p. With two states this is the error of the first step of chain of
+    thought (p an entry of A_1), and of plain in-context learning (p an entry of B),
+    where attention is concentrated. For alpha' = 1 and odd l there are no ties; a tie
+    is decided by what attention leaks to other columns, so compare at odd l. Cost
+    O(l^2).
+
+    Args:
+        probability: p.
+        num_examples: l.
+        relevant_fraction: alpha'.
+
+    Returns:
+        Probabilities of a wrong majority and of a tie.
+
+    Raises:
+        ValueError: If a number is out of range.
+
+    Example:
+        >>> [round(float(x), 4) for x in vote_error(0.6, 1)]
+        [0.4, 0.0]
+        >>> [round(float(x), 4) for x in vote_error(0.5, 2)]
+        [0.25, 0.5]
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, CoT mechanism. Verified by
+        ``tests/identities/test_li_cot_votes.py``.
+    """
+    check_positive_int("num_examples", num_examples)
+    _check_unit("probability", probability)
+    _check_unit("relevant_fraction", relevant_fraction)
+    p, alpha = jnp.asarray(probability), jnp.asarray(relevant_fraction)
+    votes = jnp.arange(num_examples + 1)
+    right, bad = votes[:, None], votes[None]
+    silent = num_examples - right - bad
+    ways = gammaln(votes + 1.0)
+    logs = ways[-1] - ways[:, None] - ways[None] - ways[silent]
+    logs += xlogy(right, alpha * p) + xlogy(bad, alpha * (1 - p))
+    mass = jnp.where(silent >= 0, jnp.exp(logs + xlogy(silent, 1 - alpha)), 0)
+    return VoteError(
+        jnp.sum(jnp.where(bad > right, mass, 0)), jnp.sum(jnp.diagonal(mass))
+    )
+
+
+def decay_bound(
+    probabilities: Float[ArrayLike, "..."],
+    num_examples: Num[ArrayLike, ""],
+    relevant_fraction: Num[ArrayLike, ""] = 1.0,
+) -> Scalar:
+    r"""Bound on the error of a vote between many candidates, by Chernoff's method.
+
+    .. math:: P[\text{the likeliest does not win}] \le \sum_{j \ne 1} \bigl( 1 - \alpha'
+              (\sqrt{p_{(1)}} - \sqrt{p_{(j)}})^2 \bigr)^l .
+
+    A tie counts as an error. One term is the exact rate for a pair of candidates; with
+    more of them the term of the runner-up alone is no bound.
+
+    Args:
+        probabilities: Of the candidates, ``(M,)``; they may sum to less than 1.
+        num_examples: l; may be traced.
+        relevant_fraction: alpha'.
+
+    Returns:
+        A bound, which may exceed 1.
+
+    Raises:
+        ValueError: If the shape is another or the fraction is out of range.
+
+    Example:
+        >>> round(float(decay_bound(jnp.array([0.64, 0.36]), 1)), 4)
+        0.96
+
+    References:
+        Chernoff's bound for the plurality vote. Verified by
+        ``tests/identities/test_li_cot_votes.py``.
+    """
+    check_shape("probabilities", probabilities, ("M",))
+    _check_unit("relevant_fraction", relevant_fraction)
+    p = jnp.asarray(probabilities)
+    return _decay(p, jnp.argmax(p), jnp.asarray(relevant_fraction), num_examples)
+
+
+def _decay(row, best, fraction, l):
+    """Sum over the wrong candidates; the best one may be another than the likeliest."""
+    gaps = jnp.square(jnp.sqrt(row[best]) - jnp.sqrt(row))
+    terms = (1 - fraction * gaps) ** l
+    return jnp.sum(jnp.where(jnp.arange(len(row)) == best, 0, terms))
+
+
+def cot_error_bound(
+    steps: Float[ArrayLike, "..."],
+    num_examples: Num[ArrayLike, ""],
+    relevant_fraction: Num[ArrayLike, ""],
+) -> Scalar:
+    r"""Bound on the probability of any wrong step, for concentrated attention.
+
+    .. math:: \frac1M \sum_i \sum_{k=1}^{K} \sum_{j \ne s_k(i)} \Bigl( 1 - \pi_k(i)
+        \bigl( \sqrt{A_k[s_{k-1}, s_k]} - \sqrt{A_k[s_{k-1}, j]} \bigr)^2 \Bigr)^l,
+
+    where :math:`\pi_k(i)` is the probability that an example is at the query's correct
+    state before step k: alpha' by examples that start like it, the rest by others.
+    Chain of thought goes wrong only where a vote on the correct path does; the votes of
+    a step are a plurality, bounded as in :func:`decay_bound`. No assumption on B: this
+    is Theorem 5 with constants.
+
+    Args:
+        steps: Transition matrices, ``(K, M, M)``.
+        num_examples: l; may be traced.
+        relevant_fraction: alpha'.
+
+    Returns:
+        A bound on the error, mean over uniform inputs; it may exceed 1.
+
+    Raises:
+        ValueError: If a row is no distribution or a number is out of range.
+
+    Example:
+        >>> from icltheory.chain_of_thought import slide_transitions
+        >>> bool(cot_error_bound(slide_transitions(), 2000, 1.0) < 1e-6)
+        True
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, Theorem 5. Verified by
+        ``tests/identities/test_li_theorem5.py``.
+    """
+    steps = as_steps(steps)
+    _check_unit("relevant_fraction", relevant_fraction)
+    paths, at = paths_of(steps), _start_shares(steps, relevant_fraction)
+    total = jnp.zeros(len(at), steps.dtype)
+    for k, A in enumerate(steps):
+        share = jnp.take_along_axis(at, paths[:, k : k + 1], axis=1)[:, 0]
+        rows, best = A[paths[:, k]], paths[:, k + 1]
+        total += jax.vmap(_decay, (0, 0, 0, None))(rows, best, share, num_examples)
+        at = at @ A
+    return jnp.mean(total)
+
+
+def _start_shares(steps, fraction):
+    """Distribution of an example's start, one row a query."""
+    M = steps.shape[1]
+    same = jnp.eye(M, dtype=steps.dtype)
+    return fraction * same + (1 - fraction) / max(M - 1, 1) * (1 - same)
+
+
+def icl_error_bound(
+    steps: Float[ArrayLike, "..."],
+    num_examples: Num[ArrayLike, ""],
+    relevant_fraction: Num[ArrayLike, ""],
+) -> Scalar:
+    r"""Bound on the error of plain in-context learning, for concentrated attention.
+
+    .. math:: \frac1M \sum_i \sum_{j \ne c(i)} \bigl( 1 - \alpha' (\sqrt{B_{ic}} -
+              \sqrt{B_{ij}})^2 \bigr)^l, \qquad c(i) = \operatorname{argmax}_j B_{ij},
+
+    where Condition 1 holds for input i, and 1 where it fails.
+
+    Args:
+        steps: Transition matrices, ``(K, M, M)``.
+        num_examples: l; may be traced.
+        relevant_fraction: alpha'.
+
+    Returns:
+        A bound on the error, mean over uniform inputs; it may exceed 1.
+
+    Raises:
+        ValueError: If a row is no distribution or a number is out of range.
+
+    Example:
+        >>> from icltheory.chain_of_thought import slide_transitions
+        >>> round(float(icl_error_bound(slide_transitions(), 2000, 1.0)), 4)
+        0.5
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, Theorem 6. Verified by
+        ``tests/identities/test_li_theorem6.py``.
+    """
+    steps = as_steps(steps)
+    _check_unit("relevant_fraction", relevant_fraction)
+    B, correct = composed(steps), paths_of(steps)[:, -1]
+    fraction = jnp.asarray(relevant_fraction)
+    bounds = jax.vmap(_decay, (0, 0, None, None))(B, correct, fraction, num_examples)
+    return jnp.mean(jnp.where(jnp.argmax(B, axis=1) == correct, bounds, 1))
+
+
+def sufficient_examples(
+    tau: Num[ArrayLike, ""],
+    rho: Num[ArrayLike, ""],
+    relevant_fraction: Num[ArrayLike, ""],
+    failure: Num[ArrayLike, ""],
+    *,
+    num_states: int,
+    num_steps: int,
+) -> Scalar:
+    r"""Examples after which a wrong step is less likely than ``failure``.
+
+    .. math:: l \ge \frac{4 \log \bigl( K (M - 1) / \delta \bigr)}
+              {\alpha' \, \tau \, \rho^2} .
+
+    It follows from :func:`cot_error_bound` by :math:`\pi_k A_k[s_{k-1}, s_k] \ge
+    \alpha' \tau` and :math:`1 - \sqrt{1 - \rho} \ge \rho / 2`. The Omega of Theorem 5
+    asks for :math:`(\alpha' \tau \rho)^{-2}`, which is never less up to the logarithm;
+    its form without rho is not sufficient. The same with :math:`\tau_o`,
+    :math:`\rho_o`, K = 1 holds for plain in-context learning under Condition 1.
+
+    Args:
+        tau: tau.
+        rho: rho.
+        relevant_fraction: alpha'.
+        failure: delta, the probability of a wrong step that is allowed.
+        num_states: M.
+        num_steps: K.
+
+    Returns:
+        A number of examples, not rounded.
+
+    Raises:
+        ValueError: If a number is out of range.
+
+    Example:
+        >>> round(float(sufficient_examples(0.36, 1 / 3, 1.0, 0.02,
+        ...                                 num_states=2, num_steps=2)))
+        461
+
+    References:
+        Li et al. (2025), arXiv 2410.02167, Theorem 5. Verified by
+        ``tests/identities/test_li_theorem5.py``.
+    """
+    check_positive_int("num_states", num_states)
+    check_positive_int("num_steps", num_steps)
+    for name, value in (("tau", tau), ("rho", rho), ("failure", failure)):
+        _check_unit(name, value)
+    _check_unit("relevant_fraction", relevant_fraction)
+    top = 4 * jnp.log(num_steps * max(num_states - 1, 1) / jnp.asarray(failure))
+    return top / (jnp.asarray(relevant_fraction) * tau * jnp.square(rho))
+
+
+def _check_unit(name, value):
+    known = concrete(value)
+    if known is not None and not 0 <= known <= 1:
+        raise ValueError(f"{name}: expected in [0, 1], got {value}")

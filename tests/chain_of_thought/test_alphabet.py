@@ -1,0 +1,57 @@
+"""Patterns and codes: orthonormal, in the span or partly so, and how columns look."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import chain_of_thought as cot
+
+
+@pytest.fixture
+def letters(key):
+    return cot.training_alphabet(key, 6, 3, 14)
+
+
+def test_patterns_and_codes_are_orthonormal(letters):
+    assert (letters.num_states, letters.num_steps, letters.dim) == (6, 3, 14)
+    words = np.concatenate([letters.patterns, letters.codes[:, :14]])
+    np.testing.assert_allclose(words @ words.T, np.eye(9), atol=1e-12)
+    np.testing.assert_array_equal(letters.codes[:, 14:], 0)
+
+
+@pytest.mark.parametrize("residual", [0.0, 0.6, 1.0])
+def test_unseen_patterns_have_their_part_outside_the_span(letters, residual, key):
+    unseen = cot.unseen_alphabet(jax.random.fold_in(key, 1), letters, 4, residual)
+    gram = unseen.patterns @ unseen.patterns.T
+    np.testing.assert_allclose(gram, np.eye(4), atol=1e-12)
+    found = cot.span_residual(unseen.patterns, letters.patterns)
+    np.testing.assert_allclose(found, residual, atol=1e-12)
+    leak = unseen.patterns @ letters.codes[:, :14].T
+    np.testing.assert_allclose(leak, 0, atol=1e-12)
+    np.testing.assert_array_equal(unseen.codes, letters.codes)
+
+
+def test_columns_and_their_nearest_state(letters):
+    column = letters.embed(jnp.array([2]), jnp.array([-1]), jnp.array([1]))[0]
+    expected = np.pad(np.asarray(letters.patterns[2]), (0, 14))
+    np.testing.assert_allclose(column, expected + letters.codes[1], atol=1e-15)
+    assert [int(letters.nearest(p + 0.3)) for p in letters.patterns] == [
+        int(np.argmin(np.sum((np.asarray(letters.patterns) - p - 0.3) ** 2, axis=1)))
+        for p in np.asarray(letters.patterns)
+    ]
+
+
+def test_what_does_not_fit_is_refused_with_its_inequality(letters, key):
+    with pytest.raises(ValueError, match=r"M \+ K <= d .* got 12 \+ 3 > 14"):
+        cot.training_alphabet(key, 12, 3, 14)
+    with pytest.raises(ValueError, match="M' <= M .* got 7 > 6"):
+        cot.unseen_alphabet(key, letters, 7)
+    with pytest.raises(ValueError, match="M' <= d - M - K .* got 6 > 14 - 6 - 3"):
+        cot.unseen_alphabet(key, letters, 6, 0.5)
+    with pytest.raises(ValueError, match=r"residual: expected in \[0, 1\], got 2"):
+        cot.unseen_alphabet(key, letters, 2, 2.0)
+    with pytest.raises(ValueError, match="at most 2 independent ones, got 3"):
+        cot.span_residual(np.eye(2), np.ones((3, 2)))
+    with pytest.raises(ValueError, match=r"codes: expected shape \(K, 4\)"):
+        cot.Alphabet(jnp.eye(2), jnp.ones((1, 3)))

@@ -1,0 +1,90 @@
+"""The attention model against explicit columns, in both forms of its memory."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import chain_of_thought as cot
+from icltheory.attention import softmax_weights
+from icltheory.chain_of_thought import _memory
+from tests.chain_of_thought import oracles
+
+DIM = 7
+
+
+def random_model(seed):
+    rng = np.random.default_rng(seed)
+    shapes = ((DIM, 2 * DIM), (2 * DIM, 2 * DIM), (2 * DIM, 2 * DIM))
+    return cot.ReasoningAttention(*(jnp.asarray(rng.normal(size=s)) for s in shapes))
+
+
+@pytest.fixture
+def prompt(key):
+    letters = cot.training_alphabet(key, 4, 2, DIM)
+    steps = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 4))
+    return cot.ReasoningTask(letters, steps).sample(jax.random.key(5), 6, 0.5)
+
+
+def explicit(prompt, shown):
+    patterns, codes, _ = oracles.parts(prompt)
+    return [
+        oracles.token(patterns, codes, int(s[k]), int(s[k + 1]), k)
+        for s in np.asarray(prompt.states)[:shown]
+        for k in range(2)
+    ]
+
+
+@pytest.mark.parametrize("shown", [1, 6])
+def test_the_output_is_that_of_explicit_columns_in_both_forms(prompt, shown):
+    model, letters = random_model(1), prompt.alphabet
+    query = np.random.default_rng(2).normal(size=2 * DIM)
+    weights, output = oracles.attend(model, explicit(prompt, shown), query)
+    columns = _memory.chain_columns(prompt, shown)
+    found = columns.weights(letters, model.direction(jnp.asarray(query)))
+    np.testing.assert_allclose(found[: 2 * shown], weights, atol=1e-12)
+    np.testing.assert_array_equal(found[2 * shown :], 0)
+    for memory in (columns, _memory.count(columns, letters)):
+        answer = model.output(memory, letters, jnp.asarray(query))
+        np.testing.assert_allclose(answer, output, atol=1e-12)
+
+
+def test_it_is_the_softmax_attention_of_the_first_room(prompt):
+    """The query is no key: the room's normaliser with it is divided out."""
+    model, letters = random_model(3), prompt.alphabet
+    tokens = jnp.asarray(np.array(explicit(prompt, 6)))
+    query = jnp.ones(2 * DIM)
+    weights = softmax_weights(model.W_K, model.W_Q, tokens, query, d_scale=1.0)[-1, :-1]
+    columns = _memory.chain_columns(prompt)
+    found = columns.weights(letters, model.direction(query))[:12]
+    np.testing.assert_allclose(found, weights / weights.sum(), atol=1e-12)
+
+
+def test_counts_are_used_where_they_are_less_work(prompt):
+    letters = prompt.alphabet
+    short = cot.ReasoningPrompt(prompt.states[:4], prompt.query_states, letters)
+    columns = _memory.chain_columns(short)
+    assert _memory.compact(columns, letters) is columns
+    long = cot.ReasoningTask(letters, np.stack([np.eye(4)] * 2)).sample(
+        jax.random.key(0), 30, 0.5
+    )
+    columns = _memory.chain_columns(long, 20)
+    counts = _memory.compact(columns, letters)
+    assert isinstance(counts, _memory.Counts)
+    assert float(counts.counts.sum()) == 40
+    noisy = columns._replace(noise=jnp.zeros((62, 2 * DIM)))
+    assert _memory.compact(noisy, letters) is noisy
+
+
+def test_start_and_matching_attention_are_their_formulas():
+    start = cot.initial_attention(3, 0.5)
+    np.testing.assert_array_equal(start.W_K, 0.5 * np.eye(6))
+    np.testing.assert_array_equal(start.W_V, [[0, 0, 0, *row] for row in np.eye(3)])
+    match = cot.matching_attention(3, 9.0)
+    np.testing.assert_allclose(match.W_Q, np.diag([3.0, 3, 3, 0, 0, 0]), rtol=1e-15)
+    with pytest.raises(ValueError, match="dim: expected a positive integer, got 0"):
+        cot.initial_attention(0)
+    with pytest.raises(ValueError, match=r"W_V: expected shape \(2, 4\), got \(2, 3\)"):
+        cot.ReasoningAttention(jnp.ones((2, 3)), jnp.ones((4, 3)), jnp.ones((4, 3)))
+    with pytest.raises(ValueError, match=r"W_Q: expected shape \(1, 4\)"):
+        cot.ReasoningAttention(jnp.ones((2, 4)), jnp.ones((1, 4)), jnp.ones((2, 4)))

@@ -1,0 +1,38 @@
+"""Families of transition matrices: their tau and rho, and what cannot be."""
+
+import numpy as np
+import pytest
+
+from icltheory import chain_of_thought as cot
+
+
+@pytest.mark.parametrize(
+    ("M", "K", "tau", "rho"),
+    [(10, 3, 0.29, 0.5), (4, 1, 0.4, 0.4), (2, 2, 0.49, 4 / 7)],
+)
+def test_contested_steps_have_their_tau_and_rho(M, K, tau, rho):
+    steps = cot.contested_transitions(M, K, tau, rho)
+    np.testing.assert_allclose(np.sum(steps, axis=-1), 1, rtol=1e-14)
+    np.testing.assert_allclose(cot.path_probabilities(steps), tau, rtol=1e-12)
+    assert float(cot.rho(steps)) == pytest.approx(rho, rel=1e-12)
+    start = np.arange(M)
+    ends = (start + K * (K + 1) // 2) % M
+    np.testing.assert_array_equal(cot.stepwise_paths(steps)[:, -1], ends)
+
+
+def test_faithful_steps_satisfy_condition_1():
+    steps = cot.faithful_transitions(0.7)
+    assert cot.condition_1(steps).tolist() == [True, True]
+    assert float(cot.tau(steps)) == pytest.approx(0.49)
+    assert cot.stepwise_paths(steps).tolist() == [[0, 0, 1], [1, 1, 0]]
+
+
+def test_infeasible_rows_are_refused_with_their_inequality():
+    with pytest.raises(ValueError, match=r"p1 \+ p2 <= 1 .* got 0.737 \+ 0.368"):
+        cot.contested_transitions(10, 3, 0.4, 0.5)
+    with pytest.raises(ValueError, match=r"p1 \+ \(M - 1\) p2 >= 1, .* 0.500 \+ 3 \*"):
+        cot.contested_transitions(4, 1, 0.5, 0.9)
+    with pytest.raises(ValueError, match="got 1, 0.5 and 0.5"):
+        cot.contested_transitions(1, 1, 0.5, 0.5)
+    with pytest.raises(ValueError, match=r"probability: expected in \(0.5, 1\], got"):
+        cot.faithful_transitions(0.5)

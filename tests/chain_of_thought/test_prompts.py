@@ -1,0 +1,97 @@
+"""Prompts: the law of their steps, and what is never drawn."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import chain_of_thought as cot
+
+
+@pytest.fixture
+def letters(key):
+    return cot.training_alphabet(key, 4, 2, 8)
+
+
+def z_of(found, share, count):
+    return (found - share) / np.sqrt(np.maximum(share * (1 - share), 1e-3) / count)
+
+
+def test_training_prompts_are_permutations_without_errors(letters):
+    keys = jax.random.split(jax.random.key(1), 500)
+    found = jax.jit(
+        jax.vmap(lambda key: cot.sample_training_prompt(key, letters, 20, 0.4))
+    )(keys)
+    paths = np.concatenate([found.states, found.query_states[:, None]], axis=1)
+    for prompt in paths[:50]:
+        for k in range(2):
+            pairs = set(map(tuple, prompt[:, k : k + 2].tolist()))
+            assert (
+                len({a for a, _ in pairs}) == len(pairs) == len({b for _, b in pairs})
+            )
+    same = paths[:, :-1, 0] == paths[:, -1:, 0]
+    assert abs(z_of(same.mean(), 0.4, same.size)) < 4
+    # every pattern is equally frequent in every step
+    for k in range(3):
+        share = np.bincount(paths[:, -1, k], minlength=4) / 500
+        assert np.abs(z_of(share, 0.25, 500)).max() < 4
+
+
+def test_test_prompts_follow_the_transition_matrices(letters):
+    steps = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 4))
+    steps[0, 0] = [0, 0.5, 0.5, 0]
+    task = cot.ReasoningTask(letters, steps)
+    keys = jax.random.split(jax.random.key(2), 400)
+    found = jax.jit(jax.vmap(lambda key: task.sample(key, 50, 0.5)))(keys)
+    states = np.asarray(found.states)
+    same = states[:, :, 0] == np.asarray(found.query_states)[:, None, 0]
+    assert abs(z_of(same.mean(), 0.5, same.size)) < 4
+    for k in range(2):
+        for i in range(4):
+            after = states[states[..., k] == i][:, k + 1]
+            share = np.bincount(after, minlength=4) / len(after)
+            assert np.abs(z_of(share, steps[k, i], len(after))).max() < 4.5
+    # states of probability 0 are never drawn
+    after = states[states[..., 0] == 0][:, 1]
+    assert set(after.tolist()) == {1, 2}
+    paths = np.asarray(cot.stepwise_paths(steps))
+    queries = np.asarray(found.query_states)
+    np.testing.assert_array_equal(queries, paths[queries[:, 0]])
+
+
+def test_all_or_no_examples_start_like_the_query(letters, key):
+    task = cot.ReasoningTask(letters, np.stack([np.eye(4)] * 2))
+    for fraction in (0.0, 1.0):
+        prompt = task.sample(key, 30, fraction)
+        same = np.asarray(prompt.states[:, 0] == prompt.query_states[0])
+        assert np.all(same == bool(fraction))
+
+
+def test_noise_is_bounded_and_only_on_what_is_given(letters, key):
+    task = cot.ReasoningTask(letters, np.stack([np.eye(4)] * 2))
+    assert task.sample(key, 5, 0.5).noise is None
+    noise = np.asarray(task.sample(key, 300, 0.5, noise=0.3).noise)
+    assert noise.shape == (602, 16)
+    norms = np.linalg.norm(noise.reshape(-1, 2, 8), axis=-1)
+    assert norms.max() <= 0.3
+    assert norms[:600].max() > 0.29
+    assert norms[600, 0] > 0
+    np.testing.assert_array_equal(norms[600, 1], 0)
+    np.testing.assert_array_equal(norms[601], 0)
+
+
+def test_tasks_that_do_not_fit_are_refused(letters, key):
+    with pytest.raises(ValueError, match="steps: expected 2 steps over 4 states"):
+        cot.ReasoningTask(letters, np.eye(4)[None])
+    with pytest.raises(ValueError, match="steps: expected rows that sum to 1"):
+        cot.ReasoningTask(letters, jnp.ones((2, 4, 4)))
+    task = cot.ReasoningTask(letters, np.stack([np.eye(4)] * 2))
+    with pytest.raises(ValueError, match="num_examples: expected a positive integer"):
+        task.sample(key, 0, 0.5)
+    with pytest.raises(ValueError, match=r"relevant_fraction: expected in \[0, 1\]"):
+        task.sample(key, 3, 1.5)
+    with pytest.raises(ValueError, match="noise: expected a value >= 0"):
+        task.sample(key, 3, 0.5, noise=-1.0)
+    one = cot.Alphabet(letters.patterns[:1], letters.codes)
+    with pytest.raises(ValueError, match="expected 1 where there is one state"):
+        cot.ReasoningTask(one, np.ones((2, 1, 1))).sample(key, 3, 0.5)

@@ -1,0 +1,96 @@
+"""Training: the loss and its gradient from explicit columns, one step, ensembles."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import chain_of_thought as cot
+from tests.chain_of_thought import oracles
+from tests.chain_of_thought.test_attention import DIM, random_model
+
+
+@pytest.fixture
+def letters(key):
+    return cot.training_alphabet(key, 4, 2, DIM)
+
+
+def loss_by_hand(model, prompt, step):
+    patterns, codes, _ = oracles.parts(prompt)
+    truth = np.asarray(prompt.query_states)
+    paths = np.concatenate([prompt.states, truth[None]])
+    tokens = [
+        oracles.token(patterns, codes, int(s[k]), int(s[k + 1]), k)
+        for i, s in enumerate(paths)
+        for k in range(2)
+        if i < prompt.num_examples or k < step
+    ]
+    query = oracles.token(patterns, codes, int(truth[step]), None, step)
+    _, F = oracles.attend(model, tokens, query)
+    return np.sum((patterns[truth[step + 1]] - F) ** 2) / 2
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_loss_and_gradient_are_those_of_explicit_columns(letters, step):
+    model = random_model(4)
+    prompt = cot.sample_training_prompt(jax.random.key(2), letters, 6, 0.5)
+    assert float(cot.prompt_loss(model, prompt, step)) == pytest.approx(
+        loss_by_hand(model, prompt, step), rel=1e-12
+    )
+    grads = jax.grad(cot.prompt_loss)(model, prompt, step)
+    for name, place in (("W_K", (1, 2)), ("W_Q", (3, 9))):
+        sides = []
+        for sign in (1, -1):
+            W = np.asarray(getattr(model, name)).copy()
+            W[place] += sign * 1e-6
+            weights = {n: getattr(model, n) for n in ("W_V", "W_K", "W_Q")} | {name: W}
+            moved = cot.ReasoningAttention(
+                **{n: jnp.asarray(w) for n, w in weights.items()}
+            )
+            sides.append(loss_by_hand(moved, prompt, step))
+        slope = (sides[0] - sides[1]) / 2e-6
+        assert float(getattr(grads, name)[place]) == pytest.approx(slope, abs=1e-8)
+
+
+def test_a_path_is_plain_descent_and_does_not_depend_on_its_records(letters):
+    args = {"key": jax.random.key(3), "batch_size": 4, "num_examples": 5}
+    path = cot.train_attention(letters, 4, record_every=2, **args)
+    other = cot.train_attention(letters, 4, record_every=4, **args)
+    assert path.iterations.tolist() == [0, 2, 4]
+    np.testing.assert_array_equal(path.losses, other.losses)
+    np.testing.assert_array_equal(path.model.W_K, other.model.W_K)
+    np.testing.assert_array_equal(path.models.W_Q[0], 0.2 * np.eye(2 * DIM))
+    still = cot.train_attention(letters, 4, record_every=2, step_size=0.0, **args)
+    np.testing.assert_array_equal(still.model.W_K, path.models.W_K[0])
+    # half the step moves half as far, to first order
+    moves = [
+        np.asarray(
+            cot.train_attention(
+                letters, 1, record_every=1, step_size=eta, **args
+            ).model.W_Q
+            - 0.2 * jnp.eye(2 * DIM)
+        )
+        for eta in (2e-3, 1e-3)
+    ]
+    np.testing.assert_allclose(moves[0], 2 * moves[1], atol=1e-15)
+
+
+def test_ensembles_are_single_runs_side_by_side(letters):
+    def one(key):
+        return cot.train_attention(letters, 3, key=key, batch_size=4, record_every=3)
+
+    keys = jax.random.split(jax.random.key(4), 2)
+    both = jax.vmap(one)(keys)
+    np.testing.assert_allclose(
+        both.models.W_K[1], one(keys[1]).models.W_K, rtol=1e-12, atol=1e-15
+    )
+
+
+def test_numbers_out_of_range_are_refused(letters):
+    key = jax.random.key(0)
+    with pytest.raises(ValueError, match="multiple of record_every = 10, got 15"):
+        cot.train_attention(letters, 15, key=key)
+    with pytest.raises(ValueError, match="batch_size: expected a positive integer"):
+        cot.train_attention(letters, 10, key=key, batch_size=0)
+    with pytest.raises(ValueError, match="step_size: expected a value >= 0, got -1"):
+        cot.train_attention(letters, 10, key=key, step_size=-1.0)

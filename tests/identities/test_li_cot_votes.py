@@ -1,0 +1,115 @@
+"""Votes: exact errors against enumeration, and attention that counts against both."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import chain_of_thought as cot
+
+
+def enumerate_votes(p, l, alpha):
+    """Wrong and tied by summing over right and wrong votes."""
+    wrong = tied = 0.0
+    for right in range(l + 1):
+        for bad in range(l + 1 - right):
+            ways = math.comb(l, right) * math.comb(l - right, bad)
+            share = (alpha * p) ** right * (alpha * (1 - p)) ** bad
+            share *= ways * (1 - alpha) ** (l - right - bad)
+            wrong += share * (bad > right)
+            tied += share * (bad == right)
+    return wrong, tied
+
+
+@pytest.mark.parametrize("l", [1, 8, 11])
+def test_vote_error_is_the_sum_over_all_outcomes(l, measured):
+    for p, alpha in ((0.6, 1.0), (0.44, 1.0), (0.6, 0.3), (1.0, 0.5), (0.3, 0.0)):
+        found = cot.vote_error(p, l, alpha)
+        exact = enumerate_votes(p, l, alpha)
+        error = np.abs(np.array(found) - exact).max()
+        measured("difference", error)
+        assert error < 1e-12
+    if l % 2:
+        assert float(cot.vote_error(0.6, l).tied) == 0
+
+
+@pytest.mark.parametrize("row", [(0.5, 0.3, 0.2), (0.6, 0.4), (0.4, 0.2, 0.2, 0.2)])
+def test_decay_bound_is_above_the_error_of_a_plurality(row):
+    rng = np.random.default_rng(0)
+    row = np.array(row)
+    for l, alpha in ((10, 1.0), (40, 0.5)):
+        n = rng.binomial(l, alpha, size=20_000)
+        votes = np.array([rng.multinomial(k, row) for k in n])
+        lost = (votes[:, 1:] >= votes[:, :1]).any(axis=1).mean()
+        bound = float(cot.decay_bound(row, l, alpha))
+        direct = sum(
+            (1 - alpha * (math.sqrt(row[0]) - math.sqrt(q)) ** 2) ** l for q in row[1:]
+        )
+        assert bound == pytest.approx(direct, rel=1e-12)
+        assert lost <= bound + 4 * math.sqrt(0.25 / 20_000)
+
+
+def test_the_term_of_the_runner_up_alone_is_no_bound(measured):
+    # one right candidate against twenty: 1 - (sqrt p1 - sqrt p2)^2 is one pair only
+    row = np.append(0.1, np.full(20, 0.045))
+    rng = np.random.default_rng(1)
+    votes = rng.multinomial(30, row, size=20_000)
+    lost = (votes[:, 1:] >= votes[:, :1]).any(axis=1).mean()
+    alone = (1 - (math.sqrt(0.1) - math.sqrt(0.045)) ** 2) ** 30
+    measured("error over the single term", lost / alone)
+    assert lost > alone + 4 * math.sqrt(0.25 / 20_000)
+    assert lost <= float(cot.decay_bound(row, 30))
+
+
+def counting_errors(steps, l, fraction, prompts):
+    alphabet = cot.training_alphabet(jax.random.key(0), steps.shape[1], len(steps), 8)
+    task, model = cot.ReasoningTask(alphabet, steps), cot.matching_attention(8)
+
+    @jax.jit
+    @jax.vmap
+    def one(key):
+        prompt = task.sample(key, l, fraction)
+        chain, direct = cot.cot_infer(model, prompt), cot.icl_infer(model, prompt)
+        return chain.wrong, direct.wrong[0]
+
+    return [np.asarray(x) for x in one(jax.random.split(jax.random.key(1), prompts))]
+
+
+@pytest.mark.parametrize("l", [11, 41])
+def test_attention_that_matches_has_the_error_of_a_vote(l, measured):
+    steps, prompts = cot.slide_transitions(), 10_000
+    chain, direct = counting_errors(steps, l, 1.0, prompts)
+    B = cot.composed_transition(steps)
+    exact = {
+        "first step": float(cot.vote_error(0.6, l).wrong),
+        "ICL": float(
+            cot.vote_error(B[0, 1], l).wrong + cot.vote_error(B[1, 0], l).wrong
+        )
+        / 2,
+    }
+    for (name, share), found in zip(
+        exact.items(), (chain[:, 0].mean(), direct.mean()), strict=True
+    ):
+        z = (found - share) / math.sqrt(share * (1 - share) / prompts)
+        measured(f"z, {name}", z)
+        assert abs(z) < 4
+
+
+def test_ties_leave_an_interval(measured):
+    chain, _ = counting_errors(cot.slide_transitions(), 10, 0.5, 10_000)
+    wrong, tied = map(float, cot.vote_error(0.6, 10, 0.5))
+    found, error = chain[:, 0].mean(), math.sqrt(0.25 / 10_000)
+    measured("place in the interval of ties", (found - wrong) / tied)
+    assert tied > 20 * error
+    assert wrong - 4 * error < found < wrong + tied + 4 * error
+
+
+def test_numbers_out_of_range_are_refused():
+    with pytest.raises(ValueError, match=r"probability: expected in \[0, 1\], got 1.5"):
+        cot.vote_error(1.5, 3)
+    with pytest.raises(ValueError, match="num_examples: expected a positive integer"):
+        cot.vote_error(0.5, 0)
+    with pytest.raises(ValueError, match="relevant_fraction: expected in"):
+        cot.decay_bound(jnp.array([0.5, 0.5]), 3, -0.1)

@@ -1,0 +1,156 @@
+"""Theorem 5 of Li et al.: chain of thought becomes right, and how fast."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import chain_of_thought as cot
+from tests.chain_of_thought import trained
+from tests.identities.test_li_cot_votes import counting_errors
+
+
+@pytest.mark.parametrize(("l", "fraction"), [(41, 1.0), (41, 0.5)])
+def test_the_bound_with_constants_holds_for_attention_that_counts(
+    l, fraction, measured
+):
+    for steps in (cot.slide_transitions(), cot.popular_answer_transitions()):
+        chain, _ = counting_errors(steps, l, fraction, 2000)
+        lost = chain.any(axis=1).mean()
+        bound = float(cot.cot_error_bound(steps, l, fraction))
+        measured("any wrong step over its bound", lost / bound)
+        assert lost <= bound + 4 * math.sqrt(0.25 / 2000)
+
+
+def bound_by_hand(steps, l, alpha):
+    K, M = steps.shape[:2]
+    total = 0.0
+    for i in range(M):
+        at = np.full(M, (1 - alpha) / (M - 1))
+        at[i] = alpha
+        state = i
+        for k in range(K):
+            best = int(np.argmax(steps[k, state]))
+            for j in range(M):
+                if j != best:
+                    gap = math.sqrt(steps[k, state, best]) - math.sqrt(
+                        steps[k, state, j]
+                    )
+                    total += (1 - at[state] * gap**2) ** l / M
+            at, state = at @ steps[k], best
+    return total
+
+
+def test_the_bound_is_its_sum():
+    for seed in range(3):
+        steps = np.random.default_rng(seed).dirichlet(np.ones(3), size=(2, 3))
+        for l, alpha in ((7, 1.0), (30, 0.4)):
+            found = float(cot.cot_error_bound(steps, l, alpha))
+            assert found == pytest.approx(bound_by_hand(steps, l, alpha), rel=1e-12)
+
+
+def test_alpha_tau_rho_squared_examples_suffice(measured):
+    """4 log(K (M - 1) / delta) / (alpha' tau rho^2), never above the published rate."""
+    rng = np.random.default_rng(5)
+    for K, M in ((1, 2), (2, 3), (3, 4)):
+        steps = rng.dirichlet(np.ones(M) / 2, size=(20, K, M))
+        alpha, delta = rng.uniform(0.2, 1, 20), 10 ** rng.uniform(-4, -1, 20)
+        constant = 4 * np.log(K * (M - 1) / delta)
+
+        @jax.jit
+        @jax.vmap
+        def judge(steps, alpha, delta, constant, K=K, M=M):
+            l = cot.sufficient_examples(
+                *(cot.tau(steps), cot.rho(steps), alpha, delta),
+                num_states=M,
+                num_steps=K,
+            )
+            asked = cot.theorem5_conditions(steps, 1.0, alpha, constant=constant)
+            bound = cot.cot_error_bound(steps, l, alpha)
+            return bound / delta, l / asked.prompt_length.required
+
+        over, share = judge(steps, alpha, delta, constant)
+        measured("bound over delta", over.max())
+        assert over.max() <= 1
+        assert share.max() <= 1 + 1e-9
+
+
+def test_without_the_gap_no_constant_serves(measured):
+    """Tau stays above 1/2 while rho falls: the error stays at 1/2 for any C."""
+    constant, gap = 100.0, 1e-4
+    steps = np.array([[[0.5 + gap, 0.5 - gap], [0.5 - gap, 0.5 + gap]]])
+    found = cot.theorem5_conditions(steps, 401, 1.0, form="slides", constant=constant)
+    assert bool(found.holds)
+    error = float(cot.vote_error(0.5 + gap, 401).wrong)
+    measured("error where the slides' form with C = 100 promises 0", error)
+    assert error > 0.49
+    published = cot.theorem5_conditions(steps, 401, 1.0, constant=constant)
+    assert not bool(published.holds)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "slides", "published"),
+    [(0.4, 48.2, 434), (0.6, 21.4, 193), (0.8, 12.1, 109), (1.0, 7.7, 69)],
+)
+def test_both_forms_on_the_slides_matrices(alpha, slides, published):
+    steps = cot.slide_transitions()
+    for form, value, digits in (
+        ("slides", slides, 0.06),
+        ("published", published, 0.6),
+    ):
+        found = cot.theorem5_conditions(steps, 100, alpha, form=form)
+        assert abs(float(found.prompt_length.required) - value) < digits
+        assert bool(found.holds) == (value < 100)
+
+
+def test_patterns_outside_the_span_are_told(key):
+    first, second = jax.random.split(key)
+    alphabet = cot.training_alphabet(first, 4, 2, 12)
+    steps = cot.slide_transitions()
+    for residual, slides, published in (
+        (0, True, True),
+        (0.6, False, True),
+        (1, False, False),
+    ):
+        unseen = cot.unseen_alphabet(second, alphabet, 2, residual)
+        for form, value in (("slides", slides), ("published", published)):
+            found = cot.theorem5_conditions(
+                steps,
+                1000,
+                1.0,
+                form=form,
+                patterns=unseen.patterns,
+                training_patterns=alphabet.patterns,
+            )
+            assert bool(found.patterns) == bool(found.holds) == value
+    with pytest.raises(ValueError, match="expected both or neither"):
+        cot.theorem5_conditions(steps, 1, 1.0, patterns=jnp.eye(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["slide", "popular_answer"])
+def test_trained_chain_of_thought_is_right_where_icl_stays_at_its_limit(name, measured):
+    """At l = 321, alpha' = 1, seeds 0 to 2, three draws of patterns, 400 prompts."""
+    steps = getattr(cot, f"{name}_transitions")()
+    chains, directs = [], []
+    for seed in range(3):
+        alphabet, model = trained.member(2, 0.5, seed)
+        for draw in range(3):
+            key = jax.random.key(100 * seed + draw)
+            chain, direct = trained.errors(model, alphabet, steps, 1.0, 321, key, 400)
+            chains.append(float(chain.mean()))
+            directs.append(float(direct.mean()))
+    limit = float(cot.icl_error_limit(steps))
+    chain, direct = np.mean(chains), np.mean(directs)
+    # interval from the spread over nine pairs of model and patterns, t = 2.31
+    half = 2.31 * np.std(chains, ddof=1) / 3
+    measured(f"CoT error, {name}", chain)
+    measured(f"upper end of its interval, {name}", chain + half)
+    measured(f"ICL error, {name}", direct)
+    assert chain < 0.03
+    assert chain + half < 0.035
+    # a vote of 321 is .008 off the limit at two states; then four standard errors
+    assert abs(direct - limit) < 0.01 + 4 * np.std(directs, ddof=1) / 3
+    assert direct > 0.9 * limit

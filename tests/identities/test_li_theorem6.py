@@ -1,0 +1,93 @@
+"""Theorem 6 of Li et al.: plain in-context learning votes for the final output."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from icltheory import chain_of_thought as cot
+from tests.chain_of_thought import oracles
+from tests.identities.test_li_cot_votes import counting_errors
+
+
+def test_condition_1_fails_for_one_input_of_the_slides_and_for_all_of_another():
+    assert cot.condition_1(cot.slide_transitions()).tolist() == [False, True]
+    popular = cot.popular_answer_transitions()
+    assert not np.any(cot.condition_1(popular))
+    assert float(cot.icl_error_limit(popular)) == 1
+    assert float(cot.tau(popular)) == pytest.approx(0.165, abs=1e-12)
+    assert float(cot.rho(popular)) == pytest.approx(1 - 0.35 / 0.55, abs=1e-12)
+    row = oracles.transitions(popular)[0][0]
+    np.testing.assert_allclose(row[:3], [0.35, 0.256, 0.0985], atol=1e-12)
+    assert np.all(cot.condition_1(cot.faithful_transitions()))
+
+
+def test_two_inputs_cannot_both_fail_with_the_slides_first_step():
+    """B_1 and B_2 both wrong would need u + v < 1 with u, v > 1/2."""
+    rng = np.random.default_rng(0)
+    first = np.array([[0.6, 0.4], [0.4, 0.6]])
+    u, v = rng.uniform(0.5, 1, size=(2, 200))
+    for rows in ((1 - u, u, v, 1 - v), (u, 1 - u, v, 1 - v)):
+        second = np.stack(rows, axis=1).reshape(200, 2, 2)
+        steps = np.stack([np.broadcast_to(first, second.shape), second], axis=1)
+        assert np.all(np.any(jax.vmap(cot.condition_1)(steps), axis=1))
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("slide", 0.5), ("popular_answer", 1.0), ("faithful", 0.0)]
+)
+def test_the_error_tends_to_its_limit(name, limit, measured):
+    steps = getattr(cot, f"{name}_transitions")()
+    chain, direct = counting_errors(steps, 641, 1.0, 1000)
+    measured(f"ICL error at l = 641, {name}", direct.mean())
+    assert float(cot.icl_error_limit(steps)) == limit
+    # exact at two states; four standard errors of a share
+    assert abs(direct.mean() - limit) < 0.002 + 4 * math.sqrt(0.25 / 1000) * (
+        limit == 0.5
+    )
+    assert chain.mean() < 0.01
+
+
+def test_failing_inputs_err_at_every_length(measured):
+    """Part 1: the error is at least half the limit, up to ties, for every odd l."""
+    B = np.asarray(cot.composed_transition(cot.slide_transitions()))
+    least = min(float(cot.vote_error(B[0, 1], l).wrong) for l in (1, 9, 41))
+    measured("least error of the failing input", least)
+    assert least > 0.5
+    assert float(cot.vote_error(B[0, 1], 641).wrong) > 0.998
+
+
+def test_the_bound_of_part_2_holds_and_is_its_sum():
+    steps = np.asarray(cot.faithful_transitions(0.8))
+    B = oracles.transitions(steps)[0]
+    for l, alpha in ((21, 1.0), (41, 0.5)):
+        by_hand = np.mean(
+            [(1 - alpha * (max(r) ** 0.5 - min(r) ** 0.5) ** 2) ** l for r in B]
+        )
+        found = float(cot.icl_error_bound(steps, l, alpha))
+        assert found == pytest.approx(by_hand, rel=1e-12)
+        _, direct = counting_errors(steps, l, alpha, 2000)
+        assert direct.mean() <= found + 4 * math.sqrt(0.25 / 2000)
+    slide = cot.slide_transitions()
+    assert float(cot.icl_error_bound(slide, 5000, 1.0)) == pytest.approx(0.5, abs=1e-6)
+
+
+def test_both_forms_of_the_predicate():
+    steps = cot.faithful_transitions(0.8)
+    top, gap = float(cot.tau_o(steps)), float(cot.rho_o(steps))
+    assert (top, gap) == (pytest.approx(0.68), pytest.approx(1 - 0.32 / 0.68))
+    for form, least in (("slides", 0.5 * top), ("published", 0.5 * top * gap)):
+        found = cot.theorem6_conditions(
+            steps, 3 * least**-2, 0.5, form=form, constant=2
+        )
+        assert float(found.prompt_length.required) == pytest.approx(2 * least**-2)
+        assert bool(found.holds)
+        assert not bool(found.fails)
+        short = cot.theorem6_conditions(steps, least**-2, 0.5, form=form, constant=2)
+        assert not bool(short.holds)
+    slide = cot.theorem6_conditions(cot.slide_transitions(), 10**6, 1.0)
+    assert bool(slide.fails)
+    assert not bool(slide.holds)
+    with pytest.raises(ValueError, match="form: expected one of 'slides', 'published'"):
+        cot.theorem6_conditions(steps, 1, 1.0, form="deck")
