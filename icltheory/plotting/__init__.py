@@ -12,6 +12,14 @@ from icltheory.plotting.conditions import (
     ConditionCurve,
     condition_numbers_along_depth,
 )
+from icltheory.plotting.cot import (
+    LengthPanel,
+    LengthSeries,
+    NeedPanel,
+    attention_along_training,
+    errors_against_length,
+    lengths_that_suffice,
+)
 from icltheory.plotting.diversity import (
     DiversityPanel,
     DiversitySeries,
@@ -43,6 +51,20 @@ from icltheory.plotting.language import (
 )
 from icltheory.plotting.ltb_gpt2 import Setting, models_between_lines
 from icltheory.plotting.noise import error_sources, noise_against_shots
+from icltheory.plotting.patterns_icl import PatternPanel, PatternSeries, pattern_panels
+from icltheory.plotting.patterns_icl_neurons import NeuronCloud, neuron_clouds
+from icltheory.plotting.patterns_layers import (
+    attention_by_layer,
+    errors_against_sum,
+    labels_by_layer,
+)
+from icltheory.plotting.patterns_pruning import (
+    PrunedLine,
+    errors_against_kept,
+    errors_against_pruned,
+    spectra_after_training,
+)
+from icltheory.plotting.phases import Line, LinePanel, head_score_maps, line_panels
 from icltheory.plotting.pruning import (
     Gain,
     RatePanel,
@@ -72,6 +94,15 @@ __all__ = [
     "FlowStarts",
     "Gain",
     "GapPanel",
+    "LengthPanel",
+    "LengthSeries",
+    "Line",
+    "LinePanel",
+    "NeedPanel",
+    "NeuronCloud",
+    "PatternPanel",
+    "PatternSeries",
+    "PrunedLine",
     "RatePanel",
     "SamplePanel",
     "Setting",
@@ -79,6 +110,8 @@ __all__ = [
     "accuracy_against_rate",
     "accuracy_against_shots",
     "algorithm1_gains",
+    "attention_along_training",
+    "attention_by_layer",
     "bounds_against_samples",
     "bounds_by_learner",
     "condition_numbers_along_depth",
@@ -87,7 +120,11 @@ __all__ = [
     "descents_beside_flow",
     "error_against_examples",
     "error_sources",
+    "errors_against_kept",
+    "errors_against_length",
+    "errors_against_pruned",
     "errors_against_rate",
+    "errors_against_sum",
     "errors_by_setting",
     "errors_over_training",
     "excess_hills",
@@ -97,10 +134,17 @@ __all__ = [
     "gains_of_choices",
     "gap_panels",
     "gap_phases",
+    "head_score_maps",
+    "labels_by_layer",
+    "lengths_that_suffice",
+    "line_panels",
     "models_between_lines",
+    "neuron_clouds",
     "noise_against_shots",
     "norms_along_depth",
     "norms_beside_accuracy",
+    "pattern_panels",
     "ratio_heat_maps",
     "search_cost",
+    "spectra_after_training",
 ]

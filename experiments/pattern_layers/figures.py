@@ -1,0 +1,47 @@
+"""Hands the numbers of a run to the drawing functions."""
+
+from typing import Any
+
+import numpy as np
+
+from experiments.pattern_layers.config import Config
+from experiments.pattern_layers.measure import Measured
+from experiments.pattern_layers.summary import at_sum, estimate
+from icltheory.plotting.patterns_layers import (
+    attention_by_layer,
+    errors_against_sum,
+    labels_by_layer,
+)
+
+
+def figures(config: Config, measured: dict[str, Measured]) -> dict[str, Any]:
+    """All figures by file name."""
+    seeds = len(config.layers.seeds)
+    sums = sorted(config.sums)
+    first, found = next(iter(measured.items()))
+    panels = {}
+    for what, label in (("error", "0-1 error"), ("hinge", "hinge error")):
+        panels[label] = {}
+        for name, each in measured.items():
+            known = [estimate(at_sum(config, each, what, value)) for value in sums]
+            mean, error = np.array([(e.mean, e.error) for e in known]).T
+            panels[label][name] = (mean, error, np.array([e.by_seed for e in known]).T)
+    return {
+        "attention.png": attention_by_layer(
+            {name: each.attention for name, each in measured.items()},
+            found.steps,
+            f"Attention on contexts of the query's pattern ({seeds} seeds)",
+        ),
+        "labels.png": labels_by_layer(
+            found.label_norm[0],
+            found.label_angle[0],
+            found.steps,
+            f"Label parts of the neurons, {first}, one seed",
+        ),
+        "sums.png": errors_against_sum(
+            sums,
+            panels,
+            f"Out of domain: mean over {seeds} seeds, {config.draws} draws each "
+            "(two standard errors over draws)",
+        ),
+    }

@@ -1,0 +1,67 @@
+"""Means over seeds and draws, and their standard errors."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments.pattern_layers.config import Config
+from experiments.pattern_layers.measure import Measured
+
+
+class Estimate(NamedTuple):
+    """A mean over models and draws.
+
+    Attributes:
+        mean: The mean.
+        error: Its standard error over the draws of the shifted patterns, for these
+            models.
+        by_seed: The mean of each model.
+    """
+
+    mean: float
+    error: float
+    by_seed: np.ndarray
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f} ({self.error:.4f})"
+
+
+def estimate(values: Any) -> Estimate:
+    """Of values ``(seeds, draws)``; models have draws of their own."""
+    values = np.asarray(values, float)
+    seeds, draws = values.shape
+    error = np.sqrt(values.var(axis=1, ddof=1).sum() / draws) / seeds
+    return Estimate(float(values.mean()), float(error), values.mean(axis=1))
+
+
+def at_sum(config: Config, found: Measured, name: str, value: float) -> np.ndarray:
+    """Means of each draw at one S_1, ``(seeds, draws)``."""
+    return getattr(found.outside, name)[:, config.sums.index(value)]
+
+
+def low_minus_high(config: Config, found: Measured, name: str) -> Estimate:
+    """Error at the low S_1 minus that at the high one, paired by draw."""
+    low, high = (at_sum(config, found, name, s) for s in (config.low, config.high))
+    return estimate(low - high)
+
+
+def growth(found: Measured) -> np.ndarray:
+    """Label norms at the end over those at the start, mean over neurons, by layer."""
+    norms = found.label_norm.mean(axis=-1)
+    return norms[:, -1] / norms[:, 0]
+
+
+def turned(found: Measured) -> np.ndarray:
+    """Decrease of the angle to q or -q in multiples of pi, mean over neurons."""
+    angles = found.label_angle.mean(axis=-1)
+    return angles[:, 0] - angles[:, -1]
+
+
+def jump(found: Measured, level: float = 0.7) -> np.ndarray:
+    """First recorded step at which attention exceeds a level; NaN where it never does.
+
+    By seed and layer.
+    """
+    above = found.attention > level
+    steps = np.asarray(found.steps, float)[np.argmax(above, axis=1)]
+    return np.where(above.any(axis=1), steps, np.nan)

@@ -1,0 +1,115 @@
+"""What the papers say of pruning, and what these models did."""
+
+from typing import Any
+
+import numpy as np
+
+from experiments.pattern_pruning.bridge import (
+    AXES,
+    ENTRIES,
+    MODULES,
+    NEURONS,
+    SVD,
+    Bridge,
+)
+from experiments.pattern_pruning.config import Config
+from experiments.pattern_pruning.neurons import NeuronCurves
+from experiments.pattern_pruning.summary import interval, least_kept
+
+OUTSIDE = 1
+
+
+def claims(config: Config, found: NeuronCurves, bridge: Bridge) -> list[dict[str, Any]]:
+    """Statements of both papers with numbers; none of them decides the run."""
+    stated = [_zero_one(config, found), *_alphas(config, found), _gain(config, bridge)]
+    stated += [_fewer(config, bridge, module, SVD, ENTRIES) for module in MODULES]
+    stated.append(_fewer(config, bridge, "W_O", SVD, NEURONS))
+    stated += [_fewer(config, bridge, module, SVD, AXES) for module in MODULES]
+    return stated
+
+
+def _claim(claim: str, expected: str, measured: str, held: Any) -> dict[str, Any]:
+    return {
+        "claim": claim,
+        "expected": expected,
+        "measured": measured,
+        "held": bool(held),
+    }
+
+
+def _zero_one(config: Config, found: NeuronCurves) -> dict[str, Any]:
+    """Figure 14, which is GPT-2's."""
+    curve = found.curves["magnitude"]
+    place = int(np.abs(np.asarray(config.rates) - 0.4).argmin())
+    rise = interval(curve.error[:, place, OUTSIDE] - curve.error[:, 0, OUTSIDE])
+    hinge = interval(curve.hinge[:, place, OUTSIDE] - curve.hinge[:, 0, OUTSIDE])
+    return _claim(
+        "the 0-1 error rises with the pruned fraction (Figure 14, GPT-2)",
+        "from .007 to .030 at R = .4; the lower end of the rise above 0",
+        f"R = {config.rates[place]:g}: 0-1 error rises by {rise}, hinge by {hinge}",
+        rise.low > 0,
+    )
+
+
+def _alphas(config: Config, found: NeuronCurves) -> list[dict[str, Any]]:
+    """Figure 15, in the hinge error."""
+    if len(config.alphas) < 2:
+        return []
+    place = int(np.abs(np.asarray(config.rates) - 0.4).argmin())
+    order = np.argsort(config.alphas)
+    hinge = found.curves["magnitude"].hinge[:, place, 1:][:, order]
+    drop = interval(hinge[:, 0] - hinge[:, -1])
+    shown = ", ".join(
+        f"{config.alphas[i]:g}: {x:.4f}"
+        for i, x in zip(order, hinge.mean(0), strict=True)
+    )
+    return [
+        _claim(
+            "pruning costs more where alpha' is small (Figure 15), in the hinge error",
+            "lower end of the paired difference above 0",
+            f"alpha' {shown}; largest minus smallest {drop}",
+            drop.low > 0,
+        )
+    ]
+
+
+def _gain(config: Config, bridge: Bridge) -> dict[str, Any]:
+    """Yao et al.: pruning can improve in-context learning."""
+    gains = {
+        (curve.module, rank): interval(
+            bridge.hinge[:, OUTSIDE] - curve.hinge[:, place, OUTSIDE]
+        )
+        for curve in bridge.curves
+        if curve.method == SVD
+        for place, rank in enumerate(config.ranks)
+    }
+    (module, rank), best = max(gains.items(), key=lambda item: item[1].low)
+    return _claim(
+        "some clip lowers the error out of domain (Yao et al.)",
+        f"lower end of the best of {len(gains)} above 0",
+        f"unpruned hinge {bridge.hinge[:, OUTSIDE].mean():.1e}; best {module} to rank "
+        f"{rank}, lower by {best.mean:.1e} [{best.low:.1e}, {best.high:.1e}]",
+        best.low > 1e-6,  # rounding of float32
+    )
+
+
+def _fewer(
+    config: Config, bridge: Bridge, module: str, one: str, other: str
+) -> dict[str, Any]:
+    """Which of two methods needs fewer parameters, in every seed."""
+    a, b = (
+        least_kept(config, bridge, bridge.of(module, method), OUTSIDE)
+        for method in (one, other)
+    )
+    total = bridge.of(module, one).total
+    return _claim(
+        f"{module}: {one} need fewer parameters than {other}",
+        f"hinge out of domain within {config.tolerance:g} of the unpruned, every seed",
+        f"{_shown(a)} against {_shown(b)} of {total}",
+        (a < b).all(),
+    )
+
+
+def _shown(counts: np.ndarray) -> str:
+    low, high = counts.min(), counts.max()
+    return f"{low}" if low == high else f"{low} to {high}"

@@ -1,0 +1,107 @@
+"""Sizes of the experiment."""
+
+import dataclasses
+
+from experiments._fields import check_at_least
+from experiments._patterns import Ensemble, check_sums
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What is trained, pruned and measured; it decides every number.
+
+    Attributes:
+        ensemble: The models.
+        coefficient_sum: S_1 of the tests out of domain.
+        alphas: alpha' of the tests; the first is also that of the test in domain.
+        num_examples: Contexts l of a test prompt.
+        rates: Fractions R of the neurons that are pruned, ascending from 0.
+        random_orders: Random orders over which that curve is a mean.
+        ranks: Ranks r of the clipped matrices, ascending; other methods keep as many
+            parameters as r (m + n).
+        draws: Draws of the shifted patterns in a test.
+        prompts: Prompts of a draw.
+        bridge_prompts: Prompts of a draw where methods are compared.
+        tolerance: Hinge error above the unpruned one that counts as harmless.
+    """
+
+    ensemble: Ensemble
+    rates: tuple[float, ...]
+    ranks: tuple[int, ...]
+    draws: int
+    prompts: int
+    bridge_prompts: int
+    coefficient_sum: float = 1.1
+    alphas: tuple[float, ...] = (0.8, 0.6, 1.0)
+    num_examples: int = 20
+    random_orders: int = 8
+    tolerance: float = 0.01
+
+    def __post_init__(self):
+        counts = ("draws", "prompts", "bridge_prompts", "num_examples", "random_orders")
+        check_at_least(self, 1, *counts)
+        if len(self.ensemble.seeds) < 2:
+            raise ValueError(
+                "ensemble.seeds: expected two or more, for intervals, "
+                f"got {self.ensemble.seeds}"
+            )
+        shifts, most = self.ensemble.shifts, self.ensemble.num_relevant - 1
+        if len(shifts) >= most:
+            raise ValueError(
+                f"ensemble.shifts: expected fewer than {most}, so that some tasks are "
+                f"unseen, got {shifts}"
+            )
+        check_sums(self.ensemble, (self.coefficient_sum,))
+        if not self.alphas or not all(0 < alpha <= 1 for alpha in self.alphas):
+            raise ValueError(f"alphas: expected some in (0, 1], got {self.alphas}")
+        rising = list(self.rates) == sorted(set(self.rates)) and len(self.rates) > 1
+        if not rising or self.rates[0] != 0 or self.rates[-1] >= 1:
+            raise ValueError(
+                f"rates: expected 0 and larger ones below 1, got {self.rates}"
+            )
+        most = self.largest_rank
+        if list(self.ranks) != sorted(set(self.ranks)) or not self.ranks:
+            raise ValueError(f"ranks: expected ascending ones, got {self.ranks}")
+        if not 1 <= self.ranks[0] <= self.ranks[-1] <= most:
+            raise ValueError(
+                f"ranks: expected r (m + n) <= m n in every matrix, so 1 to {most}, "
+                f"got {self.ranks}"
+            )
+        if not self.tolerance > 0:
+            raise ValueError(f"tolerance: expected a number > 0, got {self.tolerance}")
+
+    @property
+    def largest_rank(self) -> int:
+        """The largest rank whose two factors are no larger than any of the matrices."""
+        m = self.ensemble.num_neurons
+        D = 2 * (self.ensemble.num_relevant + self.ensemble.num_irrelevant)
+        return min(m * D // (m + D), D // 2)
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """Names of the tests: in domain, then out of domain for each alpha'."""
+        shifted = (
+            f"S_1 = {self.coefficient_sum:g}, alpha' = {a:g}" for a in self.alphas
+        )
+        return (f"in domain, alpha' = {self.alphas[0]:g}", *shifted)
+
+
+def _ensemble(num_seeds: int) -> Ensemble:
+    steps = Ensemble().steps
+    return Ensemble(record_every=steps, seeds=tuple(range(num_seeds)))
+
+
+_RATES = tuple(i / 40 for i in range(33))
+_RANKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 25, 30)
+PRESETS = {
+    "cpu": Config(_ensemble(3), _RATES, _RANKS, 4, 1024, 256),
+    "gpu": Config(_ensemble(10), _RATES, tuple(range(1, 31)), 16, 2048, 512),
+    "paper": Config(
+        _ensemble(10),
+        tuple(i / 64 for i in range(58)),
+        tuple(range(1, 31)),
+        64,
+        2048,
+        512,
+    ),
+}

@@ -1,0 +1,55 @@
+"""The command line of the experiment."""
+
+import json
+import time
+
+import jax
+
+from experiments import _launch
+from experiments._patterns import train_ensemble
+from experiments._run import Run, console_of, default_preset
+from experiments.pattern_pruning.bridge import compare
+from experiments.pattern_pruning.config import PRESETS
+from experiments.pattern_pruning.neurons import prune
+from experiments.pattern_pruning.report import report
+
+NAME = "pattern_pruning"
+
+
+def main(argv: list[str] | None = None) -> dict:
+    """Runs the experiment and returns what it wrote to ``result.json``."""
+    launch = _launch.parse(
+        PRESETS,
+        default_preset,
+        argv,
+        description="Magnitude pruning and clipping of models of pattern tasks.",
+    )
+    config = launch.config
+    run = Run.of(launch, NAME)
+    console = console_of(run)
+    run.reset_metrics([])
+    ensemble = config.ensemble
+    console.print(
+        f"{NAME}, preset {launch.preset}: {len(ensemble.seeds)} models of "
+        f"{ensemble.num_neurons} neurons, {ensemble.steps} steps, on "
+        f"{jax.devices()[0].device_kind}\nwriting to {run.folder}"
+    )
+    start = time.perf_counter()
+
+    def done(part):
+        seconds = time.perf_counter() - start
+        run.log({"part": part, "seconds": seconds})
+        console.print(f"{part}: {seconds:.0f} s")
+
+    trained = train_ensemble(ensemble)
+    jax.block_until_ready(trained.path)
+    done("trained")
+    neurons = prune(config, trained)
+    done("neurons pruned")
+    bridge = compare(config, trained)
+    done("methods compared")
+    result = report(config, neurons, bridge, run, console)
+    result["seconds"] = time.perf_counter() - start
+    run.write_json("result.json", result)
+    console.print(f"{result['seconds']:.0f} s; results and figures in {run.folder}")
+    return json.loads(json.dumps(result))

@@ -1,0 +1,86 @@
+"""Intervals over seeds, what must be kept, and slopes."""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.stats
+
+from experiments.pattern_pruning.bridge import Bridge, Kept
+from experiments.pattern_pruning.config import Config
+from experiments.pattern_pruning.neurons import NeuronCurves
+
+
+class Interval(NamedTuple):
+    """A mean over seeds with the 95 % interval of Student's t.
+
+    Attributes:
+        mean: The mean.
+        low: Lower end.
+        high: Upper end.
+    """
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+
+def interval(values) -> Interval:
+    """Over the first axis, which has two entries or more."""
+    values = np.asarray(values, float)
+    count = len(values)
+    error = values.std(axis=0, ddof=1) / np.sqrt(count)
+    half = scipy.stats.t.ppf(0.975, count - 1) * error
+    mean = values.mean(axis=0)
+    return Interval(mean, mean - half, mean + half)
+
+
+def least_kept(config: Config, bridge: Bridge, curve: Kept, test: int) -> np.ndarray:
+    """Fewest parameters from which on the hinge error is within the tolerance.
+
+    Args:
+        config: The sizes, with the tolerance.
+        bridge: The comparison, with the unpruned errors.
+        curve: One module and method.
+        test: 0 in domain, 1 out of domain.
+
+    Returns:
+        The count for each seed; all parameters where none of the ranks is enough.
+    """
+    limit = bridge.hinge[:, test, None] + config.tolerance
+    bad = curve.hinge[:, :, test] > limit
+    counts = np.append(curve.parameters, curve.total)
+    # The place behind the last bad one; 0 where none is.
+    first = np.where(bad.any(1), bad.shape[1] - np.argmax(bad[:, ::-1], axis=1), 0)
+    return counts[first]
+
+
+def slope_ratio(config: Config, found: NeuronCurves, test: int) -> np.ndarray:
+    r"""Slope of the hinge error against R over the slope that is expected, by seed.
+
+    .. math:: \frac{d}{dR} [1 - F (1 - g)]_+ = \frac{F m}{m - m_{small}}
+
+    once the small neurons and the slack F - 1 are gone, up to R = 1.
+    """
+    rates, curve = np.asarray(config.rates), found.curves["magnitude"]
+    m, ratios = found.sizes.shape[1], []
+    for seed, (small, F) in enumerate(
+        zip(found.small, found.margin[:, test], strict=True)
+    ):
+        rising = curve.counted[seed, :, test] > 0.1
+        if rising.sum() < 2:
+            ratios.append(np.nan)
+            continue
+        hinge = curve.hinge[seed, rising, test]
+        ratios.append(np.polyfit(rates[rising], hinge, 1)[0] / (F * m / (m - small)))
+    return np.array(ratios)
+
+
+def ranks_left(bridge: Bridge, share: float = 0.1) -> dict[str, list[int]]:
+    """Number of singular values above a share of the largest, by product and seed."""
+    return {
+        name: (s > share * s[:, :1]).sum(1).tolist()
+        for name, s in bridge.spectra.items()
+    }

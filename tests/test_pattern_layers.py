@@ -1,0 +1,179 @@
+"""The experiment on several layers: its training, a small run, its pictures."""
+
+import dataclasses
+import json
+import sys
+
+import jax
+import matplotlib
+import numpy as np
+import pytest
+
+from experiments import pattern_layers
+from experiments._launch import read_config
+from experiments.pattern_layers.summary import estimate, growth, jump, turned
+from experiments.pattern_layers.train import Layers
+from icltheory.layered import forward
+from icltheory.plotting.patterns_layers import (
+    attention_by_layer,
+    errors_against_sum,
+    labels_by_layer,
+)
+
+matplotlib.use("Agg")
+CONFIG = pattern_layers.Config(
+    Layers(
+        num_relevant=4,
+        num_irrelevant=4,
+        num_shifted=2,
+        shifts=(1, 2),
+        num_neurons=8,
+        num_layers=2,
+        steps=6,
+        batch_size=8,
+        num_examples=6,
+        record_every=3,
+        seeds=(0, 3),
+    ),
+    sums=(1.1, 0.5),
+    draws=2,
+    prompts=8,
+    probe_prompts=16,
+    num_examples=8,
+)
+SMALL = """
+    --preset cpu --layers.num-relevant 4 --layers.num-irrelevant 4
+    --layers.num-shifted 2 --layers.shifts 1 2 --layers.num-neurons 8
+    --layers.num-layers 2 --layers.steps 6 --layers.batch-size 8
+    --layers.num-examples 6 --layers.record-every 3 --layers.seeds 0 3
+    --sums 1.1 0.5 --draws 2 --prompts 8 --probe-prompts 16 --num-examples 8
+"""
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    import matplotlib.pyplot as plt
+
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """One small run: its folder, its result, what it trained and what it measured."""
+    folder, parts = tmp_path_factory.mktemp("runs"), []
+    main = sys.modules["experiments.pattern_layers.main"]
+    measure = main.measure
+
+    def watched(config, trained):
+        parts.append((trained, measure(config, trained)))
+        return parts[-1][1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(main, "measure", watched)
+        result = pattern_layers.main([*SMALL.split(), "--output", str(folder)])
+    (run,) = (folder / "pattern_layers").iterdir()
+    return run, result, parts
+
+
+def test_a_small_run_writes_its_numbers_and_pictures(ran):
+    folder, result, parts = ran
+    text = (folder / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == result
+    assert read_config(folder, CONFIG) == CONFIG
+    assert {p.name for p in folder.glob("*.png")} == {
+        *("attention.png", "labels.png", "sums.png")
+    }
+    assert list(result["sets"]) == ["8 tasks", "4 tasks"]
+    assert [len(trained.tasks.tasks) for trained, _ in parts] == [8, 4]
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
+    assert len(result["checks"]) == 6
+    assert len(result["claims"]) == 9
+
+
+def test_what_is_followed_is_the_model_along_training(ran):
+    trained, found = ran[2][0]
+    assert found.steps == [0, 3, 6]
+    start = trained.ensemble.start(trained.tasks)
+    for name, leaf in start.items():
+        np.testing.assert_array_equal(trained.path.params[name][:, 0], leaf)
+    # Label parts of the last layer at the end, from the sum notation.
+    task, params = trained.of_seed(1)
+    rows = np.asarray(params["W_O"][1], float) @ np.asarray(params["W_V"][1], float)
+    label = rows[:, task.dim :]
+    size = np.linalg.norm(label, axis=1)
+    np.testing.assert_allclose(found.label_norm[1, -1, 1], size, rtol=1e-5)
+    cosine = abs(label @ np.asarray(task.label_embedding)) / size
+    angle = np.arccos(cosine) / np.pi
+    np.testing.assert_allclose(found.label_angle[1, -1, 1], angle, atol=1e-4)
+    assert (found.label_angle <= 0.5).all()
+
+
+def test_attention_is_of_the_query_in_every_layer(ran):
+    trained, found = ran[2][0]
+    task, params = trained.of_seed(0)
+    key = trained.ensemble.keys(6)[0]
+    prompt = jax.jit(lambda task: task.sample(key, 16, 8, 0.8))(task)
+    weights = trained.model.attention(params, prompt)
+    mass = np.where(prompt.same, weights, 0).sum(-1).mean(-1)
+    np.testing.assert_allclose(found.attention[0, -1], mass, atol=1e-5)
+    margins = np.asarray(prompt.z * forward(trained.model, params, prompt))
+    expected = np.maximum(1 - margins, 0).mean()
+    np.testing.assert_allclose(found.hinge[0, -1], expected, atol=1e-5)
+
+
+def test_summaries_are_those_of_their_definition(ran):
+    rng = np.random.default_rng(0)
+    found = estimate(rng.normal(size=(3, 400)))
+    assert found.error == pytest.approx((1 / 1200) ** 0.5, rel=0.1)
+    _, measured = ran[2][0]
+    norms = np.array([[[[1.0]], [[3.0]]]])  # one seed, two steps, one layer, one neuron
+    angles = np.array([[[[0.5]], [[0.2]]]])
+    attention = np.array([[[0.1, 0.1], [0.9, 0.2], [0.1, 0.3]]])
+    made = dataclasses.replace(
+        measured, label_norm=norms, label_angle=angles, attention=attention
+    )
+    assert growth(made).tolist() == [[3.0]]
+    np.testing.assert_allclose(turned(made), [[0.3]])
+    np.testing.assert_array_equal(jump(made), [[3.0, np.nan]])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("--sums 1.5 1.1 0.5", "sums: expected M1' S_1^2 <= M1"),
+        ("--sums 1.1 0.9", "low: expected one of the sums"),
+        ("--low 1.1", "low, high: expected low < 1 <= high"),
+        ("--draws 1", "draws: expected at least 2, got 1"),
+        ("--layers.seeds 1", "layers.seeds: expected two or more"),
+        ("--layers.steps 10", "record_every: expected a divisor of steps"),
+        ("--layers.decay 1", "decay: expected a number in (0, 1)"),
+        ("--layers.num-layers 0", "num_layers: expected"),
+        ("--layers.shifts 1 2 3 4 5", "layers.shifts: expected fewer than 5"),
+        ("--ring 7", "shifts: expected distinct numbers from 1 to 5"),
+        ("--ring 1 2 3", "ring: expected fewer shifts than"),
+        ("--relevant-fraction 0", "relevant_fraction: expected a number in (0, 1]"),
+    ],
+)
+def test_impossible_configs_are_refused_before_anything_is_written(
+    change, message, tmp_path
+):
+    args = ["--preset", "cpu", *change.split(), "--output", str(tmp_path / "runs")]
+    with pytest.raises(ValueError, match="expected") as caught:
+        pattern_layers.main(args)
+    assert message in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_pictures_show_their_numbers():
+    masses = np.array([[[0.4, 0.5], [0.8, 0.9]]])
+    figure = attention_by_layer({"one": masses}, [0, 5], "title")
+    drawn = {line.get_label(): line for line in figure.axes[0].get_lines()}
+    np.testing.assert_array_equal(drawn["layer 2"].get_ydata(), [0.5, 0.9])
+    norms, angles = np.full((2, 2, 3), 0.3), np.full((2, 2, 3), 0.25)
+    figure = labels_by_layer(norms, angles, [0, 5], "title")
+    assert [axes.get_title() for axes in figure.axes] == ["layer 1", "layer 2"]
+    np.testing.assert_array_equal(figure.axes[1].get_lines()[1].get_ydata(), [0.3] * 3)
+    line = (np.array([0.2, 0.1]), np.array([0.01, 0.01]), np.array([[0.2, 0.1]]))
+    figure = errors_against_sum([0.5, 1.1], {"hinge": {"a": line}}, "title")
+    np.testing.assert_array_equal(figure.axes[0].get_lines()[0].get_ydata(), [0.2, 0.1])
