@@ -18,7 +18,8 @@ class PatternSeries(NamedTuple):
         mean: Its values; NaN where there is none.
         low: Lower ends of intervals, if there are any.
         high: Upper ends.
-        kind: A formula's line, measured dots, or dots joined by a thin line.
+        kind: A line, as of a formula; measured dots; open ones, or dots, joined by a
+            thin line.
         colour: Index into ``COLOURS``.
     """
 
@@ -51,7 +52,7 @@ class PatternPanel(NamedTuple):
 
 
 def pattern_panels(panels: Mapping[str, PatternPanel], title: str, columns: int = 2):
-    """Draws panels of curves side by side, each with its own legend.
+    """Draws panels of curves side by side, with one legend if all say the same.
 
     On a logarithmic axis a value of 0 is drawn as a triangle at the floor.
 
@@ -71,50 +72,55 @@ def pattern_panels(panels: Mapping[str, PatternPanel], title: str, columns: int 
 
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
+    shared = len({tuple(panel.series) for panel in panels.values()}) == 1
     with plt.rc_context({**STYLE, "font.size": 9}):
-        size = (4.9 * columns, 3.7 * rows + 0.4)
+        size = (4.9 * columns, (3.7 + 0.5 * shared) * rows + 0.4)
         figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False)
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
         for axes, (name, panel) in zip(grid.flat, panels.items(), strict=False):
-            for label, series in panel.series.items():
-                _draw(axes, label, series, panel)
+            drawn = {
+                label: _draw(axes, series, panel)
+                for label, series in panel.series.items()
+            }
             for label, place in panel.marks.items():
-                axes.axvline(place, color="grey", linestyle=":", lw=1, label=label)
+                drawn[label] = axes.axvline(place, color="grey", linestyle=":", lw=1)
             axes.set(title=name, xlabel=panel.xlabel, ylabel=panel.ylabel)
             _set_scale(axes, panel)
-            axes.legend(fontsize=7.5)
+            if not shared or len(panels) == 1:
+                axes.legend(drawn.values(), drawn, fontsize=7.5)
+            elif axes is grid[0, 0]:
+                place = {"loc": "outside lower center", "ncols": 2 * columns}
+                figure.legend(drawn.values(), drawn, fontsize=8, **place)
         figure.suptitle(title)
     return figure
 
 
-def _draw(axes, label: str, series: PatternSeries, panel: PatternPanel) -> None:
+def _draw(axes, series: PatternSeries, panel: PatternPanel):
     x, mean = np.asarray(series.x, float), np.asarray(series.mean, float)
     colour = COLOURS[series.colour % len(COLOURS)]
-    if series.kind in ("line", "dashed"):
-        axes.plot(
-            x, mean, "-" if series.kind == "line" else "--", c=colour, label=label
-        )
-        if series.low is not None:
-            low, high = np.asarray(series.low), np.asarray(series.high)
-            axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        return
     none = (mean <= 0) & (panel.scale != "linear")
     shown = np.where(none, np.nan, mean)
-    axes.errorbar(
+    if series.kind in ("line", "dashed"):
+        if series.low is not None:
+            low, high = np.asarray(series.low, float), np.asarray(series.high, float)
+            if panel.scale != "linear":
+                low = np.maximum(low, panel.floor)
+            axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+        return axes.plot(x, shown, "-" if series.kind == "line" else "--", c=colour)[0]
+    axes.plot(x[none], np.full(none.sum(), panel.floor), "v", color=colour, ms=4)
+    return axes.errorbar(
         x,
         shown,
         yerr=_bars(series, shown, panel),
-        fmt={"dots": "o", "open": "D", "joined": "o-"}[series.kind],
+        fmt={"dots": "o", "open": "D--", "joined": "o-"}[series.kind],
         color=colour,
         markerfacecolor="none" if series.kind == "open" else colour,
         markersize=4,
         capsize=2,
         linewidth=1,
-        label=label,
         zorder=4,
     )
-    axes.plot(x[none], np.full(none.sum(), panel.floor), "v", color=colour, ms=4)
 
 
 def _bars(series: PatternSeries, mean: np.ndarray, panel: PatternPanel):
@@ -127,6 +133,9 @@ def _bars(series: PatternSeries, mean: np.ndarray, panel: PatternPanel):
 
 
 def _set_scale(axes, panel: PatternPanel) -> None:
+    x = np.unique(np.concatenate([np.ravel(s.x) for s in panel.series.values()]))
+    if np.all(x == np.round(x)):
+        axes.xaxis.get_major_locator().set_params(integer=True)
     if panel.scale == "linear":
         return
     values = np.concatenate([np.ravel(s.mean) for s in panel.series.values()])
@@ -135,7 +144,6 @@ def _set_scale(axes, panel: PatternPanel) -> None:
     axes.set_ylim(panel.floor / 1.3, top * 1.6)
     if panel.scale == "log-log":
         axes.set_xscale("log")
-        x = np.unique(np.concatenate([np.ravel(s.x) for s in panel.series.values()]))
         if len(x) <= 8:
             axes.set_xticks(x, [f"{value:g}" for value in x])
             axes.minorticks_off()

@@ -27,7 +27,10 @@ class NeuronCloud(NamedTuple):
 def neuron_clouds(
     clouds: Mapping[str, NeuronCloud], steps: Any, title: str, kinds: tuple[str, str]
 ):
-    """Draws neurons in half discs: radius their size, angle theirs, colour the step.
+    """Draws the angle of every neuron against its size, coloured by the step.
+
+    Sizes are on a logarithmic axis: those of the start are the hundredth part of those
+    of the end.
 
     Args:
         clouds: Panels by title.
@@ -45,21 +48,19 @@ def neuron_clouds(
 
     steps = np.asarray(steps, float)
     with plt.rc_context({**STYLE, "font.size": 9}):
-        figure, grid = plt.subplots(
-            1,
-            len(clouds),
-            figsize=(5.4 * len(clouds), 3.9),
-            squeeze=False,
-            subplot_kw={"projection": "polar"},
-        )
+        size = (5.2 * len(clouds), 4.0)
+        figure, grid = plt.subplots(1, len(clouds), figsize=size, squeeze=False)
         scale = plt.Normalize(0, steps[-1])
-        colours = plt.get_cmap("viridis")(scale(steps))
+        colours = plt.get_cmap("viridis_r")(scale(steps))
         for axes, (name, cloud) in zip(grid.flat, clouds.items(), strict=True):
             for which in (~np.asarray(cloud.filled), np.asarray(cloud.filled)):
                 _points(axes, cloud, which, colours)
-            _half(axes, name)
-        mappable = plt.cm.ScalarMappable(scale, "viridis")
-        figure.colorbar(mappable, ax=grid, label="iteration", shrink=0.7)
+            places = np.linspace(0, 1, 5)
+            axes.set_yticks(places * np.pi, ["0", "π/4", "π/2", "3π/4", "π"])
+            axes.set(xscale="log", xlabel="norm", ylabel="angle", title=name)
+            axes.set_ylim(-0.1, np.pi + 0.1)
+        mappable = plt.cm.ScalarMappable(scale, "viridis_r")
+        figure.colorbar(mappable, ax=grid, label="iteration")
         _legend(figure, kinds)
         figure.suptitle(title)
     return figure
@@ -70,22 +71,13 @@ def _points(axes, cloud: NeuronCloud, which, colours) -> None:
     each = np.repeat(colours, size.shape[1], axis=0)
     filled = bool(np.all(np.asarray(cloud.filled)[which]))
     axes.scatter(
-        angle.ravel(),
         size.ravel(),
-        s=14,
+        angle.ravel(),
+        s=12 if filled else 20,
         linewidths=0.7,
         facecolors=each if filled else "none",
         edgecolors="none" if filled else each,
     )
-
-
-def _half(axes, name: str) -> None:
-    places = np.linspace(0, 1, 5)
-    axes.set(thetamin=0, thetamax=180)
-    labels = ["0", "π/4", "π/2", "3π/4", "π"]
-    axes.set_xticks(places * np.pi, labels)
-    axes.tick_params(axis="y", labelsize=7)
-    axes.set_title(name)
 
 
 def _legend(figure, kinds: tuple[str, str]) -> None:
