@@ -90,8 +90,10 @@ def pattern_panels(panels: Mapping[str, PatternPanel], title: str, columns: int 
             if not shared or len(panels) == 1:
                 axes.legend(drawn.values(), drawn, fontsize=7.5)
             elif axes is grid[0, 0]:
-                place = {"loc": "outside lower center", "ncols": 2 * columns}
-                figure.legend(drawn.values(), drawn, fontsize=8, **place)
+                entries = drawn.values(), drawn
+                figure.legend(
+                    *entries, loc="outside lower center", ncols=2 * columns, fontsize=8
+                )
         figure.suptitle(title)
     return figure
 

@@ -1,0 +1,127 @@
+"""Classical classifiers on the same contexts (Figures 27 and 28), by scikit-learn."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import sklearn
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
+from threadpoolctl import threadpool_limits
+
+from experiments._patterns import Trained, over_seeds
+from experiments.pattern_icl.config import Config
+from experiments.pattern_icl.gpt2 import TrainedGpt, margins_by_length
+from experiments.pattern_icl.lengths import prefix
+from icltheory.classification import PatternPrompt, scores
+
+ONE_LAYER, GPT, LOGISTIC = "ICL, one layer", "ICL, GPT-2", "logistic regression"
+NEAREST_3, ORIGIN = "3-NN", "logistic, no intercept"
+_KEYS = 13
+# C of logistic regression and SVMs and the width of the Gaussian are the library's
+# defaults: the slides do not say theirs.
+CLASSIFIERS: dict[str, Callable[[], Any]] = {
+    LOGISTIC: lambda: LogisticRegression(C=1.0),
+    ORIGIN: lambda: LogisticRegression(C=1.0, fit_intercept=False),
+    "SVM, Gaussian": lambda: SVC(C=1.0, kernel="rbf", gamma="scale"),
+    "SVM, linear": lambda: SVC(C=1.0, kernel="linear"),
+    "1-NN": lambda: KNeighborsClassifier(1, algorithm="brute"),
+    NEAREST_3: lambda: KNeighborsClassifier(3, algorithm="brute"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Wrong answers of every method on the same prompts.
+
+    Attributes:
+        fraction: alpha'.
+        wrong: By method, (lengths, prompts).
+        missed: Prompts without a context of the query's pattern, (lengths, prompts).
+    """
+
+    fraction: float
+    wrong: dict[str, np.ndarray]
+    missed: np.ndarray
+
+    def error(self, name: str) -> np.ndarray:
+        """Error of a method at every length."""
+        return self.wrong[name].mean(axis=1)
+
+    def difference(self, name: str, other: str) -> tuple[float, float]:
+        """Mean paired difference of two errors over the lengths, its standard error."""
+        each = self.wrong[name].astype(float) - self.wrong[other]
+        mean = each.mean(axis=0)
+        return float(mean.mean()), float(mean.std(ddof=1) / math.sqrt(len(mean)))
+
+
+def compare(
+    config: Config, trained: Trained, gpt: TrainedGpt
+) -> tuple[Comparison, ...]:
+    """All methods on prompts of unseen tasks; the first n contexts at each length."""
+    return tuple(
+        _compare(config, trained, gpt, i) for i in range(len(config.baseline_fractions))
+    )
+
+
+def _compare(config, trained, gpt, index) -> Comparison:
+    fraction, lengths = config.baseline_fractions[index], config.baseline_lengths
+    share = -(-config.baseline_prompts // len(config.figures.seeds))
+
+    def one(task, params, key):
+        own = jax.random.fold_in(key, index)
+        prompt = task.held_out().sample(own, share, lengths[-1], fraction)
+        shorter = [prefix(prompt, length) for length in lengths]
+        margins = [scores(trained.model, params, p).margins for p in shorter]
+        missed = jnp.stack([p.missed for p in shorter])
+        return prompt, jnp.stack(margins), missed
+
+    keys = trained.ensemble.keys(_KEYS)
+    prompts, margins, missed = over_seeds(one, trained, keys)
+    wrong = {ONE_LAYER: _joined(np.asarray(margins) <= 0)}
+    wrong[GPT] = _gpt_wrong(config, gpt, prompts)
+    quick = {"assume_finite": True, "skip_parameter_validation": True}
+    # Fits this small gain nothing from threads, which spin while they wait.
+    with sklearn.config_context(**quick), threadpool_limits(1):
+        for name, make in CLASSIFIERS.items():
+            wrong[name] = _classifier_wrong(make, prompts, lengths)
+    return Comparison(fraction, wrong, _joined(np.asarray(missed)))
+
+
+def _joined(by_seed: np.ndarray) -> np.ndarray:
+    """(seeds, lengths, prompts) to (lengths, all prompts)."""
+    return np.concatenate(by_seed, axis=1)
+
+
+def _gpt_wrong(config: Config, gpt: TrainedGpt, prompts: PatternPrompt) -> np.ndarray:
+    """GPT-2's first seed; it knows the patterns of the first one-layer model alone.
+
+    (lengths, prompts) of that model.
+    """
+    prompt, params = jax.tree.map(lambda leaf: leaf[0], (prompts, gpt.params))
+    margins = jax.jit(margins_by_length, static_argnums=0)(gpt.module, params, prompt)
+    return np.asarray(margins)[:, list(config.baseline_lengths)].T <= 0
+
+
+def _classifier_wrong(make, prompts: PatternPrompt, lengths) -> np.ndarray:
+    X, y, query, z = (
+        np.concatenate(np.asarray(part))
+        for part in (prompts.X, prompts.y, prompts.x_query, prompts.z)
+    )
+    answers = [
+        [classify(make, X[i, :n], y[i, :n], query[i]) for i in range(len(z))]
+        for n in lengths
+    ]
+    return np.array(answers) != z[None]
+
+
+def classify(make: Callable[[], Any], X, y, query) -> float:
+    """Fits the contexts and answers the query; contexts of one class answer it."""
+    if np.all(y == y[0]):
+        return float(y[0])
+    return float(make().fit(X, y).predict(query[None])[0])

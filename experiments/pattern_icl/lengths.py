@@ -1,0 +1,69 @@
+"""Errors against the number of contexts, beside the chance of a miss."""
+
+import jax
+import jax.numpy as jnp
+
+from experiments._patterns import Trained, over_seeds
+from experiments.pattern_icl.config import Config
+from icltheory._pytree import pytree
+from icltheory._typing import Array, Float
+from icltheory.classification import PatternPrompt, scores
+
+_KEYS = 11
+
+
+@pytree
+class Shares:
+    """Shares of prompts, with leading axes (seeds, fractions, lengths).
+
+    Attributes:
+        error: Answered wrongly.
+        missed: Without a context of the query's pattern.
+        wrong_hits: Answered wrongly although there was one.
+    """
+
+    error: Float[Array, "*S"]
+    missed: Float[Array, "*S"]
+    wrong_hits: Float[Array, "*S"]
+
+
+def prefix(prompt: PatternPrompt, length: int) -> PatternPrompt:
+    """The prompts with their first contexts alone, which are as good as any."""
+    return PatternPrompt(
+        prompt.P[:, :length],
+        prompt.P_query,
+        prompt.y[:, :length],
+        prompt.z,
+        prompt.pattern[:, :length],
+        prompt.query_pattern,
+        prompt.pair,
+        prompt.feasible,
+        prompt.dim,
+    )
+
+
+def error_by_length(config: Config, trained: Trained) -> tuple[Shares, Shares]:
+    """Shares in domain on unseen tasks, and on one draw of shifted patterns a seed."""
+
+    def shares(params, prompt):
+        each = []
+        for length in config.lengths:
+            found = scores(trained.model, params, prefix(prompt, length))
+            wrong = found.margins <= 0
+            rates = (wrong, found.missed, wrong & ~found.missed)
+            each.append(Shares(*(jnp.mean(r.astype(jnp.float32)) for r in rates)))
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+
+    def one(task, params, key):
+        keys = jax.random.split(key, 3)
+        away = task.out_of_domain(keys[0], config.reference_sum)
+
+        def at(alpha):
+            size = config.prompts, config.lengths[-1], alpha
+            inside = task.held_out().sample(keys[1], *size)
+            outside = away.sample(keys[2], *size)
+            return shares(params, inside), shares(params, outside)
+
+        return jax.lax.map(at, jnp.asarray(config.fractions, jnp.float32))
+
+    return over_seeds(one, trained, trained.ensemble.keys(_KEYS))

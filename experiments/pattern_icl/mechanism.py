@@ -1,0 +1,61 @@
+"""What training does to attention and neurons (Figures 8 to 11)."""
+
+import jax
+
+from experiments._patterns import Means, Trained, means_of, over_seeds
+from experiments.pattern_icl.config import Config
+from icltheory._pytree import pytree
+from icltheory.classification import (
+    NeuronParts,
+    Projections,
+    neuron_parts,
+    projections,
+    scores,
+)
+
+_KEYS = 10
+
+
+@pytree
+class Mechanism:
+    """Probes along training; every leaf begins with (seeds, snapshots).
+
+    Attributes:
+        in_domain: Scores on unseen tasks.
+        shifted: Scores on one draw of out-of-domain patterns.
+        tokens: Norms of W_Q p and W_K p, and their components along the pattern.
+        shifted_tokens: The same out of domain.
+        parts: Feature and label parts of every neuron.
+    """
+
+    in_domain: Means
+    shifted: Means
+    tokens: Projections
+    shifted_tokens: Projections
+    parts: NeuronParts
+
+
+def mechanism(config: Config, trained: Trained) -> Mechanism:
+    """Probes every snapshot of every seed on the same prompts, in one program."""
+    ensemble = trained.ensemble
+
+    def one(task, _, key, snapshots):
+        keys = jax.random.split(key, 3)
+        size = config.prompts, ensemble.num_examples, ensemble.relevant_fraction
+        unseen = task.held_out()
+        prompt = unseen.sample(keys[0], *size)
+        away = task.out_of_domain(keys[1], config.reference_sum)
+        asked = away.sample(keys[2], *size)
+
+        def look(params):
+            return Mechanism(
+                means_of(scores(trained.model, params, prompt)),
+                means_of(scores(trained.model, params, asked)),
+                projections(params, unseen, prompt),
+                projections(params, away, asked),
+                neuron_parts(params, task),
+            )
+
+        return jax.lax.map(look, snapshots)
+
+    return over_seeds(one, trained, ensemble.keys(_KEYS), trained.path.params)

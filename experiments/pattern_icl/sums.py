@@ -1,0 +1,55 @@
+"""Errors against the coefficient sum S_1, beside the closed form."""
+
+import dataclasses
+
+import numpy as np
+
+from experiments._patterns import Means, Trained, over_seeds, scores_at_sums
+from experiments.pattern_icl.config import Config
+from icltheory.classification import gain_ratio, hinge, margin
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """One sweep of S_1.
+
+    Attributes:
+        trained: The models.
+        sums: The values of S_1.
+        found: What was measured, (seeds, sums, draws).
+        ratio: Ratio c of each seed, from its weights.
+        margins: Closed-form margin F(S_1), (seeds, sums).
+    """
+
+    trained: Trained
+    sums: np.ndarray
+    found: Means
+    ratio: np.ndarray
+    margins: np.ndarray
+
+    @property
+    def hinge(self) -> np.ndarray:
+        """Closed-form hinge error [1 - F]_+, (seeds, sums)."""
+        return np.asarray(hinge(self.margins))
+
+    @property
+    def hinge_gap(self) -> np.ndarray:
+        """Measured hinge error, mean over the draws, minus the closed form."""
+        return np.asarray(self.found.hinge).mean(axis=-1) - self.hinge
+
+
+def sweep(config: Config, trained: Trained) -> Sweep:
+    """Measures all S_1, draws and seeds; F needs the weights and the attention mass."""
+    found = scores_at_sums(
+        trained,
+        config.sums,
+        config.draws,
+        config.prompts,
+        num_examples=trained.ensemble.num_examples,
+    )
+    seen = over_seeds(lambda task, params: gain_ratio(params, task), trained)
+    sums = np.asarray(config.sums)
+    gain = np.asarray(seen.gain)[:, None] * np.asarray(found.attention).mean(axis=-1)
+    ratio = np.asarray(seen.ratio)
+    margins = np.asarray(margin(sums[None], gain, ratio[:, None]))
+    return Sweep(trained, sums, found, ratio, margins)
