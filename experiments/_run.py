@@ -172,6 +172,16 @@ def default_preset() -> str:
     return "gpu" if jax.default_backend() == "gpu" else "cpu"
 
 
+def stated_claim(claim: str, expected: str, measured: str, held: Any) -> dict[str, Any]:
+    """What a paper claims and what was measured; it does not decide the run."""
+    return {
+        "claim": claim,
+        "expected": expected,
+        "measured": measured,
+        "held": bool(held),
+    }
+
+
 def claim_table(title: str, stated: Iterable[dict[str, Any]]) -> Table:
     """What a paper claims, what was measured, and whether it held."""
     table = Table(title=title)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments._run import stated_claim
 from experiments.pattern_layers.config import Config
 from experiments.pattern_layers.measure import Measured
 from experiments.pattern_layers.summary import (
@@ -26,21 +27,12 @@ def claims(config: Config, measured: dict[str, Measured]) -> list[dict[str, Any]
     return stated
 
 
-def _claim(claim: str, expected: str, measured: str, held: Any) -> dict[str, Any]:
-    return {
-        "claim": claim,
-        "expected": expected,
-        "measured": measured,
-        "held": bool(held),
-    }
-
-
 def _attention(name: str, found: Measured) -> dict[str, Any]:
     start, end = found.attention[:, 0], found.attention[:, -1]
     shown = ", ".join(
         f"{a:.3f} -> {b:.3f}" for a, b in zip(start.mean(0), end.mean(0), strict=True)
     )
-    return _claim(
+    return stated_claim(
         f"{name}: attention concentrates in every layer (Figures 21-23)",
         "rises to .75 or more in all layers and seeds "
         "(figures .52 .43 .43 -> .85 .77 .88; sheet .84 .997 .998)",
@@ -57,7 +49,7 @@ def _labels(name: str, found: Measured) -> dict[str, Any]:
         f"x{g:.2f}, by {a:.3f} pi"
         for g, a in zip(grown.mean(0), angle.mean(0), strict=True)
     )
-    return _claim(
+    return stated_claim(
         f"{name}: label parts grow in every layer, and turn to q in one only "
         "(Figures 24-26)",
         "all norms grow; the largest turn is that of one layer in every seed, twice "
@@ -73,7 +65,7 @@ def _sums(config: Config, name: str, found: Measured, what: str) -> dict[str, An
     difference = low_minus_high(config, found, what)
     title = {"error": "0-1 error", "hinge": "hinge error"}[what]
     seeds = ", ".join(f"{x:.4f}" for x in difference.by_seed)
-    return _claim(
+    return stated_claim(
         f"{name}: {title} is larger at S_1 = {config.low:g} than at {config.high:g} "
         "(Figure 12)",
         "paired difference above two standard errors over draws, and of one sign",
@@ -86,7 +78,7 @@ def _coverage(config, many, ring, name, other) -> dict[str, Any]:
     place = config.sums.index(config.high)
     a, b = (estimate(found.outside.error[:, place]) for found in (many, ring))
     error = np.hypot(a.error, b.error)
-    return _claim(
+    return stated_claim(
         f"{other} generalise worse than {name} out of domain (Theorem 1)",
         f"0-1 error at S_1 = {config.high:g}, by two standard errors over draws",
         f"{b} against {a}",

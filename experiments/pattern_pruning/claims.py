@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments._run import stated_claim
 from experiments.pattern_pruning.bridge import (
     AXES,
     ENTRIES,
@@ -28,22 +29,13 @@ def claims(config: Config, found: NeuronCurves, bridge: Bridge) -> list[dict[str
     return stated
 
 
-def _claim(claim: str, expected: str, measured: str, held: Any) -> dict[str, Any]:
-    return {
-        "claim": claim,
-        "expected": expected,
-        "measured": measured,
-        "held": bool(held),
-    }
-
-
 def _zero_one(config: Config, found: NeuronCurves) -> dict[str, Any]:
     """Figure 14, which is GPT-2's."""
     curve = found.curves["magnitude"]
     place = int(np.abs(np.asarray(config.rates) - 0.4).argmin())
     rise = interval(curve.error[:, place, OUTSIDE] - curve.error[:, 0, OUTSIDE])
     hinge = interval(curve.hinge[:, place, OUTSIDE] - curve.hinge[:, 0, OUTSIDE])
-    return _claim(
+    return stated_claim(
         "the 0-1 error rises with the pruned fraction (Figure 14, GPT-2)",
         "from .007 to .030 at R = .4; the lower end of the rise above 0",
         f"R = {config.rates[place]:g}: 0-1 error rises by {rise}, hinge by {hinge}",
@@ -64,7 +56,7 @@ def _alphas(config: Config, found: NeuronCurves) -> list[dict[str, Any]]:
         for i, x in zip(order, hinge.mean(0), strict=True)
     )
     return [
-        _claim(
+        stated_claim(
             "pruning costs more where alpha' is small (Figure 15), in the hinge error",
             "lower end of the paired difference above 0",
             f"alpha' {shown}; largest minus smallest {drop}",
@@ -84,7 +76,7 @@ def _gain(config: Config, bridge: Bridge) -> dict[str, Any]:
         for place, rank in enumerate(config.ranks)
     }
     (module, rank), best = max(gains.items(), key=lambda item: item[1].low)
-    return _claim(
+    return stated_claim(
         "some clip lowers the error out of domain (Yao et al.)",
         f"lower end of the best of {len(gains)} above 0",
         f"unpruned hinge {bridge.hinge[:, OUTSIDE].mean():.1e}; best {module} to rank "
@@ -102,7 +94,7 @@ def _fewer(
         for method in (one, other)
     )
     total = bridge.of(module, one).total
-    return _claim(
+    return stated_claim(
         f"{module}: {one} need fewer parameters than {other}",
         f"hinge out of domain within {config.tolerance:g} of the unpruned, every seed",
         f"{_shown(a)} against {_shown(b)} of {total}",

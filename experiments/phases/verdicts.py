@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments._run import Check
+from experiments._run import Check, stated_claim
 from experiments.phases.config import Config, Kernels
 from experiments.phases.found import Found
 
@@ -108,45 +108,41 @@ def claims(config: Config, found: Found) -> list[dict[str, Any]]:
     loss, error = lm.label_score
     lookup, start = (float(s.prefix_matching.max()) for s in reg[:2])
     return [
-        _claim(
+        stated_claim(
             "small LM: an induction head on random repeated words",
             "largest prefix-matching score above three times uniform",
             f"{best:.3f}; uniform {float(lm.repeated.uniform):.3f}",
             best > 3 * float(lm.repeated.uniform),
         ),
-        _claim(
+        stated_claim(
             "small LM: heads that look from a colon to the label words before",
             "largest score at colons above three times uniform",
             f"{colon:.3f}; uniform {float(lm.colons.uniform):.3f}",
             colon > 3 * float(lm.colons.uniform),
         ),
-        _claim(
+        stated_claim(
             "small LM: of these label words the right one gets more",
             "largest share above the share by count by 0.1",
             f"{float(lm.right.max()):.3f}; by count {lm.by_count:.3f}",
             float(lm.right.max()) > lm.by_count + 0.1,
         ),
-        _claim(
+        stated_claim(
             "small LM: context lowers the loss of labels",
             f"label {len(lm.labels)} minus label 2 below 0 by three standard errors",
             f"{loss:.3f} ({error:.3f})",
             loss < -3 * error,
         ),
-        _claim(
+        stated_claim(
             "GPT-2 on regression: a head looks up the label of an input seen before",
             "largest prefix-matching score above three times uniform",
             f"{lookup:.3f}; untrained {start:.3f}, uniform "
             f"{float(reg.trained.uniform):.3f}",
             lookup > 3 * float(reg.trained.uniform),
         ),
-        _claim(
+        stated_claim(
             "GPT-2 on regression: an input seen before is answered better",
             f"error / d at inputs 1 to {n} again below that of a fresh input",
             f"{reg.again:.4f} against {reg.fresh:.4f}",
             reg.again < reg.fresh,
         ),
     ]
-
-
-def _claim(claim: str, expected: str, measured: str, held: bool) -> dict[str, Any]:
-    return {"claim": claim, "expected": expected, "measured": measured, "held": held}
