@@ -15,7 +15,7 @@ What it does
     four draws of test patterns.
 
 Time
-    cpu     six seeds: 173 s on two cores that other programs shared, a third of it
+    cpu     six seeds: 80 s on two cores that other programs shared, a third of it
             compilation.
     gpu     16 seeds; not measured yet.
     paper   16 seeds, 1,000 iterations; not measured yet.

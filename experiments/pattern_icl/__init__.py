@@ -16,7 +16,7 @@ What it does
     one-layer models take seconds and are trained again.
 
 Time
-    cpu     190 s of processor time, of which about 80 compile; two cores.
+    cpu     138 s on two cores that other programs shared, half of it compiling.
     gpu     not measured yet; nor is paper.
 
 Expect (cpu; 3 seeds, 5 of GPT-2; mean +- standard error over seeds)

@@ -13,7 +13,7 @@ What it does
     step sizes are not known; these are chosen, with batches of 64 prompts.
 
 Time
-    cpu     140 s of processor time, 32 of them compiling; 140 s on four busy cores.
+    cpu     110 s on two cores that other programs shared, 30 of it compiling.
     gpu, paper  more seeds, draws and steps; not measured yet.
 
 Expect (cpu; seeds 0 to 2, 900 steps; standard errors over 96 draws in brackets)

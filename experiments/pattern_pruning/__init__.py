@@ -16,8 +16,7 @@ What it does
     Student's t over the seeds.
 
 Time
-    cpu     50 s of processor time, half of it compiling; under a minute on two quiet
-            cores.
+    cpu     34 s on two cores that other programs shared, half of it compiling.
     gpu, paper  more seeds, draws and ranks; not measured yet.
 
 Expect (cpu; seeds 0 to 2, S_1 = 1.1)

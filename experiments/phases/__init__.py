@@ -17,8 +17,8 @@ What it does
     of a token that comes again. What trained models do stands under claims, not checks.
 
 Time
-    cpu     about 165 s of processor time, half of it the training of the GPT-2. Not
-            timed on quiet cores; four overloaded ones (load 12 to 17) took 5 minutes.
+    cpu     150 s on two cores that other programs shared, half of it the training of
+            the GPT-2.
     gpu, paper  not measured.
 
 Expect (cpu)
