@@ -20,7 +20,8 @@ def random_steps(seed, K, M):
 
 def test_the_slides_matrices_have_the_slides_numbers(measured):
     np.testing.assert_array_equal(cot.slide_transitions(), SLIDE)
-    error = np.abs(cot.composed_transition(SLIDE) - [[0.56, 0.44], [0.64, 0.36]]).max()
+    B = np.array([[0.56, 0.44], [0.64, 0.36]])
+    error = np.abs(cot.composed_transition(SLIDE) - B).max()
     measured("difference of B", error)
     assert error < 1e-15
     exact = {

@@ -177,7 +177,9 @@ def test_sparse_weights_have_their_support_among_the_active_coordinates(seed, ac
     assert np.all(w[:, limit:] == 0)
     if active is None:
         plain = SPARSE.sample_parameters(jax.random.key(seed), 40)
-        np.testing.assert_array_equal(w, plain)
+        np.testing.assert_array_equal(w != 0, plain != 0)
+        # one is compiled whole, and may differ in the last bit
+        np.testing.assert_allclose(w, plain, rtol=1e-15)
 
 
 SPARSE = SparseLinearRegression(7, sparsity=3)

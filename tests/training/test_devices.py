@@ -15,7 +15,8 @@ PROGRAM = [sys.executable, "-m", "tests.training.parallel_run"]
 
 
 def launch(devices, *args):
-    flags = f"--xla_force_host_platform_device_count={devices}"
+    flags = f"{os.environ['XLA_FLAGS']} "  # those of every test, for quick compiling
+    flags += f"--xla_force_host_platform_device_count={devices}"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     return subprocess.Popen(
         [*PROGRAM, *map(str, args)],
