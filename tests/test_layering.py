@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # From the ground up; a room may import rooms to its left on its floor and all below.
 FLOORS = (
-    ("_typing", "_pytree", "_checks", "_descent", "linalg"),
+    ("_typing", "_pytree", "_checks", "_conditions", "_descent", "linalg"),
     ("attention", "trajectory", "noise", "constructions", "layered"),
     ("bounds", "pruning", "regression", "classification", "chain_of_thought"),
     ("models", "training"),

@@ -1,94 +1,28 @@
 """Theorems 4, 5 and 6 of Li et al. as predicates, with the hidden constants named."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_choice
-from icltheory._pytree import pytree
-from icltheory._typing import Array, Bool, Float, Scalar
+from icltheory._conditions import Condition, Conditions, at_least, at_most
+from icltheory._typing import Float
 from icltheory.chain_of_thought.alphabet import span_residual
 from icltheory.chain_of_thought.measures import (
     condition_1,
-    icl_error_limit,
     rho,
     rho_o,
     tau,
     tau_o,
 )
 
-__all__ = [
-    "Requirement",
-    "Theorem4",
-    "Theorem5",
-    "Theorem6",
-    "theorem4_conditions",
-    "theorem5_conditions",
-    "theorem6_conditions",
-]
+__all__ = ["theorem_4", "theorem_5", "theorem_6"]
 
 FORMS = ("slides", "published")
 Number = Num[ArrayLike, ""]
 
 
-@pytree
-class Requirement:
-    """A quantity and the least value that a theorem asks of it.
-
-    Attributes:
-        actual: What there is.
-        required: What is asked for.
-
-    References:
-        Verified by ``tests/chain_of_thought/test_theorems.py``.
-    """
-
-    actual: Scalar
-    required: Scalar
-
-    @property
-    def holds(self) -> Bool[Array, "*B"]:
-        """Whether there is enough."""
-        return self.actual >= self.required
-
-
-def _requirement(actual: Any, required: Any) -> Requirement:
-    dtype = jnp.result_type(float)
-    return Requirement(jnp.asarray(actual, dtype), jnp.asarray(required, dtype))
-
-
-@pytree
-class Theorem4:
-    """The conditions under which training succeeds.
-
-    Attributes:
-        balanced: Every pattern is equally frequent in every step of a batch.
-        prompt_length: Examples of a training prompt.
-        iterations: Steps of descent.
-        batch_size: Prompts a step.
-
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 4. Verified by
-        ``tests/identities/test_li_theorem4.py``.
-    """
-
-    balanced: Bool[Array, "*B"]
-    prompt_length: Requirement
-    iterations: Requirement
-    batch_size: Requirement
-
-    @property
-    def holds(self) -> Bool[Array, "*B"]:
-        """Whether all of them hold."""
-        parts = (self.prompt_length, self.iterations, self.batch_size)
-        return self.balanced & jnp.all(
-            jnp.stack([part.holds for part in parts]), axis=0
-        )
-
-
-def theorem4_conditions(
+def theorem_4(
     *,
     num_examples: Number,
     num_iterations: Number,
@@ -102,7 +36,7 @@ def theorem4_conditions(
     length_constant: Number = 1.0,
     iteration_constant: Number = 1.0,
     batch_constant: Number = 1.0,
-) -> Theorem4:
+) -> Conditions:
     r"""Whether the setting of a training is that of Theorem 4.
 
     .. math:: l_{tr} \ge C_l \alpha^{-1}, \qquad T \ge C_T \bigl( \alpha^{-2} K^3 + M K
@@ -128,14 +62,14 @@ def theorem4_conditions(
         batch_constant: :math:`C_B`.
 
     Returns:
-        Every condition by name.
+        The conditions ``balance``, ``training length``, ``steps`` and ``batch``.
 
     Example:
-        >>> found = theorem4_conditions(
+        >>> found = theorem_4(
         ...     num_examples=20, num_iterations=400, batch_size=64, num_states=20,
         ...     relevant_fraction=0.4, num_steps=3, error=0.25)
-        >>> round(float(found.iterations.required)), bool(found.iterations.holds)
-        (559, False)
+        >>> round(float(found["steps"].right)), found.failing
+        (559, ('steps',))
 
     References:
         Li et al. (2025), arXiv 2410.02167, Theorem 4. Verified by
@@ -143,43 +77,41 @@ def theorem4_conditions(
     """
     alpha, eps = jnp.asarray(relevant_fraction), jnp.asarray(error)
     steps = alpha**-2 * num_steps**3 + num_states * num_steps * (1 / alpha + 1 / eps)
-    balanced = jnp.asarray(True)
-    if pattern_counts is not None:
-        counts = jnp.asarray(pattern_counts)
-        mean = jnp.mean(counts, axis=1, keepdims=True)
-        balanced = jnp.all(jnp.abs(counts - mean) <= tolerance * mean)
-    return Theorem4(
-        balanced,
-        _requirement(num_examples, length_constant / alpha),
-        _requirement(num_iterations, iteration_constant * steps),
-        _requirement(batch_size, batch_constant * eps**-2),
+    return Conditions(
+        (
+            at_most(
+                "balance",
+                "counts of patterns differ by <= tolerance",
+                _imbalance(pattern_counts),
+                tolerance,
+            ),
+            at_least(
+                "training length",
+                "l_tr >= C / alpha",
+                num_examples,
+                length_constant / alpha,
+            ),
+            at_least(
+                "steps",
+                "T >= C (K^3 / alpha^2 + M K (1 / alpha + 1 / eps))",
+                num_iterations,
+                iteration_constant * steps,
+            ),
+            at_least("batch", "B >= C eps^-2", batch_size, batch_constant * eps**-2),
+        )
     )
 
 
-@pytree
-class Theorem5:
-    """The conditions under which chain of thought is right.
-
-    Attributes:
-        patterns: Whether the test patterns are in the span of those of training, or, in
-            the published form, have a large enough part in it.
-        prompt_length: Examples of a test prompt.
-
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 5. Verified by
-        ``tests/identities/test_li_theorem5.py``.
-    """
-
-    patterns: Bool[Array, "*B"]
-    prompt_length: Requirement
-
-    @property
-    def holds(self) -> Bool[Array, "*B"]:
-        """Whether both hold; then the error of chain of thought is 0."""
-        return self.patterns & self.prompt_length.holds
+def _imbalance(counts):
+    """Largest relative deviation of a count from the mean of its step."""
+    if counts is None:
+        return jnp.zeros(())
+    counts = jnp.asarray(counts)
+    mean = jnp.mean(counts, axis=1, keepdims=True)
+    return jnp.max(jnp.abs(counts - mean) / mean)
 
 
-def theorem5_conditions(
+def theorem_5(
     steps: Float[ArrayLike, "..."],
     num_examples: Number,
     relevant_fraction: Number,
@@ -190,7 +122,7 @@ def theorem5_conditions(
     tolerance: float = 1e-6,
     least_part: float = 0.5,
     constant: Number = 1.0,
-) -> Theorem5:
+) -> Conditions:
     r"""Whether Theorem 5 promises that chain of thought makes no error.
 
     .. math:: l_{ts} \ge C (\alpha' \tau^f)^{-2} \;\text{(slides)}, \qquad
@@ -213,7 +145,7 @@ def theorem5_conditions(
         constant: C.
 
     Returns:
-        Every condition by name.
+        The conditions ``patterns`` and ``test length``.
 
     Raises:
         ValueError: If the form is unknown, one of the two kinds of patterns is missing,
@@ -221,8 +153,8 @@ def theorem5_conditions(
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
-        >>> found = theorem5_conditions(slide_transitions(), 41, 1.0, form="slides")
-        >>> round(float(found.prompt_length.required), 1), bool(found.holds)
+        >>> found = theorem_5(slide_transitions(), 41, 1.0, form="slides")
+        >>> round(float(found["test length"].right), 1), bool(found.holds)
         (7.7, True)
 
     References:
@@ -233,59 +165,38 @@ def theorem5_conditions(
     least = tau(steps) * jnp.asarray(relevant_fraction)
     if form == "published":
         least = least * rho(steps)
-    fit = _patterns_fit(form, patterns, training_patterns, tolerance, least_part)
-    return Theorem5(fit, _requirement(num_examples, constant * least**-2))
+    outside = _outside(patterns, training_patterns)
+    if form == "slides":
+        fit = at_most("patterns", "part outside the span <= 0", outside, tolerance)
+    else:
+        inside = jnp.sqrt(jnp.maximum(1 - jnp.square(outside), 0))
+        fit = at_least("patterns", "part in the span >= C", inside, least_part)
+    return Conditions((fit, _test_length(form, "tau", num_examples, least, constant)))
 
 
-def _patterns_fit(form, patterns, training, tolerance, least_part):
+def _outside(patterns, training):
+    """Largest relative part of a test pattern outside the span of the others."""
     if (patterns is None) != (training is None):
         raise ValueError("patterns, training_patterns: expected both or neither")
     if patterns is None:
-        return jnp.asarray(True)
-    outside = span_residual(patterns, training)
-    if form == "slides":
-        return jnp.all(outside <= tolerance)
-    return jnp.all(1 - jnp.square(outside) >= least_part**2)
+        return jnp.zeros(())
+    return jnp.max(span_residual(patterns, training))
 
 
-@pytree
-class Theorem6:
-    """What is said of plain in-context learning.
-
-    Attributes:
-        condition_1: Whether the right answer is the most frequent one, input by input.
-        prompt_length: Examples of a test prompt.
-        error_limit: What the error tends to, 0 under Condition 1; the constant behind
-            the Omega(1) otherwise.
-
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 6. Verified by
-        ``tests/identities/test_li_theorem6.py``.
-    """
-
-    condition_1: Bool[Array, "*B M"]
-    prompt_length: Requirement
-    error_limit: Scalar
-
-    @property
-    def fails(self) -> Bool[Array, "*B"]:
-        """Part 1: whether the error stays away from 0 at every prompt length."""
-        return ~jnp.all(self.condition_1, axis=-1)
-
-    @property
-    def holds(self) -> Bool[Array, "*B"]:
-        """Part 2: whether the error is 0."""
-        return jnp.all(self.condition_1, axis=-1) & self.prompt_length.holds
+def _test_length(form, name, num_examples, least, constant):
+    gap = " " + name.replace("tau", "rho") if form == "published" else ""
+    inequality = f"l_ts >= C (alpha' {name}{gap})^-2"
+    return at_least("test length", inequality, num_examples, constant * least**-2)
 
 
-def theorem6_conditions(
+def theorem_6(
     steps: Float[ArrayLike, "..."],
     num_examples: Number,
     relevant_fraction: Number,
     *,
     form: str = "published",
     constant: Number = 1.0,
-) -> Theorem6:
+) -> Conditions:
     r"""Whether Theorem 6 promises that plain in-context learning is right, or fails.
 
     .. math:: l_{ts} \ge C (\alpha' \tau_o^f)^{-2} \;\text{(slides)}, \qquad
@@ -299,16 +210,18 @@ def theorem6_conditions(
         constant: C.
 
     Returns:
-        Every condition by name, and the limit of the error.
+        The conditions ``condition 1``, with the share of inputs for which it holds, and
+        ``test length``. Where the first fails, the error stays above 0 at any length
+        (part 1): its limit is :func:`~icltheory.chain_of_thought.icl_error_limit`.
 
     Raises:
         ValueError: If the form is unknown or a row is no distribution.
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
-        >>> found = theorem6_conditions(slide_transitions(), 321, 1.0)
-        >>> bool(found.fails), float(found.error_limit)
-        (True, 0.5)
+        >>> found = theorem_6(slide_transitions(), 321, 1.0)
+        >>> found.failing
+        ('condition 1',)
 
     References:
         Li et al. (2025), arXiv 2410.02167, Theorem 6. Verified by
@@ -318,5 +231,14 @@ def theorem6_conditions(
     least = tau_o(steps) * jnp.asarray(relevant_fraction)
     if form == "published":
         least = least * rho_o(steps)
-    length = _requirement(num_examples, constant * least**-2)
-    return Theorem6(condition_1(steps), length, icl_error_limit(steps))
+    right = condition_1(steps)
+    most = Condition(
+        "condition 1",
+        "the right answer is the likeliest",
+        jnp.mean(right.astype(float)),
+        1.0,
+        jnp.all(right),
+    )
+    return Conditions(
+        (most, _test_length(form, "tau_o", num_examples, least, constant))
+    )

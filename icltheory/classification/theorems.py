@@ -3,83 +3,11 @@
 from typing import Any
 
 from icltheory._checks import check_positive_int
-from icltheory._pytree import pytree, static_field
+from icltheory._conditions import Condition, Conditions, at_least, at_most
 from icltheory.classification.shift import is_feasible
 from icltheory.classification.tasks import covers, task_ratio
 
 __all__ = ["Condition", "Conditions", "theorem_1", "theorem_2", "theorem_3"]
-
-
-@pytree
-class Condition:
-    """One inequality of a theorem, with its two sides.
-
-    Args:
-        name: What it is about.
-        inequality: How it reads.
-        left: The number on the left.
-        right: The number on the right.
-        holds: Whether it holds.
-
-    Returns:
-        A frozen pytree; ``str`` gives it in one line.
-
-    Example:
-        >>> print(Condition("length", "l alpha >= C", 16.0, 2.0, True))
-        length: l alpha >= C (16 against 2): holds
-
-    References:
-        Verified by ``tests/classification/test_theorems.py``.
-    """
-
-    name: str = static_field()
-    inequality: str = static_field()
-    left: Any
-    right: Any
-    holds: Any
-
-    def __str__(self) -> str:
-        verdict = "holds" if self.holds else "fails"
-        sides = f"({float(self.left):g} against {float(self.right):g})"
-        return f"{self.name}: {self.inequality} {sides}: {verdict}"
-
-
-@pytree
-class Conditions:
-    """The conditions of a theorem.
-
-    Args:
-        each: One entry for each condition.
-
-    Returns:
-        A frozen pytree.
-
-    Example:
-        >>> got = Conditions((Condition("length", "l alpha >= C", 1.0, 2.0, False),))
-        >>> got.holds, got.failing
-        (False, ('length',))
-
-    References:
-        Verified by ``tests/classification/test_theorems.py``.
-    """
-
-    each: tuple[Condition, ...]
-
-    @property
-    def holds(self) -> bool:
-        """Whether all of them hold."""
-        return not self.failing
-
-    @property
-    def failing(self) -> tuple[str, ...]:
-        """Names of those that do not."""
-        return tuple(one.name for one in self.each if not one.holds)
-
-    def __getitem__(self, name: str) -> Condition:
-        return {one.name: one for one in self.each}[name]
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.each))
 
 
 def theorem_1(
@@ -158,20 +86,20 @@ def theorem_1(
     return Conditions(
         (
             Condition("cover", "T_tr covers uniformly", int(covered), 1, covered),
-            _at_least(
+            at_least(
                 "tasks",
                 "|T_tr|/|T| >= (M1 - 1)^(-1/2)",
                 task_ratio(tasks, M1),
                 (M1 - 1) ** -0.5,
             ),
-            _at_least(
+            at_least(
                 "training length",
                 "l_tr alpha >= C",
                 num_examples * relevant_fraction,
                 length_constant,
             ),
             _test_length(test_examples, test_fraction, test_length_constant),
-            _at_least(
+            at_least(
                 "batch",
                 "B >= C max(eps^-2, M1)",
                 batch_size,
@@ -239,8 +167,8 @@ def theorem_2(
     return Conditions(
         (
             *kept,
-            _at_least("coefficient sum", "S_1 >= 1", S, least_sum),
-            _at_most("constant order", "S_1 <= C", S, largest_sum),
+            at_least("coefficient sum", "S_1 >= 1", S, least_sum),
+            at_most("constant order", "S_1 <= C", S, largest_sum),
             Condition(
                 "feasible",
                 "M1' S_1^2 <= M1",
@@ -299,10 +227,10 @@ def theorem_3(
     bound = small_constant * (accuracy + num_irrelevant**-0.5)
     return Conditions(
         (
-            _at_most(
+            at_most(
                 "small neurons", "error <= C (eps + M2^(-1/2))", small_error, bound
             ),
-            _at_least(
+            at_least(
                 "large neurons",
                 "error >= c R",
                 large_error,
@@ -313,17 +241,9 @@ def theorem_3(
 
 
 def _test_length(num_examples, fraction, constant):
-    return _at_least(
+    return at_least(
         "test length", "l_ts alpha' >= C'", num_examples * fraction, constant
     )
-
-
-def _at_least(name, inequality, left, right):
-    return Condition(name, inequality, left, right, bool(left >= right))
-
-
-def _at_most(name, inequality, left, right):
-    return Condition(name, inequality, left, right, bool(left <= right))
 
 
 def _check_positive(name, value):

@@ -92,11 +92,11 @@ def test_the_predicate_is_its_inequalities():
         "num_steps": 3,
         "error": 0.25,
     }
-    found = cot.theorem4_conditions(**given)
+    found = cot.theorem_4(**given)
     needed = 0.4**-2 * 27 + 60 * (1 / 0.4 + 4)
-    assert float(found.iterations.required) == pytest.approx(needed, rel=1e-12)
-    assert float(found.prompt_length.required) == pytest.approx(2.5)
-    assert float(found.batch_size.required) == pytest.approx(16)
+    assert float(found["steps"].right) == pytest.approx(needed, rel=1e-12)
+    assert float(found["training length"].right) == pytest.approx(2.5)
+    assert float(found["batch"].right) == pytest.approx(16)
     assert bool(found.holds)
     for name, value in (
         ("num_examples", 2),
@@ -104,8 +104,8 @@ def test_the_predicate_is_its_inequalities():
         ("batch_size", 15),
         ("pattern_counts", jnp.array([[3, 3], [2, 4]])),
     ):
-        assert not bool(cot.theorem4_conditions(**{**given, name: value}).holds)
+        assert not bool(cot.theorem_4(**{**given, name: value}).holds)
     counts = jnp.array([[3, 3], [2, 4]])
-    rough = cot.theorem4_conditions(**given, pattern_counts=counts, tolerance=0.5)
+    rough = cot.theorem_4(**given, pattern_counts=counts, tolerance=0.5)
     assert bool(rough.holds)
-    assert not bool(cot.theorem4_conditions(**given, iteration_constant=10.0).holds)
+    assert not bool(cot.theorem_4(**given, iteration_constant=10.0).holds)

@@ -67,9 +67,9 @@ def test_alpha_tau_rho_squared_examples_suffice(measured):
                 num_states=M,
                 num_steps=K,
             )
-            asked = cot.theorem5_conditions(steps, 1.0, alpha, constant=constant)
+            asked = cot.theorem_5(steps, 1.0, alpha, constant=constant)
             bound = cot.cot_error_bound(steps, l, alpha)
-            return bound / delta, l / asked.prompt_length.required
+            return bound / delta, l / asked["test length"].right
 
         over, share = judge(steps, alpha, delta, constant)
         measured("bound over delta", over.max())
@@ -81,12 +81,12 @@ def test_without_the_gap_no_constant_serves(measured):
     """Tau stays above 1/2 while rho falls: the error stays at 1/2 for any C."""
     constant, gap = 100.0, 1e-4
     steps = np.array([[[0.5 + gap, 0.5 - gap], [0.5 - gap, 0.5 + gap]]])
-    found = cot.theorem5_conditions(steps, 401, 1.0, form="slides", constant=constant)
+    found = cot.theorem_5(steps, 401, 1.0, form="slides", constant=constant)
     assert bool(found.holds)
     error = float(cot.vote_error(0.5 + gap, 401).wrong)
     measured("error where the slides' form with C = 100 promises 0", error)
     assert error > 0.49
-    published = cot.theorem5_conditions(steps, 401, 1.0, constant=constant)
+    published = cot.theorem_5(steps, 401, 1.0, constant=constant)
     assert not bool(published.holds)
 
 
@@ -100,8 +100,8 @@ def test_both_forms_on_the_slides_matrices(alpha, slides, published):
         ("slides", slides, 0.06),
         ("published", published, 0.6),
     ):
-        found = cot.theorem5_conditions(steps, 100, alpha, form=form)
-        assert abs(float(found.prompt_length.required) - value) < digits
+        found = cot.theorem_5(steps, 100, alpha, form=form)
+        assert abs(float(found["test length"].right) - value) < digits
         assert bool(found.holds) == (value < 100)
 
 
@@ -116,7 +116,7 @@ def test_patterns_outside_the_span_are_told(key):
     ):
         unseen = cot.unseen_alphabet(second, alphabet, 2, residual)
         for form, value in (("slides", slides), ("published", published)):
-            found = cot.theorem5_conditions(
+            found = cot.theorem_5(
                 steps,
                 1000,
                 1.0,
@@ -124,9 +124,9 @@ def test_patterns_outside_the_span_are_told(key):
                 patterns=unseen.patterns,
                 training_patterns=alphabet.patterns,
             )
-            assert bool(found.patterns) == bool(found.holds) == value
+            assert bool(found["patterns"].holds) == bool(found.holds) == value
     with pytest.raises(ValueError, match="expected both or neither"):
-        cot.theorem5_conditions(steps, 1, 1.0, patterns=jnp.eye(2))
+        cot.theorem_5(steps, 1, 1.0, patterns=jnp.eye(2))
 
 
 @pytest.mark.slow

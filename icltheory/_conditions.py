@@ -1,0 +1,91 @@
+"""Conditions of theorems, each with a name and its two sides."""
+
+import functools
+import operator
+from typing import Any
+
+from icltheory._pytree import pytree, static_field
+
+
+@pytree
+class Condition:
+    """One inequality of a theorem, with its two sides.
+
+    Args:
+        name: What it is about.
+        inequality: How it reads.
+        left: The number on the left.
+        right: The number on the right.
+        holds: Whether it holds.
+
+    Returns:
+        A frozen pytree; ``str`` gives it in one line.
+
+    Example:
+        >>> from icltheory.classification import Condition
+        >>> print(Condition("length", "l alpha >= C", 16.0, 2.0, True))
+        length: l alpha >= C (16 against 2): holds
+
+    References:
+        Verified by ``tests/classification/test_theorems.py``.
+    """
+
+    name: str = static_field()
+    inequality: str = static_field()
+    left: Any
+    right: Any
+    holds: Any
+
+    def __str__(self) -> str:
+        verdict = "holds" if self.holds else "fails"
+        sides = f"({float(self.left):g} against {float(self.right):g})"
+        return f"{self.name}: {self.inequality} {sides}: {verdict}"
+
+
+@pytree
+class Conditions:
+    """The conditions of a theorem; those of many settings come from ``jax.vmap``.
+
+    Args:
+        each: One entry for each condition.
+
+    Returns:
+        A frozen pytree.
+
+    Example:
+        >>> from icltheory.classification import Condition, Conditions
+        >>> got = Conditions((Condition("length", "l alpha >= C", 1.0, 2.0, False),))
+        >>> got.holds, got.failing
+        (False, ('length',))
+
+    References:
+        Verified by ``tests/classification/test_theorems.py``.
+    """
+
+    each: tuple[Condition, ...]
+
+    @property
+    def holds(self) -> Any:
+        """Whether all of them hold."""
+        return functools.reduce(operator.and_, (one.holds for one in self.each), True)
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """Names of those that do not, of one setting."""
+        return tuple(one.name for one in self.each if not one.holds)
+
+    def __getitem__(self, name: str) -> Condition:
+        return {one.name: one for one in self.each}[name]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.each))
+
+
+def at_least(name: str, inequality: str, left: Any, right: Any) -> Condition:
+    """A condition left >= right."""
+    return Condition(name, inequality, left, right, left >= right)
+
+
+def at_most(name: str, inequality: str, left: Any, right: Any) -> Condition:
+    """A condition left <= right."""
+    return Condition(name, inequality, left, right, left <= right)
