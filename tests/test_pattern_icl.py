@@ -11,9 +11,10 @@ import pytest
 
 from experiments import pattern_icl
 from experiments._patterns import Ensemble, scores_on_all, train_ensemble
+from experiments._patterns.gpt2 import PairTask
 from experiments.pattern_icl.baselines import CLASSIFIERS, Comparison, classify
 from experiments.pattern_icl.checks import miss_law, start_attention
-from experiments.pattern_icl.gpt2 import PairTask, margins_by_length
+from experiments.pattern_icl.gpt2 import margins_by_length
 from experiments.pattern_icl.intervals import over_axis, share_intervals
 from experiments.pattern_icl.lengths import prefix
 from experiments.pattern_icl.speed import _speed, crossing

@@ -13,6 +13,7 @@ import pytest
 from experiments import pattern_pruning
 from experiments._launch import read_config
 from experiments._patterns import Ensemble, Trained
+from experiments._patterns.gpt2 import Gpt
 from experiments.pattern_pruning.basis import basis_of, in_basis
 from experiments.pattern_pruning.bridge import (
     AXES,
@@ -22,6 +23,8 @@ from experiments.pattern_pruning.bridge import (
     Bridge,
     Kept,
 )
+from experiments.pattern_pruning.gpt2 import gpt_keys, gpt_prompts, without
+from experiments.pattern_pruning.gpt2_report import gap_ratio, gpt_claims
 from experiments.pattern_pruning.prompts import PROMPTS, prompts_of
 from experiments.pattern_pruning.summary import interval, least_kept
 from icltheory.classification import prune_neurons
@@ -59,6 +62,16 @@ CONFIG = pattern_pruning.Config(
     alphas=(0.8, 1.0),
     num_examples=8,
     random_orders=2,
+    gpt=Gpt(
+        *(8, 2, 2, 0.5, 4, 4),
+        dataclasses.replace(Gpt().optimizer, warmup_steps=0),
+        chunk_steps=2,
+    ),
+    gpt_seeds=(0, 3),
+    gpt_rates=(0.0, 0.1, 0.5),
+    gpt_random_orders=2,
+    gpt_draws=2,
+    gpt_prompts=8,
 )
 SMALL = """
     --preset cpu --ensemble.num-relevant 4 --ensemble.num-irrelevant 4
@@ -67,6 +80,10 @@ SMALL = """
     --ensemble.record-every 40 --ensemble.batch-size 16 --ensemble.num-examples 8
     --ensemble.seeds 0 3 --rates 0 0.25 0.5 --ranks 1 3 --draws 2 --prompts 16
     --bridge-prompts 8 --alphas 0.8 1 --num-examples 8 --random-orders 2
+    --gpt.width 8 --gpt.num-layers 2 --gpt.num-heads 2 --gpt.init-std 0.5 --gpt.steps 4
+    --gpt.batch-size 4 --gpt.optimizer.warmup-steps 0 --gpt.chunk-steps 2
+    --gpt-seeds 0 3 --gpt-rates 0 0.1 0.5 --gpt-random-orders 2
+    --gpt-draws 2 --gpt-prompts 8
 """
 
 
@@ -94,7 +111,7 @@ def ran(tmp_path_factory):
         return wrapper
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("train_ensemble", "prune", "compare"):
+        for name in ("train_ensemble", "prune", "compare", "train_gpt", "prune_gpt"):
             patch.setattr(main, name, watched(name))
         result = pattern_pruning.main([*SMALL.split(), "--output", str(folder)])
     (run,) = (folder / "pattern_pruning").iterdir()
@@ -147,6 +164,86 @@ def test_pruned_neurons_have_the_errors_of_the_pruned_model(ran, trained):
     for curve in found.curves.values():
         np.testing.assert_allclose(curve.hinge[:, 0], curve.counted[:, 0], atol=1e-6)
         np.testing.assert_allclose(curve.hinge[:, 0], curve.weighed[:, 0], atol=1e-6)
+
+
+def cut_by_loop(params, rate, largest_first):
+    """Zeroes rows and biases of a GPT-2, one neuron at a time."""
+    params = jax.tree.map(np.array, params)
+    for layer in range(2):
+        into = params[f"block_{layer}"]["mlp_in"]
+        norms = [np.sqrt(sum(w**2 for w in column)) for column in into["kernel"].T]
+        order = sorted(range(32), key=lambda i: norms[i], reverse=largest_first)
+        for i in order[: round(32 * rate)]:
+            into["kernel"][:, i] = 0
+            into["bias"][i] = 0
+    return params
+
+
+def test_pruned_gpt2_has_the_errors_of_a_loop_over_its_rows(ran):
+    gpt, found = ran[2]["train_gpt"], ran[2]["prune_gpt"]
+    assert found.sizes.shape == (2, 2, 32)
+    predict = jax.jit(functools.partial(gpt.module.apply, method="predict"))
+    keys, draw = gpt_keys(CONFIG), jax.jit(lambda key: gpt_prompts(CONFIG, gpt, key))
+    for seed in range(2):
+        params = jax.tree.map(lambda leaf, s=seed: leaf[s], gpt.params)
+        prompt = draw(keys[seed])
+        assert prompt.z.shape == (3, 2, 8)
+        flat = [np.asarray(x).reshape(48, *x.shape[3:]) for x in (prompt.X, prompt.y)]
+        asked_for = *flat, np.asarray(prompt.x_query).reshape(48, -1)
+        kernel = np.asarray(params["block_1"]["mlp_in"]["kernel"])
+        norms = np.sort(np.sqrt((kernel**2).sum(0)))
+        np.testing.assert_allclose(found.sizes[seed, 1], norms, rtol=1e-5)
+        for place, rate in enumerate(CONFIG.gpt_rates):
+            for order in ("magnitude", "reverse"):
+                cut = cut_by_loop(params, rate, order == "reverse")
+                outputs = np.asarray(predict({"params": cut}, *asked_for))
+                margins = outputs.reshape(3, 2, 8) * np.asarray(prompt.z)
+                losses, wrong = hinge(margins).mean((1, 2)), (margins <= 0).mean((1, 2))
+                close = functools.partial(np.testing.assert_allclose, atol=1e-5)
+                close(found.hinge[order][seed, place], losses[1])
+                close(found.error[order][seed, place], wrong[1])
+                if order == "magnitude":
+                    close(found.test_hinge[seed, place], losses)
+                    close(found.test_error[seed, place], wrong)
+    for order in ("reverse", "random"):  # nothing pruned
+        np.testing.assert_allclose(
+            found.hinge[order][:, 0], found.hinge["magnitude"][:, 0], rtol=1e-5
+        )
+    assert np.ptp(found.hinge["magnitude"]) > 1e-4
+
+
+def test_a_pruned_neuron_of_gpt2_sends_nothing(ran):
+    gpt = ran[2]["train_gpt"]
+    params = jax.tree.map(lambda leaf: leaf[0] + 0.1, gpt.params)
+    kept = np.arange(64).reshape(2, 32) % 3 > 0
+    into = without(params, kept)["block_1"]["mlp_in"]
+    h = np.linspace(-2, 2, 40).reshape(5, 8)
+    sent = np.asarray(jax.nn.gelu(h @ into["kernel"] + into["bias"][None]))
+    np.testing.assert_array_equal(sent[:, ~kept[1]], 0)
+    assert np.all(np.abs(sent[:, kept[1]]).max(0) > 0)
+    whole = without(params, kept | True)
+    jax.tree.map(np.testing.assert_array_equal, whole, params)
+
+
+def test_claims_of_gpt2_follow_the_curves(ran):
+    found = ran[2]["prune_gpt"]
+    seeds = np.array([[0.0], [0.001]])
+
+    def held(small, at_random, alphas, sizes):
+        error = {"magnitude": seeds + small, "random": seeds + at_random}
+        tests = seeds[..., None] + np.stack([small, small, alphas], axis=-1)
+        curves = dataclasses.replace(
+            found, error=error, test_error=tests, sizes=np.array(sizes)
+        )
+        config = dataclasses.replace(CONFIG, gpt_rates=(0.0, 0.1, 0.4))
+        return [claim["held"] for claim in gpt_claims(config, curves)]
+
+    as_published = np.array([0.007, 0.0057, 0.030]), np.array([0.007, 0.0108, 0.044])
+    low = np.array([0.006, 0.006, 0.01])
+    assert held(*as_published, low, [[[0.15, 0.17, 0.4]]]) == [True] * 6
+    flat = np.full(3, 0.02)
+    assert held(flat, flat, flat, [[[0.3, 0.35, 0.4]]]) == [False] * 6
+    assert gap_ratio(np.array([1.0, 2.0, 3.0])) == 2
 
 
 def test_methods_keep_as_many_parameters_and_prune_as_they_say(ran, trained):
@@ -212,10 +309,10 @@ def test_a_small_run_writes_its_numbers_and_pictures(ran):
     text = (folder / "result.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == result
     assert {p.name for p in folder.glob("*.png")} == {
-        *("neurons.png", "kept.png", "kept_errors.png", "spectra.png")
+        *("neurons.png", "gpt2.png", "kept.png", "kept_errors.png", "spectra.png")
     }
-    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 3
-    assert len(result["claims"]) == 14
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 7
+    assert len(result["claims"]) == 20
     assert read_config(folder, CONFIG) == CONFIG
     # Eight neurons learn little in forty steps, but a rank is a rank.
     assert result["bridge"]["curves"][0]["parameters"] == [24, 72]
@@ -232,6 +329,9 @@ def test_a_small_run_writes_its_numbers_and_pictures(ran):
         ("--ranks 0 1", "ranks: expected r (m + n) <= m n in every matrix"),
         ("--ranks 1 31", "ranks: expected r (m + n) <= m n in every matrix"),
         ("--alphas 0.8 1.2", "alphas: expected some in (0, 1]"),
+        ("--gpt-rates 0.1 0.2", "gpt_rates: expected 0 and larger ones below 1"),
+        ("--gpt-seeds 1", "gpt_seeds: expected two or more"),
+        ("--gpt-draws 0", "gpt_draws: expected at least 1, got 0"),
         ("--draws 0", "draws: expected at least 1, got 0"),
         ("--tolerance 0", "tolerance: expected a number > 0"),
         ("--ensemble.seeds 1", "ensemble.seeds: expected two or more"),
@@ -255,6 +355,14 @@ def test_pictures_show_their_numbers():
     norms, panel = figure.axes[:2]
     assert norms.get_title() == "sorted norms: 1, 2 small of 3"
     np.testing.assert_array_equal(panel.get_lines()[0].get_ydata(), [0.1, 0.4])
+    below = {"a": line._replace(mean=[0.0, -0.1])}
+    figure = errors_against_pruned(sizes[None], {("b", "d"): below}, "t", norm="n")
+    norms, panel = figure.axes[:2]
+    assert norms.get_title() == "sorted norms: 1 to 2 small of 3"
+    assert norms.get_ylabel() == "n"
+    entries = norms.get_legend().get_texts()
+    assert [entry.get_text() for entry in entries] == ["block 1", "block 2"]
+    assert panel.get_ylim()[0] < -0.1
     figure = errors_against_kept({"in": {"W": {"a": line}}}, "title", "hinge")
     assert figure.axes[0].get_xscale() == "log"
     figure = spectra_after_training({"W": [[3.0, 2.0, 1e-9]]}, {"W": 2}, "title")

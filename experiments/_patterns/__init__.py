@@ -3,6 +3,7 @@
 ``train_ensemble(Ensemble(...))`` trains one-layer models, a seed each, in one program,
 and returns them with their tasks. ``over_seeds`` maps a function over them;
 ``scores_on`` and ``scores_at_sums`` measure them in domain and out of domain.
+:mod:`experiments._patterns.gpt2` trains GPT-2 on the same prompts.
 """
 
 from experiments._patterns.ensemble import Ensemble as Ensemble

@@ -15,8 +15,9 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 from experiments._patterns import Trained, over_seeds
+from experiments._patterns.gpt2 import TrainedGpt
 from experiments.pattern_icl.config import Config
-from experiments.pattern_icl.gpt2 import TrainedGpt, margins_by_length
+from experiments.pattern_icl.gpt2 import margins_by_length
 from experiments.pattern_icl.lengths import prefix
 from icltheory.classification import PatternPrompt, scores
 

@@ -1,54 +1,12 @@
 """Sizes of the experiment."""
 
 import dataclasses
-from typing import Literal
 
 from experiments._fields import check_at_least
 from experiments._patterns import Ensemble, check_sums
-from icltheory.training import OptimizerConfig, make_optimizer
+from experiments._patterns.gpt2 import GPT_GPU, GPT_PAPER, Gpt
 
 SUMS = (1.4, 1.3, 1.1, 1.0, 0.9, 0.7, 0.5, 0.0, -0.5, -1.0, -1.4)
-
-
-@dataclasses.dataclass(frozen=True)
-class Gpt:
-    """GPT-2 that reads (x, y) and is trained on the hinge loss.
-
-    Attributes:
-        width: Width.
-        num_layers: Layers.
-        num_heads: Heads.
-        init_std: Standard deviation of the initial weights.
-        steps: Training steps.
-        batch_size: Prompts a step.
-        optimizer: Update rule and its schedule.
-        loss_points: Whether the query alone counts, or every context before it too.
-        chunk_steps: Steps a dispatch, and a line of metrics.jsonl.
-        checkpoint_every: Steps between checkpoints.
-    """
-
-    width: int = 32
-    num_layers: int = 3
-    num_heads: int = 2
-    init_std: float = 0.1
-    steps: int = 200
-    batch_size: int = 64
-    optimizer: OptimizerConfig = OptimizerConfig(
-        "adam", 3e-3, schedule="cosine", warmup_steps=100, clip_norm=1.0
-    )
-    loss_points: Literal["all", "last"] = "last"
-    chunk_steps: int = 100
-    checkpoint_every: int = 200
-
-    def __post_init__(self):
-        counts = ("width", "num_layers", "num_heads", "steps", "batch_size")
-        check_at_least(self, 1, *counts, "chunk_steps", "checkpoint_every")
-        if self.width % self.num_heads:
-            raise ValueError(
-                f"num_heads: expected a divisor of width {self.width}, "
-                f"got {self.num_heads}"
-            )
-        make_optimizer(self.optimizer, self.steps)  # complains of what it cannot do
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,23 +118,12 @@ PRESETS = {
     "cpu": Config(),
     "gpu": Config(
         **_LARGE,
-        gpt=Gpt(width=128, num_layers=6, num_heads=4, init_std=0.05, steps=1000),
+        gpt=GPT_GPU,
         baseline_prompts=4000,
     ),
-    # The slides name GPT-2 without its size: this is its smallest published one.
     "paper": Config(
         **_LARGE,
-        gpt=Gpt(
-            width=768,
-            num_layers=12,
-            num_heads=12,
-            init_std=0.02,
-            steps=2000,
-            batch_size=256,
-            optimizer=OptimizerConfig(
-                "adam", 1e-4, schedule="cosine", warmup_steps=200, clip_norm=1.0
-            ),
-        ),
+        gpt=GPT_PAPER,
         baseline_prompts=20_000,
     ),
 }

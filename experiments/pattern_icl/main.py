@@ -7,11 +7,12 @@ import jax
 
 from experiments import _launch
 from experiments._patterns import train_ensemble
+from experiments._patterns.gpt2 import train_gpt
 from experiments._run import Run, console_of, default_preset
 from experiments.pattern_icl.baselines import compare
 from experiments.pattern_icl.config import PRESETS, Config
 from experiments.pattern_icl.coverage import coverage
-from experiments.pattern_icl.gpt2 import gpt_errors, train_gpt
+from experiments.pattern_icl.gpt2 import gpt_errors
 from experiments.pattern_icl.lengths import error_by_length
 from experiments.pattern_icl.mechanism import mechanism
 from experiments.pattern_icl.report import report
@@ -52,7 +53,7 @@ def measure(config: Config, run: Run, console) -> Results:
     """Trains and measures everything."""
     figures = train_ensemble(config.figures)
     shifted = train_ensemble(config.shifted)
-    gpt = train_gpt(config, figures, run, console)
+    gpt = train_gpt(config.gpt, config.gpt_seeds, figures, run, console)
     inside, outside = error_by_length(config, figures)
     return Results(
         figures,

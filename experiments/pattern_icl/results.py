@@ -5,9 +5,10 @@ import dataclasses
 import numpy as np
 
 from experiments._patterns import Trained
+from experiments._patterns.gpt2 import TrainedGpt
 from experiments.pattern_icl.baselines import Comparison
 from experiments.pattern_icl.coverage import Cover
-from experiments.pattern_icl.gpt2 import GptErrors, TrainedGpt
+from experiments.pattern_icl.gpt2 import GptErrors
 from experiments.pattern_icl.lengths import Shares
 from experiments.pattern_icl.mechanism import Mechanism
 from experiments.pattern_icl.speed import Speed

@@ -14,15 +14,19 @@ from experiments.pattern_pruning.bridge import (
     Bridge,
 )
 from experiments.pattern_pruning.config import Config
+from experiments.pattern_pruning.gpt2 import GptCurves
+from experiments.pattern_pruning.gpt2_report import gpt_claims, nearest
 from experiments.pattern_pruning.neurons import NeuronCurves
+from experiments.pattern_pruning.prompts import OUTSIDE
 from experiments.pattern_pruning.summary import interval, least_kept
 
-OUTSIDE = 1
 
-
-def claims(config: Config, found: NeuronCurves, bridge: Bridge) -> list[dict[str, Any]]:
+def claims(
+    config: Config, found: NeuronCurves, gpt: GptCurves, bridge: Bridge
+) -> list[dict[str, Any]]:
     """Statements of both papers with numbers; none of them decides the run."""
-    stated = [_zero_one(config, found), *_alphas(config, found), _gain(config, bridge)]
+    stated = [_zero_one(config, found), *_alphas(config, found)]
+    stated += [*gpt_claims(config, gpt), _gain(config, bridge)]
     stated += [_fewer(config, bridge, module, SVD, ENTRIES) for module in MODULES]
     stated.append(_fewer(config, bridge, "W_O", SVD, NEURONS))
     stated += [_fewer(config, bridge, module, SVD, AXES) for module in MODULES]
@@ -30,14 +34,14 @@ def claims(config: Config, found: NeuronCurves, bridge: Bridge) -> list[dict[str
 
 
 def _zero_one(config: Config, found: NeuronCurves) -> dict[str, Any]:
-    """Figure 14, which is GPT-2's."""
+    """Figure 14, which is GPT-2's, on one layer."""
     curve = found.curves["magnitude"]
-    place = int(np.abs(np.asarray(config.rates) - 0.4).argmin())
+    place = nearest(config.rates, 0.4)
     rise = interval(curve.error[:, place, OUTSIDE] - curve.error[:, 0, OUTSIDE])
     hinge = interval(curve.hinge[:, place, OUTSIDE] - curve.hinge[:, 0, OUTSIDE])
     return stated_claim(
-        "the 0-1 error rises with the pruned fraction (Figure 14, GPT-2)",
-        "from .007 to .030 at R = .4; the lower end of the rise above 0",
+        "one layer: the 0-1 error rises with the pruned fraction (Figure 14)",
+        "GPT-2 from .007 to .030 at R = .4; the lower end of the rise above 0",
         f"R = {config.rates[place]:g}: 0-1 error rises by {rise}, hinge by {hinge}",
         rise.low > 0,
     )
@@ -47,7 +51,7 @@ def _alphas(config: Config, found: NeuronCurves) -> list[dict[str, Any]]:
     """Figure 15, in the hinge error."""
     if len(config.alphas) < 2:
         return []
-    place = int(np.abs(np.asarray(config.rates) - 0.4).argmin())
+    place = nearest(config.rates, 0.4)
     order = np.argsort(config.alphas)
     hinge = found.curves["magnitude"].hinge[:, place, 1:][:, order]
     drop = interval(hinge[:, 0] - hinge[:, -1])
@@ -57,7 +61,7 @@ def _alphas(config: Config, found: NeuronCurves) -> list[dict[str, Any]]:
     )
     return [
         stated_claim(
-            "pruning costs more where alpha' is small (Figure 15), in the hinge error",
+            "one layer: pruning costs more where alpha' is small (Figure 15), hinge",
             "lower end of the paired difference above 0",
             f"alpha' {shown}; largest minus smallest {drop}",
             drop.low > 0,

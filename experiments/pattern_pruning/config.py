@@ -4,6 +4,10 @@ import dataclasses
 
 from experiments._fields import check_at_least
 from experiments._patterns import Ensemble, check_sums
+from experiments._patterns.gpt2 import GPT_GPU, GPT_PAPER, Gpt
+
+# The slides end at .4; GPT-2 here does without more.
+GPT_RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +27,12 @@ class Config:
         prompts: Prompts of a draw.
         bridge_prompts: Prompts of a draw where methods are compared.
         tolerance: Hinge error above the unpruned one that counts as harmless.
+        gpt: GPT-2, on the patterns of the first of the models.
+        gpt_seeds: Its seeds.
+        gpt_rates: Fractions R of the neurons of each block that are pruned.
+        gpt_random_orders: Random orders of GPT-2's neurons.
+        gpt_draws: Draws of the shifted patterns for GPT-2, for each of its seeds.
+        gpt_prompts: Prompts of a draw for GPT-2.
     """
 
     ensemble: Ensemble
@@ -36,15 +46,19 @@ class Config:
     num_examples: int = 20
     random_orders: int = 8
     tolerance: float = 0.01
+    gpt: Gpt = Gpt(steps=800)
+    gpt_seeds: tuple[int, ...] = (0, 1, 2)
+    gpt_rates: tuple[float, ...] = GPT_RATES
+    gpt_random_orders: int = 4
+    gpt_draws: int = 16
+    gpt_prompts: int = 64
 
     def __post_init__(self):
         counts = ("draws", "prompts", "bridge_prompts", "num_examples", "random_orders")
         check_at_least(self, 1, *counts)
-        if len(self.ensemble.seeds) < 2:
-            raise ValueError(
-                "ensemble.seeds: expected two or more, for intervals, "
-                f"got {self.ensemble.seeds}"
-            )
+        check_at_least(self, 1, "gpt_draws", "gpt_prompts", "gpt_random_orders")
+        _check_seeds("ensemble.seeds", self.ensemble.seeds)
+        _check_seeds("gpt_seeds", self.gpt_seeds)
         shifts, most = self.ensemble.shifts, self.ensemble.num_relevant - 1
         if len(shifts) >= most:
             raise ValueError(
@@ -54,11 +68,8 @@ class Config:
         check_sums(self.ensemble, (self.coefficient_sum,))
         if not self.alphas or not all(0 < alpha <= 1 for alpha in self.alphas):
             raise ValueError(f"alphas: expected some in (0, 1], got {self.alphas}")
-        rising = list(self.rates) == sorted(set(self.rates)) and len(self.rates) > 1
-        if not rising or self.rates[0] != 0 or self.rates[-1] >= 1:
-            raise ValueError(
-                f"rates: expected 0 and larger ones below 1, got {self.rates}"
-            )
+        _check_rates("rates", self.rates)
+        _check_rates("gpt_rates", self.gpt_rates)
         most = self.largest_rank
         if list(self.ranks) != sorted(set(self.ranks)) or not self.ranks:
             raise ValueError(f"ranks: expected ascending ones, got {self.ranks}")
@@ -86,6 +97,17 @@ class Config:
         return (f"in domain, alpha' = {self.alphas[0]:g}", *shifted)
 
 
+def _check_seeds(name: str, seeds: tuple[int, ...]) -> None:
+    if len(seeds) < 2:
+        raise ValueError(f"{name}: expected two or more, for intervals, got {seeds}")
+
+
+def _check_rates(name: str, rates: tuple[float, ...]) -> None:
+    rising = list(rates) == sorted(set(rates)) and len(rates) > 1
+    if not rising or rates[0] != 0 or rates[-1] >= 1:
+        raise ValueError(f"{name}: expected 0 and larger ones below 1, got {rates}")
+
+
 def _ensemble(num_seeds: int) -> Ensemble:
     steps = Ensemble().steps
     return Ensemble(record_every=steps, seeds=tuple(range(num_seeds)))
@@ -93,15 +115,20 @@ def _ensemble(num_seeds: int) -> Ensemble:
 
 _RATES = tuple(i / 40 for i in range(33))
 _RANKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 25, 30)
+_LARGE = {"gpt_draws": 64, "gpt_prompts": 128, "gpt_seeds": tuple(range(5))}
 PRESETS = {
     "cpu": Config(_ensemble(3), _RATES, _RANKS, 4, 1024, 256),
-    "gpu": Config(_ensemble(10), _RATES, tuple(range(1, 31)), 16, 2048, 512),
+    "gpu": Config(
+        *(_ensemble(10), _RATES, tuple(range(1, 31)), 16, 2048, 512),
+        gpt=GPT_GPU,
+        **_LARGE,
+    ),
     "paper": Config(
         _ensemble(10),
         tuple(i / 64 for i in range(58)),
         tuple(range(1, 31)),
-        64,
-        2048,
-        512,
+        *(64, 2048, 512),
+        gpt=GPT_PAPER,
+        **_LARGE,
     ),
 }

@@ -6,7 +6,9 @@ import numpy as np
 
 from experiments.pattern_pruning.bridge import AXES, METHODS, MODULES, Bridge
 from experiments.pattern_pruning.config import Config
-from experiments.pattern_pruning.neurons import NeuronCurves
+from experiments.pattern_pruning.gpt2 import GptCurves
+from experiments.pattern_pruning.gpt2_report import PUBLISHED, PUBLISHED_RATES
+from experiments.pattern_pruning.neurons import TITLES, NeuronCurves
 from experiments.pattern_pruning.summary import interval
 from icltheory.plotting.patterns_pruning import (
     PrunedLine,
@@ -15,10 +17,12 @@ from icltheory.plotting.patterns_pruning import (
     spectra_after_training,
 )
 
-_ORDERS = {"magnitude": "small first", "random": "random", "reverse": "large first"}
+_ORDERS = {order: TITLES[order] for order in ("magnitude", "random", "reverse")}
 
 
-def figures(config: Config, found: NeuronCurves, bridge: Bridge) -> dict[str, Any]:
+def figures(
+    config: Config, found: NeuronCurves, gpt: GptCurves, bridge: Bridge
+) -> dict[str, Any]:
     """All figures by file name."""
     count = len(config.ensemble.seeds)
     over = f"{count} seeds, 95 % intervals"
@@ -27,6 +31,12 @@ def figures(config: Config, found: NeuronCurves, bridge: Bridge) -> dict[str, An
             found.sizes,
             _panels(config, found),
             f"Pruning neurons of the one-layer model ({over})",
+        ),
+        "gpt2.png": errors_against_pruned(
+            gpt.sizes,
+            _gpt_panels(config, gpt),
+            f"Pruning MLP neurons of GPT-2 ({len(config.gpt_seeds)} seeds)",
+            norm=r"$\|W_{in}(i, \cdot)\|$",
         ),
         "kept.png": errors_against_kept(
             _kept(config, bridge, "hinge"),
@@ -68,13 +78,56 @@ def _panels(config: Config, found: NeuronCurves):
                         config.rates, formula, None, None, colour, "--"
                     )
             panels[_pretty(config.tests[test]), label] = lines
-    by_alpha = {}
-    for place, alpha in sorted(enumerate(config.alphas), key=lambda item: item[1]):
-        values = found.curves["magnitude"].hinge[:, :, 1 + place]
-        by_alpha[f"$\\alpha'$ = {alpha:g}"] = _line(config.rates, values, 4 + place % 3)
     title = f"$S_1$ = {config.coefficient_sum:g}, small first"
-    panels[title, "hinge error"] = by_alpha
+    values = found.curves["magnitude"].hinge[..., 1:]
+    panels[title, "hinge error"] = _by_alpha(config, config.rates, values, "hinge")
     return panels
+
+
+def _gpt_panels(config: Config, found: GptCurves):
+    """Errors by order and by alpha', and what pruning adds where Figure 14 looks."""
+    by_order, shown = {}, _pretty(config.tests[1])
+    near = np.asarray(config.gpt_rates) <= PUBLISHED_RATES[-1] + 1e-6
+    change = {}
+    for colour, (order, name) in enumerate(_ORDERS.items(), start=1):
+        error = found.error[order]
+        by_order[name] = _line(config.gpt_rates, error, colour, "error")
+        added = interval((error - error[:, :1])[:, near])
+        change[name] = PrunedLine(
+            np.asarray(config.gpt_rates)[near], *added, colour=colour
+        )
+        if order in PUBLISHED:
+            level = np.asarray(PUBLISHED[order])
+            read = PrunedLine(PUBLISHED_RATES, level, None, None, colour, "--")
+            by_order[f"_{name}, published"] = read  # the next panel names it
+            change[f"{name}, published"] = read._replace(mean=level - level[0])
+    panels = {
+        (shown, "0-1 error (range of the seeds)"): by_order,
+        (shown, "added 0-1 error (95 % intervals)"): change,
+        (shown, "hinge error (range of the seeds)"): {
+            name: _line(config.gpt_rates, found.hinge[order], colour, "error")
+            for colour, (order, name) in enumerate(_ORDERS.items(), start=1)
+        },
+    }
+    title = f"$S_1$ = {config.coefficient_sum:g}, small first"
+    for values, label in (
+        (found.test_error, "0-1 error (range of the seeds)"),
+        (found.test_hinge, "hinge error (range of the seeds)"),
+    ):
+        panels[title, label] = _by_alpha(
+            config, config.gpt_rates, values[..., 1:], "error"
+        )
+    return panels
+
+
+def _by_alpha(config: Config, rates, values, what: str):
+    """A line for each alpha'; values are (seeds, rates, alphas)."""
+    return {
+        f"$\\alpha'$ = {alpha:g}": _line(
+            rates, values[:, :, place], 4 + place % 3, what
+        )
+        for place, alpha in sorted(enumerate(config.alphas), key=lambda item: item[1])
+    }
 
 
 def _line(x, values, colour: int, what: str = "hinge") -> PrunedLine:

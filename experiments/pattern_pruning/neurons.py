@@ -20,6 +20,7 @@ from icltheory.classification import (
 )
 
 ORDERS = ("magnitude", "reverse", "random")
+TITLES = {"magnitude": "small first", "reverse": "large first", "random": "random"}
 _ORDER_KEYS = 7
 
 

@@ -12,10 +12,17 @@ from icltheory.classification import PatternPrompt, PatternTask, hinge
 
 # Purpose of the keys of the prompts; see Ensemble.keys.
 PROMPTS = 6
+# Places of the tests: unseen tasks, and shifted patterns at the first alpha'.
+INSIDE, OUTSIDE = 0, 1
 
 
 def prompts_of(
-    config: Config, task: PatternTask, key: Any, alphas: int, num_prompts: int
+    config: Config,
+    task: PatternTask,
+    key: Any,
+    alphas: int,
+    num_prompts: int,
+    num_draws: int | None = None,
 ) -> PatternPrompt:
     """Prompts (tests, draws, prompts): unseen tasks, then shifted patterns.
 
@@ -27,6 +34,7 @@ def prompts_of(
         key: Key of that seed.
         alphas: How many of the alpha' out of domain.
         num_prompts: Prompts of a draw.
+        num_draws: Draws; those of the config if ``None``.
 
     Returns:
         The prompts.
@@ -43,7 +51,7 @@ def prompts_of(
         S = jnp.asarray(config.coefficient_sum, task.dtype)
         return shifted_prompts(task, own, S, num_prompts, l, alpha)
 
-    draws = jnp.arange(config.draws)
+    draws = jnp.arange(config.draws if num_draws is None else num_draws)
     inside = jax.vmap(known)(draws)
     outside = jax.vmap(
         lambda alpha: jax.vmap(lambda draw: shifted(alpha, draw))(draws)

@@ -6,6 +6,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from experiments._patterns.gpt2 import TrainedGpt
 from experiments._run import Check, Run, claim_table, print_checks
 from experiments.pattern_pruning.bridge import (
     METHODS,
@@ -15,7 +16,14 @@ from experiments.pattern_pruning.bridge import (
 from experiments.pattern_pruning.claims import claims
 from experiments.pattern_pruning.config import Config
 from experiments.pattern_pruning.figures import figures
-from experiments.pattern_pruning.neurons import ORDERS, NeuronCurves
+from experiments.pattern_pruning.gpt2 import GptCurves
+from experiments.pattern_pruning.gpt2_report import (
+    gpt_check,
+    gpt_result,
+    gpt_table,
+)
+from experiments.pattern_pruning.neurons import ORDERS, TITLES, NeuronCurves
+from experiments.pattern_pruning.prompts import OUTSIDE
 from experiments.pattern_pruning.summary import (
     interval,
     least_kept,
@@ -23,24 +31,25 @@ from experiments.pattern_pruning.summary import (
     slope_ratio,
 )
 
-_TITLES = {
-    "magnitude": "small first",
-    "reverse": "large first",
-    "random": "random",
-}
-INSIDE, OUTSIDE = 0, 1
-
 
 def report(
-    config: Config, found: NeuronCurves, bridge: Bridge, run: Run, console: Console
+    config: Config,
+    found: NeuronCurves,
+    gpt: TrainedGpt,
+    gpt_found: GptCurves,
+    bridge: Bridge,
+    run: Run,
+    console: Console,
 ) -> dict[str, Any]:
     """Prints tables and checks, draws the figures, returns result.json's contents."""
-    verdicts, stated = checks(config, found, bridge), claims(config, found, bridge)
+    verdicts = [*checks(config, found, bridge), gpt_check(gpt)]
+    stated = claims(config, found, gpt_found, bridge)
     console.print(_rate_table(config, found))
+    console.print(gpt_table(config, gpt_found))
     console.print(_kept_table(config, bridge))
     console.print(claim_table("what the papers say, on these models", stated))
     print_checks(console, verdicts)
-    for name, figure in figures(config, found, bridge).items():
+    for name, figure in figures(config, found, gpt_found, bridge).items():
         run.save_figure(name, figure)
     return {
         "checks": [check.as_dict() for check in verdicts],
@@ -57,6 +66,7 @@ def report(
             "curves [seed][rate][test]": _plain(found.curves),
             "as many as small ones": _plain(found.exact),
         },
+        "gpt2": gpt_result(config, gpt, gpt_found),
         "bridge": {
             "hinge": bridge.hinge.tolist(),
             "error": bridge.error.tolist(),
@@ -144,7 +154,7 @@ def _rate_table(config: Config, found: NeuronCurves) -> Table:
     )
     table.add_column("R", justify="right")
     for order in ORDERS:
-        table.add_column(_TITLES[order], justify="right")
+        table.add_column(TITLES[order], justify="right")
         table.add_column("formula", justify="right")
         table.add_column("0-1", justify="right")
     for place in shown:

@@ -36,14 +36,20 @@ class PrunedLine(NamedTuple):
 
 
 def errors_against_pruned(
-    sizes: Any, panels: Mapping[tuple[str, str], Mapping[str, PrunedLine]], title: str
+    sizes: Any,
+    panels: Mapping[tuple[str, str], Mapping[str, PrunedLine]],
+    title: str,
+    *,
+    norm: str = r"$\|W_O(i, \cdot)\|$",
 ):
     """Draws the sorted norms of the neurons, and errors against what is pruned.
 
     Args:
-        sizes: Norms of the neurons, ascending, ``(seeds, m)``.
+        sizes: Norms of the neurons, ascending, ``(seeds, m)`` or
+            ``(seeds, blocks, m)``, where a colour is a block.
         panels: Lines by label, for each (title, name of the values).
         title: What was pruned.
+        norm: How the norms are called.
 
     Returns:
         The matplotlib figure.
@@ -59,7 +65,7 @@ def errors_against_pruned(
         figure, grid = plt.subplots(
             2, columns, figsize=(4.2 * columns, 7.2), squeeze=False
         )
-        _draw_sizes(grid.flat[0], np.asarray(sizes))
+        _draw_sizes(grid.flat[0], np.asarray(sizes), norm)
         for axes in grid.flat[1 + len(panels) :]:
             axes.set_visible(False)
         for axes, ((name, values), lines) in zip(
@@ -68,7 +74,7 @@ def errors_against_pruned(
             _draw_lines(axes, lines)
             axes.set(title=name, xlabel="pruned fraction R of the neurons")
             axes.set_ylabel(values)
-            axes.set_ylim(bottom=0)
+            _start_at_zero(axes, lines)
             axes.legend(fontsize=7, loc="upper left")
         figure.suptitle(title)
     return figure
@@ -192,18 +198,24 @@ def _draw_lines(axes, lines: Mapping[str, PrunedLine], marker: str = "") -> dict
     return drawn
 
 
-def _draw_sizes(axes, sizes: np.ndarray) -> None:
-    for colour, row in enumerate(sizes, start=1):
+def _start_at_zero(axes, lines: Mapping[str, PrunedLine]) -> None:
+    """Errors start at 0; differences may be below."""
+    if all(np.min(line.mean) >= 0 for line in lines.values()):
+        axes.set_ylim(bottom=0)
+
+
+def _draw_sizes(axes, sizes: np.ndarray, norm: str) -> None:
+    blocks, m = sizes.shape[1:] if sizes.ndim == 3 else (0, sizes.shape[-1])
+    index = np.arange(1, m + 1)
+    for place, row in enumerate(sizes.reshape(-1, m)):
         small = row < row.max() / 2
-        index = np.arange(1, len(row) + 1)
-        shade = COLOURS[colour % len(COLOURS)]
+        shade = COLOURS[(1 + (place % blocks if blocks else place)) % len(COLOURS)]
+        label = f"block {place + 1}" if place < blocks else None
         axes.plot(index, row, "o", color=shade, markersize=3, markerfacecolor="none")
-        axes.plot(index[small], row[small], "o", color=shade, markersize=3)
-    count = (sizes < sizes.max(1, keepdims=True) / 2).sum(1)
-    label = ", ".join(str(n) for n in count)
-    axes.set(
-        title=f"sorted norms: {label} small of {sizes.shape[1]}",
-        xlabel="neuron",
-        ylabel=r"$\|W_O(i, \cdot)\|$",
-    )
+        axes.plot(index[small], row[small], "o", color=shade, markersize=3, label=label)
+    count = (sizes < sizes.max(-1, keepdims=True) / 2).sum(-1).ravel()
+    shown = f"{count.min()} to {count.max()}" if blocks else ", ".join(map(str, count))
+    axes.set(title=f"sorted norms: {shown} small of {m}", xlabel="neuron", ylabel=norm)
     axes.set_ylim(bottom=0)
+    if blocks:
+        axes.legend(fontsize=7, loc="upper left")
