@@ -1,43 +1,32 @@
 """Strict settings for every test: float64, no silent broadcasting of ranks."""
 
-import importlib.util
-import mmap
 import os
 import resource
+import subprocess
 import sys
-from pathlib import Path
 
 # Compilation is most of the suite's time, and tests run each program a few times only:
-# without optimisation, by the emitter that is twice as quick, in one piece.
-XLA_FLAGS = {
-    "xla_backend_optimization_level": "0",
-    "xla_cpu_use_fusion_emitters": "false",
-    "xla_cpu_parallel_codegen_split_count": "1",
-}
+# without optimisation, in one piece, and by the emitter that is twice as quick.
+XLA_FLAGS = "--xla_backend_optimization_level=0"
+QUICKER = "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false"
 
 
-def _is_known(flag: str) -> bool:
-    """Whether XLA has the flag; of one that it has not it would abort."""
-    (folder,) = importlib.util.find_spec("jaxlib").submodule_search_locations
-    for path in Path(folder).glob("libjax_common.*"):
-        with (
-            path.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as library,
-        ):
-            return library.find(flag.encode()) >= 0
-    return False
+def _with(flags: str) -> str:
+    return f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
+
+
+def _starts(flags: str) -> bool:
+    """Whether XLA knows the flags; it aborts at one that it has not, as from 0.12 on."""
+    run = [sys.executable, "-c", "import jax; jax.devices('cpu')"]
+    return not subprocess.run(
+        run, env={**os.environ, "XLA_FLAGS": flags}, capture_output=True
+    ).returncode
 
 
 # Workers, and programs that tests start as processes of their own, inherit them.
-_given = os.environ.get("XLA_FLAGS", "")
-os.environ["XLA_FLAGS"] = " ".join(
-    [_given]
-    + [
-        f"--{flag}={value}"
-        for flag, value in XLA_FLAGS.items()
-        if f"--{flag}=" not in _given and _is_known(flag)
-    ]
-).strip()
+if XLA_FLAGS not in os.environ.get("XLA_FLAGS", ""):
+    quick = _with(f"{XLA_FLAGS} {QUICKER}")
+    os.environ["XLA_FLAGS"] = quick if _starts(quick) else _with(XLA_FLAGS)
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
