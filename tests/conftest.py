@@ -16,7 +16,7 @@ def _with(flags: str) -> str:
 
 
 def _starts(flags: str) -> bool:
-    """Whether XLA knows the flags; it aborts at one that it has not, as from 0.12 on."""
+    """Whether XLA knows the flags; it aborts at an unknown one, as from 0.12 on."""
     run = [sys.executable, "-c", "import jax; jax.devices('cpu')"]
     return not subprocess.run(
         run, env={**os.environ, "XLA_FLAGS": flags}, capture_output=True
