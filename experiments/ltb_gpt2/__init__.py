@@ -31,10 +31,10 @@ Expect (mean +- standard error over seeds 0 to 2)
     gpu             beta* = 0: GPT-2 0.0230 +- 0.0005, without MLP 0.0288 +- 0.0009;
                     10 1: 0.0340 +- 0.0003, without 0.0523 +- 0.0059: 1.5 times.
     gpu, longer     d = 5, M = 20, 5,000 steps (--recipe.dim 5 --recipe.num-points 21
-                    --recipe.steps 5000), a setting fixed before it ran: 0.0180 +-
+                    --recipe.steps 5000): 0.0180 +-
                     0.0003 and 0.0188 +- 0.0006; 0.742 +- 0.215 and 0.295 +- 0.075:
                     0.4 times, and at no recorded step more than 1.12 times.
-    gpu, Adam       rate 1e-3, b2 0.999, fixed likewise (--recipe.optimizer.name adam
+    gpu, Adam       rate 1e-3, b2 0.999, untuned (--recipe.optimizer.name adam
                     ...): 0.0300 +- 0.0006 and 0.0372 +- 0.0020; 0.764 +- 0.286 and
                     0.229 +- 0.032: 0.3 times, and at no recorded step more than 1.20.
                     Its check against the best linear block fails: 0.764 > 0.762.
@@ -43,7 +43,8 @@ Expect (mean +- standard error over seeds 0 to 2)
                     longer: 1.165; 1.165 and 49.5 (41.9). 5.01, 0.0136.
     cpu, at 10      0.153 +- 0.061 and 0.416 +- 0.105; seeds 0.09, 0.10, 0.28 and 0.21,
                     0.47, 0.57: its training ends too early to tell.
-    The published factor of 682 is at none of the three, its order at one. Without MLP
+    The published factor of 682 is at none of the three, its order at one. In the last
+    two the model with MLP had not converged at the far mean. Without MLP
     GPT-2 is not bound as a linear attention layer is: its residual stream can carry
     <beta*, x> to the read-out (tests/identities/test_table1.py has such weights).
 """
