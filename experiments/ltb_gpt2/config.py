@@ -88,8 +88,8 @@ class Config:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """The four cells, column by column."""
-        pairs = itertools.product(self.means, (True, False))
+        """The four cells; the far column first, which is slowest to converge."""
+        pairs = itertools.product(reversed(self.means), (True, False))
         return tuple(Cell(mlp, mean) for mean, mlp in pairs)
 
     def recipe_of(self, cell: Cell) -> Recipe:
