@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from icltheory import kernels
 from icltheory._checks import check_choice, check_positive_int
+from icltheory.kernels import Plan
 from icltheory.models import tokens
 
 __all__ = ["GPT2"]
 
 _LAYOUTS = ("interleaved", "matrix")
-_ATTENTION = ("auto", "cudnn", "xla")
 _FUSED_DTYPES = (jnp.bfloat16, jnp.float16)
 
 
@@ -28,20 +29,33 @@ def _uniform_fan_in(fan_in: int):
     return init
 
 
-def _weights(q, k, mask):
-    """Softmax weights (B, heads, T, T), causal unless a mask is given."""
-    tokens, size = q.shape[1], q.shape[3]
-    if mask is None:
-        mask = jnp.tril(jnp.ones((tokens, tokens), bool))
-    scores = jnp.einsum("bthc,bshc->bhts", q, k) / math.sqrt(size)
-    # Sums of exponentials need at least float32, whatever the products ran in.
-    scores = scores.astype(jnp.promote_types(q.dtype, jnp.float32))
-    scores = jnp.where(mask[None, None], scores, -jnp.inf)
-    return jax.nn.softmax(scores, axis=-1).astype(q.dtype)
+class _Linear(nn.Module):
+    """Parameters of a linear map, as ``flax.linen.Dense`` names and draws them."""
+
+    features: int
+    std: float
+    param_dtype: Any
+
+    @nn.compact
+    def __call__(self, inputs: int):
+        """Returns the kernel (inputs, features) and the bias."""
+        normal, shape = nn.initializers.normal(self.std), (inputs, self.features)
+        kernel = self.param("kernel", normal, shape, self.param_dtype)
+        zeros = nn.initializers.zeros_init()
+        return kernel, self.param("bias", zeros, (self.features,), self.param_dtype)
 
 
-def _fused_attention(q, k, v):
-    return jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation="cudnn")
+class _Norm(nn.Module):
+    """Parameters of a layer norm, as ``flax.linen.LayerNorm`` names them."""
+
+    param_dtype: Any
+
+    @nn.compact
+    def __call__(self, width: int):
+        """Returns scale and bias."""
+        ones, zeros = nn.initializers.ones_init(), nn.initializers.zeros_init()
+        scale = self.param("scale", ones, (width,), self.param_dtype)
+        return scale, self.param("bias", zeros, (width,), self.param_dtype)
 
 
 class Block(nn.Module):
@@ -53,52 +67,47 @@ class Block(nn.Module):
     mlp: bool
     dtype: Any
     param_dtype: Any
-    attention: str
+    plan: Plan
 
-    def _dense(self, features: int, std: float, name: str):
-        return nn.Dense(
-            features,
-            dtype=self.dtype,
-            param_dtype=self.param_dtype,
-            kernel_init=nn.initializers.normal(std),
-            name=name,
-        )
+    def _linear(self, name: str, inputs: int, features: int, std: float):
+        return _Linear(features, std, self.param_dtype, name=name)(inputs)
 
-    def _norm(self, name: str):
-        return nn.LayerNorm(
-            epsilon=1e-5, dtype=self.dtype, param_dtype=self.param_dtype, name=name
-        )
+    def _norm(self, name: str, width: int):
+        return _Norm(self.param_dtype, name=name)(width)
 
     @nn.compact
     def __call__(
         self, h: Float[Array, "B T width"], mask: Bool[Array, "T T"] | None = None
     ) -> Float[Array, "B T width"]:
         """Applies attention and MLP, each with its residual."""
-        B, T, width = h.shape
-        qkv = self._dense(3 * width, self.init_std, "attn_qkv")(self._norm("ln_1")(h))
-        q, k, v = jnp.split(
-            qkv.reshape(B, T, 3 * self.num_heads, width // self.num_heads), 3, axis=2
-        )
-        fused = self.attention == "cudnn" or (
-            self.attention == "auto"
-            and jax.default_backend() == "gpu"
-            and self.dtype in _FUSED_DTYPES
-            and mask is None
-        )
-        # A fused kernel keeps its weights to itself: whoever reads them goes without.
-        if fused and not self.is_mutable_collection("intermediates"):
-            mixed = _fused_attention(q, k, v)
-        else:
-            weights = _weights(q, k, mask)
-            self.sow("intermediates", "weights", weights)
-            mixed = jnp.einsum("bhts,bshc->bthc", weights, v)
-        mixed = mixed.reshape(B, T, width)
-        h = h + self._dense(width, self.residual_std, "attn_out")(mixed)
+        width, std, plan = h.shape[-1], self.init_std, self.plan
+        norm = self._norm("ln_1", width)
+        qkv = self._linear("attn_qkv", width, 3 * width, std)
+        tiles = plan.tiles("norm_linear")
+        # Handed through, so that its kernel adds the residual's gradient as well.
+        packed, h = kernels.norm_linear(h, *norm, *qkv, **tiles, through=True)
+        out = self._linear("attn_out", width, width, self.residual_std)
+        mixed = self._attend(packed, mask)
+        h = kernels.linear_residual(h, mixed, *out, **plan.tiles("linear_residual"))
         if not self.mlp:
             return h
-        wide = self._dense(4 * width, self.init_std, "mlp_in")(self._norm("ln_2")(h))
-        wide = nn.gelu(wide, approximate=True)
-        return h + self._dense(width, self.residual_std, "mlp_out")(wide)
+        norm = self._norm("ln_2", width)
+        into = self._linear("mlp_in", width, 4 * width, std)
+        out = self._linear("mlp_out", 4 * width, width, self.residual_std)
+        return kernels.residual_mlp(h, *norm, *into, *out, **plan.tiles("residual_mlp"))
+
+    def _attend(self, packed, mask):
+        """Mixed values of all heads, (B, T, width), from the packed projection."""
+        # A fused kernel keeps its weights to itself: whoever reads them goes without.
+        reads = self.is_mutable_collection("intermediates")
+        if mask is None and not reads:
+            tiles = self.plan.tiles("attention")
+            return kernels.causal_attention(packed, self.num_heads, **tiles)
+        q, k, v = kernels.split_heads(packed, self.num_heads)
+        weights = kernels.attention_weights(q, k, mask)
+        self.sow("intermediates", "weights", weights)
+        mixed = jnp.einsum("bhts,bshc->bthc", weights, v)
+        return mixed.reshape(*packed.shape[:2], -1)
 
 
 class GPT2(nn.Module):
@@ -126,8 +135,9 @@ class GPT2(nn.Module):
         init_std: Standard deviation :math:`s` of the initial weights.
         dtype: Dtype of activations and matrix products.
         param_dtype: Dtype of the parameters.
-        attention: ``"xla"``, ``"cudnn"``, or ``"auto"`` for the fused kernel where the
-            device and the dtype allow it.
+        plan: Kernels of the blocks; ``None`` for cuDNN's attention where the device and
+            the dtype allow it and XLA's own code elsewhere. See
+            :func:`icltheory.kernels.tune` for the fastest on a GPU.
 
     Returns:
         ``module.apply({"params": params}, X, y, X_query=None)`` returns the prediction
@@ -160,14 +170,13 @@ class GPT2(nn.Module):
     init_std: float = 0.02
     dtype: Any = jnp.float32
     param_dtype: Any = jnp.float32
-    attention: str = "auto"
+    plan: Plan | None = None
 
     def setup(self):
         """Declares the parameters."""
         for name in ("dim", "num_positions", "width", "num_layers", "num_heads"):
             check_positive_int(name, getattr(self, name))
         check_choice("token_layout", self.token_layout, _LAYOUTS)
-        check_choice("attention", self.attention, _ATTENTION)
         if self.width % self.num_heads:
             raise ValueError(
                 f"num_heads: expected a divisor of width {self.width}, "
@@ -194,7 +203,7 @@ class GPT2(nn.Module):
                 init_std=self.init_std,
                 residual_std=self.init_std / math.sqrt(projections),
                 mlp=self.mlp,
-                attention=self.attention,
+                plan=self._plan(),
                 name=f"block_{layer}",
                 **kinds,
             )
@@ -209,6 +218,12 @@ class GPT2(nn.Module):
             kernel_init=_uniform_fan_in(self.width),
             bias_init=_uniform_fan_in(self.width),
         )
+
+    def _plan(self) -> Plan:
+        if self.plan is not None:
+            return self.plan
+        on_gpu = jax.default_backend() == "gpu" and self.dtype in _FUSED_DTYPES
+        return Plan(attention="cudnn") if on_gpu else Plan.twins()
 
     def tokenize(
         self, X, y, X_query=None, *, last_only: bool = False

@@ -1,0 +1,107 @@
+"""What every kernel needs of Pallas: a launch, and rows beyond an array's end."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+try:
+    from jax.experimental.pallas import triton as _triton
+except ImportError:  # a JAX without that lowering keeps the twins
+    _triton = None
+triton: Any = _triton
+
+__all__ = ["Rows", "available", "dot", "launch", "power_of_two", "triton"]
+
+
+def available() -> bool:
+    """Whether the default backend can compile the kernels."""
+    return triton is not None and jax.default_backend() == "gpu"
+
+
+def power_of_two(size: int, least: int = 16) -> int:
+    """Smallest tile that holds ``size``; tensor cores take no fewer than 16."""
+    return max(least, 1 << (size - 1).bit_length())
+
+
+def dot(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Product accumulated in float32; that of float32 is full float32, not TF32."""
+    full = a.dtype == jnp.float32
+    precision = jax.lax.Precision.HIGHEST if full else jax.lax.Precision.DEFAULT
+    return jnp.dot(a, b, precision=precision, preferred_element_type=jnp.float32)
+
+
+def launch(
+    kernel: Callable[..., None],
+    *inputs: jax.Array,
+    grid: tuple[int, ...],
+    outputs: Sequence[tuple[tuple[int, ...], Any]],
+    name: str,
+    interpret: bool,
+    num_warps: int = 4,
+    num_stages: int = 2,
+) -> list[jax.Array]:
+    """Runs ``kernel(*input_refs, *output_refs)`` once for each point of the grid.
+
+    Args:
+        kernel: Reads and writes whole arrays by reference.
+        *inputs: Arrays.
+        grid: Numbers of programs along up to three axes.
+        outputs: Shape and dtype of each output.
+        name: Name that a profile shows.
+        interpret: Run it as ordinary operations, for devices that cannot compile it.
+        num_warps: Groups of 32 threads a program.
+        num_stages: Tiles in flight of a loop over tiles.
+
+    Returns:
+        The outputs.
+    """
+    shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in outputs]
+    call = pl.pallas_call(
+        kernel,
+        grid=grid,
+        out_shape=shapes,
+        interpret=interpret,
+        name=name,
+        compiler_params=triton.CompilerParams(
+            num_warps=num_warps, num_stages=num_stages
+        ),
+    )
+    return list(call(*inputs))
+
+
+class Rows:
+    """Rows ``start`` to ``start + size`` of an array; those beyond its end are 0.
+
+    Columns are an array of indices, or ``None`` for one number a row; ``real`` says
+    which of the columns exist where not all do.
+    """
+
+    def __init__(self, start: Any, size: int, length: int):
+        # Not int64, which x64 would make of it: addresses would cost twice as much.
+        self.index = start + jnp.arange(size, dtype=jnp.int32)
+        self.real = self.index < length
+
+    def _place(self, ref: Any, columns: Any, lead: tuple[Any, ...], real: Any):
+        if columns is None:
+            return ref.at[(*lead, self.index)], self.real
+        place = ref.at[(*lead, self.index[:, None], columns[None, :])]
+        shape = (self.index.size, columns.size)
+        mask = jnp.broadcast_to(self.real[:, None], shape)
+        if real is not None:
+            mask = mask & jnp.broadcast_to(real[None, :], shape)
+        return place, mask
+
+    def load(self, ref: Any, columns: Any, *lead: Any, real: Any = None) -> jax.Array:
+        """Reads ``ref[*lead, rows, columns]``."""
+        place, mask = self._place(ref, columns, lead, real)
+        return triton.load(place, mask=mask, other=0.0)
+
+    def store(
+        self, ref: Any, columns: Any, value: jax.Array, *lead: Any, real: Any = None
+    ) -> None:
+        """Writes ``ref[*lead, rows, columns]``, nothing beyond the end."""
+        place, mask = self._place(ref, columns, lead, real)
+        triton.store(place, value.astype(ref.dtype), mask=mask)

@@ -1,0 +1,231 @@
+"""Causal attention: the kernel, interpreted, against its twin and a NumPy oracle.
+
+Tolerances. A rounding of the dtype moves an entry by at most eps / 2 of itself, and the
+kernel rounds what it multiplies (weights, slopes) and what it returns: 2 eps of the
+largest entry bounds float16 and bfloat16. In float32 sums of up to 130 products round
+too, on average the root of their number times: 16 eps.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.kernels import Plan, Tile, attention, causal_attention
+from icltheory.kernels.attention import candidates, split_heads
+from icltheory.kernels.tuning import Problem
+from tests.kernels.lowering import LOWERING, lowered_for_gpu
+
+HEADS = 2
+F32, BF16, F16 = jnp.float32, jnp.bfloat16, jnp.float16
+ROUNDINGS = {F32: 16, BF16: 2, F16: 2}
+SMALL = {"tile": Tile(16, 16), "backward": Tile(16, 16), "interpret": True}
+
+
+def oracle(qkv, heads, d_out):
+    """Output and packed gradient, row by row in float64."""
+    qkv, d_out = np.asarray(qkv, np.float64), np.asarray(d_out, np.float64)
+    B, T, packed = qkv.shape
+    width, c = packed // 3, packed // 3 // heads
+    out, grad = np.zeros((B, T, width)), np.zeros_like(qkv)
+    for b, h in np.ndindex(B, heads):
+        at = [slice(p * width + h * c, p * width + (h + 1) * c) for p in range(3)]
+        q, k, v = (qkv[b][:, a] for a in at)
+        for i in range(T):
+            s = k[: i + 1] @ q[i] / c**0.5
+            P = np.exp(s - s.max())
+            P /= P.sum()
+            out[b, i, at[0]] = P @ v[: i + 1]
+            d_o = d_out[b, i, at[0]]
+            d_P = v[: i + 1] @ d_o
+            d_s = P * (d_P - P @ d_P) / c**0.5
+            grad[b, i, at[0]] = d_s @ k[: i + 1]
+            grad[b, : i + 1, at[1]] += d_s[:, None] * q[i]
+            grad[b, : i + 1, at[2]] += P[:, None] * d_o
+    return out, grad
+
+
+@functools.cache
+def problem(T, size, dtype, B=2):
+    width = HEADS * size
+    keys = jax.random.split(jax.random.key(T), 2)
+    qkv = 1.5 * jax.random.normal(keys[0], (B, T, 3 * width), F32)
+    d_out = jax.random.normal(keys[1], (B, T, width), F32)
+    return qkv.astype(dtype), d_out.astype(dtype)
+
+
+@functools.partial(jax.jit, static_argnames=("tile", "backward", "interpret"))
+def both(qkv, d_out, **choice):
+    attend = functools.partial(causal_attention, num_heads=HEADS, **choice)
+    value, pull = jax.vjp(attend, qkv)
+    return value, *pull(d_out)
+
+
+def assert_near(results, wanted, dtype, times=1):
+    for a, b in zip(results, wanted, strict=True):
+        a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+        allowed = times * ROUNDINGS[dtype] * float(jnp.finfo(dtype).eps)
+        assert np.abs(a - b).max() <= allowed * np.abs(b).max()
+
+
+CASES = [  # T, head size, tile, tile of the gradient
+    (1, 16, (16, 16), (16, 16)),
+    (7, 8, (16, 16), (16, 16)),  # heads narrower than a tensor core
+    (16, 32, (16, 32), (16, 16)),
+    (41, 24, (16, 32), (64, 16)),  # no power of two
+    (82, 32, (32, 32), (32, 32)),  # several tiles: the split gradient
+    (130, 64, (128, 32), (64, 32)),
+]
+
+
+@pytest.mark.parametrize(("T", "size", "tile", "backward"), CASES)
+def test_kernel_equals_the_oracle_in_float32(T, size, tile, backward):
+    qkv, d_out = problem(T, size, F32, B=1 if T > 100 else 2)
+    choice = {"tile": Tile(*tile), "backward": Tile(*backward), "interpret": True}
+    results = both(qkv, d_out, **choice)
+    assert [r.dtype for r in results] == [F32, F32]
+    assert_near(results, oracle(qkv, HEADS, d_out), F32)
+
+
+def test_both_ways_of_the_gradient_agree(monkeypatch):
+    qkv, d_out = problem(41, 16, F32)
+    choice = {"tile": Tile(64, 64), "interpret": True}
+    split = both(qkv, d_out, backward=Tile(32, 16), **choice)
+    monkeypatch.setattr(attention, "together", lambda _: 2)
+    # Another number of warps changes no number, but makes it another program.
+    whole = both(qkv, d_out, backward=Tile(32, 16, num_warps=8), **choice)
+    assert_near(whole, oracle(qkv, HEADS, d_out), F32)
+    assert_near(whole, split, F32)
+
+
+@pytest.mark.parametrize(("dtype", "T"), [(BF16, 82), (F16, 41)])
+def test_kernel_in_half_precision_equals_oracle_and_twin(dtype, T):
+    qkv, d_out = problem(T, 32, dtype)
+    tiles = (Tile(64, 64), Tile(64, 64)) if T > 64 else (Tile(64, 32), Tile(16, 16))
+    choice = dict(zip(("tile", "backward"), tiles, strict=True), interpret=True)
+    results = both(qkv, d_out, **choice)
+    assert [r.dtype for r in results] == [dtype, dtype]
+    assert_near(results, oracle(qkv, HEADS, d_out), dtype)
+    assert_near(results, both(qkv, d_out), dtype, times=2)
+
+
+def test_twin_equals_the_oracle_in_float64():
+    qkv, d_out = problem(41, 24, jnp.float64)
+    for a, b in zip(both(qkv, d_out), oracle(qkv, HEADS, d_out), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-13)
+
+
+def test_kernel_forward_may_take_the_twins_gradient():
+    qkv, d_out = problem(7, 8, F32)
+    value, gradient = both(qkv, d_out, tile=Tile(16, 16), interpret=True)
+    np.testing.assert_array_equal(value, both(qkv, d_out, **SMALL)[0])
+    np.testing.assert_array_equal(gradient, both(qkv, d_out)[1])
+
+
+def test_large_scores_neither_overflow_nor_vanish():
+    qkv, d_out = problem(41, 24, F32)
+    qkv = qkv * jnp.where(jnp.arange(qkv.shape[2]) < 96, 30.0, 1.0)[None, None]
+    choice = {"tile": Tile(16, 32), "backward": Tile(64, 16), "interpret": True}
+    results = both(qkv, d_out, **choice)
+    # A score near 2000 is itself known to about 1e-4, whatever computes it.
+    for a, b in zip(results, oracle(qkv, HEADS, d_out), strict=True):
+        assert np.abs(np.asarray(a) - b).max() <= 2e-3 * np.abs(b).max()
+
+
+def test_no_output_depends_on_a_later_token():
+    qkv, d_out = problem(41, 24, F32)
+    choice = {"tile": Tile(16, 32), "backward": Tile(64, 16), "interpret": True}
+    changed = both(qkv.at[:, 20:].add(7.0), d_out, **choice)[0]
+    np.testing.assert_array_equal(
+        both(qkv, d_out, **choice)[0][:, :20], changed[:, :20]
+    )
+
+
+def test_models_side_by_side_equal_each_alone():
+    qkv, d_out = problem(7, 8, F32, B=4)
+    pairs = [leaf.reshape(2, 2, *leaf.shape[1:]) for leaf in (qkv, d_out)]
+    together = jax.vmap(functools.partial(both, **SMALL))(*pairs)
+    for a, b in zip(together, both(qkv, d_out, **SMALL), strict=True):
+        np.testing.assert_array_equal(a.reshape(b.shape), b)
+
+
+def test_gradient_passes_scan_and_checkpoint():
+    qkv, d_out = problem(7, 8, F32)
+
+    def loss(packed, choice, keep):
+        attend = functools.partial(causal_attention, num_heads=HEADS, **choice)
+        attend = attend if keep else jax.checkpoint(attend)
+
+        def layer(h, _):
+            out = attend(h)
+            return jnp.concatenate([out, h[..., :32]], axis=-1), None
+
+        return jnp.sum(jax.lax.scan(layer, packed, length=2)[0][..., :16] * d_out)
+
+    grad = jax.jit(jax.grad(loss), static_argnums=2)
+    kernel = functools.partial(loss, choice=SMALL, keep=False)
+    wanted = grad(qkv, {}, True)
+    assert_near([jax.jit(jax.grad(kernel))(qkv)], [wanted], F32, times=2)
+
+
+@LOWERING
+@pytest.mark.parametrize("dtype", [BF16, F32])
+def test_every_candidate_lowers_for_a_gpu(dtype):
+    widths = (3 * HEADS * 32, HEADS * 32)
+    arrays = [jax.ShapeDtypeStruct((2, 82, width), dtype) for width in widths]
+    offered = candidates(Problem(2, 82, 64, HEADS, dtype))
+    for number in range(max(map(len, offered.values()))):
+        tile, backward = (tiles[number % len(tiles)] for tiles in offered.values())
+        run = functools.partial(both, tile=tile, backward=backward)
+        assert "causal_attention_backward" in lowered_for_gpu(run, *arrays)
+
+
+@LOWERING
+def test_models_side_by_side_lower_for_a_gpu():
+    qkv, d_out = problem(41, 32, BF16, B=4)
+    pairs = [leaf.reshape(2, 2, *leaf.shape[1:]) for leaf in (qkv, d_out)]
+    run = functools.partial(both, tile=Tile(16, 16), backward=Tile(16, 16))
+    assert "causal_attention_backward" in lowered_for_gpu(jax.vmap(run), *pairs)
+
+
+def test_cudnn_is_a_choice_of_the_forward_pass_alone():
+    qkv = jnp.ones((1, 3, 24))
+    with pytest.raises(ValueError, match="backward: expected None beside tile='cudnn'"):
+        causal_attention(qkv, 2, tile="cudnn", backward=Tile(16, 16))
+    assert Plan(attention="cudnn").tiles("attention")["tile"] == "cudnn"
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "choice", "message"),
+    [
+        (
+            (1, 3, 25),
+            F32,
+            {},
+            r"qkv: expected shape .* 3 x 2 heads\), got \(1, 3, 25\)",
+        ),
+        ((3, 24), F32, {}, "qkv: expected shape"),
+        ((1, 3, 24), jnp.float64, SMALL, "for the kernel, got float64"),
+        ((1, 3, 24), F32, {"tile": "flash"}, "tile: expected a Tile"),
+        ((1, 3, 24), F32, {"backward": Tile(16, 16)}, "expected None beside tile=None"),
+        (
+            (1, 3, 24),
+            F32,
+            SMALL | {"backward": Tile(16, 32)},
+            "rows a multiple of the 32 columns, got 16",
+        ),
+    ],
+)
+def test_what_the_kernel_cannot_do_is_refused(shape, dtype, choice, message):
+    with pytest.raises(ValueError, match=message):
+        causal_attention.__wrapped__(jnp.ones(shape, dtype), 2, **choice)
+
+
+def test_split_heads_reads_the_packed_layout():
+    qkv = jnp.arange(24.0)[None, None]
+    q, k, v = split_heads(qkv, 2)
+    assert q.shape == (1, 1, 2, 4)
+    np.testing.assert_array_equal(k[0, 0, 1], [12, 13, 14, 15])
+    np.testing.assert_array_equal(v[0, 0, 0], [16, 17, 18, 19])
