@@ -15,6 +15,9 @@ Conventions, fixed once for the whole package:
   ``ValueError`` that says what was expected and what came.
 * **The dtype follows the input.** Theory is tested in float64; enable it with
   ``jax.config.update("jax_enable_x64", True)``.
+* **Products are exact.** Calculators of theory, and the attention layers they speak of,
+  multiply at the highest precision whatever the device's default, and compute half
+  precision in float32; models and sweeps leave it to the caller.
 * **Randomness.** Typed keys (``jax.random.key``); ``key`` comes first in samplers and
   is keyword-only elsewhere.
 * **Nothing is jitted for the caller**, except the training loop and the sweeps.
@@ -35,11 +38,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 _ROOMS = (
     "attention",
+    "batching",
     "bounds",
     "bridge",
     "chain_of_thought",
     "classification",
     "constructions",
+    "kernels",
     "layered",
     "linalg",
     "models",

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_choice, check_positive_int
+from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, PRNGKey, Scalar
 from icltheory.attention._layer import (
@@ -68,6 +69,7 @@ class KernelView:
         return self.operator / self.normalizer
 
 
+@exact_products
 def softmax_kernel_view(
     W_V: Float[ArrayLike, "_n _n"],
     W_K: Float[ArrayLike, "_n _n"],
@@ -154,6 +156,7 @@ def softmax_kernel_view(
     return KernelView(operator, query_features, normalizer, moved)
 
 
+@exact_products
 def taylor_features(x: Float[ArrayLike, " n"], degree: int) -> Float[Array, " F"]:
     r"""Features of the exponential series up to a degree.
 
@@ -192,6 +195,7 @@ def taylor_features(x: Float[ArrayLike, " n"], degree: int) -> Float[Array, " F"
     return jnp.concatenate(parts)
 
 
+@exact_products
 def positive_features(
     x: Float[ArrayLike, "_n"], directions: Float[ArrayLike, "F _n"]
 ) -> Float[Array, " F"]:

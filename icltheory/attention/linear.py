@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_choice
+from icltheory._precision import exact_products
 from icltheory._typing import Float
 from icltheory.attention._layer import (
     LayerOutput,
@@ -22,6 +23,7 @@ __all__ = ["MLP_FORMS", "linear_attention", "mlp_attention"]
 MLP_FORMS = ("gated", "linear", "half")
 
 
+@exact_products
 def linear_attention(
     W_V: Float[ArrayLike, "_n _n"],
     W_K: Float[ArrayLike, "_n _n"],
@@ -72,6 +74,7 @@ def linear_attention(
     return add_residual(H, h_query, sums, scale)
 
 
+@exact_products
 def mlp_attention(
     W_V: Float[ArrayLike, "_d1 _n"],
     W_K: Float[ArrayLike, "_d1 _n"],

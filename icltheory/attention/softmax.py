@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_choice, check_shape
+from icltheory._precision import exact_products
 from icltheory._typing import Array, Float
 from icltheory.attention._layer import (
     LayerOutput,
@@ -20,6 +21,7 @@ from icltheory.attention.masks import MASKS, attended_keys, normalized_keys
 __all__ = ["softmax_attention", "softmax_weights"]
 
 
+@exact_products
 def softmax_attention(
     W_V: Float[ArrayLike, "_n _n"],
     W_K: Float[ArrayLike, "_n _n"],
@@ -79,6 +81,7 @@ def softmax_attention(
     return add_residual(H, h_query, (sums[:-1], sums[-1]), scale)
 
 
+@exact_products
 def softmax_weights(
     W_K: Float[ArrayLike, "_d _n"],
     W_Q: Float[ArrayLike, "_d _n"],

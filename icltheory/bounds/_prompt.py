@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._typing import Array
+from icltheory.batching import in_batches
 from icltheory.noise import NoiseSpectrum, noisy_trajectory
 from icltheory.noise._routes import support_coordinates
 from icltheory.noise.gradients import layer_parts
@@ -32,17 +33,20 @@ class Prompts(NamedTuple):
     width: int
 
 
-def noisy_paths(key, stack, H, shots, demos, scale):
+def noisy_paths(key, stack, H, shots, demos, scale, batch_size):
     """Weights before each step of the noisy learner, a path a prompt, (B, L, n, n)."""
 
     def one(key, H):
         path = noisy_trajectory(key, stack, H, shots, demos=demos, scale=scale)
         return jnp.concatenate([jnp.zeros_like(path.W[:1]), path.W[:-1]])
 
-    return jax.vmap(one)(jax.random.split(key, H.shape[0]), H)
+    keys = jax.random.split(key, H.shape[0])
+    return in_batches(jax.vmap(one), batch_size, keys, H)
 
 
-def prompt_quantities(stack, H, shots, demos, scale, W, m, dense) -> Prompts:
+def prompt_quantities(
+    stack, H, shots, demos, scale, W, m, dense, batch_size
+) -> Prompts:
     """Spectra and norms of every prompt; dense G and W only on request."""
 
     def one(H, W):
@@ -51,9 +55,8 @@ def prompt_quantities(stack, H, shots, demos, scale, W, m, dense) -> Prompts:
         G = jnp.swapaxes(V, 1, 2) @ C if dense else None
         return spectrum, _thin_square(V, C), _thin_square(V, U), G
 
-    spectrum, squared_G, squared_dW, G = jax.vmap(one, (0, None if W is None else 0))(
-        H, W
-    )
+    mapped = jax.vmap(one, (0, None if W is None else 0))
+    spectrum, squared_G, squared_dW, G = in_batches(mapped, batch_size, H, W)
     if G is not None and W is None:
         W = jnp.cumsum(G, axis=1) - G
     return Prompts(spectrum, squared_G, squared_dW, G, W, H.shape[-1])

@@ -1,5 +1,6 @@
 """The layer terms of Theorem 2 from the quantities of the prompts."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 
 from icltheory._checks import check_shape, concrete
 from icltheory._typing import Array
+from icltheory.batching import batches_of, in_batches
 from icltheory.bounds._checks import is_choice
 from icltheory.bounds._prompt import Prompts, in_support
 from icltheory.bounds.gaussian import (
@@ -115,45 +117,68 @@ def _noise_terms(spectrum, shots, D, jitter):
     return trace, jnp.where(usable, log_det, log_pdet)
 
 
-def gaussian_terms(q: Prompts, learner, shots, center, prior, held_out) -> Terms:
+def gaussian_terms(
+    q: Prompts, learner, shots, center, prior, held_out, batch_size
+) -> Terms:
     """Terms of a prior that is not isotropic, in coordinates of the support."""
-    m = q.spectrum.support_dim[0]
-    z, basis = in_support(*learner)
-    N, columns = z.shape[-2:]
-    mask = (jnp.arange(columns)[None] < m[:, None]).astype(z.dtype)
-    z, padding = z * mask[None, :, None, :], 1 - mask
+    stack, H, demos, scale, W = learner
+    m, columns = q.spectrum.support_dim[0], q.width * (q.width + 1) // 2
+    mask = (jnp.arange(columns)[None] < m[:, None]).astype(H.dtype)
+
+    def coordinates(H, W):
+        z, basis = in_support(stack, H, demos, scale, W)
+        return z * mask[None, :, None, :], basis * mask[None, :, None, :]
+
     if is_choice(prior, "held_out"):
         if concrete(m) is not None:
-            check_held_out(held_out, N, int(m.max()))
-        each = jax.vmap(
-            lambda z: jax.vmap(lambda z, p: held_out_divergence(z, shots, held_out, p))(
-                z, padding
-            )
-        )(z)
+            check_held_out(held_out, H.shape[1], int(m.max()))
+        divergence = jax.vmap(lambda z, p: held_out_divergence(z, shots, held_out, p))
+
+        def held(H, W):
+            z, _ = coordinates(H, W)
+            return jax.vmap(divergence, (0, None))(z, 1 - mask)
+
+        each = in_batches(held, batch_size, H, W)
     else:
-        each = _anisotropic(q, z, basis, mask, shots, center, prior)
+        each = _anisotropic(
+            q, coordinates, (H, W), mask, shots, *(center, prior), batch_size
+        )
     each = jnp.where(q.spectrum.rank == m[None], each, jnp.inf)
     terms, influence = jnp.mean(each, axis=0), jnp.sum(each, axis=1)
     finite = jnp.all(jnp.isfinite(q.squared_G + q.spectrum.trace), axis=0)
     return _finish(q, terms, influence, shots, m, finite, 6)
 
 
-def _anisotropic(q, z, basis, mask, shots, center, prior):
-    kappa = without_replacement_factor(z.shape[-2], shots).astype(z.dtype)
-    U = basis * mask[None, :, None, :]
+def _anisotropic(q, coordinates, learner, mask, shots, center, prior, batch_size):
+    """Terms of every prompt; the fitted prior takes a pass of its own over them."""
+    N = learner[0].shape[-2]
+    kappa = without_replacement_factor(N, shots).astype(mask.dtype)
     flat = (q.G - centers(q, center)).reshape(*q.G.shape[:2], -1)
-    delta = jnp.einsum("bld,bldm->blm", flat, U)
-    centred = z - jnp.mean(z, axis=-2, keepdims=True)
-    C = kappa / z.shape[-2] * jnp.swapaxes(centred, -1, -2) @ centred
-    if callable(prior):
-        Sigma = _each_layer(prior, q.W)
-    else:
-        moment = C + delta[..., :, None] * delta[..., None, :]
-        Sigma = jnp.mean(U @ moment @ jnp.swapaxes(U, -1, -2), axis=0, keepdims=True)
-    seen = jnp.swapaxes(U, -1, -2) @ Sigma @ U
-    pad = (1 - mask)[:, :, None] * jnp.eye(mask.shape[1], dtype=z.dtype)[None]
+    pad = (1 - mask)[:, :, None] * jnp.eye(mask.shape[1], dtype=mask.dtype)[None]
     term = jax.vmap(jax.vmap(anisotropic_term))
-    return term(delta, C + pad[None], seen + pad[None])
+
+    def moments(H, W, flat):
+        z, U = coordinates(H, W)
+        centred = z - jnp.mean(z, axis=-2, keepdims=True)
+        C = kappa / N * jnp.swapaxes(centred, -1, -2) @ centred
+        return C, jnp.einsum("bld,bldm->blm", flat, U), U
+
+    def fitted(*part):
+        C, delta, U = moments(*part)
+        moment = C + delta[..., :, None] * delta[..., None, :]
+        return jnp.sum(U @ moment @ jnp.swapaxes(U, -1, -2), axis=0)
+
+    def divergence(path, *part):
+        C, delta, U = moments(*part)
+        Sigma = _each_layer(prior, path) if callable(prior) else common
+        seen = jnp.swapaxes(U, -1, -2) @ Sigma @ U
+        return term(delta, C + pad[None], seen + pad[None])
+
+    common = jnp.zeros(())
+    if not callable(prior):
+        sums = (fitted(*part) for part in batches_of(batch_size, *learner, flat))
+        common = functools.reduce(jnp.add, sums)[None] / flat.shape[0]
+    return in_batches(divergence, batch_size, q.W, *learner, flat)
 
 
 def _finish(q, terms, influence, shots, D, finite, otherwise) -> Terms:

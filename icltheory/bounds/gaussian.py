@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_positive_int, check_shape
+from icltheory._precision import exact_products, widened
 from icltheory._typing import Array, Float, Scalar
 from icltheory.noise import without_replacement_factor
 
@@ -133,7 +134,7 @@ def anisotropic_term(
         Yao et al. (2024), Lemma 5, with the prior left free.
         Verified by ``tests/identities/test_lemmas.py``.
     """
-    delta, C, Sigma = map(jnp.asarray, (difference, cov, prior_cov))
+    delta, C, Sigma = map(widened, (difference, cov, prior_cov))
     check_shape("cov", C, (*delta.shape, *delta.shape))
     check_shape("prior_cov", Sigma, C.shape)
     root = jnp.linalg.cholesky(Sigma)
@@ -149,6 +150,7 @@ def anisotropic_term(
     return jnp.sum(values) - delta.shape[0] - jnp.sum(logs) + jnp.sum(step**2)
 
 
+@exact_products
 def held_out_term(
     z: Float[ArrayLike, "_N _d"], shots: Num[ArrayLike, ""], held_out: int
 ) -> Scalar:
@@ -184,7 +186,7 @@ def held_out_term(
         Negrea et al. (2019), data-dependent priors, applied to Lemma 5 of Yao et al.
         (2024). Verified by ``tests/identities/test_theorem2.py``.
     """
-    z = jnp.asarray(z)
+    z = widened(z)
     check_shape("z", z, ("N", "d"))
     check_held_out(held_out, *z.shape)
     return held_out_divergence(z, shots, held_out, jnp.zeros(z.shape[1], z.dtype))

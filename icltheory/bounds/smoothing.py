@@ -5,6 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_shape
+from icltheory._precision import widened
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
 from icltheory.bounds._checks import check_positive, check_subgaussian_scale
@@ -84,7 +85,7 @@ def smoothing_bound(
         (2021) use the same device for stochastic gradient descent.
         Verified by ``tests/identities/test_true_error.py``.
     """
-    weights = jnp.asarray(weights)
+    weights = widened(weights)
     check_shape("weights", weights, ("B", "p"))
     if weights.shape[0] < 2:
         raise ValueError(f"weights: expected at least 2 draws, got {weights.shape[0]}")

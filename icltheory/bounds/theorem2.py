@@ -8,7 +8,13 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Num
 
-from icltheory._checks import check_choice, check_finite, check_nonnegative
+from icltheory._checks import (
+    check_choice,
+    check_finite,
+    check_nonnegative,
+    check_positive_int,
+)
+from icltheory._precision import exact_products
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.attention import LinearAttentionStack
 from icltheory.bounds._checks import (
@@ -40,6 +46,7 @@ Center = str | Float[ArrayLike, "_L _n _n"] | Callable[[int, Any], Any]
 Prior = str | Callable[[int, Any], Any]
 
 
+@exact_products
 def theorem2(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "..."],
@@ -57,6 +64,7 @@ def theorem2(
     trivial: Num[ArrayLike, ""] | None = None,
     demos: str = "demos",
     scale: Num[ArrayLike, ""] = 1.0,
+    batch_size: int | None = None,
 ) -> Bound:
     r"""Bound on the expected generalisation error of implicit gradient descent.
 
@@ -120,6 +128,8 @@ def theorem2(
             [0, 2R].
         demos: ``"demos"``, ``"frozen"`` or, without a key, ``"causal"``.
         scale: Factor c on the attention sum over all N, the papers' 1/N.
+        batch_size: Prompts that are held at once; all of them if not given. The value
+            does not depend on it, the memory does.
 
     Returns:
         The value, every term, ranks, whether it is vacuous, why it is infinite, and in
@@ -148,6 +158,8 @@ def theorem2(
     prompts = _as_prompts(H)
     _check_choices(dim, jitter, numerator, center, prior, log)
     check_subgaussian_scale(subgaussian_scale)
+    if batch_size is not None:
+        check_positive_int("batch_size", batch_size)
     m = support_dims(stack)
     stack, _, scale = prepare(stack, prompts[0], demos, scale)
     prompts = prompts.astype(scale.dtype)
@@ -166,16 +178,18 @@ def theorem2(
         used = N - int(held_out or 0)
     W = None
     if key is not None:
-        W = noisy_paths(key, stack, prompts, shots, demos, scale)
+        W = noisy_paths(key, stack, prompts, shots, demos, scale, batch_size)
 
     dense = not (simple and numerator == "exact" and is_choice(center, "zero"))
-    quantities = prompt_quantities(stack, prompts, shots, demos, scale, W, m, dense)
+    path = shots, demos, scale, W, m, dense
+    quantities = prompt_quantities(stack, prompts, *path, batch_size)
     if simple:
         squares = squared_distances(quantities, numerator, center)
         terms = isotropic_terms(quantities, squares, shots, dim, jitter, log)
     else:
         learner = stack, prompts, demos, scale, W
-        terms = gaussian_terms(quantities, learner, shots, center, prior, held_out)
+        how = shots, center, prior, held_out, batch_size
+        terms = gaussian_terms(quantities, learner, *how)
     value, error = _value(terms, subgaussian_scale, used)
     limit = 2 * jnp.asarray(subgaussian_scale) if trivial is None else trivial
     check_positive("trivial", limit)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape, concrete
+from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int
 from icltheory.linalg._matrix import as_matrix
@@ -38,6 +39,7 @@ class SVD:
     s: Float[Array, "*batch k"]
     Vt: Float[Array, "*batch k n"]
 
+    @exact_products
     def truncate(self, rank: int | Int[Array, ""]) -> Float[Array, "*batch m n"]:
         """The best approximation of rank ``rank`` in every unitarily invariant norm.
 
@@ -84,6 +86,7 @@ def svd(W: Float[ArrayLike, "*batch m n"]) -> SVD:
     return SVD(U, s, Vt)
 
 
+@exact_products
 def low_rank_approximation(
     W: Float[ArrayLike, "m n"], rank: int | Int[Array, ""]
 ) -> Float[Array, "m n"]:
@@ -140,6 +143,7 @@ def _truncate(W, keep):
 
 
 @_truncate.defjvp
+@exact_products
 def _truncate_jvp(primals, tangents):
     (W, keep), (E, _) = primals, tangents
     U, s, Vt = jnp.linalg.svd(W, full_matrices=False)

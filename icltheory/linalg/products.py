@@ -4,11 +4,13 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape
+from icltheory._precision import exact_products, widened
 from icltheory._typing import Array, Float, Scalar
 
 __all__ = ["safe_sqrt", "thin_frobenius_inner", "thin_frobenius_norm"]
 
 
+@exact_products
 def thin_frobenius_inner(
     A: Float[ArrayLike, "_m _p"],
     B: Float[ArrayLike, "_n _p"],
@@ -45,7 +47,7 @@ def thin_frobenius_inner(
         Yao et al. (2024), equation (18) and Example 1.
         Verified by ``tests/test_linalg.py``.
     """
-    A, B, C, D = map(jnp.asarray, (A, B, C, D))
+    A, B, C, D = map(widened, (A, B, C, D))
     check_shape("A", A, ("m", "p"))
     check_shape("B", B, ("n", A.shape[1]))
     check_shape("C", C, (A.shape[0], "q"))
@@ -53,6 +55,7 @@ def thin_frobenius_inner(
     return jnp.sum((A.T @ C) * (B.T @ D))
 
 
+@exact_products
 def thin_frobenius_norm(
     A: Float[ArrayLike, "_m _p"], B: Float[ArrayLike, "_n _p"]
 ) -> Scalar:

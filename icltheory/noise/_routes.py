@@ -2,8 +2,13 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+
+from icltheory._precision import exact_products
+
+_BATCHED = 32
 
 
 def centred_gram(V, C):
@@ -21,6 +26,28 @@ def compressed_rows(V, C):
         V, C = jnp.swapaxes(thin, 1, 2)
     rows = (V[:, :, None] * C[:, None, :]).reshape(N, -1)
     return rows - jnp.mean(rows, axis=0)[None]
+
+
+@jax.custom_jvp
+def singular_values(rows):
+    """Singular values of matrices ``(..., N, k)``, of many small ones at once.
+
+    cuSOLVER decomposes a batch at once only up to 32 x 32, and larger matrices one
+    after the other; QR, which it does at once, first leaves the smaller of the sides.
+    The derivative is that of the SVD: the triangle is singular for centred rows.
+    """
+    long, short = max(rows.shape[-2:]), min(rows.shape[-2:])
+    if short <= _BATCHED < long:
+        tall = rows if rows.shape[-2] == long else jnp.swapaxes(rows, -1, -2)
+        rows = jnp.linalg.qr(tall, mode="r")
+    return jnp.linalg.svd(rows, compute_uv=False)
+
+
+@singular_values.defjvp
+@exact_products
+def _singular_values_jvp(primals, tangents):
+    U, s, Vt = jnp.linalg.svd(primals[0], full_matrices=False)
+    return s, jnp.sum((jnp.swapaxes(U, -1, -2) @ tangents[0]) * Vt, axis=-1)
 
 
 def symmetric_rows(A, B, H):

@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import concrete
+from icltheory._precision import exact_products
 from icltheory._typing import Array, Float, Scalar
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise.gradients import demonstration_gradients
@@ -52,6 +53,7 @@ def without_replacement_factor(num_demos: int, shots: Num[ArrayLike, ""]) -> Sca
     return (num_demos - b) / (b * (num_demos - 1))
 
 
+@exact_products
 def noise_covariance(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],

@@ -5,6 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_choice, check_shape
+from icltheory._precision import exact_products
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory._recursion import (
@@ -18,6 +19,7 @@ from icltheory.trajectory.records import TrajectoryFactors
 __all__ = ["demonstration_gradients"]
 
 
+@exact_products
 def demonstration_gradients(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],

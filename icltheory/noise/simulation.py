@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_choice
+from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.attention import LinearAttentionStack
@@ -38,6 +39,7 @@ class NoisyTrajectory:
     W: Float[Array, "L n n"]
 
 
+@exact_products
 def noisy_trajectory(
     key: PRNGKey,
     stack: LinearAttentionStack,

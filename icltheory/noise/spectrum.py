@@ -6,12 +6,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_choice, check_shape
+from icltheory._precision import exact_products, widened
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise._routes import (
     centred_gram,
     compressed_rows,
+    singular_values,
     symmetric_rows,
 )
 from icltheory.noise.covariance import without_replacement_factor
@@ -55,6 +57,7 @@ class NoiseSpectrum:
     deviations: Float[Array, "L N"]
 
 
+@exact_products
 def noise_spectrum(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
@@ -132,6 +135,7 @@ def spectrum_on_path(stack, H, shots, demos, scale, W, m, method="auto"):
     return spectrum_of_gradients(gradients, shots, m, method=method), gradients
 
 
+@exact_products
 def spectrum_of_gradients(
     gradients: TrajectoryFactors,
     shots: Num[ArrayLike, ""],
@@ -168,7 +172,7 @@ def spectrum_of_gradients(
         Yao et al. (2024), section 3.3. Verified by ``tests/identities/test_noise.py``.
     """
     check_choice("method", method, ("auto", "rows", "gram"))
-    V, C = gradients.left, gradients.right_G
+    V, C = widened(gradients.left), widened(gradients.right_G)
     check_shape("right_G", C, V.shape)
     L, N, n = V.shape
     check_shape("support_dim", support_dim, (L,))
@@ -185,7 +189,7 @@ def spectrum_of_gradients(
 
 
 def _from_rows(rows, support_dim, N, shots):
-    s = jnp.linalg.svd(rows, compute_uv=False)
+    s = singular_values(rows)
     s = jnp.pad(s, ((0, 0), (0, max(0, N - s.shape[1]))))[:, :N]
     # Twice the usual bound on the backward error of singular values, squared.
     floor = (2 * max(rows.shape[1:]) ** 0.5 * jnp.finfo(s.dtype).eps) ** 2

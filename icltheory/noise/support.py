@@ -5,12 +5,14 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_finite, check_shape
+from icltheory._precision import exact_products, widened
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack
 
 __all__ = ["support_dims", "symmetric_image_dim"]
 
 
+@exact_products
 def support_dims(stack: LinearAttentionStack) -> Int[Array, " L"]:
     r"""Dimension of the space that holds the noise of each layer, whatever the data.
 
@@ -52,9 +54,11 @@ def support_dims(stack: LinearAttentionStack) -> Int[Array, " L"]:
     def one(layer):
         return _layer_dim(layer.W_V, layer.W_K, layer.W_Q)
 
-    return jax.lax.map(one, jax.lax.stop_gradient(stack))
+    wide = jax.tree.map(widened, stack)
+    return jax.lax.map(one, jax.lax.stop_gradient(wide))
 
 
+@exact_products
 def symmetric_image_dim(
     A: Float[ArrayLike, "_p _n"], B: Float[ArrayLike, "_n _q"]
 ) -> Int[Array, ""]:
@@ -86,7 +90,7 @@ def symmetric_image_dim(
     References:
         Verified by ``tests/identities/test_noise.py``.
     """
-    A, B = jnp.asarray(A), jnp.asarray(B)
+    A, B = widened(A), widened(B)
     check_shape("A", A, ("p", "n"))
     check_shape("B", B, (A.shape[1], "q"))
     return _dim(*_column_basis(A.T), *_column_basis(B))

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_finite, check_shape, concrete
+from icltheory._precision import exact_products
 from icltheory._typing import Array, Float, Int, Scalar
 from icltheory.linalg import low_rank_approximation
 from icltheory.pruning.rates import rank_for_rate
@@ -125,6 +126,7 @@ def _split(W, keep):
 
 
 @_split.defjvp
+@exact_products
 def _split_jvp(primals, tangents):
     (W, keep), (E, _) = primals, tangents
     U, s, Vt = jnp.linalg.svd(W, full_matrices=False)

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_choice, check_finite
+from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float
 from icltheory.attention import LinearAttentionStack
@@ -42,6 +43,7 @@ class DepthTable:
     changed: Bool[Array, "L L"]
 
 
+@exact_products
 def depth_table(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],

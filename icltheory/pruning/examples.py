@@ -5,6 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_choice, check_finite, check_shape
+from icltheory._precision import exact_products, widened
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, Scalar
 from icltheory.linalg import low_rank_approximation, thin_frobenius_inner
@@ -34,6 +35,7 @@ class UpdateBound:
     corrected: Scalar
 
 
+@exact_products
 def update_upper_bound(
     W_V: Float[ArrayLike, "*_V"],
     W_K: Float[ArrayLike, "*_K"],
@@ -113,6 +115,7 @@ class UpdateSplit:
     cross: Scalar
 
 
+@exact_products
 def update_split(
     module: str,
     rank: int | Int[Array, ""],
@@ -212,8 +215,8 @@ def _square_of_product(V, U):
 
 
 def _checked(weights, H):
-    weights = {name: jnp.asarray(W) for name, W in weights.items()}
-    H = jnp.asarray(H)
+    weights = {name: widened(W) for name, W in weights.items()}
+    H = widened(H)
     check_shape("W_V", weights["W_V"], ("d_v", "n"))
     d_v, n = weights["W_V"].shape
     check_shape("W_K", weights["W_K"], ("d_k", n))

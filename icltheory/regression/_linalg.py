@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Num
 
 from icltheory._checks import check_nonnegative, check_shape, concrete
+from icltheory._precision import widened
 from icltheory._typing import Array
 
 Number = float | int | Num[ArrayLike, ""]
@@ -26,7 +27,7 @@ def as_floats(*values: Any) -> list[Array]:
     dtype = jnp.result_type(*values)
     if not jnp.issubdtype(dtype, jnp.floating):
         dtype = default_dtype(None)
-    return [jnp.asarray(value, dtype) for value in values]
+    return [widened(jnp.asarray(value, dtype)) for value in values]
 
 
 def check_scalar(name: str, value: Any) -> None:

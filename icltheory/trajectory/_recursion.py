@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_shape
+from icltheory._precision import widened
 from icltheory.attention import LinearAttentionStack
 
 DEMOS = ("demos", "causal", "frozen")
@@ -16,7 +17,8 @@ def prepare(stack, H, demos, scale):
         raise ValueError(f"stack: expected a LinearAttentionStack, got {kind}")
     check_choice("demos", demos, DEMOS)
     check_shape("H", H, ("N", stack.W_V.shape[-1]))
-    dtype = jnp.result_type(jnp.asarray(H), *jax.tree.leaves(stack))
+    stack, H = jax.tree.map(widened, (stack, H))
+    dtype = jnp.result_type(H, *jax.tree.leaves(stack))
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), (stack, H, scale))
 
 

@@ -3,6 +3,7 @@
 from jax.typing import ArrayLike
 from jaxtyping import Num
 
+from icltheory._precision import exact_products
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory._recursion import choose_dense, dense_recursion, prepare
@@ -11,6 +12,7 @@ from icltheory.trajectory.records import Trajectory
 __all__ = ["implicit_gd"]
 
 
+@exact_products
 def implicit_gd(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
@@ -35,8 +37,7 @@ def implicit_gd(
 
     Cost O(L (N n^2 + n^3)) for ``"dense"`` and O(N n^2 + L n^3) for ``"gram"``, which
     carries :math:`S_t = (1 + \Delta W_t) S_{t-1} (1 + \Delta W_t)^\top` instead of the
-    tokens; ``"auto"`` takes ``"gram"`` when N > n. On accelerators set the matrix
-    multiplication precision of JAX to ``"highest"``.
+    tokens; ``"auto"`` takes ``"gram"`` when N > n.
 
     Args:
         stack: The weights :math:`W_V, W_K, W_Q`, ``(L, n, n)`` each.

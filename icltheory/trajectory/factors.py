@@ -3,6 +3,7 @@
 from jax.typing import ArrayLike
 from jaxtyping import Num
 
+from icltheory._precision import exact_products
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory._recursion import factor_recursion, prepare
@@ -11,6 +12,7 @@ from icltheory.trajectory.records import TrajectoryFactors
 __all__ = ["implicit_gd_factors"]
 
 
+@exact_products
 def implicit_gd_factors(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],

@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_choice
+from icltheory._precision import exact_products
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.linalg import safe_sqrt, thin_frobenius_inner, thin_frobenius_norm
@@ -20,6 +21,7 @@ from icltheory.trajectory.records import TrajectoryNorms
 __all__ = ["implicit_gd_norms"]
 
 
+@exact_products
 def implicit_gd_norms(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],

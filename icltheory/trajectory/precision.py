@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_choice
+from icltheory._precision import exact_products
 from icltheory._typing import Array, Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory.dense import implicit_gd
@@ -14,6 +15,7 @@ from icltheory.trajectory.factors import implicit_gd_factors
 __all__ = ["depth_errors"]
 
 
+@exact_products
 def depth_errors(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
@@ -33,8 +35,8 @@ def depth_errors(
     with :math:`W_t` computed in ``dtype`` and :math:`h^t` by the layers in float64.
     Both start from the arguments rounded to ``dtype``, so that only arithmetic is
     measured. Growth comes from the degree of the polynomial :math:`1 + W_t`, not from
-    rounding. An accelerator that multiplies float32 in a shorter format shows here,
-    unless the matrix multiplication precision of JAX is ``"highest"``.
+    rounding. Products are exact on every device, and half precision is read as it is
+    and then computed in float32, as in every calculator here.
 
     Args:
         stack: The weights :math:`W_V, W_K, W_Q`, ``(L, n, n)`` each.

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape
+from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float
 
@@ -44,6 +45,7 @@ class Trajectory:
         """
         return jnp.all(jnp.isfinite(self.W), axis=(-2, -1))
 
+    @exact_products
     def outputs(self, h_query: Float[ArrayLike, "_n"]) -> Float[Array, "depths n"]:
         r"""The query at every depth, :math:`h^t = h^0 + W_t h^0`.
 
@@ -90,6 +92,7 @@ class TrajectoryFactors:
     right_delta_W: Float[Array, "L N n"]
     right_G: Float[Array, "L N n"]
 
+    @exact_products
     def dense(self) -> Trajectory:
         """Multiplies the factors out.
 
@@ -118,6 +121,7 @@ class TrajectoryFactors:
         """
         return self.left[layer][:, :, None] * self.right_G[layer][:, None, :]
 
+    @exact_products
     def outputs(self, h_query: Float[ArrayLike, "_n"]) -> Float[Array, "depths n"]:
         r"""The query at every depth, without any n x n matrix.
 

@@ -5,6 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_choice, check_shape
+from icltheory._precision import exact_products, widened
 from icltheory._typing import Array, Float
 from icltheory.attention import MLP_FORMS
 from icltheory.attention._layer import as_mlp, as_projections
@@ -12,6 +13,7 @@ from icltheory.attention._layer import as_mlp, as_projections
 __all__ = ["implicit_update", "implicit_update_mlp"]
 
 
+@exact_products
 def implicit_update(
     W_V: Float[ArrayLike, "_n _n"],
     W_K: Float[ArrayLike, "_n _n"],
@@ -55,12 +57,13 @@ def implicit_update(
         Yao et al. (2024), Lemma 1 and Remark 1.
         Verified by ``tests/identities/test_lemma1.py``.
     """
-    W_V, W_K, W_Q = as_projections(W_V, W_K, W_Q)
-    H = jnp.asarray(H)
+    W_V, W_K, W_Q = map(widened, as_projections(W_V, W_K, W_Q))
+    H = widened(H)
     check_shape("H", H, ("N", W_V.shape[1]))
     return jnp.asarray(scale, H.dtype) * _sum_of_products(W_V, W_K, W_Q, H)
 
 
+@exact_products
 def implicit_update_mlp(
     W_V: Float[ArrayLike, "_d1 _n"],
     W_K: Float[ArrayLike, "_d1 _n"],
@@ -114,8 +117,8 @@ def implicit_update_mlp(
         Verified by ``tests/identities/test_softmax_and_mlp.py``.
     """
     check_choice("mlp", mlp, MLP_FORMS)
-    W_V, W_K, W_Q, W_in, W_out = as_mlp(W_V, W_K, W_Q, W_in, W_out)
-    H = jnp.asarray(H)
+    W_V, W_K, W_Q, W_in, W_out = map(widened, as_mlp(W_V, W_K, W_Q, W_in, W_out))
+    H = widened(H)
     check_shape("H", H, ("N", W_V.shape[1]))
     z = jnp.asarray(scale, H.dtype) * _sum_of_products(W_V, W_K, W_Q, H)
     if mlp != "gated":

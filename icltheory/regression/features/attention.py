@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape
+from icltheory._precision import exact_products
 from icltheory._typing import Array, Float
 from icltheory.regression.features.population import FeaturePopulation
 
@@ -49,6 +50,7 @@ def feature_attention(
     return jax.nn.softmax(jnp.asarray(logits)[None] + present, axis=-1)
 
 
+@exact_products
 def feature_losses(
     logits: Float[ArrayLike, "_K _K"], population: FeaturePopulation
 ) -> Float[Array, " _K"]:
@@ -83,6 +85,7 @@ def feature_losses(
     return population.weights @ jnp.sum(missed**2, axis=-1) / 2
 
 
+@exact_products
 def feature_gradient(
     logits: Float[ArrayLike, "_K _K"], population: FeaturePopulation
 ) -> Float[Array, "_K _K"]:
@@ -127,6 +130,7 @@ def feature_gradient(
     return population.probabilities[:, None] * mean
 
 
+@exact_products
 def query_matrix(
     logits: Float[ArrayLike, "_K _K"], features: Float[ArrayLike, "_K d"]
 ) -> Float[Array, "d d"]:

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape, concrete
 from icltheory._descent import PlainRule, check_steps, descend
+from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int
 from icltheory.regression._linalg import Number
@@ -46,6 +47,7 @@ class FeaturePath:
         return jnp.diagonal(self.attention, axis1=1, axis2=2)
 
 
+@exact_products
 def feature_descent(
     population: FeaturePopulation,
     step_size: Number,

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_positive_int, check_shape, concrete
+from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.regression._linalg import Number
@@ -48,6 +49,7 @@ class KernelDescent:
     asymmetry: Scalar
 
 
+@exact_products
 def functional_descent(
     system: KernelSystem,
     y: Float[ArrayLike, " N"],
@@ -98,6 +100,7 @@ def functional_descent(
     return jnp.concatenate([start[1][None], later])
 
 
+@exact_products
 def descent_weights(
     system: KernelSystem, step_size: Number, depths: Num[ArrayLike, " T"]
 ) -> Float[Array, "T N"]:
@@ -146,6 +149,7 @@ def descent_weights(
     return (h * (U.T @ (system.query_row / root))[None]) @ U.T * root[None]
 
 
+@exact_products
 def kernel_descent(
     system: KernelSystem,
     y: Float[ArrayLike, " N"],

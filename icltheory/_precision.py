@@ -1,0 +1,51 @@
+"""Matrix products that no device shortens, and the smallest dtype theory is done in.
+
+Left to itself, JAX multiplies float32 matrices on a GPU in TF32, with 10 bits of an
+operand's mantissa, and on a TPU in bfloat16, with 7. A theorem's number then carries an
+error of 1e-4 to 1e-2 where float32 leaves 1e-7, twins stop agreeing, and a rank or an
+inequality can come out the other way. Whatever computes such a number is therefore
+marked with :func:`exact_products`, once, at its public name; what it calls needs no
+mark. A caller's functions that run inside are multiplied exactly, too. Models whose
+speed matters more than their last digits are left to the caller's choice.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from icltheory._typing import Array
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def exact_products(function: Callable[P, R]) -> Callable[P, R]:
+    """Marks a function whose matrix products are taken at the highest precision.
+
+    It holds whatever the caller has set, under ``jit``, ``vmap`` and ``grad`` alike: a
+    product keeps the precision with which it was traced. A derivative rule of
+    ``jax.custom_jvp`` may be traced later and needs the mark itself.
+    """
+
+    @functools.wraps(function)
+    def marked(*args: P.args, **kwargs: P.kwargs) -> R:
+        with jax.default_matmul_precision("highest"):
+            return function(*args, **kwargs)
+
+    marked.exact_products = True  # pyrefly: ignore[missing-attribute]
+    return marked
+
+
+def widened(value: ArrayLike) -> Array:
+    """The value as an array, in float32 where it came in half precision.
+
+    LAPACK and cuSOLVER know no half precision, and a chain of products leaves two
+    digits of it or none. The numbers are read as they are; results stay in float32.
+    """
+    array = jnp.asarray(value)
+    half = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize < 4
+    return array.astype(jnp.float32) if half else array

@@ -1,0 +1,110 @@
+"""Thousands of prompts with the memory of a few: ``vmap`` over one batch at a time."""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from icltheory._checks import check_positive_int
+
+__all__ = ["batched"]
+
+
+def batched(
+    function: Callable[..., Any], batch_size: int, *, in_axes: Any = 0
+) -> Callable[..., Any]:
+    r"""A function of one prompt, mapped over any number of them with bounded memory.
+
+    .. math:: x_1, \dots, x_B \mapsto f(x_1), \dots, f(x_B) ,
+
+    ``batch_size`` of them side by side. The function is compiled once, for that size:
+    where the last batch is not full it takes up entries of the one before. Batches are
+    separate calls, one being launched while the other runs, and not a loop inside a
+    program, so that decompositions stay out of loops. Called inside ``jit`` they are
+    unrolled: then few batches should do.
+
+    Keep what comes back, and call it again: a new one compiles anew.
+
+    Args:
+        function: Maps one entry of each mapped argument; returns a pytree of arrays.
+        batch_size: Entries side by side; the memory grows with it.
+        in_axes: 0 for arguments, any pytrees, that have a leading axis to map over;
+            ``None`` for those that all entries share. One for all arguments, or a tuple
+            with one for each.
+
+    Returns:
+        A function of the same arguments; results have a leading axis.
+
+    Raises:
+        ValueError: If the batch size is not a positive integer; on the call, if no
+            argument is mapped or the leading axes differ.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> norms = batched(jnp.linalg.norm, 2)
+        >>> norms(jnp.array([[3.0, 4.0], [0.0, 1.0], [2.0, 0.0]])).tolist()
+        [5.0, 1.0, 2.0]
+
+    References:
+        Verified by ``tests/test_batching.py``.
+    """
+    check_positive_int("batch_size", batch_size)
+    program = jax.jit(jax.vmap(function, in_axes))
+
+    @functools.wraps(function)
+    def mapped(*args: Any) -> Any:
+        axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
+        which = [i for i, axis in enumerate(axes) if axis is not None]
+
+        def part(*chosen):
+            full = list(args)
+            for i, arg in zip(which, chosen, strict=True):
+                full[i] = arg
+            return program(*full)
+
+        return in_batches(part, batch_size, *(args[i] for i in which))
+
+    return mapped
+
+
+def in_batches(mapped: Callable[..., Any], batch_size: int | None, *args: Any) -> Any:
+    """A function of batches on parts of its arguments, the results joined again."""
+    size = leading_size(args)
+    if batch_size is None or size <= batch_size:
+        return mapped(*args)
+    parts: list[Any] = []
+    for start in range(0, size, batch_size):
+        first = min(start, size - batch_size)  # the last batch is as large as the rest
+        found = mapped(*_slice(args, first, first + batch_size))
+        parts.append(_slice(found, start - first, batch_size))
+        if len(parts) > 1:
+            _wait(parts[-2])  # or a CPU would work on all of them at once
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+
+def batches_of(batch_size: int | None, *args: Any) -> Iterator[tuple[Any, ...]]:
+    """Consecutive parts of the arguments, the last as small as it comes, for sums."""
+    size = leading_size(args)
+    step = size if batch_size is None else batch_size
+    for start in range(0, size, step):
+        yield _slice(args, start, min(start + step, size))
+
+
+def leading_size(args: Any) -> int:
+    """The size of the leading axis that all arrays share."""
+    sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(args)}
+    if len(sizes) != 1 or sizes == {()}:
+        found = sorted(sizes)
+        raise ValueError(f"arguments: expected one leading axis, got sizes {found}")
+    return sizes.pop()[0]
+
+
+def _slice(tree, start, stop):
+    return jax.tree.map(lambda leaf: leaf[start:stop], tree)
+
+
+def _wait(tree):
+    if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree)):
+        jax.block_until_ready(tree)

@@ -1,0 +1,101 @@
+"""Many prompts a few at a time: the same numbers, one program, bounded memory."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.attention import LinearAttentionStack
+from icltheory.batching import batched, batches_of, in_batches
+from icltheory.bounds import theorem2
+from icltheory.trajectory import implicit_gd_norms
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 7, 8])
+def test_it_is_a_vmap_of_any_size(size):
+    x, y = jnp.arange(2.0 * size).reshape(size, 2), jnp.arange(1.0 * size)
+
+    def function(pair, shared):
+        return {"sum": pair[0].sum() * shared, "square": pair[1] ** 2}
+
+    got = batched(function, 4, in_axes=(0, None))((x, y), 3.0)
+    assert got["sum"].tolist() == (3 * x.sum(axis=1)).tolist()
+    assert got["square"].tolist() == (y**2).tolist()
+
+
+def test_it_compiles_once_and_not_again():
+    traced = []
+
+    def function(x):
+        traced.append(x.shape)
+        return x**2
+
+    squares = batched(function, 3)
+    for size in (10, 7):
+        x = jnp.arange(float(size))
+        assert squares(x).tolist() == (x**2).tolist()
+    assert traced == [()]
+
+
+def test_it_can_be_differentiated_and_jitted():
+    x = jnp.arange(5.0)
+    cubes = batched(lambda x: x**3, 2)
+    slopes = jax.jit(jax.grad(lambda x: cubes(x).sum()))(x)
+    np.testing.assert_allclose(slopes, 3 * x**2)
+
+
+def test_parts_for_sums_cover_everything_once():
+    x = jnp.arange(7.0)
+    assert [len(part) for (part,) in batches_of(3, x)] == [3, 3, 1]
+    assert sum(float(part.sum()) for (part,) in batches_of(3, x)) == 21
+    assert [len(part) for (part, _) in batches_of(None, x, None)] == [7]
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="batch_size: expected a positive"):
+        batched(jnp.sin, 0)
+    with pytest.raises(ValueError, match="expected one leading axis, got sizes"):
+        in_batches(jnp.add, 2, jnp.ones(2), jnp.ones(3))
+    with pytest.raises(ValueError, match="expected one leading axis"):
+        batched(jnp.sin, 2)(jnp.ones(()))
+
+
+def stack_and_prompts(prompts, N=8, n=2, layers=1):
+    keys = jax.random.split(jax.random.key(1), 2)
+    weights = jax.random.normal(keys[0], (3, layers, n, n)) + jnp.eye(n)[None, None]
+    H = jax.random.normal(keys[1], (prompts, N, n))
+    return LinearAttentionStack(*weights), H / 4
+
+
+def test_the_memory_is_that_of_one_batch():
+    stack, H = stack_and_prompts(1, N=32, n=16, layers=4)
+
+    def temporary(size):
+        prompts = jax.ShapeDtypeStruct((size, *H.shape[1:]), H.dtype)
+        norms = jax.vmap(lambda H: implicit_gd_norms(stack, H, method="factors"))
+        return jax.jit(norms).lower(prompts).compile().memory_analysis()
+
+    all_at_once, one_batch = temporary(64), temporary(8)
+    if all_at_once is None:
+        pytest.skip("the backend does not say what it needs")
+    assert all_at_once.temp_size_in_bytes > 6 * one_batch.temp_size_in_bytes
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"prior": "anisotropic", "center": "mean"},
+        {"prior": lambda layer, W: 2 * jnp.eye(4) + jnp.sum(W**2)},
+        {"prior": "held_out", "held_out": 5},
+    ],
+    ids=["isotropic", "anisotropic", "function", "held_out"],
+)
+def test_theorem_2_does_not_depend_on_the_batch(options):
+    stack, H = stack_and_prompts(5)
+    choice = {"scale": 1 / 8, "key": jax.random.key(2), **options}
+    whole = theorem2(stack, H, 4, 1.0, **choice)
+    parts = theorem2(stack, H, 4, 1.0, batch_size=2, **choice)
+    assert np.isfinite(float(whole.value))
+    for a, b in zip(jax.tree.leaves(parts), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9)
