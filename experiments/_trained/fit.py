@@ -70,7 +70,7 @@ class Fitted:
 
 def fit(
     step: training.Step,
-    state: training.TrainState,
+    state: Any,
     run: Run,
     console: Console,
     record: Callable[[int, training.Chunk], dict[str, Any]],

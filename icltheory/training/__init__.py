@@ -10,7 +10,15 @@ from icltheory.training.checkpoints import Checkpoints as Checkpoints
 from icltheory.training.curriculum import Curriculum as Curriculum
 from icltheory.training.curriculum import Ramp as Ramp
 from icltheory.training.devices import data_mesh as data_mesh
+from icltheory.training.devices import device_mesh as device_mesh
 from icltheory.training.devices import initialize_distributed as initialize_distributed
+from icltheory.training.devices import over_devices as over_devices
+from icltheory.training.devices import over_members as over_members
+from icltheory.training.devices import shard_members as shard_members
+from icltheory.training.devices import to_host as to_host
+from icltheory.training.ensemble import EnsembleState as EnsembleState
+from icltheory.training.ensemble import init_ensemble as init_ensemble
+from icltheory.training.ensemble import make_ensemble_step as make_ensemble_step
 from icltheory.training.evaluation import prefix_errors as prefix_errors
 from icltheory.training.loop import Chunk as Chunk
 from icltheory.training.loop import Step as Step
@@ -19,27 +27,43 @@ from icltheory.training.loop import init_state as init_state
 from icltheory.training.loop import make_step as make_step
 from icltheory.training.loop import run as run
 from icltheory.training.loop import stream_key as stream_key
+from icltheory.training.members import Ensemble as Ensemble
+from icltheory.training.members import Member as Member
 from icltheory.training.objectives import in_context_loss as in_context_loss
 from icltheory.training.optimizers import OptimizerConfig as OptimizerConfig
 from icltheory.training.optimizers import learning_rate as learning_rate
 from icltheory.training.optimizers import make_optimizer as make_optimizer
+from icltheory.training.side_by_side import SideBySide as SideBySide
+from icltheory.training.side_by_side import side_by_side as side_by_side
 
 __all__ = [
     "Checkpoints",
     "Chunk",
     "Curriculum",
+    "Ensemble",
+    "EnsembleState",
+    "Member",
     "OptimizerConfig",
     "Ramp",
+    "SideBySide",
     "Step",
     "TrainState",
     "data_mesh",
+    "device_mesh",
     "in_context_loss",
+    "init_ensemble",
     "init_state",
     "initialize_distributed",
     "learning_rate",
+    "make_ensemble_step",
     "make_optimizer",
     "make_step",
+    "over_devices",
+    "over_members",
     "prefix_errors",
     "run",
+    "shard_members",
+    "side_by_side",
     "stream_key",
+    "to_host",
 ]

@@ -1,48 +1,113 @@
-"""Where training runs: meshes over devices, and several processes as one program."""
+"""Where computing runs: meshes over devices, and several processes as one program.
+
+A mesh has two axes. Along ``"models"`` the members of an ensemble are split; nothing
+ever passes between them. Along ``"data"`` the batch of each member is split; the
+gradient is summed over it every step. With one member the first axis has length 1.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-__all__ = ["data_mesh", "initialize_distributed", "replicate", "shard_batch"]
+from icltheory._checks import check_positive_int
 
-_AXIS = "data"
+__all__ = [
+    "check_batch",
+    "data_mesh",
+    "device_mesh",
+    "initialize_distributed",
+    "over_devices",
+    "over_members",
+    "replicate",
+    "shard_batch",
+    "shard_members",
+    "to_host",
+]
+
+_MODELS, _DATA = "models", "data"
+
+
+def device_mesh(num_devices: int | None = None, *, models: int = 1) -> Mesh:
+    """Mesh over the devices of all processes: members of an ensemble, then batches.
+
+    Devices that share the batch of a member are neighbours, so that the sums of
+    gradients stay within a host where they can.
+
+    Args:
+        num_devices: How many devices to take; all unless given.
+        models: Parts into which the members of an ensemble are split.
+
+    Returns:
+        A mesh with the axes ``"models"`` and ``"data"``.
+
+    Raises:
+        ValueError: if there are fewer devices than asked for, or ``models`` does not
+            divide them.
+
+    Example:
+        >>> dict(device_mesh(1).shape)
+        {'models': 1, 'data': 1}
+
+    References:
+        Sharding by GSPMD. Verified by ``tests/training/test_devices.py``.
+    """
+    check_positive_int("models", models)
+    devices = jax.devices()
+    count = len(devices) if num_devices is None else num_devices
+    if not 1 <= count <= len(devices):
+        raise ValueError(f"num_devices: expected 1 to {len(devices)}, got {count}")
+    if count % models:
+        raise ValueError(f"models: expected a divisor of {count} devices, got {models}")
+    return jax.make_mesh(
+        (models, count // models),
+        (_MODELS, _DATA),
+        axis_types=(AxisType.Auto, AxisType.Auto),
+        devices=devices[:count],
+    )
 
 
 def data_mesh(num_devices: int | None = None) -> Mesh:
-    """One-axis mesh over the devices of all processes; batches are split along it.
+    """The mesh of :func:`device_mesh` for one model: all devices share its batch.
 
     Args:
         num_devices: How many devices to take; all unless given.
 
     Returns:
-        A mesh with the axis ``"data"``.
+        A mesh whose axis ``"data"`` has all devices.
 
     Raises:
         ValueError: if there are fewer devices than asked for.
 
     Example:
-        >>> data_mesh(1).axis_names
-        ('data',)
+        >>> data_mesh(1).shape["data"]
+        1
 
     References:
         Data parallelism by GSPMD. Verified by ``tests/training/test_devices.py``.
     """
-    devices = jax.devices()
-    count = len(devices) if num_devices is None else num_devices
-    if not 1 <= count <= len(devices):
-        raise ValueError(f"num_devices: expected 1 to {len(devices)}, got {count}")
-    return jax.make_mesh(
-        (count,), (_AXIS,), axis_types=(AxisType.Auto,), devices=devices[:count]
-    )
+    return device_mesh(num_devices)
 
 
 def initialize_distributed(
-    coordinator: str | None, num_processes: int, process_id: int
+    coordinator: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
 ) -> None:
-    """Joins this process to a training run of several processes.
+    """Joins this process to a program of several processes.
 
     Call it before anything touches a device. Every process then runs the same program.
+    With no argument the launcher's environment says who takes part (Slurm's ``srun``,
+    Open MPI): a process a GPU, or one a host with all its GPUs. With arguments the
+    process takes all devices that it sees.
+
+    Should a process die, the others end too, at the next exchange or within two
+    minutes; the run goes on from its last checkpoint.
 
     Args:
         coordinator: ``host:port`` of process 0.
@@ -53,26 +118,83 @@ def initialize_distributed(
         Nothing.
 
     Raises:
-        ValueError: if there is no coordinator or ``process_id`` is out of range.
+        ValueError: if some arguments are missing, ``process_id`` is out of range, or
+            there is no argument and no launcher.
 
     References:
         ``jax.distributed``. Verified by ``tests/training/test_devices.py``.
     """
+    if coordinator is None and num_processes is None and process_id is None:
+        _join_launched()
+        return
     if coordinator is None:
         raise ValueError("coordinator: expected the host:port of process 0, got none")
+    if num_processes is None or process_id is None:
+        raise ValueError("process_id: expected one, and num_processes, got none")
     if not 0 <= process_id < num_processes:
         raise ValueError(
             f"process_id: expected 0 to {num_processes - 1}, got {process_id}"
         )
-    jax.distributed.initialize(coordinator, num_processes, process_id)
+    # Detection would leave a process under Slurm one GPU of its host.
+    jax.distributed.initialize(
+        coordinator, num_processes, process_id, cluster_detection_method="deactivate"
+    )
+
+
+def _join_launched() -> None:
+    try:
+        jax.distributed.initialize(local_device_ids=_whole_host())
+    except ValueError as error:
+        raise ValueError(
+            "coordinator: expected the host:port of process 0 or a launcher such as "
+            f"srun, got neither ({error})"
+        ) from error
+
+
+def _whole_host() -> list[int] | None:
+    """All GPUs of the host if Slurm started one task on each, else JAX's choice."""
+    tasks = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
+    gpus = os.environ.get("SLURM_GPUS_ON_NODE", "")
+    alone = tasks == "1" or (tasks.startswith("1(") and "," not in tasks)
+    return list(range(int(gpus))) if alone and gpus.isdigit() else None
+
+
+def check_batch(batch_size: int, accumulation: int, mesh: Mesh | None) -> None:
+    """Raises unless every device gets as many prompts of each part of a batch.
+
+    Args:
+        batch_size: Prompts a step.
+        accumulation: Parts into which the batch is split to save memory.
+        mesh: Mesh of :func:`device_mesh`, or ``None``.
+
+    Returns:
+        Nothing.
+
+    Raises:
+        ValueError: if the parts, or parts times devices, do not divide the batch.
+
+    References:
+        Data parallelism by GSPMD. Verified by ``tests/training/test_devices.py``.
+    """
+    if batch_size % accumulation:
+        raise ValueError(
+            f"accumulation: expected a divisor of batch_size {batch_size}, "
+            f"got {accumulation}"
+        )
+    devices = 1 if mesh is None else mesh.shape[_DATA]
+    if (batch_size // accumulation) % devices:
+        raise ValueError(
+            f"batch_size: expected a multiple of {devices} devices x {accumulation} "
+            f"parts, got {batch_size}"
+        )
 
 
 def shard_batch(tree, mesh: Mesh | None):
-    """Splits the leading axis of every leaf over the mesh; identity without one.
+    """Splits the leading axis of every leaf over ``"data"``; identity without a mesh.
 
     Args:
         tree: Pytree of arrays inside a jitted function.
-        mesh: Mesh of :func:`data_mesh`, or ``None``.
+        mesh: Mesh of :func:`device_mesh`, or ``None``.
 
     Returns:
         The same values, constrained to be split.
@@ -83,7 +205,7 @@ def shard_batch(tree, mesh: Mesh | None):
     if mesh is None:
         return tree
     return jax.lax.with_sharding_constraint(
-        tree, NamedSharding(mesh, PartitionSpec(_AXIS))
+        tree, NamedSharding(mesh, PartitionSpec(_DATA))
     )
 
 
@@ -92,7 +214,7 @@ def replicate(tree, mesh: Mesh | None):
 
     Args:
         tree: Pytree of arrays that every process holds.
-        mesh: Mesh of :func:`data_mesh`, or ``None``.
+        mesh: Mesh of :func:`device_mesh`, or ``None``.
 
     Returns:
         The same values as global arrays.
@@ -100,12 +222,142 @@ def replicate(tree, mesh: Mesh | None):
     References:
         Data parallelism by GSPMD. Verified by ``tests/training/test_devices.py``.
     """
+    return _place(tree, mesh, PartitionSpec())
+
+
+def shard_members(tree, mesh: Mesh | None):
+    """Puts members, the leading axis, on their devices; identity without a mesh.
+
+    Args:
+        tree: Pytree of arrays that every process holds, one entry a member.
+        mesh: Mesh of :func:`device_mesh`, or ``None``.
+
+    Returns:
+        The same values as global arrays, split over ``"models"``.
+
+    Raises:
+        ValueError: if the parts do not divide the members.
+
+    References:
+        Ensemble parallelism by GSPMD. Verified by ``tests/training/test_devices.py``.
+    """
+    parts = 1 if mesh is None else mesh.shape[_MODELS]
+    for leaf in jax.tree.leaves(tree):
+        members = np.shape(leaf)[0]
+        if members % parts:
+            raise ValueError(
+                f"models: expected a divisor of {members} members, got {parts}"
+            )
+    return _place(tree, mesh, PartitionSpec(_MODELS))
+
+
+def _place(tree, mesh: Mesh | None, spec: PartitionSpec):
     if mesh is None:
         return tree
-    sharding = NamedSharding(mesh, PartitionSpec())
+    sharding = NamedSharding(mesh, spec)
 
     def place(leaf):
         host = np.asarray(leaf)
         return jax.make_array_from_callback(host.shape, sharding, lambda i: host[i])
 
     return jax.tree.map(place, tree)
+
+
+def over_members(step: Callable[..., Any], mesh: Mesh | None) -> Callable[..., Any]:
+    """The step of every member of an ensemble, each on the devices that hold it.
+
+    The program that a device runs has no exchange between members.
+
+    Args:
+        step: Step of one member, as of :func:`icltheory.training.make_step` with the
+            same mesh.
+        mesh: Mesh of :func:`device_mesh`, or ``None``.
+
+    Returns:
+        The step on states of :func:`shard_members`.
+
+    References:
+        Ensemble parallelism by GSPMD. Verified by ``tests/training/test_devices.py``.
+    """
+    return jax.vmap(step, spmd_axis_name=None if mesh is None else _MODELS)
+
+
+def over_devices(function: Callable[..., Any], mesh: Mesh | None) -> Callable[..., Any]:
+    """Splits what a batched function maps over all devices; itself without a mesh.
+
+    For sweeps: ``over_devices(jax.vmap(calculator), mesh)``, which the caller may jit.
+    The axis is filled up with its first entry where the devices do not divide it.
+
+    Args:
+        function: Function of arrays that share a leading axis, each entry of whose
+            results depends on the same entry of the arguments alone.
+        mesh: Mesh of :func:`device_mesh`, or ``None``.
+
+    Returns:
+        A function of the same arguments with the same results.
+
+    Raises:
+        ValueError: at the call, if the leading axes differ or there is no argument.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> square = over_devices(jax.vmap(lambda x: x @ x), device_mesh(1))
+        >>> square(jnp.ones((3, 2))).tolist()
+        [2.0, 2.0, 2.0]
+
+    References:
+        ``jax.shard_map``. Verified by ``tests/training/test_devices.py``.
+    """
+    if mesh is None or mesh.size == 1:
+        return function
+    everything = PartitionSpec((_MODELS, _DATA))
+    mapped = jax.shard_map(
+        function,
+        mesh=mesh,
+        in_specs=everything,
+        out_specs=everything,
+        # The contract says more than the checker could see.
+        check_vma=False,
+    )
+
+    def whole(*args):
+        sizes = {np.shape(leaf)[0] for leaf in jax.tree.leaves(args)}
+        if len(sizes) != 1:
+            raise ValueError(
+                f"args: expected one leading axis, got lengths {sorted(sizes)}"
+            )
+        (size,) = sizes
+        missing = -size % mesh.size
+
+        def fill(leaf):
+            return jnp.concatenate([leaf, jnp.repeat(leaf[:1], missing, axis=0)])
+
+        if not missing:
+            return mapped(*args)
+        return jax.tree.map(lambda leaf: leaf[:size], mapped(*jax.tree.map(fill, args)))
+
+    return whole
+
+
+def to_host(tree):
+    """Values in the memory of every process, whichever devices hold them.
+
+    All processes call it, and each gets all of it.
+
+    Args:
+        tree: Pytree of arrays.
+
+    Returns:
+        The same values as NumPy arrays.
+
+    References:
+        ``jax.experimental.multihost_utils``. Verified by
+        ``tests/training/test_devices.py``.
+    """
+
+    def fetch(leaf):
+        if getattr(leaf, "is_fully_addressable", True) or leaf.is_fully_replicated:
+            return np.asarray(leaf)
+        return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
+
+    return jax.tree.map(fetch, tree)

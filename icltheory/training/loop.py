@@ -10,26 +10,35 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Int, PyTree
 
 from icltheory._checks import check_choice, check_positive_int
 from icltheory._pytree import pytree
 from icltheory.training.curriculum import Curriculum
-from icltheory.training.devices import replicate, shard_batch
+from icltheory.training.devices import (
+    check_batch,
+    replicate,
+    shard_batch,
+    shard_members,
+    to_host,
+)
 from icltheory.training.objectives import in_context_loss
+from icltheory.training.packing import pack, unpack
 
 __all__ = [
+    "COMPILER_OPTIONS",
     "Chunk",
     "Step",
     "TrainState",
     "init_state",
+    "lower",
     "make_step",
     "run",
     "stream_key",
 ]
 
 # cuBLAS beats the generated GEMMs for products as narrow as these models'.
-_COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
+COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
     "gpu": {"xla_gpu_enable_triton_gemm": False}
 }
 _STREAMS = ("init", "data", "evaluation")
@@ -53,7 +62,8 @@ class TrainState:
 
 
 Metrics = dict[str, Array]
-Step = Callable[[TrainState], tuple[TrainState, Metrics]]
+# Of a TrainState, or of a state made of several that has their ``step``.
+Step = Callable[[Any], tuple[Any, Metrics]]
 
 
 class Chunk(NamedTuple):
@@ -61,15 +71,15 @@ class Chunk(NamedTuple):
 
     Attributes:
         state: State after them. It is given up when the next chunk is asked for.
-        metrics: One array a metric, with an axis of the chunk's steps first.
+        metrics: One NumPy array a metric, with an axis of the chunk's steps first.
         seconds: Wall time of the steps.
         compile_seconds: Wall time of the compilation before them, near 0 if there was
             none.
         memory_bytes: Device memory that the compiled steps need, their state included.
     """
 
-    state: TrainState
-    metrics: Metrics
+    state: Any
+    metrics: dict[str, np.ndarray]
     seconds: float
     compile_seconds: float
     memory_bytes: int
@@ -128,7 +138,8 @@ def init_state(
         optimizer: Optimiser whose state is started.
         seed: One seed, or several for an ensemble with a leading axis.
         num_points: Points :math:`P` of a prompt.
-        mesh: Devices that hold the state, the same on each.
+        mesh: Devices that hold the state: each all of it, or its members of an
+            ensemble.
 
     Returns:
         The state at step 0.
@@ -155,7 +166,8 @@ def init_state(
 
     seeds = jnp.asarray(seed, jnp.int32)
     make = jax.jit(jax.vmap(init) if seeds.ndim else init)
-    return replicate(make(seeds), mesh)
+    place = shard_members if seeds.ndim else replicate
+    return place(make(seeds), mesh)
 
 
 def make_step(
@@ -178,7 +190,8 @@ def make_step(
 
     The batch is a pure function of (seed, step), so a run resumes exactly and does not
     depend on how many devices share the batch. For several seeds in one program use
-    ``jax.vmap`` of the step on an ensemble's state.
+    ``jax.vmap`` of the step on an ensemble's state, for models that differ in more
+    :func:`make_ensemble_step`.
 
     Args:
         model: Flax module; called with ``(X, y)`` it predicts every prefix, and its
@@ -211,22 +224,13 @@ def make_step(
     ):
         check_positive_int(name, value)
     check_choice("loss_points", loss_points, ("all", "last"))
-    if batch_size % accumulation:
-        raise ValueError(
-            f"accumulation: expected a divisor of batch_size {batch_size}, "
-            f"got {accumulation}"
-        )
-    if mesh is not None and (batch_size // accumulation) % mesh.size:
-        raise ValueError(
-            f"batch_size: expected a multiple of {mesh.size} devices x {accumulation} "
-            f"parts, got {batch_size}"
-        )
+    check_batch(batch_size, accumulation, mesh)
     if loss is None:
         signs = getattr(task, "targets", "real") == "sign"
         loss = "logistic" if signs else "squared"
 
     def mean_loss(params, X, y, active_points):
-        variables = {"params": params}
+        variables = {"params": unpack(params, 0)}
         if loss_points == "all":
             predictions: Any = model.apply(variables, X, y)
             return in_context_loss(predictions, y, active_points, loss)
@@ -276,8 +280,37 @@ def _accumulated(gradient: Callable[..., Any], parts: int) -> Callable[..., Any]
     return whole
 
 
+def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
+    """Lowers the program of a chunk, for the devices that the state is placed on.
+
+    Args:
+        step: Function from a state to the next one and its metrics.
+        state: Where to begin; arrays, or shapes and dtypes with their placement.
+        num_steps: Steps of the chunk.
+        packed: As in :func:`run`.
+
+    Returns:
+        What ``jax.jit`` lowered; its ``compile`` takes :data:`COMPILER_OPTIONS`.
+
+    References:
+        Garg et al. 2022, Appendix A. Verified by ``tests/training/test_packing.py``.
+    """
+
+    def scan(state):
+        begin = _packed(state) if packed else state
+        end, metrics = jax.lax.scan(lambda s, _: step(s), begin, None, num_steps)
+        return unpack(end), metrics
+
+    return jax.jit(scan, donate_argnums=0).lower(state)
+
+
 def run(
-    step: Step, state: TrainState, num_steps: int, *, chunk_steps: int = 100
+    step: Step,
+    state: Any,
+    num_steps: int,
+    *,
+    chunk_steps: int = 100,
+    packed: bool | None = None,
 ) -> Iterator[Chunk]:
     """Takes steps until ``num_steps`` have been taken in all, a chunk a dispatch.
 
@@ -290,13 +323,17 @@ def run(
         state: Where to begin; its ``step`` says how many have been taken.
         num_steps: Steps in all.
         chunk_steps: Steps a dispatch.
+        packed: Whether the blocks of the state are stacks within a chunk; the step must
+            know packed parameters, as that of :func:`make_step` does. On a GPU alone
+            unless given: it saves launches, and moves sums in their last bits.
 
     Returns:
         An iterator over chunks.
 
     Raises:
         ValueError: if a count is not positive or the state is beyond ``num_steps``.
-        FloatingPointError: if a loss is not finite; the message names the step.
+        FloatingPointError: if a loss is not finite; the message names the step. Models
+            that the metric ``alive`` reports as stopped may have any, but for the last.
 
     References:
         Garg et al. 2022, Appendix A. Verified by ``tests/training/test_loop.py``.
@@ -307,25 +344,39 @@ def run(
     if done > num_steps:
         raise ValueError(f"num_steps: expected at least {done} steps, got {num_steps}")
 
-    def scan(state, length):
-        return jax.lax.scan(lambda s, _: step(s), state, None, length)
+    if packed is None:
+        packed = jax.default_backend() == "gpu"
 
-    jitted = jax.jit(scan, static_argnums=1, donate_argnums=0)
-    options = _COMPILER_OPTIONS.get(jax.default_backend())
     compiled: dict[int, Any] = {}
     while done < num_steps:
         length = min(chunk_steps - done % chunk_steps, num_steps - done)
         start = time.perf_counter()
         if length not in compiled:
-            compiled[length] = jitted.lower(state, length).compile(options)
+            lowered = lower(step, state, length, packed=packed)
+            options = COMPILER_OPTIONS.get(jax.default_backend())
+            compiled[length] = lowered.compile(options)
         middle = time.perf_counter()
         state, metrics = compiled[length](state)
-        metrics = jax.block_until_ready(metrics)
-        _check_losses(metrics["loss"], done)
+        # Every process sees the losses of all members, wherever they are.
+        metrics = to_host(metrics)
+        _check_losses(metrics, done)
         done += length
         seconds = time.perf_counter() - middle
         memory = _memory(compiled[length])
         yield Chunk(state, metrics, seconds, middle - start, memory)
+
+
+def _packed(state: Any) -> Any:
+    """Stacks the blocks behind the axes of the ensemble, if there are any."""
+
+    def single(part):
+        return isinstance(part, TrainState)
+
+    return jax.tree.map(
+        lambda part: pack(part, jnp.ndim(part.step)) if single(part) else part,
+        state,
+        is_leaf=single,
+    )
 
 
 def _memory(compiled: Any) -> int:
@@ -334,10 +385,13 @@ def _memory(compiled: Any) -> int:
     return need.argument_size_in_bytes + need.temp_size_in_bytes + new
 
 
-def _check_losses(losses: Float[Array, "K *seeds"], first_step: int) -> None:
-    finite = np.isfinite(np.asarray(losses)).reshape(losses.shape[0], -1).all(axis=1)
-    if not finite.all():
-        step = first_step + int(np.argmin(finite))
+def _check_losses(metrics: dict[str, np.ndarray], first_step: int) -> None:
+    losses = np.asarray(metrics["loss"])
+    alive = np.asarray(metrics.get("alive", np.ones_like(losses, bool)))
+    fine = (np.isfinite(losses) | ~alive).reshape(len(losses), -1).all(axis=1)
+    fine &= alive.reshape(len(losses), -1).any(axis=1)
+    if not fine.all():
+        step = first_step + int(np.argmin(fine))
         raise FloatingPointError(
             f"loss: expected a finite value, got none at step {step}"
         )

@@ -1,13 +1,16 @@
 """Optimisers and schedules, named by strings so that a config can hold them."""
 
-import dataclasses
+import itertools
+import math
 
 import jax
 import jax.numpy as jnp
 import optax
 from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
-from icltheory._checks import check_choice, check_positive_int
+from icltheory._checks import check_choice, check_positive_int, concrete
+from icltheory._pytree import pytree, static_field
+from icltheory._typing import Array, Float
 
 __all__ = ["OptimizerConfig", "learning_rate", "make_optimizer"]
 
@@ -15,9 +18,12 @@ _NAMES = ("adam", "adamw", "muon", "sgd")
 _SCHEDULES = ("constant", "cosine", "linear", "triangle")
 
 
-@dataclasses.dataclass(frozen=True)
+@pytree
 class OptimizerConfig:
     """What :func:`make_optimizer` builds.
+
+    It is a pytree whose leaves are the rates, the decay of the weights and the clipping
+    norm: these may be traced, and differ between the models of one program.
 
     Args:
         name: ``"adam"``, ``"adamw"``, ``"muon"`` (Adam for what is no hidden matrix)
@@ -49,16 +55,17 @@ class OptimizerConfig:
         ``tests/training/test_optimizers.py``.
     """
 
-    name: str = "adam"
+    name: str = static_field(default="adam")
     learning_rate: float = 1e-4
     adam_learning_rate: float | None = None
-    schedule: str = "constant"
-    warmup_steps: int = 0
+    schedule: str = static_field(default="constant")
+    warmup_steps: int = static_field(default=0)
     clip_norm: float = 0.0
     weight_decay: float = 0.0
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
+    # Static, for 1 - b2 loses four digits of a b2 that float32 has rounded.
+    b1: float = static_field(default=0.9)
+    b2: float = static_field(default=0.999)
+    eps: float = static_field(default=1e-8)
 
     def __post_init__(self):
         check_choice("optimizer", self.name, _NAMES)
@@ -75,7 +82,9 @@ class OptimizerConfig:
 
 
 def learning_rate(
-    config: OptimizerConfig, num_steps: int, peak: float | None = None
+    config: OptimizerConfig,
+    num_steps: int,
+    peak: float | Float[Array, ""] | None = None,
 ) -> optax.Schedule:
     r"""Schedule of the learning rate over a run.
 
@@ -132,15 +141,17 @@ def _stacked_by_shape(
     """
 
     def groups(leaves):
-        by_shape: dict[tuple[int, ...], list[int]] = {}
+        by_shape: dict[str, list[int]] = {}
         for index, leaf in enumerate(leaves):
-            by_shape.setdefault(leaf.shape, []).append(index)
+            by_shape.setdefault("x".join(map(str, leaf.shape[-2:])), []).append(index)
         return by_shape
 
     def stack(tree):
+        # A leaf may be a matrix or, where a loop has packed the blocks, a stack itself.
         leaves = jax.tree.leaves(tree)
+        as_stacks = [leaf.reshape(-1, *leaf.shape[-2:]) for leaf in leaves]
         return {
-            "x".join(map(str, shape)): jnp.stack([leaves[i] for i in members])
+            shape: jnp.concatenate([as_stacks[i] for i in members])
             for shape, members in groups(leaves).items()
         }
 
@@ -148,8 +159,11 @@ def _stacked_by_shape(
         leaves, structure = jax.tree.flatten(tree)
         out = list(leaves)
         for shape, members in groups(leaves).items():
-            for row, index in enumerate(members):
-                out[index] = stacks["x".join(map(str, shape))][row]
+            sizes = [leaves[i].size // math.prod(leaves[i].shape[-2:]) for i in members]
+            ends = list(itertools.accumulate(sizes))
+            for index, end, size in zip(members, ends, sizes, strict=True):
+                part = stacks[shape][end - size : end]
+                out[index] = part.reshape(leaves[index].shape)
         return jax.tree.unflatten(structure, out)
 
     def init(params):
@@ -167,8 +181,10 @@ def _hidden_matrices(params):
     """Labels the weight matrices of the blocks ``muon`` and all else ``adam``."""
 
     def label(path, leaf):
-        inside_block = any("block" in str(getattr(key, "key", key)) for key in path)
-        return "muon" if inside_block and leaf.ndim == 2 else "adam"
+        names = [str(getattr(key, "key", key)) for key in path]
+        inside_block = any("block" in name for name in names)
+        layers = sum(name.endswith("_*") for name in names)  # axes of a packed tree
+        return "muon" if inside_block and leaf.ndim - layers == 2 else "adam"
 
     return jax.tree_util.tree_map_with_path(label, params)
 
@@ -234,6 +250,7 @@ def make_optimizer(
         rule = optax.sgd(rate, momentum=config.b1 or None)
     else:
         rule = _muon(config, num_steps)
-    if config.clip_norm > 0:
+    limit = concrete(config.clip_norm)
+    if limit is None or limit > 0:
         return optax.chain(optax.clip_by_global_norm(config.clip_norm), rule)
     return rule

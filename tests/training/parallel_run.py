@@ -1,45 +1,154 @@
-"""A short training run as a program of its own; prints its losses as JSON.
+"""Trainings over several devices as a program of its own; prints numbers as JSON.
 
-Usage: parallel_run.py FOLDER [COORDINATOR NUM_PROCESSES PROCESS_ID]
+Usage: parallel_run.py one FOLDER RESUMED    # one process: every mesh over its devices
+       parallel_run.py two FOLDER            # one of two processes that Slurm started
 """
 
+import functools
 import json
+import os
+import re
 import sys
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory import training
+from icltheory import bounds, training
+from icltheory.attention import LinearAttentionStack
 from icltheory.models import GPT2
 from icltheory.regression.tasks import LinearRegression
+from icltheory.training import devices
+
+MODEL = GPT2(3, 14, width=8, num_layers=1, num_heads=2)
+OPTIMIZER = training.make_optimizer(training.OptimizerConfig("adam", 1e-2), 8)
+SIZES = {"batch_size": 16, "num_points": 7}
+COLLECTIVES = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
 
 
-def main(folder, coordinator=None, num_processes=1, process_id=0):
-    if coordinator is not None:
-        training.initialize_distributed(
-            coordinator, int(num_processes), int(process_id)
-        )
-    mesh = training.data_mesh()
-    task = LinearRegression.isotropic(3, dtype=jnp.float32)
-    model = GPT2(3, 14, width=8, num_layers=1, num_heads=2)
+def task():
+    return LinearRegression.isotropic(3, dtype=jnp.float32)
+
+
+def step_on(mesh, accumulation=1):
     curriculum = training.Curriculum(training.Ramp(1, 3, 1, 2), training.Ramp(7, 7))
-    tx = training.make_optimizer(training.OptimizerConfig("adam", 1e-2), 8)
-    step = training.make_step(
-        model, task, tx, curriculum, batch_size=16, num_points=7, mesh=mesh
+    return training.make_step(
+        *(MODEL, task(), OPTIMIZER, curriculum),
+        **SIZES,
+        accumulation=accumulation,
+        mesh=mesh,
     )
-    state = training.init_state(model, task, tx, 0, num_points=7, mesh=mesh)
+
+
+def start(mesh=None, seed=0):
+    return training.init_state(MODEL, task(), OPTIMIZER, seed, num_points=7, mesh=mesh)
+
+
+def losses(mesh, until, state=None, accumulation=1):
+    """Losses to a step, and the state there."""
+    state, found = start(mesh) if state is None else state, []
+    for chunk in training.run(step_on(mesh, accumulation), state, until, chunk_steps=4):
+        found += np.asarray(chunk.metrics["loss"], np.float64).tolist()
+    return found, chunk.state
+
+
+def ensemble(mesh, seeds):
+    """Losses of four steps of each seed, and how often devices talk meanwhile."""
+
+    def four(state):
+        step = devices.over_members(step_on(mesh), mesh)
+        return jax.lax.scan(lambda s, _: step(s), state, None, 4)
+
+    state = devices.shard_members(start(seed=seeds), mesh)
+    compiled = jax.jit(four).lower(state).compile()
+    talk = len(re.findall(rf" ({COLLECTIVES})(-start)?\(", compiled.as_text()))
+    found = devices.to_host(compiled(state)[1]["loss"])
+    return {"losses": np.asarray(found, np.float64).tolist(), "collectives": talk}
+
+
+def sweep(mesh, num_prompts):
+    """Theorem 2 for many prompts, the prompts split over the devices."""
+    keys = jax.random.split(jax.random.key(0), 4)
+    W_V, W_K, W_Q = jax.random.normal(keys[0], (3, 2, 4, 4)) / 2
+    stack = LinearAttentionStack(0.02 * W_V, W_K, W_Q)
+    H = jax.random.normal(keys[1], (num_prompts, 24, 4))
+
+    def bound(H):
+        return bounds.theorem2(stack, H, 4, 1.0, scale=1 / 24)
+
+    found = jax.jit(devices.over_devices(jax.vmap(bound), mesh))(H)
+    return devices.to_host(found)
+
+
+def furthest(a, b):
+    """Largest difference of two trees of arrays, relative; infinities are equal."""
+
+    def distance(a, b):
+        a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        return np.max(np.where(same, 0, np.abs(a - b) / np.maximum(np.abs(b), 1e-30)))
+
+    with np.errstate(invalid="ignore"):
+        return max(map(float, jax.tree.leaves(jax.tree.map(distance, a, b))))
+
+
+def refusal():
+    """What a process hears that no launcher started."""
+    try:
+        training.initialize_distributed()
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def one(folder, resumed):
+    """Everything that one process can do with its devices."""
+    report = {"no launcher": refusal()}
+    single, every = devices.data_mesh(1), devices.data_mesh()
+    report["devices"] = every.size
+    report["parts"], _ = losses(every, 8, accumulation=2)
+    first, state = losses(single, 4)
     store = training.Checkpoints(folder)
-    losses = []
-    for chunk in training.run(step, state, 4, chunk_steps=2):
-        losses += np.asarray(chunk.metrics["loss"], np.float64).tolist()
-    store.save(4, chunk.state, {"losses": losses})
-    like = training.init_state(model, task, tx, 0, num_points=7, mesh=mesh)
-    restored = store.restore(like)
-    assert restored.extra == {"losses": losses}
-    for chunk in training.run(step, restored.state, 8, chunk_steps=2):
-        losses += np.asarray(chunk.metrics["loss"], np.float64).tolist()
-    print(json.dumps({"losses": losses, "devices": mesh.size}))
+    store.save(4, state, first)
+    report["one"] = first + losses(single, 8, state)[0]
+    restored = store.restore(start(every))
+    rest, state = losses(every, 8, restored.state)
+    report["one to eight"] = restored.extra + rest
+    store.save(8, state, first + rest)
+    back = store.restore(start(single)).state
+    report["eight to one"] = furthest(devices.to_host(back), devices.to_host(state))
+    restored = training.Checkpoints(resumed).restore(start(single))
+    rest, _ = losses(single, 8, restored.state)
+    report["two processes to one"] = restored.extra + rest
+    seeds = tuple(range(8))
+    for parts in (None, 8, 2):
+        mesh = None if parts is None else devices.device_mesh(models=parts)
+        report[f"ensemble {parts}"] = ensemble(mesh, seeds)
+    # One more than the devices divide
+    report["sweep"] = furthest(sweep(every, 1001), sweep(None, 1001))
+    return report
+
+
+def two(folder):
+    """Data over both processes, then a member on each; at last process 1 dies."""
+    # A silent process is given up after 100 seconds; a test has less time.
+    begin = jax.distributed.initialize
+    jax.distributed.initialize = functools.partial(begin, heartbeat_timeout_seconds=10)
+    training.initialize_distributed()
+    mesh = devices.data_mesh()
+    first, state = losses(mesh, 4)
+    training.Checkpoints(folder).save(4, state, first)
+    report = {"devices": mesh.size, "processes": jax.process_count(), "losses": first}
+    report["ensemble"] = ensemble(devices.device_mesh(models=2), (0, 1))
+    print(json.dumps(report), flush=True)
+    if jax.process_index() == 1:
+        os._exit(1)
+    losses(mesh, 8, state)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    name, *folders = sys.argv[1:]
+    if name == "two":
+        two(*folders)
+    else:
+        print(json.dumps(one(*folders)))

@@ -1,0 +1,186 @@
+"""Table, figure and verdicts of a run."""
+
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from experiments._run import Check, Run, claim_table, print_checks, stated_claim
+from experiments.garg_sweep.config import Config
+from experiments.garg_sweep.figure import draw
+from experiments.garg_sweep.measure import Lines, Measured
+from experiments.garg_sweep.summary import Cell, best, cells, mean_and_error
+
+_SIGMAS = 5.0  # of a difference that should be 0
+
+
+def checks(config: Config, measured: Measured, found: list[Cell]) -> list[Check]:
+    """What theory says of the lines, and what a sweep that was trained must show."""
+    low, _, high = config.counted()
+    out = []
+    for noise_var, lines in zip(config.noise_vars, measured.lines, strict=True):
+        mean, error = mean_and_error(lines.bayes[:, low] - lines.bayes_risk[:, low])
+        out.append(
+            Check(
+                f"noise {noise_var:g}: Bayes sampled minus exact at k = {low}",
+                float(mean),
+                0.0,
+                "within",
+                _SIGMAS * float(error),
+            )
+        )
+        cell = best(found, noise_var)
+        out.append(
+            Check(
+                f"noise {noise_var:g}: best model against one layer of linear "
+                f"attention at k = {high}",
+                float(cell.errors[0][high]) if cell else 1.0,
+                float(lines.one_layer[high]),
+                "<=",
+            )
+        )
+    out.append(
+        Check(
+            "error minus (Bayes error + distance), largest |z|",
+            _largest_z(measured, found),
+            _SIGMAS,
+            "<=",
+        )
+    )
+    return out
+
+
+def _largest_z(measured: Measured, found: list[Cell]) -> float:
+    """Of the models that learned; without noise Bayes is exact and says less."""
+    sound = np.array([cell.sound for cell in found])
+    sound = sound.reshape(measured.identity_z.shape[:3])
+    values = np.abs(measured.identity_z[sound])
+    return float(values.max()) if values.size else 0.0
+
+
+def claims(config: Config, found: list[Cell]) -> list[dict[str, Any]]:
+    """What one expects of widths, rates and noise; it does not decide the run."""
+    stated, rates = [], {}
+    for noise_var in config.noise_vars:
+        of = {width: best(found, noise_var, width) for width in config.widths}
+        known = [cell for cell in of.values() if cell is not None]
+        if len(known) < len(of):
+            continue
+        rates[noise_var] = [cell.learning_rate for cell in known]
+        first, last = known[0], known[-1]
+        gain = first.distance[0] - last.distance[0]
+        spread = float(np.hypot(first.distance[1], last.distance[1]))
+        pair = f"width {first.width} and {last.width}"
+        stated.append(
+            stated_claim(
+                f"noise {noise_var:g}: wider is nearer Bayes, each at its best rate",
+                "distance falls by two standard errors",
+                f"{first.distance[0]:.4f} and {last.distance[0]:.4f} at {pair} "
+                f"(s.e. of the difference {spread:.4f})",
+                gain > 2 * spread,
+            )
+        )
+        shown = ", ".join(f"{rate:g}" for rate in rates[noise_var])
+        stated.append(
+            stated_claim(
+                f"noise {noise_var:g}: the best rate does not grow with the width",
+                "rates that do not ascend",
+                f"{shown} for widths {', '.join(map(str, config.widths))}",
+                sorted(rates[noise_var], reverse=True) == rates[noise_var],
+            )
+        )
+    if len(rates) > 1:
+        same = len({tuple(values) for values in rates.values()}) == 1
+        shown = "; ".join(
+            f"{noise:g}: {', '.join(f'{rate:g}' for rate in values)}"
+            for noise, values in rates.items()
+        )
+        stated.append(
+            stated_claim("the best rate is that of all noises", "same", shown, same)
+        )
+    return stated
+
+
+def comparison_table(config: Config, measured: Measured, found: list[Cell]) -> Table:
+    """Every cell beside the references of its noise."""
+    ks = config.counted()
+    table = Table(
+        title=f"squared error / d against <w, x>, d = {config.recipe.dim}: mean over "
+        f"{len(config.recipe.seeds)} seeds (s.e.); references exact"
+    )
+    heads = ("noise", "width", "rate", *(f"k = {k}" for k in ks), "from Bayes", "fate")
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    for noise_var, lines in zip(config.noise_vars, measured.lines, strict=True):
+        for name, values in references(lines).items():
+            cells_of = [f"{values[k]:.3f}" for k in ks]
+            table.add_row(f"{noise_var:g}", name, "", *cells_of, "", "")
+        own = [cell for cell in found if cell.noise_var == noise_var]
+        top = best(found, noise_var)
+        for cell in own:
+            style = "bold" if cell is top else ""
+            table.add_row(*_row(cell, ks), style=style)
+        table.add_section()
+    return table
+
+
+def references(lines: Lines) -> dict[str, np.ndarray]:
+    """What is known without training, by prefix; the means of ridge over inputs."""
+    return {
+        "Bayes": lines.bayes_risk.mean(axis=0),
+        "least squares": lines.least_squares_risk,
+        "one layer": lines.one_layer,
+    }
+
+
+def _row(cell: Cell, ks: tuple[int, ...]) -> list[str]:
+    mean, error = cell.errors
+    pairs = [*((mean[k], error[k]) for k in ks), cell.distance]
+    shown = [f"{m:.3f} ({e:.3f})" if np.isfinite(m) else "-" for m, e in pairs]
+    own = [f"{cell.noise_var:g}", str(cell.width), f"{cell.learning_rate:g}"]
+    return [*own, *shown, cell.fate]
+
+
+def report(
+    config: Config, run: Run, measured: Measured, console: Console
+) -> dict[str, Any]:
+    """Prints the table, draws the figure and collects the result."""
+    found = cells(config, measured)
+    run.save_figure("sweep.png", draw(config, measured, found))
+    verdicts, stated = checks(config, measured, found), claims(config, found)
+    console.print(comparison_table(config, measured, found))
+    console.print(claim_table("what one expects", stated))
+    print_checks(console, verdicts)
+    return {
+        "checks": [check.as_dict() for check in verdicts],
+        "passed": all(check.passed for check in verdicts),
+        "claims": stated,
+        "cells": [_as_dict(cell) for cell in found],
+        "references": {
+            f"{noise_var:g}": {
+                name: _finite(values) for name, values in references(lines).items()
+            }
+            for noise_var, lines in zip(config.noise_vars, measured.lines, strict=True)
+        },
+        "precision": config.precision,
+    }
+
+
+def _finite(values: Any) -> list[float | None]:
+    """For JSON, which knows no other numbers."""
+    values = np.asarray(values, np.float64).tolist()
+    return [x if np.isfinite(x) else None for x in values]
+
+
+def _as_dict(cell: Cell) -> dict[str, Any]:
+    return {
+        "noise_var": cell.noise_var,
+        "width": cell.width,
+        "learning_rate": cell.learning_rate,
+        "errors": _finite(cell.errors[0]),
+        "standard_errors": _finite(cell.errors[1]),
+        "distance": _finite(cell.distance),
+        "diverged_at": cell.diverged,
+        "fate": cell.fate,
+    }

@@ -1,0 +1,91 @@
+"""What the grid says: means over seeds, fates, and the best rate of every width."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from experiments.garg_sweep.config import Config
+from experiments.garg_sweep.measure import Measured
+
+# Of the error of the answer 0, which is 1: as much is left where nothing was learned.
+_NOTHING_LEARNED = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """Models that differ in the seed alone.
+
+    Attributes:
+        noise_var: Their noise.
+        width: Their width.
+        learning_rate: Their rate.
+        errors: Mean error by prefix over the seeds, and its standard error; NaN if a
+            seed diverged.
+        distance: Mean distance to Bayes over prefixes and seeds, and its error.
+        diverged: Step at which each seed diverged, -1 if it did not.
+        idle: Seeds that end without having learned anything.
+    """
+
+    noise_var: float
+    width: int
+    learning_rate: float
+    errors: tuple[np.ndarray, np.ndarray]
+    distance: tuple[float, float]
+    diverged: list[int]
+    idle: int
+
+    @property
+    def sound(self) -> bool:
+        """Whether every seed trained to the end and learned."""
+        return self.idle == 0 and max(self.diverged) < 0
+
+    @property
+    def fate(self) -> str:
+        """What became of the seeds, in words."""
+        steps = sorted(step for step in self.diverged if step >= 0)
+        if steps:
+            at = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
+            return f"{len(steps)}/{len(self.diverged)} diverge at {at}"
+        if self.idle:
+            return f"{self.idle}/{len(self.diverged)} learn nothing"
+        return "learns"
+
+
+def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over the leading axis and its standard error."""
+    spread = values.std(axis=0, ddof=1) / math.sqrt(len(values))
+    return values.mean(axis=0), spread
+
+
+def cells(config: Config, measured: Measured) -> list[Cell]:
+    """The grid, noise outside and rates inside."""
+    found = []
+    for index in np.ndindex(measured.errors.shape[:3]):
+        n, w, r = index
+        mean, error = mean_and_error(measured.distances[index].mean(axis=-1))
+        last = measured.errors[index][:, 2 * config.recipe.dim]
+        found.append(
+            Cell(
+                config.noise_vars[n],
+                config.widths[w],
+                config.learning_rates[r],
+                mean_and_error(measured.errors[index]),
+                (float(mean), float(error)),
+                measured.diverged_at[index].tolist(),
+                int((last > _NOTHING_LEARNED).sum()),
+            )
+        )
+    return found
+
+
+def best(found: list[Cell], noise_var: float, width: int | None = None) -> Cell | None:
+    """The nearest to Bayes of the cells whose every seed learned, if there is one."""
+    fitting = [
+        cell
+        for cell in found
+        if cell.sound
+        and cell.noise_var == noise_var
+        and (width is None or cell.width == width)
+    ]
+    return min(fitting, key=lambda cell: cell.distance[0], default=None)

@@ -1,0 +1,269 @@
+"""Ensembles: every member is the model trained alone; one that diverges is frozen."""
+
+import dataclasses
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import training
+from icltheory.models import GPT2
+from icltheory.regression.tasks import LinearRegression
+from icltheory.training import Curriculum, Ensemble, Member, OptimizerConfig, Ramp
+
+D, P, B, STEPS = 3, 7, 8, 8
+MODEL = GPT2(dim=D, num_positions=2 * P, width=8, num_layers=1, num_heads=2)
+TASK = LinearRegression.isotropic(D, 0.5, dtype=jnp.float32)
+CURRICULUM = Curriculum(Ramp(1, D, 1, 4), Ramp(3, P, 2, 3))
+SIZES = {"batch_size": B, "num_points": P}
+
+
+@functools.cache
+def start(optimizer, ensemble, model=MODEL):
+    sizes = {"num_steps": STEPS, "num_points": P}
+    state = training.init_ensemble(model, TASK, optimizer, ensemble, **sizes)
+    return jax.device_get(state)  # a run takes the memory of arrays on the device
+
+
+def build(optimizer, ensemble, model=MODEL, **options):
+    args = model, TASK, optimizer, ensemble, CURRICULUM
+    options = {"num_steps": STEPS, "at_once": 8} | SIZES | options
+    return training.make_ensemble_step(*args, **options)
+
+
+def train(step, state, **options):
+    """Last state and losses; the state after each chunk."""
+    chunks = training.run(step, state, STEPS, chunk_steps=4, **options)
+    losses, states = [], []
+    for chunk in chunks:
+        losses.append(np.asarray(chunk.metrics["loss"]))
+        states.append(jax.device_get(chunk.state))
+    return states[-1], np.concatenate(losses), states
+
+
+def alone(optimizer, member, model=MODEL):
+    """The member through ``make_step`` with Python numbers in its optimiser."""
+    task, record = member.alone(TASK, optimizer)
+    rule = training.make_optimizer(record, STEPS)
+    step = training.make_step(model, task, rule, CURRICULUM, **SIZES)
+    state = training.init_state(model, task, rule, member.seed, num_points=P)
+    end, losses, _ = train(step, state)
+    return end.params, losses
+
+
+def without_key_bias(params):
+    """Softmax does not see it: Adam moves it by the signs of rounding."""
+    width = np.shape(params["positions"])[-1]
+
+    def clear(path, leaf):
+        if "attn_qkv" not in str(path) or "bias" not in str(path):
+            return leaf
+        part = np.arange(3 * width) // width
+        return np.where(part == 1, np.zeros((), leaf.dtype), leaf)
+
+    return jax.tree_util.tree_map_with_path(clear, params)
+
+
+def assert_member(trained, index, expected):
+    params, losses = expected
+    state, all_losses = trained[:2]
+    np.testing.assert_allclose(all_losses[:, index], losses, rtol=1e-5)
+    own = jax.tree.map(lambda leaf: leaf[index], state.params)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=3e-5),
+        without_key_bias(own),
+        without_key_bias(params),
+    )
+
+
+ADAM = OptimizerConfig("adam", 1e-2, schedule="cosine", warmup_steps=3, clip_norm=1.0)
+MUON = OptimizerConfig(
+    "muon", 1e-2, adam_learning_rate=3e-3, schedule="linear", warmup_steps=2
+)
+DECAY = dataclasses.replace(ADAM, name="adamw", schedule="triangle")
+SGD = OptimizerConfig("sgd", 0.05)
+ADAM_GRID = Ensemble((3, 5), noise_vars=(0.0, 1.0), learning_rates=(3e-3, 3e-2))
+
+
+@pytest.fixture(scope="module")
+def adam():
+    return train(build(ADAM, ADAM_GRID), start(ADAM, ADAM_GRID))
+
+
+def check_members(trained, optimizer, grid, indices):
+    state, losses, _ = trained
+    assert losses.shape == (STEPS, len(grid))
+    assert (state.diverged_at == -1).all()
+    # Members are told apart: no two train alike.
+    assert len(np.unique(losses[-1])) == len(grid)
+    for index in indices:
+        assert_member(trained, index, alone(optimizer, grid.members()[index]))
+
+
+@pytest.mark.slow
+def test_members_of_adam_are_the_models_trained_alone(adam):
+    """Both noises, rates and seeds, with clipping, warm-up and schedule."""
+    check_members(adam, ADAM, ADAM_GRID, (1, 6))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("optimizer", "grid", "indices"),
+    [
+        (MUON, Ensemble((0,), (0.25, 1.0), (5e-3, 2e-2)), (2,)),
+        (DECAY, Ensemble(weight_decays=(0.0, 0.5), clip_norms=(0.1, 10.0)), (2,)),
+    ],
+    ids=["muon", "decay"],
+)
+def test_members_are_the_models_trained_alone(optimizer, grid, indices):
+    trained = train(build(optimizer, grid), start(optimizer, grid))
+    check_members(trained, optimizer, grid, indices)
+
+
+@pytest.mark.slow
+def test_one_at_a_time_is_the_same(adam):
+    step = build(ADAM, ADAM_GRID, at_once=1)
+    state, losses, _ = train(step, start(ADAM, ADAM_GRID))
+    for index in range(len(ADAM_GRID)):
+        member = jax.tree.map(lambda leaf, i=index: leaf[i], state.params)
+        assert_member(adam, index, (member, losses[:, index]))
+
+
+@pytest.mark.slow
+def test_an_ensemble_resumes_exactly_from_a_checkpoint(adam, tmp_path):
+    end, losses, (middle, _) = adam
+    store = training.Checkpoints(tmp_path)
+    store.save(4, jax.tree.map(jnp.asarray, middle))
+    like = jax.tree.map(jnp.zeros_like, middle)
+    again, second, _ = train(build(ADAM, ADAM_GRID), store.restore(like).state)
+    np.testing.assert_array_equal(losses[4:], second)
+    jax.tree.map(np.testing.assert_array_equal, end, again)
+
+
+@pytest.mark.slow
+def test_ensembles_of_other_shapes_and_rules_train_side_by_side(adam):
+    """Width 8 under Adam beside 2 layers of width 12 without MLP under SGD."""
+    other = dataclasses.replace(MODEL, width=12, num_layers=2, mlp=False)
+    grid = Ensemble(seeds=(1, 2))
+    parts = start(ADAM, ADAM_GRID), start(SGD, grid, other)
+    steps = build(ADAM, ADAM_GRID), build(SGD, grid, other)
+    state = training.SideBySide(parts)
+    shapes = [part["positions"].shape for part in state.params]
+    assert shapes == [(8, 2 * P, 8), (2, 2 * P, 12)]
+    # Blocks as stacks, as on a GPU: also within the parts.
+    step = training.side_by_side(steps)
+    together, losses, _ = train(step, state, packed=True)
+    np.testing.assert_allclose(losses[:, :8], adam[1], rtol=1e-5)
+    _, own, _ = train(steps[1], parts[1])
+    np.testing.assert_allclose(losses[:, 8:], own, rtol=1e-5)
+    assert together.step.tolist() == [STEPS] * 8
+
+
+def test_a_member_that_diverges_is_frozen_and_the_others_go_on():
+    grid = Ensemble(learning_rates=(0.05, 0.06))
+    step = jax.jit(build(SGD, grid))
+
+    def states(rates):
+        rates = {"optimizer.learning_rate": jnp.asarray(rates, jnp.float32)}
+        begin = jax.tree.map(jnp.asarray, start(SGD, grid))
+        state = dataclasses.replace(begin, settings=rates)
+        found, losses = [state], []
+        for _ in range(STEPS):
+            state, metrics = step(state)
+            found.append(jax.device_get(state))
+            losses.append(metrics["loss"])
+        return found, np.stack(losses)
+
+    def of(state, index):
+        kept = state.params, state.models.opt_state
+        return jax.tree.map(lambda leaf: leaf[index], kept)
+
+    def assert_same(one, two):
+        jax.tree.map(np.testing.assert_array_equal, one, two)
+
+    calm, calm_losses = states((0.05, 0.06))
+    wild, losses = states((0.05, 1e6))
+    fell, at = wild[-1].diverged_at.tolist()
+    assert fell == -1
+    assert 0 < at < STEPS - 1
+    np.testing.assert_array_equal(np.isnan(losses[:, 1]), np.arange(STEPS) >= at)
+    # The neighbour does not notice, to the last bit.
+    np.testing.assert_array_equal(losses[:, 0], calm_losses[:, 0])
+    assert_same(of(wild[-1], 0), of(calm[-1], 0))
+    # It keeps what it had at that step; its clock goes on, as a resume needs.
+    assert_same(of(wild[-1], 1), of(wild[at], 1))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(wild[-1].params))
+    assert wild[-1].step.tolist() == [STEPS, STEPS]
+    assert wild[-1].alive.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(("last", "stops"), [(4, False), (3, True)])
+def test_a_run_goes_on_until_its_last_member_diverges(last, stops):
+    """Of two members the first ends at step 1, the second at step ``last`` of 4."""
+
+    def step(state):
+        alive = state.step < jnp.array([1, last])
+        new = training.TrainState(state.step + 1, state.seed, state.params, ())
+        return new, {"loss": jnp.where(alive, 1.0, jnp.nan), "alive": alive}
+
+    clock, seeds = jnp.zeros(2, jnp.int32), jnp.arange(2, dtype=jnp.int32)
+    state = training.TrainState(clock, seeds, {}, ())
+    chunks = training.run(step, state, 4)
+    if not stops:
+        assert np.isnan(next(chunks).metrics["loss"]).sum() == 3
+        return
+    with pytest.raises(FloatingPointError, match="at step 3$"):
+        next(chunks)
+
+
+def test_the_description_is_plain_data():
+    grid = Ensemble((0, 1), (0.0,), (1e-3, 1e-2), clip_norms=(1.0,))
+    stored = json.loads(json.dumps(dataclasses.asdict(grid)))
+    assert Ensemble(**{name: tuple(x) for name, x in stored.items()}) == grid
+    assert hash(grid) == hash(dataclasses.replace(grid))
+    assert (grid.shape, len(grid)) == ((1, 2, 1, 1, 2), 4)
+    assert grid.members()[2] == Member(0, 0.0, 1e-2, None, 1.0)
+    # What does not differ stays a constant of the program.
+    assert set(start(SGD, grid).settings) == {"optimizer.learning_rate"}
+    task, record = grid.members()[2].alone(TASK, ADAM)
+    assert (float(task.noise_var), record.learning_rate) == (0.0, 1e-2)
+    assert record.schedule == ADAM.schedule
+
+
+class NoiseFree:
+    """A task that has no noise variance."""
+
+    dim = D
+
+    def sample(self, key, num_examples, batch_size, *, active_dims=None):
+        """Is not called."""
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"seeds": ()}, "seeds: expected at least one, got none"),
+        ({"seeds": (1, 1)}, r"seeds: expected distinct ones, got \(1, 1\)"),
+        ({"seeds": (-1,)}, "seeds: expected an integer >= 0, got -1"),
+        ({"learning_rates": (0.0,)}, "learning_rates: expected values > 0, got 0.0"),
+        ({"noise_vars": (-1.0,)}, "noise_vars: expected values >= 0, got -1.0"),
+        ({"clip_norms": (0.0,)}, "clip_norms: expected values > 0, got 0.0"),
+    ],
+)
+def test_impossible_ensembles_are_refused(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        Ensemble(**kwargs)
+
+
+def test_impossible_steps_are_refused_before_they_are_traced():
+    with pytest.raises(ValueError, match="at_once: expected a positive integer, got 0"):
+        build(SGD, Ensemble(), at_once=0)
+    with pytest.raises(ValueError, match="loss_points: expected one of"):
+        build(SGD, Ensemble(), loss_points="first")
+    with pytest.raises(ValueError, match="expected a task with a noise_var, got Noise"):
+        Member(0, noise_var=1.0).alone(NoiseFree(), SGD)
+    with pytest.raises(ValueError, match="steps: expected at least one, got none"):
+        training.side_by_side([])

@@ -1,0 +1,124 @@
+"""Packed blocks train as the model's own layout does."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import training
+from icltheory.models import GPT2
+from icltheory.regression.tasks import LinearRegression
+from icltheory.training import Curriculum, OptimizerConfig
+from icltheory.training.packing import Packed, pack, unpack
+
+TASK = LinearRegression.isotropic(2, dtype=jnp.float64)
+MODEL = GPT2(
+    dim=2,
+    num_positions=8,
+    width=4,
+    num_layers=2,
+    num_heads=1,
+    dtype=jnp.float64,
+    param_dtype=jnp.float64,
+)
+OPTIMIZERS = {
+    "adam": OptimizerConfig("adam", 1e-2),
+    "muon": OptimizerConfig("muon", 1e-2, clip_norm=1.0, weight_decay=0.1),
+}
+
+
+def started(config, seeds=0):
+    optimizer = training.make_optimizer(config, 6)
+    step = training.make_step(
+        MODEL, TASK, optimizer, Curriculum.none(2, 4), batch_size=4, num_points=4
+    )
+    state = training.init_state(MODEL, TASK, optimizer, seeds, num_points=4)
+    return (jax.vmap(step) if jnp.ndim(state.step) else step), state
+
+
+def trained(config, packed, seeds=0, chunk_steps=6):
+    step, state = started(config, seeds)
+    for chunk in training.run(step, state, 6, chunk_steps=chunk_steps, packed=packed):
+        state = chunk.state
+    return state
+
+
+def close(a, b):
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        # The same sums in another order, a few steps on.
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "seeds"), [("adam", 3), ("muon", (3, 4))])
+def test_packed_training_is_plain_training(name, seeds):
+    plain = trained(OPTIMIZERS[name], False, seeds)
+    close(trained(OPTIMIZERS[name], True, seeds), plain)
+
+
+@pytest.mark.slow
+def test_a_packed_run_goes_on_from_a_chunk_that_ended():
+    once = trained(OPTIMIZERS["adam"], True)
+    twice = trained(OPTIMIZERS["adam"], True, chunk_steps=3)
+    jax.tree.map(np.testing.assert_array_equal, once, twice)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_update_of_packed_blocks_is_the_packed_update(name):
+    # More than ten blocks: as text block_10 comes before block_2.
+    keys = iter(jax.random.split(jax.random.key(0), 100))
+    shapes = {"a": (3, 4), "bias": (4,)}
+    tree = {
+        f"block_{i}": {k: jax.random.normal(next(keys), v) for k, v in shapes.items()}
+        for i in range(11)
+    } | {"out": jnp.ones((4, 2))}
+    optimizer = training.make_optimizer(OPTIMIZERS[name], 6)
+    plain, state = tree, optimizer.init(tree)
+    packed, packed_state = pack(tree), pack(state)
+    for _ in range(2):
+        updates, state = optimizer.update(plain, state, plain)
+        plain = jax.tree.map(jnp.add, plain, updates)
+        updates, packed_state = optimizer.update(packed, packed_state, packed)
+        packed = jax.tree.map(jnp.add, packed, updates)
+    close(unpack(packed), plain)
+    close(unpack(packed_state), state)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("seeds", [0, (0, 1)])
+def test_unpacking_undoes_packing_to_the_bit(name, seeds):
+    _, state = started(OPTIMIZERS[name], seeds)
+    axis = jnp.ndim(state.step)
+    packed = pack(state, axis)
+    assert isinstance(packed.params, Packed)
+    kernel = packed.params.stacks["block_"]["attn_qkv"]["kernel"]
+    assert kernel.shape == (*state.step.shape, 2, 4, 12)
+    back = unpack(packed)
+    assert jax.tree.structure(back) == jax.tree.structure(state)
+    jax.tree.map(np.testing.assert_array_equal, back, state)
+    leaves = [len(jax.tree.leaves(tree)) for tree in (state.params, packed.params)]
+    assert leaves == [2 * 12 + 7, 12 + 7]
+
+
+def test_the_gradient_of_a_packed_tree_is_the_packed_gradient():
+    blocks = {f"b_{i}": {"w": jnp.arange(3.0) + i} for i in range(4)}
+    tree = {**blocks, "out": jnp.ones(2)}
+
+    def loss(tree):
+        parts = [(i + 1) * jnp.sum(tree[f"b_{i}"]["w"] ** 2) for i in range(4)]
+        return sum(parts) + jnp.sum(tree["out"] ** 3)
+
+    got = jax.grad(lambda packed: loss(unpack(packed, 0)))(pack(tree))
+    want = pack(jax.grad(loss)(tree))
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
+def test_entries_of_different_shapes_stay_apart():
+    tree = {"block_0": jnp.ones(2), "block_1": jnp.ones(3), "inner": {"a": 1}}
+    assert not isinstance(pack(tree), Packed)
+    assert pack(tree)["inner"] == {"a": 1}
+    nested = pack({"outer": {"l_0": jnp.ones(2), "l_1": jnp.ones(2)}})
+    assert isinstance(nested["outer"], Packed)
+    assert set(unpack(nested)["outer"]) == {"l_0", "l_1"}
