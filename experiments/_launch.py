@@ -9,9 +9,11 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import tyro
+
+from experiments import _slurm
 
 Config = TypeVar("Config")
 
@@ -51,9 +53,15 @@ def parse(
     change it are refused. The experiment's own switches are declared by ``add_flags``
     and handed to ``on_flags`` before anything else, so that processes can join.
 
+    With ``--slurm`` options (:mod:`experiments._slurm`) it sends the rest of the line
+    to the cluster and ends the program. An experiment runs in several processes if its
+    switches have ``--num-processes``.
+
     Raises:
-        ValueError: if the preset is unknown, the run has no readable config, or a
-            resumed run was asked for another config.
+        ValueError: if the preset is unknown, the run has no readable config, a resumed
+            run was asked for another config, or several processes were asked of an
+            experiment that runs in one.
+        SystemExit: once a job is submitted.
     """
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     own.add_argument("--preset")
@@ -61,14 +69,28 @@ def parse(
     own.add_argument("--output", type=Path, default=Path("runs"))
     if add_flags is not None:
         add_flags(own)
+    _slurm.add_flags(own)
     argv = sys.argv[1:] if argv is None else argv
     flags, rest = own.parse_known_args(argv)
 
+    asked = _slurm.request(flags)
+    processes = _slurm.tasks_of_srun() if asked is None else asked.nodes
+    if processes > 1 and not hasattr(flags, "num_processes"):
+        raise ValueError(
+            f"slurm: expected one host and one task, got {processes}: this experiment "
+            "runs in one process"
+        )
+    if asked is not None:
+        usage = f"{description}\n\nAlso: {own.format_usage()}"
+        _check_overrides(presets, flags, rest, usage)
+        module = _slurm.module_run()
+        print(*_slurm.submit(asked, module, argv, flags.output), sep="\n")
+        raise SystemExit(0)
     if on_flags is not None:
         on_flags(flags)
     preset = flags.preset
     if preset is not None and preset not in presets:
-        raise ValueError(f"preset: expected one of {', '.join(presets)}, got {preset}")
+        _refuse_preset(preset, presets)
     if flags.resume is not None:
         try:
             stored = read_config(flags.resume, next(iter(presets.values())))
@@ -86,6 +108,35 @@ def parse(
             f"{_differences(stored, config)}"
         )
     return Launch(config, preset, flags.resume, flags.output, flags)
+
+
+def _refuse_preset(preset: str, presets: Mapping[str, Any]) -> NoReturn:
+    raise ValueError(f"preset: expected one of {', '.join(presets)}, got {preset}")
+
+
+def _check_overrides(
+    presets: Mapping[str, Config],
+    flags: argparse.Namespace,
+    rest: list[str],
+    description: str,
+) -> None:
+    """Refuses at once what no preset that the job may choose would take."""
+    if flags.resume is not None:
+        starts = [read_config(flags.resume, next(iter(presets.values())))]
+    elif flags.preset is not None:
+        if flags.preset not in presets:
+            _refuse_preset(flags.preset, presets)
+        starts = [presets[flags.preset]]
+    else:
+        starts = list(presets.values())
+    complaints = []
+    for start in starts:
+        try:
+            _overridden(start, rest, description)
+            return
+        except ValueError as error:
+            complaints.append(error)
+    raise complaints[0]
 
 
 def _overridden(start: Config, args: list[str], description: str) -> Config:

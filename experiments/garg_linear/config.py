@@ -31,6 +31,8 @@ class Config:
         accumulation: Parts of a batch, to save memory.
         seeds: One run for each, all in one program.
         precision: Of the matrix products; parameters and sums stay float32.
+        kernels: ``"xla"``; ``"tuned"`` for the fastest by measurement on a GPU, before
+            training; or the ``kernels.json`` of another run.
         optimizer: Update rule and its schedule.
         curriculum: Which coordinates and points count when.
         chunk_steps: Steps a dispatch, and a line of metrics.jsonl.
@@ -55,6 +57,7 @@ class Config:
     accumulation: int = 1
     seeds: tuple[int, ...] = (0,)
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    kernels: str = "xla"
     chunk_steps: int = 100
     checkpoint_every: int = 1000
     snapshots: tuple[float, ...] = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)

@@ -7,29 +7,19 @@ import time
 
 import jax
 
-from experiments import _launch
+from experiments import _launch, _processes
 from experiments._run import Run, console_of, default_preset
 from experiments.garg_linear.config import PRESETS, set_up
+from experiments.garg_linear.kernels import with_kernels
 from experiments.garg_linear.report import report, report_shifts
 from experiments.garg_linear.train import train
-from icltheory import training
 
 NAME = "garg_linear"
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--eval-shifts", action="store_true")
-    parser.add_argument("--devices", type=int)
-    parser.add_argument("--coordinator")
-    parser.add_argument("--num-processes", type=int, default=1)
-    parser.add_argument("--process-id", type=int, default=0)
-
-
-def _join(flags: argparse.Namespace) -> None:
-    if flags.num_processes > 1:
-        training.initialize_distributed(
-            flags.coordinator, flags.num_processes, flags.process_id
-        )
+    _processes.add_flags(parser)
 
 
 def main(argv: list[str] | None = None) -> dict:
@@ -40,7 +30,7 @@ def main(argv: list[str] | None = None) -> dict:
         argv,
         description="A transformer learns linear regression in context.",
         add_flags=_flags,
-        on_flags=_join,
+        on_flags=_processes.join,
     )
     config = launch.config
     setup = set_up(config, launch.flags.devices)
@@ -52,6 +42,7 @@ def main(argv: list[str] | None = None) -> dict:
         f"prompts, {config.precision} on {jax.device_count()} x "
         f"{jax.devices()[0].device_kind}\nwriting to {run.folder}"
     )
+    setup = with_kernels(setup, run, console)
     start = time.perf_counter()
     params, records, timing = train(setup, run, console)
     result = report(setup, run, params, records, console)
