@@ -1,31 +1,159 @@
-"""Timing that waits for the device, and the machine's own ceiling."""
+"""Timing that waits for the device, the machine's ceilings, and how far answers differ.
 
-import statistics
+A floor is ``max(operations / peak, bytes / bandwidth)``: what this machine needs at the
+speed of one large product in that precision and of one pass over a large array. Both
+are measured once in a run, when first asked for or by the suite before it begins. Each
+benchmark counts its operations and the bytes it cannot avoid, its inputs read and its
+results written once, in a comment.
+"""
+
+import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+# Ceilings measured by the suite, by the names below
+KNOWN: dict[str, float] = {}
+MEMORY = "memory GB/s"
 
 
-def seconds(function: Callable[[], Any], repeats: int = 5) -> float:
+def product_name(dtype: str, precision: str | None) -> str:
+    """Name of the ceiling of products; only float32 has several precisions."""
+    reduced = dtype == "float32" and precision != "highest"
+    return f"{dtype}{' at reduced precision' * reduced} product GFLOP/s"
+
+
+def seconds(
+    function: Callable[[], Any], repeats: int = 5, limit: float = 10.0
+) -> float:
     """Median wall time of a call, its result waited for, after one call to warm up."""
-    jax.block_until_ready(function())
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
+    return in_turns(function, repeats=repeats, limit=limit)[0]
+
+
+def in_turns(
+    *functions: Callable[[], Any], repeats: int = 5, limit: float = 10.0
+) -> list[float]:
+    """The same for several, called in turns so that all meet the same machine.
+
+    After ``limit`` seconds no further turn begins, so that on a busy machine a few
+    calls have to do.
+    """
+    times: list[list[float]] = [[] for _ in functions]
+    begun = time.perf_counter()
+    for function in functions:
         jax.block_until_ready(function())
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    for turn in range(repeats):
+        if turn and time.perf_counter() - begun > limit:
+            break
+        for function, kept in zip(functions, times, strict=True):
+            kept.append(once(function)[1])
+    return [float(np.median(kept)) for kept in times]
 
 
-def peak_flops(dtype, precision: str | None) -> float:
-    """Floating-point operations a second of one large square product."""
+def once(function: Callable[[], Any]) -> tuple[Any, float]:
+    """A result, waited for, and the seconds it took, with no call to warm up."""
+    start = time.perf_counter()
+    result = jax.block_until_ready(function())
+    return result, time.perf_counter() - start
+
+
+def disagreement(ours: Any, alternative: Any) -> float:
+    """Largest difference of two answers over the largest value; NaN stays NaN."""
+    a, b = (np.asarray(x, np.float64) for x in (ours, alternative))
+    if a.shape != b.shape:
+        raise ValueError(f"ours: expected shape {b.shape}, got {a.shape}")
+    scale = np.abs(b).max(initial=0.0)
+    return float(np.abs(a - b).max(initial=0.0) / (scale if scale > 0 else 1.0))
+
+
+def peak_flops(dtype: str = "float32", precision: str | None = "highest") -> float:
+    """Floating-point operations a second of one large square product, at its best."""
+    name = product_name(dtype, precision)
+    if name not in KNOWN:
+        KNOWN[name] = _products(dtype, precision) / 1e9
+    return 1e9 * KNOWN[name]
+
+
+def bandwidth() -> float:
+    """Bytes a second, read and written, of one pass over a large array, at best."""
+    if MEMORY not in KNOWN:
+        KNOWN[MEMORY] = _passes() / 1e9
+    return 1e9 * KNOWN[MEMORY]
+
+
+def peaks() -> dict[str, float]:
+    """The ceilings against which floors are counted, measured now."""
+    for dtype in ("float32", "float64", "bfloat16"):
+        peak_flops(dtype)
+    bandwidth()
+    return dict(KNOWN)
+
+
+def _products(dtype: str, precision: str | None) -> float:
     size = 8192 if jax.default_backend() == "gpu" else 2048
-    a, b = jax.random.normal(jax.random.key(0), (2, size, size), dtype)
-    product = jax.jit(lambda a, b: jnp.matmul(a, b, precision=precision))
-    return 2 * size**3 / seconds(lambda: product(a, b))
+    with jax.enable_x64(dtype == "float64"):
+        a, b = jax.random.normal(jax.random.key(0), (2, size, size), dtype)
+        product = jax.jit(lambda a, b: jnp.matmul(a, b, precision=precision))
+        return 2 * size**3 / _best(lambda: product(a, b), 4)
+
+
+def _passes() -> float:
+    # In place, or the time is that of the system handing out memory; 1 GiB on a CPU,
+    # beyond every cache.
+    step = jax.jit(lambda values: values + 1, donate_argnums=0)
+    values = jnp.zeros(2**30 if jax.default_backend() == "gpu" else 2**28, jnp.float32)
+    size, times = values.nbytes, []
+    for _ in range(5):
+        values, took = once(functools.partial(step, values))
+        times.append(took)
+    return 2 * size / min(times[1:])
+
+
+def _best(function: Callable[[], Any], repeats: int) -> float:
+    jax.block_until_ready(function())
+    return min(once(function)[1] for _ in range(repeats))
+
+
+def floor(
+    flops: float,
+    num_bytes: float = 0.0,
+    *,
+    dtype: str = "float32",
+    precision: str | None = "highest",
+) -> float:
+    """Seconds below which this machine cannot do so many operations or move so much."""
+    by_operations = flops / peak_flops(dtype, precision)
+    return max(by_operations, num_bytes / bandwidth() if num_bytes else 0.0)
+
+
+def nbytes(*trees: Any) -> int:
+    """Bytes of all arrays."""
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(trees))
+
+
+def compiled(function: Callable[..., Any], *args: Any) -> tuple[Any, dict[str, float]]:
+    """A program, and its compile time and memory as the facts of a row."""
+    lowered = jax.jit(function).lower(*args)
+    program, took = once(lowered.compile)
+    facts = {"compile s": took}
+    memory = program.memory_analysis()
+    if memory is not None:
+        used = memory.temp_size_in_bytes + memory.argument_size_in_bytes
+        facts["MiB"] = used / 2**20
+    return program, facts
+
+
+def part_of_loop(
+    rule: Callable[..., Any], items: Sequence[Any], total: int
+) -> tuple[list[Any], float]:
+    """Answers of a Python loop on some items, and its seconds scaled up to all."""
+    start = time.perf_counter()
+    answers = [rule(*item) for item in items]
+    return answers, (time.perf_counter() - start) * total / len(items)
 
 
 def gpt2_train_flops(
@@ -39,22 +167,3 @@ def gpt2_train_flops(
     tokens = 2 * num_points
     a_token = num_layers * (24 * width**2 + 4 * tokens * width) + 2 * dim * width
     return 3.0 * batch_size * tokens * a_token
-
-
-def table(title: str, header: list[str], rows: list[list[Any]]) -> None:
-    """Prints a table whose columns line up."""
-    cells = [header, *[[_text(cell) for cell in row] for row in rows]]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    print(f"\n{title}")
-    for index, row in enumerate(cells):
-        first = row[0].ljust(widths[0])
-        rest = [c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)]
-        print("  ".join([first, *rest]))
-        if index == 0:
-            print("  ".join("-" * w for w in widths))
-
-
-def _text(cell: Any) -> str:
-    if isinstance(cell, float):
-        return f"{cell:.3g}" if abs(cell) < 1000 else f"{cell:,.0f}"
-    return "-" if cell is None else str(cell)

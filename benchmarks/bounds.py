@@ -3,19 +3,36 @@
 Command
     python -m benchmarks.bounds
 
-About a minute on two cores.
+Half a minute on two cores. Every field of the result is computed and waited for.
 """
 
-import time
+import functools
+from collections.abc import Iterator
 
 import jax
 import numpy as np
 
-from benchmarks import _measure
+from benchmarks import _alone, _measure
+from benchmarks._suite import Budget, Case, Row, each
 from icltheory.attention import LinearAttentionStack
 from icltheory.bounds import theorem2
 
 JITTER = 1e-4
+GROUP = "Theorem 2 in the ambient space with jitter"
+# (L, N, n, prompts, prompts that NumPy does), and the seconds that measuring takes
+SIZES = {(4, 40, 6, 1000, 50): 4, (2, 40, 64, 1, 1): 12, (4, 64, 1024, 1, 0): 10}
+
+
+def measure(budget: Budget) -> Iterator[Row]:
+    """Many small prompts, one in the middle, one too large for a dense evaluation."""
+    cases = [Case(name(*s), t, functools.partial(row, *s)) for s, t in SIZES.items()]
+    yield from each(GROUP, budget, cases)
+
+
+def name(L: int, N: int, n: int, prompts: int, _: int) -> str:
+    """The sizes in words."""
+    many = f", {prompts:,} prompts" if prompts > 1 else ""
+    return f"n {n}, N {N}, L {L}{many}"
 
 
 def problem(L: int, N: int, n: int, prompts: int = 1):
@@ -56,47 +73,40 @@ def ours(shots: int, N: int):
     return compute
 
 
-def row(L: int, N: int, n: int, prompts: int, compare: int) -> list:
+def operations(L: int, N: int, n: int) -> float:
+    """Of one prompt."""
+    # Tokens by W_V, W_K, W_Q and 1 + W, and V'C: 10 N n^2; three Gram matrices of the
+    # factors, 6 N^2 n, and their eigenvalues, 4/3 N^3.
+    return L * (10 * N * n**2 + 6 * N**2 * n + 4 / 3 * N**3)
+
+
+@jax.default_matmul_precision("highest")
+def row(L: int, N: int, n: int, prompts: int, compare: int) -> Row:
     """Time, memory and value; NumPy on the first ``compare`` prompts."""
     stack, H = problem(L, N, n, prompts)
-    batched = jax.jit(jax.vmap(ours(N // 2, N), (None, 0)))
-    start = time.perf_counter()
-    compiled = batched.lower(stack, H).compile()
-    compile_seconds = time.perf_counter() - start
-    seconds = _measure.seconds(lambda: compiled(stack, H), repeats=3)
-    memory = compiled.memory_analysis()
-    mib = None
-    if memory is not None:
-        mib = (memory.temp_size_in_bytes + memory.argument_size_in_bytes) / 2**20
-    values = np.asarray(compiled(stack, H).value)
-    name = f"n {n}, N {N}, L {L}, {prompts} prompt" + ("s" if prompts > 1 else "")
-    dense_mib = n**4 * 4 / 2**20
+    batched = jax.vmap(ours(N // 2, N), (None, 0))
+    program, facts = _measure.compiled(batched, stack, H)
+    flops, moved = prompts * operations(L, N, n), _measure.nbytes(stack, H)
+    found = {
+        "ours_s": _measure.seconds(lambda: program(stack, H), repeats=3),
+        "floor_s": _measure.floor(flops, moved),
+        "facts": {**facts, "one C_t alone MiB": n**4 * 4 / 2**20},
+    }
     if not compare:
-        return [name, seconds, compile_seconds, mib, dense_mib, None, None, None]
-    start = time.perf_counter()
-    plain = [numpy_bound(stack, H[i], N // 2) for i in range(compare)]
-    per_prompt = (time.perf_counter() - start) / compare
-    difference = float(np.max(np.abs(values[:compare] / plain - 1)))
-    total = per_prompt * prompts
-    return [name, seconds, compile_seconds, mib, dense_mib, total, total / seconds] + [
-        difference
-    ]
-
-
-def main() -> None:
-    jax.config.update("jax_default_matmul_precision", "highest")
-    rows = [
-        row(4, 64, 1024, 1, 0),
-        row(2, 40, 64, 1, 1),
-        row(4, 40, 6, 1000, 50),
-    ]
-    _measure.table(
-        f"Theorem 2, ambient with jitter, float32, {jax.devices()[0].device_kind}",
-        ["", "ours s", "compile s", "MiB", "C_t MiB", "NumPy s", "x NumPy"]
-        + ["difference"],
-        rows,
+        return Row(**found, note="C_t as a matrix does not fit")
+    items = [(stack, each, N // 2) for each in H[:compare]]
+    plain, seconds = _measure.part_of_loop(numpy_bound, items, prompts)
+    part = f"alternative timed on {compare} prompts, scaled" * (compare < prompts)
+    return Row(
+        **found,
+        alternative="NumPy, C_t as a matrix",
+        alternative_s=seconds,
+        error=_measure.disagreement(program(stack, H).value[:compare], plain),
+        # float32 eigenvalues under a logarithm, lifted by the jitter
+        tolerance=1e-4,
+        note=part,
     )
 
 
 if __name__ == "__main__":
-    main()
+    _alone.main(measure)

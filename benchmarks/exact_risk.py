@@ -3,21 +3,43 @@
 Command
     python -m benchmarks.exact_risk
 
-Under a minute on two cores.
+Half a minute on two cores. No floors: a call of a tenth of a millisecond is mostly the
+call itself.
 """
 
-import time
-from functools import partial
+import functools
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from benchmarks import _measure
+from benchmarks import _alone, _measure
+from benchmarks._suite import Budget, Case, Row, each
 from icltheory.regression import ltb
 from icltheory.regression.tasks import LinearRegression
 
 PROMPTS = 20_000
+GROUP = "Exact risk of the best LTB, M = 2 d"
+BATCH_GROUP = "1,000 (problem, M) pairs at d = 20 in one call"
+LSA_GROUP = "Search for the best LSA, 16 starts, M = 40"
+
+
+def measure(budget: Budget) -> Iterator[Row]:
+    """One risk, a thousand, and a search over models."""
+    one = [
+        Case(f"d {dim}, M {2 * dim}", seconds, functools.partial(against, dim, 2 * dim))
+        for dim, seconds in {5: 3, 20: 3, 50: 6}.items()
+    ]
+    yield from each(GROUP, budget, one)
+    many = {
+        "risk of an LTB": lambda task, M: _block(20).risk(task, M),
+        "least risk of an LTB": ltb.minimal_risk,
+        "Gamma* and its risk": ltb.optimal_gd_beta,
+    }
+    cases = [Case(n, 4, functools.partial(batched, f)) for n, f in many.items()]
+    yield from each(BATCH_GROUP, budget, cases)
+    cases = [Case(f"d {dim}", 6, functools.partial(search, dim)) for dim in (2, 20, 50)]
+    yield from each(LSA_GROUP, budget, cases)
 
 
 def problem(dim: int, seed: int = 0) -> LinearRegression:
@@ -28,21 +50,22 @@ def problem(dim: int, seed: int = 0) -> LinearRegression:
     return LinearRegression(A @ A.T, mean, C @ C.T, 0.25)
 
 
-def against_simulation(dim: int, M: int) -> list:
-    """The exact risk of the best LTB, and what a simulation costs.
+def _block(dim: int) -> ltb.LTB:
+    weights = jax.random.normal(jax.random.key(4), (6, dim + 1, dim + 1))
+    return ltb.LTB(*(weights * (dim + 1) ** -0.75))
 
-    The exact risk in float32 is compared with float64. A simulation of relative
-    accuracy a needs (standard deviation / mean / a)^2 prompts, of which a batch is
-    timed.
+
+@jax.default_matmul_precision("highest")
+def against(dim: int, M: int) -> Row:
+    """The exact risk, and what a simulation to 1 % costs.
+
+    A simulation of relative accuracy a needs (standard deviation / mean / a)^2 prompts,
+    of which a batch is timed. Its own mean is too coarse to judge the exact risk, whose
+    difference is that from float64.
     """
     task = problem(dim)
     model = ltb.gd_beta_to_ltb(ltb.optimal_gd_beta(task, M)[0])
     exact = jax.jit(lambda model, task: model.risk(task, M))
-    seconds = _measure.seconds(lambda: exact(model, task))
-    with jax.enable_x64(True):
-        widen = partial(jax.tree.map, lambda leaf: np.asarray(leaf, np.float64))
-        truth = float(widen(model).risk(widen(task), M))
-    error = max(abs(float(exact(model, task)) / truth - 1), 1e-7)
 
     @jax.jit
     def simulate(key):
@@ -51,76 +74,67 @@ def against_simulation(dim: int, M: int) -> list:
         losses = (answers - prompt.y_query) ** 2
         return jnp.mean(losses), jnp.std(losses)
 
+    ours = _measure.seconds(lambda: exact(model, task), repeats=50)
     batch = _measure.seconds(lambda: simulate(jax.random.key(2)), repeats=3)
+    with jax.enable_x64(True):
+        widen = functools.partial(jax.tree.map, lambda x: jnp.asarray(x, jnp.float64))
+        truth = float(widen(model).risk(widen(task), M))
+    error = _measure.disagreement(exact(model, task), truth)
     mean, spread = (float(x) for x in simulate(jax.random.key(3)))
     z = (mean - truth) / (spread / PROMPTS**0.5)
-    coarse, same = ((spread / truth / a) ** 2 / PROMPTS * batch for a in (0.01, error))
-    name = f"LTB, d {dim}, M {M}"
-    ratios = [coarse / seconds, same / seconds]
-    return [name, 1e3 * seconds, error, z, coarse, ratios[0], same, ratios[1]]
+    prompts_needed = (spread / truth / 0.01) ** 2
+    return Row(
+        ours_s=ours,
+        alternative="simulation to 1 %, compiled",
+        alternative_s=prompts_needed / PROMPTS * batch,
+        error=error,
+        # float32 moments of d coordinates
+        tolerance=1e-4,
+        note=f"alternative timed on {PROMPTS:,} of {prompts_needed:,.0f} prompts, "
+        f"z = {z:.2f}; difference from float64",
+    )
 
 
-def batches() -> list[list]:
-    """A thousand problems and prompt lengths in one vmapped call."""
-    count, dim = 1000, 20
-    tasks = jax.jit(jax.vmap(lambda s: _traced(s, dim)))(jnp.arange(count))
+@jax.default_matmul_precision("highest")
+def batched(function) -> Row:
+    """A vmapped call beside one compiled call a problem, timed on some."""
+    count, sample = 1000, 50
+    tasks = jax.jit(jax.vmap(lambda seed: problem(20, seed)))(jnp.arange(count))
     lengths = jnp.arange(1, count + 1)
-    found = []
-    for name, function in (
-        ("risk of an LTB", lambda task, M: _block(dim).risk(task, M)),
-        ("least risk of an LTB", ltb.minimal_risk),
-        ("Gamma* and its risk", ltb.optimal_gd_beta),
-    ):
-        batched = jax.jit(jax.vmap(function))
-        found.append(
-            [name, 1e3 * _measure.seconds(lambda b=batched: b(tasks, lengths))]
-        )
-    return found
-
-
-def best_lsa() -> list[list]:
-    """The search for the best LSA."""
-    found = []
-    for dim in (2, 5, 20, 50):
-        task = problem(dim)
-
-        def search(M, task=task):
-            return ltb.optimal_lsa(task, M, jax.random.key(0))[1]
-
-        start = time.perf_counter()
-        compiled = jax.jit(search)
-        jax.block_until_ready(compiled(jnp.asarray(40)))
-        first = time.perf_counter() - start
-        seconds = _measure.seconds(lambda c=compiled: c(jnp.asarray(41)))
-        found.append([f"d {dim}, 16 starts", seconds, first])
-    return found
-
-
-def _traced(seed, dim):
-    return problem(dim, seed)
-
-
-def _block(dim: int) -> ltb.LTB:
-    weights = jax.random.normal(jax.random.key(4), (6, dim + 1, dim + 1))
-    return ltb.LTB(*(weights * (dim + 1) ** -0.75))
-
-
-def main() -> None:
-    jax.config.update("jax_default_matmul_precision", "highest")
-    device = jax.devices()[0].device_kind
-    _measure.table(
-        f"Exact risk, float32, {device}, beside simulations to 1 % and to its "
-        f"own error ({PROMPTS:,} prompts timed)",
-        ["", "exact ms", "error", "z", "1 % s", "ratio", "same error s", "ratio"],
-        [against_simulation(dim, 2 * dim) for dim in (5, 20, 50)],
+    together, alone = jax.jit(jax.vmap(function)), jax.jit(function)
+    items = [jax.tree.map(lambda x, i=i: x[i], (tasks, lengths)) for i in range(sample)]
+    jax.block_until_ready(alone(*items[0]))
+    waiting = lambda *item: jax.block_until_ready(alone(*item))  # noqa: E731
+    found, theirs = _measure.part_of_loop(waiting, items, count)
+    ours = _measure.seconds(lambda: together(tasks, lengths), repeats=3)
+    part = jax.tree.map(lambda x: x[:sample], together(tasks, lengths))
+    same = jax.tree.map(lambda *xs: jnp.stack(xs), *found)
+    pairs = zip(*map(jax.tree.leaves, (part, same)), strict=True)
+    return Row(
+        ours_s=ours,
+        alternative="a compiled call a problem",
+        alternative_s=theirs,
+        error=max(_measure.disagreement(a, b) for a, b in pairs),
+        tolerance=1e-4,
+        note=f"alternative timed on {sample} problems, scaled",
     )
-    _measure.table(
-        "1,000 (problem, M) pairs in one vmapped call, d 20, float32",
-        ["", "ms"],
-        batches(),
+
+
+@jax.default_matmul_precision("highest")
+def search(dim: int) -> Row:
+    """The best LSA, which nothing else that we know finds."""
+    task = problem(dim)
+    function = functools.partial(_least_risk, task)
+    program, facts = _measure.compiled(function, jnp.asarray(40))
+    return Row(
+        ours_s=_measure.seconds(lambda: program(jnp.asarray(40))),
+        facts={"compile s": facts["compile s"]},
     )
-    _measure.table("The best LSA, float32", ["", "s", "first call s"], best_lsa())
+
+
+def _least_risk(task: LinearRegression, M):
+    return ltb.optimal_lsa(task, M, jax.random.key(0))[1]
 
 
 if __name__ == "__main__":
-    main()
+    _alone.main(measure)

@@ -1,42 +1,59 @@
-"""Predictors on every prefix at once against a loop over prefixes and prompts.
+"""Predictors on every prefix at once beside a loop over prefixes and prompts.
 
 Command
     python -m benchmarks.predictors
 
-1,280 prompts of 41 points, d = 20, as in Garg's evaluation; under two minutes on two
-cores. The alternative is NumPy or SciPy called for each prompt and prefix; it is timed
-on a few prompts and scaled up.
+1,280 prompts of 41 points, d = 20, as in Garg's evaluation; half a minute on two cores.
+The alternative is NumPy or scikit-learn called for each prompt and prefix; it is timed
+on a few prompts, scaled up, and its answers there are compared with ours.
 """
 
 import functools
-import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from benchmarks import _measure
+from benchmarks import _alone, _measure
+from benchmarks._suite import Budget, Case, Row, each
 from icltheory.regression import predictors
 from icltheory.regression.tasks import LinearRegression
 
-PROMPTS, POINTS, DIM, SAMPLE, POOL = 1280, 41, 20, 8, 4096
+PROMPTS, POINTS, DIM, SAMPLE, POOL, STEPS = 1280, 41, 20, 8, 4096, 50
+GROUP = f"Predictors, {PROMPTS:,} prompts of {POINTS} prefixes, d = {DIM}"
 
 
-def loop(rule, X, y) -> float:
-    """Seconds for all prompts of calling ``rule(X_k, y_k, x)`` a prefix at a time."""
-    start = time.perf_counter()
-    for prompt, labels in zip(X[:SAMPLE], y[:SAMPLE], strict=True):
-        for k in range(1, POINTS):
-            rule(prompt[:k], labels[:k], prompt[k])
-    return (time.perf_counter() - start) * PROMPTS / SAMPLE
+class Pair(NamedTuple):
+    """A predictor, the rule a user would loop over, and what both cost.
+
+    Attributes:
+        ours: Predictor of every prefix.
+        rule: ``rule(X, y, x)`` for one prefix.
+        flops: Operations for one prompt, or none where they depend on the data.
+        alternative: What the rule is written in.
+        tolerance: For the difference of the answers.
+        seconds: What measuring takes.
+    """
+
+    ours: Callable[..., Array]
+    rule: Callable[..., Any]
+    flops: float | None
+    alternative: str = "NumPy, a prefix at a time"
+    tolerance: float = 1e-3
+    seconds: float = 2.0
 
 
 def least_squares(X, y, x):
     return x @ np.linalg.lstsq(X, y, rcond=None)[0]
 
 
-def ridge(X, y, x):
-    return x @ np.linalg.solve(X.T @ X + np.eye(DIM, dtype=X.dtype), X.T @ y)
+def ridge(X, y, x, penalty):
+    eye = np.eye(DIM, dtype=X.dtype)
+    return x @ np.linalg.solve(X.T @ X + penalty * eye, X.T @ y)
 
 
 def averaging(X, y, x):
@@ -47,59 +64,123 @@ def nearest(X, y, x):
     return y[np.argsort(((X - x) ** 2).sum(1))[:3]].mean()
 
 
+def lasso(X, y, x):
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import Lasso
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return x @ Lasso(alpha=0.1, fit_intercept=False).fit(X, y).coef_
+
+
 def descent(X, y, x):
     w = np.zeros_like(x)
-    for _ in range(50):
+    for _ in range(STEPS):
         w += 0.1 * X.T @ (y - X @ w) / len(y)
     return x @ w
 
 
-def main() -> None:
+def newton(X, y, x):
+    S = X.T @ X
+    M = S / np.linalg.norm(S @ S)
+    for _ in range(10):
+        M = 2 * M - M @ S @ M
+    return x @ M @ (X.T @ y)
+
+
+def pooled(pool, X, y, x):
+    miss = np.square(y - pool @ X.T).sum(1) / 0.5
+    weights = np.exp(miss.min() - miss)
+    return x @ (weights @ pool) / weights.sum()
+
+
+def pairs(pool: Array) -> dict[str, Pair]:
+    """All predictors; the comment says what is counted."""
+    eye, zero = jnp.eye(DIM, dtype=jnp.float32), jnp.zeros(DIM, jnp.float32)
+    prior = {"task_mean": zero, "task_cov": eye, "noise_var": 0.25}
+    # A root of the covariance times a vector, and its update: 2 d^2 each
+    root = POINTS * 4 * DIM**2
+    # Two products with the k examples of a prefix, in all P^2 / 2 of them: 4 d each
+    gradient = POINTS**2 / 2 * 4 * DIM
+    of, part = predictors, functools.partial
+    finite = part(of.discrete_mmse_prefixes, pool=pool, noise_var=0.25)
+    return {
+        "averaging": Pair(of.averaging_prefixes, averaging, POINTS * 4 * DIM),
+        "least squares": Pair(of.ols_prefixes, least_squares, root),
+        "ridge": Pair(
+            part(of.ridge_prefixes, penalty=1.0), part(ridge, penalty=1.0), root
+        ),
+        "Bayes": Pair(
+            part(of.bayes_prefixes, **prior), part(ridge, penalty=0.25), root
+        ),
+        "3-NN": Pair(of.nearest_neighbors_prefixes, nearest, gradient * 3 / 4),
+        f"GD, {STEPS} steps": Pair(
+            part(of.gradient_descent_prefixes, steps=STEPS, step_size=0.1),
+            *(descent, STEPS * gradient),
+            seconds=4.0,
+        ),
+        # One product of d x d a step
+        "Newton, 10 steps": Pair(
+            part(of.newton_prefixes, steps=10),
+            *(newton, POINTS * 10 * 2 * DIM**3),
+            seconds=4.0,
+        ),
+        # A member of the pool times an input: 2 d, used for the fit and the answer
+        f"discrete MMSE, pool {POOL:,}": Pair(
+            finite, part(pooled, np.asarray(pool)), POINTS * POOL * 2 * DIM, seconds=8.0
+        ),
+        "Lasso": Pair(
+            part(of.lasso_prefixes, penalty=0.1),
+            *(lasso, None, "scikit-learn, a prefix at a time"),
+            # It stops at a gap of 1e-4 of the labels' variance, ours at rounding.
+            tolerance=3e-2,
+            seconds=8.0,
+        ),
+    }
+
+
+def measure(budget: Budget) -> Iterator[Row]:
+    """Every predictor on the same prompts."""
     task = LinearRegression.isotropic(DIM, dtype=jnp.float32)
     prompt = task.sample(jax.random.key(0), POINTS - 1, PROMPTS).prefixes()
     pool = jax.random.normal(jax.random.key(1), (POOL, DIM), jnp.float32)
-    eye, zero = jnp.eye(DIM, dtype=jnp.float32), jnp.zeros(DIM, jnp.float32)
-    prior = {"task_mean": zero, "task_cov": eye, "noise_var": 0.25}
+    cases = [
+        Case(name, pair.seconds, functools.partial(row, pair, prompt.X, prompt.y))
+        for name, pair in pairs(pool).items()
+    ]
+    yield from each(GROUP, budget, cases)
 
-    def pooled(X, y, x):
-        miss = np.square(y - np.asarray(pool) @ X.T).sum(1) / 0.5
-        weights = np.exp(miss.min() - miss)
-        return x @ (weights @ np.asarray(pool)) / weights.sum()
 
-    cases = {
-        "least squares": (predictors.ols_prefixes, {}, least_squares),
-        "ridge": (predictors.ridge_prefixes, {"penalty": 1.0}, ridge),
-        "Bayes": (predictors.bayes_prefixes, prior, ridge),
-        "averaging": (predictors.averaging_prefixes, {}, averaging),
-        "3-NN": (predictors.nearest_neighbors_prefixes, {"k": 3}, nearest),
-        "Lasso": (predictors.lasso_prefixes, {"penalty": 0.1}, None),
-        "GD, 50 steps": (
-            predictors.gradient_descent_prefixes,
-            {"steps": 50, "step_size": 0.1},
-            descent,
-        ),
-        "Newton, 10 steps": (predictors.newton_prefixes, {"steps": 10}, None),
-        f"discrete MMSE, pool {POOL}": (
-            predictors.discrete_mmse_prefixes,
-            {"pool": pool, "noise_var": 0.25},
-            pooled,
-        ),
-    }
-    X, y = np.asarray(prompt.X), np.asarray(prompt.y)
-    rows = []
-    for name, (rule, options, plain) in cases.items():
-        compute = jax.jit(functools.partial(rule, **options))
-        ours = _measure.seconds(lambda c=compute: c(prompt.X, prompt.y), repeats=3)
-        theirs = loop(plain, X, y) if plain is not None else None
-        ratio = theirs / ours if theirs is not None else None
-        rows.append([name, ours, theirs, ratio])
-    _measure.table(
-        f"{PROMPTS:,} prompts x {POINTS} prefixes, d = {DIM}, float32, "
-        f"{jax.devices()[0].device_kind}",
-        ["", "ours s", "NumPy loop s", "ratio"],
-        rows,
+@jax.default_matmul_precision("highest")
+def row(pair: Pair, X: Array, y: Array) -> Row:
+    """All prompts by ours, some by the rule."""
+    compute = jax.jit(pair.ours)
+    ours = _measure.seconds(lambda: compute(X, y), repeats=3)
+    found, theirs = loop(pair.rule, np.asarray(X), np.asarray(y))
+    moved = _measure.nbytes(X, y, y)
+    return Row(
+        ours_s=ours,
+        alternative=pair.alternative,
+        alternative_s=theirs,
+        floor_s=pair.flops and _measure.floor(X.shape[0] * pair.flops, moved),
+        error=_measure.disagreement(compute(X, y)[: len(found), 1:], found),
+        tolerance=pair.tolerance,
+        note=f"alternative timed on {len(found)} prompts, scaled",
     )
 
 
+def loop(rule, X, y) -> tuple[np.ndarray, float]:
+    """Answers for some prompts of a prefix at a time, and seconds for all prompts."""
+    sample, points = min(SAMPLE, len(X)), X.shape[1]
+    items = [
+        (X[prompt, :k], y[prompt, :k], X[prompt, k])
+        for prompt in range(sample)
+        for k in range(1, points)
+    ]
+    rule(*items[0])  # imports
+    found, seconds = _measure.part_of_loop(rule, items, len(X) * (points - 1))
+    return np.reshape(found, (sample, points - 1)), seconds
+
+
 if __name__ == "__main__":
-    main()
+    _alone.main(measure)

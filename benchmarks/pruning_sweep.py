@@ -1,27 +1,42 @@
-"""A pruning sweep of GPT-2 against one full evaluation for every rate.
+"""A pruning sweep of GPT-2 beside one full evaluation for every rate.
 
 Command
     python -m benchmarks.pruning_sweep
 
-About a minute on two cores; the times are the smallest of several.
+Under a minute on two cores.
 """
 
 import functools
-import time
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import _measure
+from benchmarks import _alone, _measure
+from benchmarks._suite import Budget, Case, Row, each
 from icltheory.layered import forward
 from icltheory.models import GPT2, LayeredGPT2
 from icltheory.pruning import prune_module, sweep
 
 RATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
 OTHER_RATES = (0.05, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.85)
-PROMPTS, POINTS, DIM = 64, 41, 20
+PROMPTS, POINTS, DIM, WIDTH, LAYERS = 64, 41, 20, 256, 12
+GROUP = (
+    f"Sweep over {len(RATES)} clipping rates, GPT-2 of {LAYERS} layers, "
+    f"{PROMPTS} prompts of {POINTS} points"
+)
 TRACES: list[int] = []
+
+
+def measure(budget: Budget) -> Iterator[Row]:
+    """A layer at the top, where a sweep is cheapest, and one in the middle."""
+    pruned = {(11, "attn"): 13, (11, "all"): 15, (6, "all"): 20}
+    cases = [
+        Case(f"layer {layer}, {module}", seconds, functools.partial(row, layer, module))
+        for (layer, module), seconds in pruned.items()
+    ]
+    yield from each(GROUP, budget, cases)
 
 
 def squared_error(predictions, y):
@@ -30,36 +45,38 @@ def squared_error(predictions, y):
     return jnp.mean((predictions - y) ** 2, axis=0)
 
 
-def fastest(*functions, repeats: int = 5) -> list[float]:
-    """Smallest wall time of each, taken in turns so that all meet the same machine."""
-    times = [[] for _ in functions]
-    for _ in range(repeats):
-        for function, kept in zip(functions, times, strict=True):
-            start = time.perf_counter()
-            jax.block_until_ready(function())
-            kept.append(time.perf_counter() - start)
-    return [min(kept) for kept in times]
-
-
 def problem():
     """The published architecture with weights as large as trained ones."""
-    module = GPT2(dim=DIM, num_positions=2 * POINTS, width=256, num_layers=12)
+    module = GPT2(dim=DIM, num_positions=2 * POINTS, width=WIDTH, num_layers=LAYERS)
     keys = jax.random.split(jax.random.key(0), 3)
     X = jax.random.normal(keys[0], (PROMPTS, POINTS, DIM), jnp.float32)
-    y = jnp.einsum("bpd,bd->bp", X, jax.random.normal(keys[1], (PROMPTS, DIM)))
+    w = jax.random.normal(keys[1], (PROMPTS, DIM), jnp.float32)
+    y = jnp.einsum("bpd,bd->bp", X, w)
     params = jax.jit(module.init)(keys[2], X, y)["params"]
     params = jax.tree.map(lambda leaf: 2 * leaf if leaf.ndim == 2 else leaf, params)
     return LayeredGPT2(module), params, (X, y)
 
 
-def row(model, params, inputs, layer, module):
+def operations(layer: int) -> float:
+    """Of a trunk of ``layer`` blocks and one upper part for each rate."""
+    # A token in a block: 24 width^2 in products, 4 T width in attention. The
+    # decompositions are left out.
+    tokens = 2 * POINTS
+    block = PROMPTS * tokens * (24 * WIDTH**2 + 4 * tokens * WIDTH)
+    return block * (layer + len(RATES) * (LAYERS - layer))
+
+
+@jax.default_matmul_precision("highest")
+def row(layer: int, module: str) -> Row:
+    """One sweep, and the same scores rate by rate."""
+    model, params, inputs = problem()
     y = inputs[1]
 
     @jax.jit
     def whole(params):
         return squared_error(forward(model, params, inputs), y)
 
-    def each():
+    def one_by_one():
         scores = []
         for rate in RATES:
             pruned = prune_module(model, params, layer, module, rate, at_least_one=True)
@@ -76,40 +93,26 @@ def row(model, params, inputs, layer, module):
         )
 
     TRACES.clear()
-    start = time.perf_counter()
-    fast = jax.block_until_ready(swept())
-    first = time.perf_counter() - start
+    fast, first = _measure.once(swept)
     swept(OTHER_RATES)
-    compiled = len(TRACES)
-    slow = each()
-    one, seconds = fastest(functools.partial(whole, params), swept)
-    (each_seconds,) = fastest(each, repeats=1)
+    programs = len(TRACES)
+    jax.block_until_ready(whole(params))
+    slow, theirs = _measure.once(one_by_one)
+    evaluation, ours = _measure.in_turns(functools.partial(whole, params), swept)
     size = np.max(np.abs(slow))
-    difference = np.max(np.abs(np.asarray(fast - slow))) / size
     effect = np.max(np.abs(np.asarray(slow - slow[:1]))) / size
-    return [
-        f"layer {layer}, {module}",
-        *(1e3 * one, 1e3 * seconds, seconds / one, 1e3 * each_seconds),
-        *(each_seconds / seconds, float(difference), float(effect)),
-        *(compiled, first - seconds),
-    ]
-
-
-def main() -> None:
-    jax.config.update("jax_default_matmul_precision", "highest")
-    model, params, inputs = problem()
-    rows = [
-        row(model, params, inputs, layer, module)
-        for layer, module in ((11, "attn"), (11, "all"), (6, "all"))
-    ]
-    _measure.table(
-        f"{len(RATES)} clipping rates, GPT-2 of 12 layers, {PROMPTS} prompts of "
-        f"{POINTS} points, float32, {jax.devices()[0].device_kind}",
-        ["", "evaluation ms", "sweep ms", "sweep / evaluation", "rate by rate ms"]
-        + ["x faster", "difference", "effect of pruning", "compilations", "compile s"],
-        rows,
+    return Row(
+        ours_s=ours,
+        alternative="every rate through the whole model",
+        alternative_s=theirs,
+        floor_s=_measure.floor(operations(layer), _measure.nbytes(params, inputs)),
+        error=_measure.disagreement(fast, slow),
+        tolerance=1e-5,
+        note=f"pruning changes the score by {100 * effect:.2g} %; "
+        f"{programs} compilation" + "s" * (programs > 1),
+        facts={"one evaluation ms": 1e3 * evaluation, "compile s": first - ours},
     )
 
 
 if __name__ == "__main__":
-    main()
+    _alone.main(measure)

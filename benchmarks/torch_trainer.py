@@ -1,8 +1,8 @@
 """What a user would write instead: the same training step in plain eager PyTorch."""
 
-import statistics
-import time
+from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -44,30 +44,66 @@ class GPT2(nn.Module):
         return self.read_out(self.ln_f(h))[:, ::2, 0]
 
 
-def step_seconds(
-    *, dim, num_points, width, num_layers, num_heads, batch_size, steps: int
-) -> float:
-    """Median wall time of a step in float32 with Adam, data made on the device."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = GPT2(dim, 2 * num_points, width, num_layers, num_heads).to(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+class Trainer:
+    """Trains in float32 with Adam, on data made on the device."""
 
-    def step():
-        X = torch.randn(batch_size, num_points, dim, device=device)
-        w = torch.randn(batch_size, dim, 1, device=device)
-        y = (X @ w)[..., 0]
-        optimizer.zero_grad()
-        loss = (model(X, y) - y).square().mean()
-        loss.backward()
-        optimizer.step()
-        if device == "cuda":
+    def __init__(self, *, dim, num_points, width, num_layers, num_heads, batch_size):
+        self.shape = (batch_size, num_points, dim)
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        model = GPT2(dim, 2 * num_points, width, num_layers, num_heads)
+        self.model = model.to(self.device)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4)
+
+    def prompts(self):
+        """A batch of linear regression."""
+        X = torch.randn(self.shape, device=self.device)
+        w = torch.randn(self.shape[0], self.shape[2], 1, device=self.device)
+        return X, (X @ w)[..., 0]
+
+    def step(self) -> None:
+        """One step of training."""
+        X, y = self.prompts()
+        self.optimizer.zero_grad()
+        (self.model(X, y) - y).square().mean().backward()
+        self.optimizer.step()
+        if self.device == "cuda":
             torch.cuda.synchronize()
 
-    for _ in range(5):
-        step()
-    times = []
-    for _ in range(steps):
-        start = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    def gradient(self, X, y) -> float:
+        """The loss of a batch; its gradient is then in the parameters."""
+        X, y = (torch.tensor(a, device=self.device) for a in (X, y))
+        self.optimizer.zero_grad()
+        loss = (self.model(X, y) - y).square().mean()
+        loss.backward()
+        return loss.item()
+
+    def parameters(self, num_positions: int, gradients: bool = False) -> dict[str, Any]:
+        """Weights or their gradients in the names and shapes of the Flax model."""
+
+        def array(tensor) -> np.ndarray:
+            return (tensor.grad if gradients else tensor).detach().cpu().numpy()
+
+        def linear(layer):
+            return {"kernel": array(layer.weight).T, "bias": array(layer.bias)}
+
+        def norm(layer):
+            return {"scale": array(layer.weight), "bias": array(layer.bias)}
+
+        model = self.model
+        table = array(model.positions)
+        found: dict[str, Any] = {
+            "read_in": linear(model.read_in),
+            "read_out_head": linear(model.read_out),
+            "ln_f": norm(model.ln_f),
+            "positions": np.pad(table, ((0, num_positions - len(table)), (0, 0))),
+        }
+        for index, block in enumerate(model.blocks):
+            found[f"block_{index}"] = {
+                "ln_1": norm(block.ln_1),
+                "ln_2": norm(block.ln_2),
+                "attn_qkv": linear(block.qkv),
+                "attn_out": linear(block.out),
+                "mlp_in": linear(block.up),
+                "mlp_out": linear(block.down),
+            }
+        return found

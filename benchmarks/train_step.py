@@ -1,29 +1,102 @@
-"""The training step: steps/s, tokens/s, share of the FLOP floor, compile time, memory.
+"""The training step: seconds, share of the FLOP floor, compile time, memory.
 
 Command
     python -m benchmarks.train_step
     uv run --group bench python -m benchmarks.train_step     # beside eager PyTorch
 
 On a GPU the model is the published one (d = 20, 12 layers, 8 heads, width 256, 41
-points, batch 64), on a CPU that of the ``cpu`` preset. A few minutes either way.
+points, batch 64), on a CPU that of the ``cpu`` preset. PyTorch's step runs in the same
+process just before ours; the difference is that of the gradient of one batch at
+PyTorch's first weights.
 """
 
 import dataclasses
+import functools
 import importlib.util
+import statistics
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from benchmarks import _measure
+from benchmarks import _alone, _measure
+from benchmarks._suite import Budget, Case, Row, each
 from experiments.garg_linear import PRESETS, set_up
 from experiments.garg_linear.train import initial_state, training_step
 from icltheory import training
 from icltheory.training import Curriculum, OptimizerConfig
 
+SIZES = ("dim", "num_points", "width", "num_layers", "num_heads", "batch_size")
+# Largest difference of two gradients, over the largest entry
+TOLERANCES = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 1e-1}
 
-def measure(config, chunk_steps: int, chunks: int) -> dict:
-    """Trains a little and reports the loop's speed."""
+
+def measure(budget: Budget) -> Iterator[Row]:
+    """Optimisers, and on a GPU precisions, a larger batch and eight seeds."""
+    on_gpu = jax.default_backend() == "gpu"
+    base = PRESETS["paper" if on_gpu else "cpu"]
+    base = dataclasses.replace(base, batch_size=64, precision="float32")
+    group = (
+        f"Training step, d = {base.dim}, {base.num_layers} layers, width {base.width}, "
+        f"{base.num_points} points, batch {base.batch_size}"
+    )
+    seconds = 25 if on_gpu else 22
+    cases = [
+        Case(name, seconds, functools.partial(row, dataclasses.replace(base, **change)))
+        for name, change in changes(on_gpu).items()
+    ]
+    yield from each(group, budget, cases)
+
+
+def changes(on_gpu: bool) -> dict[str, dict[str, Any]]:
+    """What is measured, by what differs from float32 and batch 64."""
+    adam = OptimizerConfig("adam", 1e-4)
+    muon = PRESETS["gpu" if on_gpu else "cpu"].optimizer
+    muon = dataclasses.replace(muon, warmup_steps=0)
+    in_float32 = {"Adam": {"optimizer": adam}, "Muon": {"optimizer": muon}}
+    if not on_gpu:
+        return in_float32
+    fast = {"optimizer": adam, "precision": "bfloat16"}
+    quick_muon = {**fast, "optimizer": muon}
+    return {
+        "Adam": in_float32["Adam"],
+        "Adam, TF32": {"optimizer": adam, "precision": "tf32"},
+        "Adam, bfloat16": fast,
+        "Muon, bfloat16": quick_muon,
+        "Muon, bfloat16, batch 256": {**quick_muon, "batch_size": 256},
+        "Adam, bfloat16, 8 seeds": {**fast, "seeds": tuple(range(8))},
+    }
+
+
+def row(config) -> Row:
+    """PyTorch's step, then ours."""
+    on_gpu = jax.default_backend() == "gpu"
+    plain, models = torch_row(config), len(config.seeds)
+    got = train(config, *((100, 6) if on_gpu else (25, 4)))
+    sizes = {name: getattr(config, name) for name in SIZES if name != "num_heads"}
+    dtype = "bfloat16" if config.precision == "bfloat16" else "float32"
+    precision = "highest" if config.precision == "float32" else None
+    # Weights and moments read and written once
+    floor = _measure.floor(
+        models * _measure.gpt2_train_flops(**sizes),
+        2 * got.pop("state bytes"),
+        dtype=dtype,
+        precision=precision,
+    )
+    ours = got.pop("step s")
+    tokens = models * config.batch_size * 2 * config.num_points
+    facts = {"model-steps/s": models / ours, "tokens/s": tokens / ours, **got}
+    if plain.alternative_s is not None:
+        seconds = plain.alternative_s * models
+        plain = dataclasses.replace(plain, alternative_s=seconds)
+    changed = {"ours_s": ours, "floor_s": floor, "precision": config.precision}
+    return dataclasses.replace(plain, **changed, facts=facts)
+
+
+def train(config, chunk_steps: int, chunks: int) -> dict[str, float]:
+    """Trains a little by the library's loop, and reports its speed."""
     config = dataclasses.replace(
         config,
         curriculum=Curriculum.none(config.dim, config.num_points),
@@ -31,101 +104,59 @@ def measure(config, chunk_steps: int, chunks: int) -> dict:
     )
     setup = set_up(config, devices=1)
     step, state = training_step(setup), initial_state(setup)
+    held = _measure.nbytes(state.params, state.opt_state)
     times, compiling, memory = [], 0.0, 0
     for chunk in training.run(step, state, config.steps, chunk_steps=chunk_steps):
         times.append(chunk.seconds / chunk_steps)
         compiling += chunk.compile_seconds
         memory = chunk.memory_bytes
-    precision = "highest" if config.precision == "float32" else None
-    dtype = jnp.bfloat16 if config.precision == "bfloat16" else jnp.float32
-    flops = len(config.seeds) * _measure.gpt2_train_flops(
-        batch_size=config.batch_size,
-        num_points=config.num_points,
-        dim=config.dim,
-        width=config.width,
-        num_layers=config.num_layers,
+    # The first chunk warms up
+    facts = {"compile s": compiling, "MiB": memory / 2**20}
+    step_seconds = statistics.median(times[1:] or times)
+    return {"step s": step_seconds, "state bytes": held, **facts}
+
+
+def torch_row(config) -> Row:
+    """The alternative's half of the row: its time, and how far the gradients differ."""
+    if importlib.util.find_spec("torch") is None:
+        return Row(note="PyTorch is not installed: the group bench brings it")
+    from benchmarks import torch_trainer
+
+    trainer = torch_trainer.Trainer(**{name: getattr(config, name) for name in SIZES})
+    error = gradient_difference(config, trainer)
+    return Row(
+        alternative="eager PyTorch, Adam, float32",
+        alternative_s=_measure.seconds(trainer.step, repeats=30),
+        error=error,
+        tolerance=TOLERANCES[config.precision],
     )
-    fastest = sorted(times[1:] or times)
-    per_step = fastest[len(fastest) // 2]
-    floor = flops / _measure.peak_flops(dtype, precision)
-    return {
-        "ms": per_step * 1e3,
-        "models": len(config.seeds) / per_step,
-        "tokens": len(config.seeds)
-        * config.batch_size
-        * 2
-        * config.num_points
-        / per_step,
-        "share": floor / per_step,
-        "compile": compiling,
-        "memory": memory / 2**20,
-    }
 
 
-def main() -> None:
-    on_gpu = jax.default_backend() == "gpu"
-    base = dataclasses.replace(
-        PRESETS["paper" if on_gpu else "cpu"], batch_size=64, precision="float32"
+def gradient_difference(config, trainer) -> float:
+    """Of the loss of one batch, at PyTorch's weights."""
+    setup = set_up(config, devices=1)
+    X, y = (tensor.cpu().numpy() for tensor in trainer.prompts())
+    positions = setup.model.num_positions
+    params = jax.tree.map(jnp.asarray, trainer.parameters(positions))
+
+    @jax.jit
+    def gradient(params):
+        def loss(params):
+            guesses: Any = setup.model.apply({"params": params}, X, y)
+            return training.in_context_loss(guesses, y, config.num_points)
+
+        return jax.grad(loss)(params)
+
+    ours = gradient(params)
+    trainer.gradient(X, y)
+    theirs = trainer.parameters(positions, gradients=True)
+    # Dictionaries, whose leaves come in the order of their names
+    flat = (
+        np.concatenate([np.ravel(a) for a in leaves])
+        for leaves in map(jax.tree.leaves, (ours, theirs))
     )
-    adam = OptimizerConfig("adam", 1e-4)
-    muon = PRESETS["gpu" if on_gpu else "cpu"].optimizer
-    muon = dataclasses.replace(muon, warmup_steps=0)
-    eight = tuple(range(8))
-    cases: dict[str, dict[str, Any]] = {"Adam, float32": {"optimizer": adam}}
-    if on_gpu:
-        cases["Adam, TF32"] = {"optimizer": adam, "precision": "tf32"}
-        cases["Adam, bfloat16"] = {"optimizer": adam, "precision": "bfloat16"}
-        cases["Muon, bfloat16"] = {"optimizer": muon, "precision": "bfloat16"}
-        cases["Muon, bfloat16, batch 256"] = {
-            **cases["Muon, bfloat16"],
-            "batch_size": 256,
-        }
-        cases["Adam, bfloat16, 8 seeds"] = {**cases["Adam, bfloat16"], "seeds": eight}
-    else:
-        cases["Muon, float32"] = {"optimizer": muon}
-    chunk_steps, chunks = (100, 6) if on_gpu else (25, 5)
-
-    torch_ms = None
-    rows = []
-    if importlib.util.find_spec("torch") is not None:
-        from benchmarks import torch_trainer
-
-        sizes = ("dim", "num_points", "width", "num_layers", "num_heads", "batch_size")
-        torch_ms = 1e3 * torch_trainer.step_seconds(
-            **{name: getattr(base, name) for name in sizes}, steps=50
-        )
-        tokens = base.batch_size * 2 * base.num_points / torch_ms * 1e3
-        rows.append(
-            ["eager PyTorch, Adam, float32", torch_ms, 1e3 / torch_ms, tokens]
-            + 4 * [None]
-        )
-    for name, change in cases.items():
-        got = measure(dataclasses.replace(base, **change), chunk_steps, chunks)
-        speed = got["models"] * torch_ms / 1e3 if torch_ms else None
-        if "batch 256" in name and speed:
-            speed *= 4
-        rows.append(
-            [
-                name,
-                got["ms"],
-                got["models"],
-                got["tokens"],
-                got["share"],
-                got["compile"],
-            ]
-            + [got["memory"], speed]
-        )
-    _measure.table(
-        f"training step on {jax.devices()[0].device_kind}: d = {base.dim}, "
-        f"{base.num_layers} layers, width {base.width}, {base.num_points} points, "
-        "batch 64",
-        ["", "ms/step", "model-steps/s", "tokens/s", "share of FLOP floor"]
-        + ["compile s", "MiB", "x PyTorch"],
-        rows,
-    )
-    if torch_ms is None:
-        print("PyTorch is not installed: uv run --group bench measures it beside ours.")
+    return _measure.disagreement(*flat)
 
 
 if __name__ == "__main__":
-    main()
+    _alone.main(measure)

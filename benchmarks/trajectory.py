@@ -1,23 +1,42 @@
-"""Theorem 1's norms by three paths and by NumPy, and float32's error by depth.
+"""Theorem 1's norms by the path chosen and by NumPy, and float32's error by depth.
 
 Command
     python -m benchmarks.trajectory
 
-About a minute on two cores.
+Half a minute on two cores.
 """
 
 import functools
-import time
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import _measure
+from benchmarks import _alone, _measure
+from benchmarks._suite import Budget, Case, Row, each
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory import depth_errors, implicit_gd_norms
 
-SIZES = ((8, 16, 2048), (12, 256, 512), (8, 1000, 64), (24, 16, 256))
+GROUP = "Norms of the implicit-GD trajectory"
+DEPTH_GROUP = "Float32 trajectory beside the float64 forward pass"
+# (L, N, n), and the seconds that measuring takes
+SIZES = {(24, 16, 256): 3, (12, 256, 512): 5, (8, 1000, 64): 4, (8, 16, 2048): 14}
+DEPTH_SIZES = ((8, 16, 16), (24, 16, 16), (24, 64, 64))
+METHODS = ("factors", "dense", "gram")
+
+
+def measure(budget: Budget) -> Iterator[Row]:
+    """Norms at every size, then the errors by depth."""
+    cases = [Case(name(s), t, functools.partial(row, *s)) for s, t in SIZES.items()]
+    yield from each(GROUP, budget, cases)
+    cases = [Case(name(s), 3, functools.partial(depth, *s)) for s in DEPTH_SIZES]
+    yield from each(DEPTH_GROUP, budget, cases)
+
+
+def name(size: tuple[int, int, int]) -> str:
+    """The sizes in words."""
+    return "L {}, N {}, n {}".format(*size)
 
 
 def problem(L: int, N: int, n: int, dtype, strength: float = 0.1):
@@ -43,46 +62,60 @@ def numpy_norms(W_V, W_K, W_Q, H) -> np.ndarray:
     return np.array(norms)
 
 
-def main() -> None:
-    jax.config.update("jax_default_matmul_precision", "highest")
-    rows = []
-    for L, N, n in SIZES:
-        stack, H = problem(L, N, n, jnp.float32)
-        timed = {}
-        for method in ("factors", "dense", "gram", "auto"):
-            compute = jax.jit(lambda s, h, m=method: implicit_gd_norms(s, h, method=m))
-            timed[method] = _measure.seconds(functools.partial(compute, stack, H))
-        host = [np.asarray(a) for a in (stack.W_V, stack.W_K, stack.W_Q, H)]
-        start = time.perf_counter()
-        expected = numpy_norms(*host)
-        plain = time.perf_counter() - start
-        got = implicit_gd_norms(stack, H)
-        error = np.max(np.abs(np.asarray(got.G) / expected[:, 1] - 1))
-        rows.append(
-            [f"L {L}, N {N}, n {n}"]
-            + [1e3 * timed[m] for m in ("factors", "dense", "gram", "auto")]
-            + [1e3 * plain, plain / timed["auto"], float(error)]
+def operations(L: int, N: int, n: int) -> float:
+    """Of the cheapest path: thin factors, n x n matrices, or the Gram matrix."""
+    # Tokens move: (H U') V. Factors: V, U; C from all earlier ones; L (L + 1) / 2 inner
+    # products of pairs of N x N. Dense: V, U, V'U, dW W. Gram: six n x n products.
+    move = 4 * N**2 * n
+    pairs = L * (L + 1) / 2 * 4 * N**2 * n
+    factors = L * (6 * N * n**2 + move) + L * (L - 1) / 2 * 4 * N**2 * n + pairs
+    dense = L * (8 * N * n**2 + 2 * n**3 + move)
+    return min(factors, dense, L * 12 * n**3)
+
+
+@jax.default_matmul_precision("highest")
+def row(L: int, N: int, n: int) -> Row:
+    """The path chosen beside NumPy; the three paths as facts."""
+    stack, H = problem(L, N, n, jnp.float32)
+    host = [np.asarray(a) for a in (stack.W_V, stack.W_K, stack.W_Q, H)]
+    paths = {
+        method: functools.partial(
+            jax.jit(lambda s, h, m=method: implicit_gd_norms(s, h, method=m)), stack, H
         )
-    _measure.table(
-        f"norms of the implicit-GD trajectory, float32, {jax.devices()[0].device_kind}",
-        ["", "factors ms", "dense ms", "gram ms", "auto ms", "NumPy ms", "x NumPy"]
-        + ["difference"],
-        rows,
+        for method in (*METHODS, "auto")
+    }
+    facts = {f"{m} ms": 1e3 * _measure.seconds(paths[m], 2) for m in METHODS}
+    plain = functools.partial(numpy_norms, *host)
+    ours, theirs = _measure.in_turns(paths["auto"], plain, repeats=3)
+    got = paths["auto"]()
+    # Bytes: the weights read once
+    return Row(
+        ours_s=ours,
+        alternative="NumPy, n x n matrices",
+        alternative_s=theirs,
+        floor_s=_measure.floor(operations(L, N, n), _measure.nbytes(stack, H)),
+        error=_measure.disagreement(got.G, plain()[:, 1]),
+        # Products of n float32 numbers, through all layers
+        tolerance=1e-4,
+        facts=facts,
     )
 
-    jax.config.update("jax_enable_x64", True)
-    rows = []
-    for L, N, n in ((8, 16, 16), (24, 16, 16), (24, 64, 64)):
-        stack, H = problem(L, N, n, jnp.float64)
-        errors = depth_errors(stack, H, jnp.ones(n))
-        at = (1, L // 4, L // 2, L)
-        rows.append([f"L {L}, N {N}, n {n}", *(float(errors[t - 1]) for t in at)])
-    _measure.table(
-        "float32 trajectory against the float64 forward pass, relative error at depth",
-        ["", "1", "L/4", "L/2", "L"],
-        rows,
+
+@jax.enable_x64(True)
+def depth(L: int, N: int, n: int) -> Row:
+    """Relative error of the float32 trajectory at each depth."""
+    stack, H = problem(L, N, n, jnp.float64)
+    errors = np.asarray(depth_errors(stack, H, jnp.ones(n)))
+    at = (1, L // 4, L // 2, L)
+    found = ", ".join(f"{errors[t - 1]:.2g} at {t}" for t in at)
+    return Row(
+        alternative="float64 forward pass",
+        error=float(errors.max()),
+        # Sixteen roundings of float32: the update is small beside the state.
+        tolerance=1e-6,
+        note=f"by depth {found}",
     )
 
 
 if __name__ == "__main__":
-    main()
+    _alone.main(measure)

@@ -1,0 +1,130 @@
+"""The benchmark suite: everything that fits the machine, one table, one picture.
+
+Command
+    python -m benchmarks [--only NAME ...] [--quick] [--budget 600] [--output DIR]
+
+Ten minutes at most, or what ``--budget`` says: benchmarks shrink or are left out, and
+their rows say so. Writes ``MACHINE-DATE.json`` and ``.png`` into the output folder.
+Exit status 1 if a benchmark failed or an answer was wrong, after all others ran.
+"""
+
+import argparse
+import functools
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks import _machine, _picture, _results, _runner, _table
+from benchmarks._registry import BENCHMARKS
+from benchmarks._results import Results
+from experiments._run import Run
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measures, writes and prints; returns the exit status."""
+    args = parser().parse_args(argv)
+    try:
+        chosen = choose(args.only)
+        use_cores(args.cores)
+        begun = time.monotonic()
+        about = ask_machine()
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    about["command"] = " ".join(["python -m benchmarks", *(argv or sys.argv[1:])])
+    print("; ".join(_table.fact(*peak) for peak in about["peaks"].items()))
+    expected, unfit = _runner.in_order(chosen, about["machine"]["backend"])
+    if unfit:
+        print(f"not for this device: {', '.join(unfit)}")
+    left = args.budget - (time.monotonic() - begun) - END_SECONDS
+    launch = functools.partial(_runner.in_process, peaks=about["peaks"])
+    rows = tuple(_runner.run(expected, left, quick=args.quick, launch=launch))
+    about["seconds"] = round(time.monotonic() - begun, 1)
+    about["load after"] = _machine.load()
+    return finish(Results(about, rows), args.output)
+
+
+# Table, picture and files
+END_SECONDS = 10.0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = ", ".join(BENCHMARKS)
+    made.add_argument("--only", nargs="+", metavar="NAME", help=names)
+    made.add_argument("--quick", action="store_true", help="the first case of each")
+    made.add_argument("--budget", type=float, default=600.0, help="seconds")
+    made.add_argument("--cores", type=int, help="run on so many cores of a CPU")
+    made.add_argument("--output", type=Path, default=Path("runs/benchmarks"))
+    return made
+
+
+def choose(only: list[str] | None) -> dict[str, Any]:
+    """The benchmarks asked for, or all.
+
+    Raises:
+        ValueError: If a name is unknown.
+    """
+    for name in only or ():
+        if name not in BENCHMARKS:
+            wanted = ", ".join(BENCHMARKS)
+            raise ValueError(f"--only: expected names among {wanted}, got {name}")
+    return {name: BENCHMARKS[name] for name in only or BENCHMARKS}
+
+
+def use_cores(count: int | None) -> None:
+    """Keeps this process and those it starts on some cores.
+
+    Raises:
+        ValueError: If there are not so many, or the system cannot do it.
+    """
+    if count is None:
+        return
+    usable = _machine.cores_usable()
+    if not hasattr(os, "sched_setaffinity") or not 1 <= count <= usable:
+        raise ValueError(f"--cores: expected 1 to {usable} on Linux, got {count}")
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+
+
+def ask_machine() -> dict[str, Any]:
+    """What the machine is, from a process that gives the device back.
+
+    Raises:
+        ValueError: If that process failed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        answer, complaints = Path(folder, "answer"), Path(folder, "stderr")
+        command = [sys.executable, "-m", "benchmarks._machine", str(answer)]
+        why = _runner.call(command, complaints, limit=120)
+        if why:
+            raise ValueError(f"machine: expected to learn what it is, got {why}")
+        return json.loads(answer.read_text())
+
+
+def finish(results: Results, folder: Path) -> int:
+    """Writes the files, prints the table, and returns the exit status."""
+    path = _results.save(results, folder)
+    picture = Run(folder).save_figure(f"{results.stem}.png", _picture.draw(results))
+    console = Console(highlight=False)
+    title = f"{results.title}, {results.about['seconds']:.0f} s{results.warning}"
+    _table.show(results.rows, title, console)
+    print(f"{path}\n{picture}")
+    bad = [row for row in results.rows if row.bad]
+    for row in bad:
+        print(f"{row.group}: {row.name}: {_table.note(row)}", file=sys.stderr)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Runs one benchmark by itself: as a command, or as a process of the suite."""
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import _measure, _table
+from benchmarks._suite import Budget, Row
+
+Measure = Callable[[Budget], Iterable[Row]]
+
+
+def main(measure: Measure, argv: list[str] | None = None) -> None:
+    """Measures, prints a line a row as it comes, and the table at the end.
+
+    The suite asks for ``--rows FILE``, to which each row is appended as a line of JSON
+    instead, so that those measured are kept if the process does not live to the end,
+    and hands over the ceilings it measured as ``--peaks``.
+
+    Raises:
+        SystemExit: With status 1 if a row failed or is wrong.
+    """
+    parser = argparse.ArgumentParser(description="See the head of this module.")
+    parser.add_argument("--budget", type=float, default=float("inf"))
+    parser.add_argument("--quick", action="store_true", help="the first case only")
+    parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--peaks", default="{}", help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    _measure.KNOWN.update(json.loads(args.peaks))
+    console, rows = Console(highlight=False), []
+    for row in guarded(measure, Budget(args.budget, args.quick)):
+        console.print(f"  {_table.line(row)}", markup=False, soft_wrap=True)
+        rows.append(row)
+        if args.rows is not None:
+            with args.rows.open("a") as file:
+                file.write(json.dumps(row.as_dict()) + "\n")
+    if args.rows is None:
+        _table.show(rows)
+        if any(row.bad for row in rows):
+            raise SystemExit(1)
+
+
+def guarded(measure: Measure, budget: Budget) -> Iterator[Row]:
+    """The rows, and a failed one if what makes them fails."""
+    try:
+        yield from measure(budget)
+    except Exception as error:
+        yield Row.failed("", "", error)

@@ -1,0 +1,102 @@
+"""The picture: how many times faster than the alternative, how near to the floor."""
+
+from typing import Any
+
+from benchmarks import _table
+from benchmarks._results import Results
+from benchmarks._suite import Row
+from icltheory.plotting.style import COLOURS, STYLE
+
+# Inches a bar, a group's title, and the title with the axes' labels
+_BAR, _GROUP, _FRAME = 0.2, 0.25, 1.1
+
+
+def draw(results: Results) -> Any:
+    """Draws every row that has a ratio or a floor as bars, on two logarithmic axes.
+
+    Returns:
+        The matplotlib figure.
+    """
+    import matplotlib.pyplot as plt
+
+    groups = drawn(results.rows)
+    bars = sum(len(rows) for _, rows in groups)
+    height = _FRAME + _BAR * bars + _GROUP * len(groups)
+    style = {**STYLE, "figure.constrained_layout.use": False, "axes.grid.axis": "x"}
+    with plt.rc_context({**style, "font.size": 9}):
+        figure, (left, right) = plt.subplots(
+            *(1, 2), figsize=(11.5, height), sharey=True, width_ratios=(2, 1)
+        )
+        _fill(left, right, groups)
+        for side in (left, right):
+            side.axvline(1.0, color="black", linewidth=0.8, zorder=0)
+            side.tick_params(axis="y", length=0)
+            side.spines["left"].set_visible(False)
+        figure.suptitle(f"{results.title}{results.warning}", fontsize=9)
+        figure.tight_layout(rect=(0, 0, 1, 1 - 0.1 / height))
+    return figure
+
+
+def _fill(left, right, groups) -> None:
+    """Bars, labels and scales."""
+    shown = [row for _, rows in groups for row in rows]
+    # Bars of the right axis begin at its left end; those of the left one at 1.
+    start = min([row.share_of_floor or 1.0 for row in shown], default=1.0) / 2
+    ticks = _bars(left, right, groups, start)
+    left.set_yticks(list(ticks.values()), list(ticks), fontsize=8)
+    left.set_ylim(max(ticks.values(), default=0) + 1, -0.2)
+    _axis(left, [row.ratio for row in shown])
+    right.set(xscale="log", xlim=(start, 4))
+    left.set_xlabel("times faster than the alternative")
+    right.set_xlabel("share of the floor (1: all that the machine can do)")
+
+
+def drawn(rows: tuple[Row, ...]) -> list[tuple[str, list[Row]]]:
+    """Groups of the rows that have something to draw."""
+    with_bars = [r for r in rows if r.ratio is not None or r.share_of_floor is not None]
+    return list(_table.grouped(with_bars))
+
+
+def _bars(left, right, groups, start: float) -> dict[str, float]:
+    """Draws all bars; returns where each label stands, from the top down."""
+    ticks, at = {}, 0.0
+    for number, (group, rows) in enumerate(groups):
+        colour = COLOURS[1 + number % (len(COLOURS) - 1)]
+        at += 1.2
+        left.text(
+            *(0.0, at - 0.85, group),
+            transform=left.get_yaxis_transform(),
+            fontsize=8,
+            fontweight="bold",
+            va="center",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+        )
+        for row in rows:
+            # The same name in two groups needs two ticks: a space of no width
+            ticks[f"{row.name} ({row.precision})" + "\u200b" * number] = at
+            _bar(left, at, row.ratio, 1.0, colour, _of(row))
+            _bar(right, at, row.share_of_floor, start, colour, "")
+            at += 1
+    return ticks
+
+
+def _of(row: Row) -> str:
+    wrong = "WRONG ANSWER, " if row.wrong else ""
+    return f" x {wrong}{row.alternative}; ours {_table.duration(row.ours_s)}"
+
+
+def _bar(axes, at, value: float | None, start: float, colour: str, more: str) -> None:
+    """A bar with its number, and more text, behind its right end."""
+    if value is None or not value > 0:
+        return
+    axes.barh(at, value - start, left=start, height=0.75, color=colour)
+    text = f" {_table.number(value)}{more}"
+    axes.text(max(value, start), at, text, va="center", fontsize=7)
+
+
+def _axis(axes, values: list[float | None]) -> None:
+    """A logarithmic axis that holds all values and room for their text."""
+    known = [value for value in values if value is not None and value > 0]
+    low, high = min([*known, 1.0]) / 1.5, max([*known, 2.0])
+    # The text behind the longest bar needs about as much room as the bar.
+    axes.set(xscale="log", xlim=(low, high * (high / low) ** 0.9))

@@ -1,0 +1,129 @@
+"""Runs benchmarks one after the other, each in a process of its own.
+
+A process of its own gives the device's memory back, cannot take the others along when
+it dies, and can be stopped when it hangs.
+"""
+
+import dataclasses
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks._registry import Expected
+from benchmarks._suite import Row
+
+# Importing jax and this library, before a benchmark's own time begins
+START_SECONDS = 5.0
+_STOPPED = "stopped after"
+
+
+class Slot(NamedTuple):
+    """One benchmark and its time.
+
+    Attributes:
+        name: Of the module.
+        seconds: What it may take, its start included.
+        limit: When it is stopped.
+        last: Whether the budget ends then.
+        quick: Whether only its first case is wanted.
+    """
+
+    name: str
+    seconds: float
+    limit: float
+    last: bool
+    quick: bool
+
+
+Launch = Callable[[Slot], Sequence[Row]]
+
+
+def in_order(
+    chosen: Mapping[str, Expected], backend: str
+) -> tuple[dict[str, float], list[str]]:
+    """Names with their seconds, the shortest first, and those that do not fit here."""
+    column = "gpu" if backend == "gpu" else "cpu"
+    times = {name: getattr(expected, column) for name, expected in chosen.items()}
+    fitting = {name: s for name, s in times.items() if s is not None}
+    unfit = [name for name in times if name not in fitting]
+    return dict(sorted(fitting.items(), key=lambda item: item[1])), unfit
+
+
+def run(
+    expected: Mapping[str, float],
+    budget: float,
+    *,
+    quick: bool = False,
+    launch: Launch,
+    clock: Callable[[], float] = time.monotonic,
+    say: Callable[[str], None] = print,
+) -> Iterator[Row]:
+    """Rows of all benchmarks within the budget, in the order given.
+
+    Each gets a share of the time left, as it expects of the rest: less than it expects
+    or, for a machine slower than expected, more. What one leaves over goes to the next.
+    """
+    deadline, names = clock() + budget, list(expected)
+    for number, name in enumerate(names):
+        left = deadline - clock()
+        rest = sum(expected[other] for other in names[number:])
+        seconds = expected[name] * left / rest
+        if seconds <= START_SECONDS:
+            why = f"{max(left, 0):.0f} s of the budget left"
+            yield Row.skipped(name, "all", why)
+            continue
+        say(f"[{number + 1}/{len(names)}] {name}, at most about {seconds:.0f} s")
+        # Far beyond its share it hangs; at the end of the budget it is only late.
+        limit = min(left, 3 * seconds + 30)
+        yield from launch(Slot(name, seconds, limit, limit == left, quick))
+
+
+def in_process(slot: Slot, peaks: Mapping[str, float] | None = None) -> list[Row]:
+    """Runs ``python -m benchmarks.NAME``; how it ended badly is a row."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows, complaints = Path(folder, "rows"), Path(folder, "stderr")
+        seconds = max(slot.seconds - START_SECONDS, 1.0)
+        command = [sys.executable, "-m", f"benchmarks.{slot.name}"]
+        command += ["--rows", str(rows), "--budget", f"{seconds:.1f}"]
+        command += ["--peaks", json.dumps(peaks or {}), *["--quick"] * slot.quick]
+        why = call(command, complaints, slot.limit)
+        lines = rows.read_text().splitlines() if rows.exists() else []
+    # What failed before its group was known goes by the benchmark's name.
+    found = [_named(row, slot.name) for line in lines for row in _read(line)]
+    if not why:
+        return found
+    late = slot.last and why.startswith(_STOPPED)
+    made = Row.skipped if late else Row.failed
+    return [*found, made(slot.name, "the rest", why)]
+
+
+def _read(line: str) -> list[Row]:
+    """The row of a line; none if its writer was stopped in the middle."""
+    try:
+        return [Row(**json.loads(line))]
+    except ValueError:
+        return []
+
+
+def _named(row: Row, name: str) -> Row:
+    return row if row.group else dataclasses.replace(row, group=name)
+
+
+def call(command: list[str], complaints: Path, limit: float) -> str:
+    """Runs a program and returns what went wrong with it, or nothing."""
+    with complaints.open("w") as errors:
+        try:
+            status = subprocess.run(command, stderr=errors, timeout=limit).returncode
+        except subprocess.TimeoutExpired:
+            return f"{_STOPPED} {limit:.0f} s"
+    if not status:
+        return ""
+    text = complaints.read_text(errors="replace")
+    print(text, file=sys.stderr, end="")
+    last = (text.strip().splitlines() or ["no message"])[-1]
+    return f"exit status {status}: {last}"

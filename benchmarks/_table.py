@@ -1,0 +1,122 @@
+"""The table: the same cells in the terminal and in Markdown."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks._suite import Row
+
+HEADER = (
+    *("", "ours", "alternative", "its time", "ratio", "floor", "share of floor"),
+    *("precision", "difference", "note"),
+)
+# Columns of space around a cell
+_MARGIN = 3
+_LEFT = {"", "alternative", "precision", "note"}
+
+
+def number(value: float | None) -> str:
+    """Three digits, or a dash."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if 100 <= abs(value) < 1e7 else f"{value:.3g}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds in a unit that reads well, or a dash."""
+    if seconds is None:
+        return "-"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{number(seconds / size)} {unit}"
+    return f"{number(seconds * 1e9)} ns"
+
+
+def fact(name: str, value: float) -> str:
+    """A number with its unit, the last word of its name: "compile s" is 1.3 s."""
+    *what, unit = name.split(" ")
+    return " ".join([*what, number(value), unit])
+
+
+def note(row: Row) -> str:
+    """The note, with the verdict before it and the further numbers behind."""
+    verdict = {"failed": "FAILED", "skipped": "left out"}.get(row.status, "")
+    if row.wrong:
+        verdict = f"WRONG, at most {number(row.tolerance)} allowed"
+    text = ": ".join(part for part in (verdict, row.note) if part)
+    facts = ", ".join(fact(*item) for item in row.facts.items())
+    return "; ".join(part for part in (text, facts) if part)
+
+
+def cells(row: Row) -> list[str]:
+    """One row as text, in the order of ``HEADER``."""
+    return [
+        *(row.name, duration(row.ours_s), row.alternative or "-"),
+        *(duration(row.alternative_s), number(row.ratio), duration(row.floor_s)),
+        *(number(row.share_of_floor), row.precision, number(row.error), note(row)),
+    ]
+
+
+def line(row: Row) -> str:
+    """One row in one line, as progress."""
+    parts = []
+    if row.status == "measured":
+        parts.append(duration(row.ours_s))
+        if row.ratio is not None:
+            parts.append(f"{number(row.ratio)} x {row.alternative}")
+    if row.bad or row.status == "skipped":
+        parts.append(note(row))
+    return f"{row.name or row.group or 'benchmark'}: {', '.join(parts)}"
+
+
+def grouped(rows: Iterable[Row]) -> Iterable[tuple[str, list[Row]]]:
+    """Rows by group, in the order in which they came."""
+    for group, members in itertools.groupby(rows, key=lambda row: row.group):
+        yield group, list(members)
+
+
+def show(rows: Sequence[Row], title: str = "", console: Console | None = None) -> None:
+    """Prints all rows as one table, its columns aligned over the groups."""
+    if console is None:
+        console = Console(highlight=False)
+    # Into a file or a pipe rich would fold everything to 80 columns.
+    if not console.is_terminal:
+        console.width = 180
+    if title:
+        console.print(f"\n[bold]{escaped(title)}[/]")
+    texts = [cells(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(HEADER, *texts, strict=True)]
+    left = console.width - sum(widths[:-1]) - _MARGIN * len(HEADER)
+    # In a narrow terminal columns fold as each group needs, instead of being cut.
+    aligned = left >= len("left out: quick run")
+    for group, members in grouped(rows):
+        table = Table(title=escaped(group), title_justify="left", box=SIMPLE_HEAD)
+        for name, width in zip(HEADER[:-1], widths[:-1], strict=True):
+            side = "left" if name in _LEFT else "right"
+            table.add_column(name, justify=side, width=width if aligned else None)
+        table.add_column(HEADER[-1], width=left if aligned else None)
+        for row in members:
+            style = "red" if row.bad else ("dim" if row.status == "skipped" else None)
+            table.add_row(*map(escaped, cells(row)), style=style)
+        console.print(table)
+
+
+def escaped(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """A Markdown table a group, under the group's title."""
+    parts = []
+    for group, members in grouped(rows):
+        lines = [HEADER, ["---"] * len(HEADER), *map(cells, members)]
+        body = ["| " + " | ".join(_piped(cell) for cell in row) + " |" for row in lines]
+        parts.append("\n".join([f"**{group}**", "", *body]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _piped(text: str) -> str:
+    return text.replace("|", r"\|")

@@ -1,0 +1,272 @@
+"""The calculators of the theory on inputs of a realistic size, one name for each."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory import attention, bounds, linalg, noise, pruning, trajectory
+from icltheory.attention import LinearAttentionStack
+from icltheory.layered import LayeredStack
+from icltheory.regression import bayes, kernel_descent, ltb, predictors, risks
+from icltheory.regression.tasks import LinearRegression
+
+L, N, D = 4, 40, 5
+n = D + 1
+SHOTS = 20
+
+
+class Case(NamedTuple):
+    """A calculator and float64 arrays for it."""
+
+    function: Callable[..., Any]
+    arrays: tuple[Any, ...]
+
+
+def stack_and_tokens(layers: int, demos: int, width: int, prompts: int | None = None):
+    """A random stack whose updates are small, and tokens for one prompt or many."""
+    rng = np.random.default_rng(0)
+    W_V, W_K, W_Q = rng.standard_normal((3, layers, width, width)) / width**0.5
+    lead = () if prompts is None else (prompts,)
+    return (0.3 * W_V, W_K, W_Q), rng.standard_normal((*lead, demos, width))
+
+
+def _on_stack(function, **options):
+    """A calculator of a stack and demonstrations, as a function of arrays."""
+
+    def compute(weights, H):
+        return function(LinearAttentionStack(*weights), H, scale=1 / N, **options)
+
+    return compute
+
+
+def _theorem2(**options):
+    def compute(weights, H):
+        stack = LinearAttentionStack(*weights)
+        bound = bounds.theorem2(stack, H, SHOTS, 1.0, scale=1 / N, **options)
+        return bound.value, bound.terms
+
+    return compute
+
+
+def _noise(function, *more, **options):
+    def compute(weights, H):
+        stack = LinearAttentionStack(*weights)
+        return function(stack, H, SHOTS, *more, scale=1 / N, **options)
+
+    return compute
+
+
+def _theory() -> dict[str, Case]:
+    """Trajectories, noise and bounds."""
+    small, wide = stack_and_tokens(L, N, n), stack_and_tokens(L, 8, 64)
+    prompts = stack_and_tokens(L, N, 4, 30)
+    one_layer = tuple(W[0] for W in small[0])
+    h = np.random.default_rng(1).standard_normal(n)
+
+    def outputs(weights, H, h):
+        stack = LinearAttentionStack(*weights)
+        return trajectory.implicit_gd(stack, H, scale=1 / N).outputs(h)
+
+    def identity(weights, H, h):
+        """What the forward pass and the trajectory of Theorem 1 differ by."""
+        forward = LinearAttentionStack(*weights).apply(H, h, scale=1 / N).h_query
+        return forward, outputs(weights, H, h)
+
+    def spectral(spectrum):
+        return spectrum.eigenvalues, spectrum.trace, spectrum.log_pdet, spectrum.rank
+
+    def spectrum(method):
+        run = _noise(noise.noise_spectrum, method=method)
+        return lambda weights, H: spectral(run(weights, H))
+
+    rng = np.random.default_rng(2)
+    covs = [A @ A.T + np.eye(6) for A in rng.standard_normal((2, 6, 6))]
+    means = rng.standard_normal((2, 6))
+    gaussians = (means[0], covs[0], means[1], covs[1])
+    gd, norms = trajectory.implicit_gd, trajectory.implicit_gd_norms
+    cases = {
+        "implicit_gd, dense": Case(_on_stack(gd, method="dense"), small),
+        "implicit_gd, gram": Case(_on_stack(gd, method="gram"), small),
+        "implicit_gd_factors": Case(_on_stack(trajectory.implicit_gd_factors), wide),
+        "Trajectory.outputs": Case(outputs, (*small, h)),
+        "Theorem 1, both sides": Case(identity, (*small, h)),
+        "implicit_update": Case(trajectory.implicit_update, (*one_layer, small[1])),
+        "demonstration_gradients": Case(
+            _on_stack(noise.demonstration_gradients), small
+        ),
+        "noise_covariance": Case(_noise(noise.noise_covariance, 1), small),
+        "noisy_trajectory": Case(
+            lambda weights, H: noise.noisy_trajectory(
+                *(jax.random.key(0), LinearAttentionStack(*weights), H, SHOTS),
+                noise="shots",  # the same draw in every precision
+                scale=1 / N,
+            ),
+            small,
+        ),
+        "gaussian_kl": Case(bounds.gaussian_kl, gaussians),
+        "held_out_term": Case(
+            lambda z: bounds.held_out_term(z, 20, 15), (rng.standard_normal((N, 4)),)
+        ),
+        "smoothing_bound": Case(
+            lambda w: bounds.smoothing_bound(w, 0.1, 0.1, 1.0, N, 1.0),
+            (rng.standard_normal((30, 36)),),
+        ),
+    }
+    for method, arrays in (("factors", wide), ("dense", small), ("gram", small)):
+        cases[f"implicit_gd_norms, {method}"] = Case(
+            _on_stack(norms, method=method), arrays
+        )
+    for method in ("rows", "symmetric", "gram"):
+        cases[f"noise_spectrum, {method}"] = Case(spectrum(method), small)
+    kinds: dict[str, dict[str, Any]] = {
+        "exact": {},
+        "spectral": {"numerator": "spectral"},
+        "ambient, jitter": {"dim": "ambient", "jitter": 1e-4},
+        "centre mean": {"center": "mean"},
+        "anisotropic": {"prior": "anisotropic"},
+        "held out": {"prior": "held_out", "held_out": 20},
+    }
+    return cases | {
+        f"theorem2, {name}": Case(_theorem2(**options), prompts)
+        for name, options in kinds.items()
+    }
+
+
+def _pruning() -> dict[str, Case]:
+    """Pruning, spectra and the layers that they act on."""
+    small, h = stack_and_tokens(L, N, n), np.ones(n)
+    one_layer = tuple(W[0] for W in small[0])
+    rng = np.random.default_rng(3)
+    W, thin = rng.standard_normal((32, 24)), rng.standard_normal((2, 64, 8))
+
+    def swept(weights, H, h):
+        stack = LinearAttentionStack(*weights)
+        return pruning.sweep(
+            *(LayeredStack.of(stack), 1, "attn", [0.0, 0.5], lambda out: out),
+            params=stack,
+            inputs=(H / N**0.5, h),
+        )
+
+    def applied(kind, **options):
+        def compute(weights, H, h):
+            return kind(*weights, **options).apply(H / N**0.5, h).h_query
+
+        return Case(compute, (*small, h))
+
+    def view(weights, H, h):
+        W_V, W_K, W_Q = weights
+        tokens = W_V, W_K, W_Q, H, h
+        return attention.softmax_kernel_view(*tokens, d_scale=float(n))
+
+    return {
+        "depth_table": Case(
+            _on_stack(
+                lambda stack, H, **k: (
+                    pruning.depth_table(stack, H, "W_K", rank=3, **k).delta_W
+                )
+            ),
+            small,
+        ),
+        "update_upper_bound": Case(
+            pruning.update_upper_bound, (*one_layer, small[1] / 6)
+        ),
+        "update_split": Case(
+            lambda *a: pruning.update_split("W_K", 3, *a), (*one_layer, small[1] / 6)
+        ),
+        "clip": Case(lambda W: pruning.clip(W, rank=10), (W,)),
+        "frobenius_split": Case(lambda W: pruning.frobenius_split(W, 10), (W,)),
+        "SVD.truncate": Case(lambda W: linalg.svd(W).truncate(10), (W,)),
+        "thin_frobenius_norm": Case(linalg.thin_frobenius_norm, tuple(thin)),
+        "condition_number": Case(linalg.condition_number, (W,)),
+        "sweep": Case(swept, (*small, h)),
+        "linear stack": applied(LinearAttentionStack),
+        "softmax stack": applied(attention.SoftmaxAttentionStack, d_scale=6.0),
+        "relu-kernel stack": applied(attention.KernelAttentionStack, kernel="relu"),
+        "softmax_kernel_view": Case(view, (one_layer, small[1], h)),
+    }
+
+
+def _problem(H, mean, Psi):
+    return LinearRegression(H, mean, Psi, jnp.asarray(0.25, H.dtype))
+
+
+def _regression() -> dict[str, Case]:
+    """Predictors on all prefixes, and exact risks."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((16, 21, D))
+    y = np.einsum("bpd,bd->bp", X, rng.standard_normal((16, D)))
+    y = y + 0.5 * rng.standard_normal(y.shape)
+    pool = rng.standard_normal((64, D))
+    cov = np.diag(np.linspace(0.5, 2.0, D)) + 0.1
+    mean, prior = np.ones(D), np.eye(D) + 0.2
+    problem, data = (cov, mean, prior), (X, y)
+    query, target = X[:, -1], X[:, :-1]
+
+    def on_problem(function, *more):
+        return Case(lambda *arrays: function(_problem(*arrays), *more), problem)
+
+    def bayesian(X, y, mean, prior):
+        options = {"task_mean": mean, "task_cov": prior, "noise_var": 0.25}
+        return predictors.bayes_prefixes(X, y, **options)
+
+    def descent(X, y, x):
+        system = kernel_descent.KernelSystem.of("rbf", X, x)
+        depths = jnp.array([1, 10, 100])
+        found = kernel_descent.kernel_descent(system, y, 0.05, depths)
+        return found.prediction, found.limit
+
+    def dual(X, y, *problem):
+        return bayes.posterior_mean(_problem(*problem), X, y, form="dual")
+
+    return {
+        "ols_prefixes": Case(predictors.ols_prefixes, data),
+        "ridge": Case(
+            lambda X, y, x: predictors.ridge(X, y, x, 1.0), (target, y[:, :-1], query)
+        ),
+        "ridge_prefixes": Case(
+            lambda X, y: predictors.ridge_prefixes(X, y, penalty=1.0), data
+        ),
+        "bayes_prefixes": Case(bayesian, (X, y, mean, prior)),
+        "discrete_mmse_prefixes": Case(
+            lambda X, y, pool: predictors.discrete_mmse_prefixes(
+                X, y, pool=pool, noise_var=0.25
+            ),
+            (X, y, pool),
+        ),
+        "gradient_descent_prefixes": Case(
+            lambda X, y: predictors.gradient_descent_prefixes(
+                X, y, steps=20, step_size=0.1
+            ),
+            data,
+        ),
+        "newton_prefixes": Case(
+            lambda X, y: predictors.newton_prefixes(X, y, steps=8), data
+        ),
+        "nearest_neighbors_prefixes": Case(predictors.nearest_neighbors_prefixes, data),
+        "posterior_mean, dual": Case(dual, (target, y[:, :-1], *problem)),
+        "ltb.minimal_risk": on_problem(ltb.minimal_risk, 20),
+        "ltb.approximation_gap": on_problem(ltb.approximation_gap, 20),
+        "linear_attention_optimum": Case(
+            lambda H, mean, Psi: risks.linear_attention_optimum(
+                _problem(H, 0 * mean, Psi), 20
+            ),
+            problem,
+        ),
+        "bayes_risk_given": Case(
+            lambda X, *problem: risks.bayes_risk_given(_problem(*problem), X),
+            (X, *problem),
+        ),
+        "rates.risk_rate": on_problem(bayes.risk_rate, 20),
+        "kernel_descent": Case(descent, (X[0, :-1], y[0, :-1], query[0])),
+        "kriging_risk": Case(
+            kernel_descent.kriging_risk, (X[0] @ X[0].T + np.eye(21),)
+        ),
+    }
+
+
+def cases() -> dict[str, Case]:
+    """Every calculator that the precision table lists."""
+    return _theory() | _pruning() | _regression()

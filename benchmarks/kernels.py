@@ -1,0 +1,83 @@
+"""Kernels of a GPT-2 block against XLA's own code: value and gradient, one layer.
+
+Command
+    python -m benchmarks.kernels [--plan FILE]
+
+Every candidate tile of every kernel is timed at the published model's shape (64 prompts
+of 82 tokens, width 256, 8 heads, bfloat16), beside XLA's code for the same and, for
+attention, cuDNN's; the row is the fastest. With ``--plan`` the choice is written for
+``python -m experiments.garg_linear --kernels FILE``. It needs a GPU; a few minutes,
+most of them compiling.
+"""
+
+import argparse
+import functools
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks import _alone
+from benchmarks._suite import Budget, Case, Row, Skip, each
+from icltheory.kernels import TunedPlan, tune
+from icltheory.kernels.choice import Timing
+from icltheory.kernels.tuning import SUBJECTS
+
+BATCH, TOKENS, WIDTH, HEADS, DTYPE = 64, 82, 256, 8, jnp.bfloat16
+
+
+def measure(budget: Budget, plan: Path | None = None) -> Iterator[Row]:
+    """A row a kernel and pass."""
+    group = f"Kernels of a block, {BATCH} x {TOKENS} tokens, width {WIDTH}"
+    found: dict[str, TunedPlan] = {}
+    cases = [Case(name, 60, functools.partial(rows, name, found)) for name in SUBJECTS]
+    yield from each(group, budget, cases)
+    if plan is not None and len(found) == len(SUBJECTS):
+        fields = {
+            field: value
+            for name, tuned in found.items()
+            for field, value in tuned.plan.to_json().items()
+            if field.startswith(name)
+        }
+        aside = plan.with_suffix(".writing")
+        aside.write_text(json.dumps({"plan": fields}, indent=1))
+        aside.rename(plan)
+
+
+def rows(name: str, found: dict[str, TunedPlan]) -> Iterator[Row]:
+    """Rows of one kernel: the value, and value and gradient."""
+    if jax.default_backend() != "gpu":
+        raise Skip("needs a GPU")
+    found[name] = tune(
+        *(BATCH, TOKENS, WIDTH, HEADS, DTYPE), subjects={name: SUBJECTS[name]}
+    )
+    for label, table in found[name].table:
+        yield _row(label, table)
+
+
+def _row(label: str, table: tuple[Timing, ...]) -> Row:
+    """XLA's code is the first of a table."""
+    right = [row for row in table if row.seconds is not None]
+    best = min(right, key=lambda row: row.seconds or 0.0)
+    dropped = [row for row in table if row.seconds is None]
+    eps = float(jnp.finfo(DTYPE).eps)
+    return Row(
+        name=label,
+        ours_s=best.seconds,
+        alternative="XLA",
+        alternative_s=right[0].seconds,
+        precision=jnp.dtype(DTYPE).name,
+        error=None if best.error is None else best.error * eps,
+        tolerance=16 * eps,
+        note=f"{best.candidate}; {len(dropped)} of {len(table)} dropped",
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--plan", type=Path)
+    flags, rest = parser.parse_known_args(sys.argv[1:])
+    _alone.main(functools.partial(measure, plan=flags.plan), rest)
