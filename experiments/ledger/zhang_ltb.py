@@ -223,8 +223,8 @@ ZHANG_LTB = (
         "GPT-2 without its MLP has a large error where the mean of the tasks is large",
         "conditional",
         "true of linear attention (Theorem 4.1); not a limit of GPT-2, whose residual "
-        "stream carries <beta*, x> to the read-out; where both models have converged, at "
-        "two settings, 1.5 and 1.2 times the error with MLP, published 682",
+        "stream carries <beta*, x> to the read-out; trained until both are near Bayes, "
+        "at two settings, 1.5 and 1.2 times the error with MLP, published 682",
         ("models.GPT2", "regression.ltb.approximation_gap"),
         ("test_table1.py::*",),
     ),
