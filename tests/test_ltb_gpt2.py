@@ -246,7 +246,7 @@ def test_a_killed_run_ends_as_one_that_was_not(tmp_path, monkeypatch):
     assert json.loads((folder / "result.json").read_text()) == result
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
-    ends = [(cell.name, step) for cell in CPU.cells for step in (10, 20)]
+    ends = [(c.name, step) for c in CPU.cells_as_trained for step in (10, 20)]
     assert [(r["model"], r["step"]) for r in records] == ends
     assert set(result["cells"]) == {cell.name for cell in CPU.cells}
     for cell in result["cells"].values():

@@ -88,9 +88,14 @@ class Config:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """The four cells; the far column first, which is slowest to converge."""
-        pairs = itertools.product(reversed(self.means), (True, False))
+        """The four cells, column by column."""
+        pairs = itertools.product(self.means, (True, False))
         return tuple(Cell(mlp, mean) for mean, mlp in pairs)
+
+    @property
+    def cells_as_trained(self) -> tuple[Cell, ...]:
+        """The far column first, which is slowest to converge and decides."""
+        return self.cells[2:] + self.cells[:2]
 
     def recipe_of(self, cell: Cell) -> Recipe:
         """The recipe of a cell."""

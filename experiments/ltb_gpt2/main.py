@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> dict:
     start = time.perf_counter()
     scores: dict[Cell, Score] = {}
     timing, records = {}, []
-    for cell in config.cells:
+    for cell in config.cells_as_trained:
         trained = train(
             config.recipe_of(cell), run, console, name=cell.name, earlier=records
         )
