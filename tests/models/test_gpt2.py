@@ -8,7 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from icltheory.kernels import Plan, Tile
+from icltheory.kernels.plan import KERNELS
 from icltheory.models import GPT2
+from tests.kernels.lowering import LOWERING, lowered_for_gpu
 
 B, P, D = 3, 5, 4
 TINY = {"dim": D, "num_positions": 12, "width": 8, "num_layers": 2, "num_heads": 2}
@@ -187,3 +190,27 @@ def test_bad_settings_are_refused_in_one_line(change, message):
     with pytest.raises(ValueError, match=message) as error:
         build(**change)
     assert "\n" not in str(error.value)
+
+
+@LOWERING
+def test_a_plan_of_kernels_is_the_model_that_a_gpu_is_given():
+    tile = Tile(16, 16, 16)
+    fields = {f"{name}{end}": tile for name in KERNELS for end in ("", "_backward")}
+    plain = GPT2(dim=2, num_positions=8, width=32, num_layers=1, num_heads=2)
+    X = jax.random.normal(jax.random.key(0), (2, 4, 2), jnp.float32)
+    params = plain.init(jax.random.key(1), X, X[:, :, 0])["params"]
+
+    def loss(plan):
+        model = plain.clone(plan=plan)
+        return lambda p: jnp.sum(model.apply({"params": p}, X, X[:, :, 0]) ** 2)
+
+    names = ("causal_attention", "norm_linear", "linear_residual", "residual_mlp")
+    given = lowered_for_gpu(jax.grad(loss(Plan(**fields))), params)
+    assert all(name in given for name in names)
+    assert not any(
+        name in lowered_for_gpu(jax.grad(loss(Plan())), params) for name in names
+    )
+    # The parameters are the same, whichever plan they were drawn with.
+    drawn = plain.clone(plan=Plan(**fields)).init
+    shapes = jax.eval_shape(drawn, jax.random.key(1), X, X[:, :, 0])["params"]
+    assert jax.tree.map(jnp.shape, shapes) == jax.tree.map(jnp.shape, params)
