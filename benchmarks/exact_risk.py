@@ -102,7 +102,9 @@ def batched(function) -> Row:
     tasks = jax.jit(jax.vmap(lambda seed: problem(20, seed)))(jnp.arange(count))
     lengths = jnp.arange(1, count + 1)
     together, alone = jax.jit(jax.vmap(function)), jax.jit(function)
-    items = [jax.tree.map(lambda x, i=i: x[i], (tasks, lengths)) for i in range(sample)]
+    # On the host: JAX would compile a slice for each of them.
+    host = jax.device_get((tasks, lengths))
+    items = [jax.tree.map(lambda x, i=i: x[i], host) for i in range(sample)]
     jax.block_until_ready(alone(*items[0]))
     waiting = lambda *item: jax.block_until_ready(alone(*item))  # noqa: E731
     found, theirs = _measure.part_of_loop(waiting, items, count)
