@@ -6,6 +6,8 @@ loop that scans many steps in one dispatch. A step is any function of that type;
 it and the loop, the checkpoints and the experiments stay as they are.
 """
 
+from icltheory.training.averaging import averaged as averaged
+from icltheory.training.averaging import with_average as with_average
 from icltheory.training.checkpoints import Checkpoints as Checkpoints
 from icltheory.training.curriculum import Curriculum as Curriculum
 from icltheory.training.curriculum import Ramp as Ramp
@@ -21,12 +23,8 @@ from icltheory.training.ensemble import init_ensemble as init_ensemble
 from icltheory.training.ensemble import make_ensemble_step as make_ensemble_step
 from icltheory.training.evaluation import prefix_errors as prefix_errors
 from icltheory.training.loop import Chunk as Chunk
-from icltheory.training.loop import Step as Step
-from icltheory.training.loop import TrainState as TrainState
-from icltheory.training.loop import init_state as init_state
-from icltheory.training.loop import make_step as make_step
+from icltheory.training.loop import Phase as Phase
 from icltheory.training.loop import run as run
-from icltheory.training.loop import stream_key as stream_key
 from icltheory.training.members import Ensemble as Ensemble
 from icltheory.training.members import Member as Member
 from icltheory.training.objectives import in_context_loss as in_context_loss
@@ -35,6 +33,11 @@ from icltheory.training.optimizers import learning_rate as learning_rate
 from icltheory.training.optimizers import make_optimizer as make_optimizer
 from icltheory.training.side_by_side import SideBySide as SideBySide
 from icltheory.training.side_by_side import side_by_side as side_by_side
+from icltheory.training.steps import Step as Step
+from icltheory.training.steps import TrainState as TrainState
+from icltheory.training.steps import init_state as init_state
+from icltheory.training.steps import make_step as make_step
+from icltheory.training.steps import stream_key as stream_key
 
 __all__ = [
     "Checkpoints",
@@ -44,10 +47,12 @@ __all__ = [
     "EnsembleState",
     "Member",
     "OptimizerConfig",
+    "Phase",
     "Ramp",
     "SideBySide",
     "Step",
     "TrainState",
+    "averaged",
     "data_mesh",
     "device_mesh",
     "in_context_loss",
@@ -66,4 +71,5 @@ __all__ = [
     "side_by_side",
     "stream_key",
     "to_host",
+    "with_average",
 ]

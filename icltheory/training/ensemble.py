@@ -12,7 +12,9 @@ from jaxtyping import Array, Bool, Int, PyTree
 from icltheory._checks import check_positive_int
 from icltheory._pytree import pytree
 from icltheory.training.curriculum import Curriculum
-from icltheory.training.loop import (
+from icltheory.training.members import Ensemble
+from icltheory.training.optimizers import OptimizerConfig, make_optimizer
+from icltheory.training.steps import (
     Metrics,
     Step,
     Task,
@@ -20,8 +22,6 @@ from icltheory.training.loop import (
     init_state,
     make_step,
 )
-from icltheory.training.members import Ensemble
-from icltheory.training.optimizers import OptimizerConfig, make_optimizer
 
 __all__ = ["EnsembleState", "init_ensemble", "make_ensemble_step"]
 

@@ -1,69 +1,36 @@
-"""The training loop: a step is a function of the state, many steps are one dispatch."""
+"""The training loop: many steps are one dispatch, and the state stays on the device."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Int, PyTree
 
-from icltheory._checks import check_choice, check_positive_int
-from icltheory._pytree import pytree
-from icltheory.training.curriculum import Curriculum
-from icltheory.training.devices import (
-    check_batch,
-    replicate,
-    shard_batch,
-    shard_members,
-    to_host,
-)
-from icltheory.training.objectives import in_context_loss
+from icltheory._checks import check_positive_int
+from icltheory.training.devices import to_host
 from icltheory.training.packing import pack, unpack
+from icltheory.training.steps import Step, TrainState
 
-__all__ = [
-    "COMPILER_OPTIONS",
-    "Chunk",
-    "Step",
-    "TrainState",
-    "init_state",
-    "lower",
-    "make_step",
-    "run",
-    "stream_key",
-]
+__all__ = ["COMPILER_OPTIONS", "Chunk", "Phase", "lower", "run"]
 
 # cuBLAS beats the generated GEMMs for products as narrow as these models'.
 COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
     "gpu": {"xla_gpu_enable_triton_gemm": False}
 }
-_STREAMS = ("init", "data", "evaluation")
 
 
-@pytree
-class TrainState:
-    """Everything that the next step depends on.
+class Phase(NamedTuple):
+    """A part of a run with a step of its own: other batches, another precision.
 
     Attributes:
-        step: Steps taken.
-        seed: The run's seed; every random number is a function of it and the step.
-        params: Parameters.
-        opt_state: The optimiser's state.
+        step: Its step; all phases of a run share one layout of the state.
+        until: Steps that have been taken when it ends.
     """
 
-    step: Int[Array, "*seeds"]
-    seed: Int[Array, "*seeds"]
-    params: PyTree
-    opt_state: PyTree
-
-
-Metrics = dict[str, Array]
-# Of a TrainState, or of a state made of several that has their ``step``.
-Step = Callable[[Any], tuple[Any, Metrics]]
+    step: Step
+    until: int
 
 
 class Chunk(NamedTuple):
@@ -83,201 +50,6 @@ class Chunk(NamedTuple):
     seconds: float
     compile_seconds: float
     memory_bytes: int
-
-
-@runtime_checkable
-class Task(Protocol):
-    """What the trainer asks of a task; see :mod:`icltheory.regression.tasks`."""
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the inputs."""
-        ...
-
-    def sample(
-        self, key, num_examples: int, batch_size: int, *, active_dims=None
-    ) -> Any:
-        """Draws a batch of prompts."""
-        ...
-
-
-def stream_key(seed: Int[Array, ""] | int, stream: str) -> Array:
-    """Root key of one of a run's random streams, which never overlap.
-
-    Args:
-        seed: The run's seed, possibly traced.
-        stream: ``"init"``, ``"data"`` or ``"evaluation"``.
-
-    Returns:
-        A typed key.
-
-    Raises:
-        ValueError: if the stream is unknown.
-
-    References:
-        Counter-based randomness. Verified by ``tests/training/test_loop.py``.
-    """
-    check_choice("stream", stream, _STREAMS)
-    return jax.random.fold_in(jax.random.key(seed), _STREAMS.index(stream))
-
-
-def init_state(
-    model: nn.Module,
-    task: Task,
-    optimizer: optax.GradientTransformation,
-    seed: int | Sequence[int],
-    *,
-    num_points: int,
-    mesh: Mesh | None = None,
-) -> TrainState:
-    """Draws the initial state of a run, or of one run for each of several seeds.
-
-    Args:
-        model: Flax module called with ``(X, y)``.
-        task: Task that says the input dimension.
-        optimizer: Optimiser whose state is started.
-        seed: One seed, or several for an ensemble with a leading axis.
-        num_points: Points :math:`P` of a prompt.
-        mesh: Devices that hold the state: each all of it, or its members of an
-            ensemble.
-
-    Returns:
-        The state at step 0.
-
-    Example:
-        >>> from icltheory.models import GPT2
-        >>> from icltheory.regression.tasks import LinearRegression
-        >>> import optax
-        >>> model = GPT2(dim=2, num_positions=8, width=8, num_layers=1, num_heads=1)
-        >>> task = LinearRegression.isotropic(2)
-        >>> state = init_state(model, task, optax.sgd(0.1), (0, 1), num_points=4)
-        >>> state.params["positions"].shape
-        (2, 8, 8)
-
-    References:
-        Garg et al. 2022, Appendix A. Verified by ``tests/training/test_loop.py``.
-    """
-
-    def init(seed):
-        X = jnp.zeros((1, num_points, task.dim))
-        params = model.init(stream_key(seed, "init"), X, X[:, :, 0])["params"]
-        step = jnp.zeros((), jnp.int32)
-        return TrainState(step, seed, params, optimizer.init(params))
-
-    seeds = jnp.asarray(seed, jnp.int32)
-    make = jax.jit(jax.vmap(init) if seeds.ndim else init)
-    place = shard_members if seeds.ndim else replicate
-    return place(make(seeds), mesh)
-
-
-def make_step(
-    model: nn.Module,
-    task: Task,
-    optimizer: optax.GradientTransformation,
-    curriculum: Curriculum,
-    *,
-    batch_size: int,
-    num_points: int,
-    accumulation: int = 1,
-    loss_points: str = "all",
-    loss: str | None = None,
-    mesh: Mesh | None = None,
-) -> Step:
-    r"""Builds one training step: data, gradient, update, all on the device.
-
-    .. math:: \theta_{t+1} = \theta_t + u\!\left(\nabla_\theta
-              \mathcal L(\theta_t; \text{batch}(\text{seed}, t))\right)
-
-    The batch is a pure function of (seed, step), so a run resumes exactly and does not
-    depend on how many devices share the batch. For several seeds in one program use
-    ``jax.vmap`` of the step on an ensemble's state, for models that differ in more
-    :func:`make_ensemble_step`.
-
-    Args:
-        model: Flax module; called with ``(X, y)`` it predicts every prefix, and its
-            ``predict`` answers the last query.
-        task: Where prompts come from.
-        optimizer: Update rule :math:`u`.
-        curriculum: Which coordinates and points count.
-        batch_size: Prompts a step.
-        num_points: Points of a prompt, the query included.
-        accumulation: Parts into which the batch is split to save memory.
-        loss_points: ``"all"`` prefixes, or only the ``"last"``.
-        loss: As :func:`in_context_loss` has it; ``None`` for the logistic loss if the
-            task's ``targets`` are ``"sign"``, else the squared one.
-        mesh: Devices over which the batch is split.
-
-    Returns:
-        A function from a state to the next state and its metrics ``loss`` and
-        ``grad_norm``.
-
-    Raises:
-        ValueError: if a count is not positive, or does not divide.
-
-    References:
-        Garg et al. 2022, Appendix A. Verified by ``tests/training/test_loop.py``.
-    """
-    for name, value in (
-        ("batch_size", batch_size),
-        ("num_points", num_points),
-        ("accumulation", accumulation),
-    ):
-        check_positive_int(name, value)
-    check_choice("loss_points", loss_points, ("all", "last"))
-    check_batch(batch_size, accumulation, mesh)
-    if loss is None:
-        signs = getattr(task, "targets", "real") == "sign"
-        loss = "logistic" if signs else "squared"
-
-    def mean_loss(params, X, y, active_points):
-        variables = {"params": unpack(params, 0)}
-        if loss_points == "all":
-            predictions: Any = model.apply(variables, X, y)
-            return in_context_loss(predictions, y, active_points, loss)
-        context = X[:, :-1], y[:, :-1], X[:, -1]
-        last: Any = model.apply(variables, *context, method="predict")
-        return in_context_loss(last[:, None], y[:, -1:], 1, loss)
-
-    gradient = _accumulated(jax.value_and_grad(mean_loss), accumulation)
-
-    def step(state: TrainState) -> tuple[TrainState, Metrics]:
-        t = state.step
-        key = jax.random.fold_in(stream_key(state.seed, "data"), t)
-        prompt = task.sample(
-            key, num_points - 1, batch_size, active_dims=curriculum.dims(t)
-        )
-        X, y = shard_batch(prompt.points(), mesh)
-        value, grads = gradient(state.params, X, y, curriculum.points(t))
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
-        new = TrainState(t + 1, state.seed, params, opt_state)
-        if mesh is not None:
-            everywhere = NamedSharding(mesh, PartitionSpec())
-            new = jax.lax.with_sharding_constraint(new, everywhere)
-        return new, {"loss": value, "grad_norm": optax.tree.norm(grads)}
-
-    return step
-
-
-def _accumulated(gradient: Callable[..., Any], parts: int) -> Callable[..., Any]:
-    """Value and gradient of a batch as the mean over its parts, one at a time."""
-    if parts == 1:
-        return gradient
-
-    # The parts interleave so that each keeps its share on every device.
-    def split(leaf):
-        return jnp.moveaxis(leaf.reshape(-1, parts, *leaf.shape[1:]), 1, 0)
-
-    def whole(params, X, y, *rest):
-        def add(total, part):
-            return jax.tree.map(jnp.add, total, gradient(params, *part, *rest)), None
-
-        shapes = jax.eval_shape(gradient, params, X, y, *rest)
-        zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        total, _ = jax.lax.scan(add, zero, (split(X), split(y)))
-        return jax.tree.map(lambda leaf: leaf / parts, total)
-
-    return whole
 
 
 def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
@@ -305,7 +77,7 @@ def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
 
 
 def run(
-    step: Step,
+    step: Step | Sequence[Phase],
     state: Any,
     num_steps: int,
     *,
@@ -316,10 +88,12 @@ def run(
 
     A chunk is one compiled scan, and its input state is donated: what was passed in
     and what was yielded before must not be used after the next chunk is asked for.
-    Chunks end at multiples of ``chunk_steps`` and at ``num_steps``, resumed or not.
+    Chunks end at multiples of ``chunk_steps``, at ``num_steps`` and where a phase does,
+    resumed or not.
 
     Args:
-        step: Function from a state to the next one and its metrics.
+        step: Function from a state to the next one and its metrics, or phases that
+            follow one another, each with such a function.
         state: Where to begin; its ``step`` says how many have been taken.
         num_steps: Steps in all.
         chunk_steps: Steps a dispatch.
@@ -331,7 +105,8 @@ def run(
         An iterator over chunks.
 
     Raises:
-        ValueError: if a count is not positive or the state is beyond ``num_steps``.
+        ValueError: if a count is not positive, the state is beyond ``num_steps``, or
+            phases do not ascend to ``num_steps``.
         FloatingPointError: if a loss is not finite; the message names the step. Models
             that the metric ``alive`` reports as stopped may have any, but for the last.
 
@@ -347,23 +122,38 @@ def run(
     if packed is None:
         packed = jax.default_backend() == "gpu"
 
-    compiled: dict[int, Any] = {}
+    phases = _phases(step, num_steps)
+    compiled: dict[tuple[int, int], Any] = {}
     while done < num_steps:
-        length = min(chunk_steps - done % chunk_steps, num_steps - done)
+        index = next(i for i, phase in enumerate(phases) if done < phase.until)
+        phase = phases[index]
+        length = min(chunk_steps - done % chunk_steps, phase.until - done)
+        key = index, length
         start = time.perf_counter()
-        if length not in compiled:
-            lowered = lower(step, state, length, packed=packed)
+        if key not in compiled:
+            lowered = lower(phase.step, state, length, packed=packed)
             options = COMPILER_OPTIONS.get(jax.default_backend())
-            compiled[length] = lowered.compile(options)
+            compiled[key] = lowered.compile(options)
         middle = time.perf_counter()
-        state, metrics = compiled[length](state)
+        state, metrics = compiled[key](state)
         # Every process sees the losses of all members, wherever they are.
         metrics = to_host(metrics)
         _check_losses(metrics, done)
         done += length
         seconds = time.perf_counter() - middle
-        memory = _memory(compiled[length])
+        memory = _memory(compiled[key])
         yield Chunk(state, metrics, seconds, middle - start, memory)
+
+
+def _phases(step: Step | Sequence[Phase], num_steps: int) -> tuple[Phase, ...]:
+    if not isinstance(step, Sequence):
+        return (Phase(step, num_steps),)
+    ends = [phase.until for phase in step]
+    if not ends or ends[-1] != num_steps or sorted(set(ends)) != ends:
+        raise ValueError(
+            f"step: expected phases that ascend to {num_steps} steps, got {ends}"
+        )
+    return tuple(step)
 
 
 def _packed(state: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icltheory._checks import check_nonnegative_int
-from icltheory.training.loop import Task
 from icltheory.training.optimizers import OptimizerConfig
+from icltheory.training.steps import Task
 
 __all__ = ["Ensemble", "Member"]
 

@@ -11,11 +11,12 @@ from optax.contrib import MuonDimensionNumbers, scale_by_muon
 from icltheory._checks import check_choice, check_positive_int, concrete
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float
+from icltheory.training.averaging import with_average
 
 __all__ = ["OptimizerConfig", "learning_rate", "make_optimizer"]
 
 _NAMES = ("adam", "adamw", "muon", "sgd")
-_SCHEDULES = ("constant", "cosine", "linear", "triangle")
+_SCHEDULES = ("constant", "cosine", "linear", "trapezoid", "triangle")
 
 
 @pytree
@@ -32,8 +33,12 @@ class OptimizerConfig:
         adam_learning_rate: Peak rate of Muon's Adam part; ``learning_rate`` if not
             given.
         schedule: ``"constant"``, or after the warm-up ``"cosine"`` or ``"linear"`` to
-            0; ``"triangle"`` warms up to the middle and then falls to 0.
+            0; ``"trapezoid"`` stays at the peak and falls to 0 in the last part of the
+            run; ``"triangle"`` warms up to the middle and then falls to 0.
         warmup_steps: Steps of linear warm-up.
+        decay_part: Share of the run in which a ``"trapezoid"`` falls.
+        average: Decay of a running mean of the weights, which :func:`averaged` reads;
+            no mean at 0.
         clip_norm: Largest global norm of the gradient; no clipping at 0.
         weight_decay: Decoupled decay (``adamw`` and ``muon``).
         b1: First moment's decay (momentum of ``sgd``).
@@ -60,6 +65,8 @@ class OptimizerConfig:
     adam_learning_rate: float | None = None
     schedule: str = static_field(default="constant")
     warmup_steps: int = static_field(default=0)
+    decay_part: float = static_field(default=0.3)
+    average: float = static_field(default=0.0)
     clip_norm: float = 0.0
     weight_decay: float = 0.0
     # Static, for 1 - b2 loses four digits of a b2 that float32 has rounded.
@@ -74,6 +81,12 @@ class OptimizerConfig:
             raise ValueError(
                 f"learning_rate: expected a value > 0, got {self.learning_rate}"
             )
+        if not 0 < self.decay_part <= 1:
+            raise ValueError(
+                f"decay_part: expected a share in (0, 1], got {self.decay_part}"
+            )
+        if not 0 <= self.average < 1:
+            raise ValueError(f"average: expected a decay in [0, 1), got {self.average}")
         for name in ("warmup_steps", "clip_norm", "weight_decay"):
             if getattr(self, name) < 0:
                 raise ValueError(
@@ -90,7 +103,8 @@ def learning_rate(
 
     .. math:: \eta(t) = \eta\, \min(t / t_w, 1)\, s\!\left(\frac{t-t_w}{T-t_w}\right)
 
-    with :math:`s = 1`, :math:`(1+\cos \pi u)/2` or :math:`1-u`.
+    with :math:`s = 1`, :math:`(1+\cos \pi u)/2`, :math:`1-u`, or for the trapezoid
+    that falls over :math:`T_d` steps :math:`\min(1, (T-t)/T_d)`.
 
     Args:
         config: The optimiser's record.
@@ -101,7 +115,7 @@ def learning_rate(
         A function of the step.
 
     Raises:
-        ValueError: if the warm-up is longer than the run.
+        ValueError: if the warm-up, with a trapezoid's fall, is longer than the run.
 
     Example:
         >>> rate = learning_rate(OptimizerConfig(schedule="linear"), 100)
@@ -118,10 +132,17 @@ def learning_rate(
     if warmup > num_steps:
         raise ValueError(f"warmup_steps: expected at most {num_steps}, got {warmup}")
     rest = max(num_steps - warmup, 1)
+    fall = max(round(config.decay_part * num_steps), 1)
+    if config.schedule == "trapezoid" and fall > rest:
+        raise ValueError(
+            f"decay_part: expected a fall of at most the {rest} steps after the "
+            f"warm-up, got {fall}"
+        )
     after = {
         "constant": optax.constant_schedule(top),
         "cosine": optax.cosine_decay_schedule(top, rest),
         "linear": optax.linear_schedule(top, 0.0, rest),
+        "trapezoid": optax.linear_schedule(top, 0.0, fall, rest - fall),
         "triangle": optax.linear_schedule(top, 0.0, rest),
     }[config.schedule]
     if warmup == 0:
@@ -252,5 +273,5 @@ def make_optimizer(
         rule = _muon(config, num_steps)
     limit = concrete(config.clip_norm)
     if limit is None or limit > 0:
-        return optax.chain(optax.clip_by_global_norm(config.clip_norm), rule)
-    return rule
+        rule = optax.chain(optax.clip_by_global_norm(config.clip_norm), rule)
+    return with_average(rule, config.average) if config.average else rule

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Int
 
 from icltheory._pytree import pytree
-from icltheory.training.loop import Metrics, Step
+from icltheory.training.steps import Metrics, Step
 
 __all__ = ["SideBySide", "side_by_side"]
 

@@ -9,7 +9,7 @@ from icltheory import training
 from icltheory.models import GPT2
 from icltheory.regression.tasks import LinearRegression
 from icltheory.training import Curriculum, OptimizerConfig, Ramp
-from icltheory.training.loop import stream_key
+from icltheory.training.steps import stream_key
 
 D, P, B, STEPS = 3, 7, 8, 12
 MODEL = GPT2(dim=D, num_positions=2 * P, width=8, num_layers=1, num_heads=2)
@@ -93,6 +93,26 @@ def test_one_compilation_serves_all_whole_chunks():
     assert [chunk.compile_seconds > 0.05 for chunk in chunks] == [True, False, False]
     weights = sum(leaf.nbytes for leaf in jax.tree.leaves(chunks[-1].state))
     assert all(chunk.memory_bytes >= weights for chunk in chunks)
+
+
+def test_phases_take_over_where_the_last_one_ended():
+    small, large = build(batch_size=2), build()
+    phases = [training.Phase(small, 6), training.Phase(large, STEPS)]
+    state, losses = train(phases)
+    middle, first = train(small, steps=6)
+    end, second = train(large, jax.tree.map(jnp.asarray, middle))
+    assert_same(state, end)
+    np.testing.assert_array_equal(losses, np.concatenate([first, second]))
+    # Resumed within the second phase.
+    state, _ = train(phases, jax.tree.map(jnp.asarray, middle))
+    assert_same(state, end)
+
+
+@pytest.mark.parametrize("ends", [(), (4, 4, STEPS), (8, 4), (4, STEPS - 1)])
+def test_phases_must_ascend_to_the_end(ends):
+    phases = [training.Phase(build(), end) for end in ends]
+    with pytest.raises(ValueError, match="expected phases that ascend to 12 steps"):
+        train(phases)
 
 
 def test_an_ensemble_is_its_members():

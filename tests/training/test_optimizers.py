@@ -11,10 +11,13 @@ import pytest
 from icltheory.training import OptimizerConfig, learning_rate, make_optimizer
 
 
-@pytest.mark.parametrize("schedule", ["constant", "cosine", "linear", "triangle"])
+@pytest.mark.parametrize(
+    "schedule", ["constant", "cosine", "linear", "trapezoid", "triangle"]
+)
 def test_schedules_are_their_formulas(schedule):
     steps, warmup, peak = 100, 10, 0.5
-    rate = learning_rate(OptimizerConfig("adam", peak, None, schedule, warmup), steps)
+    record = OptimizerConfig("adam", peak, None, schedule, warmup, decay_part=0.4)
+    rate = learning_rate(record, steps)
     warmup = 50 if schedule == "triangle" else warmup
     for t in range(steps + 1):
         u = (t - warmup) / (steps - warmup)
@@ -22,6 +25,7 @@ def test_schedules_are_their_formulas(schedule):
             "constant": 1.0,
             "cosine": (1 + math.cos(math.pi * u)) / 2,
             "linear": 1 - u,
+            "trapezoid": min(1, (steps - t) / 40),
             "triangle": 1 - u,
         }[schedule]
         expected = peak * (t / warmup if t < warmup else shape)
@@ -109,12 +113,19 @@ def test_adam_with_gargs_settings_equals_its_formula():
         ({"name": "lion"}, "optimizer: expected one of"),
         ({"schedule": "step"}, "schedule: expected one of"),
         ({"learning_rate": 0.0}, "learning_rate: expected a value > 0"),
+        ({"decay_part": 0.0}, "decay_part: expected a share"),
         ({"clip_norm": -1.0}, "clip_norm: expected a value >= 0"),
     ],
 )
 def test_bad_settings_are_refused(kwargs, message):
     with pytest.raises(ValueError, match=message):
         OptimizerConfig(**kwargs)
+
+
+def test_a_fall_longer_than_what_the_warmup_leaves_is_refused():
+    config = OptimizerConfig(schedule="trapezoid", warmup_steps=3, decay_part=0.8)
+    with pytest.raises(ValueError, match="decay_part: expected a fall of at most"):
+        learning_rate(config, 10)
 
 
 def test_a_warmup_longer_than_the_run_is_refused():

@@ -1,0 +1,100 @@
+"""The running mean of the weights: its formula, its walk, where it is kept."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from icltheory import training
+from icltheory.models import GPT2
+from icltheory.regression.tasks import LinearRegression
+from icltheory.training import Curriculum, Ensemble, OptimizerConfig
+
+STEPS, SIZES = 6, {"num_points": 4}
+MODEL = GPT2(dim=2, num_positions=8, width=4, num_layers=2, num_heads=1)
+TASK = LinearRegression.isotropic(2, dtype=jnp.float32)
+PLAIN = OptimizerConfig("muon", 1e-2, clip_norm=1.0)
+MEAN = dataclasses.replace(PLAIN, average=0.8)
+
+
+def numpy_mean(weights, decay):
+    """The definition, one weight after another; the first entry is the start."""
+    mean = weights[0]
+    for t, weight in enumerate(weights[1:], start=1):
+        kept = min(decay, t / (t + 9))
+        mean = kept * mean + (1 - kept) * weight
+    return mean
+
+
+@pytest.mark.parametrize("decay", [0.05, 0.5, 0.99])
+def test_the_mean_is_its_formula(decay):
+    rng = np.random.default_rng(0)
+    gradients = rng.normal(size=(20, 3))
+    tx = training.with_average(optax.sgd(0.1), decay)
+    weight = jnp.asarray(rng.normal(size=3))
+    state, walk = tx.init(weight), [np.asarray(weight)]
+    for gradient in gradients:
+        updates, state = tx.update(jnp.asarray(gradient), state, weight)
+        weight = optax.apply_updates(weight, updates)
+        walk.append(np.asarray(weight))
+    np.testing.assert_allclose(state.mean, numpy_mean(walk, decay), rtol=1e-6)
+
+
+def trained(config, packed=False, members=None):
+    step, state = started(config) if members is None else several(config, members)
+    for chunk in training.run(step, state, STEPS, packed=packed):
+        state = chunk.state
+    return state
+
+
+def started(config):
+    optimizer = training.make_optimizer(config, STEPS)
+    state = training.init_state(MODEL, TASK, optimizer, 0, **SIZES)
+    args = MODEL, TASK, optimizer, Curriculum.none(2, 4)
+    return training.make_step(*args, batch_size=4, **SIZES), state
+
+
+def several(config, members):
+    args = MODEL, TASK, config, members
+    sizes = {"num_steps": STEPS} | SIZES
+    state = training.init_ensemble(*args, **sizes)
+    step = training.make_ensemble_step(
+        *args, Curriculum.none(2, 4), batch_size=4, at_once=2, **sizes
+    )
+    return step, state
+
+
+def same(one, two, rtol):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol, 1e-6), one, two)
+
+
+@pytest.mark.slow
+def test_a_training_walks_as_without_and_keeps_the_mean_of_its_walk():
+    step, state = started(PLAIN)
+    walk = [jax.device_get(state.params)]
+    for chunk in training.run(step, state, STEPS, chunk_steps=1):
+        walk.append(jax.device_get(chunk.state.params))
+    assert training.averaged(chunk.state) is chunk.state.params
+    end = trained(MEAN)
+    same(end.params, walk[-1], 1e-6)
+    expected = jax.tree.map(lambda *leaves: numpy_mean(leaves, 0.8), *walk)
+    same(training.averaged(end), expected, 1e-5)
+
+
+@pytest.mark.slow
+def test_stacked_blocks_and_ensembles_keep_the_same_mean():
+    alone = training.averaged(trained(MEAN))
+    same(training.averaged(trained(MEAN, packed=True)), alone, 1e-3)
+    both = training.averaged(trained(MEAN, members=Ensemble((0, 1))))
+    same(jax.tree.map(lambda leaf: leaf[0], both), alone, 1e-3)
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1.0])
+def test_a_decay_outside_0_to_1_is_refused(decay):
+    with pytest.raises(ValueError, match="average: expected a decay"):
+        OptimizerConfig(average=decay)
+    with pytest.raises(ValueError, match="average: expected a decay"):
+        training.with_average(optax.sgd(1.0), decay)
