@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # From the ground up; a room may import rooms to its left on its floor and all below.
 FLOORS = (
-    ("_typing", "_pytree", "_checks", "_precision", "_conditions", "_descent")
+    ("_cpu", "_typing", "_pytree", "_checks", "_precision", "_conditions", "_descent")
     + ("batching", "linalg"),
     ("attention", "trajectory", "noise", "constructions", "layered", "kernels"),
     ("bounds", "pruning", "regression", "classification", "chain_of_thought"),

@@ -1,0 +1,99 @@
+"""Batched decompositions on few cores, one matrix at a time, where JAX would hang.
+
+From jaxlib 0.10.0 to 0.11.0 a batched LAPACK call gives parts of its batch to XLA's
+pool of threads, and waits for them on a thread of that pool. Where as many such calls
+run at once as the pool has threads, one a core, none is left for the parts: the program
+stops for ever. A call with one matrix gives nothing away, and other versions work
+through the batch where they are. On two cores two calls suffice, and programs as plain
+as the risks of many problems have them. With every core more the hang is rarer and the
+parts are worth more, so pools of more than four threads are left as they are.
+"""
+
+import math
+import os
+from importlib.metadata import PackageNotFoundError, version
+
+_FIRST, _CURED = (0, 10, 0), (0, 11, 1)
+_MOST_THREADS = 4
+_NAMES = (
+    "cholesky",
+    "eig",
+    "eigh",
+    "geqp3",
+    "geqrf",
+    "hessenberg",
+    "householder_product",
+    "lu",
+    "ormqr",
+    "schur",
+    "svd",
+    "triangular_solve",
+    "tridiagonal",
+    "tridiagonal_solve",
+)
+
+
+def hangs(jaxlib: str) -> bool:
+    """Whether this version's batched decompositions can wait for one another."""
+    numbers = [int(part) for part in jaxlib.split(".")[:3] if part.isdigit()]
+    return _FIRST <= tuple(numbers) < _CURED
+
+
+def one_at_a_time() -> None:
+    """Lowers a batch of decompositions on a CPU to a loop, where a batch can hang."""
+    try:
+        installed = version("jaxlib")
+    except PackageNotFoundError:
+        return
+    # A single thread takes a whole batch for itself.
+    if hangs(installed) and 1 < _threads() <= _MOST_THREADS:
+        _replace_rules()
+
+
+def _threads() -> int:
+    """The size of XLA's pool, by the rule that it goes by."""
+    for name in ("PJRT_NPROC", "NPROC"):
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
+
+
+def _replace_rules() -> None:
+    # Not public, but found in all the versions that hang, which are out.
+    from jax._src.interpreters import mlir
+    from jax._src.lax import linalg
+
+    rules = mlir._platform_specific_lowerings["cpu"]  # pyrefly: ignore
+    for name in _NAMES:
+        primitive = getattr(linalg, f"{name}_p", None)
+        if primitive in rules and not hasattr(_rule(rules[primitive]), "one_at_a_time"):
+            loop = _looped(mlir, primitive, _rule(rules[primitive]))
+            mlir.register_lowering(primitive, loop, platform="cpu")
+
+
+def _rule(entry):
+    return getattr(entry, "rule", entry)
+
+
+def _looped(mlir, primitive, rule):
+    import jax
+
+    def lower(ctx, *operands, **params):
+        # The matrices are the last two axes of the first argument.
+        batch = ctx.avals_in[0].shape[:-2]
+        if not all(isinstance(size, int) for size in batch) or math.prod(batch) < 2:
+            return rule(ctx, *operands, **params)
+
+        def loop(*args):
+            rows = [x.reshape(-1, *x.shape[len(batch) :]) for x in args]
+            found = jax.lax.map(lambda row: primitive.bind(*row, **params), rows)
+            return jax.tree.map(lambda x: x.reshape(*batch, *x.shape[1:]), found)
+
+        results = primitive.multiple_results
+        return mlir.lower_fun(loop, multiple_results=results)(ctx, *operands)
+
+    lower.one_at_a_time = True
+    return lower

@@ -1,0 +1,82 @@
+"""On two cores a program of several batched decompositions ends, and is right."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import _cpu
+
+# Eight independent solves of a batch: more than the threads of two cores.
+SEVERAL = """
+import os
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-2:])
+import icltheory
+import jax, jax.numpy as jnp
+x = jax.random.normal(jax.random.key(0), (200, 8, 20, 20))
+x = x @ x.mT + jnp.eye(20)
+several = lambda x: [jnp.linalg.solve(a, a[0]).sum() for a in x]
+several = jax.jit(jax.vmap(several))
+for _ in range(20):
+    jax.block_until_ready(several(x))
+print("ended")
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2,
+    reason="needs two cores and the means to choose them",
+)
+def test_several_batches_at_once_end_on_two_cores():
+    unset = ("NPROC", "PJRT_NPROC", "XLA_FLAGS")
+    environment = {k: v for k, v in os.environ.items() if k not in unset}
+    environment["JAX_PLATFORMS"] = "cpu"
+    run = [sys.executable, "-c", SEVERAL]
+    done = subprocess.run(
+        run, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "ended\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("jaxlib", "found"),
+    [
+        ("0.9.2", False),
+        ("0.10.0", True),
+        ("0.10.2", True),
+        ("0.11.0", True),
+        ("0.11.1", False),
+        ("0.12.0.1", False),
+        ("0.10.3.dev20260101", True),
+    ],
+)
+def test_versions_that_hang(jaxlib, found):
+    assert _cpu.hangs(jaxlib) is found
+
+
+def test_threads_are_counted_as_xla_does(monkeypatch):
+    monkeypatch.setenv("NPROC", "3")
+    assert _cpu._threads() == 3
+    monkeypatch.setenv("PJRT_NPROC", "5")
+    assert _cpu._threads() == 5
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (3,), (2, 2)])
+def test_answers_are_those_of_numpy(batch):
+    x = jax.random.normal(jax.random.key(0), (*batch, 3, 3))
+    x = x @ x.mT + jnp.broadcast_to(jnp.eye(3), x.shape)
+    y = jnp.ones((*batch, 3, 2))
+
+    @jax.jit
+    def decompose(x, y):
+        return jnp.linalg.solve(x, y), jnp.linalg.eigvalsh(x), jnp.linalg.cholesky(x)
+
+    linalg = np.linalg
+    want = linalg.solve(x, y), linalg.eigvalsh(x), linalg.cholesky(x)
+    for got, right in zip(decompose(x, y), want, strict=True):
+        np.testing.assert_allclose(got, right, rtol=1e-10, atol=1e-12)
