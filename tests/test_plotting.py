@@ -4,6 +4,7 @@ import matplotlib
 import numpy as np
 import pytest
 
+from icltheory import plotting
 from icltheory.plotting import (
     Curve,
     error_against_examples,
@@ -60,3 +61,15 @@ def test_each_setting_has_its_panel():
     shown = [a for a in errors_by_setting(panels, "title").axes if a.get_visible()]
     assert [a.get_title() for a in shown] == list(panels)
     np.testing.assert_array_equal(lines(shown[3])["a"].get_ydata(), MEAN * 3)
+
+
+def test_recipes_are_curves_and_dots_and_one_that_diverged_has_no_dot():
+    curves = {"baseline": ([1, 2], Curve([0.4, 0.2], [0.3, 0.1], [0.5, 0.3]))}
+    nothing = plotting.Ratio(np.nan, np.nan, np.nan)
+    ratios = {"mean": plotting.Ratio(0.5, 0.4, 0.6, True), "adam": nothing}
+    figure = plotting.recipes_beside_baseline(curves, ratios, "title")
+    left, right = figure.axes
+    assert left.get_legend_handles_labels()[1] == ["baseline"]
+    assert [label.get_text() for label in right.get_yticklabels()] == list(ratios)
+    dots = [line for line in right.lines if line.get_marker() == "o"]
+    assert [line.get_xdata()[0] for line in dots] == [0.5]

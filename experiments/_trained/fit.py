@@ -69,7 +69,7 @@ class Fitted:
 
 
 def fit(
-    step: training.Step,
+    step: training.Step | Sequence[training.Phase],
     state: Any,
     run: Run,
     console: Console,
@@ -87,7 +87,7 @@ def fit(
     """Trains to the last step, from the newest checkpoint if there is one.
 
     Args:
-        step: One training step.
+        step: One training step, or phases with a step each.
         state: Where to begin.
         run: Run folder; its ``metrics.jsonl`` gets one record a chunk.
         console: Where progress is shown.

@@ -72,6 +72,7 @@ from icltheory.plotting.pruning import (
     errors_against_rate,
     gains_of_choices,
 )
+from icltheory.plotting.recipes import Ratio, recipes_beside_baseline
 from icltheory.plotting.regression import (
     Curve,
     error_against_examples,
@@ -104,6 +105,7 @@ __all__ = [
     "PatternSeries",
     "PrunedLine",
     "RatePanel",
+    "Ratio",
     "SamplePanel",
     "Setting",
     "ShotsPanel",
@@ -144,6 +146,7 @@ __all__ = [
     "norms_along_depth",
     "norms_beside_accuracy",
     "pattern_panels",
+    "recipes_beside_baseline",
     "ratio_heat_maps",
     "search_cost",
     "spectra_after_training",

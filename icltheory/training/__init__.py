@@ -27,6 +27,7 @@ from icltheory.training.loop import Phase as Phase
 from icltheory.training.loop import run as run
 from icltheory.training.members import Ensemble as Ensemble
 from icltheory.training.members import Member as Member
+from icltheory.training.objectives import bayes_targets as bayes_targets
 from icltheory.training.objectives import in_context_loss as in_context_loss
 from icltheory.training.optimizers import OptimizerConfig as OptimizerConfig
 from icltheory.training.optimizers import learning_rate as learning_rate
@@ -53,6 +54,7 @@ __all__ = [
     "Step",
     "TrainState",
     "averaged",
+    "bayes_targets",
     "data_mesh",
     "device_mesh",
     "in_context_loss",

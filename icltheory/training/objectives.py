@@ -1,13 +1,20 @@
 """What pretraining minimises: the in-context loss over the prefixes of a prompt."""
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from icltheory._checks import check_choice, check_shape
+from icltheory._checks import check_choice, check_shape, concrete
+from icltheory._precision import exact_products
+from icltheory.regression import predictors
+from icltheory.regression.tasks import LinearRegression
 
-__all__ = ["in_context_loss"]
+__all__ = ["bayes_targets", "in_context_loss"]
 
 _LOSSES = {
     "squared": lambda guess, y: jnp.square(guess - y),
@@ -56,3 +63,88 @@ def in_context_loss(
     losses = _LOSSES[loss](predictions, y)
     active = (jnp.arange(y.shape[1]) < active_points).astype(losses.dtype)
     return jnp.sum(losses * active[None]) / (y.shape[0] * jnp.sum(active))
+
+
+@exact_products
+def bayes_targets(
+    task: Any, X: Float[Array, "B P d"], y: Float[Array, "B P"]
+) -> Float[Array, "B P"]:
+    r"""Posterior means in place of labels: the same mean gradient with less noise.
+
+    .. math:: E\,\nabla_\theta (\hat y_{bk} - y_{bk})^2
+              = E\,\nabla_\theta
+              \left(\hat y_{bk} - E[y_{bk} \mid x_{bi}, y_{bi}, i<k;\ x_{bk}]\right)^2
+
+    since the model's answer depends on nothing else. The squared loss then is the
+    excess over Bayes in place of the error, so its gradients vanish together with that
+    excess, where those of labels keep the variance of what no model can know.
+
+    On a CPU these are :func:`~icltheory.regression.predictors.bayes_prefixes`, a scan
+    over the prompt. Elsewhere one triangular factor answers all prefixes in a few
+    batched launches.
+
+    Args:
+        task: A :class:`LinearRegression`; its noise may be traced.
+        X: Inputs.
+        y: Labels.
+
+    Returns:
+        :math:`E[y_{bk} \mid \text{the prefix}]`.
+
+    Raises:
+        TypeError: if the task is another, whose posterior mean has no closed form.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from icltheory.regression.tasks import LinearRegression
+        >>> X, y = jnp.ones((1, 3, 1)), jnp.full((1, 3), 2.0)
+        >>> bayes_targets(LinearRegression.isotropic(1), X, y).round(3).tolist()
+        [[0.0, 2.0, 2.0]]
+
+    References:
+        The tower rule; Zhang et al. 2024, Lemma 6.1 (posterior mean). Verified by
+        ``tests/identities/test_posterior_targets.py``.
+    """
+    if not isinstance(task, LinearRegression):
+        raise TypeError(f"task: expected a LinearRegression, got {type(task).__name__}")
+    return jax.lax.platform_dependent(X, y, cpu=_scanned(task), default=_factored(task))
+
+
+def _scanned(task: LinearRegression) -> Callable[[Array, Array], Array]:
+    prior = {"task_mean": task.task_mean, "task_cov": task.task_cov}
+    return functools.partial(
+        predictors.bayes_prefixes, **prior, noise_var=task.noise_var
+    )
+
+
+def _factored(task: LinearRegression) -> Callable[[Array, Array], Array]:
+    r"""Means by innovations: with cov(y) = L L^T, that of y_k is sum_{j<k} L_kj z_j.
+
+    L is the triangle of the roots, stacked, which is never squared: its condition
+    number is that of the inputs. Without noise it has as many columns as dimensions.
+    """
+
+    def means(X: Array, y: Array) -> Array:
+        mean, root = X @ task.task_mean, task.task_root
+        rows = X * root[None, None] if root.ndim == 1 else X @ root
+        stacked, noise = rows.mT, concrete(task.noise_var)
+        if noise is None or noise > 0:
+            own = jnp.sqrt(task.noise_var) * jnp.eye(y.shape[1], dtype=y.dtype)
+            own = jnp.broadcast_to(own[None], (len(y), *own.shape))
+            stacked = jnp.concatenate([stacked, own], axis=1)
+        L = jnp.linalg.qr(stacked, mode="r").mT
+        rank = L.shape[2]
+        z = _solve_lower(L[:, :rank], (y - mean)[:, :rank])
+        return mean + (jnp.tril(L, -1) @ z[..., None])[..., 0]
+
+    return means
+
+
+def _solve_lower(L: Array, b: Array) -> Array:
+    """Solves L z = b; where a pivot is rounding alone, z is 0."""
+    pivots = jnp.abs(jnp.diagonal(L, axis1=1, axis2=2))
+    sizes = jnp.linalg.norm(L, axis=2)
+    nothing = pivots <= len(L[0]) * jnp.finfo(L.dtype).eps * sizes
+    eye = jnp.eye(L.shape[1], dtype=L.dtype)[None]
+    safe = jnp.where(nothing[..., None] & (eye > 0), jnp.inf, L)
+    return jax.scipy.linalg.solve_triangular(safe, b[..., None], lower=True)[..., 0]

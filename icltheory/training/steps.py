@@ -55,6 +55,7 @@ class TrainState:
 Metrics = dict[str, Array]
 # Of a TrainState, or of a state made of several that has their ``step``.
 Step = Callable[[Any], tuple[Any, Metrics]]
+Targets = Callable[[Any, Array, Array], Array]
 
 
 @runtime_checkable
@@ -153,6 +154,7 @@ def make_step(
     accumulation: int = 1,
     loss_points: str = "all",
     loss: str | None = None,
+    targets: Targets | None = None,
     mesh: Mesh | None = None,
 ) -> Step:
     r"""Builds one training step: data, gradient, update, all on the device.
@@ -177,6 +179,8 @@ def make_step(
         loss_points: ``"all"`` prefixes, or only the ``"last"``.
         loss: As :func:`in_context_loss` has it; ``None`` for the logistic loss if the
             task's ``targets`` are ``"sign"``, else the squared one.
+        targets: Function of (task, X, y) to what the answers are compared with, such
+            as :func:`bayes_targets`; the labels unless given.
         mesh: Devices over which the batch is split.
 
     Returns:
@@ -203,12 +207,13 @@ def make_step(
 
     def mean_loss(params, X, y, active_points):
         variables = {"params": unpack(params, 0)}
+        goal = y if targets is None else targets(task, X, y)
         if loss_points == "all":
             predictions: Any = model.apply(variables, X, y)
-            return in_context_loss(predictions, y, active_points, loss)
+            return in_context_loss(predictions, goal, active_points, loss)
         context = X[:, :-1], y[:, :-1], X[:, -1]
         last: Any = model.apply(variables, *context, method="predict")
-        return in_context_loss(last[:, None], y[:, -1:], 1, loss)
+        return in_context_loss(last[:, None], goal[:, -1:], 1, loss)
 
     gradient = _accumulated(jax.value_and_grad(mean_loss), accumulation)
 

@@ -1,0 +1,205 @@
+"""Sizes of the experiment, the recipe that is changed, and what it stands for."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from experiments._fields import check_at_least
+from experiments.garg_recipe.changes import CHANGES, Setting, shortened
+from icltheory import training
+from icltheory.models import GPT2
+from icltheory.regression.tasks import LinearRegression
+from icltheory.training import Curriculum, Ensemble, OptimizerConfig, Phase, Ramp
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """A baseline, changes of it one at a time, and the recipe that unites some.
+
+    Attributes:
+        dim: Input dimension d.
+        num_points: Points of a prompt.
+        width: Width of the residual stream.
+        num_layers: Blocks.
+        num_heads: Attention heads.
+        baseline: The recipe that is changed.
+        changes: Names of changes, each made alone.
+        recipe: Names of the changes that the recipe unites, in their order.
+        seeds: The same for all, so that differences are of the recipes.
+        points: Points of a curve over training, at equal distances.
+        eval_prompts: Fresh prompts on which every model is measured.
+    """
+
+    dim: int
+    num_points: int
+    width: int
+    num_layers: int
+    num_heads: int
+    baseline: Setting
+    changes: tuple[str, ...] = tuple(name for name in CHANGES if name != "muon")
+    recipe: tuple[str, ...] = ("rate-double", "trapezoid", "posterior")
+    seeds: tuple[int, ...] = (0, 1, 2)
+    points: int = 10
+    eval_prompts: int = 2048
+
+    def __post_init__(self):
+        if self.num_points < 2 * self.dim + 1:
+            raise ValueError(
+                f"num_points: expected at least 2 dim + 1 = {2 * self.dim + 1}, "
+                f"got {self.num_points}"
+            )
+        for field in ("changes", "recipe"):
+            for name in getattr(self, field):
+                if name not in CHANGES:
+                    raise ValueError(
+                        f"{field}: expected some of {', '.join(CHANGES)}, got {name}"
+                    )
+        if len(self.seeds) < 2:
+            raise ValueError(
+                "seeds: expected two or more, for the standard errors, "
+                f"got {self.seeds}"
+            )
+        check_at_least(self, 2, "points", "eval_prompts")
+        for name, setting in self.settings().items():
+            if setting.steps < 2 * self.points:
+                raise ValueError(
+                    f"baseline.steps: expected at least two a point of the curve, got "
+                    f"{setting.steps} for {self.points} points of {name}"
+                )
+
+    def settings(self) -> dict[str, Setting]:
+        """What is trained: the baseline, each change, the recipe, and half of it."""
+        united = self.baseline
+        for name in self.recipe:
+            united = CHANGES[name](united)
+        return {
+            "baseline": self.baseline,
+            **{name: CHANGES[name](self.baseline) for name in self.changes},
+            "recipe": united,
+            "recipe, half": shortened(united, 0.5),
+        }
+
+    def task(self) -> LinearRegression:
+        """Garg's task, without noise."""
+        return LinearRegression.isotropic(self.dim, dtype=jnp.float32)
+
+    def model(self, setting: Setting, precision: str = "float32") -> GPT2:
+        """The transformer of a setting."""
+        return GPT2(
+            dim=self.dim,
+            num_positions=2 * self.num_points,
+            width=self.width,
+            num_layers=self.num_layers,
+            num_heads=self.num_heads,
+            init_std=setting.init_std,
+            dtype=jnp.bfloat16 if precision == "bfloat16" else jnp.float32,
+        )
+
+    def curriculum(self, setting: Setting) -> Curriculum:
+        """None, or Garg's stairs from a quarter of the dimensions."""
+        if not setting.curriculum_interval:
+            return Curriculum.none(self.dim, self.num_points)
+        start, every = max(self.dim // 4, 1), setting.curriculum_interval
+        points = min(2 * start + 1, self.num_points)
+        return Curriculum(
+            Ramp(start, self.dim, 1, every), Ramp(points, self.num_points, 2, every)
+        )
+
+    def start(self, setting: Setting) -> training.EnsembleState:
+        """State at step 0 of all seeds."""
+        return training.init_ensemble(
+            *(self.model(setting), self.task(), setting.optimizer),
+            Ensemble(self.seeds),
+            num_steps=setting.steps,
+            num_points=self.num_points,
+        )
+
+    def phases(self, setting: Setting) -> list[Phase]:
+        """Steps in the setting's precision, then those whose products are float32."""
+        first = round(setting.steps * (1 - setting.last_float32))
+        parts = {first: setting.precision, setting.steps: "float32"}
+        if not setting.last_float32:
+            parts = {setting.steps: setting.precision}
+        return [
+            Phase(self._step(setting, precision), until)
+            for until, precision in parts.items()
+        ]
+
+    def _step(self, setting: Setting, precision: str) -> training.Step:
+        posterior = setting.targets == "posterior"
+        return training.make_ensemble_step(
+            *(self.model(setting, precision), self.task(), setting.optimizer),
+            Ensemble(self.seeds),
+            self.curriculum(setting),
+            num_steps=setting.steps,
+            batch_size=setting.batch_size,
+            num_points=self.num_points,
+            targets=training.bayes_targets if posterior else None,
+        )
+
+
+_GARG: dict[str, Any] = {
+    "dim": 20,
+    "num_points": 41,
+    "width": 256,
+    "num_layers": 12,
+    "num_heads": 8,
+    "eval_prompts": 6400,
+}
+
+PRESETS = {
+    "cpu": Config(
+        dim=3,
+        num_points=7,
+        width=48,
+        num_layers=3,
+        num_heads=4,
+        baseline=Setting(
+            OptimizerConfig(
+                "muon",
+                5e-3,
+                adam_learning_rate=3e-3,
+                schedule="cosine",
+                warmup_steps=100,
+                clip_norm=1.0,
+            ),
+            steps=1500,
+            batch_size=64,
+            init_std=0.1,
+        ),
+    ),
+    "gpu": Config(
+        **_GARG,
+        baseline=Setting(
+            OptimizerConfig(
+                "muon", 2e-3, schedule="cosine", warmup_steps=1000, clip_norm=1.0
+            ),
+            steps=24_000,
+            batch_size=256,
+            init_std=0.02,
+            curriculum_interval=200,
+            precision="bfloat16",
+        ),
+        changes=tuple(name for name in CHANGES if name not in ("muon", "bfloat16")),
+    ),
+    "paper": Config(
+        **_GARG,
+        baseline=Setting(
+            OptimizerConfig("adam", 1e-4),
+            steps=500_001,
+            batch_size=64,
+            init_std=0.02,
+            curriculum_interval=2000,
+        ),
+        changes=(),
+        recipe=("muon", "trapezoid", "posterior"),
+    ),
+}
+
+
+def set_precision(setting: Setting) -> None:
+    """Sets that of the products which say nothing else."""
+    products = "highest" if setting.precision == "float32" else "tensorfloat32"
+    jax.config.update("jax_default_matmul_precision", products)

@@ -1,0 +1,111 @@
+"""Table, figure and verdicts."""
+
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from experiments._run import Check, Run, claim_table, print_checks, stated_claim
+from experiments.garg_recipe.config import Config
+from experiments.garg_recipe.summary import Row, rows
+from experiments.garg_recipe.train import Trained
+from icltheory import plotting
+from icltheory.plotting import Curve, Ratio
+from icltheory.regression import risks
+
+_SHOWN = ("baseline", "recipe", "recipe, half")
+
+
+def report(
+    config: Config, run: Run, trained: dict[str, Trained], console: Console
+) -> dict[str, Any]:
+    """Prints the table, draws the figure and collects the result."""
+    found = rows(config, trained)
+    run.save_figure("recipe.png", draw(config, trained, found))
+    verdicts, stated = checks(config, found), claims(config, found)
+    console.print(table(config, found))
+    console.print(claim_table("what each change is for", stated))
+    print_checks(console, verdicts)
+    return {
+        "checks": [check.as_dict() for check in verdicts],
+        "passed": all(check.passed for check in verdicts),
+        "claims": stated,
+        "settings": {row.name: row.as_dict() for row in found},
+    }
+
+
+def checks(config: Config, found: list[Row]) -> list[Check]:
+    """What a training of the baseline and of the recipe must show."""
+    task, k = config.task(), 2 * config.dim
+    optimum = risks.linear_attention_optimum(task, k, query_noise=False).risk
+    one_layer = float(optimum) / config.dim
+    return [
+        Check(
+            f"{row.name}: error at k = {k} against one layer of linear attention",
+            # A model that diverged does no better than the answer 0.
+            float(np.nan_to_num(row.high[0], nan=1.0)),
+            one_layer,
+            "<=",
+        )
+        for row in found
+        if row.name in _SHOWN
+    ]
+
+
+def claims(config: Config, found: list[Row]) -> list[dict[str, Any]]:
+    """Whether a change helps, by two standard errors of the paired ratio."""
+    stated = []
+    for row in found[1:]:
+        low, high = row.interval
+        if row.name == "recipe, half":
+            words, held = "no worse than the baseline in full", high <= 1
+        else:
+            words, held = "a smaller excess than the baseline", high < 1
+        shown = f"{row.ratio[0]:.2f} times ({low:.2f} to {high:.2f})"
+        stated.append(stated_claim(row.name, words, shown, bool(held)))
+    return stated
+
+
+def table(config: Config, found: list[Row]) -> Table:
+    """All settings beside the baseline."""
+    d = config.dim
+    out = Table(
+        title=f"GPT-2 on Garg's regression, d = {d}: squared error / d, mean over "
+        f"{len(config.seeds)} seeds (s.e.)"
+    )
+    heads = (
+        *("setting", "steps", f"k = {d}", f"k = {2 * d}", "excess"),
+        *("ratio", "2 s.e.", "ms"),
+    )
+    for head in heads:
+        out.add_column(head, justify="right", no_wrap=True)
+    for row in found:
+        pairs = [f"{m:.4f} ({e:.4f})" for m, e in (row.low, row.high, row.excess)]
+        low, high = row.interval
+        out.add_row(
+            *(row.name, f"{row.steps} x {row.batch_size}", *pairs),
+            *(f"{row.ratio[0]:.2f}", f"{low:.2f}-{high:.2f}", f"{row.ms:.0f}"),
+            style="bold" if row.name in _SHOWN else "",
+        )
+    return out
+
+
+def draw(config: Config, trained: dict[str, Trained], found: list[Row]) -> Any:
+    """The excess along training, and the ratio that each change leaves."""
+    curves = {}
+    for name in _SHOWN:
+        own = trained[name]
+        mean = own.excess.mean(axis=1)
+        error = own.excess.std(axis=1, ddof=1) / np.sqrt(len(config.seeds))
+        curves[name] = own.prompts, Curve(mean, mean - error, mean + error)
+    ratios = {
+        row.name: Ratio(row.ratio[0], *row.interval, row.name in _SHOWN)
+        for row in found[1:]
+    }
+    return plotting.recipes_beside_baseline(
+        curves,
+        ratios,
+        f"GPT-2 of {config.num_layers} layers, d = {config.dim}: distance to the "
+        f"posterior mean, {len(config.seeds)} seeds",
+    )

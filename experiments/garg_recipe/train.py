@@ -1,0 +1,124 @@
+"""Trains every setting, all its seeds in one program, and measures it on the way."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+
+from experiments._run import Run
+from experiments._trained import Timing, fit
+from experiments.garg_recipe.config import Config, set_precision
+from icltheory import training
+from icltheory.regression.prompts import PrefixPrompt
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """What a setting came to.
+
+    Attributes:
+        prompts: Prompts seen at each point of its curve, (points,).
+        errors: Mean squared error / d by seed and prefix, (points, seeds, P); NaN from
+            divergence on.
+        excess: Mean squared distance to the posterior mean / d over prefixes, (points,
+            seeds).
+        timing: Wall time.
+    """
+
+    prompts: np.ndarray
+    errors: np.ndarray
+    excess: np.ndarray
+    timing: Timing
+
+
+def train(config: Config, run: Run, console: Console) -> dict[str, Trained]:
+    """Trains all settings one after another, or goes on where a run stopped."""
+    prompt = evaluation_prompt(config)
+    bayes = bayes_answers(config, prompt)
+    records: list[dict[str, Any]] = []
+    out = {}
+    for name, setting in config.settings().items():
+        set_precision(setting)
+        chunk = -(-setting.steps // config.points)
+        fitted = fit(
+            config.phases(setting),
+            config.start(setting),
+            run,
+            console,
+            functools.partial(_record, config, name, prompt, bayes),
+            folder=run.folder / "checkpoints" / name,
+            num_steps=setting.steps,
+            chunk_steps=chunk,
+            checkpoint_every=chunk,
+            config=dataclasses.asdict(config),
+            earlier=records,
+            label=name,
+        )
+        records = [*records, *fitted.records]
+        out[name] = _trained(fitted.records, fitted.timing)
+    return out
+
+
+def evaluation_prompt(config: Config) -> PrefixPrompt:
+    """Prompts that no training sees, the same for all settings."""
+    key = training.stream_key(config.seeds[0], "evaluation")
+    sample = config.task().sample(key, config.num_points - 1, config.eval_prompts)
+    return sample.prefixes()
+
+
+def bayes_answers(config: Config, prompt: PrefixPrompt) -> jax.Array:
+    """The posterior means of the evaluation, (prompts, P)."""
+    return jax.jit(functools.partial(training.bayes_targets, config.task()))(
+        prompt.X, prompt.y
+    )
+
+
+def _record(
+    config: Config,
+    name: str,
+    prompt: PrefixPrompt,
+    bayes: jax.Array,
+    done: int,
+    chunk: training.Chunk,
+) -> dict[str, Any]:
+    setting = config.settings()[name]
+    model = config.model(setting)
+    params = training.averaged(chunk.state)
+    errors, excess = _scores(model, params, prompt, bayes)
+    losses = np.asarray(chunk.metrics["loss"], np.float64).mean(axis=0)
+    fallen = np.asarray(chunk.state.diverged_at) >= 0
+    return {
+        "setting": name,
+        "step": done,
+        "prompts": done * setting.batch_size,
+        "loss": [0.0 if out else x for x, out in zip(losses, fallen, strict=True)],
+        "diverged": fallen.tolist(),
+        "errors": (np.asarray(errors, np.float64) / config.dim).tolist(),
+        "excess": (np.asarray(excess, np.float64) / config.dim).tolist(),
+    }
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _scores(model: Any, params: Any, prompt: PrefixPrompt, bayes: jax.Array) -> Any:
+    """Errors by seed and prefix, and distances to the posterior mean by seed."""
+
+    def one(params):
+        # In float32, whatever the training was: this is what its weights can do.
+        answers = model.apply({"params": params}, prompt.X, prompt.y)
+        errors = jnp.square(answers - prompt.y_query).mean(axis=0)
+        return errors, jnp.square(answers - bayes).mean()
+
+    return jax.lax.map(one, params)
+
+
+def _trained(records: list[dict[str, Any]], timing: Timing) -> Trained:
+    diverged = np.array([line["diverged"] for line in records])
+    errors = np.array([line["errors"] for line in records])
+    excess = np.array([line["excess"] for line in records])
+    errors[diverged] = excess[diverged] = np.nan
+    prompts = np.array([line["prompts"] for line in records])
+    return Trained(prompts, errors, excess, timing)

@@ -1,0 +1,87 @@
+"""Recipes of training beside the one they change."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from icltheory.plotting.regression import Curve
+from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
+
+__all__ = ["Ratio", "recipes_beside_baseline"]
+
+
+class Ratio(NamedTuple):
+    """A value over the baseline's.
+
+    Attributes:
+        mean: The ratio.
+        low: Lower end of its interval.
+        high: Upper end.
+        united: Whether it is of a recipe that unites changes, drawn in colour.
+    """
+
+    mean: float
+    low: float
+    high: float
+    united: bool = False
+
+
+def recipes_beside_baseline(
+    curves: Mapping[str, tuple[Any, Curve]], ratios: Mapping[str, Ratio], title: str
+):
+    """Draws errors along training, and beside them the ratio that each change leaves.
+
+    Args:
+        curves: Prompts seen and the value there, by recipe.
+        ratios: Values at the end over the baseline's; those that are not finite are
+            named without a dot.
+        title: What was measured.
+
+    Returns:
+        The matplotlib figure.
+
+    References:
+        Verified by ``tests/test_plotting.py``.
+    """
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(STYLE):
+        height = 1.6 + 0.27 * len(ratios)
+        figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, max(height, 4.2)))
+        for colour, (name, (prompts, curve)) in enumerate(curves.items()):
+            left.plot(prompts, curve.mean, color=COLOURS[colour], label=name)
+            left.fill_between(
+                *(prompts, curve.low, curve.high),
+                color=COLOURS[colour],
+                alpha=0.2,
+                linewidth=0,
+            )
+        values = np.concatenate([curve.mean for _, curve in curves.values()])
+        values = values[np.isfinite(values)]
+        plain_log_axis(left.yaxis, values.max() / values.min())
+        left.set(xlabel="prompts seen", ylabel="distance / d, mean over k")
+        left.legend()
+        _dots(right, ratios)
+        figure.suptitle(title)
+    return figure
+
+
+def _dots(axes, ratios: Mapping[str, Ratio]) -> None:
+    for place, ratio in enumerate(ratios.values()):
+        colour = COLOURS[1] if ratio.united else COLOURS[0]
+        if np.isfinite(ratio.mean):
+            axes.plot([ratio.low, ratio.high], [place, place], color=colour)
+            axes.plot(ratio.mean, place, "o", color=colour)
+    axes.axvline(1.0, color="grey", linewidth=0.8, linestyle=":")
+    axes.set_yticks(range(len(ratios)), list(ratios))
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    ends = [x for r in ratios.values() for x in r[:3] if np.isfinite(x)] + [1.0]
+    ticks = [x for x in _TICKS if 0.8 * min(ends) <= x <= 1.25 * max(ends)]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("times the baseline's at its end (bars: 2 s.e. of pairs)")
+
+
+_TICKS = tuple(m * 10.0**e for e in range(-3, 4) for m in (1, 2, 5))

@@ -1,0 +1,146 @@
+"""The recipes: what each change changes, what they come to, a run and its resume."""
+
+import dataclasses
+import json
+
+import matplotlib
+import numpy as np
+import pytest
+
+from experiments import garg_recipe
+from experiments._trained import Timing
+from experiments.garg_recipe import report, summary
+from experiments.garg_recipe.changes import CHANGES, shortened
+from experiments.garg_recipe.config import PRESETS
+from experiments.garg_recipe.train import Trained
+from icltheory import training
+
+matplotlib.use("Agg")
+CONFIG = PRESETS["cpu"]
+SMALL = """
+    --preset cpu --dim 2 --num-points 5 --width 8 --num-layers 1 --num-heads 2
+    --baseline.steps 12 --baseline.batch-size 8 --baseline.optimizer.warmup-steps 2
+    --changes float32-last constant-mean --recipe trapezoid posterior --seeds 3 5
+    --points 2 --eval-prompts 64
+"""
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    import matplotlib.pyplot as plt
+
+    yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_keeps_the_prompts_and_changes_something(preset, name):
+    start = PRESETS[preset].baseline
+    end = CHANGES[name](start)
+    # Odd numbers of steps may lose one to rounding.
+    assert abs(end.prompts - start.prompts) <= max(start.batch_size, end.batch_size)
+    assert end != start or name not in PRESETS[preset].changes
+    rate = training.learning_rate(end.optimizer, end.steps)
+    assert float(rate(end.steps // 2)) > 0
+    training.make_optimizer(end.optimizer, end.steps)
+
+
+def test_the_recipe_is_its_changes_in_order():
+    config = dataclasses.replace(CONFIG, recipe=("batch-half", "posterior"))
+    settings = config.settings()
+    assert list(settings) == ["baseline", *CONFIG.changes, "recipe", "recipe, half"]
+    recipe, half = settings["recipe"], settings["recipe, half"]
+    assert (recipe.batch_size, recipe.steps, recipe.targets) == (32, 3000, "posterior")
+    assert half == shortened(recipe, 0.5)
+    assert half.prompts == recipe.prompts // 2
+    assert half.optimizer.warmup_steps == recipe.optimizer.warmup_steps // 2
+
+
+def test_the_last_phase_is_float32():
+    setting = CHANGES["float32-last"](CONFIG.baseline)
+    assert [phase.until for phase in CONFIG.phases(setting)] == [1200, 1500]
+    assert [phase.until for phase in CONFIG.phases(CONFIG.baseline)] == [1500]
+
+
+def made_up(factors):
+    """Three seeds whose excess is 1, 2 and 4 times a factor at the end."""
+    found = {}
+    for name, factor in factors.items():
+        excess = np.stack([np.ones(3), factor * np.array([1.0, 2.0, 4.0])])
+        errors = np.broadcast_to(excess[..., None] / 10, (2, 3, CONFIG.num_points))
+        timing = Timing(10, 0.3, 1.0)
+        found[name] = Trained(np.array([64, 128]), errors, excess, timing)
+    return found
+
+
+def test_ratios_are_of_pairs_and_claims_can_fail():
+    config = dataclasses.replace(CONFIG, changes=("linear", "mean"))
+    wobble = np.array([1.0, 1.1, 1 / 1.1])
+    factors = {"baseline": 1.0, "linear": 2.0, "mean": 0.5 * wobble}
+    trained = made_up(factors | {"recipe": 0.1, "recipe, half": 1.5})
+    base, linear, mean, recipe, half = summary.rows(config, trained)
+    assert base.ratio == (1.0, 0.0)
+    np.testing.assert_allclose(linear.ratio, (2.0, 0.0), atol=1e-12)
+    np.testing.assert_allclose(mean.ratio, (0.5, np.log(1.1) / np.sqrt(3)))
+    spread = np.std([1, 2, 4], ddof=1) / np.sqrt(3)
+    np.testing.assert_allclose(recipe.high, (0.07 / 3, 0.01 * spread))
+    assert recipe.ms == pytest.approx(10.0)
+    held = [claim["held"] for claim in report.claims(config, [base, linear, mean])]
+    assert held == [False, True]
+    held = [claim["held"] for claim in report.claims(config, [base, recipe, half])]
+    assert held == [True, False]
+    checks = report.checks(config, [base, dataclasses.replace(recipe, high=(2, 0))])
+    assert [check.passed for check in checks] == [True, False]
+    fallen = made_up(factors | {"recipe": np.nan, "recipe, half": 1.0})
+    (check,) = report.checks(config, summary.rows(config, fallen)[3:4])
+    assert not check.passed
+    report.draw(config, fallen, summary.rows(config, fallen))
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, monkeypatch):
+    args = [*SMALL.split(), "--output"]
+    whole = garg_recipe.main([*args, str(tmp_path / "whole")])
+    (folder,) = (tmp_path / "whole" / "garg_recipe").iterdir()
+    for name in ("result.json", "config.json"):
+        json.loads((folder / name).read_text(), parse_constant=pytest.fail)
+    assert json.loads((folder / "result.json").read_text()) == whole
+    assert {path.name for path in folder.glob("*.png")} == {"recipe.png"}
+
+    steps, calls = training.run, []
+
+    def cut(*args, **kwargs):
+        calls.append(None)
+        chunks = steps(*args, **kwargs)
+        yield next(chunks)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        yield from chunks
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "run", cut)
+        with pytest.raises(KeyboardInterrupt):
+            garg_recipe.main([*args, str(tmp_path / "cut")])
+    (stopped,) = (tmp_path / "cut" / "garg_recipe").iterdir()
+    resumed = garg_recipe.main(["--resume", str(stopped)])
+    times = ("ms", "seconds")
+    for name, row in whole["settings"].items():
+        again = resumed["settings"][name]
+        assert {k: v for k, v in again.items() if k not in times} == {
+            k: v for k, v in row.items() if k not in times
+        }
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"changes": ("faster",)}, "changes: expected some of adam"),
+        ({"seeds": (0,)}, "seeds: expected two or more"),
+        ({"num_points": 6}, "num_points: expected at least 2 dim"),
+        ({"points": 1000}, "baseline.steps: expected at least two a point"),
+    ],
+)
+def test_bad_settings_are_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(CONFIG, **changed)
