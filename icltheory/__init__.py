@@ -31,13 +31,10 @@ import importlib
 import os
 from importlib.metadata import PackageNotFoundError, version
 
-from icltheory import _cpu
-
 # On a CPU, JAX spreads a batch of LAPACK calls over its own threads; where OpenBLAS
 # starts threads inside each of them, the program hangs now and then (jax-ml/jax#39292).
 # JAX loads SciPy's OpenBLAS with the first decomposition, and it reads this then.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-_cpu.one_at_a_time()
 
 _ROOMS = (
     "attention",

@@ -95,5 +95,5 @@ def _looped(mlir, primitive, rule):
         results = primitive.multiple_results
         return mlir.lower_fun(loop, multiple_results=results)(ctx, *operands)
 
-    lower.one_at_a_time = True
+    lower.one_at_a_time = True  # pyrefly: ignore[missing-attribute]
     return lower

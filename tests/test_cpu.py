@@ -15,7 +15,7 @@ from icltheory import _cpu
 SEVERAL = """
 import os
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-2:])
-import icltheory
+import icltheory.linalg
 import jax, jax.numpy as jnp
 x = jax.random.normal(jax.random.key(0), (200, 8, 20, 20))
 x = x @ x.mT + jnp.eye(20)
