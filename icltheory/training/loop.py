@@ -97,9 +97,10 @@ def run(
         state: Where to begin; its ``step`` says how many have been taken.
         num_steps: Steps in all.
         chunk_steps: Steps a dispatch.
-        packed: Whether the blocks of the state are stacks within a chunk; the step must
-            know packed parameters, as that of :func:`make_step` does. On a GPU alone
-            unless given: it saves launches, and moves sums in their last bits.
+        packed: Whether the state is in few arrays within a chunk, as :func:`pack` puts
+            it; the step must know packed parameters, as that of :func:`make_step` does
+            with the rules of :func:`make_optimizer`. On a GPU alone unless given: it
+            saves launches, and moves sums in their last bits.
 
     Returns:
         An iterator over chunks.
@@ -157,7 +158,7 @@ def _phases(step: Step | Sequence[Phase], num_steps: int) -> tuple[Phase, ...]:
 
 
 def _packed(state: Any) -> Any:
-    """Stacks the blocks behind the axes of the ensemble, if there are any."""
+    """Packs each model's part of the state behind the axes of its ensemble."""
 
     def single(part):
         return isinstance(part, TrainState)

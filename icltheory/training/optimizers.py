@@ -12,6 +12,7 @@ from icltheory._checks import check_choice, check_positive_int, concrete
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float
 from icltheory.training.averaging import with_average
+from icltheory.training.packing import hidden_matrix
 
 __all__ = ["OptimizerConfig", "learning_rate", "make_optimizer"]
 
@@ -203,9 +204,8 @@ def _hidden_matrices(params):
 
     def label(path, leaf):
         names = [str(getattr(key, "key", key)) for key in path]
-        inside_block = any("block" in name for name in names)
         layers = sum(name.endswith("_*") for name in names)  # axes of a packed tree
-        return "muon" if inside_block and leaf.ndim - layers == 2 else "adam"
+        return "muon" if hidden_matrix(path, leaf.ndim - layers) else "adam"
 
     return jax.tree_util.tree_map_with_path(label, params)
 

@@ -1,21 +1,43 @@
-"""Blocks of one shape as one stack: fewer and larger launches while a chunk runs.
+"""Parameters in few arrays: fewer and larger launches while a chunk runs.
 
 A transformer of 12 layers has 148 parameters, and an optimiser that walks them makes
-hundreds of launches of microseconds each. In the scan over a chunk's steps the blocks
-are stacks with an axis of layers, which the optimiser updates in one launch a kind;
-outside it parameters keep the model's own layout.
+hundreds of launches of microseconds each. In the scan over a chunk's steps the matrices
+of the blocks are stacks with an axis of layers, and all else is one buffer, so that an
+update takes one launch a kind of matrix and one for the rest; outside the scan
+parameters keep the model's own layout.
 """
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
-__all__ = ["Packed", "pack", "unpack"]
+from icltheory.training._parts import entries, join, parts
+
+__all__ = ["Packed", "hidden_matrix", "pack", "unpack"]
 
 _NUMBERED = re.compile(r"(.*_)(\d+)")
+
+
+class _Piece(NamedTuple):
+    """Stands where an array was that is now part of a buffer.
+
+    Attributes:
+        dtype: Name of the buffer.
+        places: Which of its parts; several for the entries of a stack.
+    """
+
+    dtype: str
+    places: tuple[int, ...]
+
+
+# In a tree it has no leaves: what maps over the tree sees the buffer alone.
+jax.tree_util.register_pytree_node(
+    _Piece, lambda piece: ((), tuple(piece)), lambda aux, _: _Piece(*aux)
+)
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -24,9 +46,11 @@ class Packed:
 
     Attributes:
         stacks: For each prefix such as ``block_`` the tree that its entries share, each
-            leaf with an axis of entries.
+            matrix with an axis of entries.
         rest: The other entries.
+        buffers: For each dtype the numbers of all that is no matrix of a block.
         names: For each prefix the names of the entries, in the order of the axis.
+        shapes: For each dtype the shapes of the parts of its buffer.
         axis: Where that axis is.
     """
 
@@ -34,13 +58,16 @@ class Packed:
         self,
         stacks: dict[str, PyTree],
         rest: dict[str, PyTree],
+        buffers: dict[str, PyTree],
         names: tuple[tuple[str, tuple[str, ...]], ...],
+        shapes: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...],
         axis: int,
     ):
-        self.stacks, self.rest, self.names, self.axis = stacks, rest, names, axis
+        self.stacks, self.rest, self.buffers = stacks, rest, buffers
+        self.names, self.shapes, self.axis = names, shapes, axis
 
     def tree_flatten_with_keys(self):
-        """Children with the keys ``block_*`` and those of the mapping."""
+        """Children with the keys ``block_*``, those of the mapping and ``buffers``."""
         prefixes = [prefix for prefix, _ in self.names]
         keys = [*(f"{prefix}*" for prefix in prefixes), *sorted(self.rest)]
         values = [self.stacks[prefix] for prefix in prefixes]
@@ -49,24 +76,46 @@ class Packed:
             (jax.tree_util.DictKey(key), value)
             for key, value in zip(keys, values, strict=True)
         ]
-        return children, (self.names, tuple(sorted(self.rest)), self.axis)
+        children.append((jax.tree_util.GetAttrKey("buffers"), self.buffers))
+        return children, (self.names, tuple(sorted(self.rest)), self.shapes, self.axis)
 
     @classmethod
     def tree_unflatten(cls, aux, children):
         """Inverse of the flattening."""
-        names, rest, axis = aux
-        values = list(children)
+        names, rest, shapes, axis = aux
+        *values, buffers = children
         stacks = {prefix: values[i] for i, (prefix, _) in enumerate(names)}
         others = dict(zip(rest, values[len(names) :], strict=True))
-        return cls(stacks, others, names, axis)
+        return cls(stacks, others, buffers, names, shapes, axis)
+
+
+def hidden_matrix(path: Sequence[Any], ndim: int) -> bool:
+    """Whether a parameter is a weight matrix of a block, which Muon treats as one.
+
+    Args:
+        path: Keys that lead to it.
+        ndim: Axes, without those of an ensemble or of a stack.
+
+    Returns:
+        Whether it has two, and a key's name has ``block`` in it.
+
+    References:
+        Jordan et al. 2024 (Muon). Verified by ``tests/training/test_packing.py``.
+    """
+    names = [str(getattr(key, "key", key)) for key in path]
+    return ndim == 2 and any("block" in name for name in names)
 
 
 def pack(tree: PyTree, axis: int = 0) -> PyTree:
-    """Stacks the entries of every mapping that are numbered and alike.
+    """Puts every mapping with numbered entries that are alike into few arrays.
+
+    Matrices of ``block_0`` and ``block_1``, if these have one structure and shape,
+    become stacks. All other numbers of the mapping become parts of one buffer, but for
+    matrices of other blocks. An update rule means the same for both layouts if it
+    treats numbers one by one, by the norm of all, or as matrices of blocks.
 
     Args:
-        tree: Parameters, an optimiser's state, or both; ``block_0`` and ``block_1`` of
-            one structure and one shape become a stack, all else stays.
+        tree: Parameters, an optimiser's state, or both.
         axis: Where the stacks get their axis: the number of leading ensemble axes.
 
     Returns:
@@ -74,33 +123,83 @@ def pack(tree: PyTree, axis: int = 0) -> PyTree:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> tree = {"block_0": jnp.zeros(3), "block_1": jnp.ones(3), "out": jnp.ones(2)}
-        >>> jax.tree.map(jnp.shape, pack(tree).stacks)
-        {'block_': (2, 3)}
+        >>> block = {"w": jnp.zeros((2, 3)), "b": jnp.zeros(3)}
+        >>> tree = {"block_0": block, "block_1": block, "out": jnp.ones((3, 1))}
+        >>> [leaf.shape for leaf in jax.tree.leaves(pack(tree))]
+        [(2, 2, 3), (9,)]
         >>> sorted(unpack(pack(tree)))
         ['block_0', 'block_1', 'out']
 
     References:
         Verified by ``tests/training/test_packing.py``.
     """
+    return _pack(tree, axis, ())
 
-    def visit(node):
-        if not isinstance(node, Mapping):
-            return node
-        names = _alike(node)
-        stacks = {}
-        for prefix, members in names:
-            entries = [node[name] for name in members]
-            stacks[prefix] = jax.tree.map(lambda *x: jnp.stack(x, axis), *entries)
-        stacked = {name for _, members in names for name in members}
-        rest = {key: pack(node[key], axis) for key in node if key not in stacked}
-        return Packed(stacks, rest, names, axis) if names else rest
 
-    return jax.tree.map(visit, tree, is_leaf=lambda node: isinstance(node, Mapping))
+def _pack(tree: PyTree, axis: int, above: tuple[Any, ...]) -> PyTree:
+    def visit(path, node):
+        return _node(node, axis, (*above, *path)) if _is_mapping(node) else node
+
+    return jax.tree_util.tree_map_with_path(visit, tree, is_leaf=_is_mapping)
+
+
+def _node(node: Mapping, axis: int, above: tuple[Any, ...]) -> Any:
+    names = _alike(node)
+    stacked = {name for _, members in names for name in members}
+    rest = {
+        key: _pack(node[key], axis, (*above, jax.tree_util.DictKey(key)))
+        for key in node
+        if key not in stacked
+    }
+    if not names:
+        return rest
+    taken = _Taken(axis)
+
+    def stack(*arrays):
+        small = _is_real(arrays[0]) and jnp.ndim(arrays[0]) - axis < 2
+        return taken.add(*arrays) if small else jnp.stack(arrays, axis)
+
+    def single(path, leaf):
+        if _is_packed(leaf) or not _is_real(leaf):
+            return leaf
+        hidden = hidden_matrix((*above, *path), leaf.ndim - axis)
+        return leaf if hidden else taken.add(leaf)
+
+    stacks = {
+        prefix: jax.tree.map(stack, *(node[name] for name in members))
+        for prefix, members in names
+    }
+    rest = jax.tree_util.tree_map_with_path(single, rest, is_leaf=_is_packed)
+    return Packed(stacks, rest, taken.buffers(), names, taken.shapes(), axis)
+
+
+class _Taken:
+    """Arrays that become buffers, by dtype."""
+
+    def __init__(self, axis: int):
+        self.axis, self.arrays = axis, {}
+
+    def add(self, *arrays: Array) -> _Piece:
+        """Takes arrays of one dtype; returns what stands in their place."""
+        kind = arrays[0].dtype.name
+        mine = self.arrays.setdefault(kind, [])
+        mine.extend(arrays)
+        return _Piece(kind, tuple(range(len(mine) - len(arrays), len(mine))))
+
+    def shapes(self) -> tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]:
+        """Shapes behind the ensemble axes."""
+        return tuple(
+            (kind, tuple(x.shape[self.axis :] for x in mine))
+            for kind, mine in self.arrays.items()
+        )
+
+    def buffers(self) -> dict[str, Array]:
+        """The arrays of each dtype joined."""
+        return {kind: join(self.arrays[kind], each) for kind, each in self.shapes()}
 
 
 def unpack(tree: PyTree, axis: int | None = None) -> PyTree:
-    """Takes the stacks of :func:`pack` apart; a tree without any stays as it is.
+    """Takes what :func:`pack` made apart; a tree without any stays as it is.
 
     Args:
         tree: A packed tree.
@@ -117,18 +216,47 @@ def unpack(tree: PyTree, axis: int | None = None) -> PyTree:
     References:
         Verified by ``tests/training/test_packing.py``.
     """
+    return jax.tree.map(
+        lambda node: _mapping(node, axis) if _is_packed(node) else node,
+        tree,
+        is_leaf=_is_packed,
+    )
 
-    def visit(node):
-        if not isinstance(node, Packed):
-            return node
-        out = {key: unpack(value, axis) for key, value in node.rest.items()}
-        for prefix, members in node.names:
-            where = node.axis if axis is None else axis
-            parts = _split(node.stacks[prefix], len(members), where)
-            out.update(zip(members, parts, strict=True))
-        return out
 
-    return jax.tree.map(visit, tree, is_leaf=lambda node: isinstance(node, Packed))
+def _mapping(node: Packed, axis: int | None) -> dict[str, PyTree]:
+    cut = {kind: parts(node.buffers[kind], shapes) for kind, shapes in node.shapes}
+
+    def single(leaf):
+        return cut[leaf.dtype][leaf.places[0]] if _is_piece(leaf) else leaf
+
+    def several(leaf):
+        if _is_piece(leaf):
+            return [cut[leaf.dtype][place] for place in leaf.places]
+        return entries(leaf, node.axis if axis is None else axis)
+
+    out = jax.tree.map(single, unpack(node.rest, axis), is_leaf=_is_piece)
+    for prefix, members in node.names:
+        leaves, structure = jax.tree.flatten(node.stacks[prefix], is_leaf=_is_piece)
+        columns = [several(leaf) for leaf in leaves]
+        for i, name in enumerate(members):
+            out[name] = jax.tree.unflatten(structure, [column[i] for column in columns])
+    return out
+
+
+def _is_mapping(node: Any) -> bool:
+    return isinstance(node, Mapping)
+
+
+def _is_packed(node: Any) -> bool:
+    return isinstance(node, Packed)
+
+
+def _is_piece(node: Any) -> bool:
+    return isinstance(node, _Piece)
+
+
+def _is_real(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
 def _alike(node: Mapping) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -150,22 +278,3 @@ def _alike(node: Mapping) -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _kind(tree: PyTree) -> tuple:
     leaves, structure = jax.tree.flatten(tree)
     return structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
-
-
-def _split(stack: PyTree, count: int, axis: int) -> Sequence[PyTree]:
-    """Entries of a stack; their gradients are stacked, not padded and summed."""
-
-    def entry(stack, i):
-        return jax.tree.map(
-            lambda x: jax.lax.index_in_dim(x, i, axis, keepdims=False), stack
-        )
-
-    @jax.custom_vjp
-    def parts(stack):
-        return tuple(entry(stack, i) for i in range(count))
-
-    def backward(_, gradients):
-        return (jax.tree.map(lambda *g: jnp.stack(g, axis), *gradients),)
-
-    parts.defvjp(lambda stack: (parts(stack), None), backward)
-    return parts(stack)

@@ -25,6 +25,10 @@ OPTIMIZERS = {
     "adam": OptimizerConfig("adam", 1e-2),
     "muon": OptimizerConfig("muon", 1e-2, clip_norm=1.0, weight_decay=0.1),
 }
+RULES = OPTIMIZERS | {
+    "adamw": OptimizerConfig("adamw", 1e-2, clip_norm=0.5, weight_decay=0.1),
+    "sgd": OptimizerConfig("sgd", 1e-2, clip_norm=0.5),
+}
 
 
 def started(config, seeds=0):
@@ -64,7 +68,7 @@ def test_a_packed_run_goes_on_from_a_chunk_that_ended():
     jax.tree.map(np.testing.assert_array_equal, once, twice)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", RULES)
 def test_an_update_of_packed_blocks_is_the_packed_update(name):
     # More than ten blocks: as text block_10 comes before block_2.
     keys = iter(jax.random.split(jax.random.key(0), 100))
@@ -72,15 +76,19 @@ def test_an_update_of_packed_blocks_is_the_packed_update(name):
     tree = {
         f"block_{i}": {k: jax.random.normal(next(keys), v) for k, v in shapes.items()}
         for i in range(11)
-    } | {"out": jnp.ones((4, 2))}
-    optimizer = training.make_optimizer(OPTIMIZERS[name], 6)
+    } | {"out": jnp.ones((4, 2)), "last_block": jnp.ones((4, 2))}
+    optimizer = training.make_optimizer(RULES[name], 6)
+
+    @jax.jit
+    def stepped(params, state):
+        updates, state = optimizer.update(params, state, params)
+        return jax.tree.map(jnp.add, params, updates), state
+
     plain, state = tree, optimizer.init(tree)
     packed, packed_state = pack(tree), pack(state)
     for _ in range(2):
-        updates, state = optimizer.update(plain, state, plain)
-        plain = jax.tree.map(jnp.add, plain, updates)
-        updates, packed_state = optimizer.update(packed, packed_state, packed)
-        packed = jax.tree.map(jnp.add, packed, updates)
+        plain, state = stepped(plain, state)
+        packed, packed_state = stepped(packed, packed_state)
     close(unpack(packed), plain)
     close(unpack(packed_state), state)
 
@@ -98,15 +106,22 @@ def test_unpacking_undoes_packing_to_the_bit(name, seeds):
     assert jax.tree.structure(back) == jax.tree.structure(state)
     jax.tree.map(np.testing.assert_array_equal, back, state)
     leaves = [len(jax.tree.leaves(tree)) for tree in (state.params, packed.params)]
-    assert leaves == [2 * 12 + 7, 12 + 7]
+    assert leaves == [2 * 12 + 7, 4 + 1]
+    assert set(packed.params.buffers) == {"float64"}
 
 
 def test_the_gradient_of_a_packed_tree_is_the_packed_gradient():
-    blocks = {f"b_{i}": {"w": jnp.arange(3.0) + i} for i in range(4)}
+    ramp = jnp.arange(6.0)
+    blocks = {
+        f"b_{i}": {"w": ramp[:3] + i, "m": ramp.reshape(2, 3) - i} for i in range(4)
+    }
     tree = {**blocks, "out": jnp.ones(2)}
 
     def loss(tree):
-        parts = [(i + 1) * jnp.sum(tree[f"b_{i}"]["w"] ** 2) for i in range(4)]
+        parts = [
+            (i + 1) * jnp.sum(tree[f"b_{i}"]["m"] @ tree[f"b_{i}"]["w"] ** 2)
+            for i in range(4)
+        ]
         return sum(parts) + jnp.sum(tree["out"] ** 3)
 
     got = jax.grad(lambda packed: loss(unpack(packed, 0)))(pack(tree))
@@ -122,3 +137,33 @@ def test_entries_of_different_shapes_stay_apart():
     nested = pack({"outer": {"l_0": jnp.ones(2), "l_1": jnp.ones(2)}})
     assert isinstance(nested["outer"], Packed)
     assert set(unpack(nested)["outer"]) == {"l_0", "l_1"}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_every_number_comes_back_bit_for_bit(dtype):
+    dtype = jnp.dtype(dtype)
+    bits = jnp.dtype(f"uint{8 * dtype.itemsize}")
+    odd = jnp.asarray([0.0, -0.0, jnp.inf, -jnp.inf, jnp.nan, 1.0], dtype)
+    drawn = jax.random.bits(jax.random.key(0), (506,), bits)  # subnormals, NaNs, all
+    numbers = jnp.concatenate([odd, jax.lax.bitcast_convert_type(drawn, dtype)])
+    block = {"v": numbers, "m": numbers.reshape(16, 32)}
+    tree = {"b_0": block, "b_1": block, "out": numbers}
+    back = jax.jit(lambda tree: unpack(pack(tree)))(tree)
+    for got, want in zip(jax.tree.leaves(back), jax.tree.leaves(tree), strict=True):
+        got, want = (jax.lax.bitcast_convert_type(x, bits) for x in (got, want))
+        np.testing.assert_array_equal(got, want)
+
+
+def test_what_is_told_apart_keeps_an_array_of_its_own():
+    block = {"w": jnp.ones((2, 3)), "b": jnp.ones(3), "half": jnp.ones(3, jnp.float16)}
+    last = {"w": jnp.ones((2, 5)), "b": jnp.ones(5), "steps": jnp.arange(3)}
+    tree = {"block_0": block, "block_1": block, "block_end": last, "out": last}
+    packed = pack(tree)
+    assert {kind: x.shape for kind, x in packed.buffers.items()} == {
+        "float16": (2 * 3,),
+        "float64": (2 * 3 + 5 + 2 * 5 + 5,),
+    }
+    assert packed.stacks["block_"]["w"].shape == (2, 2, 3)
+    kept = {jnp.shape(leaf) for leaf in jax.tree.leaves(packed.rest)}
+    assert kept == {(2, 5), (3,)}  # the matrix of a block, and what are no real numbers
+    jax.tree.map(np.testing.assert_array_equal, unpack(packed), tree)
