@@ -35,8 +35,7 @@ FEW = ("implicit_gd_norms, dense", "theorem2, exact", "update_split", "ols_prefi
 # What rounding alone may leave; these two say why it is more.
 TOLERANCE = 1e-5
 COARSE = {
-    "noise_spectrum, gram": "squares: float32 keeps fewer eigenvalues, as documented",
-    "theorem2, anisotropic": "squares: float32 is not enough for these covariances",
+    "noise_spectrum, gram": "rank: float32 keeps fewer eigenvalues, as documented",
 }
 
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_finite, check_positive_int, check_shape
+from icltheory._precision import exact_products
 from icltheory._typing import Array, Float
 from icltheory.attention import LayerOutput, LinearAttentionStack
 
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 
+@exact_products
 def join_tokens(
     X: Float[ArrayLike, "_N _d_in"],
     Y: Float[ArrayLike, "_N _d_out"],

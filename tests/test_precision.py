@@ -40,6 +40,32 @@ PLAIN = {
         *("rank_for_rate", "sweep", "sweep_grid"),
     },
     "trajectory": set(),
+    "constructions": {
+        *("gd_plus_plus", "gradient_descent", "preconditioned_gradient_descent"),
+        "read_prediction",
+    },
+    "classification": {
+        *("all_tasks", "circulant_tasks", "copying_score", "covers"),
+        *("held_out_tasks", "hinge", "in_context_score", "is_feasible", "margin"),
+        *("miss_probability", "prefix_matching_score", "previous_token_score"),
+        *("prune_neurons", "pruned_hinge", "task_ratio", "theorem_1", "theorem_2"),
+        "theorem_3",
+    },
+    # The product of transitions asks for itself, in all that use it.
+    "chain_of_thought": {
+        *("composed_transition", "condition_1", "icl_error_bound", "icl_error_limit"),
+        *("rho", "rho_o", "tau", "tau_o", "path_probabilities"),
+        *("most_probable_paths", "stepwise_paths", "training_alphabet"),
+        *("contested_transitions", "faithful_transitions", "slide_transitions"),
+        *("popular_answer_transitions", "decay_bound", "vote_error"),
+        *("sufficient_examples", "initial_attention", "matching_attention"),
+        *("sample_training_prompt", "theorem_4", "theorem_5", "theorem_6"),
+    },
+}
+# Models as they run or train: their precision is the caller's.
+LEFT = {
+    "classification": {"head_scores", "scores", "train"},
+    "chain_of_thought": {"prompt_loss", "train_attention"},
 }
 
 
@@ -66,7 +92,7 @@ def test_every_public_function_is_marked_or_known_to_need_no_mark(room):
     module = importlib.import_module(f"icltheory.{room}")
     functions = {s for s in module.__all__ if inspect.isfunction(getattr(module, s))}
     marked = {s for s in functions if hasattr(getattr(module, s), "exact_products")}
-    assert functions - marked == PLAIN[room]
+    assert functions - marked == PLAIN[room] | LEFT.get(room, set())
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from icltheory.batching import batches_of, in_batches
 from icltheory.bounds._checks import is_choice
 from icltheory.bounds._prompt import Prompts, in_support
 from icltheory.bounds.gaussian import (
-    anisotropic_term,
+    centred_rows,
     check_held_out,
+    factored_term,
     held_out_divergence,
     isotropic_term,
 )
@@ -150,35 +151,72 @@ def gaussian_terms(
 
 
 def _anisotropic(q, coordinates, learner, mask, shots, center, prior, batch_size):
-    """Terms of every prompt; the fitted prior takes a pass of its own over them."""
+    """Terms of every prompt; the fitted prior takes a pass of its own over them.
+
+    Covariances are kept as rows whose Gram matrix they are, see ``factored_term``.
+    """
     N = learner[0].shape[-2]
     kappa = without_replacement_factor(N, shots).astype(mask.dtype)
     flat = (q.G - centers(q, center)).reshape(*q.G.shape[:2], -1)
     pad = (1 - mask)[:, :, None] * jnp.eye(mask.shape[1], dtype=mask.dtype)[None]
-    term = jax.vmap(jax.vmap(anisotropic_term))
+    term = jax.vmap(jax.vmap(factored_term))
 
-    def moments(H, W, flat):
+    def factors(H, W, flat):
         z, U = coordinates(H, W)
-        centred = z - jnp.mean(z, axis=-2, keepdims=True)
-        C = kappa / N * jnp.swapaxes(centred, -1, -2) @ centred
-        return C, jnp.einsum("bld,bldm->blm", flat, U), U
+        delta = jnp.einsum("bld,bldm->blm", flat, U)
+        return centred_rows(z, kappa / N), delta, U
 
     def fitted(*part):
-        C, delta, U = moments(*part)
-        moment = C + delta[..., :, None] * delta[..., None, :]
-        return jnp.sum(U @ moment @ jnp.swapaxes(U, -1, -2), axis=0)
+        rows, delta, U = factors(*part)
+        moment = _compressed(jnp.concatenate([rows, delta[:, :, None]], axis=2))
+        spread = jnp.moveaxis(moment @ jnp.swapaxes(U, -1, -2), 0, 1)
+        return _compressed(spread.reshape(spread.shape[0], -1, spread.shape[-1]))
+
+    def root(path, U):
+        """Triangles R with R' R the prior in the coordinates of each prompt."""
+        if callable(prior):
+            Sigma = jnp.swapaxes(U, -1, -2) @ _each_layer(prior, path) @ U
+            lower = jnp.linalg.cholesky(Sigma + pad[None])
+            return jnp.swapaxes(lower, -1, -2)
+        return jnp.linalg.qr(_over(common[None] @ U, pad), mode="r")
 
     def divergence(path, *part):
-        C, delta, U = moments(*part)
-        Sigma = _each_layer(prior, path) if callable(prior) else common
-        seen = jnp.swapaxes(U, -1, -2) @ Sigma @ U
-        return term(delta, C + pad[None], seen + pad[None])
+        rows, delta, U = factors(*part)
+        return term(delta, _over(rows, pad), root(path, U))
 
     common = jnp.zeros(())
     if not callable(prior):
-        sums = (fitted(*part) for part in batches_of(batch_size, *learner, flat))
-        common = functools.reduce(jnp.add, sums)[None] / flat.shape[0]
+        parts = [fitted(*part) for part in batches_of(batch_size, *learner, flat)]
+        both = functools.reduce(
+            lambda a, b: _compressed(jnp.concatenate([a, b], axis=1)), parts
+        )
+        common = both / flat.shape[0] ** 0.5
     return in_batches(divergence, batch_size, q.W, *learner, flat)
+
+
+def _over(rows, pad):
+    """The rows of every prompt and layer, above those of empty coordinates."""
+    below = jnp.broadcast_to(pad[None], (rows.shape[0], *pad.shape))
+    return jnp.concatenate([rows, below], axis=2)
+
+
+@jax.custom_jvp
+def _compressed(rows):
+    """As few rows as there are columns, or less, with the same Gram matrix."""
+    if rows.shape[-2] <= rows.shape[-1]:
+        return rows
+    return jnp.linalg.qr(rows, mode="r")
+
+
+@_compressed.defjvp
+def _compressed_jvp(primals, tangents):
+    # The triangle may be singular, where its own derivative does not exist; that of
+    # the Gram matrix does, and is R' Q' dA + dA' Q R.
+    (rows,), (change,) = primals, tangents
+    if rows.shape[-2] <= rows.shape[-1]:
+        return rows, change
+    Q, R = jnp.linalg.qr(rows)
+    return R, jnp.matmul(jnp.swapaxes(Q, -1, -2), change, precision="highest")
 
 
 def _finish(q, terms, influence, shots, D, finite, otherwise) -> Terms:

@@ -9,6 +9,7 @@ from icltheory._checks import check_positive_int, check_shape
 from icltheory._precision import exact_products, widened
 from icltheory._typing import Array, Float, Scalar
 from icltheory.noise import without_replacement_factor
+from icltheory.noise._routes import singular_values
 
 __all__ = ["anisotropic_term", "gaussian_kl", "held_out_term", "isotropic_term"]
 
@@ -144,10 +145,27 @@ def anisotropic_term(
     # log det of the whitened covariance, so that scales cancel before the logarithm
     values = jnp.linalg.eigvalsh((both + both.T) / 2)
     floor = values[-1] * jnp.finfo(values.dtype).eps * delta.shape[0]
-    logs = jnp.where(
-        values > floor, jnp.log(jnp.where(values > floor, values, 1)), -jnp.inf
-    )
-    return jnp.sum(values) - delta.shape[0] - jnp.sum(logs) + jnp.sum(step**2)
+    return _term(values, floor, step)
+
+
+def factored_term(difference: Array, rows: Array, root: Array) -> Array:
+    """The anisotropic term for C = rows' rows and Sigma = root' root, root triangular.
+
+    Neither is formed: squares would leave float32 no digit of an eigenvalue that is
+    1e-7 of the largest, and the roots leave it half of them.
+    """
+    both = jnp.concatenate([rows, difference[None]]).T
+    whitened = jax.scipy.linalg.solve_triangular(root, both, trans="T")
+    s = singular_values(whitened[:, :-1].T)
+    floor = s[0] * jnp.finfo(s.dtype).eps * max(rows.shape)
+    return _term(s**2, floor**2, whitened[:, -1])
+
+
+def _term(values: Array, floor: Array, step: Array) -> Array:
+    """From the eigenvalues of the whitened covariance and the whitened distance."""
+    above = values > floor
+    logs = jnp.where(above, jnp.log(jnp.where(above, values, 1)), -jnp.inf)
+    return jnp.sum(values) - len(values) - jnp.sum(logs) + jnp.sum(step**2)
 
 
 @exact_products
@@ -202,18 +220,17 @@ def check_held_out(held_out, N, d) -> None:
 
 
 def held_out_divergence(z, shots, held_out, padding):
-    """The term, with ``padding`` on the diagonal of both covariances."""
+    """The term; ``padding`` is 1 where a coordinate holds nothing, and 0 elsewhere."""
     N = z.shape[0]
     kappa = without_replacement_factor(N, shots).astype(z.dtype)
-    C = kappa * _covariance(z, N)
-    seen = z[:held_out]
+    seen, pad = z[:held_out], jnp.diag(padding)
     excess = kappa * (N - 1) / N + 1 / held_out - 1 / N
-    Sigma = excess * _covariance(seen, held_out - 1)
+    prior = jnp.concatenate([centred_rows(seen, excess / (held_out - 1)), pad])
     delta = jnp.mean(z, axis=0) - jnp.mean(seen, axis=0)
-    pad = jnp.diag(padding)
-    return anisotropic_term(delta, C + pad, Sigma + pad)
+    rows = jnp.concatenate([centred_rows(z, kappa / N), pad])
+    return factored_term(delta, rows, jnp.linalg.qr(prior, mode="r"))
 
 
-def _covariance(z, count):
-    centred = z - jnp.mean(z, axis=0)[None]
-    return centred.T @ centred / count
+def centred_rows(z: Array, factor: Array) -> Array:
+    """Rows whose Gram matrix is the factor times the scatter of the rows of z."""
+    return jnp.sqrt(factor) * (z - jnp.mean(z, axis=-2, keepdims=True))

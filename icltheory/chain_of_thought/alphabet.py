@@ -6,6 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_positive_int, check_shape, concrete
+from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, PRNGKey
 
@@ -69,6 +70,7 @@ class Alphabet:
         rows = jnp.pad(self.patterns, ((0, 1), (0, 0)))
         return jnp.concatenate([rows[x], rows[y]], axis=-1) + self.codes[step]
 
+    @exact_products
     def nearest(self, vector: Float[Array, " d"]) -> Int[Array, ""]:
         """The state whose pattern is nearest, greedy decoding; ties to the first."""
         squares = jnp.sum(jnp.square(self.patterns), axis=1)
@@ -114,6 +116,7 @@ def training_alphabet(
     return Alphabet(basis[:num_states], jnp.pad(codes, ((0, 0), (0, dim))))
 
 
+@exact_products
 def unseen_alphabet(
     key: PRNGKey, training: Alphabet, num_states: int, residual: float | int = 0.0
 ) -> Alphabet:
@@ -172,6 +175,7 @@ def unseen_alphabet(
     return Alphabet(mixed, training.codes)
 
 
+@exact_products
 def span_residual(
     patterns: Float[ArrayLike, "..."], training_patterns: Float[ArrayLike, "..."]
 ) -> Float[Array, " n"]:

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import concrete
+from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int, Scalar
 from icltheory.chain_of_thought._memory import (
@@ -52,6 +53,7 @@ class Inference:
         return self.wrong[..., -1]
 
 
+@exact_products
 def cot_infer(
     model: ReasoningAttention,
     prompt: ReasoningPrompt,
@@ -110,6 +112,7 @@ def cot_infer(
     return Inference(outputs, outputs != prompt.query_states[1:])
 
 
+@exact_products
 def icl_infer(
     model: ReasoningAttention,
     prompt: ReasoningPrompt,
@@ -176,6 +179,7 @@ class AttentionMasses(NamedTuple):
     other_step_other_input: Scalar
 
 
+@exact_products
 def attention_masses(
     model: ReasoningAttention, prompt: ReasoningPrompt
 ) -> AttentionMasses:

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_positive_int, check_shape, concrete
+from icltheory._precision import exact_products
 from icltheory._typing import Float, Scalar
 from icltheory.chain_of_thought.transitions import (
     as_steps,
@@ -140,6 +141,7 @@ def _decay(row, best, fraction, l):
     return jnp.sum(jnp.where(jnp.arange(len(row)) == best, 0, terms))
 
 
+@exact_products
 def cot_error_bound(
     steps: Float[ArrayLike, "..."],
     num_examples: Num[ArrayLike, ""],

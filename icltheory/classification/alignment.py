@@ -7,6 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_nonnegative
+from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.classification.patterns import PatternTask
@@ -95,6 +96,7 @@ class NeuronParts:
         return jnp.mean(values, axis=-1, where=which)
 
 
+@exact_products
 def neuron_parts(
     params: Any, task: PatternTask, *, threshold: Number = 0.5
 ) -> NeuronParts:
@@ -171,6 +173,7 @@ class GainRatio:
     ratio: Scalar
 
 
+@exact_products
 def gain_ratio(params: Any, task: PatternTask) -> GainRatio:
     r"""Gain and ratio of a trained network, read off its weights alone.
 

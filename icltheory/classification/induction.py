@@ -7,6 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Integer
 
 from icltheory._checks import check_shape, concrete
+from icltheory._precision import exact_products
 from icltheory._typing import Array, Bool, Float, Scalar
 
 __all__ = [
@@ -159,6 +160,7 @@ def copying_score(circuit: Float[ArrayLike, "_V _V"]) -> Scalar:
     return jnp.where(size > 0, jnp.sum(values.real) / jnp.where(size > 0, size, 1), 0)
 
 
+@exact_products
 def copying_ratio(
     attention: Float[ArrayLike, "_T _T"],
     circuit: Float[ArrayLike, "_V _V"],

@@ -7,6 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Integer
 
 from icltheory._checks import check_positive_int, check_shape
+from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
 from icltheory.attention import LayerOutput, SoftmaxAttentionStack
@@ -60,6 +61,7 @@ class InductionCircuit:
         rows = self.embedding[tokens] + self.positions[: len(tokens)]
         return LayerOutput(rows[:-1], rows[-1])
 
+    @exact_products
     def logits(self, tokens: Integer[ArrayLike, " P"]) -> Float[Array, "P V"]:
         """Logits of the next token behind every token.
 
@@ -77,6 +79,7 @@ class InductionCircuit:
         return rows @ self.unembedding.T
 
 
+@exact_products
 def induction_circuit(
     vocab_size: int, num_positions: int, strength: float = 30.0, dtype: Any = None
 ) -> InductionCircuit:

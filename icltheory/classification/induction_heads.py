@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Integer
 
 from icltheory._checks import check_shape
+from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float
 from icltheory.classification.induction import (
@@ -102,6 +103,7 @@ def head_scores(
     )
 
 
+@exact_products
 def head_copying(
     model: LayeredModel,
     params: Any,

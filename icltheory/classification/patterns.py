@@ -17,6 +17,7 @@ from icltheory._checks import (
     check_shape,
     concrete,
 )
+from icltheory._precision import exact_products
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import PRNGKey
 from icltheory.classification import _draw
@@ -108,6 +109,7 @@ class PatternTask:
     feasible: Any = True
     key: dataclasses.InitVar[Any] = 0
 
+    @exact_products
     def __post_init__(self, key):
         M1, M2 = self.num_relevant, self.num_irrelevant
         check_positive_int("num_irrelevant", M2)
@@ -203,6 +205,7 @@ class PatternTask:
         """
         return self.with_tasks(held_out_tasks(self.num_relevant, self.tasks))
 
+    @exact_products
     def out_of_domain(
         self, key: PRNGKey, coefficient_sum: Number, *, tasks: Any = None
     ) -> "PatternTask":

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
 from icltheory.classification.patterns import PatternTask
@@ -41,6 +42,7 @@ class Projections:
     keys_component: Scalar
 
 
+@exact_products
 def projections(params: Any, task: PatternTask, prompt: PatternPrompt) -> Projections:
     r"""What W_Q and W_K keep of the tokens of some prompts (Proposition 1).
 
@@ -84,6 +86,7 @@ def projections(params: Any, task: PatternTask, prompt: PatternPrompt) -> Projec
     return Projections(*query, *keys)
 
 
+@exact_products
 def pattern_logits(params: Any, task: PatternTask) -> Float[Array, "M M"]:
     r"""Attention logits between the relevant patterns.
 

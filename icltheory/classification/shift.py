@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_finite, check_positive_int, check_shape, concrete
+from icltheory._precision import exact_products
 from icltheory._typing import Array, Bool, Float, PRNGKey
 from icltheory.classification._rotation import complement, random_orthogonal
 
@@ -14,6 +15,7 @@ __all__ = ["is_feasible", "out_of_domain_patterns", "shift_coefficients"]
 GUARD = 1e-6  # relative, on M1' S_1^2 <= M1
 
 
+@exact_products
 def out_of_domain_patterns(
     patterns: Float[ArrayLike, "_M d"],
     num: int,
@@ -59,6 +61,7 @@ def out_of_domain_patterns(
     return K @ patterns
 
 
+@exact_products
 def shift_coefficients(
     key: PRNGKey,
     num_relevant: int,

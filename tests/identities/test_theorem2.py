@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks import _theory_cases
 from icltheory.attention import LinearAttentionStack
 from icltheory.bounds import (
     AS_PRINTED,
@@ -290,6 +291,22 @@ def test_float32_is_within_1e_4_where_the_rank_is_certain(measured):
         worst = max(worst, abs(float(b.value / a.value) - 1))
     measured("float32 against float64", worst)
     assert worst < 1e-4
+
+
+def test_anisotropic_prior_in_float32_where_its_covariance_has_too_few_digits(measured):
+    weights, H = _theory_cases.stack_and_tokens(4, 40, 4, 30)
+    H, found = H / 40**0.5, []
+    for dtype in (jnp.float32, jnp.float64):
+        stack = LinearAttentionStack(*(jnp.asarray(W[:1], dtype) for W in weights))
+        tokens = jnp.asarray(H, dtype)
+        found.append(bound_jit(stack, tokens, 20, 1.0, prior="anisotropic"))
+    values = noise_spectrum(stack, tokens[0], 20).eigenvalues[0]
+    measured("least of ten eigenvalues over the largest", values[9] / values[0])
+    assert values[9] < 10 * np.finfo(np.float32).eps * values[0]
+    error = abs(float(found[0].terms[0] / found[1].terms[0]) - 1)
+    measured("float32 against float64", error)
+    assert found[0].value.dtype == jnp.float32
+    assert error < 1e-4
 
 
 @pytest.mark.parametrize(

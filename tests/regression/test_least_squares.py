@@ -1,5 +1,7 @@
 import jax
+import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -113,3 +115,34 @@ def test_more_dimensions_than_points():
     X, y = rng.normal(size=(1, 3, 7)), rng.normal(size=(1, 3))
     expected = oracles.each_prefix(oracles.ols, X, y, X)
     np.testing.assert_allclose(ols_prefixes(X, y), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [5, 20, 40])
+@pytest.mark.parametrize("rank", [5, 3])
+def test_float32_errs_by_the_condition_number_and_not_its_square(rows, rank):
+    # d = 20; singular values from 1 to 1e-3, and zeros where the rank is less
+    rng = np.random.default_rng(0)
+    U = np.linalg.qr(rng.normal(size=(64, rows, rows)))[0][:, :, :rank]
+    V = np.linalg.qr(rng.normal(size=(64, 20, 20)))[0][:, :, :rank]
+    s = np.logspace(0, -3, rank)
+    X = np.einsum("bnk,k,bdk->bnd", U, s, V)
+    w, x = rng.normal(size=(2, 64, 20))
+    y = np.einsum("bnd,bd->bn", X, w)
+    weight = np.einsum("bdk,bek,be->bd", V, V, w)
+    got = np.asarray(jax.jit(ols)(*(jnp.asarray(a, jnp.float32) for a in (X, y, x))))
+    sizes = np.linalg.norm(x, axis=1) * np.linalg.norm(weight, axis=1)
+    errors = np.abs(got - np.einsum("bd,bd->b", weight, x)) / sizes
+    assert got.dtype == np.float32
+    assert errors.max() < 1e3 * 5 * np.finfo(np.float32).eps
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (5, 5), (8, 5)])
+def test_derivatives_exist_where_the_fit_is_exact(shape):
+    # the triangle behind the value is singular there
+    rng = np.random.default_rng(0)
+    X, dX = rng.normal(size=(2, *shape))
+    w, x = rng.normal(size=(2, 5))
+    y, dy = X @ w, rng.normal(size=shape[0])
+    slope = jax.jvp(lambda X, y: ols(X, y, x), (X, y), (dX, dy))[1]
+    ahead, behind = (oracles.ols(X + h * dX, y + h * dy, x) for h in (1e-6, -1e-6))
+    np.testing.assert_allclose(slope, (ahead - behind) / 2e-6, rtol=1e-6)

@@ -54,7 +54,8 @@ def ridge(X: Inputs, y: Labels, x_query: Query, penalty: Number) -> Prediction:
 
     where lambda is not multiplied by N: with noise variance sigma^2 and prior N(0, I)
     the Bayes choice is lambda = sigma^2 at every N. Solved by a QR factorisation of X
-    stacked on sqrt(lambda) I, O((N + d) d^2).
+    stacked on sqrt(lambda) I, O((N + d) d^2), of which the triangle alone is formed: a
+    GPU takes all prompts of a batch at once.
 
     Args:
         X: Example inputs, (N, d) or (B, N, d).
@@ -255,13 +256,33 @@ def bayes_prefixes(
     return one_or_batch(core, *arrays)
 
 
+@jax.custom_jvp
 def _ridge(X: Array, y: Array, penalty: Array) -> Array:
-    """Ridge weights by the QR factorisation of X stacked on sqrt(penalty) I."""
-    dim = X.shape[1]
-    stacked = jnp.concatenate([X, jnp.sqrt(penalty) * jnp.eye(dim, dtype=X.dtype)])
-    Q, R = jnp.linalg.qr(stacked)
-    target = einsum("nd,n->d", Q[: X.shape[0]], y)
-    return jax.scipy.linalg.solve_triangular(R, target)
+    """Ridge weights by the QR factorisation of X stacked on sqrt(penalty) I.
+
+    With y beside it: the triangle then holds Q'y, and Q itself is never formed.
+    """
+    stacked, dim = _stacked(X, penalty), X.shape[1]
+    target = jnp.pad(y, (0, dim))[:, None]
+    R = jnp.linalg.qr(jnp.concatenate([stacked, target], axis=1), mode="r")[:dim]
+    return jax.scipy.linalg.solve_triangular(R[:, :dim], R[:, dim])
+
+
+@_ridge.defjvp
+def _ridge_jvp(primals, tangents):
+    # (X'X + penalty I) w = X'y; the triangle above is singular for a fit without error
+    (X, y, penalty), (dX, dy, change) = primals, tangents
+    w, R = _ridge(X, y, penalty), jnp.linalg.qr(_stacked(X, penalty), mode="r")
+    residual = y - einsum("nd,d->n", X, w)
+    moved = einsum("nd,n->d", dX, residual) - change * w
+    moved = moved + einsum("nd,n->d", X, dy - einsum("nd,d->n", dX, w))
+    half = jax.scipy.linalg.solve_triangular(R, moved, trans="T")
+    return w, jax.scipy.linalg.solve_triangular(R, half)
+
+
+def _stacked(X: Array, penalty: Array) -> Array:
+    eye = jnp.eye(X.shape[1], dtype=X.dtype)
+    return jnp.concatenate([X, jnp.sqrt(penalty) * eye])
 
 
 def _ridge_each(arrays: list[Array], penalty: Any) -> Array:
