@@ -30,6 +30,8 @@ class Config:
         batch_size: Prompts a step.
         accumulation: Parts of a batch, to save memory.
         seeds: One run for each, all in one program.
+        targets: What answers are compared with: labels, or the posterior means of which
+            labels are noisy copies (the same mean gradient with less noise).
         precision: Of the matrix products; parameters and sums stay float32.
         kernels: ``"xla"``; ``"tuned"`` for the fastest by measurement on a GPU, before
             training; or the ``kernels.json`` of another run.
@@ -56,6 +58,7 @@ class Config:
     token_layout: Literal["interleaved", "matrix"] = "interleaved"
     accumulation: int = 1
     seeds: tuple[int, ...] = (0,)
+    targets: Literal["labels", "posterior"] = "labels"
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     kernels: str = "xla"
     chunk_steps: int = 100

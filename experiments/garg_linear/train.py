@@ -31,7 +31,7 @@ def train(
     def record(done: int, chunk: training.Chunk) -> dict[str, Any]:
         line = _record(config, done, chunk.metrics)
         if done in wanted:
-            errors = model_errors(setup, _stacked(setup, chunk.state.params), prompt)
+            errors = model_errors(setup, _stacked(setup, chunk.state), prompt)
             line["errors"] = errors.mean(axis=1).tolist()
         return line
 
@@ -47,7 +47,7 @@ def train(
         checkpoint_every=config.checkpoint_every,
         config=dataclasses.asdict(config),
     )
-    return _stacked(setup, fitted.state.params), fitted.records, fitted.timing
+    return _stacked(setup, fitted.state), fitted.records, fitted.timing
 
 
 def initial_state(setup: Setup) -> training.TrainState:
@@ -74,13 +74,15 @@ def training_step(setup: Setup) -> training.Step:
         batch_size=config.batch_size,
         num_points=config.num_points,
         accumulation=config.accumulation,
+        targets=training.bayes_targets if config.targets == "posterior" else None,
         mesh=setup.mesh,
     )
     return jax.vmap(step) if len(config.seeds) > 1 else step
 
 
-def _stacked(setup: Setup, params: Any) -> Any:
+def _stacked(setup: Setup, state: training.TrainState) -> Any:
     """Parameters with an axis of seeds that this process can use alone."""
+    params = training.averaged(state)
     params = params if setup.mesh is None else jax.device_get(params)
     if len(setup.config.seeds) > 1:
         return params
@@ -98,10 +100,12 @@ def _record(config: Config, done: int, metrics: dict[str, Any]) -> dict[str, Any
     dims, points = config.curriculum.dims(last), config.curriculum.points(last)
     dims, points = int(dims), int(points)
     rate = training.learning_rate(config.optimizer, config.steps)
+    # Least squares is the posterior mean: on such targets its loss is 0.
+    unknown = sum(max(dims - k, 0) for k in range(points)) / points
     return {
         "step": done,
         **mean_metrics(metrics),
-        "least_squares_loss": sum(max(dims - k, 0) for k in range(points)) / points,
+        "least_squares_loss": unknown if config.targets == "labels" else 0.0,
         "learning_rate": float(jnp.asarray(rate(last))),
         "active_dims": dims,
         "active_points": points,

@@ -145,6 +145,24 @@ def test_the_last_point_alone_can_be_trained_on():
     )
 
 
+@pytest.mark.parametrize("points", ["all", "last"])
+def test_answers_are_compared_with_targets_where_they_are_given(points):
+    def targets(task, X, y):
+        assert task is TASK
+        return 2 * y + X[:, :, 0]
+
+    step = build(targets=targets, loss_points=points)
+    state = start()
+    key = jax.random.fold_in(stream_key(state.seed, "data"), 0)
+    X, y = TASK.sample(key, P - 1, B, active_dims=CURRICULUM.dims(0)).points()
+    answers = MODEL.apply({"params": state.params}, X, y)
+    off = np.square(np.asarray(answers - targets(TASK, X, y)))
+    active = int(CURRICULUM.points(0))
+    expected = off[:, :active].mean() if points == "all" else off[:, -1].mean()
+    _, metrics = jax.jit(step)(state)
+    np.testing.assert_allclose(metrics["loss"], expected, rtol=1e-5)
+
+
 def test_seeds_and_steps_have_streams_of_their_own():
     keys = [
         jax.random.key_data(jax.random.fold_in(stream_key(seed, stream), step))
