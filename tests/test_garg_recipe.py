@@ -3,6 +3,9 @@
 import dataclasses
 import json
 
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
 import matplotlib
 import numpy as np
 import pytest
@@ -12,8 +15,10 @@ from experiments._trained import Timing
 from experiments.garg_recipe import report, summary
 from experiments.garg_recipe.changes import CHANGES, shortened
 from experiments.garg_recipe.config import PRESETS
+from experiments.garg_recipe.noise import gradient_noise
 from experiments.garg_recipe.train import Trained
 from icltheory import training
+from icltheory.training import bayes_targets
 
 matplotlib.use("Agg")
 CONFIG = PRESETS["cpu"]
@@ -70,7 +75,7 @@ def made_up(factors):
         excess = np.stack([np.ones(3), factor * np.array([1.0, 2.0, 4.0])])
         errors = np.broadcast_to(excess[..., None] / 10, (2, 3, CONFIG.num_points))
         timing = Timing(10, 0.3, 1.0)
-        found[name] = Trained(np.array([64, 128]), errors, excess, timing)
+        found[name] = Trained(np.array([64, 128]), errors, excess, None, timing)
     return found
 
 
@@ -96,6 +101,34 @@ def test_ratios_are_of_pairs_and_claims_can_fail():
     (check,) = report.checks(config, summary.rows(config, fallen)[3:4])
     assert not check.passed
     report.draw(config, fallen, summary.rows(config, fallen))
+
+
+def test_the_noise_is_that_of_gradients_one_by_one():
+    config = dataclasses.replace(
+        CONFIG, dim=2, num_points=5, width=4, num_layers=1, num_heads=1, eval_prompts=64
+    )
+    params = config.start(config.baseline).params
+    traces = gradient_noise(config, params)
+    key = training.stream_key(0, "evaluation")
+    X, y = config.task().sample(key, 4, 64).points()
+    model = config.model(config.baseline)
+    own = jax.tree.map(lambda leaf: leaf[1], params)
+
+    @jax.jit
+    def gradient(X, y, goal):
+        def loss(params):
+            answers = model.apply({"params": params}, X[None], y[None])[0]
+            return jnp.mean((answers - goal) ** 2)
+
+        return jax.flatten_util.ravel_pytree(jax.grad(loss)(own))[0]
+
+    for name, goals in (
+        ("labels", y),
+        ("posterior", bayes_targets(config.task(), X, y)),
+    ):
+        each = np.stack([gradient(*row) for row in zip(X, y, goals, strict=True)])
+        expected = each.astype(np.float64).var(axis=0, ddof=1).sum()
+        np.testing.assert_allclose(traces[name][1], expected, rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -124,6 +157,7 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, monkeypatch
             garg_recipe.main([*args, str(tmp_path / "cut")])
     (stopped,) = (tmp_path / "cut" / "garg_recipe").iterdir()
     resumed = garg_recipe.main(["--resume", str(stopped)])
+    assert resumed["gradient_noise"] == whole["gradient_noise"]
     times = ("ms", "seconds")
     for name, row in whole["settings"].items():
         again = resumed["settings"][name]

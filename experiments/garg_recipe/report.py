@@ -8,6 +8,7 @@ from rich.table import Table
 
 from experiments._run import Check, Run, claim_table, print_checks, stated_claim
 from experiments.garg_recipe.config import Config
+from experiments.garg_recipe.noise import gradient_noise
 from experiments.garg_recipe.summary import Row, rows
 from experiments.garg_recipe.train import Trained
 from icltheory import plotting
@@ -24,7 +25,12 @@ def report(
     found = rows(config, trained)
     run.save_figure("recipe.png", draw(config, trained, found))
     verdicts, stated = checks(config, found), claims(config, found)
+    noise = {
+        "at the start": gradient_noise(config, config.start(config.baseline).params),
+        "at the baseline's end": gradient_noise(config, trained["baseline"].params),
+    }
     console.print(table(config, found))
+    console.print(noise_table(config, noise))
     console.print(claim_table("what each change is for", stated))
     print_checks(console, verdicts)
     return {
@@ -32,6 +38,10 @@ def report(
         "passed": all(check.passed for check in verdicts),
         "claims": stated,
         "settings": {row.name: row.as_dict() for row in found},
+        "gradient_noise": {
+            when: {name: values.tolist() for name, values in traces.items()}
+            for when, traces in noise.items()
+        },
     }
 
 
@@ -88,6 +98,22 @@ def table(config: Config, found: list[Row]) -> Table:
             *(f"{row.ratio[0]:.2f}", f"{low:.2f}-{high:.2f}", f"{row.ms:.0f}"),
             style="bold" if row.name in _SHOWN else "",
         )
+    return out
+
+
+def noise_table(config: Config, noise: dict[str, dict[str, np.ndarray]]) -> Table:
+    """The explanation: the same mean gradient, from targets with less noise."""
+    out = Table(
+        title="trace of the covariance of a prompt's gradient: mean over "
+        f"{len(config.seeds)} seeds"
+    )
+    for head in ("weights", "labels", "posterior means", "ratio (s.e.)"):
+        out.add_column(head, justify="right")
+    for when, traces in noise.items():
+        ratio = traces["labels"] / traces["posterior"]
+        error = ratio.std(ddof=1) / np.sqrt(len(ratio))
+        shown = [f"{values.mean():.3g}" for values in traces.values()]
+        out.add_row(when, *shown, f"{ratio.mean():.2f} ({error:.2f})")
     return out
 
 

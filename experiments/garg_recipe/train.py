@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from experiments._run import Run
-from experiments._trained import Timing, fit
+from experiments._trained import Fitted, Timing, fit
 from experiments.garg_recipe.config import Config, set_precision
 from icltheory import training
 from icltheory.regression.prompts import PrefixPrompt
@@ -26,12 +26,14 @@ class Trained:
             divergence on.
         excess: Mean squared distance to the posterior mean / d over prefixes, (points,
             seeds).
+        params: Weights at the end, with an axis of seeds.
         timing: Wall time.
     """
 
     prompts: np.ndarray
     errors: np.ndarray
     excess: np.ndarray
+    params: Any
     timing: Timing
 
 
@@ -59,7 +61,7 @@ def train(config: Config, run: Run, console: Console) -> dict[str, Trained]:
             label=name,
         )
         records = [*records, *fitted.records]
-        out[name] = _trained(fitted.records, fitted.timing)
+        out[name] = _trained(fitted)
     return out
 
 
@@ -115,10 +117,12 @@ def _scores(model: Any, params: Any, prompt: PrefixPrompt, bayes: jax.Array) -> 
     return jax.lax.map(one, params)
 
 
-def _trained(records: list[dict[str, Any]], timing: Timing) -> Trained:
+def _trained(fitted: Fitted) -> Trained:
+    records = fitted.records
     diverged = np.array([line["diverged"] for line in records])
     errors = np.array([line["errors"] for line in records])
     excess = np.array([line["excess"] for line in records])
     errors[diverged] = excess[diverged] = np.nan
     prompts = np.array([line["prompts"] for line in records])
-    return Trained(prompts, errors, excess, timing)
+    params = training.averaged(fitted.state)
+    return Trained(prompts, errors, excess, params, fitted.timing)
