@@ -1,5 +1,6 @@
 """Strict settings for every test: float64, no silent broadcasting of ranks."""
 
+import contextlib
 import os
 import resource
 import subprocess
@@ -53,6 +54,31 @@ def pytest_runtest_teardown(item, nextitem):
 @pytest.fixture
 def key():
     return jax.random.key(0)
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """A context manager that kills what trains within after a count of chunks."""
+
+    @contextlib.contextmanager
+    def after(count):
+        from icltheory import training
+
+        steps, calls = training.run, []
+
+        def run(*args, **kwargs):
+            for chunk in steps(*args, **kwargs):
+                calls.append(chunk)
+                yield chunk
+                if len(calls) == count:
+                    raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(training, "run", run)
+            with pytest.raises(KeyboardInterrupt):
+                yield
+
+    return after
 
 
 def pytest_collection_modifyitems(items):

@@ -132,7 +132,7 @@ def test_the_noise_is_that_of_gradients_one_by_one():
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, monkeypatch):
+def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, interrupted):
     args = [*SMALL.split(), "--output"]
     whole = garg_recipe.main([*args, str(tmp_path / "whole")])
     (folder,) = (tmp_path / "whole" / "garg_recipe").iterdir()
@@ -141,20 +141,8 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, monkeypatch
     assert json.loads((folder / "result.json").read_text()) == whole
     assert {path.name for path in folder.glob("*.png")} == {"recipe.png"}
 
-    steps, calls = training.run, []
-
-    def cut(*args, **kwargs):
-        calls.append(None)
-        chunks = steps(*args, **kwargs)
-        yield next(chunks)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        yield from chunks
-
-    with monkeypatch.context() as patch:
-        patch.setattr(training, "run", cut)
-        with pytest.raises(KeyboardInterrupt):
-            garg_recipe.main([*args, str(tmp_path / "cut")])
+    with interrupted(3):
+        garg_recipe.main([*args, str(tmp_path / "cut")])
     (stopped,) = (tmp_path / "cut" / "garg_recipe").iterdir()
     resumed = garg_recipe.main(["--resume", str(stopped)])
     assert resumed["gradient_noise"] == whole["gradient_noise"]

@@ -168,7 +168,7 @@ def test_losses_that_are_no_numbers_are_left_out_of_the_metrics():
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, monkeypatch):
+def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, interrupted):
     args = [*SMALL.split(), "--output"]
     whole = garg_sweep.main([*args, str(tmp_path / "whole")])
     (folder,) = (tmp_path / "whole" / "garg_sweep").iterdir()
@@ -183,16 +183,8 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, monkeypatch
         fell = [step >= 0 for step in cell["diverged_at"]]
         assert fell == [cell["learning_rate"] > 1] * 2, cell
 
-    steps = training.run
-
-    def cut(*args, **kwargs):
-        yield next(steps(*args, **kwargs))
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(training, "run", cut)
-        with pytest.raises(KeyboardInterrupt):
-            garg_sweep.main([*args, str(tmp_path / "cut")])
+    with interrupted(1):
+        garg_sweep.main([*args, str(tmp_path / "cut")])
     (stopped,) = (tmp_path / "cut" / "garg_sweep").iterdir()
     resumed = garg_sweep.main(["--resume", str(stopped)])
     for name in ("cells", "references", "checks", "claims"):

@@ -16,7 +16,7 @@ from experiments.ltb_gpt2.config import PAPER_TABLE
 from experiments.ltb_gpt2.join import join
 from experiments.ltb_gpt2.measure import Score, references, rule_scores
 from experiments.ltb_gpt2.report import checks, claims
-from icltheory import plotting, training
+from icltheory import plotting
 
 matplotlib.use("Agg")
 TINY = [
@@ -212,32 +212,8 @@ def test_the_claims_tell_the_published_pattern_from_its_absence():
 # --- the run
 
 
-def interrupted_after(count):
-    """The training loop, which stops for good after some chunks."""
-    steps, calls = training.run, []
-
-    def run(*args, **kwargs):
-        for chunk in steps(*args, **kwargs):
-            calls.append(chunk)
-            yield chunk
-            if len(calls) == count:
-                raise KeyboardInterrupt
-
-    return run
-
-
-def killed(output, monkeypatch, chunks):
-    with monkeypatch.context() as patch:
-        patch.setattr(training, "run", interrupted_after(chunks))
-        with pytest.raises(KeyboardInterrupt):
-            ltb_gpt2.main([*TINY, "--output", str(output)])
-    (folder,) = (output / "ltb_gpt2").iterdir()
-    assert not (folder / "result.json").exists()
-    return folder
-
-
 @pytest.mark.slow
-def test_a_killed_run_ends_as_one_that_was_not(tmp_path, monkeypatch):
+def test_a_killed_run_ends_as_one_that_was_not(tmp_path, interrupted):
     result = ltb_gpt2.main([*TINY, "--output", str(tmp_path / "whole")])
     (folder,) = (tmp_path / "whole" / "ltb_gpt2").iterdir()
     names = {path.name for path in folder.iterdir()}
@@ -255,7 +231,10 @@ def test_a_killed_run_ends_as_one_that_was_not(tmp_path, monkeypatch):
     # Twenty steps learn nothing, and the run says so.
     assert not result["passed"]
 
-    cut = killed(tmp_path / "cut", monkeypatch, 3)
+    with interrupted(3):
+        ltb_gpt2.main([*TINY, "--output", str(tmp_path / "cut")])
+    (cut,) = (tmp_path / "cut" / "ltb_gpt2").iterdir()
+    assert not (cut / "result.json").exists()
     resumed = ltb_gpt2.main(["--resume", str(cut)])
     for part in ("cells", "references", "ratios", "checks"):
         assert resumed[part] == result[part]

@@ -193,7 +193,7 @@ def test_excess_risk_is_distance_for_the_posterior_mean_only(shift):
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, monkeypatch):
+def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, interrupted):
     args = [*SMALL.split(), "--output"]
     whole = task_diversity.main([*args, str(tmp_path / "whole")])
     (folder,) = (tmp_path / "whole" / "task_diversity").iterdir()
@@ -205,16 +205,8 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, monkeypatch
         # Twenty steps teach nothing; what theory says holds all the same.
         assert passed or "transformer" in name or "pool:" in name, name
 
-    steps = training.run
-
-    def cut(*args, **kwargs):
-        yield next(steps(*args, **kwargs))
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(training, "run", cut)
-        with pytest.raises(KeyboardInterrupt):
-            task_diversity.main([*args, str(tmp_path / "cut")])
+    with interrupted(1):
+        task_diversity.main([*args, str(tmp_path / "cut")])
     (stopped,) = (tmp_path / "cut" / "task_diversity").iterdir()
     resumed = task_diversity.main(["--resume", str(stopped)])
     for name in ("transformer", "theory", "crossings", "checks"):

@@ -53,23 +53,11 @@ def same(a, b):
 
 @pytest.mark.parametrize("recipe", [LINEAR, GPT2], ids=["linear", "gpt2"])
 def test_an_interrupted_training_ends_bit_for_bit_the_same(
-    recipe, tmp_path, monkeypatch
+    recipe, tmp_path, interrupted
 ):
     whole = trained(recipe, tmp_path / "whole")
-    steps = training.run
-    calls = []
-
-    def interrupted(*args, **kwargs):
-        for chunk in steps(*args, **kwargs):
-            calls.append(chunk)
-            yield chunk
-            if len(calls) == 3:
-                raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(training, "run", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            trained(recipe, tmp_path / "cut")
+    with interrupted(3):
+        trained(recipe, tmp_path / "cut")
     resumed = trained(recipe, tmp_path / "cut")
     assert resumed.timing.steps == recipe.steps
     same(resumed.params, whole.params)
