@@ -180,6 +180,11 @@ def cases() -> dict[str, tuple[Config, Plan, bool]]:
             KERNELS,
             True,
         ),
+        "kernels, blocks packed, posterior means": (
+            dataclasses.replace(base, targets="posterior"),
+            KERNELS,
+            True,
+        ),
         "kernels, blocks packed, 8 seeds": (eight, KERNELS, True),
     }
 
