@@ -21,6 +21,15 @@ RATES = (
     ),
     Statement(
         ZHANG,
+        "Lemma 6.1, as targets",
+        "posterior means in place of labels leave a training's mean gradient as it is",
+        "exact",
+        "the tower rule, not in the paper; the gradient's noise falls",
+        ("training.bayes_targets",),
+        ("test_posterior_targets.py::test_*",),
+    ),
+    Statement(
+        ZHANG,
         "Lemma 6.1, average",
         "the Bayes risk averaged over the inputs, by exact risks given drawn inputs",
         "exact",
