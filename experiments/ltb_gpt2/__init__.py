@@ -34,9 +34,10 @@ Expect (mean +- standard error over seeds 0 to 2)
                     --recipe.steps 5000): 0.0180 +-
                     0.0003 and 0.0188 +- 0.0006; 0.742 +- 0.215 and 0.295 +- 0.075:
                     0.4 times, and at no recorded step more than 1.12 times.
-    gpu, longest    the same of 20,000 steps (--recipe.steps 20000), far column alone,
-                    which is trained first: 0.0165 +- 0.0002 and 0.0203 +- 0.0018: 1.2
-                    times, both near Bayes; two hours on a busy core a seed.
+    gpu, longest    the same of 20,000 steps (--recipe.steps 20000): 0.0149 +- 0.0000
+                    and 0.0163 +- 0.0012; 0.0165 +- 0.0002 and 0.0203 +- 0.0018: 1.1 and
+                    1.2 times, all near Bayes; three and a half hours on a busy core a
+                    seed.
     gpu, Adam       rate 1e-3, b2 0.999, untuned (--recipe.optimizer.name adam
                     ...): 0.0300 +- 0.0006 and 0.0372 +- 0.0020; 0.764 +- 0.286 and
                     0.229 +- 0.032: 0.3 times, and at no recorded step more than 1.20.
