@@ -12,6 +12,7 @@ import argparse
 import functools
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -37,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    about["command"] = " ".join(["python -m benchmarks", *(argv or sys.argv[1:])])
+    about["command"] = command(argv or sys.argv[1:])
     print("; ".join(_table.fact(*peak) for peak in about["peaks"].items()))
     expected, unfit = _runner.in_order(chosen, about["machine"]["backend"])
     if unfit:
@@ -48,6 +49,12 @@ def main(argv: list[str] | None = None) -> int:
     about["seconds"] = round(time.monotonic() - begun, 1)
     about["load after"] = _machine.load()
     return finish(Results(about, rows), args.output)
+
+
+def command(argv: list[str]) -> str:
+    """What was run, without the folder that it was written into."""
+    words = " ".join(["python -m benchmarks", *argv])
+    return re.sub(r" --output[ =]\S+", "", words)
 
 
 # Table, picture and files

@@ -135,3 +135,9 @@ def test_what_cannot_be_asked_for(capsys):
     assert "--only: expected names among trajectory" in capsys.readouterr().err
     assert suite.main(["--cores", "0"]) == 2
     assert "--cores: expected 1 to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["--output a/b", "--output=a/b"])
+def test_a_command_is_kept_without_the_folder_it_wrote_into(given):
+    kept = suite.command(["--cores", "2", *given.split(), "--only", "flow"])
+    assert kept == "python -m benchmarks --cores 2 --only flow"
