@@ -11,7 +11,7 @@ What it does
     posterior means in place of labels), by the recipe that unites some of them, and by
     that recipe at half the steps. All have the same seeds, so each is compared with the
     baseline seed by seed: how many times its excess over the posterior mean, mean over
-    prefixes, is left. Measures the noise of both kinds of gradients on the same prompts.
+    prefixes, is left. Measures the noise of both gradients on the same prompts.
 
 Expect (ratio, two standard errors; seeds 0 to 2)
     cpu     d = 3, 3 layers, width 48; 1,500 steps of 64 prompts with Muon. Posterior

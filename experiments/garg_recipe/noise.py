@@ -6,11 +6,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from experiments.garg_recipe.config import Config
 from icltheory import training
 
 _AT_ONCE = 64
+_square = functools.partial(optax.tree.norm, squared=True)
 
 
 def gradient_noise(config: Config, params: Any) -> dict[str, np.ndarray]:
@@ -53,7 +55,3 @@ def _trace(model: Any, params: Any, X: Any, y: Any, goal: Any) -> jax.Array:
     )
     (total, squares), _ = jax.lax.scan(add, start, batches)
     return (squares - _square(total) / len(y)) / (len(y) - 1)
-
-
-def _square(tree: Any) -> jax.Array:
-    return sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree))
