@@ -84,4 +84,4 @@ def _dots(axes, ratios: Mapping[str, Ratio]) -> None:
     axes.set_xlabel("times the baseline's at its end (bars: 2 s.e. of pairs)")
 
 
-_TICKS = tuple(m * 10.0**e for e in range(-3, 4) for m in (1, 2, 5))
+_TICKS = tuple(m * 10.0**e for e in range(-3, 4) for m in (1, 1.5, 2, 3, 5, 7))
