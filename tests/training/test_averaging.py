@@ -86,9 +86,11 @@ def test_a_training_walks_as_without_and_keeps_the_mean_of_its_walk():
 
 @pytest.mark.slow
 def test_stacked_blocks_and_ensembles_keep_the_same_mean():
-    alone = training.averaged(trained(MEAN))
-    same(training.averaged(trained(MEAN, packed=True)), alone, 1e-3)
-    both = training.averaged(trained(MEAN, members=Ensemble((0, 1))))
+    # Adam would move the keys' bias, which softmax does not see, by rounding's signs.
+    record = OptimizerConfig("sgd", 0.1, average=0.8)
+    alone = training.averaged(trained(record))
+    same(training.averaged(trained(record, packed=True)), alone, 1e-3)
+    both = training.averaged(trained(record, members=Ensemble((0, 1))))
     same(jax.tree.map(lambda leaf: leaf[0], both), alone, 1e-3)
 
 
