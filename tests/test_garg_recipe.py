@@ -68,6 +68,19 @@ def test_the_last_phase_is_float32():
     assert [phase.until for phase in CONFIG.phases(CONFIG.baseline)] == [1500]
 
 
+@pytest.mark.parametrize(("last", "products"), [(0, "HIGH"), (-1, "HIGHEST")])
+def test_each_phase_multiplies_in_its_own_precision(last, products):
+    """What of a phase's products is float32, as its program asks for it."""
+    config = dataclasses.replace(
+        CONFIG, dim=2, num_points=5, width=4, num_layers=1, num_heads=1
+    )
+    setting = CHANGES["float32-last"](config.baseline)
+    state = jax.eval_shape(lambda: config.start(setting))
+    text = str(jax.make_jaxpr(config.phases(setting)[last].step)(state))
+    assert f"(Precision.{products}, " in text
+    assert ("bf16" in text) == (last == 0)
+
+
 def made_up(factors):
     """Three seeds whose excess is 1, 2 and 4 times a factor at the end."""
     found = {}
@@ -146,7 +159,7 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, interrupted
     (stopped,) = (tmp_path / "cut" / "garg_recipe").iterdir()
     resumed = garg_recipe.main(["--resume", str(stopped)])
     assert resumed["gradient_noise"] == whole["gradient_noise"]
-    times = ("ms", "seconds")
+    times = ("ms", "compile_seconds")
     for name, row in whole["settings"].items():
         again = resumed["settings"][name]
         assert {k: v for k, v in again.items() if k not in times} == {

@@ -32,7 +32,9 @@ def gradient_noise(config: Config, params: Any) -> dict[str, np.ndarray]:
     model = config.model(config.baseline)
 
     def traces(goal: jax.Array) -> np.ndarray:
-        return np.asarray(jax.lax.map(lambda p: _trace(model, p, X, y, goal), params))
+        with jax.default_matmul_precision("highest"):
+            found = jax.lax.map(lambda p: _trace(model, p, X, y, goal), params)
+        return np.asarray(found)
 
     return {"labels": traces(y), "posterior": traces(means)}
 

@@ -26,7 +26,7 @@ class Row:
         ratio: Geometric mean over seeds of the excess over the baseline's of the same
             seed, and the standard error of its logarithm.
         ms: Milliseconds a step and model, compilation left out.
-        seconds: Compilation of the setting.
+        compile_seconds: Of all its programs.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Row:
     excess: Pair
     ratio: Pair
     ms: float
-    seconds: float
+    compile_seconds: float
 
     @property
     def interval(self) -> Pair:

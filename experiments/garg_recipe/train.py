@@ -11,7 +11,8 @@ from rich.console import Console
 
 from experiments._run import Run
 from experiments._trained import Fitted, Timing, fit
-from experiments.garg_recipe.config import Config, set_precision
+from experiments.garg_recipe.changes import Setting
+from experiments.garg_recipe.config import Config
 from icltheory import training
 from icltheory.regression.prompts import PrefixPrompt
 
@@ -44,14 +45,13 @@ def train(config: Config, run: Run, console: Console) -> dict[str, Trained]:
     records: list[dict[str, Any]] = []
     out = {}
     for name, setting in config.settings().items():
-        set_precision(setting)
         chunk = -(-setting.steps // config.points)
         fitted = fit(
             config.phases(setting),
             config.start(setting),
             run,
             console,
-            functools.partial(_record, config, name, prompt, bayes),
+            functools.partial(_record, config, name, setting, prompt, bayes),
             folder=run.folder / "checkpoints" / name,
             num_steps=setting.steps,
             chunk_steps=chunk,
@@ -82,15 +82,16 @@ def bayes_answers(config: Config, prompt: PrefixPrompt) -> jax.Array:
 def _record(
     config: Config,
     name: str,
+    setting: Setting,
     prompt: PrefixPrompt,
     bayes: jax.Array,
     done: int,
     chunk: training.Chunk,
 ) -> dict[str, Any]:
-    setting = config.settings()[name]
-    model = config.model(setting)
     params = training.averaged(chunk.state)
-    errors, excess = _scores(model, params, prompt, bayes)
+    # In float32, whatever the training was: this is what its weights can do.
+    with jax.default_matmul_precision("highest"):
+        errors, excess = _scores(config.model(setting), params, prompt, bayes)
     losses = np.asarray(chunk.metrics["loss"], np.float64).mean(axis=0)
     fallen = np.asarray(chunk.state.diverged_at) >= 0
     return {
@@ -109,7 +110,6 @@ def _scores(model: Any, params: Any, prompt: PrefixPrompt, bayes: jax.Array) -> 
     """Errors by seed and prefix, and distances to the posterior mean by seed."""
 
     def one(params):
-        # In float32, whatever the training was: this is what its weights can do.
         answers = model.apply({"params": params}, prompt.X, prompt.y)
         errors = jnp.square(answers - prompt.y_query).mean(axis=0)
         return errors, jnp.square(answers - bayes).mean()

@@ -43,7 +43,7 @@ def with_average(
         An optax transformation; :func:`averaged` reads the mean.
 
     Raises:
-        ValueError: if ``decay`` is not in (0, 1).
+        ValueError: if ``decay`` is not in (0, 1), or an update comes without weights.
 
     Example:
         >>> import jax.numpy as jnp
