@@ -88,10 +88,14 @@ def gelu_and_slope(u: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def linear(x: jax.Array, W: jax.Array, b: jax.Array) -> jax.Array:
-    """Computes ``x @ W + b`` in the dtype of x, as ``flax.linen.Dense`` does."""
-    contract = ((x.ndim - 1,), (0,))
-    y = jax.lax.dot_general(x, W.astype(x.dtype), (contract, ((), ())))
-    return y + _as_row(b.astype(x.dtype), x)
+    """Computes ``x @ W + b`` in the dtype of x, as ``flax.linen.Dense`` does.
+
+    In rows: the weights' gradient of more axes is three times slower on a CPU, where
+    XLA lays the larger factor out anew and leaves its fast product.
+    """
+    rows = x.reshape(-1, x.shape[-1])
+    y = rows @ W.astype(x.dtype) + _as_row(b.astype(x.dtype), rows)
+    return y.reshape(*x.shape[:-1], W.shape[1])
 
 
 def product(a: jax.Array, b: jax.Array) -> jax.Array:
