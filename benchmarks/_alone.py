@@ -18,7 +18,8 @@ def main(measure: Measure, argv: list[str] | None = None) -> None:
 
     The suite asks for ``--rows FILE``, to which each row is appended as a line of JSON
     instead, so that those measured are kept if the process does not live to the end,
-    and hands over the ceilings it measured as ``--peaks``.
+    and hands over the ceilings it measured as ``--peaks`` and the only cases to measure
+    as ``--wanted``.
 
     Raises:
         SystemExit: With status 1 if a row failed or is wrong.
@@ -28,10 +29,12 @@ def main(measure: Measure, argv: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="the first case only")
     parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--peaks", default="{}", help=argparse.SUPPRESS)
+    parser.add_argument("--wanted", default="[]", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     _measure.KNOWN.update(json.loads(args.peaks))
     console, rows = Console(highlight=False), []
-    for row in guarded(measure, Budget(args.budget, args.quick)):
+    budget = Budget(args.budget, args.quick, json.loads(args.wanted))
+    for row in guarded(measure, budget):
         console.print(f"  {_table.line(row)}", markup=False, soft_wrap=True)
         rows.append(row)
         if args.rows is not None:

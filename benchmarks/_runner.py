@@ -5,12 +5,13 @@ it dies, and can be stopped when it hangs.
 """
 
 import dataclasses
+import itertools
 import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from benchmarks._suite import Row
 # Importing jax and this library, before a benchmark's own time begins
 START_SECONDS = 5.0
 _STOPPED = "stopped after"
+_ALL = "all"
 
 
 class Slot(NamedTuple):
@@ -31,6 +33,7 @@ class Slot(NamedTuple):
         limit: When it is stopped.
         last: Whether the budget ends then.
         quick: Whether only its first case is wanted.
+        wanted: Groups and names of the only cases wanted; all if there are none.
     """
 
     name: str
@@ -38,6 +41,7 @@ class Slot(NamedTuple):
     limit: float
     last: bool
     quick: bool
+    wanted: tuple[tuple[str, str], ...] = ()
 
 
 Launch = Callable[[Slot], Sequence[Row]]
@@ -62,25 +66,43 @@ def run(
     launch: Launch,
     clock: Callable[[], float] = time.monotonic,
     say: Callable[[str], None] = print,
-) -> Iterator[Row]:
+) -> list[Row]:
     """Rows of all benchmarks within the budget, in the order given.
 
     Each gets a share of the time left, as it expects of the rest: less than it expects
-    or, for a machine slower than expected, more. What one leaves over goes to the next.
+    or, for a machine slower than expected, more. What one leaves over goes to the next,
+    and what all leave over to the cases that had no time in their share.
     """
-    deadline, names = clock() + budget, list(expected)
+    deadline, found = clock() + budget, {}
+    names = list(expected)
     for number, name in enumerate(names):
         left = deadline - clock()
         rest = sum(expected[other] for other in names[number:])
         seconds = expected[name] * left / rest
         if seconds <= START_SECONDS:
             why = f"{max(left, 0):.0f} s of the budget left"
-            yield Row.skipped(name, "all", why)
+            found[name] = [Row.late(name, _ALL, why)]
             continue
         say(f"[{number + 1}/{len(names)}] {name}, at most about {seconds:.0f} s")
         # Far beyond its share it hangs; at the end of the budget it is only late.
         limit = min(left, 3 * seconds + 30)
-        yield from launch(Slot(name, seconds, limit, limit == left, quick))
+        found[name] = list(launch(Slot(name, seconds, limit, limit == left, quick)))
+    for name, rows in found.items():
+        late = [row for row in rows if row.status == "late"]
+        left = deadline - clock()
+        if late and left > 2 * START_SECONDS:
+            say(f"{name}, what it left out, at most about {left:.0f} s")
+            wanted = tuple(row.key[:2] for row in late if row.name != _ALL)
+            again = launch(Slot(name, left, left, True, quick, wanted))
+            found[name] = _joined(rows, late, again)
+    return list(itertools.chain.from_iterable(found.values()))
+
+
+def _joined(rows: list[Row], late: list[Row], again: Sequence[Row]) -> list[Row]:
+    """The second rows in place of the late ones, at the end of their groups."""
+    joined = [row for row in rows if row not in late] + list(again)
+    order = list(dict.fromkeys(row.group for row in [*rows, *again]))
+    return sorted(joined, key=lambda row: order.index(row.group))
 
 
 def in_process(slot: Slot, peaks: Mapping[str, float] | None = None) -> list[Row]:
@@ -91,6 +113,7 @@ def in_process(slot: Slot, peaks: Mapping[str, float] | None = None) -> list[Row
         command = [sys.executable, "-m", f"benchmarks.{slot.name}"]
         command += ["--rows", str(rows), "--budget", f"{seconds:.1f}"]
         command += ["--peaks", json.dumps(peaks or {}), *["--quick"] * slot.quick]
+        command += ["--wanted", json.dumps(slot.wanted)]
         why = call(command, complaints, slot.limit)
         lines = rows.read_text().splitlines() if rows.exists() else []
     # What failed before its group was known goes by the benchmark's name.
@@ -98,7 +121,7 @@ def in_process(slot: Slot, peaks: Mapping[str, float] | None = None) -> list[Row
     if not why:
         return found
     late = slot.last and why.startswith(_STOPPED)
-    made = Row.skipped if late else Row.failed
+    made = Row.late if late else Row.failed
     return [*found, made(slot.name, "the rest", why)]
 
 

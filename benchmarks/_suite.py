@@ -8,7 +8,7 @@ turns a failure into a row.
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -28,7 +28,8 @@ class Row:
         tolerance: What the precision allows it to be; more makes the row wrong.
         note: What a reader has to know.
         facts: Further numbers, by name with unit.
-        status: ``"measured"``, ``"skipped"`` or ``"failed"``.
+        status: ``"measured"``, ``"skipped"``, ``"late"`` (skipped for want of time) or
+            ``"failed"``.
     """
 
     group: str = ""
@@ -62,6 +63,11 @@ class Row:
         return not self.error <= self.tolerance
 
     @property
+    def left_out(self) -> bool:
+        """Whether nothing was tried."""
+        return self.status in ("skipped", "late")
+
+    @property
     def bad(self) -> bool:
         """Whether the row should fail the run."""
         return self.status == "failed" or self.wrong
@@ -75,6 +81,11 @@ class Row:
     def skipped(cls, group: str, name: str, why: str) -> "Row":
         """A row that was left out, and why."""
         return cls(group, name, precision="", note=why, status="skipped")
+
+    @classmethod
+    def late(cls, group: str, name: str, why: str) -> "Row":
+        """A row that had no time left, and how much it wanted."""
+        return cls(group, name, precision="", note=why, status="late")
 
     @classmethod
     def failed(cls, group: str, name: str, why: str | Exception) -> "Row":
@@ -102,10 +113,17 @@ class Budget:
     Args:
         seconds: How long.
         quick: Whether only the first case is wanted, to see that all is well.
+        wanted: Groups and names of the only cases to measure; all if there are none.
     """
 
-    def __init__(self, seconds: float = float("inf"), quick: bool = False):
+    def __init__(
+        self,
+        seconds: float = float("inf"),
+        quick: bool = False,
+        wanted: Iterable[Sequence[str]] = (),
+    ):
         self.seconds, self.quick = seconds, quick
+        self.wanted = {tuple(pair) for pair in wanted}
         self._begun = time.monotonic()
 
     def left(self) -> float:
@@ -135,13 +153,15 @@ def each(group: str, budget: Budget, cases: Iterable[Case]) -> Iterator[Row]:
     """
     expected = spent = 0.0
     for number, case in enumerate(cases):
+        if budget.wanted and (group, case.name) not in budget.wanted:
+            continue
         needed = case.seconds * max(1.0, spent / expected if expected else 1.0)
         if budget.quick and number:
             yield Row.skipped(group, case.name, "quick run")
             continue
         if needed > budget.left() and not budget.quick:
             why = f"needs about {needed:.0f} s, {max(budget.left(), 0):.0f} s left"
-            yield Row.skipped(group, case.name, why)
+            yield Row.late(group, case.name, why)
             continue
         begun = time.monotonic()
         yield from _rows_of(group, case)

@@ -36,14 +36,19 @@ def duration(seconds: float | None) -> str:
 
 
 def fact(name: str, value: float) -> str:
-    """A number with its unit, the last word of its name: "compile s" is 1.3 s."""
+    """A number with its unit, the last word of its name: "compile s" is 1.3 s.
+
+    None follows a name that ends in a colon.
+    """
+    if name.endswith(":"):
+        return f"{name} {number(value)}"
     *what, unit = name.split(" ")
     return " ".join([*what, number(value), unit])
 
 
 def note(row: Row) -> str:
     """The note, with the verdict before it and the further numbers behind."""
-    verdict = {"failed": "FAILED", "skipped": "left out"}.get(row.status, "")
+    verdict = {"failed": "FAILED"}.get(row.status, "left out" if row.left_out else "")
     if row.wrong:
         verdict = f"WRONG, at most {number(row.tolerance)} allowed"
     text = ": ".join(part for part in (verdict, row.note) if part)
@@ -67,7 +72,7 @@ def line(row: Row) -> str:
         parts.append(duration(row.ours_s))
         if row.ratio is not None:
             parts.append(f"{number(row.ratio)} x {row.alternative}")
-    if row.bad or row.status == "skipped":
+    if row.bad or row.left_out:
         parts.append(note(row))
     return f"{row.name or row.group or 'benchmark'}: {', '.join(parts)}"
 
@@ -99,7 +104,7 @@ def show(rows: Sequence[Row], title: str = "", console: Console | None = None) -
             table.add_column(name, justify=side, width=width if aligned else None)
         table.add_column(HEADER[-1], width=left if aligned else None)
         for row in members:
-            style = "red" if row.bad else ("dim" if row.status == "skipped" else None)
+            style = "red" if row.bad else ("dim" if row.left_out else None)
             table.add_row(*map(escaped, cells(row)), style=style)
         console.print(table)
 

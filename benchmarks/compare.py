@@ -59,7 +59,7 @@ class Change(NamedTuple):
 def changes(before: Results, after: Results) -> Iterator[Change]:
     """All rows measured in either run, in the order of the first."""
     old, new = (_measured(results) for results in (before, after))
-    left_out = {row.key[:2] for row in after.rows if row.status == "skipped"}
+    left_out = {row.key[:2] for row in after.rows if row.left_out}
     for key in [*old, *(key for key in new if key not in old)]:
         was, now = old.get(key, Row()), new.get(key, Row())
         yield Change(

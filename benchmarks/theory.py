@@ -145,9 +145,9 @@ def row(name: str, prompts: int, dtype: str = "float32") -> Row:
             error=_measure.disagreement(got, np.array(expected)),
             tolerance=tolerance,
             facts={
-                "prompts a second": prompts / seconds,
+                "prompts/s": prompts / seconds,
                 "first call s": compiling,
-                f"MiB for {BATCH}": facts.get("MiB", float("nan")),
+                f"{BATCH} prompts MiB": facts.get("MiB", float("nan")),
             },
             note=f"alternative timed on {COMPARE} prompts, scaled",
         )
@@ -172,7 +172,7 @@ def precision(name: str, case: _theory_cases.Case) -> Row:
         else:
             shortened["this device"] = _products.loosened
         facts = {
-            f"products in {kind}": error(
+            f"products in {kind}:": error(
                 change(case.function, **_all(kind))(*arrays), exact
             )
             for kind, change in shortened.items()

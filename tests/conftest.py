@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 
 # Compilation is most of the suite's time, and tests run each program a few times only:
 # without optimisation, in one piece, and by the emitter that is twice as quick.
@@ -36,6 +37,11 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_default_matmul_precision", "highest")
 
+# The same program traced again is read, not compiled. Not the other workers' programs:
+# JAX reads what another process has not finished writing.
+PROGRAMS = tempfile.TemporaryDirectory(prefix="programs-")  # gone as the process ends
+jax.config.update("jax_compilation_cache_dir", PROGRAMS.name)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 _ENOUGH = 2 * 2**30
 

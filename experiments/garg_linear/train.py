@@ -31,7 +31,7 @@ def train(
     def record(done: int, chunk: training.Chunk) -> dict[str, Any]:
         line = _record(config, done, chunk.metrics)
         if done in wanted:
-            errors = model_errors(setup, _stacked(setup, chunk.state), prompt)
+            errors = model_errors(setup, stacked(setup, chunk.state), prompt)
             line["errors"] = errors.mean(axis=1).tolist()
         return line
 
@@ -47,7 +47,7 @@ def train(
         checkpoint_every=config.checkpoint_every,
         config=dataclasses.asdict(config),
     )
-    return _stacked(setup, fitted.state), fitted.records, fitted.timing
+    return stacked(setup, fitted.state), fitted.records, fitted.timing
 
 
 def initial_state(setup: Setup) -> training.TrainState:
@@ -63,8 +63,8 @@ def initial_state(setup: Setup) -> training.TrainState:
     )
 
 
-def training_step(setup: Setup) -> training.Step:
-    """One step of all seeds."""
+def training_step(setup: Setup, **options: Any) -> training.Step:
+    """One step of all seeds, with further options of ``make_step``."""
     config = setup.config
     step = training.make_step(
         setup.model,
@@ -76,11 +76,12 @@ def training_step(setup: Setup) -> training.Step:
         accumulation=config.accumulation,
         targets=training.bayes_targets if config.targets == "posterior" else None,
         mesh=setup.mesh,
+        **options,
     )
     return jax.vmap(step) if len(config.seeds) > 1 else step
 
 
-def _stacked(setup: Setup, state: training.TrainState) -> Any:
+def stacked(setup: Setup, state: training.TrainState) -> Any:
     """Parameters with an axis of seeds that this process can use alone."""
     params = training.averaged(state)
     params = params if setup.mesh is None else jax.device_get(params)

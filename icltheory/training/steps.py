@@ -156,6 +156,7 @@ def make_step(
     loss: str | None = None,
     targets: Targets | None = None,
     mesh: Mesh | None = None,
+    halves: bool | None = None,
 ) -> Step:
     r"""Builds one training step: data, gradient, update, all on the device.
 
@@ -182,6 +183,9 @@ def make_step(
         targets: Function of (task, X, y) to what the answers are compared with, such
             as :func:`bayes_targets`; the labels unless given.
         mesh: Devices over which the batch is split.
+        halves: Whether each part of the batch is taken as two halves that do not wait
+            for each other, which keeps the cores of a CPU busy; ``None`` for yes on one
+            CPU device where a part is even.
 
     Returns:
         A function from a state to the next state and its metrics ``loss`` and
@@ -215,11 +219,14 @@ def make_step(
         last: Any = model.apply(variables, *context, method="predict")
         return in_context_loss(last[:, None], goal[:, -1:], 1, loss)
 
+    part = batch_size // accumulation
+    if halves is None:
+        alone = mesh is None or mesh.size == 1
+        halves = alone and part % 2 == 0 and jax.default_backend() == "cpu"
+    if halves and part % 2:
+        raise ValueError(f"halves: expected an even part of the batch, got {part}")
     gradient = jax.value_and_grad(mean_loss)
-    alone = mesh is None or mesh.size == 1
-    if alone and jax.default_backend() == "cpu" and not batch_size // accumulation % 2:
-        gradient = _in_halves(gradient)
-    gradient = _accumulated(gradient, accumulation)
+    gradient = _accumulated(_in_halves(gradient) if halves else gradient, accumulation)
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
         t = state.step

@@ -19,5 +19,5 @@ def results(*rows, **about):
     return Results({**ABOUT, **about}, rows)
 
 
-def row(name="a", ours=1.0, theirs=10.0, floor=0.5, **more):
-    return Row("group", name, ours, "NumPy", theirs, floor, **more)
+def row(name="a", ours=1.0, theirs=10.0, floor=0.5, *, group="group", **more):
+    return Row(group, name, ours, "NumPy", theirs, floor, **more)

@@ -88,6 +88,7 @@ def test_numbers_read_well():
     ]
     assert _table.fact("compile s", 1.25) == "compile 1.25 s"
     assert _table.fact("MiB", 20.0) == "20 MiB"
+    assert _table.fact("products in TF32:", 1e-3) == "products in TF32: 0.001"
 
 
 def test_the_table_shows_every_row_and_brackets_as_they_are(capsys):

@@ -44,7 +44,9 @@ def test_a_fast_wrong_answer_is_bad_and_so_is_nan():
     assert not row(error=1e-4).bad
     assert Row.failed("group", "a", ValueError("b\nc")).note == "ValueError: b"
     assert Row.failed("group", "a", "b").bad
-    assert not Row.skipped("group", "a", "b").bad
+    for left_out in (Row.skipped("group", "a", "b"), Row.late("group", "a", "b")):
+        assert left_out.left_out
+        assert not left_out.bad
 
 
 def test_a_row_survives_json():
@@ -65,14 +67,20 @@ def test_cases_run_in_order_and_take_their_names(clock):
 def test_a_case_that_does_not_fit_is_left_out_and_a_shorter_one_still_runs(clock):
     cases = [clock.case("a", 5), clock.case("b", 6), clock.case("c", 4)]
     rows = list(each("g", Budget(10), cases))
-    assert [r.status for r in rows] == ["measured", "skipped", "measured"]
+    assert [r.status for r in rows] == ["measured", "late", "measured"]
     assert rows[1].note == "needs about 6 s, 5 s left"
 
 
 def test_on_a_slow_machine_later_cases_are_expected_to_be_slow(clock):
     rows = list(each("g", Budget(10), [clock.case("a", 2, 6), clock.case("b", 2)]))
-    assert [r.status for r in rows] == ["measured", "skipped"]
+    assert [r.status for r in rows] == ["measured", "late"]
     assert rows[1].note == "needs about 6 s, 4 s left"
+
+
+def test_cases_that_are_not_wanted_leave_no_row(clock):
+    budget = Budget(wanted=[["g", "b"], ["h", "a"]])
+    rows = list(each("g", budget, [clock.case("a", 1), clock.case("b", 1)]))
+    assert [r.name for r in rows] == ["b"]
 
 
 def test_a_quick_run_measures_the_first_case_whatever_the_time(clock):

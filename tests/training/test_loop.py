@@ -52,12 +52,11 @@ def assert_close(one, two, rtol, atol=0.0):
     )
 
 
-@pytest.mark.parametrize("batch", [B, B - 1])
-def test_a_step_is_data_gradient_and_update(batch):
-    """One step by hand: the batch of (seed, 0), autodiff of the loss, the optimiser.
-
-    A CPU takes an even batch in two halves.
-    """
+@pytest.mark.parametrize(
+    ("batch", "halves"), [(B, True), (B, False), (B, None), (B - 1, None)]
+)
+def test_a_step_is_data_gradient_and_update(batch, halves):
+    """One step by hand: the batch of (seed, 0), autodiff of the loss, the optimiser."""
     state = start(5)
     key = jax.random.fold_in(stream_key(5, "data"), 0)
     X, y = TASK.sample(key, P - 1, batch, active_dims=1).points()
@@ -71,7 +70,7 @@ def test_a_step_is_data_gradient_and_update(batch):
     value, grads = jax.jit(jax.value_and_grad(loss))(state.params)
     updates, _ = OPTIMIZER.update(grads, state.opt_state, state.params)
     expected = jax.tree.map(jnp.add, state.params, updates)
-    new, metrics = jax.jit(build(batch_size=batch))(state)
+    new, metrics = jax.jit(build(batch_size=batch, halves=halves))(state)
     np.testing.assert_allclose(metrics["loss"], value, rtol=1e-5)
     assert_close(new.params, expected, rtol=1e-4, atol=1e-6)
     assert (int(new.step), int(new.seed)) == (1, 5)
@@ -214,6 +213,10 @@ def test_training_lowers_the_loss():
             "accumulation: expected a divisor of batch_size 8, got 3",
         ),
         ({"loss_points": "first"}, "loss_points: expected one of"),
+        (
+            {"batch_size": 6, "accumulation": 2, "halves": True},
+            "halves: expected an even part of the batch, got 3",
+        ),
     ],
 )
 def test_bad_settings_are_refused(kwargs, message):

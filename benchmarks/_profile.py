@@ -1,0 +1,56 @@
+"""Where the time of a call goes on the device: its operations, the longest first."""
+
+import collections
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+_HOLDERS = ("call", "conditional", "while")  # their time is that of what they hold
+
+
+class Spent(NamedTuple):
+    """What one operation took over a whole call.
+
+    Attributes:
+        name: Of the kernel on a GPU, of XLA's operation elsewhere.
+        calls: How often it ran.
+        seconds: All its runs together.
+    """
+
+    name: str
+    calls: int
+    seconds: float
+
+
+def profile(call: Callable[[], Any]) -> list[Spent]:
+    """Traces one call, which should be compiled already, and waits for its result."""
+    with tempfile.TemporaryDirectory(prefix="trace-") as folder:
+        with jax.profiler.trace(folder):
+            jax.block_until_ready(call())
+        (file,) = Path(folder).rglob("*.xplane.pb")
+        data = jax.profiler.ProfileData.from_file(str(file))
+        calls, seconds = collections.Counter(), collections.defaultdict(float)
+        for name, took in _operations(data):
+            calls[name] += 1
+            seconds[name] += took
+    longest = sorted(seconds, key=lambda name: -seconds[name])
+    return [Spent(name, calls[name], seconds[name]) for name in longest]
+
+
+def _operations(data: Any) -> Iterator[tuple[str, float]]:
+    """Kernels on the streams of a GPU, else what the host ran of compiled programs."""
+    devices = [plane for plane in data.planes if plane.name.startswith("/device:GPU")]
+    for plane in devices or data.planes:
+        for line in plane.lines:
+            for event in line.events:
+                ran = line.name.startswith("Stream") if devices else _is_leaf(event)
+                if ran:
+                    yield event.name, 1e-9 * event.duration_ns
+
+
+def _is_leaf(event: Any) -> bool:
+    held = event.name.split(".")[0] in _HOLDERS
+    return not held and "hlo_op" in dict(event.stats)

@@ -1,0 +1,259 @@
+"""The minute to Garg: what one GPU was to reach, asked and reached, in one table.
+
+Command
+    python -m benchmarks.kernels --plan FILE       # first: the kernels that win here
+    python -m benchmarks.goals --plan FILE         # without a plan XLA's own code
+    python -m benchmarks.goals --targets posterior # posterior means as targets
+    python -m benchmarks.goals --profile           # and where a step's time goes
+    python -m benchmarks.goals --preset cpu --seconds 30   # the same of a small model
+
+Speeds are those of the published model and batch (Adam, bfloat16), compilation left
+out. Errors are those of the preset, trained from scratch once for every seed, by as
+many of its steps as end within the seconds: the speed is measured first, the schedule
+is that of the steps that fit, and compiling counts. About eight minutes on an H200.
+"""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import _table
+from benchmarks._profile import profile
+from experiments.garg_linear import PRESETS, set_up
+from experiments.garg_linear.config import Config, Setup
+from experiments.garg_linear.evaluate import evaluation_prompt, model_errors
+from experiments.garg_linear.kernels import read_plan
+from experiments.garg_linear.train import initial_state, stacked, training_step
+from icltheory import training
+from icltheory.kernels import Plan
+from icltheory.training import Curriculum, OptimizerConfig
+
+SECONDS, SEEDS, MODELS, LONGEST = 90.0, (0, 1, 2), 8, 25
+# Of the published model on one H200: 16 times the published trainer, and its errors
+# after 500,001 steps at k = d and k = 2 d
+STEPS_PER_SECOND, MODEL_STEPS_PER_SECOND, ERRORS = 800.0, 1000.0, (0.02, 0.0006)
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """One line of the table.
+
+    Attributes:
+        name: What was measured.
+        reached: The number.
+        asked: What it was to be; ``None`` where nothing was.
+        at_least: Whether more is better.
+        note: How it was reached.
+    """
+
+    name: str
+    reached: float
+    asked: float | None = None
+    at_least: bool = True
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the number is what was asked for; never where it is NaN."""
+        if self.asked is None:
+            return None
+        if self.at_least:
+            return self.reached >= self.asked
+        return self.reached <= self.asked
+
+
+def speeds(preset: Config, plan: Plan | None, steps: int = 100) -> Iterator[Goal]:
+    """Steps a second of one model, and model-steps of eight in one program."""
+    base = dataclasses.replace(
+        preset,
+        batch_size=64,
+        optimizer=OptimizerConfig("adam", 1e-4),
+        curriculum=Curriculum.none(preset.dim, preset.num_points),
+        targets="labels",
+        chunk_steps=steps,
+        steps=4 * steps,
+    )
+    asked = _asked(base)
+    plans = {"XLA": None} if plan is None else {"XLA": None, "our kernels": plan}
+    for count in (1, MODELS):
+        config = dataclasses.replace(base, seeds=tuple(range(count)))
+        for kind, chosen in plans.items():
+            step_seconds, compiling = pace(_set_up(config, chosen))
+            yield Goal(
+                "steps/s, batch 64" if count == 1 else f"model-steps/s, {count} models",
+                count / step_seconds,
+                asked[0 if count == 1 else 1],
+                note=f"{kind}, {_table.duration(step_seconds)} a step, "
+                f"compile {_table.duration(compiling)}",
+            )
+
+
+def errors(
+    preset: Config, plan: Plan | None, seconds: float, seed: int
+) -> Iterator[Goal]:
+    """Errors after a training from scratch that ends within the seconds."""
+    config = dataclasses.replace(preset, seeds=(seed,))
+    step_seconds, compiling = pace(_set_up(config, plan))
+    steps = steps_within(config, seconds, step_seconds, compiling)
+    config = shortened(config, steps)
+    setup = _set_up(config, plan)
+    took = 0.0
+    for chunk in _chunks(setup):
+        took += chunk.seconds + chunk.compile_seconds
+        compiling = max(compiling, chunk.compile_seconds)
+    params = stacked(setup, chunk.state)
+    found = model_errors(setup, params, evaluation_prompt(setup))[0].mean(axis=0)
+    *asked, at_most = _asked(config, seconds)[2:]
+    note = f"{steps:,} of {preset.steps:,} steps of {config.batch_size}"
+    for k, most in zip((config.dim, 2 * config.dim), asked, strict=True):
+        yield Goal(f"error at k = {k}, seed {seed}", float(found[k]), most, False, note)
+    spent = f"of them compiling {_table.duration(compiling)}"
+    yield Goal(f"seconds, seed {seed}", took, at_most, False, spent)
+
+
+def steps_within(
+    config: Config, seconds: float, step_seconds: float, compiling: float
+) -> int:
+    """Whole chunks that fit, with a tenth kept back; no more than the preset has.
+
+    Raises:
+        ValueError: if not one does.
+    """
+    most = int((0.9 * seconds - compiling) / step_seconds / config.chunk_steps)
+    if most < 1:
+        raise ValueError(
+            f"seconds: expected enough for a chunk of {config.chunk_steps} steps, got "
+            f"{seconds:g}, where compiling takes {_table.duration(compiling)} and a "
+            f"step {_table.duration(step_seconds)}"
+        )
+    return min(most * config.chunk_steps, config.steps)
+
+
+def shortened(config: Config, steps: int) -> Config:
+    """The same training in fewer steps, its warm-up as the same part of them."""
+    rule = config.optimizer
+    warmup = round(rule.warmup_steps * steps / config.steps)
+    rule = dataclasses.replace(rule, warmup_steps=warmup)
+    return dataclasses.replace(config, steps=steps, optimizer=rule)
+
+
+def pace(setup: Setup, chunks: int = 4) -> tuple[float, float]:
+    """Seconds of a step, the least of some chunks, and of compiling it."""
+    config, found, compiling = setup.config, [], 0.0
+    for chunk in _chunks(setup, min(chunks * config.chunk_steps, config.steps)):
+        found.append(chunk.seconds / len(chunk.metrics["loss"]))
+        compiling += chunk.compile_seconds
+    return min(found), compiling
+
+
+def longest(setup: Setup) -> Table:
+    """The operations of a chunk that take longest, a step."""
+    steps = setup.config.chunk_steps
+    chunks = _chunks(setup, 2 * steps)
+    next(chunks)
+    spent = profile(lambda: next(chunks).metrics)
+    total = sum(one.seconds for one in spent)
+    table = Table(
+        title=f"A step: {_table.duration(total / steps)} on the device in "
+        f"{sum(one.calls for one in spent) / steps:.0f} launches",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+    )
+    for name in ("operation", "launches", "time", "share"):
+        table.add_column(name, justify="left" if name == "operation" else "right")
+    for one in spent[:LONGEST]:
+        table.add_row(
+            _table.escaped(one.name[:80]),
+            f"{one.calls / steps:.1f}",
+            _table.duration(one.seconds / steps),
+            f"{one.seconds / total:.1%}",
+        )
+    return table
+
+
+def table_of(goals: list[Goal]) -> Table:
+    """Asked and reached."""
+    table = Table(title="The goals", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("goal", "asked", "reached", "met", "how"):
+        side = "right" if name in ("asked", "reached") else "left"
+        table.add_column(name, justify=side)
+    for goal in goals:
+        asked = "-"
+        if goal.asked is not None:
+            limit = "at least" if goal.at_least else "at most"
+            asked = f"{limit} {_table.number(goal.asked)}"
+        met = {True: "yes", False: "NO", None: "-"}[goal.met]
+        style = "red" if goal.met is False else None
+        reached = _table.number(goal.reached)
+        table.add_row(goal.name, asked, reached, met, goal.note, style=style)
+    return table
+
+
+def _asked(config: Config, seconds: float = SECONDS) -> tuple[float | None, ...]:
+    """What was asked for, of the published model on a GPU alone."""
+    if jax.default_backend() != "gpu" or config.dim != PRESETS["paper"].dim:
+        return (None,) * 5
+    return STEPS_PER_SECOND, MODEL_STEPS_PER_SECOND, *ERRORS, seconds
+
+
+def _set_up(config: Config, plan: Plan | None) -> Setup:
+    setup = set_up(config, devices=1)
+    return dataclasses.replace(setup, model=setup.model.clone(plan=plan))
+
+
+def _chunks(setup: Setup, steps: int | None = None) -> Iterator[training.Chunk]:
+    steps = setup.config.steps if steps is None else steps
+    return training.run(
+        training_step(setup),
+        initial_state(setup),
+        steps,
+        chunk_steps=min(setup.config.chunk_steps, steps),
+    )
+
+
+def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
+    """Measures everything, prints each goal as it is known and the table last."""
+    parser = argparse.ArgumentParser(description="See the head of this module.")
+    known = "gpu" if jax.default_backend() == "gpu" else "cpu"
+    parser.add_argument("--preset", choices=("cpu", "gpu"), default=known)
+    parser.add_argument("--plan", type=Path, help="of benchmarks.kernels")
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--targets", choices=("labels", "posterior"), default="labels")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--output", type=Path, help="JSON of the table")
+    flags = parser.parse_args(argv)
+    preset = dataclasses.replace(PRESETS[flags.preset], targets=flags.targets)
+    plan = None if flags.plan is None else read_plan(flags.plan)
+    console, goals = Console(highlight=False), []
+
+    def seen(found: Iterator[Goal]) -> None:
+        for goal in found:
+            console.print(f"  {goal.name}: {_table.number(goal.reached)}; {goal.note}")
+            goals.append(goal)
+
+    seen(speeds(preset, plan))
+    for seed in flags.seeds:
+        seen(errors(preset, plan, flags.seconds, seed))
+    if flags.profile:
+        console.print(longest(_set_up(preset, plan)))
+    console.print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}")
+    console.print(table_of(goals))
+    records = [{**dataclasses.asdict(goal), "met": goal.met} for goal in goals]
+    if flags.output is not None:
+        aside = flags.output.with_suffix(".writing")
+        aside.write_text(json.dumps(records, indent=1))
+        aside.rename(flags.output)
+    return records
+
+
+if __name__ == "__main__":
+    main()

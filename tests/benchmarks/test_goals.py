@@ -1,0 +1,119 @@
+"""The goals of a GPU on sizes of no weight: what is counted, what is called met."""
+
+import dataclasses
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks import goals
+from benchmarks._profile import profile
+from benchmarks.goals import Goal
+from experiments.garg_linear import PRESETS
+from icltheory.kernels import Plan
+from icltheory.training import Curriculum, OptimizerConfig
+
+TINY = dataclasses.replace(
+    PRESETS["cpu"],
+    **{"dim": 2, "num_points": 5, "width": 4, "num_layers": 1, "num_heads": 1},
+    curriculum=Curriculum.none(2, 5),
+    optimizer=OptimizerConfig("adam", 1e-3),
+    steps=20,
+    chunk_steps=5,
+    batch_size=4,
+    eval_prompts=8,
+)
+
+
+@pytest.mark.parametrize(
+    ("reached", "asked", "at_least", "met"),
+    [
+        (800.0, 800.0, True, True),
+        (799.0, 800.0, True, False),
+        (0.02, 0.02, False, True),
+        (0.021, 0.02, False, False),
+        (math.nan, 0.02, False, False),
+        (math.nan, 800.0, True, False),
+        (1.0, None, True, None),
+    ],
+)
+def test_a_goal_is_met_at_its_limit_and_never_by_nan(reached, asked, at_least, met):
+    assert Goal("", reached, asked, at_least).met is met
+
+
+def test_whole_chunks_fit_with_a_tenth_kept_back():
+    """90 s: 81 of them less 6 of compiling, 75 s of steps of 10 ms."""
+    config = dataclasses.replace(TINY, chunk_steps=1000, steps=10**6)
+    assert goals.steps_within(config, 90.0, 0.01, 6.0) == 7000
+    less = goals.shortened(PRESETS["gpu"], 6000)
+    assert (less.steps, less.optimizer.warmup_steps) == (6000, 250)
+    few = dataclasses.replace(config, steps=3000)
+    assert goals.steps_within(few, 90.0, 0.01, 6.0) == 3000
+    with pytest.raises(ValueError, match="expected enough for a chunk of 1000"):
+        goals.steps_within(config, 90.0, 0.08, 6.0)
+
+
+def test_errors_are_those_at_the_dimension_and_twice_of_it(monkeypatch):
+    """The number of context examples is the index of the prefix."""
+    prefixes = np.arange(5.0)
+
+    def made_up(setup, params, prompt):
+        assert {leaf.shape[0] for leaf in jax.tree.leaves(params)} == {1}
+        assert setup.config.seeds == (7,)
+        return np.broadcast_to(prefixes, (1, 8, 5))
+
+    monkeypatch.setattr(goals, "model_errors", made_up)
+    near, far, spent = goals.errors(TINY, None, 600.0, seed=7)
+    assert (near.reached, far.reached) == (2.0, 4.0)
+    assert near.name == "error at k = 2, seed 7"
+    assert "20 of 20 steps" in near.note
+    assert 0 < spent.reached < 600
+    assert not near.at_least
+    assert {near.asked, far.asked, spent.asked} == {None}
+
+
+def test_every_kind_of_speed_is_counted_in_models():
+    tiny = dataclasses.replace(TINY, width=2)
+    found = list(goals.speeds(tiny, Plan(), steps=2))
+    assert [goal.name for goal in found] == [
+        *("steps/s, batch 64",) * 2,
+        *("model-steps/s, 8 models",) * 2,
+    ]
+    assert [goal.note.split(",")[0] for goal in found] == ["XLA", "our kernels"] * 2
+    assert all(goal.reached > 0 for goal in found)
+
+
+def test_the_published_model_on_a_gpu_has_goals(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert goals._asked(PRESETS["gpu"], 60.0) == (800.0, 1000.0, 0.02, 0.0006, 60.0)
+    assert set(goals._asked(TINY)) == {None}
+
+
+def test_a_profile_names_what_ran_and_how_often():
+    x = jnp.ones((64, 64))
+
+    @jax.jit
+    def repeated(x):
+        return jax.lax.fori_loop(0, 3, lambda _, x: jnp.tanh(x @ x), x)
+
+    jax.block_until_ready(repeated(x))
+    spent = profile(lambda: repeated(x))
+    assert spent == sorted(spent, key=lambda one: -one.seconds)
+    assert {one.calls for one in spent if "tanh" in one.name} == {3}
+    assert not any(one.name.startswith("while") for one in spent)
+    assert all(one.seconds >= 0 for one in spent)
+
+
+def test_the_command_prints_the_table_last_and_keeps_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(PRESETS, "cpu", TINY)
+    file = tmp_path / "goals.json"
+    flags = ["--seconds", "600", "--seeds", "3", "--profile", "--output", str(file)]
+    found = goals.main(flags)
+    assert json.loads(file.read_text()) == found
+    assert len(found) == 2 + 3
+    out = capsys.readouterr().out
+    assert out.index("A step:") < out.index("The goals")
+    assert "seconds, seed 3" in out[out.index("The goals") :]
