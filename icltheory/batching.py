@@ -84,6 +84,18 @@ def in_batches(mapped: Callable[..., Any], batch_size: int | None, *args: Any) -
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
+def in_turns(function: Callable[[Any], Any], entries: Any, at_once: int) -> Any:
+    """A map inside one program, over so many entries side by side.
+
+    One at a time is no batch of one: its products would still be those of batches,
+    which are slower.
+    """
+    if 1 < at_once >= leading_size(entries):
+        return jax.vmap(function)(entries)
+    together = None if at_once == 1 else at_once
+    return jax.lax.map(function, entries, batch_size=together)
+
+
 def batches_of(batch_size: int | None, *args: Any) -> Iterator[tuple[Any, ...]]:
     """Consecutive parts of the arguments, the last as small as it comes, for sums."""
     size = leading_size(args)

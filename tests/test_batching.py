@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from icltheory.attention import LinearAttentionStack
-from icltheory.batching import batched, batches_of, in_batches
+from icltheory.batching import batched, batches_of, in_batches, in_turns
 from icltheory.bounds import theorem2
 from icltheory.trajectory import implicit_gd_norms
 
@@ -35,6 +35,21 @@ def test_it_compiles_once_and_not_again():
         x = jnp.arange(float(size))
         assert squares(x).tolist() == (x**2).tolist()
     assert traced == [()]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5, 9])
+def test_turns_are_a_map_and_one_at_a_time_is_no_batch(at_once):
+    x = jnp.arange(20.0).reshape(5, 2, 2)
+
+    def function(entry):
+        return {"square": entry["x"] @ entry["x"]}
+
+    def program(x):
+        return in_turns(function, {"x": x}, at_once)
+
+    np.testing.assert_allclose(jax.jit(program)(x)["square"], x @ x)
+    product = {1: "f64[2,2]", 2: "f64[2,2,2]", 5: "f64[5,2,2]", 9: "f64[5,2,2]"}
+    assert f"{product[at_once]} = dot_general" in str(jax.make_jaxpr(program)(x))
 
 
 def test_it_can_be_differentiated_and_jitted():

@@ -20,6 +20,7 @@ from experiments.bound_vs_error.learners import (
     population_loss,
 )
 from icltheory._typing import Array
+from icltheory.batching import in_turns
 from icltheory.bounds import AS_PRINTED, anisotropic_term, held_out_term, theorem2
 from icltheory.noise import (
     demonstration_gradients,
@@ -136,7 +137,7 @@ def replicates(
     def one(keys):
         return replicate(keys, shots, learner, num_demos)
 
-    return jax.lax.map(one, keys, batch_size=None if chunk == 1 else chunk)
+    return in_turns(one, keys, chunk)
 
 
 def replicate(

@@ -12,6 +12,7 @@ from experiments.cot.config import Config
 from experiments.cot.settings import Setting
 from experiments.cot.train import Ensemble
 from icltheory import chain_of_thought as cot
+from icltheory.batching import in_turns
 
 
 class Errors(NamedTuple):
@@ -118,9 +119,7 @@ def _program(config, ensemble, settings, numbers, lengths, prompts, direct):
         )(jax.random.split(jax.random.fold_in(key, draw), prompts))
         return jax.lax.map(lambda limit: _errors(model, drawn, limit, direct), limits)
 
-    return jax.jit(
-        lambda places: jax.lax.map(row, places, batch_size=config.rows_at_once)
-    )
+    return jax.jit(lambda places: in_turns(row, places, config.rows_at_once))
 
 
 def _errors(model, prompts, limit, direct) -> Errors:

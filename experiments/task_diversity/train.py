@@ -13,6 +13,7 @@ from experiments._trained.fit import mean_metrics
 from experiments.task_diversity.config import Config
 from experiments.task_diversity.pool import Pool
 from icltheory import training
+from icltheory.batching import in_turns
 from icltheory.training import Curriculum
 
 
@@ -71,6 +72,6 @@ def training_step(config: Config) -> training.Step:
         return step(state)
 
     def step(state):
-        return jax.lax.map(one, (state, sizes), batch_size=config.runs_at_once)
+        return in_turns(one, (state, sizes), config.runs_at_once)
 
     return step

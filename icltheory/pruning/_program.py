@@ -10,6 +10,7 @@ import numpy as np
 
 from icltheory._checks import check_positive_int, concrete
 from icltheory._typing import PyTree
+from icltheory.batching import in_turns
 from icltheory.layered import (
     LayeredModel,
     forward_from,
@@ -75,13 +76,7 @@ def _run(program, embed, together, params, start, kept, score_args):
         return score(forward_from(model, params, after, layer + 1), *score_args)
 
     finite = jnp.stack([jnp.isfinite(W).all() for W in matrices])
-    return _map(at, kept, together), finite
-
-
-def _map(function, xs, together):
-    if together == len(xs):
-        return jax.vmap(function)(xs)
-    return jax.lax.map(function, xs, batch_size=None if together == 1 else together)
+    return in_turns(at, kept, together), finite
 
 
 class Trunk:

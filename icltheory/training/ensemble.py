@@ -1,5 +1,6 @@
 """Models of one shape side by side: seeds, learning rates and noise in one program."""
 
+import functools
 from typing import Any
 
 import flax.linen as nn
@@ -11,6 +12,7 @@ from jaxtyping import Array, Bool, Int, PyTree
 
 from icltheory._checks import check_positive_int
 from icltheory._pytree import pytree
+from icltheory.batching import in_turns
 from icltheory.training.curriculum import Curriculum
 from icltheory.training.members import Ensemble
 from icltheory.training.optimizers import OptimizerConfig, make_optimizer
@@ -199,9 +201,7 @@ def make_ensemble_step(
         return _guarded(state, *step(state.models))
 
     step_of(shared)  # complains now rather than while it is traced
-    if at_once >= len(ensemble):
-        return jax.vmap(one)
-    return lambda state: jax.lax.map(one, state, batch_size=at_once)
+    return functools.partial(in_turns, one, at_once=at_once)
 
 
 def _guarded(
