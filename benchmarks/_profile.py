@@ -1,6 +1,7 @@
-"""Where the time of a call goes on the device: its operations, the longest first."""
+"""Where the time of a call goes on the device: kinds of operations, longest first."""
 
 import collections
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,16 +9,17 @@ from typing import Any, NamedTuple
 
 import jax
 
+_NUMBER = re.compile(r"([._]\d+)+$")
 _HOLDERS = ("call", "conditional", "while")  # their time is that of what they hold
 
 
 class Spent(NamedTuple):
-    """What one operation took over a whole call.
+    """What the operations of one kind took over a whole call.
 
     Attributes:
-        name: Of the kernel on a GPU, of XLA's operation elsewhere.
-        calls: How often it ran.
-        seconds: All its runs together.
+        name: Of the kernel on a GPU, of XLA's operation elsewhere, without its number.
+        calls: How often such ran.
+        seconds: All their runs together.
     """
 
     name: str
@@ -48,7 +50,7 @@ def _operations(data: Any) -> Iterator[tuple[str, float]]:
             for event in line.events:
                 ran = line.name.startswith("Stream") if devices else _is_leaf(event)
                 if ran:
-                    yield event.name, 1e-9 * event.duration_ns
+                    yield _NUMBER.sub("", event.name), 1e-9 * event.duration_ns
 
 
 def _is_leaf(event: Any) -> bool:

@@ -155,7 +155,7 @@ def pace(setup: Setup, chunks: int = 4) -> tuple[float, float]:
 
 
 def longest(setup: Setup) -> Table:
-    """The operations of a chunk that take longest, a step."""
+    """The kinds of operations of a chunk that take longest, a step."""
     steps = setup.config.chunk_steps
     chunks = _chunks(setup, 2 * steps)
     next(chunks)
@@ -163,12 +163,12 @@ def longest(setup: Setup) -> Table:
     total = sum(one.seconds for one in spent)
     table = Table(
         title=f"A step: {_table.duration(total / steps)} on the device in "
-        f"{sum(one.calls for one in spent) / steps:.0f} launches",
+        f"{sum(one.calls for one in spent) / steps:.0f} operations",
         title_justify="left",
         box=SIMPLE_HEAD,
     )
-    for name in ("operation", "launches", "time", "share"):
-        table.add_column(name, justify="left" if name == "operation" else "right")
+    for name in ("kind", "operations", "time", "share"):
+        table.add_column(name, justify="left" if name == "kind" else "right")
     for one in spent[:LONGEST]:
         table.add_row(
             _table.escaped(one.name[:80]),
@@ -234,6 +234,8 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     preset = dataclasses.replace(PRESETS[flags.preset], targets=flags.targets)
     plan = None if flags.plan is None else read_plan(flags.plan)
     console, goals = Console(highlight=False), []
+    if not console.is_terminal:
+        console.width = 120
 
     def seen(found: Iterator[Goal]) -> None:
         for goal in found:
