@@ -16,7 +16,7 @@ is that of the steps that fit, and compiling counts. About eight minutes on an H
 import argparse
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,26 +97,27 @@ def speeds(preset: Config, plan: Plan | None, steps: int = 100) -> Iterator[Goal
 
 
 def errors(
-    preset: Config, plan: Plan | None, seconds: float, seed: int
+    preset: Config, plan: Plan | None, seconds: float, seeds: Iterable[int]
 ) -> Iterator[Goal]:
-    """Errors after a training from scratch that ends within the seconds."""
-    config = dataclasses.replace(preset, seeds=(seed,))
-    step_seconds, compiling = pace(_set_up(config, plan))
-    steps = steps_within(config, seconds, step_seconds, compiling)
-    config = shortened(config, steps)
-    setup = _set_up(config, plan)
-    took = 0.0
-    for chunk in _chunks(setup):
-        took += chunk.seconds + chunk.compile_seconds
-        compiling = max(compiling, chunk.compile_seconds)
-    params = stacked(setup, chunk.state)
-    found = model_errors(setup, params, evaluation_prompt(setup))[0].mean(axis=0)
-    *asked, at_most = _asked(config, seconds)[2:]
-    note = f"{steps:,} of {preset.steps:,} steps of {config.batch_size}"
-    for k, most in zip((config.dim, 2 * config.dim), asked, strict=True):
-        yield Goal(f"error at k = {k}, seed {seed}", float(found[k]), most, False, note)
-    spent = f"of them compiling {_table.duration(compiling)}"
-    yield Goal(f"seconds, seed {seed}", took, at_most, False, spent)
+    """Errors after trainings from scratch that end within the seconds, one a seed."""
+    step_seconds, compiling = pace(_set_up(preset, plan), chunks=2)
+    steps = steps_within(preset, seconds, step_seconds, compiling)
+    *asked, at_most = _asked(preset, seconds)[2:]
+    for seed in seeds:
+        config = dataclasses.replace(shortened(preset, steps), seeds=(seed,))
+        setup = _set_up(config, plan)
+        took = compiling = 0.0
+        for chunk in _chunks(setup):
+            took += chunk.seconds + chunk.compile_seconds
+            compiling += chunk.compile_seconds
+        params = stacked(setup, chunk.state)
+        found = model_errors(setup, params, evaluation_prompt(setup))[0].mean(axis=0)
+        note = f"{steps:,} of {preset.steps:,} steps of {config.batch_size}"
+        for k, most in zip((config.dim, 2 * config.dim), asked, strict=True):
+            name = f"error at k = {k}, seed {seed}"
+            yield Goal(name, float(found[k]), most, False, note)
+        spent = f"of them compiling {_table.duration(compiling)}"
+        yield Goal(f"seconds, seed {seed}", took, at_most, False, spent)
 
 
 def steps_within(
@@ -243,8 +244,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
             goals.append(goal)
 
     seen(speeds(preset, plan))
-    for seed in flags.seeds:
-        seen(errors(preset, plan, flags.seconds, seed))
+    seen(errors(preset, plan, flags.seconds, flags.seeds))
     if flags.profile:
         console.print(longest(_set_up(preset, plan)))
     console.print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}")

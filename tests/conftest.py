@@ -41,7 +41,7 @@ jax.config.update("jax_default_matmul_precision", "highest")
 # JAX reads what another process has not finished writing.
 PROGRAMS = tempfile.TemporaryDirectory(prefix="programs-")  # gone as the process ends
 jax.config.update("jax_compilation_cache_dir", PROGRAMS.name)
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
 
 _ENOUGH = 2 * 2**30
 

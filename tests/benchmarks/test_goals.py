@@ -66,7 +66,7 @@ def test_errors_are_those_at_the_dimension_and_twice_of_it(monkeypatch):
         return np.broadcast_to(prefixes, (1, 8, 5))
 
     monkeypatch.setattr(goals, "model_errors", made_up)
-    near, far, spent = goals.errors(TINY, None, 600.0, seed=7)
+    near, far, spent = goals.errors(TINY, None, 600.0, [7])
     assert (near.reached, far.reached) == (2.0, 4.0)
     assert near.name == "error at k = 2, seed 7"
     assert "20 of 20 steps" in near.note
