@@ -15,7 +15,6 @@ is that of the steps that fit, and compiling counts. About eight minutes on an H
 
 import argparse
 import dataclasses
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from rich.table import Table
 
 from benchmarks import _table
 from benchmarks._profile import profile
+from experiments._run import Run
 from experiments.garg_linear import PRESETS, set_up
 from experiments.garg_linear.config import Config, Setup
 from experiments.garg_linear.evaluate import evaluation_prompt, model_errors
@@ -251,9 +251,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     console.print(table_of(goals))
     records = [{**dataclasses.asdict(goal), "met": goal.met} for goal in goals]
     if flags.output is not None:
-        aside = flags.output.with_suffix(".writing")
-        aside.write_text(json.dumps(records, indent=1))
-        aside.rename(flags.output)
+        Run(flags.output.parent).write_json(flags.output.name, records)
     return records
 
 

@@ -6,13 +6,12 @@ Command
 Every candidate tile of every kernel is timed at the published model's shape (64 prompts
 of 82 tokens, width 256, 8 heads, bfloat16), beside XLA's code for the same and, for
 attention, cuDNN's; the row is the fastest. With ``--plan`` the choice is written for
-``python -m experiments.garg_linear --kernels FILE``. It needs a GPU; a few minutes,
-most of them compiling.
+``python -m experiments.garg_linear --kernels FILE``; a kernel that could not be timed
+is left to XLA there. It needs a GPU; a few minutes, most of them compiling.
 """
 
 import argparse
 import functools
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ import jax.numpy as jnp
 
 from benchmarks import _alone
 from benchmarks._suite import Budget, Case, Row, Skip, each
+from experiments._run import Run
 from icltheory.kernels import TunedPlan, tune
 from icltheory.kernels.choice import Timing
 from icltheory.kernels.tuning import SUBJECTS
@@ -35,16 +35,14 @@ def measure(budget: Budget, plan: Path | None = None) -> Iterator[Row]:
     found: dict[str, TunedPlan] = {}
     cases = [Case(name, 60, functools.partial(rows, name, found)) for name in SUBJECTS]
     yield from each(group, budget, cases)
-    if plan is not None and len(found) == len(SUBJECTS):
+    if plan is not None and found:
         fields = {
             field: value
             for name, tuned in found.items()
             for field, value in tuned.plan.to_json().items()
             if field.startswith(name)
         }
-        aside = plan.with_suffix(".writing")
-        aside.write_text(json.dumps({"plan": fields}, indent=1))
-        aside.rename(plan)
+        Run(plan.parent).write_json(plan.name, {"plan": fields})
 
 
 def rows(name: str, found: dict[str, TunedPlan]) -> Iterator[Row]:

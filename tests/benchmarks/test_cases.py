@@ -14,6 +14,7 @@ from benchmarks import (
     bounds,
     exact_risk,
     flow,
+    kernels,
     predictors,
     prune_search,
     pruning_sweep,
@@ -22,6 +23,9 @@ from benchmarks import (
 )
 from benchmarks._registry import BENCHMARKS
 from benchmarks._suite import Budget
+from experiments.garg_linear.kernels import read_plan
+from icltheory.kernels import Plan, Tile, TunedPlan
+from icltheory.kernels.tuning import Problem
 from icltheory.training import Curriculum
 
 PEAK, BANDWIDTH = 1e9, 1e8
@@ -177,3 +181,23 @@ def test_train_step(monkeypatch):
     row = train_step.row(config)
     assert row.ours_s > 0
     assert row.note.startswith("PyTorch is not installed")
+
+
+def test_the_plan_of_the_kernels_is_what_was_timed_and_xla_for_the_rest(
+    tmp_path, monkeypatch
+):
+    """Four subjects are tuned one by one; of each only its own choice is taken."""
+    best = Plan(attention=Tile(32, 32), linear_residual=Tile(64, 64))
+
+    def rows(name, found):
+        if name == "residual_mlp":
+            raise RuntimeError("does not compile")
+        found[name] = TunedPlan(best, (), Problem(1, 2, 16, 1, "bfloat16"), "GPU")
+        return ()
+
+    monkeypatch.setattr(kernels, "rows", rows)
+    file = tmp_path / "plan.json"
+    (failed,) = kernels.measure(Budget(), file)
+    assert (failed.name, failed.status) == ("residual_mlp", "failed")
+    assert read_plan(file) == best
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
