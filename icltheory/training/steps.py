@@ -192,7 +192,8 @@ def make_step(
         ``grad_norm``.
 
     Raises:
-        ValueError: if a count is not positive, or does not divide.
+        ValueError: if a count is not positive, or does not divide, or halves are asked
+            of an odd part.
 
     References:
         Garg et al. 2022, Appendix A. Verified by ``tests/training/test_loop.py``.
