@@ -4,19 +4,18 @@ Everything that a person may have got wrong is found out here, before a run begi
 """
 
 import dataclasses
-import hashlib
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from experiments.prune_llm.config import Config
 from experiments.small_lm.tasks import SHIPPED, declaration
 from icltheory.bridge import LanguageModel, load_checkpoint
 from icltheory.bridge.evaluation import tokenize
+from icltheory.bridge.model import weights_digest
 from icltheory.bridge.tasks import TASKS, Task, load_task
 from icltheory.layered import get_matrix
 from icltheory.pruning import choose_layers, module_matrices, rank_for_rate
@@ -77,7 +76,7 @@ def load(config: Config) -> Subject:
             if order == config.orders[0]:
                 for split in ("validation", "test")[: 2 if place == 0 else 1]:
                     tokenize(model, found, split, shots)
-    return Subject(model, _digest(model), tasks)
+    return Subject(model, weights_digest(model), tasks)
 
 
 def grid_layers(config: Config, num_layers: int) -> tuple[int, ...]:
@@ -167,10 +166,3 @@ def _check_pruning(model: LanguageModel, config: Config) -> None:
             for spec in module_matrices(model, layer, module):
                 shape = get_matrix(model.params, spec).shape
                 rank_for_rate(shape, max(config.rates))
-
-
-def _digest(model: LanguageModel) -> str:
-    digest = hashlib.sha256(repr(model.arch).encode())
-    for leaf in jax.tree.leaves(model.params):
-        digest.update(np.ascontiguousarray(leaf).view(np.uint8).data)
-    return digest.hexdigest()

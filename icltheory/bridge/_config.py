@@ -1,9 +1,10 @@
 """Reading a checkpoint's config: the file, and its values by name."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 # Names that the files use, and the function each stands for.
 _ACTIVATIONS = {
@@ -15,6 +16,8 @@ _ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
 }
+# Kinds of layers, without a window and with one.
+_KINDS = ("full_attention", "sliding_attention")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -32,6 +35,12 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{path}: expected a JSON object, got {type(value).__name__}")
     return value
+
+
+def is_number(value: Any) -> TypeGuard[float | int]:
+    """Whether a value of a JSON file is a finite number."""
+    kind = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return kind and math.isfinite(value)
 
 
 class Config:
@@ -53,11 +62,13 @@ class Config:
         return value
 
     def number(self, *names: str, default: float) -> float:
-        """A number."""
+        """A finite number, 0 or above."""
         value = self.get(*names)
         value = default if value is None else value
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ValueError(f"{names[0]}: expected a number, got {value!r}")
+        if not is_number(value) or value < 0:
+            raise ValueError(
+                f"{names[0]}: expected a number, finite and not below 0, got {value!r}"
+            )
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -71,7 +82,7 @@ class Config:
     def activation(self, *names: str, default: str) -> str:
         """An activation, under the name it has in :class:`Architecture`."""
         value = self.get(*names) or default
-        if value not in _ACTIVATIONS:
+        if not isinstance(value, str) or value not in _ACTIVATIONS:
             known = ", ".join(sorted(_ACTIVATIONS))
             raise ValueError(f"{names[0]}: expected one of {known}, got {value!r}")
         return _ACTIVATIONS[value]
@@ -93,8 +104,14 @@ class Config:
         value = self.values.get("sliding_window", usual)
         kinds = self.get("layer_types")
         if kinds is None:
-            kinds = ["full_attention" if i < first else "" for i in range(num_layers)]
-        full = [kind == "full_attention" for kind in kinds[:num_layers]]
+            kinds = [_KINDS[i >= first] for i in range(num_layers)]
+        known = isinstance(kinds, list) and all(kind in _KINDS for kind in kinds)
+        if not known or len(kinds) != num_layers:
+            raise ValueError(
+                f"layer_types: expected {num_layers} of {' and '.join(_KINDS)}, "
+                f"got {kinds!r}"
+            )
+        full = [kind == _KINDS[0] for kind in kinds]
         if value is None or all(full):
             return None
         if any(full):

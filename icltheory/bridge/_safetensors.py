@@ -99,7 +99,7 @@ def _entry(value: Mapping[str, Any]) -> tuple[str, tuple[int, ...], int, int]:
     shape, (first, last) = tuple(value["shape"]), value["data_offsets"]
     if not all(type(n) is int and n >= 0 for n in (*shape, first, last)):
         raise ValueError(f"sizes {shape}, {(first, last)}")
-    return value["dtype"], shape, first, last
+    return str(value["dtype"]), shape, first, last
 
 
 class SafetensorsFolder:
@@ -137,7 +137,9 @@ class SafetensorsFolder:
                 raise ValueError(
                     f"{folder / shard}: expected tensor {name}, found none"
                 )
-        return {n: file for file in opened.values() for n in file.tensors}
+        found = {n: file for file in opened.values() for n in file.tensors}
+        # Of a tensor in several files that one counts which the index names.
+        return found | {name: opened[shard] for name, shard in table.items()}
 
     def file(self, name: str) -> Path:
         """The file that holds a tensor."""

@@ -10,6 +10,7 @@ import numpy as np
 from icltheory.bridge import racing
 from icltheory.bridge.answers import PLACE_FIELDS, AnswerBook, facts_of
 from icltheory.bridge.examiner import Examiner, method_name
+from icltheory.bridge.model import weights_digest
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import (
     ConditionNumber,
@@ -58,7 +59,8 @@ class Algorithm1Result:
         majority: Share of the commonest class of the test set.
         selection: How much of the validation score is luck of the search; ``None``
             after a race, or where there is nothing to choose from.
-        race: What a race dropped and when; ``None`` for the full grid.
+        race: What a race dropped and when; ``None`` for the full grid, and where there
+            is nothing to race.
         evaluations: How many answers the search looked at.
         full_evaluations: How many the full grid has.
 
@@ -149,8 +151,9 @@ def algorithm1(
             ``"max"``, ``"mean"``, ``"geometric_mean"`` or ``"min"``.
         shots: Demonstrations in front; all if ``None``.
         records: Where answers are looked up and written down: a file, made if absent,
-            or records or a book with keys of one's own. In memory if ``None``. The
-            answers of two methods, loops or seeds are kept apart.
+            which is of one task and of these very weights; or records or a book with
+            keys of one's own, whose weights are the caller's care. In memory if
+            ``None``. The answers of two methods, loops or seeds are kept apart.
         race: Whether rates that cannot win are dropped early; see
             :func:`~icltheory.bridge.racing.race`.
         cache: Singular systems on disk.
@@ -286,7 +289,7 @@ def _conduct(
     arms = tuple(sorted({0.0, *rates}))
     at = (layer, module)
     examples, selection, raced = book.facts.sizes["validation"], None, None
-    if race:
+    if race and len(arms) > 1:
         raced = _race(book, ask, at, arms, seed)
         scores = [c / n for c, n in zip(raced.num_correct, raced.num_seen, strict=True)]
         rate = arms[raced.winner]
@@ -364,6 +367,7 @@ def _book(
     fields: dict[str, Any] = {"task": task.name, "profile": task.profile}
     fields |= {"shots": shown, "method": method}
     if not isinstance(records, Records):
-        config = {"checkpoint": model.source, "task": facts._asdict()}
+        config = {"checkpoint": model.source, "weights": weights_digest(model)}
+        config["task"] = facts._asdict()
         records = Records(records, (*fields, *PLACE_FIELDS), config=config)
     return AnswerBook(facts, records, **fields)

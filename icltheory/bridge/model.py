@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -150,8 +151,8 @@ class LanguageModel:
             The logits.
 
         Raises:
-            ValueError: If a number is not in the vocabulary, the shapes differ, or a
-                sequence is longer than the model was made for.
+            ValueError: If there is no token, a number is not in the vocabulary, the
+                shapes differ, or a sequence is longer than the model was made for.
         """
         inputs = _tokens(self.arch, token_ids, mask)
         stream = _embed(self.decoder, self.params["embed"], inputs)
@@ -159,6 +160,14 @@ class LanguageModel:
             stream = _block(self.decoder, layer, stream)
         ends = {k: v for k, v in self.params.items() if k != "layers"}
         return _read_out(self.decoder, ends, stream)
+
+
+def weights_digest(model: LanguageModel) -> str:
+    """Digest of what a model computes with: architecture and weights, to the bit."""
+    digest = hashlib.sha256(repr(model.arch).encode())
+    for leaf in jax.tree.leaves(model.params):
+        digest.update(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
 
 
 def clip_module(
@@ -248,6 +257,9 @@ def _read_out(decoder, ends, stream):
 def _tokens(arch, token_ids, mask):
     """Checked tokens on the device; tracers pass unchecked."""
     check_shape("token_ids", token_ids, ("B", "T"))
+    if not np.size(token_ids):
+        shape = np.shape(token_ids)
+        raise ValueError(f"token_ids: expected at least one token, got shape {shape}")
     mask = np.ones(np.shape(token_ids), bool) if mask is None else mask
     check_shape("mask", mask, np.shape(token_ids))
     ids, known = concrete(token_ids), concrete(mask)

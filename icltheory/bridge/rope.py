@@ -8,9 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._typing import Array, Float, Int
+from icltheory.bridge._config import is_number
 from icltheory.bridge.architecture import Rotary
 
 __all__ = ["read_rotary", "rotate"]
+
+_PART, _ORIGINAL = "partial_rotary_factor", "original_max_position_embeddings"
 
 
 def read_rotary(
@@ -31,7 +34,7 @@ def read_rotary(
     which the kinds ``linear``, ``dynamic``, ``llama3``, ``yarn`` and ``longrope``
     change, each in the way of its paper. New configs keep everything in
     ``rope_parameters``; old ones in ``rope_theta``, ``partial_rotary_factor`` and
-    ``rope_scaling``.
+    ``rope_scaling``, which is the one that counts where there are both.
 
     Args:
         config: The config, a dict.
@@ -58,29 +61,33 @@ def read_rotary(
         Su et al. (2021); Peng et al. (2023), YaRN; Ding et al. (2024), LongRoPE.
         Verified by ``tests/bridge/test_decoder.py``.
     """
-    rope = {
-        **(config.get("rope_scaling") or {}),
-        **(config.get("rope_parameters") or {}),
-    }
+    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if not isinstance(rope, dict):
+        raise ValueError(f"rope_parameters: expected an object, got {rope!r}")
     if any(isinstance(value, dict) for value in rope.values()):
         raise ValueError(
             "rope_parameters: expected one set for all layers, got several"
         )
     kind = rope.get("rope_type", rope.get("type", "default")) or "default"
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(
             f"rope_type: expected one of {', '.join(sorted(_KINDS))}, got {kind!r}"
         )
-    base = rope.get("rope_theta", config.get("rope_theta")) or base
-    part = rope.get("partial_rotary_factor", config.get("partial_rotary_factor"))
-    dim = int(head_dim * (fraction if part is None else part))
+    outside = {name: config.get(name) for name in ("rope_theta", _PART, _ORIGINAL)}
+    given = {name: value for name, value in outside.items() if value is not None}
+    # The other two count where the set says nothing; this one in any case.
+    last = {_ORIGINAL: given.get(_ORIGINAL, rope.get(_ORIGINAL) or max_positions)}
+    numbers = _Numbers(kind, {**given, **rope, **last})
+    base = numbers.get("rope_theta", base)
+    if base <= 1:
+        raise ValueError(f"rope_theta: expected a number above 1, got {base:g}")
+    part = fraction if numbers.values.get(_PART) is None else numbers.get(_PART)
+    dim = int(head_dim * part)
     if dim < 2 or dim % 2 or dim > head_dim:
         raise ValueError(
             f"rotary dimension: expected an even number from 2 to {head_dim}, got {dim}"
         )
-    original = config.get("original_max_position_embeddings") or max_positions
-    numbers = _Numbers(kind, {"original_max_position_embeddings": original, **rope})
-    fields: dict[str, Any] = _KINDS[kind](numbers, float(base), dim, max_positions)
+    fields: dict[str, Any] = _KINDS[kind](numbers, base, dim, max_positions)
     return Rotary(interleaved=interleaved, **fields)
 
 
@@ -149,7 +156,7 @@ class _Numbers:
         """A positive number."""
         value = self.values.get(name)
         value = default if value is None else value
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+        if not is_number(value) or value <= 0:
             raise ValueError(
                 f"{name}: expected a positive number for rope_type {self.kind!r}, "
                 f"got {value!r}"
@@ -187,6 +194,10 @@ def _linear(numbers, base, dim, _max_positions):
 
 
 def _dynamic(numbers, base, dim, max_positions):
+    if dim < 4:
+        raise ValueError(
+            "rotary dimension: expected at least 4 for rope_type 'dynamic', got 2"
+        )
     return {
         "frequencies": _floats(_plain(base, dim)),
         "switch": max_positions,
@@ -197,14 +208,19 @@ def _dynamic(numbers, base, dim, max_positions):
 def _llama3(numbers, base, dim, _max_positions):
     plain, factor = _plain(base, dim), numbers.get("factor")
     low, high = numbers.get("low_freq_factor"), numbers.get("high_freq_factor")
-    turns = numbers.get("original_max_position_embeddings") * plain / (2 * math.pi)
+    if high <= low:
+        raise ValueError(
+            f"high_freq_factor: expected a number above low_freq_factor {low:g}, "
+            f"got {high:g}"
+        )
+    turns = numbers.get(_ORIGINAL) * plain / (2 * math.pi)
     # From all of the slow-down (few turns in the old context) to none of it.
     keep = np.clip((turns - low) / (high - low), 0, 1)
     return {"frequencies": _floats((1 - keep) * plain / factor + keep * plain)}
 
 
 def _yarn(numbers, base, dim, max_positions):
-    original = numbers.get("original_max_position_embeddings")
+    original = numbers.get(_ORIGINAL)
     factor = numbers.get("factor", max_positions / original)
     bounds = [
         dim
@@ -235,7 +251,7 @@ def _yarn_scale(numbers, factor):
 
 
 def _longrope(numbers, base, dim, max_positions):
-    original = numbers.get("original_max_position_embeddings")
+    original = numbers.get(_ORIGINAL)
     factor = numbers.get("factor", max_positions / original)
     usual = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
     plain = _plain(base, dim)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import jax
 import numpy as np
 import pytest
 
@@ -29,6 +30,11 @@ def model():
 def task():
     other = classification(13, seed=5).validation
     return dataclasses.replace(classification(9), test=other)
+
+
+def in_half(model):
+    halves = jax.tree.map(lambda leaf: leaf.astype("bfloat16"), model.params)
+    return model.replace(params=halves)
 
 
 def plain(model, task, layer, module, rate, split):
@@ -74,6 +80,9 @@ def test_a_task_of_choices_and_few_shots(model):
 
 def test_without_a_gain_nothing_is_pruned_and_nothing_differs(model, task):
     found = algorithm1(model, task, "mlp", [0], 1, "max")
+    raced = algorithm1(model, task, "mlp", [0], 1, "max", race=True)
+    assert str(raced) == str(found)
+    assert raced.race is None
     assert found.rate == 0
     assert found.test_after == found.test_before
     assert found.p_value == 1
@@ -112,6 +121,9 @@ def test_what_is_recorded_is_not_asked_again(model, task, tmp_path, monkeypatch)
     other = dataclasses.replace(task, test=task.test[1:])
     with pytest.raises(ValueError, match="records of this config"):
         algorithm1(model, other, "mlp", RATES, 1, "max", records=path)
+    for other in (clip_module(model, 0, "mlp", 0.5), in_half(model)):
+        with pytest.raises(ValueError, match="config.weights is"):
+            algorithm1(other, task, "mlp", RATES, 1, "max", records=path)
 
 
 def test_only_what_is_missing_is_asked(model, task):

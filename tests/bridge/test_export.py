@@ -149,6 +149,12 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     save_checkpoint(changed, folder, overwrite=True)
     same_bits(load_checkpoint(folder), changed)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for overwrite in (False, True):
+        with raises(f"{file}: expected no file there, found one", FileExistsError):
+            save_checkpoint(model, file, overwrite=overwrite)
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "file"}
 
 
 def test_a_failed_write_leaves_the_old_folder(tmp_path, monkeypatch):

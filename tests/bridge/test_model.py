@@ -51,6 +51,8 @@ def test_logits_take_masks_of_zeros_and_ones():
         (IDS * 9, None, "token_ids: expected 0 to 36, got 72"),
         (IDS - 2, None, "token_ids: expected 0 to 36, got -1"),
         (np.zeros((1, 25), int), None, "expected at most 24 tokens, got 25"),
+        (np.zeros((2, 0), int), None, r"at least one token, got shape \(2, 0\)"),
+        (np.zeros((0, 2), int), None, r"at least one token, got shape \(0, 2\)"),
     ],
 )
 def test_wrong_tokens_are_refused(ids, mask, message):

@@ -118,6 +118,12 @@ def test_what_a_config_says_is_honoured_or_refused(tmp_path):
         ("phi", {"qk_layernorm": True}),
         ("qwen2", {"use_sliding_window": True, "max_window_layers": 1}),
         ("llama", {"rope_scaling": {"type": "unheard-of", "factor": 2.0}}),
+        ("llama", {"partial_rotary_factor": 1 / 3}),
+        ("llama", {"is_causal": False}),
+        ("llama", {"per_layer_config": {"0": {"rms_norm_eps": 0.5}}}),
+        ("gemma", {"use_bidirectional_attention": True}),
+        ("phi3", {"rope_scaling": {"type": "linear", "factor": 2.0}}),
+        ("phi3", {"layer_types": ["full_attention"] * 2}),
         ("llama", {"model_type": "unheard-of"}),
     ]:
         folder = stored.checkpoint(name, tmp_path / name, style="config_old")
@@ -171,3 +177,102 @@ def test_gpt_neox_has_its_own_name_for_the_part_that_turns():
     for given, dim in (({}, 4), ({"rotary_pct": 0.5}, 8)):
         rotary = read_architecture({**config, "partial_rotary_factor": 1.0, **given})
         assert rotary.rotary.dim == dim
+
+
+_SMALL = {
+    **{"vocab_size": 9, "hidden_size": 64, "num_attention_heads": 4},
+    **{"num_hidden_layers": 2, "intermediate_size": 3, "max_position_embeddings": 64},
+}
+
+
+def rotary_of(family, **config):
+    return read_architecture({"model_type": family, **_SMALL, **config}).rotary
+
+
+def test_of_two_places_that_say_it_the_one_counts_that_transformers_takes():
+    """As version 5.23 does, whose logits tiny models with such configs reproduced."""
+    old, new = {"type": "linear", "factor": 3.0}, {"rope_type": "default"}
+    both = rotary_of("llama", rope_scaling=old, rope_parameters={**new, "factor": 5.0})
+    assert both == rotary_of("llama", rope_scaling=old)
+    theta = {"rope_parameters": {**new, "rope_theta": 77.0}}
+    assert rotary_of("llama", **theta, rope_theta=500.0) == rotary_of("llama", **theta)
+    yarn = {"rope_type": "yarn", "factor": 4.0}
+    length = "original_max_position_embeddings"
+    assert rotary_of("llama", rope_scaling={**yarn, length: 16}, **{length: 32}) == (
+        rotary_of("llama", rope_scaling={**yarn, length: 32})
+    )
+    base = rotary_of("gpt_neox", rotary_emb_base=99)
+    assert rotary_of("gpt_neox", rotary_emb_base=99, rope_theta=77.0) == base
+    assert base.frequencies[1] == pytest.approx(99**-0.5)
+
+
+def test_phi_3_knows_one_way_of_stretching_and_its_length():
+    factors = {"short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
+    longer = {"max_position_embeddings": 131072}
+    named = rotary_of("phi3", rope_scaling={"type": "longrope", **factors}, **longer)
+    assert named.switch == 4096
+    for kind in ("su", "yarn"):
+        scaling = {"type": kind, **factors}
+        assert rotary_of("phi3", rope_scaling=scaling, **longer) == named
+    scaling = {**factors, "type": "longrope", "original_max_position_embeddings": 32}
+    assert rotary_of("phi3", rope_scaling=scaling, **longer) == named
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"rope_theta": -1.0}, "rope_theta: expected a positive number"),
+        ({"rope_theta": 0}, "rope_theta: expected a positive number"),
+        ({"rope_theta": 1}, "rope_theta: expected a number above 1"),
+        ({"rope_theta": "100"}, "rope_theta: expected a positive number"),
+        ({"rope_scaling": ["linear"]}, "rope_parameters: expected an object"),
+        ({"rope_scaling": {"type": ["linear"]}}, "rope_type: expected one of"),
+        ({"rope_scaling": {"type": "linear", "factor": np.nan}}, "factor: expected"),
+        ({"partial_rotary_factor": "half"}, "partial_rotary_factor: expected"),
+        (
+            {"rope_scaling": {"type": "dynamic", "factor": 2.0}, "head_dim": 2},
+            "rotary dimension: expected at least 4 for rope_type 'dynamic'",
+        ),
+        (
+            {
+                "rope_scaling": {
+                    **{"type": "llama3", "factor": 2.0},
+                    **{"low_freq_factor": 4.0, "high_freq_factor": 4.0},
+                }
+            },
+            "high_freq_factor: expected a number above low_freq_factor 4, got 4",
+        ),
+        ({"rms_norm_eps": -1.0}, "rms_norm_eps: expected a number, finite and not be"),
+        ({"rms_norm_eps": np.nan}, "rms_norm_eps: expected a number, finite and not"),
+        ({"hidden_act": ["silu"]}, "hidden_act: expected one of"),
+        ({"model_type": ["llama"]}, "expected model_type one of"),
+    ],
+)
+def test_numbers_that_would_end_as_nan_or_as_a_crash_are_refused(config, message):
+    with pytest.raises(ValueError, match=message):
+        read_architecture({"model_type": "llama", **_SMALL, **config})
+
+
+@pytest.mark.parametrize(
+    "kinds", [3, ["sliding_attention"], ["chunked_attention"] * 2, [["full"], 1]]
+)
+def test_kinds_of_layers_are_known_and_one_for_each(kinds):
+    config = {"model_type": "qwen2", **_SMALL, "num_key_value_heads": 4}
+    config |= {"use_sliding_window": True, "sliding_window": 5, "layer_types": kinds}
+    with pytest.raises(ValueError, match="layer_types: expected 2 of full_attention"):
+        read_architecture(config)
+
+
+def test_of_a_tensor_in_two_shards_the_one_counts_that_the_index_names(tmp_path):
+    from safetensors.flax import load_file, save_file
+
+    one = stored.load("llama_groups", tmp_path)
+    for number in (0, 1):
+        folder = tmp_path / str(number)
+        shutil.copytree(stored.FIXTURES / "llama_groups" / "sharded", folder)
+        paths = sorted(folder.glob("*.safetensors"))
+        right, other = (load_file(path) for path in (*paths, *paths)[number:][:2])
+        name = next(iter(right))
+        path = paths[1 - number]
+        save_file({**other, name: right[name] + 7}, path, metadata={"format": "pt"})
+        assert_equal(load_checkpoint(folder), one)

@@ -344,5 +344,7 @@ def test_bad_input(tmp_path):
         Exact("float16")
     with raises("rank: expected at most 2, got 3"):
         Randomised(3)(np.eye(2))
+    with raises("W: expected finite entries"):
+        Randomised(1)(np.full((2, 2), np.nan))
     with raises("seed: expected an integer >= 0, got -1"):
         Randomised(3, -1)

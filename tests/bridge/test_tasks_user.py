@@ -179,6 +179,9 @@ def test_declarations_that_do_not_fit_together(change, message):
     [
         (lambda: Split(per_class=0), "per_class: expected"),
         (lambda: Split(validation="train"), "validation: expected"),
+        (lambda: Split(validation=-1), "validation: expected an integer >= 0, got -1"),
+        (lambda: Split(keep=-1), "keep: expected an integer >= 0, got -1"),
+        (lambda: Split(seed=-1), "seed: expected an integer >= 0, got -1"),
         (lambda: Split(test="train"), "test: expected"),
         (lambda: Recipe(Prompt("", ""), scoring="f1"), "scoring: expected"),
         (lambda: Recipe(Prompt("", ""), denominator="n+1"), "denominator: expected"),

@@ -57,7 +57,8 @@ def save_checkpoint(
         The folder.
 
     Raises:
-        FileExistsError: If the folder exists, is not empty and is not to be replaced.
+        FileExistsError: If the folder exists, is not empty and is not to be replaced;
+            or if it is a file.
         ValueError: If the config is not that of the model, or a layer or module does
             not exist.
 
@@ -80,6 +81,8 @@ def save_checkpoint(
     folder = Path(folder)
     check_positive_int("shard_bytes", shard_bytes)
     config = _config(model)
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder}: expected no file there, found one")
     if folder.exists() and not overwrite and any(folder.iterdir()):
         raise FileExistsError(f"{folder}: expected no folder there, found one")
     paths = _paths(model, factorised or ())

@@ -72,10 +72,20 @@ def gated(
     head_dim: int | None = None,
     kv_heads: int | None = None,
     norm: str = "rms",
+    partial: bool = False,
 ) -> dict[str, Any]:
-    """The fields of an architecture; the numbers given are the family's defaults."""
+    """The fields of an architecture; the numbers given are the family's defaults.
+
+    ``partial`` says whether the family knows heads of which only a part turns.
+    """
     sizes = decoder_sizes(config, head_dim=head_dim, kv_heads=kv_heads)
     longest = config.size("max_position_embeddings", default=positions)
+    rotary = read_rotary(config.values, sizes["head_dim"], longest)
+    if not partial and rotary.dim < sizes["head_dim"]:
+        raise ValueError(
+            "partial_rotary_factor: expected 1 in this family, got one that turns "
+            f"{rotary.dim} of {sizes['head_dim']} coordinates"
+        )
     return {
         **sizes,
         "max_positions": longest,
@@ -83,6 +93,6 @@ def gated(
         "norm_eps": config.number("rms_norm_eps", default=eps),
         "activation": config.activation("hidden_act", default=activation),
         "gated": True,
-        "rotary": read_rotary(config.values, sizes["head_dim"], longest),
+        "rotary": rotary,
         "tied": config.flag("tie_word_embeddings", tied),
     }

@@ -13,8 +13,9 @@ def _architecture(config: Config) -> Architecture:
     sizes = decoder_sizes(config)
     longest = config.size("max_position_embeddings", default=2048)
     bias = config.flag("attention_bias", True)
-    # The family has a name of its own for the part that turns, and no other counts.
-    values = {k: v for k, v in config.values.items() if k != "partial_rotary_factor"}
+    # The family has names of its own for base and part, and no others count.
+    others = ("rope_theta", "partial_rotary_factor")
+    values = {k: v for k, v in config.values.items() if k not in others}
     rotary = read_rotary(
         values,
         sizes["head_dim"],

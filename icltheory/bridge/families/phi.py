@@ -1,5 +1,7 @@
 """Phi 1 to 2, parallel like GPT-J; Phi 3, a LLaMA whose kernels are joined."""
 
+from typing import Any
+
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.families._gated import (
@@ -13,6 +15,8 @@ from icltheory.bridge.families.declare import Family, Stored
 from icltheory.bridge.rope import read_rotary
 
 __all__ = ["PHI", "PHI3"]
+
+_ORIGINAL = "original_max_position_embeddings"
 
 
 def _phi(config: Config) -> Architecture:
@@ -38,9 +42,25 @@ def _phi(config: Config) -> Architecture:
 
 
 def _phi3(config: Config) -> Architecture:
-    fields = gated(config, positions=4096, eps=1e-5)
+    config.refuse("layer_types", unless=None)
+    config = Config({_ORIGINAL: 4096, **config.values, **_long_rope(config)})
+    fields = gated(config, positions=4096, eps=1e-5, partial=True)
     window = config.window(fields["num_layers"], usual=None)
     return Architecture(family="phi3", **fields, sliding_window=window)
+
+
+def _long_rope(config: Config) -> dict[str, Any]:
+    """The one way in which this family stretches, by its name of today."""
+    name = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
+    rope = config.get(name)
+    if not isinstance(rope, dict):
+        return {}
+    kind = rope.get("rope_type", rope.get("type", "default")) or "default"
+    if kind not in ("default", "longrope", "su", "yarn"):
+        raise ValueError(
+            f"rope_type: expected default, longrope, su or yarn, got {kind!r}"
+        )
+    return {name: {**rope, "rope_type": "longrope" if kind != "default" else kind}}
 
 
 PHI = Family(

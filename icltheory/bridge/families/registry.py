@@ -48,7 +48,7 @@ def family_of(config: Mapping[str, Any], source: Any = "config.json") -> Family:
         Verified by ``tests/bridge/test_checkpoint.py``.
     """
     kind = config.get("model_type")
-    if kind not in FAMILIES:
+    if not isinstance(kind, str) or kind not in FAMILIES:
         known = ", ".join(sorted(FAMILIES))
         raise ValueError(f"{source}: expected model_type one of {known}, got {kind!r}")
     return FAMILIES[kind]
@@ -84,6 +84,9 @@ def read_architecture(
     try:
         values = Config(config)
         values.refuse("quantization_config", None)
+        values.refuse("per_layer_config", None)
+        values.refuse("is_causal", True)
+        values.refuse("use_bidirectional_attention", False)
         return family.architecture(values)
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from None

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from icltheory._checks import (
     check_choice,
+    check_finite,
     check_nonnegative_int,
     check_positive_int,
     check_shape,
@@ -158,7 +159,8 @@ def randomised_svd(
         The system of r values.
 
     Raises:
-        ValueError: If ``W`` is not a matrix or a number is out of range.
+        ValueError: If ``W`` is not a matrix or not finite in float32, or a number is
+            out of range.
 
     Example:
         >>> W = jnp.diag(jnp.array([2.0, 1.0]))
@@ -172,6 +174,7 @@ def randomised_svd(
     """
     check_shape("W", W, ("m", "n"))
     W = jnp.asarray(W, jnp.float32)
+    check_finite("W", W)
     check_positive_int("rank", rank)
     check_nonnegative_int("iterations", iterations)
     if rank > min(W.shape):

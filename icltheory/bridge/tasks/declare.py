@@ -70,6 +70,9 @@ class Split:
         test: ``"rest"`` for what validation leaves, or the file ``"test"`` or
             ``"validation"``.
 
+    Raises:
+        ValueError: If a number is negative, or a file has another name.
+
     References:
         Yao et al. (2024), section C.3. Verified by ``tests/bridge/test_tasks.py``.
     """
@@ -84,9 +87,14 @@ class Split:
 
     def __post_init__(self):
         check_positive_int("per_class", self.per_class)
+        check_nonnegative_int("seed", self.seed)
         check_nonnegative_int("skip", self.skip)
+        if self.keep is not None:
+            check_nonnegative_int("keep", self.keep)
         if isinstance(self.validation, str):
             check_choice("validation", self.validation, ("rest", "validation"))
+        else:
+            check_nonnegative_int("validation", self.validation)
         check_choice("test", self.test, ("rest", "test", "validation"))
 
 
