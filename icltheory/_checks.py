@@ -63,7 +63,7 @@ def check_covariance(name: str, matrix: Any, dim: int) -> None:
     if known is None:
         return
     known = known.astype(np.float64)
-    tolerance = 1e-6 * max(1.0, float(np.abs(known).max(initial=0.0)))
+    tolerance = 1e-6 * float(np.abs(known).max(initial=0.0))
     if np.abs(known - known.T).max(initial=0.0) > tolerance:
         raise ValueError(f"{name}: expected a symmetric matrix, got an asymmetric one")
     smallest = float(np.linalg.eigvalsh(known).min(initial=0.0))

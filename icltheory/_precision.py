@@ -45,7 +45,11 @@ def widened(value: ArrayLike) -> Array:
 
     LAPACK and cuSOLVER know no half precision, and a chain of products leaves two
     digits of it or none. The numbers are read as they are; results stay in float32.
+    Whole numbers become floats, as what is cast to their dtype, such as a scale of
+    1 / N, would become 0.
     """
     array = jnp.asarray(value)
+    if not jnp.issubdtype(array.dtype, jnp.inexact):
+        return array.astype(jnp.result_type(float))
     half = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize < 4
     return array.astype(jnp.float32) if half else array

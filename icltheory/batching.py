@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_choice, check_positive_int
 
 __all__ = ["batched"]
 
@@ -38,8 +38,9 @@ def batched(
         A function of the same arguments; results have a leading axis.
 
     Raises:
-        ValueError: If the batch size is not a positive integer; on the call, if no
-            argument is mapped or the leading axes differ.
+        ValueError: If the batch size is not a positive integer or an axis is neither 0
+            nor ``None``; on the call, if no argument is mapped or the leading axes
+            differ.
 
     Example:
         >>> import jax.numpy as jnp
@@ -51,6 +52,8 @@ def batched(
         Verified by ``tests/test_batching.py``.
     """
     check_positive_int("batch_size", batch_size)
+    for axis in in_axes if isinstance(in_axes, tuple) else (in_axes,):
+        check_choice("in_axes", axis, (0, None))
     program = jax.jit(jax.vmap(function, in_axes))
 
     @functools.wraps(function)

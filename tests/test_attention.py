@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 
+from icltheory._precision import widened
 from icltheory.attention import (
     LinearAttentionStack,
     MLPAttentionStack,
@@ -20,6 +21,7 @@ from icltheory.attention import (
     softmax_attention,
     softmax_weights,
 )
+from icltheory.attention._layer import as_tokens
 from tests import oracles
 
 MASKS = ("demos", "causal", "none")
@@ -356,3 +358,13 @@ def test_bad_tokens_and_masks_say_what_was_expected():
         linear_attention(W[0][:2], W[1], W[2], H, h)
     with pytest.raises(TypeCheckError):  # the wrong rank stops at the annotation
         stack.apply(H[0], h)
+
+
+def test_whole_numbers_become_floats_before_a_scale_is_cast_to_them():
+    # of a scale of 1 / N nothing is left in the dtype of integers
+    tokens = as_tokens(np.array([[1, 2], [3, 4]]), np.array([1, 1]), 2)
+    assert all(array.dtype == jnp.float64 for array in tokens)
+    narrow = as_tokens(np.ones((2, 2), np.int32), np.ones(2, np.float32), 2)
+    assert all(array.dtype == jnp.float32 for array in narrow)
+    assert widened(np.array([1, 2])).dtype == jnp.float64
+    assert widened(jnp.ones(2, jnp.bfloat16)).dtype == jnp.float32

@@ -69,6 +69,8 @@ def test_parts_for_sums_cover_everything_once():
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="batch_size: expected a positive"):
         batched(jnp.sin, 0)
+    with pytest.raises(ValueError, match=r"^in_axes: expected one of 0, None, got 1"):
+        batched(jnp.sum, 2, in_axes=(0, 1))  # slices would be rows, not columns
     with pytest.raises(ValueError, match="expected one leading axis, got sizes"):
         in_batches(jnp.add, 2, jnp.ones(2), jnp.ones(3))
     with pytest.raises(ValueError, match="expected one leading axis"):

@@ -283,6 +283,16 @@ def test_bad_input_says_what_was_expected():
         MatrixSpec("W", "norm", ("W_V", 0))
     with raises("path: expected the path of a leaf, got ('W_X', 0)"):
         get_matrix(stack, MatrixSpec("W_X", "attn", ("W_X", 0)))
+    beyond = MatrixSpec("W_V", "attn", ("W_V", 3))  # JAX would read the last layer
+    for run in (
+        lambda: get_matrix(stack, beyond),
+        lambda: replace_matrix(stack, beyond, np.eye(4)),
+    ):
+        with raises("path: expected indices into shape (3, 4, 4), got (3,)"):
+            run()
+    for rows in ((2, 5), (2, 2)):
+        with raises(f"rows: expected 0 <= first < last <= 4, got {rows}"):
+            get_matrix(stack, MatrixSpec("W_V", "attn", ("W_V", 0), rows=rows))
     with raises("W_V: expected a matrix, got shape (3, 4, 4)"):
         get_matrix(stack, MatrixSpec("W_V", "attn", ("W_V",)))
     with raises("W_V: expected shape (4, 4), got (4, 3)"):

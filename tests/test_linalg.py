@@ -126,6 +126,23 @@ def test_derivative_through_the_plain_svd_is_not_finite_at_repeated_values():
     assert np.isfinite(safe(W, 1)).all()  # a tie across the cut
 
 
+@pytest.mark.parametrize("size", [1.0, 1e-22, 1e22])
+def test_derivative_of_the_truncation_has_no_scale(size):
+    W, C = (jnp.asarray(matrix((5, 4), seed), jnp.float32) for seed in (0, 1))
+
+    def slope(W):
+        return jax.grad(lambda W: (C * low_rank_approximation(W, 2)).sum())(W)
+
+    np.testing.assert_allclose(slope(size * W), slope(W), rtol=0, atol=1e-5)
+
+
+def test_a_tie_up_to_rounding_is_a_tie():
+    Q, C = np.linalg.qr(matrix((5, 5)))[0], matrix((5, 5), 1)
+    assert 0 < np.ptp(np.linalg.svd(Q)[1]) < 1e-14
+    slope = jax.grad(lambda W: (C * low_rank_approximation(W, 2)).sum())(jnp.asarray(Q))
+    assert np.linalg.norm(slope) <= np.linalg.norm(C)  # a projection of C
+
+
 def test_condition_number_is_a_ratio_of_singular_values():
     W = with_values([8.0, 4.0, 2.0], (3, 5))
     np.testing.assert_allclose(condition_number(W), 4.0, rtol=1e-13)

@@ -91,6 +91,22 @@ def test_weights_of_every_stack_make_its_layer():
     np.testing.assert_array_equal(mlp.weights(0, H, h), linear.weights(0, H, h))
 
 
+@pytest.mark.parametrize("mask", ["demos", "causal"])
+def test_a_masked_kernel_that_overflows_spoils_no_derivative(mask):
+    def moved(h):
+        one = jnp.eye(2)
+        out = kernel_attention(one, one, one, keys, h, kernel="exp", mask=mask)
+        return out.h_query.sum()
+
+    h, keys = jnp.array([30.0, 0.0]), 1e-2 * H[:, :2]
+    assert np.isinf(jnp.exp(h @ h))
+    weights = np.exp(keys @ np.asarray(h))
+    expected = 1 + (weights * keys.sum(axis=1)) @ keys
+    np.testing.assert_allclose(jax.grad(moved)(h), expected, rtol=1e-12)
+    nobody = kernel_attention(W_V, W_K, W_Q, H[:0], H[0], kernel="exp", mask=mask)
+    np.testing.assert_array_equal(nobody.h_query, H[0])
+
+
 def test_impossible_inputs_are_refused():
     with pytest.raises(ValueError, match=re.escape("kernel: expected one of 'linear'")):
         kernel_matrix("cosine", H, H)

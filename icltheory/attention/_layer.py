@@ -24,11 +24,12 @@ class LayerOutput(NamedTuple):
 
 
 def as_tokens(H, h_query, width: int) -> tuple[Array, Array]:
-    """Checks and converts tokens, and brings both to their common dtype."""
+    """Checks and converts tokens, and brings both to their common dtype, a float."""
     H, h_query = jnp.asarray(H), jnp.asarray(h_query)
     check_shape("H", H, ("N", width))
     check_shape("h_query", h_query, (width,))
-    dtype = jnp.promote_types(H.dtype, h_query.dtype)
+    # What is cast to the dtype of whole numbers, such as a scale of 1 / N, becomes 0.
+    dtype = jnp.result_type(H, h_query, 1.0)
     return H.astype(dtype), h_query.astype(dtype)
 
 

@@ -117,7 +117,10 @@ def kernel_weights(
     W_K, W_Q = jnp.asarray(W_K), jnp.asarray(W_Q)
     H, h_query = as_tokens(H, h_query, W_K.shape[1])
     tokens = stacked(H, h_query)
-    values = kernel_matrix(kernel, tokens @ W_Q.T, tokens @ W_K.T)
+    # A masked query key is left out: its kernel may overflow, and spoil derivatives.
+    keys = tokens if mask == "none" else H
+    values = kernel_matrix(kernel, tokens @ W_Q.T, keys @ W_K.T)
+    values = jnp.pad(values, ((0, 0), (0, len(tokens) - len(keys))))
     return jnp.where(attended_keys(mask, H.shape[0]), values, 0)
 
 

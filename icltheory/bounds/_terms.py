@@ -20,6 +20,7 @@ from icltheory.bounds.gaussian import (
 )
 from icltheory.bounds.shrinkage import ledoit_wolf_intensity
 from icltheory.noise import without_replacement_factor
+from icltheory.noise._routes import compressed
 
 # Choices that are fitted to the prompts they are then evaluated on.
 FITTED = {"mean", "anisotropic"}
@@ -168,9 +169,9 @@ def _anisotropic(q, coordinates, learner, mask, shots, center, prior, batch_size
 
     def fitted(*part):
         rows, delta, U = factors(*part)
-        moment = _compressed(jnp.concatenate([rows, delta[:, :, None]], axis=2))
+        moment = compressed(jnp.concatenate([rows, delta[:, :, None]], axis=2))
         spread = jnp.moveaxis(moment @ jnp.swapaxes(U, -1, -2), 0, 1)
-        return _compressed(spread.reshape(spread.shape[0], -1, spread.shape[-1]))
+        return compressed(spread.reshape(spread.shape[0], -1, spread.shape[-1]))
 
     def root(path, U):
         """Triangles R with R' R the prior in the coordinates of each prompt."""
@@ -188,7 +189,7 @@ def _anisotropic(q, coordinates, learner, mask, shots, center, prior, batch_size
     if not callable(prior):
         parts = [fitted(*part) for part in batches_of(batch_size, *learner, flat)]
         both = functools.reduce(
-            lambda a, b: _compressed(jnp.concatenate([a, b], axis=1)), parts
+            lambda a, b: compressed(jnp.concatenate([a, b], axis=1)), parts
         )
         common = both / flat.shape[0] ** 0.5
     return in_batches(divergence, batch_size, q.W, *learner, flat)
@@ -198,25 +199,6 @@ def _over(rows, pad):
     """The rows of every prompt and layer, above those of empty coordinates."""
     below = jnp.broadcast_to(pad[None], (rows.shape[0], *pad.shape))
     return jnp.concatenate([rows, below], axis=2)
-
-
-@jax.custom_jvp
-def _compressed(rows):
-    """As few rows as there are columns, or less, with the same Gram matrix."""
-    if rows.shape[-2] <= rows.shape[-1]:
-        return rows
-    return jnp.linalg.qr(rows, mode="r")
-
-
-@_compressed.defjvp
-def _compressed_jvp(primals, tangents):
-    # The triangle may be singular, where its own derivative does not exist; that of
-    # the Gram matrix does, and is R' Q' dA + dA' Q R.
-    (rows,), (change,) = primals, tangents
-    if rows.shape[-2] <= rows.shape[-1]:
-        return rows, change
-    Q, R = jnp.linalg.qr(rows)
-    return R, jnp.matmul(jnp.swapaxes(Q, -1, -2), change, precision="highest")
 
 
 def _finish(q, terms, influence, shots, D, finite, otherwise) -> Terms:

@@ -95,7 +95,7 @@ def isotropic_term(
     dim = jnp.asarray(dim)
     A_1 = jnp.asarray(squared_distance) + jnp.asarray(trace)
     ratio = A_1 / jnp.where(dim == 0, 1, dim)
-    safe = jnp.where(ratio > 0, ratio, 1)
+    safe = jnp.where(ratio <= 0, 1, ratio)  # NaN stays NaN
     return jnp.where(dim == 0, 0, dim * jnp.log(safe) - jnp.asarray(log_det))
 
 

@@ -57,8 +57,7 @@ def planned_bound(
         jnp.asarray(a, jnp.result_type(float))
         for a in (num_samples, shots, support_dims)
     )
-    left = jnp.where(b < N, N - b, 1)
-    per_dim = jnp.log(N / left)
+    per_dim = -jnp.log1p(-jnp.where(b < N, b / N, 0))  # for b << N in float32, too
     total = jnp.sum(m) * per_dim + jnp.sum(m * (m + 1)) / (2 * N)
     enough = (jnp.max(m) <= N - 1) & (b < N)
     return jnp.where(enough, subgaussian_scale * jnp.sqrt(total / N), jnp.inf)

@@ -51,6 +51,6 @@ def ledoit_wolf_intensity(
     mu = jnp.sum(values, axis=-1) / d
     delta = (square - d * mu**2) / d
     beta = (jnp.sum(deviations**2, axis=-1) - N * square) / (N**2 * d)
-    spread = delta > 0
-    ratio = jnp.clip(beta / jnp.where(spread, delta, 1), 0, 1)
-    return jnp.where(spread, ratio, 1)
+    equal = delta <= 0
+    ratio = jnp.clip(beta / jnp.where(equal, 1, delta), 0, 1)
+    return jnp.where(equal, 1, ratio)

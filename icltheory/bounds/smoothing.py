@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Num
 
-from icltheory._checks import check_shape
+from icltheory._checks import check_finite, check_shape
 from icltheory._precision import widened
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
@@ -71,8 +71,8 @@ def smoothing_bound(
         The bound and its parts.
 
     Raises:
-        ValueError: If shapes do not fit, fewer than two draws came, or a variance, N
-            or R is not positive.
+        ValueError: If shapes do not fit, fewer than two draws came, one of them is not
+            finite, or a variance, N or R is not positive.
 
     Example:
         >>> import jax.numpy as jnp
@@ -89,6 +89,7 @@ def smoothing_bound(
     check_shape("weights", weights, ("B", "p"))
     if weights.shape[0] < 2:
         raise ValueError(f"weights: expected at least 2 draws, got {weights.shape[0]}")
+    check_finite("weights", weights)
     check_positive("variance", variance)
     check_subgaussian_scale(subgaussian_scale)
     centred = weights - jnp.mean(weights, axis=0)[None]

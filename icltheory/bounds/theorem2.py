@@ -101,7 +101,8 @@ def theorem2(
       \tilde g_t)(G_t - \tilde g_t)^\top]` over the prompts; a function ``(layer, W) ->
       (n * n, n * n)`` for :math:`\Sigma_t`; or ``"held_out"``, Gaussian with the
       moments of the first ``held_out`` demonstrations of each prompt (not with
-      ``"causal"``, where the order of the demonstrations matters).
+      ``"causal"``, where the order of the demonstrations matters, nor with a centre,
+      which is one of these moments).
     * ``log``: ``"outside"`` the expectation, or ``"inside"``, which is no bound.
 
     Cost O(L (N^2 n + N^3)) a prompt, or that of
@@ -156,7 +157,7 @@ def theorem2(
         that holds out. Verified by ``tests/identities/test_theorem2.py``.
     """
     prompts = _as_prompts(H)
-    _check_choices(dim, jitter, numerator, center, prior, log)
+    _check_choices(dim, jitter, numerator, center, prior, log, held_out)
     check_subgaussian_scale(subgaussian_scale)
     if batch_size is not None:
         check_positive_int("batch_size", batch_size)
@@ -208,13 +209,15 @@ def theorem2(
 
 def _as_prompts(H) -> Array:
     prompts = jnp.asarray(H)
-    if prompts.ndim not in (2, 3):
-        raise ValueError(f"H: expected shape (N, n) or (B, N, n), got {prompts.shape}")
+    if prompts.ndim not in (2, 3) or not len(prompts):
+        raise ValueError(
+            f"H: expected shape (N, n) or (B, N, n), B > 0, got {prompts.shape}"
+        )
     check_finite("H", prompts)
     return prompts[None] if prompts.ndim == 2 else prompts
 
 
-def _check_choices(dim, jitter, numerator, center, prior, log):
+def _check_choices(dim, jitter, numerator, center, prior, log, held_out):
     check_choice("dim", dim, ("support", "ambient"))
     check_choice("numerator", numerator, NUMERATORS)
     check_choice("log", log, ("outside", "inside"))
@@ -226,6 +229,13 @@ def _check_choices(dim, jitter, numerator, center, prior, log):
         check_choice("jitter", jitter, ("ledoit_wolf",))
     elif jitter is not None:
         check_nonnegative("jitter", jitter)
+    holds_out = is_choice(prior, "held_out")
+    if holds_out and not is_choice(center, "zero"):
+        raise ValueError("center: expected 'zero' with prior 'held_out', which has one")
+    if not holds_out and held_out is not None:
+        raise ValueError(
+            f"held_out: expected None without prior 'held_out', got {held_out}"
+        )
     if not is_choice(center, "zero") and numerator != "exact":
         raise ValueError(f"numerator: expected 'exact' with a centre, got {numerator}")
     if not is_choice(prior, "isotropic") and (dim, jitter, numerator, log) != (

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_choice, check_shape
@@ -70,7 +71,8 @@ def get_matrix(params: PyTree, spec: MatrixSpec) -> Float[Array, "out in"]:
         The matrix W, acting as ``W @ h``.
 
     Raises:
-        ValueError: If no leaf lies on the path, or it does not hold a matrix.
+        ValueError: If no leaf lies on the path, it has no such entry or rows, or it
+            does not hold a matrix.
 
     Example:
         >>> import jax.numpy as jnp
@@ -84,7 +86,7 @@ def get_matrix(params: PyTree, spec: MatrixSpec) -> Float[Array, "out in"]:
     """
     leaves, _, position, index = _locate(params, spec)
     W = _to_matrix(jnp.asarray(leaves[position])[index], spec)
-    return W if spec.rows is None else W[slice(*spec.rows)]
+    return W if spec.rows is None else W[_rows(spec, len(W))]
 
 
 def replace_matrix(
@@ -101,8 +103,8 @@ def replace_matrix(
         New parameters of the same structure, shapes and dtypes.
 
     Raises:
-        ValueError: If no leaf lies on the path, it does not hold a matrix, or the shape
-            of ``W`` differs.
+        ValueError: If no leaf lies on the path, it has no such entry or rows, it does
+            not hold a matrix, or the shape of ``W`` differs.
 
     Example:
         >>> import jax.numpy as jnp
@@ -119,7 +121,7 @@ def replace_matrix(
     leaf = jnp.asarray(leaves[position])
     stored, new = leaf[index], jnp.asarray(W, leaf.dtype)
     old = _to_matrix(stored, spec)
-    rows = slice(None) if spec.rows is None else slice(*spec.rows)
+    rows = _rows(spec, len(old))
     check_shape(spec.name, new, old[rows].shape)
     whole = new if spec.rows is None else old.at[rows].set(new)
     stored = (whole.T if spec.transposed else whole).reshape(stored.shape)
@@ -133,8 +135,27 @@ def _locate(params, spec):
     for position, (key_path, _) in enumerate(entries):
         depth = len(key_path)
         if tuple(map(_plain, key_path)) == spec.path[:depth]:
-            return [leaf for _, leaf in entries], treedef, position, spec.path[depth:]
+            leaves, index = [leaf for _, leaf in entries], spec.path[depth:]
+            _check_index(index, jnp.shape(leaves[position]))
+            return leaves, treedef, position, index
     raise ValueError(f"path: expected the path of a leaf, got {spec.path}")
+
+
+def _check_index(index, shape):
+    """JAX itself reads the last entry beyond the end, and writes nothing there."""
+    ok = len(index) <= len(shape)
+    for i, size in zip(index, shape, strict=False):
+        ok = ok and isinstance(i, (int, np.integer)) and -size <= i < size
+    if not ok:
+        raise ValueError(f"path: expected indices into shape {shape}, got {index}")
+
+
+def _rows(spec, size):
+    """The rows of the stored matrix, all of them if none are named."""
+    first, stop = (0, size) if spec.rows is None else spec.rows
+    if not 0 <= first < stop <= size and spec.rows is not None:
+        raise ValueError(f"rows: expected 0 <= first < last <= {size}, got {spec.rows}")
+    return slice(first, stop)
 
 
 def _plain(entry: Any) -> Any:

@@ -1,14 +1,14 @@
 """The checks and the precision that all decompositions share."""
 
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from icltheory._precision import widened
 from icltheory._typing import Array
 
 
 def as_matrix(W: ArrayLike) -> Array:
     """Checks that there are rows and columns; raises half precision to float32."""
-    matrix = jnp.asarray(W)
+    matrix = widened(W)
     if matrix.ndim < 2:
         raise ValueError(f"W: expected shape (..., m, n), got {matrix.shape}")
-    return matrix.astype(jnp.promote_types(matrix.dtype, jnp.float32))
+    return matrix

@@ -106,8 +106,9 @@ def low_rank_approximation(
     Only a kept and a removed value are ever compared. The derivative is therefore exact
     and finite when values repeat among the kept or among the removed ones, as they do
     for the identity-like weights of gradient descent, where the derivative of the SVD
-    itself is NaN. At a tie across the cut, :math:`s_r = s_{r+1}`, the map has no
-    derivative; the tied pairs are then left out of the sum. First derivatives only.
+    itself is NaN. At a tie across the cut, :math:`s_r = s_{r+1}` up to rounding, the
+    map has no derivative; the tied pairs are then left out of the sum. First
+    derivatives only.
 
     Args:
         W: The matrix, ``(m, n)``.
@@ -148,11 +149,14 @@ def _truncate_jvp(primals, tangents):
     (W, keep), (E, _) = primals, tangents
     U, s, Vt = jnp.linalg.svd(W, full_matrices=False)
     kept, e = keep.astype(s.dtype), U.T @ E @ Vt.T
-    gap = s[None] ** 2 - s[:, None] ** 2  # [j, i], wanted for removed j and kept i
-    crossing = (~keep[:, None] & keep[None]) & (gap > 0)
-    c = jnp.where(crossing, (e * s[None] + e.T * s[:, None]), 0)
-    c = c / jnp.where(crossing, gap, 1)
-    mixed = c * s[None] + (c * s[:, None]).T
+    # The derivative has no scale: without it squares neither vanish nor overflow.
+    a = s / jnp.where(s[:1] == 0, 1, s[:1])
+    gap = a[None] - a[:, None]  # [j, i], wanted for removed j and kept i
+    tie = max(W.shape) * jnp.finfo(s.dtype).eps
+    crossing = (~keep[:, None] & keep[None]) & (gap > tie)
+    c = jnp.where(crossing, (e * a[None] + e.T * a[:, None]), 0)
+    c = c / jnp.where(crossing, gap * (a[None] + a[:, None]), 1)
+    mixed = c * a[None] + (c * a[:, None]).T
     inside = (U * kept[None]) @ (U.T @ E) + U @ mixed @ Vt
     outside = (E - U @ (U.T @ E)) @ (Vt.T * kept[None]) @ Vt
     return (U * (kept * s)[None]) @ Vt, inside + outside

@@ -18,11 +18,30 @@ def centred_gram(V, C):
     return K - rows[None] - rows[:, None] + jnp.mean(rows)
 
 
+@jax.custom_jvp
+def compressed(rows):
+    """As few rows as there are columns, or less, with the same Gram matrix."""
+    if rows.shape[-2] <= rows.shape[-1]:
+        return rows
+    return jnp.linalg.qr(rows, mode="r")
+
+
+@compressed.defjvp
+def _compressed_jvp(primals, tangents):
+    # The triangle may be singular, where its own derivative does not exist; that of
+    # the Gram matrix does, and is R' Q' dA + dA' Q R.
+    (rows,), (change,) = primals, tangents
+    if rows.shape[-2] <= rows.shape[-1]:
+        return rows, change
+    Q, R = jnp.linalg.qr(rows)
+    return R, jnp.matmul(jnp.swapaxes(Q, -1, -2), change, precision="highest")
+
+
 def compressed_rows(V, C):
     """Centred rows vec(v_i c_i^T) in the coordinates of thin QR factors."""
     N, n = V.shape
     if n > N:
-        thin = jnp.linalg.qr(jnp.stack([V.T, C.T]), mode="r")
+        thin = compressed(jnp.stack([V.T, C.T]))
         V, C = jnp.swapaxes(thin, 1, 2)
     rows = (V[:, :, None] * C[:, None, :]).reshape(N, -1)
     return rows - jnp.mean(rows, axis=0)[None]
@@ -53,7 +72,7 @@ def _singular_values_jvp(primals, tangents):
 def symmetric_rows(A, B, H):
     """Centred rows vec(A h h^T B) in an orthonormal basis of {A X B : X symmetric}."""
     columns = _image_of_symmetric(A, B)
-    R = jnp.linalg.qr(columns, mode="r")
+    R = compressed(columns)
     rows = symmetric_coordinates(H) @ R.T
     return rows - jnp.mean(rows, axis=0)[None]
 
@@ -63,8 +82,27 @@ def support_coordinates(A, B, H):
 
     Columns beyond the dimension of the support carry nothing but rounding.
     """
-    basis, s, Vt = jnp.linalg.svd(_image_of_symmetric(A, B), full_matrices=False)
-    return symmetric_coordinates(H) @ (s[:, None] * Vt).T, basis
+    columns = _image_of_symmetric(A, B)
+    basis = _column_basis(columns)
+    return symmetric_coordinates(H) @ (basis.T @ columns).T, basis
+
+
+@jax.custom_jvp
+def _column_basis(columns):
+    return jnp.linalg.svd(columns, full_matrices=False)[0]
+
+
+@_column_basis.defjvp
+@exact_products
+def _column_basis_jvp(primals, tangents):
+    # How the space turns. Inside it any basis will do, and where singular values
+    # repeat or vanish no derivative says which.
+    (columns,), (change,) = primals, tangents
+    basis, s, Vt = jnp.linalg.svd(columns, full_matrices=False)
+    kept = s > max(columns.shape) * jnp.finfo(s.dtype).eps * s[:1]
+    U = basis * kept[None]
+    turned = change @ Vt.T * jnp.where(kept, 1 / jnp.where(kept, s, 1), 0)[None]
+    return basis, turned - U @ (U.T @ turned)
 
 
 def symmetric_coordinates(H):

@@ -44,7 +44,9 @@ def without_replacement_factor(num_demos: int, shots: Num[ArrayLike, ""]) -> Sca
         raise ValueError(f"N: expected at least 2 demonstrations, got {num_demos}")
     known = concrete(shots)
     if known is not None and not (
-        np.issubdtype(known.dtype, np.integer) and 1 <= known <= num_demos
+        known.ndim == 0
+        and np.issubdtype(known.dtype, np.integer)
+        and 1 <= known <= num_demos
     ):
         raise ValueError(
             f"shots: expected an integer from 1 to N = {num_demos}, got {shots}"

@@ -63,9 +63,10 @@ def noisy_trajectory(
     :math:`C_t^{1/2} N_t` without C_t. ``"shots"`` is the prompt itself: b of the N
     demonstrations, the same ones in every layer, with attention normalised by 1/b, so
     :math:`w_i = N / b` for those and 0 for the others. ``"fresh_shots"`` draws them
-    anew in each layer, as stochastic gradient descent would. The three agree in mean
-    and covariance at each layer given W; only in the first and the last is the noise
-    independent over the layers, which Assumption 1 asserts.
+    anew in each layer, as stochastic gradient descent would. In the first and the last
+    the weights w have this mean and covariance at every layer, whatever the path so
+    far, as Assumption 1 asserts. Those of ``"shots"`` have it before the first layer
+    only: later, the path tells which demonstrations were drawn.
 
     Cost O(L N n^2) beside the n x n products.
 

@@ -62,9 +62,9 @@ def compose(
     is better the parameters stay the very arrays they were. Only the module that wins
     is replaced, so nothing of a rejected trial remains.
 
-    The search is greedy: another order may end elsewhere. From the deepest layer to the
-    shallowest it costs least. The final score was chosen on these inputs; measure it on
-    others.
+    The search is greedy: another order may end elsewhere. From the shallowest layer to
+    the deepest it costs least, one pass through the blocks; each step back starts one
+    anew. The final score was chosen on these inputs; measure it on others.
 
     Args:
         model: The layered model.

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Num
 
 from icltheory._checks import check_choice, check_nonnegative, check_shape, concrete
+from icltheory._precision import widened
 from icltheory._typing import Array, Float
 
 __all__ = ["prune_rows"]
@@ -90,6 +91,6 @@ def _places(W, order, key):
     m = W.shape[0]
     if order == "random":
         return jax.random.permutation(key, m)
-    norms = jnp.linalg.norm(W, axis=1)
+    norms = jnp.linalg.norm(widened(W), axis=1)
     first = jnp.argsort(norms if order == "magnitude" else -norms, stable=True)
     return jnp.zeros(m, first.dtype).at[first].set(jnp.arange(m, dtype=first.dtype))

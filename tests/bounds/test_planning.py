@@ -2,6 +2,8 @@
 
 import math
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -21,6 +23,15 @@ def test_planned_bound_is_infinite_without_enough_demonstrations():
     assert math.isinf(planned_bound(10, 10, np.array([2]), 1.0))
     n = 4096  # a language model's width, ten demonstrations
     assert math.isinf(planned_bound(10, 5, np.array([n * (n + 1) // 2]), 1.0))
+
+
+def test_planned_bound_in_float32_where_few_of_many_are_shown():
+    N, b = 10**9, 10  # 1 - b / N is 1 in float32
+    total = sum(m * (-math.log1p(-b / N) + (m + 1) / (2 * N)) for m in DIMS)
+    with jax.enable_x64(False):
+        planned = planned_bound(N, b, DIMS.astype(np.int32), np.float32(1.0))
+    assert planned.dtype == jnp.float32
+    assert abs(planned / math.sqrt(total / N) - 1) < 1e-6
 
 
 @pytest.mark.parametrize("target", [0.5, 0.1, 0.03])

@@ -33,6 +33,12 @@ def test_intensity_is_1_where_the_covariance_is_a_multiple_of_the_identity():
     assert float(ledoit_wolf_intensity(jnp.ones(3), jnp.full(4, 3.0), 3)) == 1.0
 
 
+def test_nan_is_not_hidden():
+    broken = jnp.array([jnp.nan, 1.0])
+    assert np.isnan(ledoit_wolf_intensity(broken, jnp.ones(2), 2))
+    assert np.isnan(ledoit_wolf_intensity(jnp.ones(2), broken, 3))
+
+
 def test_the_bound_with_ledoit_wolf_is_that_of_the_shrunken_covariance():
     *W, H, _ = oracles.random_problem(1, 9, 3, 0, 0.5)
     stack = LinearAttentionStack(*map(jnp.asarray, W))

@@ -229,3 +229,9 @@ def test_bad_input():
     with pytest.raises(ValueError, match="A_1"):
         lemma6(jnp.array([-1.0]), jnp.array([0.0]), 1, 10, 1.0)
     assert np.isinf(xu_raginsky(math.inf, 10, 1.0))
+
+
+def test_nan_is_not_hidden_by_the_terms():
+    for arguments in ((jnp.nan, 1.0, 0.0, 3), (1.0, jnp.nan, 0.0, 3)):
+        assert np.isnan(isotropic_term(*arguments))
+    assert float(isotropic_term(0.0, 0.0, -jnp.inf, 3)) == jnp.inf

@@ -17,6 +17,7 @@ from icltheory.bounds import (
     theorem2,
     xu_raginsky,
 )
+from icltheory.constructions import gradient_descent
 from icltheory.noise import noise_covariance, noise_spectrum
 from icltheory.trajectory import implicit_gd, implicit_gd_norms
 from tests import oracles
@@ -134,6 +135,26 @@ def test_theorem_2_gradient_equals_the_dense_one(measured):
     error = float(jnp.linalg.norm(a - b) / jnp.linalg.norm(b))
     measured("relative error", error)
     assert error < 1e-10
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [{}, {"prior": "anisotropic", "center": "mean"}, {"prior": "held_out"}],
+    ids=str,
+)
+def test_theorem_2_gradient_where_weights_are_singular(choice):
+    # those of gradient descent are, and the basis of their support is not unique
+    stack = gradient_descent(jnp.array([0.5, 0.5]), d_in=2)
+    H, change = jax.random.normal(jax.random.key(0), (2, 3, 20, 3))
+    choice = choice | ({"held_out": 10} if choice.get("prior") == "held_out" else {})
+
+    @jax.jit
+    def value(H):
+        return theorem2(stack, H, 8, 1.0, scale=1 / 20, **choice).value
+
+    slope = float(jnp.sum(jax.jit(jax.grad(value))(H) * change))
+    ends = [float(value(H + sign * 1e-5 * change)) for sign in (1, -1)]
+    assert abs(slope / ((ends[0] - ends[1]) / 2e-5) - 1) < 1e-6
 
 
 def test_theorem_2_numerators_are_a_ladder_and_the_printed_one_loses_n(measured):
@@ -331,6 +352,8 @@ def test_anisotropic_prior_in_float32_where_its_covariance_has_too_few_digits(me
         ({"prior": "held_out", "held_out": 9}, "held_out: expected d = 10 < M < N"),
         ({"prior": "anisotropic", "jitter": 0.1}, "prior: expected 'isotropic'"),
         ({"numerator": "spectral", "center": "mean"}, "numerator: expected 'exact'"),
+        ({"prior": "held_out", "held_out": 32, "center": "mean"}, "center: expected"),
+        ({"held_out": 32}, "held_out: expected None without prior 'held_out', got 32"),
     ],
     ids=str,
 )
@@ -348,6 +371,8 @@ def test_bad_shapes_and_weights():
         theorem2(stack, H[:, :3], 32, 1.0)
     with pytest.raises(ValueError, match="H: expected shape"):
         theorem2(stack, H[0], 32, 1.0)
+    with pytest.raises(ValueError, match=r"H: expected shape .* B > 0, got \(0, 64, 4"):
+        theorem2(stack, H[None][:0], 32, 1.0)
     with pytest.raises(ValueError, match="N: expected at least 2 demonstrations"):
         theorem2(stack, H[:1], 1, 1.0)
     broken = LinearAttentionStack(

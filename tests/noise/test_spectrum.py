@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from icltheory.attention import LinearAttentionStack
+from icltheory.constructions import gradient_descent
 from icltheory.noise import (
     demonstration_gradients,
     noise_covariance,
@@ -94,11 +95,38 @@ def test_duplicates_and_equal_demonstrations():
     assert not np.any(np.asarray(same.eigenvalues) > 1e-25)
 
 
+@pytest.mark.parametrize(
+    ("N", "method"), [(4, "rows"), (4, "symmetric"), (30, "symmetric")]
+)
+def test_the_gradient_is_that_of_differences_where_weights_are_singular(N, method):
+    # those of gradient descent are, exactly, and a triangle of their factors with them
+    stack = gradient_descent(jnp.array([0.5, 0.5]), d_in=4)
+    H, change = jax.random.normal(jax.random.key(1), (2, N, 5))
+
+    @jax.jit
+    def numbers(H):
+        found = noise_spectrum(stack, H, 2, scale=1 / N, method=method)
+        return jnp.stack([found.trace, found.log_pdet, found.eigenvalues[:, 1]])
+
+    slope = jax.jit(lambda H: jax.vjp(numbers, H)[1](jnp.ones((3, 2)))[0])(H)
+    ends = [numbers(H + sign * 1e-5 * change) for sign in (1, -1)]
+    expected = float(jnp.sum(ends[0] - ends[1]) / 2e-5)
+    assert abs(float(jnp.sum(slope * change)) / expected - 1) < 1e-7
+
+
 def test_traced_shots_and_frozen_demonstrations():
     stack, H = problem(n=3)
     compute = jax.jit(lambda b: noise_spectrum(stack, H, b, demos="frozen").trace)
     C = noise_covariance(stack, H, 7, 1, demos="frozen")
     assert abs(compute(7)[1] / np.trace(C) - 1) < 1e-12
+
+
+@pytest.mark.parametrize("method", ["rows", "symmetric", "gram"])
+def test_what_is_not_finite_has_no_finite_determinant(method):
+    stack, H = problem(n=3)
+    for broken in (H.at[0, 0].set(jnp.nan), 1e60 * H):
+        found = jax.jit(lambda H: noise_spectrum(stack, H, 4, method=method))(broken)
+        assert np.isnan(found.log_pdet[1])
 
 
 def test_bad_input():

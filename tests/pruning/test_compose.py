@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from icltheory.layered import forward
-from icltheory.pruning import compose, prune_module
+from icltheory.pruning import _program, compose, prune_module
 from tests.pruning.models import INPUTS, MODEL, STACK, TARGETS, errors, mean_error
 
 RATES = (0.1, 0.5, 0.75)
@@ -63,6 +63,16 @@ def test_a_rejected_module_is_rolled_back_bit_for_bit():
     assert nothing.params is STACK
     assert nothing.rates.tolist() == [0] * 4
     assert set(np.diff(nothing.scores)) == {0.0}
+
+
+def test_from_the_shallowest_to_the_deepest_the_trunk_is_run_once(monkeypatch):
+    ran, block = [], _program._block
+    monkeypatch.setattr(_program, "_block", lambda *a: ran.append(a[1]) or block(*a))
+    composed(((1, "W_V"), (3, "W_V")))
+    assert ran == [0, 1, 2]
+    ran.clear()
+    composed(((3, "W_V"), (1, "W_V")))
+    assert ran == [0, 1, 2, 0]
 
 
 def test_bad_input():

@@ -35,6 +35,14 @@ def test_a_half_rounds_to_even():
     assert kept == [10 - round(10 * R) for R in (0.05, 0.15, 0.25, 0.35)]
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_norms_of_half_precision_are_compared_in_single(dtype):
+    rows = jnp.asarray(1e4 * np.random.default_rng(0).normal(size=(64, 256)), dtype)
+    kept = (prune_rows(rows, 0.5) != 0).any(axis=1)
+    exact = (prune_rows(rows.astype(jnp.float64), 0.5) != 0).any(axis=1)
+    np.testing.assert_array_equal(kept, exact)
+
+
 def test_traced_counts_and_fractions():
     kept = jnp.arange(8)
     many = jax.jit(jax.vmap(lambda k: prune_rows(W, kept=k)))(kept)
