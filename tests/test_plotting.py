@@ -73,3 +73,42 @@ def test_recipes_are_curves_and_dots_and_one_that_diverged_has_no_dot():
     assert [label.get_text() for label in right.get_yticklabels()] == list(ratios)
     dots = [line for line in right.lines if line.get_marker() == "o"]
     assert [line.get_xdata()[0] for line in dots] == [0.5]
+
+
+MANY = {f"line {i}": MEAN + i for i in range(9)}
+CURVES = {label: Curve(mean) for label, mean in MANY.items()}
+ONE = Curve(MEAN)
+PATHS = {label: (MEAN, mean) for label, mean in MANY.items()}
+FLOW = plotting.FlowPanel(MEAN, MEAN, MEAN, 0, 0, {"excess": (MEAN, MANY)})
+STARTS = plotting.FlowStarts(
+    *("label", MEAN, MEAN[None], 1.0, True, dict.fromkeys(MANY, 1 / 9), (0.1, 0.2))
+)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: errors_by_setting({"panel": CURVES}, "title"),
+        lambda: plotting.flow_rates({"panel": FLOW}, "title"),
+        lambda: plotting.descents_beside_flow(
+            (MEAN, MEAN), PATHS, MEAN, {k: v[None] for k, v in MANY.items()}, "title"
+        ),
+        lambda: plotting.fates_of_starts([STARTS], "title"),
+        lambda: plotting.attention_along_training(
+            [0, 1, 2], {k: v[None] for k, v in MANY.items()}, [1.0], "title"
+        ),
+        lambda: plotting.noise_against_shots([1, 2, 5], {"panel": CURVES}, "title"),
+        lambda: plotting.error_sources({1: ONE}, CURVES, {1: ONE}, 1, "title"),
+        lambda: plotting.excess_hills({float(i): MEAN for i in range(9)}, "title"),
+        lambda: plotting.recipes_beside_baseline(
+            {k: (MEAN, Curve(v, v, v)) for k, v in MANY.items()}, {}, "title"
+        ),
+        lambda: plotting.models_between_lines(
+            {"group": plotting.Setting({}, {}, dict.fromkeys(MANY, 1.0))}, "y", "title"
+        ),
+    ],
+)
+def test_more_lines_than_colours_are_all_drawn(draw):
+    figure = draw()
+    drawn = [axes.get_legend_handles_labels()[1] for axes in figure.axes]
+    assert max(len(set(labels)) for labels in drawn) >= 9

@@ -6,7 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_positive_int, check_shape, concrete
-from icltheory._precision import exact_products
+from icltheory._precision import exact_products, widened
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, PRNGKey
 
@@ -205,7 +205,7 @@ def span_residual(
         ``tests/chain_of_thought/test_alphabet.py``.
     """
     check_shape("patterns", patterns, ("M'", "d"))
-    patterns = jnp.asarray(patterns)
+    patterns = widened(jnp.asarray(patterns))
     check_shape("training_patterns", training_patterns, ("M", patterns.shape[1]))
     known = concrete(training_patterns)
     if known is not None and len(known) > known.shape[1]:
@@ -213,6 +213,6 @@ def span_residual(
             f"training_patterns: expected at most {known.shape[1]} independent ones, "
             f"got {len(known)}"
         )
-    basis = jnp.linalg.qr(jnp.asarray(training_patterns).T)[0]
+    basis = jnp.linalg.qr(widened(training_patterns).T)[0]
     outside = patterns - (patterns @ basis) @ basis.T
     return jnp.linalg.norm(outside, axis=1) / jnp.linalg.norm(patterns, axis=1)

@@ -181,18 +181,23 @@ class ReasoningTask:
 def _starts(key, M, num_examples, fraction):
     """Start of the query, and of the examples."""
     check_positive_int("num_examples", num_examples)
-    known = concrete(fraction)
-    if known is not None and not 0 <= known <= 1:
-        raise ValueError(f"relevant_fraction: expected in [0, 1], got {fraction}")
-    if M < 2 and known is not None and known < 1:
-        raise ValueError(
-            f"relevant_fraction: expected 1 where there is one state, got {fraction}"
-        )
+    check_fraction(fraction, M)
     of_query, of_others, alike = jax.random.split(key, 3)
     query = jax.random.randint(of_query, (), 0, M)
     shift = jax.random.randint(of_others, (num_examples,), 1, max(M, 2))
     same = jax.random.uniform(alike, (num_examples,)) < fraction
     return query, jnp.where(same, query, (query + shift) % M)
+
+
+def check_fraction(fraction, num_states):
+    """A probability, and 1 where there is no other start."""
+    known = concrete(fraction)
+    if known is not None and not 0 <= known <= 1:
+        raise ValueError(f"relevant_fraction: expected in [0, 1], got {fraction}")
+    if num_states < 2 and known is not None and known < 1:
+        raise ValueError(
+            f"relevant_fraction: expected 1 where there is one state, got {fraction}"
+        )
 
 
 def _follow(A, states, uniform):

@@ -75,7 +75,7 @@ def theorem_4(
         Li et al. (2025), arXiv 2410.02167, Theorem 4. Verified by
         ``tests/identities/test_li_theorem4.py``.
     """
-    alpha, eps = jnp.asarray(relevant_fraction), jnp.asarray(error)
+    alpha, eps = (1.0 * jnp.asarray(x) for x in (relevant_fraction, error))
     steps = alpha**-2 * num_steps**3 + num_states * num_steps * (1 / alpha + 1 / eps)
     return Conditions(
         (

@@ -14,7 +14,11 @@ from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
 from icltheory.chain_of_thought._memory import chain_columns, query_column
 from icltheory.chain_of_thought.alphabet import Alphabet
 from icltheory.chain_of_thought.attention import ReasoningAttention, initial_attention
-from icltheory.chain_of_thought.prompts import ReasoningPrompt, sample_training_prompt
+from icltheory.chain_of_thought.prompts import (
+    ReasoningPrompt,
+    check_fraction,
+    sample_training_prompt,
+)
 
 __all__ = ["ReasoningTraining", "prompt_loss", "train_attention"]
 
@@ -134,7 +138,7 @@ def train_attention(
     check_steps(num_iterations, record_every)
     check_positive_int("batch_size", batch_size)
     check_positive_int("num_examples", num_examples)
-    check_nonnegative("relevant_fraction", relevant_fraction)
+    check_fraction(relevant_fraction, alphabet.num_states)
     check_nonnegative("step_size", step_size)
     numbers = (relevant_fraction, step_size, scale)
     sizes = (num_iterations, batch_size, num_examples, record_every)

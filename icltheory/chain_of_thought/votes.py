@@ -8,7 +8,12 @@ from jax.scipy.special import gammaln, xlogy
 from jax.typing import ArrayLike
 from jaxtyping import Num
 
-from icltheory._checks import check_positive_int, check_shape, concrete
+from icltheory._checks import (
+    check_nonnegative,
+    check_positive_int,
+    check_shape,
+    concrete,
+)
 from icltheory._precision import exact_products
 from icltheory._typing import Float, Scalar
 from icltheory.chain_of_thought.transitions import (
@@ -86,11 +91,15 @@ def vote_error(
     p, alpha = jnp.asarray(probability), jnp.asarray(relevant_fraction)
     votes = jnp.arange(num_examples + 1)
     right, bad = votes[:, None], votes[None]
-    silent = num_examples - right - bad
+    possible = right + bad <= num_examples
+    silent = jnp.where(possible, num_examples - right - bad, 0)
     ways = gammaln(votes + 1.0)
     logs = ways[-1] - ways[:, None] - ways[None] - ways[silent]
-    logs += xlogy(right, alpha * p) + xlogy(bad, alpha * (1 - p))
-    mass = jnp.where(silent >= 0, jnp.exp(logs + xlogy(silent, 1 - alpha)), 0)
+    # As floats: xlogy has no derivative beside integers.
+    for count, chance in ((right, alpha * p), (bad, alpha * (1 - p))):
+        logs += xlogy(count.astype(logs.dtype), chance)
+    logs += xlogy(silent.astype(logs.dtype), 1 - alpha)
+    mass = jnp.where(possible, jnp.exp(logs), 0)
     return VoteError(
         jnp.sum(jnp.where(bad > right, mass, 0)), jnp.sum(jnp.diagonal(mass))
     )
@@ -118,7 +127,7 @@ def decay_bound(
         A bound, which may exceed 1.
 
     Raises:
-        ValueError: If the shape is another or the fraction is out of range.
+        ValueError: If the shape is another or a number is out of range.
 
     Example:
         >>> round(float(decay_bound(jnp.array([0.64, 0.36]), 1)), 4)
@@ -129,6 +138,7 @@ def decay_bound(
         ``tests/identities/test_li_cot_votes.py``.
     """
     check_shape("probabilities", probabilities, ("M",))
+    check_nonnegative("probabilities", probabilities)
     _check_unit("relevant_fraction", relevant_fraction)
     p = jnp.asarray(probabilities)
     return _decay(p, jnp.argmax(p), jnp.asarray(relevant_fraction), num_examples)

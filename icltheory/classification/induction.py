@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Integer
 
@@ -187,7 +188,7 @@ def copying_ratio(
         The score, between -1 and 1; a position at which nothing is raised counts -1.
 
     Raises:
-        ValueError: If shapes do not fit.
+        ValueError: If shapes do not fit or no position counts.
 
     Example:
         >>> import jax.numpy as jnp
@@ -210,6 +211,9 @@ def copying_ratio(
     share = jnp.where(total > 0, own / jnp.where(total > 0, total, 1), 0)
     counted = jnp.ones(tokens.shape, bool) if rows is None else jnp.asarray(rows)
     check_shape("rows", counted, tokens.shape)
+    known = concrete(counted)
+    if known is not None and not known.any():
+        raise ValueError("rows: expected a position that counts, got none")
     return 2 * jnp.sum(jnp.where(counted, share, 0)) / jnp.sum(counted) - 1
 
 
@@ -247,7 +251,7 @@ def in_context_score(
 
 
 def _part(name: str, losses: Array, at: Any) -> Array:
-    start, stop = (at, at + 1) if isinstance(at, int) else at
+    start, stop = (at, at + 1) if isinstance(at, int | np.integer) else at
     if not 0 <= start < stop <= losses.shape[-1]:
         raise ValueError(
             f"{name}: expected positions from 0 to {losses.shape[-1] - 1}, got {at}"

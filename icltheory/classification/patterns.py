@@ -119,7 +119,8 @@ class PatternTask:
         self._fill(num_shifted=max(2, M1 // 2), dim=M1 + M2)
         self._fill(label_dim=self.dim)
         self._check()
-        self._draw(jax.random.key(key) if isinstance(key, int) else key)
+        seeded = isinstance(key, int | np.integer)
+        self._draw(jax.random.key(key) if seeded else key)
 
     def _set(self, **values):
         for name, value in values.items():

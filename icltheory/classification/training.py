@@ -196,8 +196,8 @@ class Scores:
 
     @property
     def error(self) -> Float[Array, "*S"]:
-        """Share of prompts with z F <= 0, the 0-1 error."""
-        return jnp.mean((self.margins <= 0).astype(self.margins.dtype), axis=-1)
+        """Share of prompts without z F > 0, the 0-1 error; NaN counts as an error."""
+        return jnp.mean((~(self.margins > 0)).astype(self.margins.dtype), axis=-1)
 
     @property
     def margin(self) -> Float[Array, "*S"]:

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
+from icltheory.plotting.style import COLOURS, STYLE, colours, plain_log_axis
 
 __all__ = [
     "LengthPanel",
@@ -133,7 +133,7 @@ def errors_against_length(
 def _draw(axes, lengths, series: LengthSeries):
     mean = np.array(series.mean, float)
     mean[~(mean > 0)] = np.nan
-    colour = COLOURS[series.colour]
+    colour = COLOURS[series.colour % len(COLOURS)]
     if series.kind == "crosses":
         return axes.plot(lengths, mean, "x", color=colour, ms=7, mew=1.5, zorder=6)[0]
     style = {"dots": "o-", "line": "-", "dashed": "--", "dotted": ":"}[series.kind]
@@ -178,7 +178,7 @@ def lengths_that_suffice(panels: Mapping[str, NeedPanel], title: str, ylabel: st
             axes.set_xscale("log")
             for order, (label, lengths) in enumerate(panel.lengths.items()):
                 style = "o-" if order == 0 else "D--"
-                colour = COLOURS[1 + order]
+                colour = COLOURS[(1 + order) % len(COLOURS)]
                 drawn = axes.plot(values, lengths, style, color=colour, ms=4)
                 entries.setdefault(label, drawn[0])
             known = [np.asarray(x, float) for x in panel.lengths.values()]
@@ -228,7 +228,7 @@ def attention_along_training(
 
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 4.4))
-        for colour, (label, values) in zip(COLOURS[1:], masses.items(), strict=False):
+        for colour, (label, values) in zip(colours(1), masses.items(), strict=False):
             values = np.asarray(values, float)
             axes.plot(iterations, values.mean(axis=0), color=colour, label=label)
             axes.fill_between(

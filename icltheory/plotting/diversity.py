@@ -111,7 +111,7 @@ def _places(sizes: Sequence[int]) -> np.ndarray:
 def _draw(axes, places, label: str, series: DiversitySeries) -> None:
     mean = np.asarray(series.mean, dtype=float)
     error = np.zeros_like(mean) if series.error is None else np.asarray(series.error)
-    colour = COLOURS[series.colour]
+    colour = COLOURS[series.colour % len(COLOURS)]
     if series.kind in ("line", "dashed"):
         style = "-" if series.kind == "line" else "--"
         axes.plot(places, mean, style, color=colour, label=label)

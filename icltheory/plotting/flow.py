@@ -1,11 +1,12 @@
 """Gradient flows: paths, their bounds, descents beside them, and random starts."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.style import COLOURS, STYLE
+from icltheory.plotting.style import COLOURS, STYLE, colours
 
 __all__ = [
     "FlowPanel",
@@ -131,7 +132,7 @@ def flow_rates(panels: Mapping[str, FlowPanel], title: str):
                 values = np.asarray(values)[1:]
                 axes.plot(t, values, color=COLOURS[0], label="the flow")
                 for colour, (label, bound) in zip(
-                    COLOURS[2:], bounds.items(), strict=False
+                    colours(2), bounds.items(), strict=False
                 ):
                     bound = np.asarray(bound)[1:]
                     axes.plot(t, bound, "--", color=colour, label=label, linewidth=1.4)
@@ -177,10 +178,10 @@ def descents_beside_flow(
             axes.plot(*flow, color=COLOURS[0], label="gradient flow")
             axes.set(xlabel="time t = step size x steps", yscale="log")
         for colour, (label, (t, excess)) in zip(
-            COLOURS[1:], steps.items(), strict=False
+            colours(1), steps.items(), strict=False
         ):
             left.plot(t, excess, ".-", color=colour, label=label, ms=4, linewidth=0.8)
-        for colour, (label, values) in zip(COLOURS[1:], sampled.items(), strict=False):
+        for colour, (label, values) in zip(colours(1), sampled.items(), strict=False):
             values = np.asarray(values)
             right.plot(sampled_times, values.mean(axis=0), color=colour, label=label)
             right.fill_between(
@@ -256,8 +257,8 @@ def _draw_starts(axes, setting: FlowStarts) -> None:
 def _draw_shares(axes, settings: Sequence[FlowStarts]) -> None:
     rows = np.arange(len(settings))[::-1]
     left = np.zeros(len(settings))
-    colours = (COLOURS[3], COLOURS[2], COLOURS[5], COLOURS[4], "#BBBBBB")
-    for colour, name in zip(colours, settings[0].shares, strict=False):
+    shades = itertools.cycle((*(COLOURS[i] for i in (3, 2, 5, 4)), "#BBBBBB"))
+    for colour, name in zip(shades, settings[0].shares, strict=False):
         share = np.array([setting.shares[name] for setting in settings])
         if share.any():
             axes.barh(rows, share, left=left, color=colour, label=name, height=0.7)

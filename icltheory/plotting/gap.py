@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
+from icltheory.plotting.style import COLOURS, STYLE, colours, plain_log_axis
 
 __all__ = ["GapPanel", "excess_hills", "gap_panels", "gap_phases"]
 
@@ -193,7 +193,7 @@ def excess_hills(arcs: Mapping[float, Any], title: str):
 
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7, 4.6))
-        for (ratio, excess), colour in zip(arcs.items(), COLOURS[1:], strict=False):
+        for (ratio, excess), colour in zip(arcs.items(), colours(1), strict=False):
             angles = np.linspace(0, 90, len(excess))
             axes.plot(
                 angles, excess, color=colour, label=f"$\\phi_2 / \\phi_1$ = {ratio:g}"

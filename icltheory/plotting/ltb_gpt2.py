@@ -1,5 +1,6 @@
 """Errors of a few models in a few settings, between lines that theory draws."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -49,7 +50,7 @@ def models_between_lines(settings: Mapping[str, Setting], ylabel: str, title: st
         figure, axes = plt.subplots(figsize=(8.6, 4.8))
         for place, setting in enumerate(settings.values()):
             names = list(setting.lines)
-            for name, style in zip(names, dashes, strict=False):
+            for name, style in zip(names, itertools.cycle(dashes), strict=False):
                 value = setting.lines[name]
                 if value > 0:
                     ends = (place - 0.42, place + 0.42)
@@ -75,7 +76,7 @@ def _offset(place: int, index: int, count: int) -> float:
 
 def _model(axes, setting: Setting, model: str, x: float, index: int) -> None:
     """Seeds as dots, their mean with its interval beside them, the paper's number."""
-    colour = COLOURS[1 + index]
+    colour = COLOURS[(1 + index) % len(COLOURS)]
     values = np.asarray(setting.dots[model], dtype=float)
     places = np.full(len(values), x - 0.035)
     axes.plot(places, values, "o", color=colour, alpha=0.6, ms=6, label=model)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from icltheory.plotting.regression import Curve
-from icltheory.plotting.style import COLOURS, STYLE
+from icltheory.plotting.style import STYLE, colours
 
 __all__ = ["error_sources", "noise_against_shots"]
 
@@ -40,7 +40,7 @@ def error_sources(
         for axes, curves in ((left, totals), (right, training)):
             for colour, (step, curve) in zip(shades, curves.items(), strict=True):
                 _draw(axes, range(len(curve.mean)), curve, f"step {step:,}", colour)
-        for colour, (name, curve) in zip(COLOURS, shots.items(), strict=False):
+        for colour, (name, curve) in zip(colours(), shots.items(), strict=False):
             _draw(middle, range(len(curve.mean)), curve, name, colour)
         left.set(title="error of the model", ylabel="squared error / d", ylim=(0, 1.4))
         middle.set(title="= what the shots leave open", ylim=(0, 1.4))
@@ -82,7 +82,7 @@ def noise_against_shots(
             1, len(panels), figsize=(width, 4.0), squeeze=False, sharey=True
         )
         for axes, (name, curves) in zip(grid[0], panels.items(), strict=True):
-            for colour, (label, curve) in zip(COLOURS, curves.items(), strict=False):
+            for colour, (label, curve) in zip(colours(), curves.items(), strict=False):
                 _draw(axes, shots, curve, label, colour, marker=".")
             axes.set(title=name, xscale="log", yscale="log", xlabel="shots b")
             axes.set_xticks([b for b in (1, 2, 5, 10, 20, 40) if b <= max(shots)])

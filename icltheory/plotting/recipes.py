@@ -50,10 +50,11 @@ def recipes_beside_baseline(
         height = 1.6 + 0.27 * len(ratios)
         figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, max(height, 4.2)))
         for colour, (name, (prompts, curve)) in enumerate(curves.items()):
-            left.plot(prompts, curve.mean, color=COLOURS[colour], label=name)
+            shade = COLOURS[colour % len(COLOURS)]
+            left.plot(prompts, curve.mean, color=shade, label=name)
             left.fill_between(
                 *(prompts, curve.low, curve.high),
-                color=COLOURS[colour],
+                color=shade,
                 alpha=0.2,
                 linewidth=0,
             )

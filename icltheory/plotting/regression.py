@@ -151,7 +151,8 @@ def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
             axes.set_xlabel("in-context examples k")
         for axes, (name, curves) in zip(grid.flat, panels.items(), strict=False):
             for order, (label, curve) in enumerate(curves.items()):
-                _draw(axes, curve, label, COLOURS[order], zorder=10 - order)
+                colour = COLOURS[order % len(COLOURS)]
+                _draw(axes, curve, label, colour, zorder=10 - order)
             axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
             axes.set(title=name, ylim=(0, 1.6))
         handles, labels = grid.flat[0].get_legend_handles_labels()

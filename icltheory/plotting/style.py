@@ -1,5 +1,8 @@
 """One look for all figures."""
 
+import itertools
+from collections.abc import Iterator
+
 __all__ = ["COLOURS", "STYLE"]
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
@@ -15,6 +18,11 @@ STYLE = {
     "legend.frameon": False,
     "lines.linewidth": 1.8,
 }
+
+
+def colours(first: int = 0) -> Iterator[str]:
+    """The colours from one on, over and over: a line too many is not left out."""
+    return itertools.cycle(COLOURS[first:])
 
 
 def plain_log_axis(axis, span: float) -> None:

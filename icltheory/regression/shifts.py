@@ -13,6 +13,7 @@ from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import default_dtype, einsum
 from icltheory.regression.prompts import PrefixPrompt
+from icltheory.regression.tasks.gaussian import unit_scale
 
 __all__ = ["EXTRA_SHIFTS", "GARG_SHIFTS", "Shift", "garg_shift", "garg_shifts"]
 
@@ -105,7 +106,7 @@ class Shift:
         y = jnp.sum(X * w[:, None], axis=-1)
         if self.name == "noisyLR":
             y = y + jax.random.normal(key_shift, y.shape, self.dtype)
-            factor = math.sqrt(self.dim) / jnp.std(y, ddof=1)
+            factor = unit_scale(y, self.dim)
             y, w = factor * y, factor * w
         y_query = y if X_query is X else jnp.sum(X_query * w[:, None], axis=-1)
         return PrefixPrompt(X, y, X_query, y_query, w)

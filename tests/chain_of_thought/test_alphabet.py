@@ -42,6 +42,11 @@ def test_columns_and_their_nearest_state(letters):
     ]
 
 
+def test_the_part_outside_the_span_is_found_in_half_precision_too():
+    found = cot.span_residual(jnp.array([[3.0, 4.0]], jnp.bfloat16), np.eye(1, 2))
+    np.testing.assert_allclose(found, [0.8], rtol=1e-6)
+
+
 def test_what_does_not_fit_is_refused_with_its_inequality(letters, key):
     with pytest.raises(ValueError, match=r"M \+ K <= d .* got 12 \+ 3 > 14"):
         cot.training_alphabet(key, 12, 3, 14)

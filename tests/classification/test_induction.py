@@ -92,6 +92,12 @@ def test_copying_ratio_is_its_definition():
             ),
             "rows: expected shape",
         ),
+        (
+            lambda: copying_ratio(
+                np.eye(2), np.eye(2), np.zeros(2, int), np.zeros(2, bool)
+            ),
+            "rows: expected a position that counts",
+        ),
         (lambda: previous_token_score(np.ones((1, 1))), "attention: expected shape"),
         (lambda: copying_score(np.ones((2, 3))), "circuit: expected shape"),
         (

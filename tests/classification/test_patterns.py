@@ -168,3 +168,8 @@ def test_bad_input(key):
         TASK.sample(key, 2, 3, 1.0, 2.0)
     with raises("tasks: expected fewer than 20 tasks"):
         TASK.with_tasks(all_tasks(5)).held_out()
+
+
+def test_a_seed_may_be_an_integer_of_numpy():
+    ours, theirs = (PatternTask(2, 2, 1.0, key=k).relevant for k in (3, np.int64(3)))
+    np.testing.assert_array_equal(ours, theirs)

@@ -6,7 +6,13 @@ import numpy as np
 import optax
 import pytest
 
-from icltheory.classification import PatternTask, PatternTransformer, scores, train
+from icltheory.classification import (
+    PatternTask,
+    PatternTransformer,
+    Scores,
+    scores,
+    train,
+)
 from icltheory.layered import forward
 from tests.classification import oracles
 
@@ -100,6 +106,12 @@ def test_scores_are_those_of_the_loop(key):
     np.testing.assert_allclose(found.attention_mass, [np.mean(masses)])
     missed = [not s.any() for s in np.asarray(prompt.same)]
     np.testing.assert_allclose(found.miss_rate, np.mean(missed))
+
+
+def test_a_model_that_diverged_is_wrong_and_not_right():
+    one, none = jnp.ones((1, 3)), jnp.zeros(3, bool)
+    found = Scores(jnp.array([np.nan, 1.0, 0.0]), one, one, none, ~none)
+    assert float(found.error) == pytest.approx(2 / 3)
 
 
 def test_means_of_stacked_scores(key):

@@ -125,6 +125,17 @@ def test_flow_obeys_its_differential_equation(measured):
     error = np.abs(slope * speed - 1).max()
     measured("relative error of du/dt", error)
     assert error < 1e-12
+    # and so does its inverse, though found by bisection
+    times = balanced_time(1 - u, K, eta)
+    back = jax.vmap(jax.grad(lambda t: balanced_attention(t, K, eta)))(times)
+    error = np.abs(back / speed - 1).max()
+    measured("relative error of du/dt, of the inverse", error)
+    assert error < 1e-9
+    in_eta = jax.grad(lambda e: balanced_attention(40.0, K, e))(eta)
+    expected = 40 / eta * jax.grad(lambda t: balanced_attention(t, K, eta))(40.0)
+    assert float(in_eta) == pytest.approx(float(expected), rel=1e-9)
+    ends = balanced_attention(jnp.array([0.0, 1e300, jnp.inf]), K, eta)
+    np.testing.assert_allclose(ends, [1 / K, 1, 1], rtol=1e-12)
 
 
 def test_second_phase_falls_like_one_over_t(measured):

@@ -35,6 +35,19 @@ def test_vote_error_is_the_sum_over_all_outcomes(l, measured):
         assert float(cot.vote_error(0.6, l).tied) == 0
 
 
+def test_vote_error_has_its_derivatives(measured):
+    for p, l, alpha in ((0.6, 5, 1.0), (0.3, 8, 0.4)):
+        slopes = jax.grad(lambda p, a, l=l: cot.vote_error(p, l, a).wrong, (0, 1))(
+            p, alpha
+        )
+        steps = [(1e-6, 0.0)] if alpha == 1 else [(1e-6, 0.0), (0.0, 1e-6)]
+        for slope, (up, more) in zip(slopes, steps, strict=False):
+            ends = [enumerate_votes(p + s * up, l, alpha + s * more) for s in (1, -1)]
+            error = float(slope) - (ends[0][0] - ends[1][0]) / 2e-6
+            measured("difference of a derivative", error)
+            assert abs(error) < 1e-8
+
+
 @pytest.mark.parametrize("row", [(0.5, 0.3, 0.2), (0.6, 0.4), (0.4, 0.2, 0.2, 0.2)])
 def test_decay_bound_is_above_the_error_of_a_plurality(row):
     rng = np.random.default_rng(0)
@@ -111,5 +124,7 @@ def test_numbers_out_of_range_are_refused():
         cot.vote_error(1.5, 3)
     with pytest.raises(ValueError, match="num_examples: expected a positive integer"):
         cot.vote_error(0.5, 0)
+    with pytest.raises(ValueError, match="probabilities: expected a value >= 0, got -"):
+        cot.decay_bound(jnp.array([0.5, -0.1]), 3)
     with pytest.raises(ValueError, match="relevant_fraction: expected in"):
         cot.decay_bound(jnp.array([0.5, 0.5]), 3, -0.1)

@@ -105,6 +105,8 @@ def test_the_predicate_is_its_inequalities():
         ("pattern_counts", jnp.array([[3, 3], [2, 4]])),
     ):
         assert not bool(cot.theorem_4(**{**given, name: value}).holds)
+    whole = cot.theorem_4(**{**given, "relevant_fraction": 1, "error": 1})
+    assert float(whole["steps"].right) == 27 + 60 * 2
     counts = jnp.array([[3, 3], [2, 4]])
     rough = cot.theorem_4(**given, pattern_counts=counts, tolerance=0.5)
     assert bool(rough.holds)

@@ -282,6 +282,21 @@ def test_for_one_dimension_the_gap_is_the_closed_form_up_to_its_limit(measured):
     assert np.all(ratio > 1 + 1e-8)
 
 
+def test_the_limit_in_one_dimension_is_its_formula(measured):
+    scalar = jax.jit(ltb.scalar_gap)
+    for phi, noise_var, M in ((1.0, 1.0, 10), (0.3, 2.0, 1), (5.0, 0.1, 40)):
+        start = Population(np.eye(1), np.ones(1), phi * np.eye(1), noise_var)
+        tau = phi + noise_var
+        kappa = 2 * tau**2 / M + 2 * (1 + 2 / M) * phi**2
+        D = np.array([[2 / M, 2 * phi / M], [2 * phi / M, kappa]])
+        z = np.linalg.solve(D, [1, tau])
+        z /= 1 + z @ [1, tau]
+        expected = phi * M / (2 * ((M + 1) * phi + tau)) / np.sqrt(z[0] * z[1])
+        _, limit = scalar(LinearRegression(*start), M)
+        measured("relative error of the limit", limit / expected - 1)
+        np.testing.assert_allclose(limit, expected, rtol=1e-12)
+
+
 def test_a_small_prior_mean_costs_the_quadratic_form(measured):
     rng = np.random.default_rng(70)
     cases = []

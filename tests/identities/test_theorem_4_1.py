@@ -138,3 +138,21 @@ def test_without_a_prior_mean_all_bounds_are_zero():
     gap, upper = bounds(*stacked([(*p, 4) for p in cases]))
     for value in jax.tree.leaves((gap, upper.least)):
         np.testing.assert_allclose(value, 0, atol=1e-12)
+
+
+def test_bounds_of_tiny_problems_are_not_lost_in_float32():
+    def at(scale):
+        parts = scale * np.eye(2), np.ones(2), scale * np.eye(2), scale**2
+        problem = LinearRegression(*(jnp.asarray(p, jnp.float32) for p in parts))
+        return ltb.gap_upper_bounds(problem, 4).labels / scale
+
+    np.testing.assert_allclose(at(1e-8), at(1.0), rtol=1e-5)
+
+
+def test_a_small_gap_is_not_lost_between_two_large_risks():
+    parts = np.eye(2), np.full(2, 1e-4), np.eye(2), 1.0
+    problem = LinearRegression(*(jnp.asarray(p, jnp.float32) for p in parts))
+    gap, exact = ltb.approximation_gap(problem, 4), LinearRegression(*parts)
+    assert 0 < gap.lower_instance <= gap.upper  # the risks are near 2.3
+    found, expected = (ltb.gap_upper_bounds(p, 4).zero_start for p in (problem, exact))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)

@@ -241,3 +241,15 @@ def _lengths(population, counts):
     rng = np.random.default_rng(0)
     found = solve_all([population] * 16, filled, rng)
     return jax.tree.map(lambda a: np.asarray(a)[: len(counts)], found)
+
+
+def test_the_set_has_derivatives_where_eigenvalues_coincide():
+    model = ltb.GDBeta(jnp.array([1.0, 2.0]), 0.1 * jnp.eye(2))
+
+    def total(scale):
+        problem = LinearRegression(scale * jnp.eye(2), jnp.zeros(2), jnp.eye(2), 0.3)
+        return sum(ltb.gd_beta_minimizers(problem, 3).distance(model))
+
+    slope = jax.grad(total)(1.0)
+    ends = [float(total(1.0 + s * 1e-6)) for s in (1, -1)]
+    assert float(slope) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6)

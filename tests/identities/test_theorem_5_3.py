@@ -151,6 +151,19 @@ def test_the_predicate_knows_members_and_names_the_broken_condition(d, measured)
     np.testing.assert_array_equal(rank[:, 0], expected)
 
 
+def test_distances_are_their_formulas_in_label_units():
+    cases = drawn(np.random.default_rng([60, 2]), 2, 8)
+    lengths = np.asarray(distances(*_sets(cases))[1])
+    for k, (population, M, _, broken) in enumerate(cases):
+        H, mean, Psi, noise_var = population
+        tau, best = np.trace(H @ Psi) + noise_var, best_preconditioner(population, M)
+        for j, (c, p, v, U, u) in enumerate(list(broken.values())[1:]):
+            D = v * U.T - best
+            squares = [(a @ H @ a) / tau for a in (c - mean, p / v + mean, tau * v * u)]
+            expected = np.sqrt([*squares, np.trace(D.T @ H @ D @ H)])
+            np.testing.assert_allclose(lengths[k, j + 2], expected, 1e-8, 1e-6)
+
+
 def _least(lengths, k):
     return lengths[:, k + 2, k].min()
 

@@ -229,6 +229,16 @@ def test_bounds_are_the_formulas_of_lemmas_g3_and_g6(measured):
         error = np.abs(bounds.Gamma - expected).max() / expected.max()
         measured("relative error of the bound", error)
         assert error < 1e-12
+        text = beta_0 * np.exp(-2 * low * times / (M + 1))
+        np.testing.assert_allclose(bounds.beta_text, text, rtol=1e-11)
+        white = oracles.Whitened.of(population, M)
+        best = oracles.best_preconditioner(population, M)
+        squared = np.trace(population.H @ best @ population.H @ best.T)
+        a = np.sqrt(squared) + top * expected
+        in_beta = top * ((1 + a) ** 2 + 2 * a**2 / M) * np.asarray(bounds.beta) ** 2
+        omega = ((M + 1) * np.linalg.norm(white.Phi) + tau) / M
+        excess = in_beta + top**2 * omega * expected**2
+        np.testing.assert_allclose(bounds.excess, excess, rtol=1e-10)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e-12, 1e-7, 0.3])

@@ -147,6 +147,15 @@ def test_rate_at_another_length_is_two_sided(measured):
     assert ratio.max() < 10
 
 
+def test_length_transfer_of_a_tiny_problem_is_not_lost_in_float32():
+    def at(scale):
+        parts = scale * np.eye(2), np.zeros(2), scale * np.eye(2), scale**2
+        problem = LinearRegression(*(jnp.asarray(p, jnp.float32) for p in parts))
+        return wu.length_transfer(problem, 5, 20).excess / scale**2
+
+    np.testing.assert_allclose(at(1e-8), at(1.0), rtol=1e-5)
+
+
 def test_length_transfer_without_noise_and_its_gradient(measured):
     H = np.diag([2.0, 0.0, 1.0])
 

@@ -265,6 +265,8 @@ def test_convergence_constants_hold_along_the_flow(name, measured):
     K_2 = np.sqrt(2) * np.linalg.norm(Lam, 2) ** 2 * np.trace(inverse)
     K_2 *= np.trace(np.linalg.inv(G) @ inverse)
     np.testing.assert_allclose(found.rate, scale**2 * K_1 / K_2, rtol=1e-12)
+    floor = scale**2 * K_1 / (2 * np.sqrt(2) * np.linalg.norm(Lam, 2) ** 2)
+    np.testing.assert_allclose(found.scale_floor, np.sqrt(floor), rtol=1e-12)
 
 
 def test_the_inverted_convergence_constant_is_false(measured):

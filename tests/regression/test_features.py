@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from icltheory.regression.features import (
+    FeaturePath,
     FeaturePopulation,
     balanced_time,
     feature_attention,
@@ -32,6 +33,21 @@ def test_all_contexts_have_their_multinomial_probabilities():
     second = jnp.einsum("c,ci,cj->ij", population.weights, *[population.counts] * 2)
     expected = 4 * np.diag(P) + 12 * np.outer(P, P)
     np.testing.assert_allclose(second, expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize(("N", "dtype"), [(150, jnp.float32), (2000, jnp.float64)])
+def test_long_contexts_leave_the_range_of_no_float(N, dtype):
+    # 150 choose 75 is no float32 and 2000 choose 1000 no float64
+    population = FeaturePopulation.finite(jnp.array([0.4, 0.6], dtype), N)
+    assert population.weights.dtype == dtype
+    p = [math.comb(N, k) * 2**k * 3 ** (N - k) / 5**N for k in range(N + 1)]
+    order = np.argsort(population.counts[:, 0])
+    np.testing.assert_allclose(population.weights[order], p, rtol=1e-5, atol=1e-37)
+
+
+def test_a_feature_that_never_occurs_is_in_no_context():
+    weights = FeaturePopulation.finite(jnp.array([1.0, 0.0]), 3).weights
+    np.testing.assert_allclose(weights, [1, 0, 0, 0], rtol=1e-14)
 
 
 def test_drawn_contexts_agree_with_all_of_them(key):
@@ -80,6 +96,18 @@ def test_what_was_not_reached_is_infinite():
     assert np.all(np.isinf(phases.learned))
     assert phases.overtaken[0] == 0
     assert np.isinf(phases.overtaken[2])
+
+
+def test_overtaken_is_for_good_and_half_and_learned_the_first_time():
+    own = jnp.array([0.4, 0.6, 0.4, 0.8])
+    attention = jnp.stack([own, 1 - own], axis=1)[:, None]
+    attention = jnp.concatenate([attention, jnp.full((4, 1, 2), 0.5)], axis=1)
+    losses = jnp.array([[1.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.0, 1.0]])
+    path = FeaturePath(jnp.arange(4), jnp.zeros((4, 2, 2)), attention, losses)
+    found = feature_phases(path, 0.5)
+    np.testing.assert_allclose(found.overtaken, [2.25, np.inf], rtol=1e-14)
+    np.testing.assert_allclose(found.half, [0.5, np.inf], rtol=1e-14)
+    np.testing.assert_allclose(found.learned, [0.5, np.inf], rtol=1e-14)
 
 
 @pytest.mark.parametrize(

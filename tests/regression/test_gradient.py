@@ -93,3 +93,13 @@ def test_tuned_steps_are_at_least_as_good_as_a_fine_scan():
         best = tune_step_size(X, y, x, target, steps, **options)
         scan = min(float(loss(eta)) for eta in np.linspace(0.02, 1.2, 60) * 2 * best)
         assert loss(best) <= scan * (1 + 1e-6)
+
+
+def test_where_no_step_moves_an_answer_the_tuned_size_is_zero():
+    asked = np.ones((3, 2)), np.ones(3)
+    for examples in (2, 0):
+        nothing = np.zeros((3, examples, 2)), np.ones((3, examples))
+        assert [float(tune_step_size(*nothing, *asked, steps)) for steps in (1, 2)] == [
+            0.0,
+            0.0,
+        ]

@@ -41,6 +41,8 @@ def test_flags_say_what_the_spectrum_is():
         for factor in (0.99, 1.01):
             found = kernel_descent(system, many[:, 0], factor * r, jnp.array([1]))
             assert bool(found.converges) is (expected and factor < 1)
+    smooth = KernelSystem.of("rbf", many, ASKED)
+    assert not kernel_descent(smooth, many[:, 0], -0.1, jnp.array([1])).converges
     crooked = KernelSystem.of(lambda x, z: x @ z + x[0], X, ASKED)
     assert crooked.asymmetry > 0.1
 
@@ -94,3 +96,13 @@ def test_impossible_settings_are_refused():
         kriging_risk(jnp.ones((2, 3)))
     with pytest.raises(ValueError, match="kernel: expected one of"):
         kernel_descent_stack(jnp.ones(2), 3, "cosine")
+
+
+def test_inputs_that_are_zero_or_of_half_precision():
+    nothing = KernelSystem.of("linear", np.zeros((2, 1)), np.ones(1))
+    assert float(nothing.asymmetry) == 0
+    half = KernelSystem.of("rbf", *(jnp.asarray(a, jnp.bfloat16) for a in (X, ASKED)))
+    assert half.matrix.dtype == jnp.float32
+    assert half.positive_semidefinite
+    with pytest.raises(ValueError, match="number of examples: expected a positive"):
+        KernelSystem.of("linear", np.zeros((0, 1)), np.ones(1))

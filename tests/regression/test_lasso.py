@@ -1,4 +1,5 @@
 import functools
+import inspect
 
 import jax
 import numpy as np
@@ -128,3 +129,10 @@ def test_a_path_cut_short_says_so():
     assert np.all(fit.violation > 1e-3)
     with pytest.raises(ValueError, match="^max_steps: expected a positive integer"):
         lasso_weights(X, y, 1e-3, max_steps=0)
+
+
+def test_a_penalty_that_is_no_number_is_refused_also_if_it_is_zero():
+    X, y = data(0, (12, 6))
+    for penalty in (np.zeros(3), np.ones(3)):
+        with pytest.raises(ValueError, match=r"^penalty: expected shape \(\)"):
+            inspect.unwrap(lasso)(X, y, X[0], penalty)  # its types refuse it before

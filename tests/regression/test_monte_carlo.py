@@ -111,6 +111,18 @@ def test_the_bootstrap_is_gargs(key):
     np.testing.assert_array_equal(few.low, few.high)
 
 
+def test_levels_name_the_order_statistics_of_the_resamples(key):
+    errors = np.random.default_rng(0).exponential(size=(30, 1))
+
+    def ends(level):
+        return bootstrap_interval(errors, key, 10, level=level)
+
+    lows = [float(ends(level).low[0]) for level in (0.98, 0.8, 0.6, 0.4, 0.2)]
+    highs = [float(ends(level).high[0]) for level in (0.01, 0.2, 0.4, 0.6, 0.8)]
+    # ten different values of ten resamples: each is the one of its number
+    assert np.all(np.diff(lows + highs) > 0)
+
+
 def test_student_intervals_agree_with_scipy():
     errors = np.random.default_rng(0).normal(size=(7, 2))
     for level in (0.5, 0.9):

@@ -1,7 +1,12 @@
 import jax
 import numpy as np
 
-from icltheory.regression.predictors import newton, newton_prefixes, ols_prefixes
+from icltheory.regression.predictors import (
+    averaging_prefixes,
+    newton,
+    newton_prefixes,
+    ols_prefixes,
+)
 from tests.regression import oracles
 
 
@@ -39,3 +44,16 @@ def test_the_published_scale_never_leaves_zero_on_examples_of_rank_one():
         oracles.newton(a, b, c, 5, 2.0) for a, b, c in zip(X, y, X[:, 0], strict=True)
     ]
     np.testing.assert_allclose(got, expected, rtol=1e-9)
+
+
+def test_inputs_that_are_zero_have_a_derivative():
+    labels, asked = np.ones(3), np.ones(2)
+    slope = jax.grad(lambda X: newton(X, labels, asked, 2))(np.zeros((3, 2)))
+    assert np.all(np.isfinite(slope))
+
+
+def test_no_prefix_is_no_prediction():
+    # what is summed over the examples before has none to put in front
+    X, y = np.zeros((2, 0, 3)), np.zeros((2, 0))
+    assert newton_prefixes(X, y, steps=2).shape == (2, 0)
+    assert averaging_prefixes(X[0], y[0]).shape == (0,)

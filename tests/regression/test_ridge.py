@@ -122,6 +122,9 @@ def test_without_noise_bayes_is_least_squares_about_the_prior():
     np.testing.assert_allclose(
         bayes(X, labels, Q[:, 0], **singular), Q[:, 0] @ w, rtol=1e-6
     )
+    # known also within a jit, which traces all arrays that are made there
+    few = jax.jit(lambda X, y, x: bayes(X, y, x, **prior))(X[:, :2], y[:, :2], Q[:, 0])
+    np.testing.assert_allclose(few, ols(X[:, :2], y[:, :2], Q[:, 0]), rtol=1e-12)
     # a traced zero is the limit on consistent labels
     np.testing.assert_allclose(
         PATH(X, labels, Q, mean, cov, 0.0)[:, 2:], (Q @ w)[:, 2:], rtol=1e-5

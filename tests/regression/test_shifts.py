@@ -14,6 +14,7 @@ from icltheory.regression.shifts import (
     garg_shift,
     garg_shifts,
 )
+from icltheory.regression.tasks import NoisyLinearRegression
 from tests.regression import oracles
 
 D, P, B = 6, 13, 500
@@ -187,3 +188,12 @@ def test_unknown_shifts_say_what_there_is():
         garg_shifts(1)
     with pytest.raises(ValueError, match="^num_points: expected a positive integer"):
         garg_shift("standard", 4)(jax.random.key(0), 0, 1)
+
+
+def test_one_label_has_no_variance_to_be_rescaled_to():
+    with pytest.raises(ValueError, match="^batch_size: expected two labels or more"):
+        garg_shift("noisyLR", 4)(jax.random.key(0), 1, 1)
+    assert np.all(np.isfinite(garg_shift("noisyLR", 4)(jax.random.key(0), 1, 2).y))
+    task = NoisyLinearRegression(4, renormalize=True)
+    with pytest.raises(ValueError, match="^batch_size: expected two labels or more"):
+        task.sample(jax.random.key(0), 0, 1)

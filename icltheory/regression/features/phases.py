@@ -63,16 +63,20 @@ def feature_phases(path: FeaturePath, loss_level: float = 1e-2) -> FeaturePhases
     rival = jnp.max(jnp.where(other, -jnp.inf, path.attention), axis=-1)
     shed = jnp.min(jnp.where(other, jnp.inf, path.logits), axis=(0, 2))
     return FeaturePhases(
-        overtaken=_crossing(path.steps, rival - own),
+        overtaken=_crossing(path.steps, rival - own, for_good=True),
         half=_crossing(path.steps, 0.5 - own),
         learned=_crossing(path.steps, path.losses - loss_level),
         shed=shed,
     )
 
 
-def _crossing(steps: Int[Array, " T"], gap: Float[Array, "T K"]) -> Array:
-    """When each column turns negative, between two records."""
+def _crossing(
+    steps: Int[Array, " T"], gap: Float[Array, "T K"], *, for_good: bool = False
+) -> Array:
+    """When each column turns negative, the first or the last time, between records."""
     below = gap < 0
+    if for_good:  # and negative at all later records
+        below = jnp.flip(jnp.cumprod(jnp.flip(below, 0), axis=0), 0) > 0
     at = jnp.argmax(below, axis=0)
     column = jnp.arange(gap.shape[1])
     before, after = gap[jnp.maximum(at - 1, 0), column], gap[at, column]

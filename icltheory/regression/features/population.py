@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
+from scipy.special import gammaln, xlogy
 
 from icltheory._checks import check_nonnegative, check_positive_int, concrete
 from icltheory._pytree import pytree
@@ -98,11 +99,11 @@ class FeaturePopulation:
         bars = np.array(list(itertools.combinations(range(N + K - 1), K - 1)))
         ends = np.pad(bars, ((0, 0), (1, 1)), constant_values=((0, 0), (-1, N + K - 1)))
         counts = (np.diff(ends, axis=1) - 1)[::-1]
-        ways = [math.factorial(N) / math.prod(map(math.factorial, c)) for c in counts]
-        weights = jnp.asarray(np.array(ways), p.dtype)
-        counts = jnp.asarray(counts, p.dtype)
-        weights = weights * jnp.prod(p[None] ** counts, axis=1)
-        return cls(p, counts, weights)
+        # Logarithms in float64: factorials and powers leave the range of any float.
+        logs = gammaln(N + 1) - gammaln(counts + 1).sum(axis=1)
+        logs += xlogy(counts, np.asarray(p, np.float64)[None]).sum(axis=1)
+        weights = jnp.asarray(np.exp(logs), p.dtype)
+        return cls(p, jnp.asarray(counts, p.dtype), weights)
 
     @classmethod
     def sampled(

@@ -125,7 +125,9 @@ def rates(
     on the excess is a consequence: with a = |H^{1/2} Gamma* H^{1/2}|_F + lambda_1 N_t,
 
     .. math:: R - R_{\min} \le \lambda_1 \bigl((1 + a)^2 + \tfrac{2 a^2}{M}\bigr)
-        \|P(\beta_t - \beta^*)\|^2 + \lambda_1^2 \, \|\Omega\| N_t^2.
+        \|P(\beta_t - \beta^*)\|^2 + \lambda_1^2 \, \|\Omega\| N_t^2,
+
+    where ||Omega|| is replaced by the bound ((M + 1) |Phi|_F + tau) / M.
 
     Args:
         problem: The population (H, beta*, Psi, sigma^2).

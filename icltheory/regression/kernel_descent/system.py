@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_shape
+from icltheory._checks import check_positive_int, check_shape
+from icltheory._precision import widened
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.attention import kernel_matrix
@@ -72,8 +73,9 @@ class KernelSystem:
         Raises:
             ValueError: If shapes do not fit or the name is unknown.
         """
-        X, x_query = jnp.asarray(X), jnp.asarray(x_query)
+        X, x_query = widened(X), widened(x_query)
         check_shape("X", X, ("N", "d"))
+        check_positive_int("number of examples", X.shape[0])
         check_shape("x_query", x_query, (X.shape[1],))
         softmax = kernel == "softmax"
         points = jnp.concatenate([X, x_query[None]])
@@ -81,6 +83,7 @@ class KernelSystem:
         D = jnp.sum(values, axis=1) if softmax else jnp.ones_like(values[0])
         root = jnp.sqrt(D[:-1])
         K = values[:-1, :-1]
+        size = jnp.max(jnp.abs(K))
         symmetric = (K + K.T) / 2 / (root[:, None] * root[None])
         eigenvalues, eigenvectors = jnp.linalg.eigh(symmetric)
         return cls(
@@ -89,7 +92,7 @@ class KernelSystem:
             eigenvalues=eigenvalues,
             eigenvectors=eigenvectors,
             normalizers=D[:-1],
-            asymmetry=jnp.max(jnp.abs(K - K.T)) / jnp.max(jnp.abs(K)),
+            asymmetry=jnp.max(jnp.abs(K - K.T)) / jnp.where(size > 0, size, 1),
             approximate=softmax,
         )
 

@@ -6,7 +6,8 @@ from icltheory._pytree import pytree
 from icltheory._typing import Array, Scalar
 from icltheory.regression.ltb._moments import check_tau, read_length, weighted
 from icltheory.regression.ltb._spectral import Whitened
-from icltheory.regression.ltb.optimum import minimal_risk
+from icltheory.regression.ltb.decomposition import gd_beta_excess
+from icltheory.regression.ltb.gd_beta import GDBeta
 from icltheory.regression.risks._population import Count
 from icltheory.regression.risks.linear_attention import linear_attention_optimum
 from icltheory.regression.tasks.linear import LinearRegression
@@ -182,12 +183,13 @@ def gap_upper_bounds(problem: LinearRegression, num_examples: Count) -> GapUpper
     shares = jnp.where(below > 0, (gains + total) / jnp.where(below > 0, below, 1), 1)
     kappa = 2 * tau**2 / M + 2 * (1 + 2 / M) * white.square
     lost = phi**2 / omega
-    best = linear_attention_optimum(problem, num_examples).risk
+    Gamma = linear_attention_optimum(problem, num_examples).Gamma
+    zero_start = GDBeta(jnp.zeros_like(phi), Gamma)
     return GapUpperBounds(
-        labels=size * kappa / (tau**2 + kappa),
+        labels=size * (kappa / (tau**2 + kappa)),
         values=jnp.sum(squares * shares),
         rank_one=2 * size / (M + 2) + jnp.sum(lost) - jnp.max(lost),
-        zero_start=best - minimal_risk(problem, num_examples),
+        zero_start=gd_beta_excess(zero_start, problem, num_examples).total,
     )
 
 

@@ -167,8 +167,8 @@ def gd_beta_minimizers(
         num_examples: Examples M >= 1.
 
     Returns:
-        The set, as the optimum and the projector on im(H). Eigenvalues of H below d
-        eps times the largest count as 0.
+        The set, as the optimum and the projector on im(H), which derivatives hold
+        fixed. Eigenvalues of H below d eps times the largest count as 0.
 
     Raises:
         ValueError: If M < 1 or tau = 0.
@@ -184,9 +184,8 @@ def gd_beta_minimizers(
         ``tests/identities/test_theorem_5_2.py``.
     """
     best, _ = optimal_gd_beta(problem, num_examples)
-    return GDBetaMinimizers(
-        best, InputRoots.of(jnp.asarray(problem.input_cov)).projector
-    )
+    projector = InputRoots.of(jnp.asarray(problem.input_cov)).projector
+    return GDBetaMinimizers(best, lax.stop_gradient(projector))
 
 
 def _system(moments: Moments) -> tuple[Array, Array]:

@@ -50,6 +50,8 @@ def before(num_points: int) -> Array:
 
 def shift_down(rows: Array, axis: int = 0) -> Array:
     """Drops the last row and puts zeros first: an inclusive sum becomes exclusive."""
+    if not rows.shape[axis]:
+        return rows
     kept = jax.lax.slice_in_dim(rows, 0, rows.shape[axis] - 1, axis=axis)
     zeros = jnp.zeros_like(jax.lax.slice_in_dim(rows, 0, 1, axis=axis))
     return jnp.concatenate([zeros, kept], axis=axis)

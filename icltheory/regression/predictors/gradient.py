@@ -168,7 +168,7 @@ def tune_step_size(
     For one step the loss is a parabola in eta, solved exactly. Otherwise a grid on
     [0, 4 sqrt(d) / mean Frobenius norm of A X'X/N] is refined around its best point;
     each of the rounds costs ``candidates`` runs. Uses the labels of the queries: judge
-    the result on other prompts.
+    the result on other prompts. Where no step size moves an answer it is 0.
 
     Args:
         X: Example inputs.
@@ -213,9 +213,10 @@ def tune_step_size(
 
     if steps == 1:
         slope = predict(jnp.ones((), X.dtype))
-        return jnp.sum(slope * target) / jnp.sum(slope**2)
+        square = jnp.sum(slope**2)
+        return jnp.sum(slope * target) / jnp.where(square > 0, square, 1)
     A = _preconditioner(preconditioner, X)
-    gram = einsum("bni,bnj->bij", X, X) / X.shape[1]
+    gram = einsum("bni,bnj->bij", X, X) / max(X.shape[1], 1)
     bounded = gram if A is None else einsum("ij,bjk->bik", A, gram)
     largest = jnp.mean(jnp.linalg.norm(bounded, axis=(1, 2)))
 
@@ -227,6 +228,7 @@ def tune_step_size(
         width = 2 * (high - low) / (candidates - 1)
         return (jnp.maximum(best - width, 0), best + width), best
 
+    largest = jnp.where(largest > 0, largest, 1)
     start = (jnp.zeros_like(largest), 4 * np.sqrt(X.shape[2]) / largest)
     return jax.lax.scan(refine, start, length=rounds)[1][-1]
 

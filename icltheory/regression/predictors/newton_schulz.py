@@ -146,8 +146,9 @@ def newton_prefixes(
 def _iterate(gram: Array, b: Array, steps: int, initial_scale: Number) -> Array:
     """M_T b for a symmetric Gram matrix; 0 where the matrix is 0."""
     square = einsum("ij,jk->ik", gram, gram)
-    norm = jnp.sqrt(jnp.sum(square**2))
-    scale = jnp.asarray(initial_scale, b.dtype) / jnp.where(norm > 0, norm, 1)
+    size = jnp.sum(square**2)  # the root of 0 has no derivative
+    norm = jnp.sqrt(jnp.where(size > 0, size, 1))
+    scale = jnp.asarray(initial_scale, b.dtype) / norm
     error = jnp.eye(b.shape[0], dtype=b.dtype) - scale * square
 
     def step(_, state):

@@ -152,6 +152,7 @@ def lasso(
         Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
         (2022), Section 5. Verified by ``tests/regression/test_lasso.py``.
     """
+    check_scalar("penalty", penalty)
     X, y, x_query = read_prompt(X, y, x_query)
     if is_zero(penalty):
         return ols(X, y, x_query)

@@ -20,6 +20,16 @@ from icltheory.regression.tasks._family import (
 __all__ = ["LinearClassification", "NoisyLinearRegression", "QuadraticRegression"]
 
 
+def unit_scale(y: Array, dim: int) -> Array:
+    """What rescales the labels of a batch to variance d."""
+    if y.size < 2:
+        raise ValueError(
+            "batch_size: expected two labels or more in a batch that is rescaled to "
+            "its own variance, got 1"
+        )
+    return math.sqrt(dim) / jnp.std(y, ddof=1)
+
+
 class _GaussianWeights(Family):
     def sample_parameters(
         self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
@@ -49,7 +59,8 @@ class NoisyLinearRegression(_GaussianWeights):
         A task.
 
     Raises:
-        ValueError: If the noise variance is negative.
+        ValueError: If the noise variance is negative, or a single label is to be
+            rescaled.
 
     Example:
         >>> task = NoisyLinearRegression(4, 1.0, renormalize=True)
@@ -85,7 +96,7 @@ class NoisyLinearRegression(_GaussianWeights):
         y = add_noise(key, self.evaluate(w, X), self.noise_var)
         if not self.renormalize:
             return y, w
-        scale = math.sqrt(self.dim) / jnp.std(y, ddof=1)
+        scale = unit_scale(y, self.dim)
         return scale * y, scale * w
 
 

@@ -92,7 +92,7 @@ def length_transfer(
     omega_N, omega_M = (((n + 1) * phi + tau) / n for n in (N, M))
     # 1 / omega_N - 1 / omega_M, whose numerator is a multiple of 1 / M - 1 / N
     moved = (1 / M - 1 / N) * (phi + tau) / (omega_N * omega_M)
-    excess = jnp.sum(phi**2 * omega_M * moved**2)
+    excess = jnp.sum(omega_M * (phi * moved) ** 2)
     least = minimal_risk(problem, test_length)
     level_M, level_N = noise_var / M, noise_var / N
     # (mu_M - mu_N)^2 min{phi / mu_N^2, 1 / phi}, finite without noise
