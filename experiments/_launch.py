@@ -64,7 +64,7 @@ def parse(
         SystemExit: once a job is submitted.
     """
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    own.add_argument("--preset")
+    own.add_argument("--preset", metavar=f"{{{','.join(presets)}}}")
     own.add_argument("--resume", type=Path)
     own.add_argument("--output", type=Path, default=Path("runs"))
     if add_flags is not None:
@@ -92,10 +92,7 @@ def parse(
     if preset is not None and preset not in presets:
         _refuse_preset(preset, presets)
     if flags.resume is not None:
-        try:
-            stored = read_config(flags.resume, next(iter(presets.values())))
-        except ValueError as error:
-            raise ValueError(f"resume: {error}") from error
+        stored = _resumed(flags.resume, presets)
         start = stored if preset is None else presets[preset]
         preset = preset or "stored"
     else:
@@ -110,6 +107,13 @@ def parse(
     return Launch(config, preset, flags.resume, flags.output, flags)
 
 
+def _resumed(run: Path, presets: Mapping[str, Config]) -> Config:
+    try:
+        return read_config(run, next(iter(presets.values())))
+    except ValueError as error:
+        raise ValueError(f"resume: {error}") from error
+
+
 def _refuse_preset(preset: str, presets: Mapping[str, Any]) -> NoReturn:
     raise ValueError(f"preset: expected one of {', '.join(presets)}, got {preset}")
 
@@ -122,7 +126,7 @@ def _check_overrides(
 ) -> None:
     """Refuses at once what no preset that the job may choose would take."""
     if flags.resume is not None:
-        starts = [read_config(flags.resume, next(iter(presets.values())))]
+        starts = [_resumed(flags.resume, presets)]
     elif flags.preset is not None:
         if flags.preset not in presets:
             _refuse_preset(flags.preset, presets)
@@ -157,27 +161,66 @@ def _overridden(start: Config, args: list[str], description: str) -> Config:
 
 
 def read_config(run: Path, example: Config) -> Config:
-    """The config that a run folder holds."""
-    path = run / "config.json"
+    """The config that a run folder holds; ``example`` is one of its experiment.
+
+    A field that came after the run was begun has its default, and stderr says so.
+    """
+    path, added = run / "config.json", {}
     try:
-        values = json.loads(path.read_text())["config"]
-        return _build(type(example), values)
+        stored = json.loads(path.read_text())
+        _check_experiment(stored, example)
+        config = _build(type(example), stored["config"], added)
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"expected a run folder with a readable config.json, got {run} "
             f"({type(error).__name__}: {error})"
         ) from error
+    if added:
+        defaults = ", ".join(f"{name} = {value}" for name, value in added.items())
+        print(f"warning: {path} lacks what came later: {defaults}", file=sys.stderr)
+    return config
 
 
-def _build(kind: Any, values: Any) -> Any:
-    """Rebuilds nested frozen dataclasses from what JSON kept of them."""
+def _check_experiment(stored: dict[str, Any], example: Any) -> None:
+    """Raises if a run is of another experiment than a config's package."""
+    package, _, rest = type(example).__module__.partition(".")
+    own, found = rest.partition(".")[0], stored.get("experiment")
+    if package == "experiments" and found not in (None, own):
+        raise ValueError(f"it is a run of {found}, not of {own}")
+
+
+def _build(kind: Any, values: Any, added: dict[str, Any], at: str = "") -> Any:
+    """Rebuilds nested frozen dataclasses from what JSON kept of them.
+
+    Fields that it does not have get their defaults, which ``added`` collects.
+    """
     if not dataclasses.is_dataclass(kind):
         return tuple(values) if isinstance(values, list) else values
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    unknown = set(values) ^ set(fields)
-    if unknown:
-        raise ValueError(f"fields that differ: {', '.join(sorted(unknown))}")
-    return kind(**{name: _build(fields[name].type, values[name]) for name in fields})
+    gone = sorted(set(values) - set(fields))
+    if gone:
+        raise ValueError(f"fields that are not there: {_names(at, gone)}")
+    bare = [n for n in fields if n not in values and not _has_default(fields[n])]
+    if bare:
+        raise ValueError(f"no value, and no default, of {_names(at, bare)}")
+    found = kind(
+        **{
+            name: _build(fields[name].type, value, added, f"{at}{name}.")
+            for name, value in values.items()
+        }
+    )
+    new = [name for name in fields if name not in values]
+    added |= {f"{at}{name}": getattr(found, name) for name in new}
+    return found
+
+
+def _has_default(field: dataclasses.Field) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is not missing or field.default_factory is not missing
+
+
+def _names(at: str, names: list[str]) -> str:
+    return ", ".join(f"{at}{name}" for name in names)
 
 
 def _differences(stored: Any, asked: Any) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import platform
 import subprocess
@@ -65,6 +66,11 @@ class Run:
     @classmethod
     def create(cls, output: Path, name: str, preset: str, config: Any) -> "Run":
         """Makes the folder of a new run and writes its config."""
+        # Checkpoints there could be written, but never read: Orbax globs its path.
+        if set("[]") & set(str(output.absolute())):
+            raise ValueError(
+                f"output: expected a path without [ and ], got {output.absolute()}"
+            )
         run = cls(output / name / _agreed_stamp())
         if run.writes:
             try:
@@ -74,15 +80,14 @@ class Run:
                     f"output: expected a folder that can be written, got {output} "
                     f"({error.strerror})"
                 ) from error
-        run.write_json(
-            "config.json",
-            {
-                "experiment": name,
-                "preset": preset,
-                "config": dataclasses.asdict(config),
-                "environment": environment(),
-            },
-        )
+        stored = {
+            "experiment": name,
+            "preset": preset,
+            "config": dataclasses.asdict(config),
+            "environment": environment(),
+        }
+        # An infinity among its fields must come back as one.
+        run.write_text("config.json", json.dumps(stored, indent=1) + "\n")
         return run
 
     @classmethod
@@ -93,8 +98,8 @@ class Run:
         return cls.create(launch.output, name, launch.preset, launch.config)
 
     def write_json(self, name: str, value: Any) -> None:
-        """Writes a file aside and renames it."""
-        self.write_text(name, json.dumps(value, indent=1) + "\n")
+        """Writes a file aside and renames it; NaN and infinity become null."""
+        self.write_text(name, json.dumps(_strict(value), indent=1) + "\n")
 
     def write_text(self, name: str, text: str) -> None:
         """Writes a file aside and renames it."""
@@ -127,6 +132,15 @@ class Run:
             with self.replacing(name) as aside:
                 figure.savefig(aside, format="png")
         return self.folder / name
+
+
+def _strict(value: Any) -> Any:
+    """For JSON, which knows no other numbers than finite ones."""
+    if isinstance(value, dict):
+        return {name: _strict(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _agreed_stamp() -> str:
@@ -193,6 +207,11 @@ def claim_table(title: str, stated: Iterable[dict[str, Any]]) -> Table:
     return table
 
 
+def largest(values: Iterable[Any]) -> float:
+    """The maximum for a check: NaN if one is, over which Python's ``max`` may pass."""
+    return float(np.max([float(value) for value in values]))
+
+
 def print_checks(console: Console, checks: Iterable[Check]) -> None:
     """Prints one line a check, its verdict first."""
     for check in checks:
@@ -210,9 +229,20 @@ def console_of(run: Run) -> Console:
 
 
 def main(function: Callable[[], Any]) -> None:
-    """Runs an experiment; what the user can mend is said in one line, status 2."""
+    """Runs an experiment; what the user can mend is said in one line, status 2.
+
+    Ctrl-C is answered in one line too, with the status 130 that shells give it.
+    """
     try:
         function()
+    except KeyboardInterrupt:
+        if os.environ.get("ICLTHEORY_TRACEBACK"):
+            raise
+        print(
+            "interrupted; a run that was begun goes on with --resume RUN",
+            file=sys.stderr,
+        )
+        sys.exit(130)
     except (ValueError, OSError, FloatingPointError) as error:
         if os.environ.get("ICLTHEORY_TRACEBACK"):
             raise

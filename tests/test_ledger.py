@@ -11,8 +11,10 @@ ROOT = Path(__file__).parents[1]
 TESTS = """
 import pytest
 
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_holds(size, record_property):
+    if size == 4:
+        pytest.skip("counts for nothing")
     record_property("error", -1e-16 * size)
 
 def test_fails(record_property):

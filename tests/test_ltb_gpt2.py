@@ -88,8 +88,9 @@ def test_a_score_is_the_mean_with_both_standard_errors():
     assert score.seed_error == pytest.approx(1.5)
     by_prompt = np.std([2.0, 3.0, 5.5], ddof=1) / math.sqrt(3)
     assert score.prompt_error == pytest.approx(by_prompt)
-    half = 1.645 * math.hypot(1.5, by_prompt)
-    assert score.interval == pytest.approx((3.5 - half, 3.5 + half))
+    # Student's 95 % quantile with one degree of freedom is tan(0.45 pi).
+    half = math.hypot(math.tan(0.45 * math.pi) * 1.5, 1.645 * by_prompt)
+    assert score.interval == pytest.approx((3.5 - half, 3.5 + half), rel=1e-3)
     alone = Score.of(errors[:1])
     assert math.isnan(alone.seed_error)
     assert alone.interval[0] < 2.0 < alone.interval[1]
@@ -248,6 +249,7 @@ def test_a_killed_run_ends_as_one_that_was_not(tmp_path, interrupted):
         (["--mean", "0"], "mean: expected a value other than 0, got 0"),
         (["--eval-prompts", "1"], "eval_prompts: expected at least 2, got 1"),
         (["--recipe.model", "linear"], "recipe: expected gpt2 with MLP"),
+        (["--recipe.seeds", "1", "1"], "recipe.seeds: expected different ones"),
         (["--recipe.task-mean", "10"], "recipe: expected gpt2 with MLP"),
         (["--recipe.loss-points", "all"], "recipe: expected the loss of the last"),
         (["--recipe.optimizer.name", "lion"], "optimizer: expected one of"),

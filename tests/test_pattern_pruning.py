@@ -25,7 +25,7 @@ from experiments.pattern_pruning.bridge import (
 )
 from experiments.pattern_pruning.gpt2 import gpt_keys, gpt_prompts, without
 from experiments.pattern_pruning.gpt2_report import gap_ratio, gpt_claims
-from experiments.pattern_pruning.prompts import PROMPTS, prompts_of
+from experiments.pattern_pruning.prompts import PROMPTS, errors, prompts_of
 from experiments.pattern_pruning.summary import interval, least_kept
 from icltheory.classification import prune_neurons
 from icltheory.layered import forward
@@ -297,6 +297,11 @@ def test_the_least_kept_is_behind_the_last_rank_that_harms():
     ):
         found = least_kept(config, bridge, kept(*hinges), 1)
         assert found.tolist() == [expected, 10]
+
+
+def test_an_answer_that_is_no_number_is_wrong():
+    answers = np.array([np.nan, 2.0, -2.0, 2.0])[None, None]
+    assert float(errors(answers, np.ones((1, 4)))[1][0]) == 0.5
 
 
 def test_the_interval_is_students():

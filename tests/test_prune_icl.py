@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import scipy.stats
 
 from experiments import prune_icl
+from experiments.prune_icl import analysis
 from experiments.prune_icl.statistics import paired
 from icltheory.plotting import (
     Curve,
@@ -106,6 +108,8 @@ def test_a_resumed_run_reports_the_same_and_trains_nothing(small_run):
         (["--test-prompts", "1"], "test_prompts: expected at least 2, got 1"),
         (["--error-cap", "0"], "error_cap: expected a value > 0, got 0"),
         (["--label-noise", "-1"], "label_noise: expected at least 0, got -1"),
+        (["--linear.seeds", "3"], "linear.seeds: expected two or more different"),
+        (["--gpt2.seeds", "1", "1"], "gpt2.seeds: expected two or more different"),
     ],
 )
 def test_impossible_configs_are_refused_before_anything_is_written(
@@ -138,6 +142,20 @@ def test_paired_differences_against_scipy():
     np.testing.assert_allclose(found.p_better, expected.pvalue, rtol=1e-10)
     both = scipy.stats.ttest_rel(a, b, axis=-1).confidence_interval(0.95)
     np.testing.assert_allclose([found.low, found.high], [both.low, both.high])
+
+
+def test_matrices_of_one_seed_are_one_observation(monkeypatch):
+    """The interval of the ratio is Student's over seeds."""
+    logs = np.random.default_rng(0).normal(size=(3, 4, 6))  # seeds, layers, matrices
+    monkeypatch.setattr(
+        analysis, "condition_numbers", lambda _, seed: np.exp(logs[seed])
+    )
+    measured = SimpleNamespace(subject=SimpleNamespace(params=range(3)))
+    found = analysis.condition_by_depth(measured, 0.95)
+    per_seed = (logs[:, 3] - logs[:, 0]).mean(axis=1)
+    limits = scipy.stats.ttest_1samp(per_seed, 0).confidence_interval(0.95)
+    expected = np.exp([per_seed.mean(), limits.low, limits.high])
+    np.testing.assert_allclose(list(found.values()), expected)
 
 
 def test_no_difference_is_no_evidence():

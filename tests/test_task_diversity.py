@@ -190,6 +190,9 @@ def test_excess_risk_is_distance_for_the_posterior_mean_only(shift):
     measured = [{NEW: run}] * len(CONFIG.runs())
     z = summary.pythagoras(CONFIG, measured, NEW)
     assert (z < 4) == (shift == 0)
+    # A run without numbers, after one that has them, is no agreement.
+    measured[-1] = {NEW: {name: np.nan * values for name, values in run.items()}}
+    assert np.isnan(summary.pythagoras(CONFIG, measured, NEW))
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from experiments._trained import (
     one_layer_optimum,
     train,
 )
+from experiments._trained.fit import _differing
 from icltheory import constructions, training
 from icltheory.layered import forward
 
@@ -146,11 +147,39 @@ def test_one_layer_trains_to_the_exact_optimum(tmp_path):
         ({"steps": 0}, "steps: expected at least 1, got 0"),
         ({"num_points": 1}, "num_points: expected at least 2, got 1"),
         ({"seeds": ()}, "seeds: expected at least one, got none"),
+        ({"checkpoint_every": 0}, "checkpoint_every: expected at least 1, got 0"),
+        ({"num_heads": 0}, "num_heads: expected at least 1, got 0"),
+        ({"noise_var": -1.0}, "noise_var: expected at least 0, got -1.0"),
     ],
 )
 def test_impossible_recipes_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(LINEAR, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"seeds": (3, 6)}, "seeds"),
+        ({"optimizer": training.OptimizerConfig("adam", 1e-2, clip_norm=1.0)}, "rate"),
+    ],
+)
+def test_checkpoints_of_another_recipe_are_refused(change, name, tmp_path):
+    """States of one shape say nothing of the recipe that made them."""
+    trained(LINEAR, tmp_path / "run")
+    kept = (tmp_path / "run" / "metrics.jsonl").read_text()
+    other = dataclasses.replace(LINEAR, **change)
+    with pytest.raises(ValueError, match=f"^checkpoints: expected those .*{name}"):
+        trained(other, tmp_path / "run")
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == kept
+
+
+def test_checkpoints_from_before_a_field_came_are_read():
+    config = dataclasses.asdict(LINEAR)
+    older = dict(config, optimizer=dict(config["optimizer"]))
+    del older["mlp"], older["optimizer"]["average"]
+    assert not _differing(older, config)
+    assert _differing(config, older) == ["optimizer.average", "mlp"]
 
 
 def test_a_snapshot_within_a_chunk_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 """The loop around the training loop: progress, metrics, checkpoints, snapshots."""
 
 import dataclasses
+import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -96,7 +97,7 @@ def fit(
         num_steps: Steps in all.
         chunk_steps: Steps a dispatch.
         checkpoint_every: Steps between checkpoints.
-        config: Kept beside each checkpoint.
+        config: Kept beside each checkpoint, and the same in those that are read.
         snapshots: Steps at which parameters are kept: 0, ``num_steps`` or multiples of
             ``chunk_steps``.
         earlier: Records that precede these in ``metrics.jsonl``.
@@ -107,7 +108,7 @@ def fit(
 
     Raises:
         ValueError: if a snapshot falls within a chunk, or the checkpoint is of another
-            state.
+            state or config.
     """
     _check_snapshots(snapshots, num_steps, chunk_steps)
     store = training.Checkpoints(folder)
@@ -119,6 +120,7 @@ def fit(
         console.print(f"[yellow]warning:[/] {line}; the one before it is used")
     records, timing = [], Timing()
     if restored.state is not None:
+        _check_config(folder, restored.extra["config"], config)
         state, kept = _loaded(restored.state, kept)
         records, timing = restored.extra["metrics"], Timing(**restored.extra["timing"])
         console.print(f"resuming at step {int(np.max(state.step)):,}")
@@ -173,6 +175,27 @@ def _check_snapshots(snapshots, num_steps, chunk_steps) -> None:
                 f"snapshots: expected multiples of chunk_steps {chunk_steps} up to "
                 f"{num_steps}, got {s}"
             )
+
+
+def _check_config(folder: Path, kept: dict[str, Any], config: dict[str, Any]) -> None:
+    """Raises if a checkpoint was made by another config; it may lack newer fields."""
+    names = _differing(kept, json.loads(json.dumps(config)))
+    if names:
+        raise ValueError(
+            f"checkpoints: expected those of this config in {folder}, got others: "
+            f"{', '.join(names)}"
+        )
+
+
+def _differing(kept: dict[str, Any], asked: dict[str, Any], at: str = "") -> list[str]:
+    found = []
+    for name, value in kept.items():
+        other = asked.get(name)
+        if isinstance(value, dict) and isinstance(other, dict):
+            found += _differing(value, other, f"{at}{name}.")
+        elif name not in asked or value != other:
+            found.append(f"{at}{name}")
+    return found
 
 
 def _saved(state, kept) -> Any:

@@ -67,8 +67,9 @@ class Recipe:
         if self.model not in ("gpt2", "linear"):
             raise ValueError(f"model: expected gpt2 or linear, got {self.model}")
         counts = ("dim", "num_layers", "steps", "batch_size", "chunk_steps")
-        check_at_least(self, 1, *counts)
+        check_at_least(self, 1, *counts, "checkpoint_every", "width", "num_heads")
         check_at_least(self, 2, "num_points")
+        check_at_least(self, 0, "noise_var")
         if not self.seeds:
             raise ValueError("seeds: expected at least one, got none")
 

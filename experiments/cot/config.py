@@ -68,6 +68,7 @@ class Config:
     def __post_init__(self):
         counts = ("batch_size", "train_examples", "draws", "mass_prompts")
         check_at_least(self, 1, *counts, "rows_at_once", "states", "chain_steps")
+        check_at_least(self, 1, "iterations", "record_every")
         check_at_least(self, 2, "prompts", "compare_prompts")
         if len(set(self.seeds)) < 2 or len(set(self.seeds)) < len(self.seeds):
             raise ValueError(

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from experiments._fields import check_at_least
 from experiments._trained.recipes import GPT2_CPU
 from icltheory import training
 from icltheory.models import GPT2
@@ -68,6 +69,11 @@ class Config:
     ridge_penalty: float = 1.0
 
     def __post_init__(self):
+        counts = ("dim", "width", "num_layers", "num_heads", "steps", "batch_size")
+        chunks = ("accumulation", "chunk_steps", "checkpoint_every")
+        check_at_least(self, 1, *counts, *chunks)
+        check_at_least(self, 2, "eval_prompts")
+        check_at_least(self, 0, "ridge_penalty")
         if self.num_points < 2 * self.dim + 1:
             raise ValueError(
                 f"num_points: expected at least 2 dim + 1 = {2 * self.dim + 1}, "
@@ -80,11 +86,13 @@ class Config:
                 raise ValueError(
                     f"curriculum.{name}.end: expected the full {full}, got {end}"
                 )
-        if not self.seeds:
-            raise ValueError("seeds: expected at least one, got none")
-        if not all(0 < part <= 1 for part in self.snapshots):
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise ValueError(
-                f"snapshots: expected parts in (0, 1], got {self.snapshots}"
+                f"seeds: expected at least one, all different, got {self.seeds}"
+            )
+        if not self.snapshots or not all(0 < part <= 1 for part in self.snapshots):
+            raise ValueError(
+                f"snapshots: expected some parts in (0, 1], got {self.snapshots}"
             )
 
 

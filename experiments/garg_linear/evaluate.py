@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 
 from experiments.garg_linear.config import Config, Setup
 from icltheory import training
@@ -70,14 +71,15 @@ def interval(errors: np.ndarray) -> Curve:
 def transformer_curve(config: Config, errors: np.ndarray) -> Curve:
     """Mean over seeds and prompts; over one seed the interval is that of the prompts.
 
-    With several seeds the interval also carries the spread between them: 1.645 standard
-    errors of the seeds' means are added to that of the prompts in quadrature.
+    With several seeds it also carries the spread between them: Student's 90 % interval
+    of the seeds' means is added to that of the prompts in quadrature.
     """
     pooled = interval(errors.mean(axis=0))
     seeds = errors.shape[0]
     if seeds == 1:
         return pooled
-    spread = 1.645 * errors.mean(axis=1).std(axis=0, ddof=1) / math.sqrt(seeds)
+    quantile = float(scipy.special.stdtrit(seeds - 1, 0.95))
+    spread = quantile * errors.mean(axis=1).std(axis=0, ddof=1) / math.sqrt(seeds)
     below, above = pooled.mean - pooled.low, pooled.high - pooled.mean
     return Curve(
         pooled.mean,

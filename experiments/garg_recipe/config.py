@@ -56,9 +56,9 @@ class Config:
                     raise ValueError(
                         f"{field}: expected some of {', '.join(CHANGES)}, got {name}"
                     )
-        if len(self.seeds) < 2:
+        if len(set(self.seeds)) < max(len(self.seeds), 2):
             raise ValueError(
-                "seeds: expected two or more, for the standard errors, "
+                "seeds: expected two or more different ones, for the standard errors, "
                 f"got {self.seeds}"
             )
         check_at_least(self, 2, "points", "eval_prompts")

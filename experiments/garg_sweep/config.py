@@ -53,10 +53,10 @@ class Config:
                 f"recipe.num_points: expected at least 2 dim + 1 = "
                 f"{2 * recipe.dim + 1}, got {recipe.num_points}"
             )
-        if len(recipe.seeds) < 2:
+        if len(set(recipe.seeds)) < max(len(recipe.seeds), 2):
             raise ValueError(
-                "recipe.seeds: expected two or more, for the standard errors, "
-                f"got {recipe.seeds}"
+                "recipe.seeds: expected two or more different ones, for the standard "
+                f"errors, got {recipe.seeds}"
             )
         for name in ("widths", "learning_rates", "noise_vars"):
             values = getattr(self, name)

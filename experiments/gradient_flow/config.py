@@ -65,6 +65,9 @@ class Config:
             raise ValueError(f"dims: expected at least 2, got {self.dims}")
         check_at_least(self, 2, "seeds", "num_starts")
         check_at_least(self, 3, "points")
+        counts = ("num_examples", "descent_dim", "sgd_steps", "max_steps")
+        check_at_least(self, 1, *counts)
+        check_at_least(self, 0, "noise_var", "end_time")
         if self.condition < 1 or not self.step_shares or not self.batch_sizes:
             raise ValueError("expected condition >= 1, and steps and batches, got none")
         if self.sgd_steps % 40:

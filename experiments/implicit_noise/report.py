@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, print_checks
+from experiments._run import Check, Run, largest, print_checks
 from experiments.implicit_noise.config import Config
 from experiments.implicit_noise.implied import Split
 from experiments.implicit_noise.measure import bayes_with_label_noise
@@ -67,12 +67,12 @@ def gpt2_checks(config: Config, splits: Splits) -> list[Check]:
     d = config.gpt2.dim
     first, last = splits[min(splits)], splits[max(splits)]
     exact = 1 - np.arange(d) / d
-    wrong = max(
+    wrong = largest(
         np.abs((s.shots + s.training + s.curvature + s.cross) / s.total - 1).max()
         for s in splits.values()
     )
     shots = np.abs(z_score(last.shots[:, :d] - exact)).max()
-    cross = max(np.abs(z_score(s.cross[:, :d])).max() for s in splits.values())
+    cross = largest(np.abs(z_score(s.cross[:, :d])).max() for s in splits.values())
     left = [float((s.training + s.curvature)[:, 2 * d].mean()) for s in (first, last)]
     at_d, at_2d = (float(last.total[:, k].mean()) for k in (d, 2 * d))
     return [
@@ -91,13 +91,13 @@ def stack_checks(config: Config, noises: Noises) -> list[Check]:
     below = np.array([b < config.pool for b in config.shots])
     found = []
     if below.any():
-        z = max(
+        z = largest(
             np.abs(z_score((n.shots - n.formula)[below, :, 0], axis=1)).max()
             for n in noises.values()
         )
         found.append(Check("layer 1 against tr C_1, largest |z|", float(z), 5.0, "<="))
     if not below.all():
-        rest = max(float(n.shots[~below].max()) for n in noises.values())
+        rest = largest(float(n.shots[~below].max()) for n in noises.values())
         found.append(Check("noise of b = N", rest, 0.0, "<=", 1e-9))
     return found
 

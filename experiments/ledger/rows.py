@@ -1,5 +1,6 @@
 """Joins statements with what their tests did, and says it in words."""
 
+import collections
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
@@ -34,7 +35,7 @@ class Row:
     Attributes:
         statement: What the paper says.
         verdict: ``passed``, ``FAILED``, ``not run`` or ``no test``.
-        cases: Sets of parameters that ran.
+        cases: Sets of parameters that passed, or those that failed where some did.
         measured: Numbers, one for each test function and name.
     """
 
@@ -58,19 +59,19 @@ def make_rows(
 
 def _row(statement: Statement, session: Session, root: Path) -> Row:
     ran = {n: c for n, c in session.cases.items() if is_claimed(statement, n)}
-    kinds = {case.outcome for case in ran.values()}
+    counts = collections.Counter(case.outcome for case in ran.values())
     if not claimed(statement, root):
-        verdict = "no test"
-    elif "failed" in kinds:
-        verdict = "FAILED"
+        verdict, cases = "no test", 0
+    elif counts["failed"]:
+        verdict, cases = "FAILED", counts["failed"]
     else:
-        verdict = "passed" if "passed" in kinds else "not run"
+        verdict, cases = "passed" if counts["passed"] else "not run", counts["passed"]
     numbers: dict[tuple[str, str], list[float]] = {}
     for node, case in sorted(ran.items()):
         for name, value in case.measured:
             numbers.setdefault((node.split("[")[0], name), []).append(value)
     measured = (Measured(n, largest(v), len(v)) for (_, n), v in numbers.items())
-    return Row(statement, verdict, len(ran), tuple(measured))
+    return Row(statement, verdict, cases, tuple(measured))
 
 
 def largest(values: Iterable[float]) -> float:

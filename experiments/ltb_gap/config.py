@@ -49,7 +49,8 @@ class Config:
 
     def __post_init__(self):
         counts = ("dim", "num_examples", "steps", "batch_size", "phase_points")
-        check_at_least(self, 1, *counts)
+        check_at_least(self, 1, *counts, "chunk_steps", "checkpoint_every")
+        check_at_least(self, 2, "bayes_samples")
         check_at_least(self, 0, "mean_norm", "noise_var")
         for name in ("examples", "dims"):
             if not getattr(self, name) or min(getattr(self, name)) < 1:
@@ -59,8 +60,10 @@ class Config:
             if not getattr(self, name) or min(getattr(self, name)) <= 0:
                 value = getattr(self, name)
                 raise ValueError(f"{name}: expected some above 0, got {value}")
-        if len(self.seeds) < 2:
-            raise ValueError(f"seeds: expected at least two, got {self.seeds}")
+        if len(set(self.seeds)) < max(len(self.seeds), 2):
+            raise ValueError(
+                f"seeds: expected at least two different ones, got {self.seeds}"
+            )
 
 
 PRESETS = {

@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, print_checks
+from experiments._run import Check, Run, largest, print_checks
 from experiments.ltb_gap.config import Config
 from experiments.ltb_gap.settings import Setting, axes, trained_settings
 from experiments.ltb_gap.theory import CONSTRUCTIONS, Phases, Risks
@@ -57,15 +57,15 @@ def checks(exact: dict[Setting, Risks], trained: Trained, grid: Phases) -> list[
     """What theory says must hold."""
     every = exact.values()
     least = {
-        name: max(
+        name: largest(
             getattr(exact[setting], name) / float(risks.min())
             for setting, risks in trained.risks[name].items()
         )
         for name in ("lsa", "ltb")
     }
-    below = max(t.lower_instance / t.lsa for t in every)
-    above = max(t.lsa / t.upper for t in every)
-    bayes = max((t.bayes - t.ltb) / t.bayes_error for t in every)
+    below = largest(t.lower_instance / t.lsa for t in every)
+    above = largest(t.lsa / t.upper for t in every)
+    bayes = largest((t.bayes - t.ltb) / t.bayes_error for t in every)
     far = grid.mean_norms >= 10
     ratio = (grid.lsa - grid.ltb)[:, far] / grid.mean_norms[far][None] ** 2
     limit = ratio * (grid.examples[:, None] + 2) / 2

@@ -72,6 +72,10 @@ class Config:
                 "recipe: expected the loss of the last question and no snapshots, got "
                 f"{recipe.loss_points} and {recipe.snapshots}"
             )
+        if len(set(recipe.seeds)) < len(recipe.seeds):
+            raise ValueError(
+                f"recipe.seeds: expected different ones, got {recipe.seeds}"
+            )
         if not self.mean:
             raise ValueError("mean: expected a value other than 0, got 0")
         check_at_least(self, 2, "eval_prompts", "bayes_draws", "lsa_starts")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 
 from experiments._trained import Trained
 from experiments.ltb_gpt2.config import Config
@@ -154,9 +155,15 @@ class Score:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """90 % interval; that of the seeds and that of the prompts in quadrature."""
-        seeds = 0.0 if math.isnan(self.seed_error) else self.seed_error
-        half = 1.645 * math.hypot(seeds, self.prompt_error)
+        """90 % interval; that of the seeds and that of the prompts in quadrature.
+
+        Seeds are few: their quantile is Student's.
+        """
+        half = 1.645 * self.prompt_error
+        count = len(self.per_seed)
+        if count > 1:
+            quantile = float(scipy.special.stdtrit(count - 1, 0.95))
+            half = math.hypot(quantile * self.seed_error, half)
         return self.mean - half, self.mean + half
 
 

@@ -84,7 +84,7 @@ def _compare(config, trained, gpt, index) -> Comparison:
 
     keys = trained.ensemble.keys(_KEYS)
     prompts, margins, missed = over_seeds(one, trained, keys)
-    wrong = {ONE_LAYER: _joined(np.asarray(margins) <= 0)}
+    wrong = {ONE_LAYER: _joined(~(np.asarray(margins) > 0))}
     wrong[GPT] = _gpt_wrong(config, gpt, prompts)
     quick = {"assume_finite": True, "skip_parameter_validation": True}
     # Fits this small gain nothing from threads, which spin while they wait.

@@ -49,7 +49,7 @@ def gpt_errors(config: Config, trained: TrainedGpt) -> GptErrors:
     def of_all(prompt):
         def one(params):
             margins = margins_by_length(trained.module, params, prompt)
-            return jnp.mean((margins <= 0).astype(jnp.float32), axis=0)
+            return jnp.mean((~(margins > 0)).astype(jnp.float32), axis=0)
 
         return jax.lax.map(one, trained.params)
 

@@ -49,7 +49,7 @@ def error_by_length(config: Config, trained: Trained) -> tuple[Shares, Shares]:
         each = []
         for length in config.lengths:
             found = scores(trained.model, params, prefix(prompt, length))
-            wrong = found.margins <= 0
+            wrong = ~(found.margins > 0)
             rates = (wrong, found.missed, wrong & ~found.missed)
             each.append(Shares(*(jnp.mean(r.astype(jnp.float32)) for r in rates)))
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)

@@ -60,7 +60,7 @@ def prompts_of(
 
 
 def errors(outputs: Float[Array, "... draws B"], z: Float[Array, "... draws B"]):
-    """Hinge and 0-1 error of outputs F, means over draws and prompts."""
+    """Hinge and 0-1 error of outputs F, means over draws and prompts; NaN is wrong."""
     margins = z.reshape((1,) * (outputs.ndim - z.ndim) + z.shape) * outputs
-    wrong = (margins <= 0).astype(margins.dtype)
+    wrong = (~(margins > 0)).astype(margins.dtype)
     return jnp.mean(hinge(margins), (-2, -1)), jnp.mean(wrong, (-2, -1))

@@ -73,7 +73,8 @@ class Kernels:
     def __post_init__(self):
         check_at_least(self, 1, "num_examples", "dim", "layers")
         check_at_least(self, 2, "draws")
-        if sorted(set(self.depths)) != list(self.depths) or self.depths[0] < 0:
+        depths = self.depths
+        if not depths or sorted(set(depths)) != list(depths) or depths[0] < 0:
             raise ValueError(
                 f"kernels.depths: expected ascending numbers >= 0, got {self.depths}"
             )

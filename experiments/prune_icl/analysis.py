@@ -183,12 +183,13 @@ def spectra(measured: Measured) -> list[dict[str, Any]]:
 def condition_by_depth(measured: Measured, level: float) -> dict[str, float]:
     """Condition number of the last layer over that of the first.
 
-    The geometric mean over seeds and matrices, with its interval. A matrix is compared
-    with that of the same name, so the random-matrix null cancels.
+    The geometric mean over seeds and matrices, with its interval over seeds, as the
+    matrices of one training are not independent. A matrix is compared with that of the
+    same name, so the random-matrix null cancels.
     """
     subject = measured.subject
     logs = np.log([condition_numbers(subject, s) for s in range(len(subject.params))])
-    change = paired((logs[:, -1] - logs[:, 0]).ravel(), level)
+    change = paired((logs[:, -1] - logs[:, 0]).mean(axis=-1), level)
     limits = ("ratio", change.mean), ("low", change.low), ("high", change.high)
     return {name: float(np.exp(value)) for name, value in limits}
 

@@ -56,6 +56,11 @@ class Config:
         kinds = (("gpt2", self.gpt2.width), ("linear", self.linear.dim + 1))
         for kind, full in kinds:
             recipe, ranks = getattr(self, kind), getattr(self, f"{kind}_ranks")
+            if len(set(recipe.seeds)) < max(len(recipe.seeds), 2):
+                raise ValueError(
+                    f"{kind}.seeds: expected two or more different ones, for the "
+                    f"intervals, got {recipe.seeds}"
+                )
             if recipe.model != kind:
                 raise ValueError(f"{kind}.model: expected {kind}, got {recipe.model}")
             if not 1 <= self.top_k <= recipe.num_layers:

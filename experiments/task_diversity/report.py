@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, print_checks
+from experiments._run import Check, Run, largest, print_checks
 from experiments.task_diversity.config import Config
 from experiments.task_diversity.figures import draw_distances, draw_errors
 from experiments.task_diversity.measure import DMMSE, MODEL, NEW, POOL, RIDGE, Scores
@@ -36,7 +36,7 @@ def checks(
 
 def _lines(config: Config, lines: Theory) -> list[Check]:
     gain = lines.ridge_minus_dmmse
-    worst = max(-g.mean - 3 * g.error for g in gain[POOL])
+    worst = largest(-g.mean - 3 * g.error for g in gain[POOL])
     found = [
         Check("dMMSE minus ridge on the pool, less 3 s.e., largest", worst, 0.0, "<=")
     ]

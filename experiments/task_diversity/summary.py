@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from experiments._run import largest
 from experiments.task_diversity.config import Config
 from experiments.task_diversity.measure import (
     DMMSE,
@@ -71,11 +72,11 @@ def pythagoras(config: Config, measured: list[dict[str, Scores]], source: str) -
     holds for every f that sees the prompt only: for the pool dMMSE, for new tasks
     ridge. With a pool of one task dMMSE is <w, x>, and there is nothing to test.
     """
-    bayes, largest = BAYES[source], 0.0
+    bayes, scores = BAYES[source], [0.0]
     for (size, _), run in zip(config.runs(), measured, strict=True):
         if size == 1 and source == POOL:
             continue
         of = {name: np.asarray(v, float) for name, v in run[source].items()}
         gap = Estimate.of(of[MODEL] - of[bayes] - of[f"{MODEL} - {bayes}"])
-        largest = max(largest, abs(gap.mean) / gap.error)
-    return largest
+        scores.append(abs(gap.mean) / gap.error)
+    return largest(scores)

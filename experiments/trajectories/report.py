@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, claim_table, print_checks
+from experiments._run import Check, Run, claim_table, largest, print_checks
 from experiments.trajectories.config import Config
 from experiments.trajectories.measure import KINDS, Effect, Norms
 from icltheory import plotting
@@ -55,7 +55,7 @@ def checks(config: Config, cases: Cases) -> list[Check]:
     """What Theorem 1 says must hold, exactly or for almost all weights."""
     L = config.linear.num_layers
     k, t = np.indices((L, L))
-    before = max(
+    before = largest(
         float(np.abs(after - unpruned[:, None])[:, t < k].max())
         for table in cases.values()
         for after, unpruned in (
@@ -63,20 +63,20 @@ def checks(config: Config, cases: Cases) -> list[Check]:
             (table.G, table.G_unpruned),
         )
     )
-    touched = min(
-        float(table.changed[:, t >= k].mean())
+    touched = -largest(
+        -float(table.changed[:, t >= k].mean())
         for name in ("random", "trained")
         for _, table in _of(cases, name)
     )
-    values = max(
+    values = largest(
         float(np.abs(table.G - table.G_unpruned[:, None]).max() / table.G.max())
         for _, table in _of(cases, "gradient descent", "W_V")
     )
-    later = min(
-        float(table.ratios()[0][t > k].min())
+    later = largest(
+        float((1 / table.ratios()[0][t > k]).max())
         for _, table in _of(cases, "gradient descent", "W_K")
     )
-    first = max(
+    first = largest(
         float(np.diag(table.ratios()[0]).max())
         for _, table in _of(cases, "gradient descent", "W_K")
     )
@@ -92,7 +92,7 @@ def checks(config: Config, cases: Cases) -> list[Check]:
         Check("gradient descent, W_V pruned: relative change", values, 1e-10, "<="),
         Check(
             "gradient descent, W_K pruned: 1 over the least ratio of later ||G_t||",
-            1 / later,
+            later,
             1.0,
             "<=",
         ),
