@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jax
 from rich.console import Console
 
 from benchmarks import _machine, _picture, _results, _runner, _table
@@ -45,7 +46,12 @@ def main(argv: list[str] | None = None) -> int:
         print(f"not for this device: {', '.join(unfit)}")
     left = args.budget - (time.monotonic() - begun) - END_SECONDS
     launch = functools.partial(_runner.in_process, peaks=about["peaks"])
-    rows = tuple(_runner.run(expected, left, quick=args.quick, launch=launch))
+
+    def keep(rows):
+        about["seconds"] = round(time.monotonic() - begun, 1)
+        _results.save(Results({**about, "unfinished": True}, rows), args.output)
+
+    rows = _runner.run(expected, left, quick=args.quick, launch=launch, keep=keep)
     about["seconds"] = round(time.monotonic() - begun, 1)
     about["load after"] = _machine.load()
     return finish(Results(about, rows), args.output)
@@ -113,7 +119,8 @@ def ask_machine() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         answer, complaints = Path(folder, "answer"), Path(folder, "stderr")
         command = [sys.executable, "-m", "benchmarks._machine", str(answer)]
-        why = _runner.call(command, complaints, limit=120)
+        # On a machine just started, most of it reads libraries for the first time.
+        why = _runner.call(command, complaints, limit=300)
         if why:
             raise ValueError(f"machine: expected to learn what it is, got {why}")
         return json.loads(answer.read_text())
@@ -134,4 +141,6 @@ def finish(results: Results, folder: Path) -> int:
 
 
 if __name__ == "__main__":
+    # It computes nothing: the device is for the processes that it starts.
+    jax.config.update("jax_platforms", "cpu")
     sys.exit(main())

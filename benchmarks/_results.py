@@ -52,11 +52,14 @@ class Results(NamedTuple):
 
     @property
     def warning(self) -> str:
-        """Says that others used the machine when the run began, or nothing."""
+        """Says that the run was stopped, that others used the machine, or nothing."""
+        stopped = "; stopped before its end" * self.about.get("unfinished", False)
         busy = (self.about.get("load before") or [0.0])[0]
         if busy < BUSY:
-            return ""
-        return f"; the machine was busy: {busy:.1f} processes ran when it began"
+            return stopped
+        return (
+            f"{stopped}; the machine was busy: {busy:.1f} processes ran when it began"
+        )
 
 
 def save(results: Results, folder: Path) -> Path:

@@ -66,14 +66,16 @@ def run(
     launch: Launch,
     clock: Callable[[], float] = time.monotonic,
     say: Callable[[str], None] = print,
-) -> list[Row]:
+    keep: Callable[[tuple[Row, ...]], object] = len,
+) -> tuple[Row, ...]:
     """Rows of all benchmarks within the budget, in the order given.
 
     Each gets a share of the time left, as it expects of the rest: less than it expects
     or, for a machine slower than expected, more. What one leaves over goes to the next,
-    and what all leave over to the cases that had no time in their share.
+    and what all leave over to the cases that had no time in their share. ``keep`` gets
+    all rows so far after each benchmark, so that whoever stops the suite has them.
     """
-    deadline, found = clock() + budget, {}
+    deadline, found = clock() + budget, dict[str, list[Row]]()
     names = list(expected)
     for number, name in enumerate(names):
         left = deadline - clock()
@@ -87,6 +89,7 @@ def run(
         # Far beyond its share it hangs; at the end of the budget it is only late.
         limit = min(left, 3 * seconds + 30)
         found[name] = list(launch(Slot(name, seconds, limit, limit == left, quick)))
+        keep(_all_of(found))
     for name, rows in found.items():
         late = [row for row in rows if row.status == "late"]
         left = deadline - clock()
@@ -95,7 +98,12 @@ def run(
             wanted = tuple(row.key[:2] for row in late if row.name != _ALL)
             again = launch(Slot(name, left, left, True, quick, wanted))
             found[name] = _joined(rows, late, again)
-    return list(itertools.chain.from_iterable(found.values()))
+            keep(_all_of(found))
+    return _all_of(found)
+
+
+def _all_of(found: Mapping[str, list[Row]]) -> tuple[Row, ...]:
+    return tuple(itertools.chain.from_iterable(found.values()))
 
 
 def _joined(rows: list[Row], late: list[Row], again: Sequence[Row]) -> list[Row]:

@@ -15,6 +15,7 @@ is that of the steps that fit, and compiling counts. About eight minutes on an H
 
 import argparse
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,8 @@ class Goal:
     @property
     def met(self) -> bool | None:
         """Whether the number is what was asked for; never where it is NaN."""
+        if math.isnan(self.reached):
+            return False
         if self.asked is None:
             return None
         if self.at_least:
@@ -81,19 +84,21 @@ def speeds(preset: Config, plan: Plan | None, steps: int = 100) -> Iterator[Goal
         chunk_steps=steps,
         steps=4 * steps,
     )
-    asked = _asked(base)
     plans = {"XLA": None} if plan is None else {"XLA": None, "our kernels": plan}
-    for count in (1, MODELS):
+    names = "steps/s, batch 64", f"model-steps/s, {MODELS} models"
+    for count, name, asked in zip((1, MODELS), names, _asked(base)[:2], strict=True):
         config = dataclasses.replace(base, seeds=tuple(range(count)))
         for kind, chosen in plans.items():
-            step_seconds, compiling = pace(_set_up(config, chosen))
-            yield Goal(
-                "steps/s, batch 64" if count == 1 else f"model-steps/s, {count} models",
-                count / step_seconds,
-                asked[0 if count == 1 else 1],
-                note=f"{kind}, {_table.duration(step_seconds)} a step, "
-                f"compile {_table.duration(compiling)}",
-            )
+            goal = Goal(name, math.nan, asked, note=kind)
+            yield from guarded(_speed(config, chosen, goal), goal)
+
+
+def _speed(config: Config, plan: Plan | None, goal: Goal) -> Iterator[Goal]:
+    step_seconds, compiling = pace(_set_up(config, plan))
+    note = f"{goal.note}, {_table.duration(step_seconds)} a step, "
+    note += f"compile {_table.duration(compiling)}"
+    speed = len(config.seeds) / step_seconds
+    yield dataclasses.replace(goal, reached=speed, note=note)
 
 
 def errors(
@@ -102,22 +107,38 @@ def errors(
     """Errors after trainings from scratch that end within the seconds, one a seed."""
     step_seconds, compiling = pace(_set_up(preset, plan), chunks=2)
     steps = steps_within(preset, seconds, step_seconds, compiling)
-    *asked, at_most = _asked(preset, seconds)[2:]
     for seed in seeds:
         config = dataclasses.replace(shortened(preset, steps), seeds=(seed,))
-        setup = _set_up(config, plan)
-        took = compiling = 0.0
-        for chunk in _chunks(setup):
-            took += chunk.seconds + chunk.compile_seconds
-            compiling += chunk.compile_seconds
-        params = stacked(setup, chunk.state)
-        found = model_errors(setup, params, evaluation_prompt(setup))[0].mean(axis=0)
         note = f"{steps:,} of {preset.steps:,} steps of {config.batch_size}"
-        for k, most in zip((config.dim, 2 * config.dim), asked, strict=True):
-            name = f"error at k = {k}, seed {seed}"
-            yield Goal(name, float(found[k]), most, False, note)
-        spent = f"of them compiling {_table.duration(compiling)}"
-        yield Goal(f"seconds, seed {seed}", took, at_most, False, spent)
+        at_most = _asked(preset, seconds)[-1]
+        goal = Goal(f"seconds, seed {seed}", math.nan, at_most, False, note)
+        yield from guarded(_trained(config, plan, goal), goal)
+
+
+def _trained(config: Config, plan: Plan | None, goal: Goal) -> Iterator[Goal]:
+    """Errors of one training, and its seconds."""
+    setup = _set_up(config, plan)
+    took = compiling = 0.0
+    for chunk in _chunks(setup):
+        took += chunk.seconds + chunk.compile_seconds
+        compiling += chunk.compile_seconds
+    params = stacked(setup, chunk.state)
+    found = model_errors(setup, params, evaluation_prompt(setup))[0].mean(axis=0)
+    for k, most in zip((config.dim, 2 * config.dim), _asked(config)[2:4], strict=True):
+        name = f"error at k = {k}, seed {config.seeds[0]}"
+        yield Goal(name, float(found[k]), most, False, goal.note)
+    spent = f"of them compiling {_table.duration(compiling)}"
+    yield dataclasses.replace(goal, reached=took, note=spent)
+
+
+def guarded(found: Iterable[Goal], missed: Goal) -> Iterator[Goal]:
+    """The goals, and one that was missed if what measures them fails."""
+    try:
+        yield from found
+    except Exception as error:  # kernels fail in as many ways as they like
+        said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        note = f"{missed.note}: {said}" if missed.note else said
+        yield dataclasses.replace(missed, reached=math.nan, note=note)
 
 
 def steps_within(
@@ -139,11 +160,23 @@ def steps_within(
 
 
 def shortened(config: Config, steps: int) -> Config:
-    """The same training in fewer steps, its warm-up as the same part of them."""
-    rule = config.optimizer
-    warmup = round(rule.warmup_steps * steps / config.steps)
-    rule = dataclasses.replace(rule, warmup_steps=warmup)
-    return dataclasses.replace(config, steps=steps, optimizer=rule)
+    """The same training in fewer steps; warm-up and curriculum are the same part."""
+    rule, stairs = config.optimizer, config.curriculum
+
+    def part(count):
+        return round(count * steps / config.steps)
+
+    def sooner(ramp):
+        return dataclasses.replace(ramp, interval=max(part(ramp.interval), 1))
+
+    return dataclasses.replace(
+        config,
+        steps=steps,
+        optimizer=dataclasses.replace(rule, warmup_steps=part(rule.warmup_steps)),
+        curriculum=dataclasses.replace(
+            stairs, dims=sooner(stairs.dims), points=sooner(stairs.points)
+        ),
+    )
 
 
 def pace(setup: Setup, chunks: int = 4) -> tuple[float, float]:
@@ -233,25 +266,34 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--output", type=Path, help="JSON of the table")
     flags = parser.parse_args(argv)
     preset = dataclasses.replace(PRESETS[flags.preset], targets=flags.targets)
-    plan = None if flags.plan is None else read_plan(flags.plan)
+    plan = None
+    if flags.plan is not None:
+        plan = read_plan(flags.plan, _set_up(preset, None).model.dtype)
     console, goals = Console(highlight=False), []
     if not console.is_terminal:
         console.width = 120
 
-    def seen(found: Iterator[Goal]) -> None:
-        for goal in found:
+    def seen(found: Iterator[Goal], name: str) -> list[dict[str, Any]]:
+        # Written as they come: whatever stops the rest leaves them.
+        records: list[dict[str, Any]] = []
+        for goal in guarded(found, Goal(name, math.nan)):
             console.print(f"  {goal.name}: {_table.number(goal.reached)}; {goal.note}")
             goals.append(goal)
+            records = [{**dataclasses.asdict(one), "met": one.met} for one in goals]
+            if flags.output is not None:
+                Run(flags.output.parent).write_json(flags.output.name, records)
+        return records
 
-    seen(speeds(preset, plan))
-    seen(errors(preset, plan, flags.seconds, flags.seeds))
+    seen(speeds(preset, plan), "speeds")
     if flags.profile:
-        console.print(longest(_set_up(preset, plan)))
+        # Before the trainings, which take as long as they are given.
+        try:
+            console.print(longest(_set_up(preset, plan)))
+        except Exception as error:
+            console.print(f"profile: {type(error).__name__}: {error}", markup=False)
+    records = seen(errors(preset, plan, flags.seconds, flags.seeds), "errors")
     console.print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}")
     console.print(table_of(goals))
-    records = [{**dataclasses.asdict(goal), "met": goal.met} for goal in goals]
-    if flags.output is not None:
-        Run(flags.output.parent).write_json(flags.output.name, records)
     return records
 
 

@@ -5,9 +5,10 @@ Command
 
 Every candidate tile of every kernel is timed at the published model's shape (64 prompts
 of 82 tokens, width 256, 8 heads, bfloat16), beside XLA's code for the same and, for
-attention, cuDNN's; the row is the fastest. With ``--plan`` the choice is written for
-``python -m experiments.garg_linear --kernels FILE``; a kernel that could not be timed
-is left to XLA there. It needs a GPU; a few minutes, most of them compiling.
+attention, cuDNN's; the row is the fastest. With ``--plan`` the choice is written, after
+each kernel, for ``python -m experiments.garg_linear --precision bfloat16 --kernels
+FILE``; a kernel that could not be timed is left to XLA there. It needs a GPU; a few
+minutes, most of them compiling.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +24,7 @@ import jax.numpy as jnp
 from benchmarks import _alone
 from benchmarks._suite import Budget, Case, Row, Skip, each
 from experiments._run import Run
-from icltheory.kernels import TunedPlan, tune
+from icltheory.kernels import Plan, TunedPlan, tune
 from icltheory.kernels.choice import Timing
 from icltheory.kernels.tuning import SUBJECTS
 
@@ -34,15 +36,26 @@ def measure(budget: Budget, plan: Path | None = None) -> Iterator[Row]:
     group = f"Kernels of a block, {BATCH} x {TOKENS} tokens, width {WIDTH}"
     found: dict[str, TunedPlan] = {}
     cases = [Case(name, 60, functools.partial(rows, name, found)) for name in SUBJECTS]
-    yield from each(group, budget, cases)
-    if plan is not None and found:
-        fields = {
-            field: value
-            for name, tuned in found.items()
-            for field, value in tuned.plan.to_json().items()
-            if field.startswith(name)
-        }
-        Run(plan.parent).write_json(plan.name, {"plan": fields})
+    for row in each(group, budget, cases):
+        # At once: compiling takes minutes, and whoever stops it keeps what was found.
+        _keep(plan, found)
+        yield row
+    _keep(plan, found)
+
+
+def _keep(plan: Path | None, found: dict[str, TunedPlan]) -> None:
+    """Writes the choices so far, and what they were timed on."""
+    if plan is None or not found:
+        return
+    # Where attention could not be timed, what a model without a plan has on a GPU.
+    fields: dict[str, Any] = Plan(attention="cudnn").to_json()
+    for name, tuned in found.items():
+        chosen = tuned.plan.to_json().items()
+        fields |= {field: value for field, value in chosen if field.startswith(name)}
+    record = next(iter(found.values())).to_json()
+    about = {name: record[name] for name in ("problem", "device")}
+    plan.parent.mkdir(parents=True, exist_ok=True)
+    Run(plan.parent).write_json(plan.name, {"plan": fields, **about})
 
 
 def rows(name: str, found: dict[str, TunedPlan]) -> Iterator[Row]:
@@ -50,7 +63,9 @@ def rows(name: str, found: dict[str, TunedPlan]) -> Iterator[Row]:
     if jax.default_backend() != "gpu":
         raise Skip("needs a GPU")
     found[name] = tune(
-        *(BATCH, TOKENS, WIDTH, HEADS, DTYPE), subjects={name: SUBJECTS[name]}
+        *(BATCH, TOKENS, WIDTH, HEADS, DTYPE),
+        subjects={name: SUBJECTS[name]},
+        repeats=50,  # a GPU that waited for the compiler takes a while to wake up
     )
     for label, table in found[name].table:
         yield _row(label, table)

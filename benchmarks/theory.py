@@ -131,7 +131,9 @@ def row(name: str, prompts: int, dtype: str = "float32") -> Row:
         program = batched(function, BATCH, in_axes=(None, 0))
         _, compiling = _measure.once(lambda: program(stack, H))
         seconds = _measure.seconds(lambda: program(stack, H), repeats=3)
-        items = [(stack, one) for one in H[:COMPARE]]
+        # On the host: NumPy does not wait for copies from a device.
+        host, some = jax.device_get((stack, H[:COMPARE]))
+        items = [(host, one) for one in some]
         expected, theirs = _measure.part_of_loop(plain, items, prompts)
         got = program(stack, H)[:COMPARE]
         mapped = jax.vmap(function, (None, 0))
@@ -168,12 +170,12 @@ def precision(name: str, case: _theory_cases.Case) -> Row:
         }
         asked = jax.jit(case.function)
         if jax.default_backend() == "cpu":
-            asked = shortened["TF32"](case.function)
+            asked = jax.jit(shortened["TF32"](case.function))
         else:
             shortened["this device"] = _products.loosened
         facts = {
             f"products in {kind}:": error(
-                change(case.function, **_all(kind))(*arrays), exact
+                jax.jit(change(case.function, **_all(kind)))(*arrays), exact
             )
             for kind, change in shortened.items()
         }

@@ -41,6 +41,20 @@ def test_a_plan_of_another_run_is_read_and_kept(run, tmp_path):
     assert planned(run, "tuned") == plan
 
 
+def test_a_plan_that_was_timed_in_another_precision_is_refused(run, tmp_path):
+    file = tmp_path / "half.json"
+    record = {"plan": Plan().to_json(), "problem": {"dtype": "bfloat16"}}
+    file.write_text(json.dumps(record))
+    message = r"timed in float32, got .*half\.json, which was timed in bfloat16"
+    with pytest.raises(ValueError, match=message):
+        planned(run, str(file))
+    assert not (run.folder / FILE).exists()
+    record["problem"]["dtype"] = "float32"
+    file.write_text(json.dumps(record))
+    assert planned(run, str(file)) == Plan()
+    assert json.loads((run.folder / FILE).read_text()) == record
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"plan": {"mlp": 3}}', "{}"])
 def test_a_file_without_a_plan_is_named(run, tmp_path, text):
     bad = tmp_path / "bad.json"

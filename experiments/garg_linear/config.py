@@ -109,7 +109,7 @@ _PAPER = Config(
     # The published run is TF32: its PyTorch multiplied so by default.
     precision="tf32",
     chunk_steps=1000,
-    checkpoint_every=10_000,
+    checkpoint_every=50_000,
 )
 
 PRESETS = {

@@ -3,7 +3,9 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
+import jax.numpy as jnp
 from rich.console import Console
 
 from experiments._run import Run
@@ -19,29 +21,44 @@ def with_kernels(setup: Setup, run: Run, console: Console) -> Setup:
     A resumed run reads it there, for other tiles would move the last bits.
 
     Raises:
-        ValueError: if the file that the config names, or the run's own, holds no plan.
+        ValueError: if the file that the config names, or the run's own, holds no plan,
+            or one that was timed in another precision.
     """
     if setup.config.kernels == "xla":
         return setup
     own = run.folder / FILE
     tuned = setup.config.kernels == "tuned"
     if own.exists() or not tuned:
-        plan = read_plan(own if own.exists() else Path(setup.config.kernels))
+        path = own if own.exists() else Path(setup.config.kernels)
+        plan = read_plan(path, setup.model.dtype)
     else:
         plan = _tuned(setup, console).plan
     if not own.exists():
-        run.write_json(FILE, {"plan": plan.to_json()})
+        timed = {"dtype": jnp.dtype(setup.model.dtype).name}
+        run.write_json(FILE, {"plan": plan.to_json(), "problem": timed})
     return dataclasses.replace(setup, model=setup.model.clone(plan=plan))
 
 
-def read_plan(path: Path) -> Plan:
-    """The plan that another run, or ``benchmarks.kernels``, has written."""
+def read_plan(path: Path, dtype: Any) -> Plan:
+    """The plan that another run, or ``benchmarks.kernels``, wrote for a precision.
+
+    In another one its tiles spill and lose, and cuDNN's attention knows no float32.
+    """
     try:
-        return Plan.from_json(json.loads(path.read_text())["plan"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        record = json.loads(path.read_text())
+        plan = Plan.from_json(record["plan"])
+        timed = record.get("problem", {}).get("dtype")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"kernels: expected xla, tuned or a file with a plan, got {path}: {error}"
         ) from error
+    name = jnp.dtype(dtype).name
+    if timed not in (None, name):
+        raise ValueError(
+            f"kernels: expected a plan that was timed in {name}, got {path}, which was "
+            f"timed in {timed}"
+        )
+    return plan
 
 
 def _tuned(setup: Setup, console: Console) -> TunedPlan:

@@ -1,5 +1,6 @@
 """What every kernel needs of Pallas: a launch, and rows beyond an array's end."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,11 @@ try:
 except ImportError:  # a JAX without that lowering keeps the twins
     _triton = None
 triton: Any = _triton
+
+# For each argument of a kernel XLA's compiler makes a warning that nobody sees, and
+# asks LLVM's symbolizer, where one is installed, for the names of its stack trace: a
+# kernel that compiles in 4 s took 18 s. LLVM reads this when it compiles.
+os.environ.setdefault("LLVM_DISABLE_SYMBOLIZATION", "1")
 
 __all__ = ["Rows", "available", "dot", "launch", "power_of_two", "triton"]
 

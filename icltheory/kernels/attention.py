@@ -159,6 +159,10 @@ def causal_attention(
     if isinstance(tile, Tile):
         return _attention(qkv, num_heads, tile, backward, interpret)
     if tile == "cudnn":
+        if qkv.dtype not in _DTYPES[1:]:
+            raise ValueError(
+                f'qkv: expected bfloat16 or float16 for "cudnn", got {qkv.dtype}'
+            )
         mixed = jax.nn.dot_product_attention(
             *split_heads(qkv, num_heads), is_causal=True, implementation="cudnn"
         )

@@ -175,6 +175,8 @@ def _fault(folder: Path) -> str | None:
     try:
         expected = json.loads((folder / _MANIFEST).read_text())
     except (OSError, ValueError):
+        expected = None
+    if not isinstance(expected, dict):
         return f"no readable {_MANIFEST}"
     for name, digest in expected.items():
         path = folder / name

@@ -9,16 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_positive_int
+from icltheory.kernels.tuning import COMPILER_OPTIONS
 from icltheory.training.devices import to_host
 from icltheory.training.packing import pack, unpack
 from icltheory.training.steps import Step, TrainState
 
 __all__ = ["COMPILER_OPTIONS", "Chunk", "Phase", "lower", "run"]
-
-# cuBLAS beats the generated GEMMs for products as narrow as these models'.
-COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
-    "gpu": {"xla_gpu_enable_triton_gemm": False}
-}
 
 
 class Phase(NamedTuple):

@@ -89,9 +89,14 @@ class OptimizerConfig:
         if not 0 <= self.average < 1:
             raise ValueError(f"average: expected a decay in [0, 1), got {self.average}")
         for name in ("warmup_steps", "clip_norm", "weight_decay"):
-            if getattr(self, name) < 0:
+            if not getattr(self, name) >= 0:
                 raise ValueError(
                     f"{name}: expected a value >= 0, got {getattr(self, name)}"
+                )
+        for name in ("b1", "b2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name}: expected a decay in [0, 1), got {getattr(self, name)}"
                 )
 
 

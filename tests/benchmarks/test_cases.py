@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import importlib
+import json
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ from benchmarks import (
     trajectory,
 )
 from benchmarks._registry import BENCHMARKS
-from benchmarks._suite import Budget
+from benchmarks._suite import Budget, Row
 from experiments.garg_linear.kernels import read_plan
 from icltheory.kernels import Plan, Tile, TunedPlan
 from icltheory.kernels.tuning import Problem
@@ -189,15 +190,25 @@ def test_the_plan_of_the_kernels_is_what_was_timed_and_xla_for_the_rest(
     """Four subjects are tuned one by one; of each only its own choice is taken."""
     best = Plan(attention=Tile(32, 32), linear_residual=Tile(64, 64))
 
+    broken = ["residual_mlp"]
+
     def rows(name, found):
-        if name == "residual_mlp":
+        if name in broken:
             raise RuntimeError("does not compile")
         found[name] = TunedPlan(best, (), Problem(1, 2, 16, 1, "bfloat16"), "GPU")
-        return ()
+        return [Row(name=name)]
 
     monkeypatch.setattr(kernels, "rows", rows)
-    file = tmp_path / "plan.json"
-    (failed,) = kernels.measure(Budget(), file)
+    file = tmp_path / "made" / "plan.json"
+    measured = kernels.measure(Budget(), file)
+    next(measured)
+    # Whatever stops it now leaves what was found.
+    assert read_plan(file, "bfloat16") == Plan(attention=Tile(32, 32))
+    *_, failed = measured
     assert (failed.name, failed.status) == ("residual_mlp", "failed")
-    assert read_plan(file) == best
-    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+    assert read_plan(file, "bfloat16") == best
+    assert json.loads(file.read_text())["problem"]["dtype"] == "bfloat16"
+    assert [path.name for path in file.parent.iterdir()] == ["plan.json"]
+    broken += ["attention"]
+    assert len(list(kernels.measure(Budget(), file))) == 4
+    assert read_plan(file, "bfloat16") == dataclasses.replace(best, attention="cudnn")

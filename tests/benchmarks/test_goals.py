@@ -38,6 +38,7 @@ TINY = dataclasses.replace(
         (math.nan, 0.02, False, False),
         (math.nan, 800.0, True, False),
         (1.0, None, True, None),
+        (math.nan, None, True, False),
     ],
 )
 def test_a_goal_is_met_at_its_limit_and_never_by_nan(reached, asked, at_least, met):
@@ -50,6 +51,9 @@ def test_whole_chunks_fit_with_a_tenth_kept_back():
     assert goals.steps_within(config, 90.0, 0.01, 6.0) == 7000
     less = goals.shortened(PRESETS["gpu"], 6000)
     assert (less.steps, less.optimizer.warmup_steps) == (6000, 250)
+    stairs = less.curriculum.dims, less.curriculum.points
+    assert [ramp.interval for ramp in stairs] == [50, 50]
+    assert goals.shortened(PRESETS["gpu"], 100).curriculum.dims.interval == 1
     few = dataclasses.replace(config, steps=3000)
     assert goals.steps_within(few, 90.0, 0.01, 6.0) == 3000
     with pytest.raises(ValueError, match="expected enough for a chunk of 1000"):
@@ -84,6 +88,36 @@ def test_every_kind_of_speed_is_counted_in_models():
     ]
     assert [goal.note.split(",")[0] for goal in found] == ["XLA", "our kernels"] * 2
     assert all(goal.reached > 0 for goal in found)
+
+
+def test_what_fails_is_a_goal_that_was_missed_and_the_others_are_measured(
+    tmp_path, monkeypatch, capsys
+):
+    """Kernels that do not compile take neither XLA's numbers nor the file along."""
+    paces = iter([(0.5, 1.0), RuntimeError("out of shared memory\nand more")] * 2)
+
+    def pace(setup, chunks=4):
+        found = next(paces, (0.5, 1000.0))
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def refuse(setup):
+        raise RuntimeError("no CUPTI")
+
+    monkeypatch.setattr(goals, "pace", pace)
+    monkeypatch.setattr(goals, "longest", refuse)
+    plan, file = tmp_path / "plan.json", tmp_path / "goals.json"
+    plan.write_text(json.dumps({"plan": Plan().to_json()}))
+    flags = ["--preset", "cpu", "--plan", str(plan), "--output", str(file)]
+    found = goals.main([*flags, "--profile"])
+    assert [row["reached"] for row in found[:3:2]] == [2.0, 16.0]
+    assert [row["met"] for row in found] == [None, False, None, False, False]
+    failed = "our kernels: RuntimeError: out of shared memory"
+    assert {found[1]["note"], found[3]["note"]} == {failed}
+    assert "expected enough for a chunk" in found[4]["note"]
+    assert len(json.loads(file.read_text())) == 5
+    assert "profile: RuntimeError: no CUPTI" in capsys.readouterr().out
 
 
 def test_the_published_model_on_a_gpu_has_goals(monkeypatch):

@@ -100,6 +100,13 @@ def test_what_all_leave_over_goes_to_what_had_no_time():
     ]
 
 
+def test_rows_are_kept_after_each_benchmark():
+    launches, kept = Hasty(a=5.0, b=5.0), []
+    rows = launches.run({"a": 30.0, "b": 30.0}, 60, keep=kept.append)
+    assert [len(some) for some in kept] == [4, 5, 5]
+    assert kept[-1] == rows
+
+
 def test_a_second_try_needs_time():
     launches = Hasty(a=25.0, b=28.0)
     rows = launches.run({"a": 30.0, "b": 30.0}, 60)
@@ -155,8 +162,21 @@ def test_the_suite_writes_its_files_and_prints_the_table(launched, tmp_path, cap
     stem = tmp_path / "some-2-cores-2026-11-22"
     assert stem.with_suffix(".png").stat().st_size > 1000
     stored = _results.load(stem.with_suffix(".json"))
+    assert not stored.warning
     assert stored.rows == tuple(launched)
     assert not list(tmp_path.glob(".writing*"))
+
+
+def test_a_suite_that_is_stopped_leaves_what_it_measured(
+    launched, tmp_path, monkeypatch
+):
+    launched += [row()]
+    monkeypatch.setattr(suite, "finish", None)  # it ends here
+    with pytest.raises(TypeError):
+        suite.main(["--only", "flow", "--output", str(tmp_path)])
+    stored = _results.load(tmp_path / "some-2-cores-2026-11-22.json")
+    assert stored.rows == tuple(launched)
+    assert stored.warning == "; stopped before its end"
 
 
 def test_a_failed_benchmark_makes_the_status_1(launched, tmp_path, capsys):

@@ -195,6 +195,9 @@ def test_cudnn_is_a_choice_of_the_forward_pass_alone():
     with pytest.raises(ValueError, match="backward: expected None beside tile='cudnn'"):
         causal_attention(qkv, 2, tile="cudnn", backward=Tile(16, 16))
     assert Plan(attention="cudnn").tiles("attention")["tile"] == "cudnn"
+    # A plan that was tuned in bfloat16 says so in float32, where cuDNN knows none.
+    with pytest.raises(ValueError, match='qkv: expected bfloat16 or float16 for "cud'):
+        causal_attention(qkv.astype(jnp.float32), 2, tile="cudnn")
 
 
 @pytest.mark.parametrize(

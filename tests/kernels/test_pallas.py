@@ -1,5 +1,7 @@
 """Rows beyond an array's end read as zero and are not written."""
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,6 +30,11 @@ def test_rows_and_columns_beyond_the_end_are_masked():
     copy, sums = run(kernel, (2,), ((5, 3), jnp.float32), ((5,), jnp.float32))
     np.testing.assert_array_equal(copy, 2 * X)
     np.testing.assert_array_equal(sums, X.sum(axis=1))
+
+
+def test_compiling_asks_for_no_names_of_a_stack_trace():
+    """They took most of the time of compiling a kernel where LLVM is installed."""
+    assert os.environ["LLVM_DISABLE_SYMBOLIZATION"]
 
 
 def test_padding_reads_as_zero():

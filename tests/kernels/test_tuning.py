@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.kernels import Plan, Tile, choose, tune
+from icltheory.kernels import Plan, Tile, choose, tune, tuning
 from icltheory.kernels.plan import KERNELS
 from icltheory.kernels.tuning import SUBJECTS, Problem, Subject
+from icltheory.training import loop
 
 GOOD = np.linspace(0.0, 1.0, 5, dtype=np.float32)
 
@@ -210,6 +211,15 @@ def test_without_a_gpu_the_plan_is_twins_and_nothing_is_timed():
     tuned = tune(64, 82, 256, 8, jnp.bfloat16, clock=clock_of([]))
     assert tuned.plan == Plan.twins()
     assert tuned.table == ()
+
+
+def test_what_is_timed_is_compiled_as_training_compiles(attention, monkeypatch):
+    """XLA's own code has to be that which a kernel would replace."""
+    assert loop.COMPILER_OPTIONS is tuning.COMPILER_OPTIONS
+    options = {jax.default_backend(): {"no_such_option": True}}
+    monkeypatch.setattr(tuning, "COMPILER_OPTIONS", options)
+    with pytest.raises(RuntimeError, match="no_such_option"):
+        tune(*SHAPE, subjects=attention, **QUICK)
 
 
 def test_bad_problems_are_refused():

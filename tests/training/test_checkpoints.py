@@ -73,6 +73,8 @@ def test_a_missing_file_and_a_missing_manifest_are_damage(tmp_path):
     restored = Checkpoints(tmp_path).restore(state(0))
     assert int(restored.state.step) == 1
     assert "step_00000003 is damaged: no readable manifest" in restored.damaged[0]
+    (tmp_path / "step_00000003" / "manifest.json").write_text("[]")
+    assert Checkpoints(tmp_path).restore(state(0)).damaged[0] == restored.damaged[0]
     assert "step_00000002" in restored.damaged[1]
     assert "is missing" in restored.damaged[1]
 

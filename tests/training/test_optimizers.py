@@ -115,6 +115,8 @@ def test_adam_with_gargs_settings_equals_its_formula():
         ({"learning_rate": 0.0}, "learning_rate: expected a value > 0"),
         ({"decay_part": 0.0}, "decay_part: expected a share"),
         ({"clip_norm": -1.0}, "clip_norm: expected a value >= 0"),
+        ({"clip_norm": float("nan")}, "clip_norm: expected a value >= 0, got nan"),
+        ({"b1": 2.0}, r"b1: expected a decay in \[0, 1\), got 2.0"),
     ],
 )
 def test_bad_settings_are_refused(kwargs, message):
