@@ -25,6 +25,7 @@ from rich.console import Console
 from benchmarks import _machine, _picture, _results, _runner, _table
 from benchmarks._registry import BENCHMARKS
 from benchmarks._results import Results
+from experiments._cores import cores_usable
 from experiments._run import Run
 
 
@@ -104,7 +105,7 @@ def use_cores(count: int | None) -> None:
     """
     if count is None:
         return
-    usable = _machine.cores_usable()
+    usable = cores_usable()
     if not hasattr(os, "sched_setaffinity") or not 1 <= count <= usable:
         raise ValueError(f"--cores: expected 1 to {usable} on Linux, got {count}")
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 
 from benchmarks import _measure
+from experiments._cores import cores_usable
 from experiments._run import environment
 
 _PACKAGES = ("jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn", "torch")
@@ -46,13 +47,6 @@ def describe() -> dict[str, Any]:
         "peaks": _measure.peaks(),
         "load before": busy,
     }
-
-
-def cores_usable() -> int:
-    """Cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def load() -> list[float] | None:

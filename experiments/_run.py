@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 import icltheory
+from experiments._cores import cores_usable
 from experiments._launch import Launch
 
 
@@ -162,7 +163,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "device": devices[0].device_kind,
         "num_devices": len(devices),
-        "cores": os.cpu_count(),
+        "cores": cores_usable(),
         "revision": _revision(),
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
     }

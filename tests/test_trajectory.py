@@ -269,6 +269,7 @@ def test_bad_input_says_what_was_expected():
         implicit_update_mlp(W, W, W, W, W, H, h, mlp="relu")
     with raises("demos: expected one of 'demos', 'causal', got 'frozen'"):
         depth_errors(stack, H, h, demos="frozen")
+    np.testing.assert_array_equal(depth_errors(stack, H, 0 * h), 0)
     softmax = SoftmaxAttentionStack(*jax.tree.leaves(stack), d_scale=1)
     with pytest.raises((ValueError, TypeCheckError)):  # Theorem 1 is about eq. (3)
         implicit_gd(softmax, H)

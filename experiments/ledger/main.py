@@ -1,7 +1,6 @@
 """The command line of the ledger."""
 
 import argparse
-import os
 import platform
 import time
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from experiments._cores import cores_usable
 from experiments.ledger.collect import claimed, orphans
 from experiments.ledger.measure import Session, run_tests
 from experiments.ledger.report import page, print_rows, write_whole
@@ -26,9 +26,10 @@ LEGEND = (
     "property that holds; *conditional* holds under the condition given; *false as "
     "written* has a counter-example among its tests, and holds in the corrected form "
     "where there is one; *empirical* is an observation, no theorem.",
-    "Behind the outcome stands the number of cases that ran. A number is the largest "
-    "in absolute value over those cases. A z is a difference in standard errors; five "
-    "is where a test fails. Numbers near 1e-16 are rounding and differ by machine.",
+    "Behind the outcome stands the number of cases that passed. A number is the "
+    "largest in absolute value over those cases. A z is a difference in standard "
+    "errors; five is where a test fails. Numbers near 1e-16 are rounding and differ "
+    "by machine.",
 )
 
 
@@ -98,7 +99,7 @@ def _made(rows, session: Session, seconds: float, quick: bool) -> str:
     return (
         f"Written by `python -m experiments.ledger{' --quick' if quick else ''}` on "
         f"{date.today():%Y-%m-%d}: {summary(rows)}. "
-        f"{len(session.cases)} tests in {seconds:.0f} s on {os.cpu_count()} cores, "
+        f"{len(session.cases)} tests in {seconds:.0f} s on {cores_usable()} cores, "
         f"jax {version('jax')}, Python {platform.python_version()}, float64. "
         "Do not edit: run it again."
     )

@@ -14,7 +14,7 @@ What it does
     pruning, but all answers times one number, and magnitude pruning at equal storage.
 
 Time
-    cpu     d = 5: 289 s on two cores with other work, of which 166 s training; 79 s of
+    cpu     d = 5: 372 s on two cores with other work, of which 241 s training; 79 s of
             sweeps on two quiet ones.
     gpu     d = 10, 6 layers; not measured yet.
 
@@ -22,9 +22,9 @@ Expect (cpu, three seeds)
     checks        all pass; error / d of GPT-2 0.026 at k = 10, of the stack 0.0002.
     like training no (seed, layer, module, rate) of 189 and 60 is better after Holm.
     label noise   pruning helps: 9 of 189 and 15 of 60 after Holm, at most -11 % and
-                  -28 %; Algorithm 1 -3 % on average. Multiplying all answers by 0.84
-                  without any pruning: -19 %; the best pruning beyond that: -5 %.
-    skewed inputs nothing for GPT-2; 17 of 60 for the stack, which fails there anyway.
+                  -30 %; Algorithm 1 -7 % on average. Multiplying all answers by 0.84
+                  without any pruning: -19 %; the best pruning beyond that: -6 %.
+    skewed inputs nothing for GPT-2; 16 of 60 for the stack, which fails there anyway.
     depth         pruning harms the first layer most, in all modules; magnitude pruning
                   does as well.
     shots         with fewer shots pruning harms less, since less is there to lose.

@@ -105,6 +105,8 @@ def required_samples(
         raise ValueError(f"fraction: expected a value in (0, 1), got {fraction}")
 
     def reached(N):
+        # As a float: N may be more than an integer of 64 bits holds.
+        N = float(N)
         planned = planned_bound(N, fraction * N, support_dims, subgaussian_scale)
         return bool(planned <= target)
 

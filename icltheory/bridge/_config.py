@@ -26,6 +26,8 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: expected a file, found none") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path}: expected a file, got a folder") from None
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path}, line {error.lineno}: expected JSON, got {error.msg}"

@@ -59,7 +59,7 @@ def choose_layers(
     Raises:
         ValueError: If ``aggregate`` is unknown, k is not from 1 to the number of
             layers, a row is empty, a score is NaN, or a geometric mean meets a
-            negative score.
+            negative score, or 0 and infinity.
 
     Example:
         >>> choose_layers([[9.0, 1.0], [5.0, 5.0], [4.0, 4.0]], 2, aggregate="max")[:2]
@@ -80,6 +80,11 @@ def choose_layers(
             )
         if aggregate == "geometric_mean" and row.min() < 0:
             raise ValueError(f"scores: expected values >= 0, got {row.min()}")
+        if aggregate == "geometric_mean" and row.min() == 0 and row.max() == np.inf:
+            raise ValueError(
+                "scores: expected no 0 beside an infinity in a geometric mean, got "
+                f"{row}"
+            )
     check_positive_int("k", k)
     if k > len(rows):
         raise ValueError(f"k: expected at most {len(rows)} layers, got {k}")

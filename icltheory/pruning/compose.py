@@ -107,6 +107,8 @@ def compose(
     """
     if not len(pairs):
         raise ValueError("pairs: expected at least one (layer, module), got none")
+    if not len(rates):
+        raise ValueError("rates: expected at least one rate, got none")
     cutting, trunk = Cutting(method, rule, at_least_one), Trunk(model, inputs)
     chosen, path = [], []
     for layer, module in pairs:

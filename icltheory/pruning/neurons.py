@@ -82,6 +82,8 @@ def _count(m, fraction, kept):
     if known is not None and known > most:
         raise ValueError(f"{name}: expected 0 <= {name} <= {most}, got {known}")
     if kept is not None:
+        if known is not None and known != int(known):
+            raise ValueError(f"kept: expected a whole number, got {known}")
         return m - jnp.asarray(kept)
     return jnp.round(jnp.asarray(fraction, float) * m)
 

@@ -76,4 +76,5 @@ def depth_errors(
     forward = exact[0].apply(*exact[1:], demos, scale=scale).h_query[1:]
     recursion = trajectory.outputs(low[2])[1:].astype(jnp.float64)
     error = jnp.linalg.norm(recursion - forward, axis=1)
-    return error / jnp.linalg.norm(forward, axis=1)
+    size = jnp.linalg.norm(forward, axis=1)
+    return error / jnp.where((size == 0) & (error == 0), 1, size)

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import _machine, _picture, _results, _table, compare, report
 from benchmarks._suite import Row
+from experiments._cores import cores_usable
 from tests.benchmarks.examples import results, row
 
 matplotlib.use("Agg")
@@ -40,7 +41,7 @@ def test_names_of_machines():
     assert _machine.slug("Intel(R) Xeon(R) Processor, 2 cores") == "intel-xeon-2-cores"
     assert _machine.slug("NVIDIA H200") == "nvidia-h200"
     assert _machine.cpu_name()
-    assert _machine.cores_usable() >= 1
+    assert cores_usable() >= 1
 
 
 def verdicts(before, after, tolerance=1.25):

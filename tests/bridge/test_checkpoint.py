@@ -275,6 +275,9 @@ def test_missing_files_are_named(tmp_path):
         load_checkpoint(tmp_path, "int8")
     with pytest.raises(FileNotFoundError, match="expected the folder of a checkpoint"):
         load_checkpoint(tmp_path / "nowhere")
+    (tmp_path / "other" / "config.json").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"config\.json: expected a file, got a fold"):
+        load_checkpoint(tmp_path / "other")
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,8 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     for overwrite in (False, True):
         with raises(f"{file}: expected no file there, found one", FileExistsError):
             save_checkpoint(model, file, overwrite=overwrite)
+    with raises("folder: expected one with a name of its own, got ."):
+        save_checkpoint(model, ".", overwrite=True)
     assert {path.name for path in tmp_path.iterdir()} == {"out", "file"}
 
 

@@ -90,17 +90,22 @@ def test_lemma_3_information_of_the_end_is_below_the_sum_over_the_path(measured)
 
 
 def test_lemma_3_needs_fresh_noise(measured):
-    # The second step hands back the noise of the first: W_2 = W_1 - sqrt(c) N_1 = S.
-    # Each step is as noisy as before, but W_2 tells all of S.
+    # W_1 = S + sqrt(c) N_1. A second step that hands its noise back, W_2 = S, is as
+    # noisy as one with noise of its own, but tells all of S. In terms of (S, N_1, N_2):
     c = 1.0
-    first = 0.5 * math.log(1 + 1 / c)
+    first, root = 0.5 * math.log(1 + 1 / c), math.sqrt(c)
     claimed = float(trajectory_information(jnp.array([2 * first, 2 * first])))
-    measured("claimed bound; the truth is infinite", claimed)
-    rng = np.random.default_rng(0)
-    S, N_1 = rng.normal(size=(2, 1000))
-    W_1 = S + math.sqrt(c) * N_1
-    assert np.allclose(W_1 - math.sqrt(c) * N_1, S)
-    assert math.isfinite(claimed)
+
+    def left(W_2):  # variance of S given W_1 and W_2
+        W = np.array([[1.0, root, 0.0], W_2])
+        return 1 - W[:, 0] @ np.linalg.solve(W @ W.T, W[:, 0])
+
+    of_its_own, handed_back = left([1.0, root, -root]), left([1.0, 0.0, 0.0])
+    measured("information, noise of its own", -0.5 * math.log(of_its_own))
+    measured("claimed bound", claimed)
+    measured("variance left, noise handed back", handed_back)
+    assert -0.5 * math.log(of_its_own) <= claimed
+    assert handed_back < 1e-14  # and the information is infinite
 
 
 def test_lemma_4_golden_formula(measured):

@@ -78,6 +78,8 @@ def test_from_the_shallowest_to_the_deepest_the_trunk_is_run_once(monkeypatch):
 def test_bad_input():
     with raises("pairs: expected at least one (layer, module), got none"):
         composed(())
+    with raises("rates: expected at least one rate, got none"):
+        composed(rates=())
     with raises("score: expected shape (), got (3,)"):
         composed(score=errors)
     with raises("layer: expected 0 to 3, got 9"):

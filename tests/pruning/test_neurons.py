@@ -66,5 +66,6 @@ def test_bad_input():
     refused("fraction: expected 0 <= fraction <= 1, got 1.5", 1.5)
     refused("fraction: expected a value >= 0, got -0.5", -0.5)
     refused("kept: expected 0 <= kept <= 7, got 8", kept=8)
+    refused("kept: expected a whole number, got 1.5", kept=1.5)
     refused("order: expected one of", 0.1, order="smallest")
     refused("key: expected one for 'random' alone, got none", 0.1, order="random")

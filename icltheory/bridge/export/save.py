@@ -79,6 +79,8 @@ def save_checkpoint(
         Verified by ``tests/bridge/test_export.py``.
     """
     folder = Path(folder)
+    if folder.name in ("", ".."):
+        raise ValueError(f"folder: expected one with a name of its own, got {folder}")
     check_positive_int("shard_bytes", shard_bytes)
     config = _config(model)
     if folder.exists() and not folder.is_dir():
