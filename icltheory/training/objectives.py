@@ -47,7 +47,7 @@ def in_context_loss(
         The mean loss.
 
     Raises:
-        ValueError: if the shapes differ or ``loss`` is unknown.
+        ValueError: if the shapes differ, ``loss`` is unknown, or no point counts.
 
     Example:
         >>> import jax.numpy as jnp
@@ -60,6 +60,9 @@ def in_context_loss(
     """
     check_choice("loss", loss, tuple(_LOSSES))
     check_shape("predictions", predictions, y.shape)
+    known = concrete(active_points)
+    if known is not None and not known >= 1:
+        raise ValueError(f"active_points: expected at least 1, got {known}")
     losses = _LOSSES[loss](predictions, y)
     active = (jnp.arange(y.shape[1]) < active_points).astype(losses.dtype)
     return jnp.sum(losses * active[None]) / (y.shape[0] * jnp.sum(active))

@@ -51,6 +51,8 @@ def test_inactive_points_have_no_gradient():
     assert np.all(grad[:, :2] != 0)
 
 
-def test_unknown_losses_are_refused():
+def test_unknown_losses_and_no_points_are_refused():
     with pytest.raises(ValueError, match="loss: expected one of"):
         in_context_loss(PREDICTED, TRUE, 2, "counts")
+    with pytest.raises(ValueError, match="active_points: expected at least 1, got 0"):
+        in_context_loss(PREDICTED, TRUE, 0)
