@@ -98,9 +98,14 @@ class Run:
             return cls(launch.resume)
         return cls.create(launch.output, name, launch.preset, launch.config)
 
-    def write_json(self, name: str, value: Any) -> None:
-        """Writes a file aside and renames it; NaN and infinity become null."""
-        self.write_text(name, json.dumps(_strict(value), indent=1) + "\n")
+    def write_json(self, name: str, value: Any) -> Any:
+        """Writes a file aside and renames it; NaN and infinity become null.
+
+        Returns what a reader of the file gets.
+        """
+        text = json.dumps(_strict(value), indent=1)
+        self.write_text(name, text + "\n")
+        return json.loads(text)
 
     def write_text(self, name: str, text: str) -> None:
         """Writes a file aside and renames it."""

@@ -44,11 +44,11 @@ def _run_all(launch: _launch.Launch[Config]) -> dict:
     start = time.perf_counter()
     records = measure_all(config, rows, run, console)
     result = report(config, run, records, console)
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(
         f"{time.perf_counter() - start:.0f} s; results and figures in {run.folder}"
     )
-    return json.loads(json.dumps(result))
+    return written
 
 
 def measure_all(

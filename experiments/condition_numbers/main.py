@@ -1,6 +1,5 @@
 """The command line of the experiment."""
 
-import json
 import time
 from collections.abc import Iterator
 
@@ -46,9 +45,9 @@ def main(argv: list[str] | None = None) -> dict:
     rows = tuple(measure(config, model, run, console))
     result = report(config, model, rows, run, console)
     result["seconds"] = time.perf_counter() - start
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(f"{result['seconds']:.0f} s; results and figure in {run.folder}")
-    return json.loads(json.dumps(result))
+    return written
 
 
 def layers_of(config: Config, model: LanguageModel) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import json
 import time
 
 import jax
@@ -50,10 +49,10 @@ def main(argv: list[str] | None = None) -> dict:
         run.write_json("shifts.json", report_shifts(setup, run, params, console))
     speed = {"steps_per_second": timing.steps_per_second}
     result["timing"] = dataclasses.asdict(timing) | speed
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(
         f"{time.perf_counter() - start:.0f} s; in training "
         f"{timing.train_seconds:.0f} s of steps and {timing.compile_seconds:.0f} s of "
         f"compiling; results, figures and checkpoints in {run.folder}"
     )
-    return json.loads(json.dumps(result))
+    return written

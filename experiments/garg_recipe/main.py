@@ -1,6 +1,5 @@
 """The command line of the experiment."""
 
-import json
 import time
 
 import jax
@@ -33,9 +32,9 @@ def main(argv: list[str] | None = None) -> dict:
     )
     start = time.perf_counter()
     result = report(config, run, train(config, run, console), console)
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(
         f"{time.perf_counter() - start:.0f} s; results, figure and checkpoints in "
         f"{run.folder}"
     )
-    return json.loads(json.dumps(result))
+    return written

@@ -1,7 +1,6 @@
 """The command line of the experiment."""
 
 import dataclasses
-import json
 import time
 from typing import Any
 
@@ -42,9 +41,9 @@ def main(argv: list[str] | None = None) -> dict:
     result = report(config, run, measure(config, trained.parts), console)
     speed = {"model_steps_per_second": count * fitted.timing.steps_per_second}
     result["timing"] = dataclasses.asdict(fitted.timing) | speed
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(
         f"{time.perf_counter() - start:.0f} s; {speed['model_steps_per_second']:.0f} "
         f"model-steps/s; results, figure and checkpoints in {run.folder}"
     )
-    return json.loads(json.dumps(result))
+    return written

@@ -1,6 +1,5 @@
 """The command line of the experiment."""
 
-import json
 import time
 
 import jax
@@ -62,8 +61,8 @@ def _run_all(launch: _launch.Launch[Config]) -> dict:
         for dim, M in config.settings
     }
     result = report(config, run, paths, descents, starts, console)
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(
         f"{time.perf_counter() - start:.0f} s; results and figures in {run.folder}"
     )
-    return json.loads(json.dumps(result))
+    return written

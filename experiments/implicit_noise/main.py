@@ -1,7 +1,6 @@
 """The command line of the experiment."""
 
 import dataclasses
-import json
 import time
 
 import jax
@@ -43,9 +42,9 @@ def main(argv: list[str] | None = None) -> dict:
     result["timing"] = {
         trained.name: dataclasses.asdict(trained.timing) for trained in (gpt2, stack)
     }
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(
         f"{time.perf_counter() - start:.0f} s; results, figures and checkpoints in "
         f"{run.folder}"
     )
-    return json.loads(json.dumps(result))
+    return written

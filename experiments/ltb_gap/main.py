@@ -1,6 +1,5 @@
 """The command line of the experiment."""
 
-import json
 import time
 
 import jax
@@ -44,9 +43,9 @@ def main(argv: list[str] | None = None) -> dict:
     result = report(config, exact, trained, grid, arcs, run, console)
     end = time.perf_counter()
     result["seconds"] = {"training": middle - start, "theory": end - middle}
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(
         f"{end - start:.0f} s, of which training {middle - start:.0f} s; results and "
         f"figures in {run.folder}"
     )
-    return json.loads(json.dumps(result))
+    return written

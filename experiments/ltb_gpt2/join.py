@@ -32,8 +32,7 @@ def join(folders: list[Path], output: Path) -> dict:
     run = Run.create(output, "ltb_gpt2", "joined", config)
     result = report(config, scores, columns, run, console_of(run))
     result["runs"] = [str(folder) for folder in folders]
-    run.write_json("result.json", result)
-    return result
+    return run.write_json("result.json", result)
 
 
 def _with_all_seeds(folders: list[Path], configs: list[Config]) -> Config:

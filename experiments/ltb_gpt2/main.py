@@ -1,7 +1,6 @@
 """The command line of the experiment."""
 
 import dataclasses
-import json
 import time
 
 import jax
@@ -54,9 +53,9 @@ def main(argv: list[str] | None = None) -> dict:
     columns = {mean: references(config, mean) for mean in config.means}
     result = report(config, scores, columns, run, console)
     result["timing"] = timing
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(
         f"{time.perf_counter() - start:.0f} s; results, figure and checkpoints in "
         f"{run.folder}"
     )
-    return json.loads(json.dumps(result))
+    return written

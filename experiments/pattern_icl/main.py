@@ -1,6 +1,5 @@
 """The command line of the experiment."""
 
-import json
 import time
 
 import jax
@@ -44,9 +43,9 @@ def main(argv: list[str] | None = None) -> dict:
     found = measure(config, run, console)
     result = report(config, found, run, console)
     result["seconds"] = time.perf_counter() - start
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(f"{result['seconds']:.0f} s; results and figures in {run.folder}")
-    return json.loads(json.dumps(result))
+    return written
 
 
 def measure(config: Config, run: Run, console) -> Results:

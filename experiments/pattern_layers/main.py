@@ -1,7 +1,6 @@
 """The command line of the experiment."""
 
 import dataclasses
-import json
 import time
 
 import jax
@@ -45,6 +44,6 @@ def main(argv: list[str] | None = None) -> dict:
         console.print(f"{name}: trained {middle:.0f} s, measured {seconds:.0f} s")
     result = report(config, measured, run, console)
     result["seconds"] = time.perf_counter() - start
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(f"{result['seconds']:.0f} s; results and figures in {run.folder}")
-    return json.loads(json.dumps(result))
+    return written

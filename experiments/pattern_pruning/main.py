@@ -1,6 +1,5 @@
 """The command line of the experiment."""
 
-import json
 import time
 
 import jax
@@ -59,6 +58,6 @@ def main(argv: list[str] | None = None) -> dict:
     done("GPT-2 pruned")
     result = report(config, neurons, gpt, gpt_neurons, bridge, run, console)
     result["seconds"] = time.perf_counter() - start
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(f"{result['seconds']:.0f} s; results and figures in {run.folder}")
-    return json.loads(json.dumps(result))
+    return written

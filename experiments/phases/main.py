@@ -1,6 +1,5 @@
 """The command line of the experiment."""
 
-import json
 import time
 
 import jax
@@ -68,10 +67,10 @@ def main(argv: list[str] | None = None) -> dict:
     result = report(config, found, run, console)
     timed("report", None)
     result["seconds"] = seconds
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(
         f"{sum(seconds.values()):.0f} s ("
         + ", ".join(f"{name} {value:.0f}" for name, value in seconds.items())
         + f"); results and figures in {run.folder}"
     )
-    return json.loads(json.dumps(result))
+    return written

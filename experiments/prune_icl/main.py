@@ -1,6 +1,5 @@
 """The command line of the experiment."""
 
-import json
 import time
 
 import jax
@@ -44,10 +43,10 @@ def main(argv: list[str] | None = None) -> dict:
     result = report(trained, measured, config, run, console)
     seconds = {"training": middle - start, "sweeps": swept - middle}
     result["seconds"] = seconds
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(
         f"{time.perf_counter() - start:.0f} s, of which training "
         f"{middle - start:.0f} s and sweeps {swept - middle:.0f} s; "
         f"results and figures in {run.folder}"
     )
-    return json.loads(json.dumps(result))
+    return written

@@ -81,8 +81,7 @@ def _checked(study: Any, subject: Any, run: Run) -> dict[str, Any]:
 
 def _write(run: Run, result: dict[str, Any]) -> dict[str, Any]:
     """Writes the results in JSON, and returns what was written."""
-    run.write_json("result.json", plain(result))
-    return json.loads(json.dumps(plain(result)))
+    return run.write_json("result.json", plain(result))
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:

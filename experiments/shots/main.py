@@ -1,6 +1,5 @@
 """The command line of the experiment."""
 
-import json
 import time
 
 import jax
@@ -44,8 +43,8 @@ def main(argv: list[str] | None = None) -> dict:
     result = report(config, results, run, console)
     seconds = time.perf_counter() - start
     result |= {"weights": subject.digest, "answered": answered, "seconds": seconds}
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(
         f"{answered} cases answered in {seconds:.0f} s; results in {run.folder}"
     )
-    return json.loads(json.dumps(result))
+    return written

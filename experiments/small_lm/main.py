@@ -1,6 +1,5 @@
 """The command line of the experiment."""
 
-import json
 import time
 
 import jax
@@ -42,9 +41,9 @@ def main(argv: list[str] | None = None) -> dict:
     result = report(config, fitted, curves(config, params), run, console)
     end = time.perf_counter()
     result["seconds"] = {"training": middle - begin, "curves": end - middle}
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(
         f"{end - begin:.0f} s, of which training {middle - begin:.0f} s; checkpoint, "
         f"tasks, results and figure in {run.folder}"
     )
-    return json.loads(json.dumps(result))
+    return written

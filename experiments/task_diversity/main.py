@@ -1,7 +1,6 @@
 """The command line of the experiment."""
 
 import dataclasses
-import json
 import time
 
 import jax
@@ -42,9 +41,9 @@ def main(argv: list[str] | None = None) -> dict:
         config, run, measure(config, fitted.state.params), theory(config), console
     )
     result["timing"] = dataclasses.asdict(fitted.timing)
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(
         f"{time.perf_counter() - start:.0f} s; results, figures and checkpoints in "
         f"{run.folder}"
     )
-    return json.loads(json.dumps(result))
+    return written

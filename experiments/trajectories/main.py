@@ -1,6 +1,5 @@
 """The command line of the experiment."""
 
-import json
 import time
 
 import jax
@@ -55,9 +54,9 @@ def main(argv: list[str] | None = None) -> dict:
         }
     result = report(config, cases, plain, effects, run, console)
     result["seconds"] = {"training": middle - start}
-    run.write_json("result.json", result)
+    written = run.write_json("result.json", result)
     console.print(
         f"{time.perf_counter() - start:.0f} s, of which training "
         f"{middle - start:.0f} s; results and figures in {run.folder}"
     )
-    return json.loads(json.dumps(result))
+    return written
