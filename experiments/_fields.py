@@ -1,5 +1,6 @@
 """Checks of the fields of a config."""
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -9,3 +10,12 @@ def check_at_least(config: Any, least: float, *names: str) -> None:
         value = getattr(config, name)
         if value < least:
             raise ValueError(f"{name}: expected at least {least}, got {value}")
+
+
+def check_seeds(name: str, seeds: Sequence[int]) -> None:
+    """Raises unless there are two seeds or more, and no two the same."""
+    if len(set(seeds)) < max(len(seeds), 2):
+        raise ValueError(
+            f"{name}: expected two or more different ones, for the standard errors, "
+            f"got {seeds}"
+        )

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from experiments._fields import check_at_least
+from experiments._fields import check_at_least, check_seeds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,11 +70,7 @@ class Config:
         check_at_least(self, 1, *counts, "rows_at_once", "states", "chain_steps")
         check_at_least(self, 1, "iterations", "record_every")
         check_at_least(self, 2, "prompts", "compare_prompts")
-        if len(set(self.seeds)) < 2 or len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(
-                "seeds: expected two or more different ones, for the standard errors, "
-                f"got {self.seeds}"
-            )
+        check_seeds("seeds", self.seeds)
         for name in ("lengths", "compare_lengths"):
             values = getattr(self, name)
             if not values or list(values) != sorted(set(values)) or values[0] < 1:

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments._fields import check_at_least
+from experiments._fields import check_at_least, check_seeds
 from experiments.garg_recipe.changes import CHANGES, Setting, shortened
 from icltheory import training
 from icltheory.models import GPT2
@@ -56,11 +56,7 @@ class Config:
                     raise ValueError(
                         f"{field}: expected some of {', '.join(CHANGES)}, got {name}"
                     )
-        if len(set(self.seeds)) < max(len(self.seeds), 2):
-            raise ValueError(
-                "seeds: expected two or more different ones, for the standard errors, "
-                f"got {self.seeds}"
-            )
+        check_seeds("seeds", self.seeds)
         check_at_least(self, 2, "points", "eval_prompts")
         for name, setting in self.settings().items():
             if setting.steps < 2 * self.points:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from experiments._fields import check_at_least
+from experiments._fields import check_at_least, check_seeds
 from experiments._trained import Recipe
 from icltheory import training
 from icltheory.models import GPT2
@@ -53,11 +53,7 @@ class Config:
                 f"recipe.num_points: expected at least 2 dim + 1 = "
                 f"{2 * recipe.dim + 1}, got {recipe.num_points}"
             )
-        if len(set(recipe.seeds)) < max(len(recipe.seeds), 2):
-            raise ValueError(
-                "recipe.seeds: expected two or more different ones, for the standard "
-                f"errors, got {recipe.seeds}"
-            )
+        check_seeds("recipe.seeds", recipe.seeds)
         for name in ("widths", "learning_rates", "noise_vars"):
             values = getattr(self, name)
             if not values or sorted(set(values)) != list(values):

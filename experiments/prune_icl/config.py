@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from experiments._fields import check_at_least
+from experiments._fields import check_at_least, check_seeds
 from experiments._trained import GPT2_CPU, GPT2_GPU, Recipe, linear_recipe
 
 SEEDS = (0, 1, 2)
@@ -56,11 +56,7 @@ class Config:
         kinds = (("gpt2", self.gpt2.width), ("linear", self.linear.dim + 1))
         for kind, full in kinds:
             recipe, ranks = getattr(self, kind), getattr(self, f"{kind}_ranks")
-            if len(set(recipe.seeds)) < max(len(recipe.seeds), 2):
-                raise ValueError(
-                    f"{kind}.seeds: expected two or more different ones, for the "
-                    f"intervals, got {recipe.seeds}"
-                )
+            check_seeds(f"{kind}.seeds", recipe.seeds)
             if recipe.model != kind:
                 raise ValueError(f"{kind}.model: expected {kind}, got {recipe.model}")
             if not 1 <= self.top_k <= recipe.num_layers:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from experiments._fields import check_at_least
+from experiments._fields import check_at_least, check_seeds
 from experiments._trained import GPT2_CPU, Recipe
 from icltheory.training import OptimizerConfig
 
@@ -51,11 +51,7 @@ class Config:
                 "recipe.noise_var: expected a value > 0 (without noise two examples "
                 f"tell the tasks of a pool apart), got {recipe.noise_var}"
             )
-        if len(set(recipe.seeds)) < 2 or len(set(recipe.seeds)) < len(recipe.seeds):
-            raise ValueError(
-                "recipe.seeds: expected two or more different ones, for the standard "
-                f"errors, got {recipe.seeds}"
-            )
+        check_seeds("recipe.seeds", recipe.seeds)
         sizes = self.finite_sizes
         if (
             len(sizes) < 2

@@ -45,6 +45,11 @@ def test_long_contexts_leave_the_range_of_no_float(N, dtype):
     np.testing.assert_allclose(population.weights[order], p, rtol=1e-5, atol=1e-37)
 
 
+def test_probabilities_may_be_traced():
+    traced = jax.jit(lambda p: FeaturePopulation.finite(p, 4).weights)(P)
+    np.testing.assert_allclose(traced, FeaturePopulation.finite(P, 4).weights, 1e-13)
+
+
 def test_a_feature_that_never_occurs_is_in_no_context():
     weights = FeaturePopulation.finite(jnp.array([1.0, 0.0]), 3).weights
     np.testing.assert_allclose(weights, [1, 0, 0, 0], rtol=1e-14)

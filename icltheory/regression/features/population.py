@@ -78,7 +78,7 @@ class FeaturePopulation:
         """All contexts of a length with their multinomial probabilities.
 
         Args:
-            probabilities: p_k, ``(K,)``; concrete.
+            probabilities: p_k, ``(K,)``; traced ones in their own precision.
             num_examples: Examples N of a context.
 
         Returns:
@@ -99,11 +99,15 @@ class FeaturePopulation:
         bars = np.array(list(itertools.combinations(range(N + K - 1), K - 1)))
         ends = np.pad(bars, ((0, 0), (1, 1)), constant_values=((0, 0), (-1, N + K - 1)))
         counts = (np.diff(ends, axis=1) - 1)[::-1]
-        # Logarithms in float64: factorials and powers leave the range of any float.
-        logs = gammaln(N + 1) - gammaln(counts + 1).sum(axis=1)
-        logs += xlogy(counts, np.asarray(p, np.float64)[None]).sum(axis=1)
-        weights = jnp.asarray(np.exp(logs), p.dtype)
-        return cls(p, jnp.asarray(counts, p.dtype), weights)
+        # Logarithms, for factorials and powers leave the range of any float: in float64
+        # unless p is traced, whose own dtype it has to be.
+        ways = gammaln(N + 1) - gammaln(counts + 1).sum(axis=1)
+        known, floats = concrete(p), jnp.asarray(counts, p.dtype)
+        if known is None:
+            powers = jnp.sum(jax.scipy.special.xlogy(floats, p[None]), axis=1)
+            return cls(p, floats, jnp.exp(jnp.asarray(ways, p.dtype) + powers))
+        powers = xlogy(counts, known.astype(np.float64)[None]).sum(axis=1)
+        return cls(p, floats, jnp.asarray(np.exp(ways + powers), p.dtype))
 
     @classmethod
     def sampled(
