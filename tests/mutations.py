@@ -416,7 +416,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         m = outcome.mutation
         print(
             f"[{len(outcomes)}/{len(chosen)}] {outcome.verdict} in "
-            f"{outcome.seconds:.0f} s: {m.path}:{m.line} {' -> '.join(m.context)}  {outcome.detail}",
+            f"{outcome.seconds:.0f} s: {m.path}:{m.line} "
+            f"{' -> '.join(m.context)}  {outcome.detail}",
             flush=True,
         )
     text = table(outcomes)
