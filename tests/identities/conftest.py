@@ -16,6 +16,20 @@ def pytest_runtest_call(item):
         _running.pop()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Adds the statement and the compared numbers to the report of a failure."""
+    report = yield
+    if report.failed and call.when == "call":
+        from tests.identities.failures import describe
+
+        own = [e for e in call.excinfo.traceback if e.path == item.path]
+        values = own[-1].frame.f_locals if own else {}
+        text = describe(item.nodeid, item.user_properties, values)
+        report.sections.append(("the statement and the numbers", text))
+    return report
+
+
 @pytest.fixture(scope="session")
 def measured():
     """Records a number beside its name: ``measured("relative error", 3e-16)``.
