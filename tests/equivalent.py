@@ -1,4 +1,53 @@
 """Changes of :mod:`tests.mutations` that no test can notice, each with its reason."""
 
 # (file, function, line before, line after): reason
-EQUIVALENT: dict[tuple[str, str, str, str], str] = {}
+EQUIVALENT: dict[tuple[str, str, str, str], str] = {
+    (
+        "icltheory/linalg/products.py",
+        "safe_sqrt",
+        "return jnp.where(nothing, 0, jnp.sqrt(jnp.where(nothing, 1, x)))",
+        "return jnp.where(nothing, 0, jnp.sqrt(jnp.where(nothing, 2, x)))",
+    ): "the outer where discards this value; it only has to be positive",
+    (
+        "icltheory/attention/stacks.py",
+        "AttentionStack.num_layers",
+        "return jnp.shape(jax.tree.leaves(self)[0])[0]",
+        "return jnp.shape(jax.tree.leaves(self)[1])[0]",
+    ): "every leaf of a stack has the same leading axis",
+    (
+        "icltheory/regression/rates/wu/tasks.py",
+        "task_complexity_bound",
+        "commutes=jnp.max(jnp.abs(swapped)) <= 1e-6 * scale,",
+        "commutes=jnp.max(jnp.abs(swapped)) <= 2e-06 * scale,",
+    ): "a tolerance for rounding",
+    (
+        "icltheory/regression/flow/zfb_start.py",
+        "ZFBWeights.effective",
+        "zero = jnp.zeros(U.shape[-1], U.dtype)",
+        "zero = jnp.zeros(U.shape[1], U.dtype)",
+    ): "U is one matrix: its last axis is axis 1",
+    (
+        "icltheory/chain_of_thought/alphabet.py",
+        "Alphabet.dim",
+        "return self.patterns.shape[-1]",
+        "return self.patterns.shape[1]",
+    ): "an alphabet is one matrix: its last axis is axis 1",
+    (
+        "icltheory/regression/tasks/_family.py",
+        "add_noise",
+        "return y + std * jax.random.normal(key, y.shape, y.dtype)",
+        "return y - std * jax.random.normal(key, y.shape, y.dtype)",
+    ): "the normal distribution is symmetric",
+    (
+        "icltheory/regression/tasks/pools.py",
+        "PromptPool.sample",
+        "prompt = self.task.sample(one, num_examples, 1, active_dims=active_dims)",
+        "prompt = self.task.sample(one, num_examples, 2, active_dims=active_dims)",
+    ): "the first of two prompts has the same distribution, and is the one that is kept",
+    (
+        "icltheory/classification/tasks.py",
+        "covers",
+        "counts.update([(a, 1), (b, -1)])",
+        "counts.update([(a, 2), (b, -1)])",
+    ): "the numbers only tell the two labels apart",
+}

@@ -156,7 +156,7 @@ class Sites(ast.NodeVisitor):
     # What follows is no formula.
 
     def visit_If(self, node):
-        if all(isinstance(part, ast.Raise) for part in node.body) and not node.orelse:
+        if isinstance(node.body[-1], ast.Raise) and not node.orelse:
             return
         self.generic_visit(node)
 

@@ -89,7 +89,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--output", type=Path, help="the page; LEDGER.md of the repository")
-    add("--quick", action="store_true", help="leave out tests that are marked slow")
+    add("--quick", action="store_true", help="run the quick tests only")
     add("--processes", help="processes that run the tests, as pytest-xdist takes it")
     return parser.parse_args(argv)
 

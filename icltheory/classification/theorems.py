@@ -75,6 +75,7 @@ def theorem_1(
 
     References:
         Li et al. (2024), Theorem 1. Verified by
+        ``tests/classification/test_theorems.py`` and
         ``tests/identities/test_li_theorem1.py``.
     """
     _check_positive("accuracy", accuracy)
@@ -159,6 +160,7 @@ def theorem_2(
 
     References:
         Li et al. (2024), Theorem 2. Verified by
+        ``tests/classification/test_theorems.py`` and
         ``tests/identities/test_li_theorem2.py``.
     """
     S = coefficient_sum
@@ -221,6 +223,7 @@ def theorem_3(
 
     References:
         Li et al. (2024), Theorem 3. Verified by
+        ``tests/classification/test_theorems.py`` and
         ``tests/identities/test_li_theorem3.py``.
     """
     check_positive_int("num_irrelevant", num_irrelevant)

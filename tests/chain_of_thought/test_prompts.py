@@ -59,6 +59,12 @@ def test_test_prompts_follow_the_transition_matrices(letters):
     np.testing.assert_array_equal(queries, paths[queries[:, 0]])
 
 
+def test_a_prompt_knows_its_size(letters, key):
+    prompt = cot.sample_training_prompt(key, letters, 7, 0.4)
+    assert (prompt.num_examples, prompt.num_steps) == (7, 2)
+    assert prompt.states.shape == (7, 3)
+
+
 def test_all_or_no_examples_start_like_the_query(letters, key):
     task = cot.ReasoningTask(letters, np.stack([np.eye(4)] * 2))
     for fraction in (0.0, 1.0):

@@ -46,6 +46,10 @@ def test_every_token_is_a_pattern_with_noise_and_its_label(key):
     np.testing.assert_array_equal(prompt.X, prompt.P[..., :12])
     np.testing.assert_array_equal(prompt.x_query, prompt.P_query[:, :12])
     assert prompt.num_examples == 9
+    for row in range(3):
+        alone = jax.tree.map(lambda leaf, row=row: leaf[row], prompt)
+        kinds = np.asarray(prompt.pattern[row])
+        assert bool(alone.missed) == (prompt.query_pattern[row] not in kinds)
 
 
 def test_labels_are_those_of_the_task(key):

@@ -69,6 +69,7 @@ def test_each_condition_of_theorem_1_fails_alone(name, changes):
 def test_the_sides_are_the_numbers():
     found = one()
     sides = {c.name: (float(c.left), float(c.right)) for c in found.each}
+    assert sides["cover"] == (1, 1)
     assert sides["tasks"] == (0.6, 5**-0.5)
     assert sides["training length"] == (16.0, 1.0)
     assert sides["batch"] == (128, 0.1**-2)

@@ -65,6 +65,9 @@ def test_prediction_of_the_layer_is_one_preconditioned_step(measured):
         np.testing.assert_allclose(got, step, rtol=1e-10, atol=1e-12)
         one = predict(best.P, best.Q, X[0], y[0], x[0])
         np.testing.assert_allclose(one, got[0], rtol=1e-12)
+        single = predict(best.P, best.Q, X[:, :1], y[:, :1], x)
+        step = np.einsum("ij,bj,b,bi->b", best.A, X[:, 0], y[:, 0], x)
+        np.testing.assert_allclose(single, step, rtol=1e-10, atol=1e-12)
         # any weights, against the token matrix spelled out
         P, Q = rng.normal(size=(2, DIM + 1, DIM + 1))
         P[DIM, :DIM] *= seed > 0

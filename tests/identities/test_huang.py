@@ -171,6 +171,12 @@ def test_a_rare_query_sheds_the_dominant_feature_and_is_learned_late(measured):
     measured("steps of a rare query", rare)
     assert dominant == pytest.approx(67, abs=1)
     assert rare == pytest.approx(666, abs=1)
+    for k in (1, 2):  # between two records the attention counts as a straight line
+        own = np.asarray(path.own_attention[:, k])
+        after = int(np.argmax(own > 0.5))
+        ends = slice(after - 1, after + 1)
+        half = np.interp(0.5, own[ends], path.steps[ends])
+        assert float(phases.half[k]) == pytest.approx(half, rel=1e-12)
     assert phases.overtaken[0] == 0
     measured("steps until its own feature overtakes", phases.overtaken[1])
     assert float(phases.overtaken[1]) == pytest.approx(120, abs=1)

@@ -53,6 +53,10 @@ def test_the_bound_is_its_sum():
 
 def test_alpha_tau_rho_squared_examples_suffice(measured):
     """4 log(K (M - 1) / delta) / (alpha' tau rho^2), never above the published rate."""
+    for K, M in ((2, 1), (1, 2), (2, 5)):
+        l = cot.sufficient_examples(0.3, 0.5, 0.8, 0.01, num_states=M, num_steps=K)
+        expected = 4 * np.log(K * max(M - 1, 1) / 0.01) / (0.8 * 0.3 * 0.5**2)
+        assert float(l) == pytest.approx(expected, rel=1e-12)
     rng = np.random.default_rng(5)
     for K, M in ((1, 2), (2, 3), (3, 4)):
         steps = rng.dirichlet(np.ones(M) / 2, size=(20, K, M))

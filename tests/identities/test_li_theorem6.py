@@ -15,6 +15,7 @@ def test_condition_1_fails_for_one_input_of_the_slides_and_for_all_of_another():
     assert cot.condition_1(cot.slide_transitions()).tolist() == [False, True]
     popular = cot.popular_answer_transitions()
     assert not np.any(cot.condition_1(popular))
+    np.testing.assert_array_equal(np.argmax(popular[1], axis=1), [1, 2, 3, 4, 5, 1])
     assert float(cot.icl_error_limit(popular)) == 1
     assert float(cot.tau(popular)) == pytest.approx(0.165, abs=1e-12)
     assert float(cot.rho(popular)) == pytest.approx(1 - 0.35 / 0.55, abs=1e-12)

@@ -165,6 +165,31 @@ def test_inputs_that_span_a_subspace_change_nothing(measured):
     assert error < 1e-12
 
 
+def test_a_direction_without_inputs_changes_nothing(measured):
+    # H = diag(h, 0): the second coordinate of the prior is never seen
+    rng = np.random.default_rng(65)
+    small, large = [], []
+    for M in (2, 5, 10, 20):
+        low = scaled_mean(random_population(rng, 1, noise_var=0.3), 1.5)
+        H, Psi = np.zeros((2, 2, 2))
+        H[0, 0], Psi[0, 0], Psi[1, 1] = low.H[0, 0], low.Psi[0, 0], 3.0
+        small.append((low, M))
+        large.append((Population(H, np.r_[low.mean, 5.0], Psi, low[3]), M))
+    (_, low_risk, _), (model, risk, _) = (solve_all(cases) for cases in (small, large))
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(model))
+    measured("relative difference", np.abs(risk / low_risk - 1).max())
+    np.testing.assert_allclose(risk, low_risk, rtol=1e-12)
+
+
+def test_without_variance_of_tasks_the_gap_is_that_of_a_large_mean():
+    rng = np.random.default_rng(72)
+    H, mean, _, noise_var = random_population(rng, 2, noise_var=0.3)
+    problem = LinearRegression(H, mean, np.zeros((2, 2)), noise_var)
+    for M in (1, 4):
+        gap = float(ltb.small_mean_gap(problem, M))
+        assert gap == pytest.approx(2 / (M + 2) * mean @ H @ mean, rel=1e-12)
+
+
 def test_the_gap_scales_with_the_square_of_the_labels(measured):
     # (Phi, sigma, m) -> (s^2 Phi, s sigma, s m)
     rng = np.random.default_rng(64)

@@ -12,6 +12,7 @@ from icltheory.classification import (
     head_scores,
     in_context_score,
     induction_circuit,
+    prefix_matching_score,
 )
 from icltheory.layered import attention_patterns
 
@@ -55,6 +56,20 @@ def test_uniform_attention_has_the_counted_score(read, measured):
     measured("score of uniform causal attention", read[2].uniform)
     assert read[2].uniform == pytest.approx(expected, rel=1e-13)
     assert expected == pytest.approx(0.0313, abs=5e-5)
+
+
+def test_the_score_of_a_batch_is_the_mean_over_all_that_count():
+    rng = np.random.default_rng(1)
+    tokens = np.array([[3, 3, 1, 2, 3], [0, 1, 0, 1, 0]])
+    A = rng.dirichlet(np.ones(5), size=(2, 5))
+    hits = [
+        [sum(A[b, t, j + 1] for j in range(t) if row[j] == row[t])]
+        for b, row in enumerate(tokens)
+        for t in range(5)
+        if row[t] in row[:t]
+    ]
+    found = float(prefix_matching_score(A, tokens))
+    assert found == pytest.approx(np.mean(hits), rel=1e-12)
 
 
 def test_copying_is_one_for_the_identity_and_minus_one_for_its_negative(measured):

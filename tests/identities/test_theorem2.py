@@ -18,7 +18,7 @@ from icltheory.bounds import (
     xu_raginsky,
 )
 from icltheory.constructions import gradient_descent
-from icltheory.noise import noise_covariance, noise_spectrum
+from icltheory.noise import noise_covariance, noise_spectrum, noisy_trajectory
 from icltheory.trajectory import implicit_gd, implicit_gd_norms
 from tests import oracles
 
@@ -290,6 +290,28 @@ def test_held_out_prior_equals_its_dense_formula_and_ignores_the_weights(measure
     measured("relative spread over the layers", spread)
     assert spread < 1e-8
     assert abs(bound.value - math.sqrt(float(bound.terms.sum()) / 20)) < 1e-12
+
+
+def test_a_prior_on_noisy_paths_equals_its_dense_evaluation(measured):
+    # tokens of the noisy learner are (1 + W) h; the prior is the identity
+    L, N, n = 2, 30, 3
+    stack, H = problem(L=L, N=N, n=n, prompts=2)
+    key, m = jax.random.key(4), n * (n + 1) // 2
+    bound = bound_jit(stack, H, 8, 1.0, key=key, prior=lambda layer, W: jnp.eye(n * n))
+    expected = np.zeros(L)
+    for one, own in zip(H, jax.random.split(key, 2), strict=True):
+        path = noisy_trajectory(own, stack, one, 8)
+        for t in range(L):
+            before = np.eye(n) + (0 if t == 0 else path.W[t - 1])
+            V, K, Q = (np.asarray(w[t]) for w in (stack.W_V, stack.W_K, stack.W_Q))
+            g = [np.outer(V @ h, K @ h) @ Q @ before for h in one @ before.T]
+            C = oracles.noise_covariance(np.array(g), 8)
+            values = np.linalg.eigvalsh(C)[-m:]
+            delta = np.sum(np.sum(g, axis=0) ** 2)
+            expected[t] += (values.sum() + delta - m - np.log(values).sum()) / 2
+    error = np.max(np.abs(np.asarray(bound.terms) / expected - 1))
+    measured("relative error", error)
+    assert error < 1e-9
 
 
 def test_batches_are_vmapped_and_jitted_calls(measured):

@@ -66,7 +66,8 @@ class Whitened(NamedTuple):
         lifted = Phi + beyond * (jnp.eye(H.shape[0], dtype=H.dtype) - roots.projector)
         values, basis = jnp.linalg.eigh((lifted + lifted.T) / 2)
         seen = (values <= 2 / 3 * beyond).astype(H.dtype)
-        phi = seen * jnp.maximum(values, 0)
+        # Without any variance of tasks the values are rounding errors of the projector.
+        phi = jnp.where(size > 0, seen * jnp.maximum(values, 0), 0)
         mean = einsum("ij,j->i", roots.root, jnp.asarray(problem.task_mean))
         m = seen * einsum("ji,j->i", basis, mean)
         return cls(phi, m, jnp.asarray(problem.noise_var), basis, seen, roots)
