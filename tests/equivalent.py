@@ -43,7 +43,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "PromptPool.sample",
         "prompt = self.task.sample(one, num_examples, 1, active_dims=active_dims)",
         "prompt = self.task.sample(one, num_examples, 2, active_dims=active_dims)",
-    ): "the first of two prompts has the same distribution, and is the one that is kept",
+    ): "the first of two prompts is kept, and has the same distribution",
     (
         "icltheory/classification/tasks.py",
         "covers",
