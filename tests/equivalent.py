@@ -3,6 +3,36 @@
 # (file, function, line before, line after): reason
 EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
+        "icltheory/linalg/spectra.py",
+        "effective_rank",
+        "p = s / jnp.where(zero, 1, total)[..., None]",
+        "p = s / jnp.where(zero, 2, total)[..., None]",
+    ): "the spectrum is zero there: any positive divisor gives zero",
+    (
+        "icltheory/constructions.py",
+        "preconditioned_gradient_descent",
+        "inputs, labels = _slots(A.shape[0], A.shape[1], d_out, A.dtype)",
+        "inputs, labels = _slots(A.shape[0], A.shape[2], d_out, A.dtype)",
+    ): "preconditioners are square",
+    (
+        "icltheory/bounds/theorem2.py",
+        "theorem2",
+        "used = N - int(held_out or 0)",
+        "used = N - int(held_out or 1)",
+    ): "a held-out prior without a number of demonstrations was refused before",
+    (
+        "icltheory/regression/flow/trajectory.py",
+        "_seen",
+        'best.beta + einsum("ij,j->i", P, model.beta - best.beta),',
+        'best.beta - einsum("ij,j->i", P, model.beta - best.beta),',
+    ): "the excess is even in beta minus the optimum",
+    (
+        "icltheory/regression/ltb/_spectral.py",
+        "InputRoots.of",
+        "inverses = jnp.where(seen, 1 / jnp.where(seen, roots, 1), 0)",
+        "inverses = jnp.where(seen, 1 / jnp.where(seen, roots, 2), 0)",
+    ): "the outer where discards this value; it only has to be positive",
+    (
         "icltheory/linalg/products.py",
         "safe_sqrt",
         "return jnp.where(nothing, 0, jnp.sqrt(jnp.where(nothing, 1, x)))",

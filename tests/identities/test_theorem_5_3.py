@@ -347,6 +347,14 @@ def test_there_are_spurious_local_minima(mean, measured):
     np.testing.assert_allclose(found.parameters.risk(problem, M), value, rtol=1e-14)
     np.testing.assert_allclose(found.margin, gain**2 * labels - M * phi[1] ** 2)
     assert found.is_local_minimum
+    small = LinearRegression(
+        problem.input_cov,
+        problem.task_mean,
+        problem.task_cov / 100,
+        problem.noise_var / 100,
+    )
+    assert 0 < find(small, M).margin < 1
+    assert find(small, M).is_local_minimum
     # and nothing near is lower, along random directions
     rng = np.random.default_rng(58)
     for step in 1e-2 * rng.normal(size=(100, 11)):

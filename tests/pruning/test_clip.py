@@ -1,3 +1,4 @@
+import functools
 import re
 
 import jax
@@ -61,6 +62,9 @@ def test_gradients_are_twice_the_parts_also_for_repeated_values():
     for matrix, rank in ((W, 2), (np.diag([2.0, 2.0, 1.0, 1.0]), 2), (one, 4)):
         kept, removed = jax.jacrev(frobenius_split)(matrix, rank)
         part = truncate(matrix, rank)
+        split = functools.partial(frobenius_split, rank=rank)
+        values, _ = jax.jvp(split, [matrix], [matrix])
+        np.testing.assert_allclose(values, frobenius_split(matrix, rank), atol=1e-13)
         np.testing.assert_allclose(kept, 2 * part, atol=1e-13)
         np.testing.assert_allclose(removed, 2 * (matrix - part), atol=1e-13)
     kept, removed = jax.jacrev(frobenius_split)(one, 2)  # a tie across the cut

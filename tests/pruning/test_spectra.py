@@ -64,7 +64,7 @@ def test_values_below_the_rounding_of_the_stored_dtype_are_flagged():
 
 def test_zero_and_singular_matrices():
     O = jnp.zeros((1, 2, 2))
-    params = LinearAttentionStack(O, O.at[0, 0, 0].set(1.0), O)
+    params = LinearAttentionStack(O, O.at[0, 0, 0].set(2.0), O)
     zero, singular, _ = module_spectra(LayeredStack.of(params), params)
     assert zero.condition_number == singular.condition_number == np.inf
     assert (zero.effective_rank, zero.stable_rank, zero.numerical_rank) == (0, 0, 0)
