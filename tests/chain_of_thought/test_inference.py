@@ -11,7 +11,6 @@ from icltheory import chain_of_thought as cot
 from tests.chain_of_thought import drawn, oracles
 from tests.chain_of_thought.test_attention import DIM, random_model
 
-
 chain, direct = jax.jit(cot.cot_infer), jax.jit(cot.icl_infer)
 
 
@@ -95,7 +94,8 @@ def test_uniform_attention_has_the_shares_of_the_classes():
     draw = jax.jit(lambda key: cot.sample_training_prompt(key, letters, 50, 0.4))
     prompt = draw(jax.random.key(1))
     blind = cot.initial_attention(DIM, 0.0)
-    same = np.mean(np.asarray(prompt.states)[:, 0] == np.asarray(prompt.query_states)[0])
+    states, query = np.asarray(prompt.states), np.asarray(prompt.query_states)
+    same = np.mean(states[:, 0] == query[0])
     expected = np.array([same, 2 * same, 1 - same, 2 * (1 - same)]) / 3
     found = jax.jit(cot.attention_masses)(blind, prompt)
     np.testing.assert_allclose(found, expected, atol=1e-12)

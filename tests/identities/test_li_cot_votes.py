@@ -11,7 +11,6 @@ import pytest
 from icltheory import chain_of_thought as cot
 from tests.chain_of_thought import drawn
 
-
 decay_bound = jax.jit(cot.decay_bound)
 vote_error = jax.jit(cot.vote_error, static_argnums=1)
 

@@ -55,7 +55,8 @@ def test_training_ends_with_a_small_loss_in_a_small_setting(measured):
     assert losses[:, 0].min() > 0.2
     assert last.max() < 3e-3
     patterns = form[:, :6, :6]
-    own, others = patterns[:, np.eye(6, dtype=bool)], patterns[:, ~np.eye(6, dtype=bool)]
+    same = np.eye(6, dtype=bool)
+    own, others = patterns[:, same], patterns[:, ~same]
     assert np.all(own > 2)
     assert np.all(np.abs(others) < 0.5 * own.min())
 

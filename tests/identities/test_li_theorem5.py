@@ -11,7 +11,6 @@ from icltheory import chain_of_thought as cot
 from tests.chain_of_thought import drawn, trained
 from tests.identities.test_li_cot_votes import counting_errors
 
-
 cot_bound = jax.jit(cot.cot_error_bound)
 
 
