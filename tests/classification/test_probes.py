@@ -46,9 +46,7 @@ def test_projections_token_by_token(task, mu, params):
     query, keys = [], []
     for b in range(6):
         tokens = [(P_query[b], query_pattern[b], "W_Q", query)]
-        tokens += [
-            (p, j, "W_K", keys) for p, j in zip(P[b], pattern[b], strict=True)
-        ]
+        tokens += [(p, j, "W_K", keys) for p, j in zip(P[b], pattern[b], strict=True)]
         for token, j, name, where in tokens:
             out = np.asarray(params[name]) @ token
             unit = mu[j] / 2

@@ -184,7 +184,8 @@ def test_first_phase_is_of_order_k_squared(measured):
 def test_a_rare_query_sheds_the_dominant_feature_and_is_learned_late(measured):
     p = np.r_[0.5, np.full(7, 0.5 / 7)]
     path = descend(FeaturePopulation.infinite(p), 1.0, 700)
-    phases = jax.jit(feature_phases)(path, 1e-2)
+    phases_of = jax.jit(feature_phases, static_argnums=1)
+    phases = phases_of(path, 1e-2)
     phases = jax.tree.map(np.asarray, phases)
     dominant, rare = float(phases.learned[0]), float(phases.learned[1])
     measured("steps of the dominant query", dominant)
@@ -202,4 +203,4 @@ def test_a_rare_query_sheds_the_dominant_feature_and_is_learned_late(measured):
     assert float(late[1]) > -float(late[0])
     # equal features have no such stages
     even = descend(FeaturePopulation.infinite(np.full(8, 1 / 8)), 1.0, 700)
-    assert np.all(jax.jit(feature_phases)(even, 1e-2).overtaken <= 1)
+    assert np.all(phases_of(even, 1e-2).overtaken <= 1)

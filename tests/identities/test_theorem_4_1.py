@@ -79,8 +79,7 @@ def test_the_bounds_are_their_formulas_and_in_order(d, measured):
 
 @pytest.mark.parametrize(
     ("d", "count"),
-    [(2, 8)]
-    + [pytest.param(d, 75, marks=pytest.mark.slow) for d in (1, 2, 3, 4)],
+    [(2, 8)] + [pytest.param(d, 75, marks=pytest.mark.slow) for d in (1, 2, 3, 4)],
 )
 def test_the_best_lsa_is_between_the_bounds(d, count, measured):
     rng = np.random.default_rng([42, d])

@@ -83,10 +83,7 @@ def test_smoothing_bounds_the_deterministic_transformer(measured):
             for H in (train, fresh)
         ]
         bound = bound_of(weights, *changes, c / N, N, 1.0)
-        expected = (
-            0.5
-            * np.linalg.slogdet(np.eye(d) + np.cov(weights.T) * N / c)[1]
-        )
+        expected = 0.5 * np.linalg.slogdet(np.eye(d) + np.cov(weights.T) * N / c)[1]
         assert abs(bound.information / expected - 1) < 1e-10
         values.append(float(bound.value))
         assert values[-1] > error + 4 * se
