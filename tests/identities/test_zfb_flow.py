@@ -159,6 +159,20 @@ def test_corrected_constant_and_lower_bound_hold_along_the_flow(name, measured):
     assert np.all(np.asarray(path.excess) <= bound * (1 + 1e-9) + 1e-20)
 
 
+def test_reduced_flow_ends_at_their_limit_and_keeps_its_balance(measured):
+    _, _, path = path_of("plain")
+    u, U = both(path)
+    end = zfb.limit(np.diag(SPECTRA["plain"]), 4)
+    limit = float(end.W_PV[-1, -1]), np.asarray(end.W_KQ)[:DIM, :DIM]
+    distance = max(abs(u[-1] - limit[0]), np.abs(U[-1] - limit[1]).max())
+    measured("distance from the limit, d = 2, four examples", distance)
+    assert distance < 1e-8
+    balance = u**2 - np.sum(U**2, axis=(1, 2))
+    measured("u^2 - |U|^2 along the reduced flow", np.abs(balance).max())
+    assert np.abs(balance).max() < 1e-8
+    assert np.abs(U[-1] - U[0]).max() > 0.1
+
+
 def test_inverted_constant_is_false(measured):
     worst = np.inf
     for name in SPECTRA:

@@ -41,7 +41,9 @@ def test_all_contexts_have_their_multinomial_probabilities():
 @pytest.mark.parametrize(("N", "dtype"), [(150, jnp.float32), (2000, jnp.float64)])
 def test_long_contexts_leave_the_range_of_no_float(N, dtype):
     # 150 choose 75 is no float32 and 2000 choose 1000 no float64
-    population = jax.tree.map(np.asarray, finite(np.array([0.4, 0.6], dtype), N))
+    # known probabilities, which are no argument of what is traced, lose no digits
+    population = FeaturePopulation.finite(jnp.array([0.4, 0.6], dtype), N)
+    population = jax.tree.map(np.asarray, population)
     assert population.weights.dtype == dtype
     p = [math.comb(N, k) * 2**k * 3 ** (N - k) / 5**N for k in range(N + 1)]
     order = np.argsort(population.counts[:, 0])

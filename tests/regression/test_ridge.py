@@ -127,12 +127,12 @@ def test_without_noise_bayes_is_least_squares_about_the_prior():
     np.testing.assert_allclose(np.asarray(path)[:, 2:], (Q @ w)[:, 2:], rtol=1e-6)
     np.testing.assert_allclose(one, Q[:, 0] @ w, rtol=1e-6)
     # known also within a jit, which traces all arrays that are made there
-    few = jax.jit(lambda X, y, x: bayes(X, y, x, **prior))(X[:, :2], y[:, :2], Q[:, 0])
-    np.testing.assert_allclose(few, ols(X[:, :2], y[:, :2], Q[:, 0]), rtol=1e-12)
+    few = jax.jit(lambda X, y, Q: both(X, y, Q, np.zeros(D), np.eye(D), 0.0)[1])
+    expected = [oracles.ols(X[b, :2], y[b, :2], Q[b, 0]) for b in range(B)]
+    np.testing.assert_allclose(few(X[:, :2], y[:, :2], Q[:, :2]), expected, rtol=1e-10)
     # a traced zero is the limit on consistent labels
-    np.testing.assert_allclose(
-        PATH(X, labels, Q, mean, cov, 0.0)[:, 2:], (Q @ w)[:, 2:], rtol=1e-5
-    )
+    traced = np.asarray(PATH(X, labels, Q, mean, cov, 0.0))
+    np.testing.assert_allclose(traced[:, 2:], (Q @ w)[:, 2:], rtol=1e-5)
 
 
 def test_a_known_zero_penalty_is_least_squares_and_a_small_one_is_close():
