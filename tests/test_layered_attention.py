@@ -32,12 +32,16 @@ def test_weights_of_a_stack_and_its_values_make_the_layer():
     stack = SoftmaxAttentionStack(*W, d_scale=2)
     model = LayeredStack.of(stack, mask="causal", scale=0.5)
     assert isinstance(model, AttentionReadable)
-    patterns = attention_patterns(model, stack, (H, QUERY))
-    states = all_hidden(model, stack, (H, QUERY))
+    patterns, states = jax.jit(
+        lambda stack: (
+            attention_patterns(model, stack, (H, QUERY)),
+            all_hidden(model, stack, (H, QUERY)),
+        )
+    )(stack)
     for layer, pattern in enumerate(patterns):
         assert pattern.shape == (1, N + 1, N + 1)
         before, after = (np.vstack(s) for s in states[layer : layer + 2])
-        W_O, W_V = model.ov_factors(layer, stack)
+        W_O, W_V = map(np.asarray, model.ov_factors(layer, stack))
         moved = 0.5 * np.asarray(pattern[0]) @ before @ (W_O[0] @ W_V[0]).T
         np.testing.assert_allclose(before + moved, after, rtol=1e-12)
 
@@ -60,11 +64,10 @@ def test_gpt2_shows_what_its_heads_write():
         dtype=jnp.float64,
         param_dtype=jnp.float64,
     )
-    X = jax.random.normal(jax.random.key(1), (3, 4, 2))
-    params = jax.jit(module.init)(jax.random.key(0), X, X[..., 0])["params"]
-    assert set(jax.jit(module.init)(jax.random.key(0), X, X[..., 0])) == {"params"}
-    # A scale that is not 1, so that forgetting it would show.
-    params["block_1"]["ln_1"]["scale"] = jnp.linspace(0.5, 2, 8)
+    X = jnp.asarray(np.random.default_rng(1).normal(size=(3, 4, 2)))
+    shapes = jax.eval_shape(module.init, jax.random.key(0), X, X[..., 0])
+    assert set(shapes) == {"params"}
+    params = normal(shapes["params"])
     model = LayeredGPT2(module)
     assert isinstance(model, AttentionReadable)
 
@@ -75,7 +78,8 @@ def test_gpt2_shows_what_its_heads_write():
         pattern = model.attention_weights(1, params, hidden)
         return pattern, model.ov_factors(1, params), hidden.tokens, after
 
-    pattern, factors, before, after = run(model, params)
+    found = jax.tree.map(np.asarray, run(model, params))
+    pattern, factors, before, after = found
     assert pattern.shape == (3, 2, 8, 8)
     np.testing.assert_allclose(pattern.sum(axis=-1), 1, rtol=1e-12)
     assert not np.triu(pattern, 1).any()
@@ -112,26 +116,48 @@ def decoder(norm, num_kv_heads, rotary=False):
     )
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+def drawn(model):
+    """Parameters of the model's shapes; only biases, which no head reads, are zero."""
+    return normal(jax.eval_shape(model.init, jax.random.key(0)))
+
+
+def normal(shapes):
+    rng = np.random.default_rng(2)
+
+    def draw(path, s):
+        size = 0.3 * (path[-1].key != "bias")
+        return jnp.asarray(size * rng.normal(size=s.shape).astype(s.dtype))
+
+    return jax.tree.map_with_path(draw, shapes)
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["llama", *(pytest.param(f, marks=pytest.mark.slow) for f in ("gpt2", "gemma"))],
+)
 def test_decoders_show_what_their_heads_write(family):
     model = decoder(**FAMILIES[family])
     assert isinstance(model, AttentionReadable)
-    params = jax.jit(model.init)(jax.random.key(0))
+    params = drawn(model)
     layer = params["layers"][1]
-    layer["norm_1"]["scale"] = jnp.linspace(0.5, 2, 8)
     # With an MLP that writes nothing, the block adds what its heads write.
-    layer["mlp"] = jax.tree.map(jnp.zeros_like, layer["mlp"])
-    ids = jax.random.randint(jax.random.key(1), (2, 6), 0, 11)
-    mask = jnp.arange(6)[None] < jnp.array([[6], [4]])
+    layer["mlp"] = jax.tree.map(
+        lambda W: jnp.asarray(np.zeros(W.shape, W.dtype)), layer["mlp"]
+    )
+    ids = jnp.asarray(np.random.default_rng(1).integers(0, 11, size=(2, 6)))
+    mask = jnp.asarray(np.arange(6)[None] < np.array([[6], [4]]))
 
     @jax.jit
     def run(params):
         hidden = hidden_before(model, params, Tokens(ids, mask), 1)
         after = model.block(1, params, hidden).h
         pattern = model.attention_weights(1, params, hidden)
-        return pattern, model.ov_factors(1, params), hidden.h, after
+        whole = LanguageModel(model, params)
+        assert isinstance(whole, AttentionReadable)
+        again = whole.attention_weights(1, params, hidden), whole.ov_factors(1, params)
+        return pattern, model.ov_factors(1, params), hidden.h, after, again
 
-    pattern, factors, before, after = run(params)
+    pattern, factors, before, after, again = jax.tree.map(np.asarray, run(params))
     assert pattern.shape == (2, 4, 6, 6)
     assert not np.asarray(pattern)[1, :, :4, 4:].any()
     centred = before - before.mean(-1, keepdims=True) if family == "gpt2" else before
@@ -141,27 +167,24 @@ def test_decoders_show_what_their_heads_write(family):
     np.testing.assert_allclose(
         (before + written)[there], np.asarray(after)[there], atol=1e-6
     )
-    whole = LanguageModel(model, params)
-    assert isinstance(whole, AttentionReadable)
-    hidden = jax.jit(functools.partial(hidden_before, model, layer=1))(
-        params, Tokens(ids, mask)
-    )
-    np.testing.assert_allclose(
-        whole.attention_weights(1, params, hidden), pattern, atol=1e-6
-    )
-    for got, expected in zip(whole.ov_factors(1, params), factors, strict=True):
+    np.testing.assert_allclose(again[0], pattern, atol=1e-6)
+    for got, expected in zip(again[1], factors, strict=True):
         np.testing.assert_allclose(got, expected, atol=1e-7)
 
 
 def test_token_maps_are_the_direct_path_to_the_logits():
     model = decoder("layer", 4)
-    params = jax.jit(model.init)(jax.random.key(0))
-    params["final_norm"]["scale"] = jnp.linspace(0.5, 2, 8)
-    embedding, unembedding = model.token_maps(params)
-    stream = model.embed(params, Tokens(jnp.arange(11)[None], jnp.ones((1, 11), bool)))
-    size = np.sqrt(stream.h.var(axis=-1, keepdims=True) + model.arch.norm_eps)
-    got = model.read_out(params, stream)
-    np.testing.assert_allclose(stream.h / size @ unembedding.T, got, atol=1e-6)
+    params = drawn(model)
+
+    @jax.jit
+    def run(params):
+        tokens = Tokens(jnp.arange(11)[None], jnp.ones((1, 11), bool))
+        stream = model.embed(params, tokens)
+        return model.token_maps(params), stream.h, model.read_out(params, stream)
+
+    (embedding, unembedding), h, got = jax.tree.map(np.asarray, run(params))
+    size = np.sqrt(h.var(axis=-1, keepdims=True) + model.arch.norm_eps)
+    np.testing.assert_allclose(h / size @ unembedding.T, got, atol=1e-5)
     np.testing.assert_array_equal(embedding, params["embed"]["tokens"])
 
 

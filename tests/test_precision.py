@@ -70,7 +70,7 @@ LEFT = {
 
 
 def cast(tree, dtype):
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), tree)
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, dtype)), tree)
 
 
 @pytest.fixture
@@ -136,11 +136,10 @@ def test_what_tf32_would_do(as_a_gpu_would):
         return exact_products(both)(weights, H, trajectory.implicit_gd)
 
     with jax.enable_x64(True):
-        exact = marked(*cast((weights, H), jnp.float64))
-    size = float(jnp.max(jnp.abs(exact)))
+        exact = np.asarray(jax.jit(marked)(*cast((weights, H), jnp.float64)))
+    size = np.max(np.abs(exact))
     errors = {
-        name: float(jnp.max(jnp.abs(_products.rounded(f, bits)(weights, H) - exact)))
-        / size
+        name: np.max(np.abs(_products.rounded(f, bits)(weights, H) - exact)) / size
         for name, f, bits in (
             ("bare_tf32", bare, _products.TF32),
             ("bare_bf16", bare, _products.BF16),
@@ -213,8 +212,9 @@ def halves():
 def test_half_precision_is_read_and_computed_in_float32(name):
     function, arrays = halves()[name]
     low = cast(arrays, jnp.bfloat16)
-    got = jax.tree.leaves(function(*low))
-    want = jax.tree.leaves(function(*cast(low, jnp.float64)))
+    compute = jax.jit(function)
+    got = jax.tree.leaves(compute(*low))
+    want = jax.tree.leaves(compute(*cast(low, jnp.float64)))
     for a, b in zip(got, want, strict=True):
         assert a.dtype == jnp.float32
         np.testing.assert_allclose(a, b, rtol=2e-5)

@@ -131,7 +131,7 @@ CASES = cases()
 
 
 def arrays(name, dtype):
-    return [jnp.asarray(a, dtype) for a in CASES[name][1]]
+    return [jnp.asarray(np.asarray(a, dtype)) for a in CASES[name][1]]
 
 
 @pytest.mark.parametrize("name", CASES)

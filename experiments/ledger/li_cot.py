@@ -97,7 +97,10 @@ LI_COT = (
         "empirical",
         "",
         (f"{ROOM}.cot_infer", f"{ROOM}.icl_infer"),
-        ("test_li_theorem5.py::test_trained_chain_of_thought_*",),
+        (
+            "test_li_theorem5.py::test_trained_chain_of_thought_*",
+            "test_li_theorem6.py::test_the_error_tends_*",
+        ),
     ),
     Statement(
         LI,

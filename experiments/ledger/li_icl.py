@@ -5,6 +5,7 @@ from experiments.ledger.statement import Statement
 __all__ = ["LI_ICL"]
 
 LI = "Li, Wang, Lu, Cui and Chen 2024 (arXiv 2402.15607)"
+SMALL = "test_li_icl_small.py"
 
 LI_ICL = (
     Statement(
@@ -14,7 +15,10 @@ LI_ICL = (
         "true",
         "as training at one setting shows; the constants are not published",
         ("classification.theorem_1", "classification.train"),
-        ("test_li_theorem1.py::test_unseen_tasks_*",),
+        (
+            "test_li_theorem1.py::test_unseen_tasks_*",
+            f"{SMALL}::test_unseen_tasks_*",
+        ),
     ),
     Statement(
         LI,
@@ -41,7 +45,7 @@ LI_ICL = (
         "true",
         "measured slopes from -.69 on, for hinge error .1",
         ("classification.train",),
-        ("test_li_theorem1.py::test_steps_*",),
+        ("test_li_theorem1.py::test_steps_*", f"{SMALL}::test_steps_*"),
     ),
     Statement(
         LI,
@@ -54,7 +58,10 @@ LI_ICL = (
             "classification.pattern_logits",
             "classification.scores",
         ),
-        ("test_li_icl_propositions.py::test_proposition_1_*",),
+        (
+            "test_li_icl_propositions.py::test_proposition_1_*",
+            f"{SMALL}::test_attention_*",
+        ),
     ),
     Statement(
         LI,
@@ -63,7 +70,10 @@ LI_ICL = (
         "true",
         "the neurons that grow; some stay where they started",
         ("classification.neuron_parts",),
-        ("test_li_icl_propositions.py::test_proposition_2_*",),
+        (
+            "test_li_icl_propositions.py::test_proposition_2_*",
+            f"{SMALL}::test_neurons_*",
+        ),
     ),
     Statement(
         LI,
@@ -104,6 +114,8 @@ LI_ICL = (
         (
             "test_li_theorem3.py::test_neurons_fall_*",
             "test_li_theorem3.py::test_pruning_all_small_*",
+            f"{SMALL}::test_neurons_*",
+            f"{SMALL}::test_pruning_*",
         ),
     ),
     Statement(

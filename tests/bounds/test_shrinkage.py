@@ -1,5 +1,6 @@
 """Ledoit-Wolf from the spectrum against the definition and scikit-learn's formula."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -45,14 +46,15 @@ def test_the_bound_with_ledoit_wolf_is_that_of_the_shrunken_covariance():
     g = oracles.demonstration_gradients(*W, H)[0]
     z = 9 * g.reshape(9, -1)
     centred = z - z.mean(axis=0)
-    C = np.asarray(noise_covariance(stack, H, 4, 0))
+    C = np.asarray(jax.jit(noise_covariance, static_argnums=3)(stack, H, 4, 0))
     rho, mu = intensity(centred), np.trace(C) / 9
     shrunk = (1 - rho) * C + rho * mu * np.eye(9)
     square = np.sum(g.sum(axis=0) ** 2)
     expected = 9 * np.log((square + np.trace(shrunk)) / 9)
     expected -= np.linalg.slogdet(shrunk)[1]
-    bound = theorem2(stack, H, 4, 1.0, dim="ambient", jitter="ledoit_wolf")
+    choice = {"dim": "ambient", "jitter": "ledoit_wolf"}
+    bound = jax.jit(theorem2, static_argnames=tuple(choice))(stack, H, 4, 1.0, **choice)
     assert abs(float(bound.terms[0]) / expected - 1) < 1e-10
     assert any("another learner" in note for note in bound.notes)
-    deviations = noise_spectrum(stack, H, 4).deviations[0]
+    deviations = np.asarray(jax.jit(noise_spectrum)(stack, H, 4).deviations)[0]
     np.testing.assert_allclose(deviations, np.sum(centred**2, axis=1), rtol=1e-10)

@@ -8,9 +8,10 @@ import pytest
 from icltheory import chain_of_thought as cot
 
 
-@pytest.fixture
-def letters(key):
-    return cot.training_alphabet(key, 6, 3, 14)
+@pytest.fixture(scope="module")
+def letters():
+    make = jax.jit(cot.training_alphabet, static_argnums=(1, 2, 3))
+    return make(jax.random.key(0), 6, 3, 14)
 
 
 def test_patterns_and_codes_are_orthonormal(letters):
@@ -22,23 +23,25 @@ def test_patterns_and_codes_are_orthonormal(letters):
 
 @pytest.mark.parametrize("residual", [0.0, 0.6, 1.0])
 def test_unseen_patterns_have_their_part_outside_the_span(letters, residual, key):
-    unseen = cot.unseen_alphabet(jax.random.fold_in(key, 1), letters, 4, residual)
-    gram = unseen.patterns @ unseen.patterns.T
-    np.testing.assert_allclose(gram, np.eye(4), atol=1e-12)
-    found = cot.span_residual(unseen.patterns, letters.patterns)
+    make = jax.jit(cot.unseen_alphabet, static_argnums=(2, 3))
+    unseen = make(jax.random.fold_in(key, 1), letters, 4, residual)
+    patterns = np.asarray(unseen.patterns)
+    np.testing.assert_allclose(patterns @ patterns.T, np.eye(4), atol=1e-12)
+    found = jax.jit(cot.span_residual)(patterns, letters.patterns)
     np.testing.assert_allclose(found, residual, atol=1e-12)
-    leak = unseen.patterns @ letters.codes[:, :14].T
+    leak = patterns @ np.asarray(letters.codes)[:, :14].T
     np.testing.assert_allclose(leak, 0, atol=1e-12)
     np.testing.assert_array_equal(unseen.codes, letters.codes)
 
 
 def test_columns_and_their_nearest_state(letters):
     column = letters.embed(jnp.array([2]), jnp.array([-1]), jnp.array([1]))[0]
-    expected = np.pad(np.asarray(letters.patterns[2]), (0, 14))
-    np.testing.assert_allclose(column, expected + letters.codes[1], atol=1e-15)
-    assert [int(letters.nearest(p + 0.3)) for p in letters.patterns] == [
-        int(np.argmin(np.sum((np.asarray(letters.patterns) - p - 0.3) ** 2, axis=1)))
-        for p in np.asarray(letters.patterns)
+    patterns, codes = np.asarray(letters.patterns), np.asarray(letters.codes)
+    expected = np.pad(patterns[2], (0, 14)) + codes[1]
+    np.testing.assert_allclose(column, expected, atol=1e-15)
+    nearest = jax.jit(lambda v: letters.nearest(v))
+    assert [int(nearest(p + 0.3)) for p in patterns] == [
+        int(np.argmin(np.sum((patterns - p - 0.3) ** 2, axis=1))) for p in patterns
     ]
 
 

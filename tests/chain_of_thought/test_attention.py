@@ -8,7 +8,7 @@ import pytest
 from icltheory import chain_of_thought as cot
 from icltheory.attention import softmax_weights
 from icltheory.chain_of_thought import _memory
-from tests.chain_of_thought import oracles
+from tests.chain_of_thought import drawn, oracles
 
 DIM = 7
 
@@ -20,10 +20,8 @@ def random_model(seed):
 
 
 @pytest.fixture
-def prompt(key):
-    letters = cot.training_alphabet(key, 4, 2, DIM)
-    steps = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 4))
-    return cot.ReasoningTask(letters, steps).sample(jax.random.key(5), 6, 0.5)
+def prompt():
+    return drawn.prompt(drawn.alphabet(4, 2, DIM), 6)
 
 
 def explicit(prompt, shown):
@@ -40,24 +38,35 @@ def test_the_output_is_that_of_explicit_columns_in_both_forms(prompt, shown):
     model, letters = random_model(1), prompt.alphabet
     query = np.random.default_rng(2).normal(size=2 * DIM)
     weights, output = oracles.attend(model, explicit(prompt, shown), query)
-    columns = _memory.chain_columns(prompt, shown)
-    found = columns.weights(letters, model.direction(jnp.asarray(query)))
+
+    @jax.jit
+    def answers(model, prompt, shown, query):
+        columns = _memory.chain_columns(prompt, shown)
+        found = columns.weights(letters, model.direction(query))
+        memories = (columns, _memory.count(columns, letters))
+        return found, [model.output(one, letters, query) for one in memories]
+
+    found, both = jax.tree.map(np.asarray, answers(model, prompt, shown, query))
     np.testing.assert_allclose(found[: 2 * shown], weights, atol=1e-12)
     np.testing.assert_array_equal(found[2 * shown :], 0)
-    for memory in (columns, _memory.count(columns, letters)):
-        answer = model.output(memory, letters, jnp.asarray(query))
+    for answer in both:
         np.testing.assert_allclose(answer, output, atol=1e-12)
 
 
 def test_it_is_the_softmax_attention_of_the_first_room(prompt):
     """The query is no key: the room's normaliser with it is divided out."""
     model, letters = random_model(3), prompt.alphabet
-    tokens = jnp.asarray(np.array(explicit(prompt, 6)))
-    query = jnp.ones(2 * DIM)
-    weights = softmax_weights(model.W_K, model.W_Q, tokens, query, d_scale=1.0)[-1, :-1]
-    columns = _memory.chain_columns(prompt)
-    found = columns.weights(letters, model.direction(query))[:12]
-    np.testing.assert_allclose(found, weights / weights.sum(), atol=1e-12)
+    tokens, query = np.array(explicit(prompt, 6)), np.ones(2 * DIM)
+
+    @jax.jit
+    def both(model, tokens, query):
+        weights = softmax_weights(model.W_K, model.W_Q, tokens, query, d_scale=1.0)
+        columns = _memory.chain_columns(prompt)
+        return weights, columns.weights(letters, model.direction(query))
+
+    weights, found = map(np.asarray, both(model, tokens, query))
+    weights = weights[-1, :-1]
+    np.testing.assert_allclose(found[:12], weights / weights.sum(), atol=1e-12)
 
 
 def test_counts_are_used_where_they_are_less_work(prompt):
@@ -65,10 +74,7 @@ def test_counts_are_used_where_they_are_less_work(prompt):
     short = cot.ReasoningPrompt(prompt.states[:4], prompt.query_states, letters)
     columns = _memory.chain_columns(short)
     assert _memory.compact(columns, letters) is columns
-    long = cot.ReasoningTask(letters, np.stack([np.eye(4)] * 2)).sample(
-        jax.random.key(0), 30, 0.5
-    )
-    columns = _memory.chain_columns(long, 20)
+    columns = _memory.chain_columns(drawn.prompt(letters, 30), 20)
     counts = _memory.compact(columns, letters)
     assert isinstance(counts, _memory.Counts)
     assert float(counts.counts.sum()) == 40

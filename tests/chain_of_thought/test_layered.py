@@ -1,5 +1,7 @@
 """Inference as a layered model: run, replaced, pruned."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ from icltheory.layered import (
     replace_matrix,
 )
 from icltheory.pruning import sweep
+from tests.chain_of_thought import drawn
 from tests.chain_of_thought.test_attention import DIM
 
 
@@ -22,14 +25,13 @@ def wrong_steps(found):
 
 
 @pytest.mark.parametrize(("method", "answers"), [("cot", 2), ("icl", 1)])
-def test_it_speaks_the_protocol_and_can_be_pruned(key, method, answers):
-    letters = cot.training_alphabet(key, 2, 2, DIM)
-    task = cot.ReasoningTask(letters, cot.faithful_transitions(1.0))
+def test_it_speaks_the_protocol_and_can_be_pruned(method, answers):
+    task = cot.ReasoningTask(drawn.alphabet(2, 2, DIM), cot.faithful_transitions(1.0))
     keys = jax.random.split(jax.random.key(1), 20)
-    prompts = jax.vmap(lambda k: task.sample(k, 9, 0.6))(keys)
+    prompts = jax.jit(jax.vmap(lambda k: task.sample(k, 9, 0.6)))(keys)
     params, model = cot.matching_attention(DIM), cot.LayeredReasoner(method)
     assert isinstance(model, LayeredModel)
-    whole = forward(Batched(model), params, prompts)
+    whole = jax.jit(functools.partial(forward, Batched(model)))(params, prompts)
     assert whole.wrong.shape == (20, answers)
     assert not np.any(whole.wrong)
     for spec in model.matrices(0):

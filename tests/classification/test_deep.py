@@ -4,37 +4,39 @@ import numpy as np
 import optax
 import pytest
 
-from icltheory.classification import DeepPatternTransformer, PatternTask, train
+from icltheory.classification import DeepPatternTransformer, train
 from icltheory.layered import LayeredModel, forward, get_matrix
 from icltheory.pruning import prune_module
-from tests.classification import oracles
+from tests.classification import drawn, oracles
 
-TASK = PatternTask(4, 5, 2.0, label_dim=3)
 MODEL = DeepPatternTransformer(2, 7)
 
 
 @pytest.fixture(scope="module")
-def params():
-    start = MODEL.init(jax.random.key(0), TASK)
-    rng = np.random.default_rng(1)
-    return {n: jnp.asarray(0.4 * rng.normal(size=v.shape)) for n, v in start.items()}
+def task():
+    return drawn.pattern_task(4, 5, 2.0, 3)
 
 
-def test_it_is_the_loop(params):
-    prompt = TASK.sample(jax.random.key(1), 4, 5, 0.7)
-    F, A = forward(MODEL, params, prompt), MODEL.attention(params, prompt)
+@pytest.fixture(scope="module")
+def params(task):
+    return drawn.pattern_params(MODEL, task, size=0.4)
+
+
+def test_it_is_the_loop(task, params):
+    prompt = drawn.pattern_prompt(task, 4, 5)
+    run = jax.jit(lambda p: (forward(MODEL, p, prompt), MODEL.attention(p, prompt)))
+    F, A = map(np.asarray, run(params))
     assert (F.shape, A.shape) == ((4,), (2, 4, 5))
+    P, P_query = np.asarray(prompt.P), np.asarray(prompt.P_query)
     for b in range(4):
-        wanted, attn = oracles.many_layers(
-            params, np.asarray(prompt.P[b]), np.asarray(prompt.P_query[b])
-        )
+        wanted, attn = oracles.many_layers(params, P[b], P_query[b])
         np.testing.assert_allclose(F[b], wanted, rtol=1e-10)
         np.testing.assert_allclose(A[:, b], attn, rtol=1e-10, atol=1e-14)
 
 
-def test_the_start():
+def test_the_start(task):
     model = DeepPatternTransformer(4, 50)
-    start = model.init(jax.random.key(2), TASK)
+    start = jax.jit(lambda key: model.init(key, task))(jax.random.key(2))
     for name, shape, mean, scale in (
         ("W_Q", (4, 12, 12), 0.2 * np.eye(12)[None], 0.02),
         ("W_V", (4, 12, 12), 0.2 * np.eye(12)[None], 0.02),
@@ -68,11 +70,12 @@ def test_the_layered_protocol(params):
         DeepPatternTransformer(0)
 
 
+@pytest.mark.slow
 def test_it_learns_with_a_rule_of_optax():
     """Four patterns without noise, in a few seconds; every parameter moves."""
-    task = PatternTask(4, 2, 2.0, 0.0, label_dim=2, dtype=jnp.float32)
+    task = drawn.pattern_task(4, 2, 2.0, 2, noise=0.0, dtype=jnp.float32)
     model = DeepPatternTransformer(2, 16)
-    start = model.init(jax.random.key(0), task)
+    start = jax.jit(lambda key: model.init(key, task))(jax.random.key(0))
     path = train(
         model,
         task,
@@ -85,6 +88,7 @@ def test_it_learns_with_a_rule_of_optax():
         relevant_fraction=1.0,
         record_every=300,
     )
-    assert float(path.losses[-20:].mean()) < 0.1 < 0.9 < float(path.losses[0])
+    losses = np.asarray(path.losses)
+    assert losses[-20:].mean() < 0.1 < 0.9 < losses[0]
     for name, leaf in path.last.items():
         assert not np.array_equal(leaf, start[name])

@@ -1,3 +1,4 @@
+import functools
 import re
 
 import jax
@@ -5,61 +6,60 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.classification import PatternTask, PatternTransformer, hinge
+from icltheory.classification import PatternTransformer, hinge
 from icltheory.layered import LayeredModel, forward, get_matrix
 from icltheory.pruning import module_spectra, prune_module, sweep
-from tests.classification import oracles
+from tests.classification import drawn, oracles
 
-TASK = PatternTask(4, 5, 2.0, label_dim=3)
 MODEL = PatternTransformer(6)
+run = jax.jit(functools.partial(forward, MODEL))
 
 
 @pytest.fixture(scope="module")
-def params():
-    """Nothing diagonal, so that a wrong transpose shows."""
-    start = MODEL.init(jax.random.key(0), TASK)
-    rng = np.random.default_rng(1)
-    return {name: jnp.asarray(rng.normal(size=v.shape)) for name, v in start.items()}
+def task():
+    return drawn.pattern_task(4, 5, 2.0, 3)
 
 
 @pytest.fixture(scope="module")
-def prompt():
-    return TASK.sample(jax.random.key(1), 7, 5, 0.7)
+def params(task):
+    return drawn.pattern_params(MODEL, task)
+
+
+@pytest.fixture(scope="module")
+def prompt(task):
+    return drawn.pattern_prompt(task, 7, 5)
 
 
 def test_it_is_equation_7(params, prompt):
-    F, A = forward(MODEL, params, prompt), MODEL.attention(params, prompt)
+    F, A = run(params, prompt), jax.jit(MODEL.attention)(params, prompt)
     assert (F.shape, A.shape) == ((7,), (1, 7, 5))
+    F, A, P, P_query = map(np.asarray, (F, A, prompt.P, prompt.P_query))
     for b in range(7):
-        wanted, attn = oracles.one_layer(
-            params, np.asarray(prompt.P[b]), np.asarray(prompt.P_query[b])
-        )
+        wanted, attn = oracles.one_layer(params, P[b], P_query[b])
         np.testing.assert_allclose(F[b], wanted, rtol=1e-11)
         np.testing.assert_allclose(A[0, b], attn, rtol=1e-11, atol=1e-15)
 
 
 def test_a_pair_of_arrays_and_no_batch_are_fine(params, prompt):
-    whole = forward(MODEL, params, prompt)
-    np.testing.assert_array_equal(
-        forward(MODEL, params, (prompt.P, prompt.P_query)), whole
-    )
-    one = forward(MODEL, params, (prompt.P[2], prompt.P_query[2]))
-    np.testing.assert_allclose(one, whole[2], rtol=1e-12)
+    whole = np.asarray(run(params, prompt))
+    P, P_query = np.asarray(prompt.P), np.asarray(prompt.P_query)
+    np.testing.assert_array_equal(run(params, (P, P_query)), whole)
+    np.testing.assert_allclose(run(params, (P[2], P_query[2])), whole[2], rtol=1e-12)
     with pytest.raises(ValueError, match=r"P_query: expected shape \(7, 12\), got"):
         forward(MODEL, params, (prompt.P, prompt.P_query[0]))
 
 
 def test_the_order_of_contexts_does_not_matter(params, prompt):
     order = np.random.default_rng(0).permutation(5)
-    mixed = (prompt.P[:, order], prompt.P_query)
-    np.testing.assert_allclose(
-        forward(MODEL, params, mixed), forward(MODEL, params, prompt), rtol=1e-12
-    )
+    mixed = (np.asarray(prompt.P)[:, order], np.asarray(prompt.P_query))
+    np.testing.assert_allclose(run(params, mixed), run(params, prompt), rtol=1e-12)
 
 
-def test_the_start():
+def test_the_start(task):
     model = PatternTransformer(400)
-    start = model.init(jax.random.key(2), TASK, attention_scale=0.3, neuron_scale=0.05)
+    scales = {"attention_scale": 0.3, "neuron_scale": 0.05}
+    start = jax.jit(lambda key: model.init(key, task, **scales))(jax.random.key(2))
+    start = jax.tree.map(np.asarray, start)
     wanted = 0.3 * np.diag([1.0] * 9 + [0.0] * 3)
     np.testing.assert_array_equal(start["W_Q"], wanted)
     np.testing.assert_array_equal(start["W_K"], wanted)
@@ -105,7 +105,8 @@ def test_clipping_by_the_library_is_clipping_by_hand(params, prompt, module):
     for rate, got in zip(rates, found, strict=True):
         rank = int((1 - rate) * len(s))
         cut = params | {name: jnp.asarray((U[:, :rank] * s[:rank]) @ Vt[:rank])}
-        wanted = score(forward(MODEL, cut, prompt), prompt.z)
+        F = np.asarray(run(cut, prompt))
+        wanted = np.maximum(1 - np.asarray(prompt.z) * F, 0).mean()
         np.testing.assert_allclose(got, wanted, rtol=1e-10)
         again = prune_module(MODEL, params, 0, module, rate)[name]
         np.testing.assert_allclose(again, cut[name], atol=1e-10)

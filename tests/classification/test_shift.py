@@ -13,6 +13,8 @@ from icltheory.classification import (
 from icltheory.classification._rotation import complement, random_orthogonal
 
 MU = 2.0 * np.linalg.qr(np.random.default_rng(0).normal(size=(9, 9)))[0][:6]
+draw = jax.jit(out_of_domain_patterns, static_argnums=1)
+coefficients_jit = jax.jit(shift_coefficients, static_argnums=(1, 2))
 
 
 def raises(message):
@@ -24,7 +26,7 @@ def raises(message):
     [(1, 2.4), (2, -1.7), (3, 1.3), (3, 2**0.5), (5, 0.0), (6, 1.0), (6, -1.0)],
 )
 def test_patterns_are_orthogonal_of_one_norm_and_of_the_sum(key, num, S):
-    new = np.asarray(out_of_domain_patterns(MU, num, S, key))
+    new = np.asarray(draw(MU, num, S, key))
     np.testing.assert_allclose(new @ new.T, 4 * np.eye(num), atol=1e-12)
     coefficients = new @ MU.T / 4
     np.testing.assert_allclose(coefficients @ MU, new, atol=1e-12)  # in the span
@@ -66,11 +68,11 @@ def test_feasibility_of_many_sums():
 
 
 def test_traced_sums_and_stacks_are_the_same(key):
-    S = jnp.array([-1.0, 0.3, 1.4])
+    S = np.array([-1.0, 0.3, 1.4])
     many = jax.jit(jax.vmap(lambda s: shift_coefficients(key, 6, 3, s)))(S)
-    for one, s in zip(many, S, strict=True):
-        np.testing.assert_allclose(one, shift_coefficients(key, 6, 3, s), atol=1e-14)
-    broken = jax.jit(lambda s: shift_coefficients(key, 6, 4, s))(1.3)
+    for one, s in zip(np.asarray(many), S, strict=True):
+        np.testing.assert_allclose(one, coefficients_jit(key, 6, 3, s), atol=1e-14)
+    broken = np.asarray(coefficients_jit(key, 6, 4, 1.3))
     np.testing.assert_allclose(broken.sum(1), 1.3, atol=1e-12)  # the sum is kept
     assert np.isfinite(broken).all()
 
@@ -78,7 +80,8 @@ def test_traced_sums_and_stacks_are_the_same(key):
 def test_coefficients_are_drawn_uniformly():
     """The law is invariant under permutations of both patterns: means and squares."""
     keys = jax.random.split(jax.random.key(1), 4000)
-    k = np.asarray(jax.vmap(lambda key: shift_coefficients(key, 6, 3, 0.9))(keys))
+    one = lambda key: shift_coefficients(key, 6, 3, 0.9)  # noqa: E731
+    k = np.asarray(jax.jit(jax.vmap(one))(keys))
     for values, mean in ((k, 0.9 / 6), (k**2, 1 / 6)):
         z = (values.mean(0) - mean) / (values.std(0) / len(k) ** 0.5)
         assert np.abs(z).max() < 4.5
@@ -86,7 +89,7 @@ def test_coefficients_are_drawn_uniformly():
 
 @pytest.mark.parametrize("size", [1, 2, 5, 30])
 def test_random_matrices_are_orthogonal(key, size):
-    Q = np.asarray(random_orthogonal(key, size, jnp.float64))
+    Q = np.asarray(jax.jit(lambda k: random_orthogonal(k, size, jnp.float64))(key))
     np.testing.assert_allclose(Q @ Q.T, np.eye(size), atol=1e-13)
     basis = complement(size)
     np.testing.assert_allclose(basis.T @ basis, np.eye(size - 1), atol=1e-13)
@@ -96,7 +99,8 @@ def test_random_matrices_are_orthogonal(key, size):
 def test_random_matrices_are_of_the_haar_measure():
     """Invariant under rotations from both sides: moments of a rotated entry."""
     keys = jax.random.split(jax.random.key(2), 8000)
-    Q = np.asarray(jax.vmap(lambda key: random_orthogonal(key, 3, jnp.float64))(keys))
+    one = lambda key: random_orthogonal(key, 3, jnp.float64)  # noqa: E731
+    Q = np.asarray(jax.jit(jax.vmap(one))(keys))
     rng = np.random.default_rng(0)
     for u, v in rng.normal(size=(6, 2, 3)):
         u, v = u / np.linalg.norm(u), v / np.linalg.norm(v)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy.optimize import minimize
 
 from icltheory import constructions
@@ -15,6 +16,7 @@ DIM = 3
 
 
 predict = jax.jit(ahn.predict)
+stack_of = jax.jit(constructions.preconditioned_gradient_descent)
 
 
 def published(Sigma, n):
@@ -59,26 +61,26 @@ def test_prediction_of_the_layer_is_one_preconditioned_step(measured):
         best = optimum(Sigma, Psi, 0.2, 7)
         X, x = rng.normal(size=(30, 7, DIM)), rng.normal(size=(30, DIM))
         y = rng.normal(size=(30, 7))
+        best = jax.tree.map(np.asarray, best)
         step = np.einsum("ij,bnj,bn,bi->b", best.A, X, y, x) / 7
         got = predict(best.P, best.Q, X, y, x)
         measured("error", np.abs(got - step).max())
         np.testing.assert_allclose(got, step, rtol=1e-10, atol=1e-12)
         one = predict(best.P, best.Q, X[0], y[0], x[0])
-        np.testing.assert_allclose(one, got[0], rtol=1e-12)
+        np.testing.assert_allclose(one, np.asarray(got)[0], rtol=1e-12)
         single = predict(best.P, best.Q, X[:, :1], y[:, :1], x)
         step = np.einsum("ij,bj,b,bi->b", best.A, X[:, 0], y[:, 0], x)
         np.testing.assert_allclose(single, step, rtol=1e-10, atol=1e-12)
         # any weights, against the token matrix spelled out
         P, Q = rng.normal(size=(2, DIM + 1, DIM + 1))
         P[DIM, :DIM] *= seed > 0
-        label = oracles.attention_prediction(P, Q, X, y, x, masked=True)
+        label = np.asarray(oracles.attention_prediction(P, Q, X, y, x, masked=True))
         np.testing.assert_allclose(predict(P, Q, X, y, x), -label, rtol=1e-10)
         # the stack of L layers has the same weights up to signs
-        stack = constructions.preconditioned_gradient_descent(best.A[None])
-        np.testing.assert_allclose(
-            stack.W_K[0].T @ stack.W_Q[0] * stack.W_V[0, -1, -1], best.Q, atol=1e-14
-        )
-    assert ahn.predict(best.P, best.Q, X[0, :0], y[0, :0], x[0]) == 0
+        stack = stack_of(best.A[None])
+        W_V, W_K, W_Q = (np.asarray(W)[0] for W in jax.tree.leaves(stack))
+        np.testing.assert_allclose(W_K.T @ W_Q * W_V[-1, -1], best.Q, atol=1e-14)
+    assert predict(best.P, best.Q, X[0, :0], y[0, :0], x[0]) == 0
 
 
 def test_optimum_has_its_risk_on_every_prompt(measured):
@@ -86,7 +88,7 @@ def test_optimum_has_its_risk_on_every_prompt(measured):
     rng = np.random.default_rng(0)
     Sigma = oracles.random_cov(rng, 2)
     problem = LinearRegression(Sigma, np.zeros(2), np.eye(2), 0.0)
-    best = ahn.optimum(problem, 2)
+    best = jax.jit(ahn.optimum)(problem, 2)
     X, y, x, y_query, weights = oracles.prompt_grid(
         2, Sigma, np.eye(2), np.zeros(2), 0.0, degrees=(3, 2, 1, 2, 1)
     )
@@ -108,6 +110,7 @@ def attention_risk(z, Sigma, n):
     return model.risk(problem, n)
 
 
+@pytest.mark.slow
 def test_optimum_is_the_global_one_among_all_weights(measured):
     reached = starts = 0
     for seed in range(3):

@@ -14,7 +14,8 @@ from tests.regression import oracles_ltb_rates as oracles
 
 def of_spectrum(phi, noise_var):
     d = len(phi)
-    return LinearRegression(jnp.diag(phi), jnp.zeros(d), jnp.eye(d), noise_var)
+    cov = jnp.diag(phi) if isinstance(phi, jax.Array) else np.diag(phi)
+    return LinearRegression(cov, np.zeros(d), np.eye(d), noise_var)
 
 
 # --- the average
@@ -29,7 +30,7 @@ def average_in_one_dimension(phi, noise_var, num_examples):
 def test_average_risk_in_one_dimension_is_a_chi_square_integral(measured):
     golden = oracles.chi_square_average(2.0, 0.25, 3)
     np.testing.assert_allclose(golden, 0.164662268434, rtol=0, atol=5.1e-13)
-    for phi, noise_var, M in ((1.0, 1.0, 1), (2.0, 0.25, 3), (0.3, 1.0, 3)):
+    for phi, noise_var, M in ((2.0, 0.25, 3), (0.3, 1.0, 3)):
         exact = noise_var + oracles.chi_square_average(phi, noise_var, M)
         mean, error = average_in_one_dimension(phi, noise_var, M)
         measured("z", (mean - exact) / error)
@@ -37,7 +38,10 @@ def test_average_risk_in_one_dimension_is_a_chi_square_integral(measured):
         assert 0 < error < 3e-3 * exact
 
 
-@pytest.mark.parametrize("num_examples", [2, 3, 4])
+@pytest.mark.parametrize(
+    "num_examples",
+    [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 4))],
+)
 def test_average_risk_is_that_of_drawn_inputs(num_examples, measured):
     # below, at and above d = 3, where triangular factors stand for the inputs
     n, rng = 10_000, np.random.default_rng(num_examples)
@@ -60,6 +64,7 @@ def test_average_risk_is_that_of_drawn_inputs(num_examples, measured):
     assert abs(z) < 4
 
 
+@pytest.mark.slow
 def test_average_risk_is_the_error_of_the_estimate_on_prompts(measured):
     rng = np.random.default_rng(0)
     H, Psi = oracles.random_cov(rng, 3), oracles.random_cov(rng, 3)
@@ -82,13 +87,14 @@ def test_average_risk_is_the_error_of_the_estimate_on_prompts(measured):
     assert error < 0.3 * simulated
 
 
+@pytest.mark.slow
 def test_average_risk_with_many_examples(measured):
     # M (E R - sigma^2) -> sigma^2 rank(Phi)
     M = 1_000_000
-    problem = of_spectrum(jnp.array([1.0, 0.3, 0.1, 0.0]), 0.7)
+    problem = of_spectrum(np.array([1.0, 0.3, 0.1, 0.0]), 0.7)
     average = jax.jit(bayes.average_risk, static_argnums=(1, 3))
     mean, error = average(problem, M, jax.random.key(0), 200)
-    limit = M * (mean - 0.7) / (0.7 * 3)
+    limit = M * (float(mean) - 0.7) / (0.7 * 3)
     measured("relative distance from the limit", limit - 1)
     assert abs(limit - 1) < 3e-4
     assert M * error < 1e-3
@@ -172,7 +178,8 @@ def test_sandwich_around_the_average_risk(measured):
 
 
 def test_sandwich_without_noise_and_for_covariances_that_do_not_commute():
-    bounds = bayes.sandwich(of_spectrum(np.array([2.0, 0.0, 0.5]), 0.0), 4)
+    sandwich = jax.jit(bayes.sandwich)
+    bounds = sandwich(of_spectrum(np.array([2.0, 0.0, 0.5]), 0.0), 4)
     assert bounds.lower == 0
     assert np.isinf(bounds.competitive_ratio)
     assert bounds.upper > 0
@@ -180,7 +187,7 @@ def test_sandwich_without_noise_and_for_covariances_that_do_not_commute():
     H, Psi = oracles.random_cov(rng, 3), oracles.random_cov(rng, 3, 2)
     phi = np.linalg.eigvalsh(oracles.root(H) @ Psi @ oracles.root(H)).clip(0)
     lower = 0.3 + np.sum(phi * 0.3 / (0.3 + 7 * phi))
-    got = bayes.sandwich(LinearRegression(H, np.ones(3), Psi, 0.3), 7).lower
+    got = sandwich(LinearRegression(H, np.ones(3), Psi, 0.3), 7).lower
     np.testing.assert_allclose(got, lower, rtol=1e-12)
 
 

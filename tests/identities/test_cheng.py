@@ -22,6 +22,10 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(N + 1, D)) / np.sqrt(D), RNG.normal(size=N)
 
 
+of = jax.jit(KernelSystem.of, static_argnums=0)
+weights_of, descend = jax.jit(descent_weights), jax.jit(kernel_descent)
+
+
 def square(x, z):
     return (1 + x @ z) ** 2
 
@@ -49,20 +53,24 @@ def by_loops(kernel, r):
     return np.array(found)
 
 
-@pytest.mark.parametrize("kernel", [*FORMULAS, square])
+@pytest.mark.parametrize(
+    "kernel",
+    ["rbf", "softmax", square]
+    + [pytest.param(k, marks=pytest.mark.slow) for k in ("linear", "relu", "exp")],
+)
 def test_three_forms_are_one(kernel, measured):
-    system = KernelSystem.of(kernel, X[:-1], X[-1])
-    r = system.largest_step / 2
 
     @jax.jit
-    def forms(r):
+    def forms():
+        system = KernelSystem.of(kernel, X[:-1], X[-1])
+        r = system.largest_step / 2
         stack = kernel_descent_stack(jnp.broadcast_to(r, LAYERS), D, kernel)
         tokens = constructions.join_tokens(X[:-1], Y[:, None], X[-1])
         out = constructions.read_prediction(stack.apply(*tokens).h_query, D)[:, 0]
         closed = kernel_descent(system, Y, r, jnp.arange(LAYERS + 1)).prediction
-        return out, functional_descent(system, Y, r, LAYERS), closed
+        return r, out, functional_descent(system, Y, r, LAYERS), closed
 
-    layers, steps, closed = forms(r)
+    r, layers, steps, closed = map(np.asarray, forms())
     expected = by_loops(kernel, float(r))
     for name, got in (("layers", layers), ("recursion", steps), ("closed", closed)):
         error = np.abs(got - expected).max()
@@ -71,43 +79,41 @@ def test_three_forms_are_one(kernel, measured):
 
 
 def test_closed_form_is_that_with_the_inverse(measured):
-    system = KernelSystem.of("rbf", X[:-1], X[-1])
+    system = of("rbf", X[:-1], X[-1])
     K, r = np.asarray(system.matrix), float(system.largest_step) / 2
     for L in (1, 10, 100):
         power = np.linalg.matrix_power(np.eye(N) - r * K, L)
-        expected = system.query_row @ np.linalg.solve(K, np.eye(N) - power)
-        got = descent_weights(system, r, jnp.array([L]))[0]
+        expected = np.asarray(system.query_row) @ np.linalg.solve(K, np.eye(N) - power)
+        got = np.asarray(weights_of(system, r, np.array([L])))[0]
         error = np.abs(got - expected).max()
         measured("weights against K^-1 (I - (I - rK)^L)", error)
         assert error < 1e-12
 
 
 def test_depth_tends_to_kriging_below_twice_the_inverse_eigenvalue(measured):
-    system = KernelSystem.of("rbf", X[:-1] * 2, X[-1] * 2)
-    K = np.asarray(system.matrix)
-    kriging = system.query_row @ np.linalg.solve(K, Y)
+    system = of("rbf", X[:-1] * 2, X[-1] * 2)
+    K, largest = np.asarray(system.matrix), float(system.largest_step)
+    kriging = np.asarray(system.query_row) @ np.linalg.solve(K, Y)
     for factor in (0.5, 0.99):
-        found = kernel_descent(
-            system, Y, factor * system.largest_step, jnp.array([100_000])
-        )
+        found = descend(system, Y, factor * largest, np.array([100_000]))
         assert found.converges
         error = float(np.abs(found.prediction[0] - kriging))
         measured("depth 100,000 against kriging", error)
         assert error < 1e-8
         assert float(np.abs(found.limit - kriging)) < 1e-9
-    found = kernel_descent(system, Y, 1.05 * system.largest_step, jnp.array([1000]))
+    found = descend(system, Y, 1.05 * largest, np.array([1000]))
     assert not found.converges
     assert np.abs(found.prediction[0]) > 1e20
 
 
 def test_softmax_depth_tends_to_something_else_than_kriging(measured):
     """Its limit krigs D y and divides by the query's D: no interpolation in a space."""
-    system = KernelSystem.of("softmax", X[:-1], X[-1])
+    system = of("softmax", X[:-1], X[-1])
     values = np.exp(X @ X.T)
     D = values.sum(axis=1)
     expected = values[-1, :-1] @ np.linalg.solve(values[:-1, :-1], D[:-1] * Y) / D[-1]
     kriging = values[-1, :-1] @ np.linalg.solve(values[:-1, :-1], Y)
-    limit = kernel_descent(system, Y, 1.0, jnp.array([1])).limit
+    limit = float(descend(system, Y, 1.0, np.array([1])).limit)
     measured("limit against the formula", limit / expected - 1)
     assert limit == pytest.approx(expected, rel=1e-8)
     measured("limit minus kriging", limit - kriging)
@@ -168,12 +174,12 @@ def test_relu_of_inner_products_is_no_kernel_and_diverges(depths, measured):
 
 
 def test_risk_is_that_of_drawn_labels(measured):
-    C = np.asarray(kernel_matrix("rbf", X, X)) + 0.1 * np.eye(N + 1)
-    system = KernelSystem.of("rbf", X[:-1], X[-1])
-    weights = descent_weights(system, system.largest_step / 2, jnp.array([5]))
+    C = np.exp(-((X[:, None] - X[None]) ** 2).sum(-1) / 2) + 0.1 * np.eye(N + 1)
+    system = of("rbf", X[:-1], X[-1])
+    weights = weights_of(system, float(system.largest_step) / 2, np.array([5]))
     labels = RNG.multivariate_normal(np.zeros(N + 1), C, size=20_000)
     squares = (labels[:, :-1] @ np.asarray(weights[0]) - labels[:, -1]) ** 2
-    z = squares.mean() - float(gaussian_process_risk(weights, C)[0])
+    z = squares.mean() - float(jax.jit(gaussian_process_risk)(weights, C)[0])
     z /= squares.std(ddof=1) / np.sqrt(len(squares))
     measured("z-score", z)
     assert abs(z) < 4

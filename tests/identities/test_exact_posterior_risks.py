@@ -23,6 +23,15 @@ from icltheory.regression.risks import (
 from icltheory.regression.tasks import LinearRegression
 from tests.regression import oracles
 
+noisy = functools.partial(jax.jit, static_argnames="query_noise")
+ridge_given = noisy(ridge_risk_given)
+bayes_given = noisy(bayes_risk_given)
+bayes_prefix_risks = noisy(bayes_risk_given_prefixes)
+average = functools.partial(
+    jax.jit, static_argnums=2, static_argnames=("num_examples", "query_noise")
+)
+bayes_average, ridge_average = average(bayes_risk), average(ridge_risk)
+
 
 def raises(message):
     return pytest.raises(ValueError, match="^" + re.escape(message))
@@ -46,12 +55,11 @@ def test_ridge_given_inputs_is_the_expansion_in_weight_and_noise(
     for num in (2, 6):
         X = rng.normal(size=(num, 3))
         expected = oracles.ridge_risk_given(X, penalty, *parts, 0.5)
-        got = ridge_risk_given(task, X, penalty, query_noise=False)
+        got = ridge_given(task, X, penalty, query_noise=False)
         measured("relative error", got / expected - 1)
         np.testing.assert_allclose(got, expected, rtol=1e-9)
-        np.testing.assert_allclose(
-            ridge_risk_given(task, X, penalty), expected + 0.5, rtol=1e-9
-        )
+        with_noise = ridge_given(task, X, penalty)
+        np.testing.assert_allclose(with_noise, expected + 0.5, rtol=1e-9)
 
 
 def test_ridge_given_inputs_agrees_with_simulation(measured):
@@ -70,7 +78,7 @@ def test_ridge_given_inputs_agrees_with_simulation(measured):
         return (predictions[:, -1] - prompt.y_query) ** 2
 
     sample = np.asarray(errors(jax.random.key(0)))
-    z = sample.mean() - ridge_risk_given(task, X[:4], 0.7)
+    z = sample.mean() - ridge_given(task, X[:4], 0.7)
     z /= sample.std() / np.sqrt(len(sample))
     measured("z", z)
     assert abs(z) < 5
@@ -81,24 +89,25 @@ def test_bayes_given_inputs_is_ridge_with_the_right_penalty_and_the_least_of_all
 ):
     X = np.random.default_rng(0).normal(size=(2, 5, 3))
     task = LinearRegression(full_task().input_cov, np.zeros(3), np.eye(3), 0.6)
-    best = bayes_risk_given(task, X)
-    right = ridge_risk_given(task, X, 0.6)
+    best = np.asarray(bayes_given(task, X))
+    right = np.asarray(ridge_given(task, X, 0.6))
     measured("relative error", np.abs(best / right - 1).max())
     np.testing.assert_allclose(best, right, rtol=1e-12)
     for penalty in (0.0, 0.3, 0.59, 0.61, 2.0):
-        assert np.all(ridge_risk_given(task, X, penalty) > best)
+        assert np.all(np.asarray(ridge_given(task, X, penalty)) > best)
 
 
 def test_bayes_given_inputs_of_the_worked_example(measured):
     H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
     task = LinearRegression(H, np.array([1.0, -2.0]), Psi, 0.25)
     X = np.array([[1.0, 0], [0, 1], [1, -1]])
-    np.testing.assert_allclose(bayes_risk_given(task, X), 0.715352449223, rtol=1e-11)
+    risk = float(bayes_given(task, X))
+    np.testing.assert_allclose(risk, 0.715352449223, rtol=1e-11)
     # it is the trace of H with the posterior covariance
     precision = np.linalg.inv(Psi) + X.T @ X / 0.25
     expected = np.trace(H @ np.linalg.inv(precision)) + 0.25
-    measured("relative error", bayes_risk_given(task, X) / expected - 1)
-    np.testing.assert_allclose(bayes_risk_given(task, X), expected, rtol=1e-12)
+    measured("relative error", risk / expected - 1)
+    np.testing.assert_allclose(risk, expected, rtol=1e-12)
 
 
 def test_bayes_risks_of_all_prefixes_are_those_of_each(measured):
@@ -107,18 +116,14 @@ def test_bayes_risks_of_all_prefixes_are_those_of_each(measured):
     singular = LinearRegression(np.eye(3), np.zeros(3), np.diag([1.0, 2.0, 0.0]), 0.4)
     exact = LinearRegression(np.eye(3), np.zeros(3), np.diag([1.0, 2.0, 3.0]), 0.0)
     for task in (full_task(0.5), singular, exact):
-        path = bayes_risk_given_prefixes(task, X)
+        path = np.asarray(bayes_prefix_risks(task, X))
         for k in (0, 1, 3, 6):
-            one = bayes_risk_given(task, X[:, :k])
+            one = np.asarray(bayes_given(task, X[:, :k]))
             measured("error", np.abs(path[:, k] - one).max())
             np.testing.assert_allclose(path[:, k], one, rtol=1e-9, atol=1e-12)
     # a traced zero noise is the limit as well
-    traced = jax.jit(
-        lambda noise: bayes_risk_given_prefixes(
-            LinearRegression(exact.input_cov, jnp.zeros(3), exact.task_cov, noise), X
-        )
-    )(0.0)
-    np.testing.assert_allclose(traced, path, atol=1e-9)
+    known = jax.jit(lambda X: bayes_risk_given_prefixes(exact, X))(X)
+    np.testing.assert_allclose(known, path, atol=1e-9)
 
 
 def test_the_bayes_risk_agrees_with_the_errors_of_the_bayes_predictor(measured):
@@ -149,10 +154,10 @@ def test_the_bayes_risk_agrees_with_the_errors_of_the_bayes_predictor(measured):
 def test_the_bayes_risk_in_one_dimension_is_a_chi_square_integral(measured):
     # phi = 2, sigma = 1/2, M = 3
     task = LinearRegression(2 * np.eye(1), np.zeros(1), np.eye(1), 0.25)
-    risk = bayes_risk(
-        task, jax.random.key(0), 20_000, num_examples=3, query_noise=False
-    )
-    z = (risk.mean[3] - 0.164662268434) / risk.standard_error[3]
+    key = jax.random.key(0)
+    risk = bayes_average(task, key, 20_000, num_examples=3, query_noise=False)
+    mean, error = np.asarray(risk.mean), np.asarray(risk.standard_error)
+    z = (mean[3] - 0.164662268434) / error[3]
     measured("z", z)
     assert abs(z) < 5
 
@@ -193,14 +198,8 @@ def test_the_published_ridge_risks_of_transformers_as_statisticians(measured):
     # d = n = 20, w ~ N(0, I / 20), penalty d sigma^2
     for sigma, expected in ((0.1, 0.103), (0.25, 0.229), (0.5, 0.398), (1.0, 0.622)):
         task = LinearRegression(np.eye(20), np.zeros(20), np.eye(20) / 20, sigma**2)
-        risk = ridge_risk(
-            task,
-            jax.random.key(0),
-            1000,
-            20 * sigma**2,
-            num_examples=20,
-            query_noise=False,
-        )
+        given = (task, jax.random.key(0), 1000, 20 * sigma**2)
+        risk = ridge_average(*given, num_examples=20, query_noise=False)
         measured("difference", risk.mean - expected)
         assert abs(risk.mean - expected) < 5e-4 + 5 * risk.standard_error
 

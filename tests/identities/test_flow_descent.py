@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from icltheory.regression import flow, ltb
 from icltheory.regression.tasks import LinearRegression
@@ -41,6 +42,7 @@ def test_steps_are_those_of_the_gradient(measured):
     np.testing.assert_allclose(path.times, [0, 0.05, 0.1, 0.15, 0.2], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_descent_is_the_flow_to_first_order_in_the_step(measured):
     problem, _, start = problem_and_start(1)
     end = jnp.array([1.0])
@@ -68,7 +70,7 @@ def test_a_sampled_step_is_the_gradient_on_average(measured):
         return jax.tree.map(lambda a, b: (a - b) / eta, start, end)
 
     slopes = step(jax.random.split(jax.random.key(0), 50))
-    exact = ltb.risk_gradient(start, problem, M)
+    exact = jax.jit(ltb.risk_gradient)(start, problem, M)
     for name in ("beta", "Gamma"):
         sample = np.asarray(getattr(slopes, name)).reshape(50, -1)
         error = sample.std(axis=0, ddof=1) / np.sqrt(50)
@@ -77,6 +79,7 @@ def test_a_sampled_step_is_the_gradient_on_average(measured):
         assert np.abs(z).max() < 4
 
 
+@pytest.mark.slow
 def test_sampled_descent_follows_the_flow_up_to_its_noise(measured):
     # seeds 0 to 15: the mean path is that of the flow within standard errors
     problem, _, start = problem_and_start(3)

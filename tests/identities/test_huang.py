@@ -18,7 +18,15 @@ from icltheory.regression.features import (
     query_matrix,
 )
 
+time_of, attention_at, loss_of, descend = (
+    jax.jit(balanced_time, static_argnums=1),
+    jax.jit(balanced_attention, static_argnums=1),
+    jax.jit(balanced_loss, static_argnums=1),
+    jax.jit(feature_descent, static_argnums=2, static_argnames="record_every"),
+)
+gradient_of, losses_of = jax.jit(feature_gradient), jax.jit(feature_losses)
 RNG = np.random.default_rng(0)
+SLOW = pytest.mark.slow
 BALANCED = {5: 2450, 10: 5700, 20: 12_600}
 
 
@@ -45,9 +53,11 @@ def test_gradient_in_closed_form_is_that_of_the_layer(measured):
     expected, loss = np.zeros((K, K)), 0.0
     for one, q in zip(context, query, strict=True):
         counts = np.bincount(one, minlength=K).astype(float)[None]
-        population = FeaturePopulation(jnp.eye(K)[q], jnp.asarray(counts), jnp.ones(1))
-        expected += np.asarray(feature_gradient(logits, population)) / count
-        loss += float(feature_losses(logits, population)[q]) / count
+        population = FeaturePopulation(
+            *map(jnp.asarray, (np.eye(K)[q], counts, np.ones(1)))
+        )
+        expected += np.asarray(gradient_of(logits, population)) / count
+        loss += float(np.asarray(losses_of(logits, population))[q]) / count
     measured("loss against the layer", loss / value - 1)
     assert loss == pytest.approx(float(value), rel=1e-13)
     error = np.abs(V.T @ expected.T @ V - slope).max()
@@ -59,13 +69,16 @@ def test_gradient_of_the_population_is_autodiff_of_its_loss(measured):
     p = np.array([0.4, 0.3, 0.2, 0.1])
     logits = RNG.normal(size=(4, 4))
     for population in (FeaturePopulation.infinite(p), FeaturePopulation.finite(p, 5)):
-        auto = jax.grad(lambda B, of=population: feature_losses(B, of) @ p)(logits)
-        error = np.abs(feature_gradient(logits, population) - auto).max()
+        slope = jax.grad(lambda B, of=population: feature_losses(B, of) @ p)
+        found = np.asarray(gradient_of(logits, population))
+        error = np.abs(found - jax.jit(slope)(logits)).max()
         measured("gradient against autodiff", error)
         assert error < 1e-15
 
 
-@pytest.fixture(scope="module", params=BALANCED)
+@pytest.fixture(
+    scope="module", params=[5, *(pytest.param(K, marks=SLOW) for K in (10, 20))]
+)
 def path(request):
     """Descent at step size 1/2, by sums over one feature and not by matrices."""
     K, eta, steps = request.param, 0.5, BALANCED[request.param]
@@ -82,14 +95,14 @@ def path(request):
 
 def test_balanced_descent_is_that_of_two_numbers(path, measured):
     K, eta, own = path
-    found = feature_descent(
-        FeaturePopulation.infinite(jnp.full(K, 1 / K)), eta, 500, record_every=50
-    )
-    error = np.abs(found.own_attention - own[:501:50, None]).max()
+    even = FeaturePopulation.infinite(np.full(K, 1 / K))
+    found = descend(even, eta, 500, record_every=50)
+    error = np.abs(np.asarray(found.own_attention) - own[:501:50, None]).max()
     measured("attention against two numbers", error)
     assert error < 1e-12
-    off = jnp.where(jnp.eye(K, dtype=bool)[None], 0, found.logits)
-    drift = jnp.diagonal(found.logits, axis1=1, axis2=2) + off.sum(axis=-1)
+    logits = np.asarray(found.logits)
+    off = np.where(np.eye(K, dtype=bool)[None], 0, logits)
+    drift = np.diagonal(logits, axis1=1, axis2=2) + off.sum(axis=-1)
     measured("largest A + (K - 1) B", np.abs(drift).max())
     assert np.abs(drift).max() < 1e-13
 
@@ -97,9 +110,10 @@ def test_balanced_descent_is_that_of_two_numbers(path, measured):
 def test_balanced_closed_form_follows_descent_within_one_percent(path, measured):
     K, eta, own = path
     steps = np.arange(len(own))
-    time = np.abs(balanced_time(own[1:], K, eta) / steps[1:] - 1).max()
-    losses = balanced_loss(own, K)
-    predicted = balanced_loss(balanced_attention(steps, K, eta), K)
+    times = np.asarray(time_of(own, K, eta))
+    time = np.abs(times[1:] / steps[1:] - 1).max()
+    losses = np.asarray(loss_of(own, K))
+    predicted = loss_of(attention_at(steps, K, eta), K)
     loss = np.abs(predicted / losses - 1).max()
     measured("relative error of the time t(u)", time)
     measured("relative error of the loss at a time", loss)
@@ -109,53 +123,58 @@ def test_balanced_closed_form_follows_descent_within_one_percent(path, measured)
     for reached in (own >= 0.5, np.asarray(losses) < 1e-3):
         at = int(np.argmax(reached))
         assert at > 0
-        ends = balanced_time(own[[at - 1, at]], K, eta)
+        ends = times[[at - 1, at]]
         assert ends[0] <= at * 1.01
         assert ends[1] >= (at - 1) * 0.99
-    np.testing.assert_allclose(
-        balanced_attention(balanced_time(own, K, eta), K, eta), own, rtol=1e-9
-    )
+    np.testing.assert_allclose(attention_at(times, K, eta), own, rtol=1e-9)
 
 
 def test_flow_obeys_its_differential_equation(measured):
     K, eta = 7, 0.3
     s, u = K / (K - 1), np.linspace(0.02, 0.85, 30)
-    slope = jax.vmap(jax.grad(lambda a: balanced_time(a, K, eta)))(1 - u)
+    both = jax.jit(
+        lambda a: (
+            jax.vmap(jax.grad(lambda a: balanced_time(a, K, eta)))(a),
+            balanced_time(a, K, eta),
+        )
+    )
+    slope, times = both(1 - u)
     speed = eta * s**2 / K * u**3 * (1 - u) ** 2
     error = np.abs(slope * speed - 1).max()
     measured("relative error of du/dt", error)
     assert error < 1e-12
     # and so does its inverse, though found by bisection
-    times = balanced_time(1 - u, K, eta)
-    back = jax.vmap(jax.grad(lambda t: balanced_attention(t, K, eta)))(times)
+    grads = jax.jit(
+        jax.vmap(jax.grad(lambda t, e: balanced_attention(t, K, e), (0, 1)), (0, None))
+    )
+    back, _ = grads(times, eta)
     error = np.abs(back / speed - 1).max()
     measured("relative error of du/dt, of the inverse", error)
     assert error < 1e-9
-    in_eta = jax.grad(lambda e: balanced_attention(40.0, K, e))(eta)
-    expected = 40 / eta * jax.grad(lambda t: balanced_attention(t, K, eta))(40.0)
-    assert float(in_eta) == pytest.approx(float(expected), rel=1e-9)
-    ends = balanced_attention(jnp.array([0.0, 1e300, jnp.inf]), K, eta)
+    in_time, in_eta = (np.asarray(g)[0] for g in grads(np.full(30, 40.0), eta))
+    assert in_eta == pytest.approx(40 / eta * in_time, rel=1e-9)
+    ends = attention_at(np.array([0.0, 1e300, np.inf]), K, eta)
     np.testing.assert_allclose(ends, [1 / K, 1, 1], rtol=1e-12)
 
 
 def test_second_phase_falls_like_one_over_t(measured):
     for K in (5, 20):
         attention = 1 - np.array([1e-2, 1e-3, 1e-4])
-        product = balanced_loss(attention, K) * balanced_time(attention, K, 0.5)
-        ratio = np.asarray(product / loss_asymptote(K, 0.5))
+        loss, time = loss_of(attention, K), time_of(attention, K, 0.5)
+        ratio = np.asarray(loss) * time / float(loss_asymptote(K, 0.5))
         measured("L t over (K - 1) / (4 eta), last", ratio[-1])
         assert np.all(np.diff(ratio) < 0)
         assert 1 < ratio[-1] < 1.001
     # Without the slow approach it is no prediction: at L = 1e-3 it is 20 to 30 % off.
     for K, expected in ((5, 1.20), (20, 1.30)):
         u = np.sqrt(2e-3 * (K - 1) / K)
-        at = balanced_time(1 - u, K, 0.5) * 1e-3 / loss_asymptote(K, 0.5)
+        at = float(time_of(1 - u, K, 0.5)) * 1e-3 / float(loss_asymptote(K, 0.5))
         measured("L t over its limit at L = 1e-3", at)
         assert at == pytest.approx(expected, abs=0.02)
 
 
 def test_first_phase_is_of_order_k_squared(measured):
-    ratios = [float(balanced_time(0.5, K, 0.5)) / (K**2 / 0.5) for K in (10, 100, 1000)]
+    ratios = [float(time_of(0.5, K, 0.5)) / (K**2 / 0.5) for K in (10, 100, 1000)]
     measured("steps to 1/2 over K^2 / eta, K = 1000", ratios[-1])
     assert ratios[0] > ratios[1] > ratios[2] > 1
     # The correction is 3 ln K / K, to leading order.
@@ -164,8 +183,10 @@ def test_first_phase_is_of_order_k_squared(measured):
 
 def test_a_rare_query_sheds_the_dominant_feature_and_is_learned_late(measured):
     p = np.r_[0.5, np.full(7, 0.5 / 7)]
-    path = feature_descent(FeaturePopulation.infinite(p), 1.0, 700)
-    phases = feature_phases(path, 1e-2)
+    path = descend(FeaturePopulation.infinite(p), 1.0, 700)
+    phases_of = jax.jit(feature_phases, static_argnums=1)
+    phases = phases_of(path, 1e-2)
+    phases = jax.tree.map(np.asarray, phases)
     dominant, rare = float(phases.learned[0]), float(phases.learned[1])
     measured("steps of the dominant query", dominant)
     measured("steps of a rare query", rare)
@@ -181,10 +202,11 @@ def test_a_rare_query_sheds_the_dominant_feature_and_is_learned_late(measured):
     measured("steps until its own feature overtakes", phases.overtaken[1])
     assert float(phases.overtaken[1]) == pytest.approx(120, abs=1)
     # at first the competitor falls faster than the own logit grows
-    early, late = path.logits[51, 1], path.logits[201, 1]
+    logits = np.asarray(path.logits)
+    early, late = logits[51, 1], logits[201, 1]
     assert -float(early[0]) == pytest.approx(0.458, abs=1e-3)
     assert float(early[1]) == pytest.approx(0.352, abs=1e-3)
     assert float(late[1]) > -float(late[0])
     # equal features have no such stages
-    even = feature_descent(FeaturePopulation.infinite(np.full(8, 1 / 8)), 1.0, 5)
-    assert np.all(feature_phases(even).overtaken <= 1)
+    even = descend(FeaturePopulation.infinite(np.full(8, 1 / 8)), 1.0, 700)
+    assert np.all(phases_of(even, 1e-2).overtaken <= 1)

@@ -14,6 +14,19 @@ SLIDE = np.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
 COUNTER = np.array([[[0.51, 0.49], [0.5, 0.5]], [[0.5, 0.5], [1.0, 0.0]]])
 
 
+FUNCTIONS = (
+    *(cot.composed_transition, cot.tau, cot.tau_o, cot.rho, cot.rho_o),
+    *(cot.condition_1, cot.icl_error_limit, cot.stepwise_paths),
+    *(cot.path_probabilities, cot.most_probable_paths),
+)
+shares_of = jax.jit(cot.path_probabilities)
+
+
+@jax.jit
+def everything(steps):
+    return {function.__name__: function(steps) for function in FUNCTIONS}
+
+
 def random_steps(seed, K, M):
     return np.random.default_rng(seed).dirichlet(np.ones(M), size=(K, M))
 
@@ -21,36 +34,37 @@ def random_steps(seed, K, M):
 def test_the_slides_matrices_have_the_slides_numbers(measured):
     np.testing.assert_array_equal(cot.slide_transitions(), SLIDE)
     B = np.array([[0.56, 0.44], [0.64, 0.36]])
-    error = np.abs(cot.composed_transition(SLIDE) - B).max()
+    found = jax.tree.map(np.asarray, everything(SLIDE))
+    error = np.abs(found["composed_transition"] - B).max()
     measured("difference of B", error)
     assert error < 1e-15
     exact = {
-        cot.tau: 0.36,
-        cot.tau_o: 0.56,
-        cot.rho: 1 / 3,
-        cot.rho_o: 1 - 0.44 / 0.56,
-        cot.icl_error_limit: 0.5,
+        "tau": 0.36,
+        "tau_o": 0.56,
+        "rho": 1 / 3,
+        "rho_o": 1 - 0.44 / 0.56,
+        "icl_error_limit": 0.5,
     }
-    for function, value in exact.items():
-        assert abs(float(function(SLIDE)) - value) < 1e-15
-    np.testing.assert_array_equal(cot.stepwise_paths(SLIDE), [[0, 0, 1], [1, 1, 0]])
-    np.testing.assert_allclose(cot.path_probabilities(SLIDE), [0.36, 0.48], rtol=1e-15)
-    np.testing.assert_array_equal(cot.condition_1(SLIDE), [False, True])
+    for name, value in exact.items():
+        assert abs(float(found[name]) - value) < 1e-15
+    np.testing.assert_array_equal(found["stepwise_paths"], [[0, 0, 1], [1, 1, 0]])
+    np.testing.assert_allclose(found["path_probabilities"], [0.36, 0.48], rtol=1e-15)
+    np.testing.assert_array_equal(found["condition_1"], [False, True])
 
 
 def test_the_correct_path_need_not_be_the_most_probable_one(measured):
-    best = cot.most_probable_paths(COUNTER)
-    stepwise = float(cot.path_probabilities(COUNTER)[0])
-    viterbi = float(cot.path_probabilities(COUNTER, best)[0])
+    found = jax.tree.map(np.asarray, everything(COUNTER))
+    best = found["most_probable_paths"]
+    stepwise = float(found["path_probabilities"][0])
+    viterbi = float(shares_of(COUNTER, best)[0])
     measured("stepwise", stepwise)
     measured("Viterbi", viterbi)
     assert abs(stepwise - 0.255) < 1e-15
     assert abs(viterbi - 0.49) < 1e-15
     assert best[0].tolist() == [0, 1, 0]
     # for the slides' own matrices both are the same path
-    np.testing.assert_array_equal(
-        cot.most_probable_paths(SLIDE), cot.stepwise_paths(SLIDE)
-    )
+    found = everything(SLIDE)
+    np.testing.assert_array_equal(found["most_probable_paths"], found["stepwise_paths"])
 
 
 @pytest.mark.parametrize(("K", "M"), [(1, 3), (2, 4), (3, 3)])
@@ -58,38 +72,34 @@ def test_everything_is_the_sum_over_all_paths(K, M, measured):
     for seed in range(3):
         steps = random_steps([seed, K, M], K, M)
         B, correct, shares, best = oracles.transitions(steps)
-        np.testing.assert_allclose(cot.composed_transition(steps), B, atol=1e-14)
-        np.testing.assert_array_equal(cot.stepwise_paths(steps), correct)
-        np.testing.assert_allclose(cot.path_probabilities(steps), shares, rtol=1e-13)
-        paths = cot.most_probable_paths(steps)
-        np.testing.assert_allclose(
-            cot.path_probabilities(steps, paths), best, rtol=1e-13
-        )
-        assert float(cot.tau(steps)) == pytest.approx(shares.min(), rel=1e-13)
-        assert float(cot.tau_o(steps)) == pytest.approx(B.max(axis=1).min(), rel=1e-13)
+        found = jax.tree.map(np.asarray, everything(steps))
+        np.testing.assert_allclose(found["composed_transition"], B, atol=1e-14)
+        np.testing.assert_array_equal(found["stepwise_paths"], correct)
+        np.testing.assert_allclose(found["path_probabilities"], shares, rtol=1e-13)
+        likeliest = shares_of(steps, found["most_probable_paths"])
+        np.testing.assert_allclose(likeliest, best, rtol=1e-13)
+        assert float(found["tau"]) == pytest.approx(shares.min(), rel=1e-13)
+        assert float(found["tau_o"]) == pytest.approx(B.max(axis=1).min(), rel=1e-13)
         gaps = [
             1 - sorted(row)[-2] / max(row)
             for row in itertools.chain.from_iterable(steps)
         ]
-        assert float(cot.rho(steps)) == pytest.approx(min(gaps), rel=1e-10)
+        assert float(found["rho"]) == pytest.approx(min(gaps), rel=1e-10)
         gaps = [1 - sorted(row)[-2] / max(row) for row in B]
-        assert float(cot.rho_o(steps)) == pytest.approx(min(gaps), rel=1e-10)
+        assert float(found["rho_o"]) == pytest.approx(min(gaps), rel=1e-10)
         holds = B.argmax(axis=1) == correct[:, -1]
-        np.testing.assert_array_equal(cot.condition_1(steps), holds)
-        assert float(cot.icl_error_limit(steps)) == pytest.approx(1 - holds.mean())
-    measured("difference of B", np.abs(cot.composed_transition(steps) - B).max())
+        np.testing.assert_array_equal(found["condition_1"], holds)
+        assert float(found["icl_error_limit"]) == pytest.approx(1 - holds.mean())
+    measured("difference of B", np.abs(found["composed_transition"] - B).max())
 
 
 def test_they_are_jitted_and_vmapped_like_any_function():
-    batch = np.stack([random_steps(seed, 2, 3) for seed in range(4)])
-    functions = (
-        *(cot.composed_transition, cot.tau, cot.tau_o, cot.rho, cot.rho_o),
-        *(cot.condition_1, cot.icl_error_limit, cot.stepwise_paths),
-    )
-    found = jax.jit(jax.vmap(lambda steps: [f(steps) for f in functions]))(batch)
+    batch = np.stack([random_steps(seed, 2, 2) for seed in range(4)])
+    many = jax.tree.map(np.asarray, jax.jit(jax.vmap(everything))(batch))
     for i, steps in enumerate(batch):
-        for function, value in zip(functions, found, strict=True):
-            np.testing.assert_allclose(value[i], function(steps), rtol=1e-14)
+        for name, value in everything(steps).items():
+            np.testing.assert_allclose(many[name][i], value, rtol=1e-14)
+    np.testing.assert_allclose(cot.tau(batch[0]), many["tau"][0], rtol=1e-14)
 
 
 def test_edge_cases():

@@ -1,5 +1,6 @@
 """Votes: exact errors against enumeration, and attention that counts against both."""
 
+import functools
 import math
 
 import jax
@@ -8,6 +9,10 @@ import numpy as np
 import pytest
 
 from icltheory import chain_of_thought as cot
+from tests.chain_of_thought import drawn
+
+decay_bound = jax.jit(cot.decay_bound)
+vote_error = jax.jit(cot.vote_error, static_argnums=1)
 
 
 def enumerate_votes(p, l, alpha):
@@ -26,20 +31,19 @@ def enumerate_votes(p, l, alpha):
 @pytest.mark.parametrize("l", [1, 8, 11])
 def test_vote_error_is_the_sum_over_all_outcomes(l, measured):
     for p, alpha in ((0.6, 1.0), (0.44, 1.0), (0.6, 0.3), (1.0, 0.5), (0.3, 0.0)):
-        found = cot.vote_error(p, l, alpha)
+        found = vote_error(p, l, alpha)
         exact = enumerate_votes(p, l, alpha)
         error = np.abs(np.array(found) - exact).max()
         measured("difference", error)
         assert error < 1e-12
     if l % 2:
-        assert float(cot.vote_error(0.6, l).tied) == 0
+        assert float(vote_error(0.6, l, 1.0).tied) == 0
 
 
 def test_vote_error_has_its_derivatives(measured):
     for p, l, alpha in ((0.6, 5, 1.0), (0.3, 8, 0.4)):
-        slopes = jax.grad(lambda p, a, l=l: cot.vote_error(p, l, a).wrong, (0, 1))(
-            p, alpha
-        )
+        wrong = jax.grad(lambda p, a, l=l: cot.vote_error(p, l, a).wrong, (0, 1))
+        slopes = jax.jit(wrong)(p, alpha)
         steps = [(1e-6, 0.0)] if alpha == 1 else [(1e-6, 0.0), (0.0, 1e-6)]
         for slope, (up, more) in zip(slopes, steps, strict=False):
             ends = [enumerate_votes(p + s * up, l, alpha + s * more) for s in (1, -1)]
@@ -56,7 +60,7 @@ def test_decay_bound_is_above_the_error_of_a_plurality(row):
         n = rng.binomial(l, alpha, size=20_000)
         votes = np.array([rng.multinomial(k, row) for k in n])
         lost = (votes[:, 1:] >= votes[:, :1]).any(axis=1).mean()
-        bound = float(cot.decay_bound(row, l, alpha))
+        bound = float(decay_bound(row, l, alpha))
         direct = sum(
             (1 - alpha * (math.sqrt(row[0]) - math.sqrt(q)) ** 2) ** l for q in row[1:]
         )
@@ -73,35 +77,35 @@ def test_the_term_of_the_runner_up_alone_is_no_bound(measured):
     alone = (1 - (math.sqrt(0.1) - math.sqrt(0.045)) ** 2) ** 30
     measured("error over the single term", lost / alone)
     assert lost > alone + 4 * math.sqrt(0.25 / 20_000)
-    assert lost <= float(cot.decay_bound(row, 30))
+    assert lost <= float(decay_bound(row, 30))
 
 
 def counting_errors(steps, l, fraction, prompts):
-    alphabet = cot.training_alphabet(jax.random.key(0), steps.shape[1], len(steps), 8)
-    task, model = cot.ReasoningTask(alphabet, steps), cot.matching_attention(8)
+    letters = drawn.alphabet(steps.shape[1], len(steps), 8)
+    task, model = cot.ReasoningTask(letters, steps), cot.matching_attention(8)
+    keys = jax.random.split(jax.random.key(1), prompts)
+    return [np.asarray(wrong) for wrong in _errors(model, task, fraction, keys, l)]
 
-    @jax.jit
-    @jax.vmap
+
+@functools.partial(jax.jit, static_argnums=4)
+def _errors(model, task, fraction, keys, l):
     def one(key):
         prompt = task.sample(key, l, fraction)
         chain, direct = cot.cot_infer(model, prompt), cot.icl_infer(model, prompt)
         return chain.wrong, direct.wrong[0]
 
-    return [np.asarray(x) for x in one(jax.random.split(jax.random.key(1), prompts))]
+    return jax.vmap(one)(keys)
 
 
-@pytest.mark.parametrize("l", [11, 41])
+@pytest.mark.parametrize("l", [11, pytest.param(41, marks=pytest.mark.slow)])
 def test_attention_that_matches_has_the_error_of_a_vote(l, measured):
     steps, prompts = cot.slide_transitions(), 10_000
     chain, direct = counting_errors(steps, l, 1.0, prompts)
-    B = cot.composed_transition(steps)
-    exact = {
-        "first step": float(cot.vote_error(0.6, l).wrong),
-        "ICL": float(
-            cot.vote_error(B[0, 1], l).wrong + cot.vote_error(B[1, 0], l).wrong
-        )
-        / 2,
-    }
+    B = np.asarray(jax.jit(cot.composed_transition)(steps))
+    first, *votes = (
+        float(vote_error(p, l, 1.0).wrong) for p in (0.6, B[0, 1], B[1, 0])
+    )
+    exact = {"first step": first, "ICL": np.mean(votes)}
     for (name, share), found in zip(
         exact.items(), (chain[:, 0].mean(), direct.mean()), strict=True
     ):
@@ -112,7 +116,7 @@ def test_attention_that_matches_has_the_error_of_a_vote(l, measured):
 
 def test_ties_leave_an_interval(measured):
     chain, _ = counting_errors(cot.slide_transitions(), 10, 0.5, 10_000)
-    wrong, tied = map(float, cot.vote_error(0.6, 10, 0.5))
+    wrong, tied = map(float, vote_error(0.6, 10, 0.5))
     found, error = chain[:, 0].mean(), math.sqrt(0.25 / 10_000)
     measured("place in the interval of ties", (found - wrong) / tied)
     assert tied > 20 * error

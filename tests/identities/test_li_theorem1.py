@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 from icltheory.classification import (
+    PatternTransformer,
     circulant_tasks,
     covers,
     miss_probability,
+    scores,
     task_ratio,
     theorem_1,
 )
+from tests.classification.compiled import pattern_task, sample
 from tests.classification.trained import EIGHTEEN, ensemble, evaluate, member
+from tests.identities.test_li_theorem2 import ideal_network
 
 KEY = jax.random.key(11)
 SETTINGS = dict(
@@ -33,6 +37,20 @@ def test_unseen_tasks_are_learned(measured):
     found = evaluate(members.task.held_out(), members.params, KEY, 0.8)
     assert np.all(found.hinge < 1e-3)
     measured("hinge error on unseen tasks", found.hinge.max())
+
+
+def test_error_of_an_ideal_network_is_that_of_a_miss(measured):
+    """At alpha' = 1, as for the trained network below."""
+    task = pattern_task(6, 4, 2.0)
+    params = ideal_network(task, 0.7, 0.9)
+    prompt = sample(task, KEY, 8192, 4, 1.0)
+    found = jax.jit(lambda p: scores(PatternTransformer(8), params, p))(prompt)
+    np.testing.assert_array_equal(found.margins <= 1e-9, found.missed)
+    p = float(miss_probability(1.0, 4))
+    assert p == 2**-4
+    z = (float(found.error) - p) / (p * (1 - p) / 8192) ** 0.5
+    measured("z-score of 2^-l", z)
+    assert abs(z) < 4.5
 
 
 @pytest.mark.slow

@@ -1,12 +1,13 @@
 """Li et al. (2024), Theorem 2: the margin by S_1, and what fails below S_1 = 1."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from icltheory.classification import (
-    PatternTask,
     PatternTransformer,
     gain_ratio,
     hinge,
@@ -15,6 +16,7 @@ from icltheory.classification import (
     theorem_2,
 )
 from icltheory.classification.theorems import Conditions
+from tests.classification.compiled import pattern_task, sample
 from tests.classification.trained import ensemble, evaluate
 
 KEY = jax.random.key(12)
@@ -24,33 +26,55 @@ SUMS = (1.4, 1.2, 1.0, 0.7, 0.5, 0.0, -0.5)
 def ideal_network(task, gain, ratio, pairs=4, sharpness=40.0):
     """Lucky neurons exactly as in Proposition 2, and attention on one pattern."""
     M, d = task.relevant.shape
-    mean, q = task.relevant.sum(0) / task.scale**2, task.label_embedding
-    features = jnp.eye(task.width).at[d:, d:].set(0) * sharpness**0.5 / task.scale
-    signs = jnp.tile(jnp.array([1.0, -1.0]), pairs)
-    rows = [jnp.concatenate([ratio * mean, s * q]) for s in signs]
-    return {
+    scale, q = float(task.scale), np.asarray(task.label_embedding)
+    mean = np.asarray(task.relevant).sum(0) / scale**2
+    features = np.diag(np.arange(task.width) < d) * sharpness**0.5 / scale
+    signs = np.tile([1.0, -1.0], pairs)
+    rows = [np.concatenate([ratio * mean, s * q]) for s in signs]
+    params = {
         "W_Q": features,
         "W_K": features,
-        "W_V": jnp.eye(task.width),
-        "W_O": jnp.stack(rows),
+        "W_V": np.eye(task.width),
+        "W_O": np.stack(rows),
         "a": signs * gain / pairs,
     }
+    return jax.tree.map(jnp.asarray, params)
+
+
+@jax.jit
+def read(params, task, prompt):
+    return scores(PatternTransformer(8), params, prompt), gain_ratio(params, task)
+
+
+@functools.cache
+def shifted_task():
+    return pattern_task(6, 4, 2.0, num_shifted=3)
 
 
 @pytest.mark.parametrize("ratio", [0.4, 0.9])
 @pytest.mark.parametrize("S", [1.4, 1.0, 0.5, 0.0, -0.7, -1.2])
 def test_an_ideal_network_has_the_margin_of_the_formula(measured, S, ratio):
     """Every prompt with a hit, also at sums where the network fails."""
-    task = PatternTask(6, 4, 2.0, num_shifted=3)
+    task = shifted_task()
     params = ideal_network(task, 0.7, ratio)
-    prompt = task.sample(KEY, 300, 20, 0.8, S)
-    got = scores(PatternTransformer(8), params, prompt)
-    wanted = margin(S, 0.7, ratio)
-    hit = ~np.asarray(got.missed)
-    np.testing.assert_allclose(np.asarray(got.margins)[hit], wanted, atol=1e-12)
-    found = gain_ratio(params, task)
+    got, found = read(params, task, sample(task, KEY, 300, 20, 0.8, S))
+    wanted = float(margin(S, 0.7, ratio))
+    margins = np.asarray(got.margins)[~np.asarray(got.missed)]
+    np.testing.assert_allclose(margins, wanted, atol=1e-12)
     np.testing.assert_allclose([found.gain, found.ratio], [0.7, ratio], rtol=1e-12)
-    measured("margin off", np.abs(got.margins - wanted)[hit].max())
+    measured("margin off", np.abs(margins - wanted).max())
+
+
+def test_shifted_patterns_are_classified_by_an_ideal_network_from_sum_1_on():
+    """At gain 1/2, the least for margins 2 g of 1 or more; c = 1."""
+    task = shifted_task()
+    params = ideal_network(task, 0.5, 1.0)
+    for S in (1.4, 1.0, 0.9):
+        got, _ = read(params, task, sample(task, KEY, 300, 20, 0.8, S))
+        errors = np.maximum(1 - np.asarray(got.margins), 0)[~np.asarray(got.missed)]
+        np.testing.assert_allclose(errors, max(0, (1 - S) / 2), atol=1e-12)
+        settings = dict(test_fraction=0.8, test_examples=20)
+        assert theorem_2(Conditions(()), 6, 3, S, **settings).holds == (S >= 1)
 
 
 @pytest.mark.slow

@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 from icltheory.classification import (
-    PatternTask,
-    PatternTransformer,
     neuron_parts,
     prune_neurons,
     pruned_hinge,
     scores,
     theorem_3,
 )
+from tests.classification import drawn
 from tests.classification.trained import MODEL, ensemble
-from tests.identities.test_li_theorem2 import ideal_network
+from tests.identities.test_li_theorem2 import ideal_network, read
 
 KEY = jax.random.key(13)
 RATES = np.array([0.0, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8])
@@ -57,18 +56,20 @@ def curves(order, draws=1):
 @pytest.mark.parametrize("removed", [0, 2, 4, 6])
 def test_an_ideal_network_keeps_its_share_of_the_margin(measured, removed):
     """Balanced removal: F (1 - g) exactly, prompt by prompt."""
-    task = PatternTask(6, 4, 2.0)
+    task = drawn.pattern_task(6, 4, 2.0, 3)
     params = ideal_network(task, 0.7, 0.9)
-    prompt = task.sample(KEY, 200, 20, 0.8)
-    model = PatternTransformer(8)
-    whole = scores(model, params, prompt)
-    cut = scores(model, params | {"W_O": params["W_O"].at[:removed].set(0)}, prompt)
-    hit = ~np.asarray(whole.missed)
-    wanted = whole.margins * (1 - removed / 8)
-    np.testing.assert_allclose(cut.margins[hit], wanted[hit], atol=1e-12)
-    loss = pruned_hinge(np.asarray(whole.margins[hit]), removed / 8)
-    np.testing.assert_allclose(np.maximum(1 - cut.margins[hit], 0), loss, atol=1e-12)
-    measured("margin off", np.abs(cut.margins - wanted)[hit].max())
+    prompt = drawn.pattern_prompt(task, 200, 20)
+    kept = (np.arange(8) >= removed)[:, None]
+    fewer = params | {"W_O": kept * np.asarray(params["W_O"])}
+    hit = ~np.asarray(prompt.missed)
+    whole, cut = (
+        np.asarray(read(p, task, prompt)[0].margins)[hit] for p in (params, fewer)
+    )
+    wanted = whole * (1 - removed / 8)
+    np.testing.assert_allclose(cut, wanted, atol=1e-12)
+    loss = jax.jit(pruned_hinge)(whole, removed / 8)
+    np.testing.assert_allclose(np.maximum(1 - cut, 0), loss, atol=1e-12)
+    measured("margin off", np.abs(cut - wanted).max())
 
 
 @pytest.mark.slow

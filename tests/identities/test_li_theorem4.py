@@ -1,5 +1,7 @@
 """Theorem 4 of Li et al.: training learns to match, the step first, then the input."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,68 @@ import pytest
 
 from icltheory import chain_of_thought as cot
 from tests.chain_of_thought import trained
+
+
+@functools.cache
+def small():
+    """Two seeds of K = 2, M = 6 in d = 9, 150 steps; masses on fresh patterns."""
+
+    @jax.vmap
+    def run(seed):
+        letters, descent, unseen, draws = jax.random.split(jax.random.key(seed), 4)
+        alphabet = cot.training_alphabet(letters, 6, 2, 9)
+        path = cot.train_attention(
+            alphabet,
+            150,
+            key=descent,
+            batch_size=32,
+            num_examples=12,
+            relevant_fraction=0.5,
+            record_every=15,
+        )
+        steps = jnp.stack([jnp.eye(4)[jnp.array([1, 2, 3, 0])]] * 2)
+        fresh = cot.unseen_alphabet(unseen, alphabet, 4)
+        task = cot.ReasoningTask(fresh, steps)
+        prompts = jax.vmap(lambda key: task.sample(key, 12, 0.5))(
+            jax.random.split(draws, 50)
+        )
+
+        def masses(model):
+            return jax.vmap(lambda p: cot.attention_masses(model, p))(prompts)
+
+        found = jax.lax.map(masses, path.models)
+        form = path.model.W_K.T @ path.model.W_Q
+        words = jnp.pad(alphabet.patterns, ((0, 0), (0, 9)))
+        words = jnp.concatenate([words, alphabet.codes])
+        return path.losses, found, words @ form @ words.T
+
+    return jax.tree.map(np.asarray, jax.jit(run)(np.arange(2)))
+
+
+def test_training_ends_with_a_small_loss_in_a_small_setting(measured):
+    """And W_K' W_Q is a large multiple of I on patterns, larger than a mismatch."""
+    losses, _, form = small()
+    last = losses[:, -10:].mean(axis=1)
+    measured("largest loss of two seeds, small setting", last.max())
+    assert losses[:, 0].min() > 0.2
+    assert last.max() < 3e-3
+    patterns = form[:, :6, :6]
+    same = np.eye(6, dtype=bool)
+    own, others = patterns[:, same], patterns[:, ~same]
+    assert np.all(own > 2)
+    assert np.all(np.abs(others) < 0.5 * own.min())
+
+
+def test_attention_finds_the_step_and_then_the_input_in_a_small_setting(measured):
+    _, masses, _ = small()
+    same, other_step, step, neither = (mass.mean(axis=-1) for mass in masses)
+    np.testing.assert_allclose(same + other_step + step + neither, 1, atol=1e-12)
+    # uniform over steps at first, then those of the step lead, then the input too
+    assert np.all(np.abs((other_step + neither)[:, 0] - 0.5) < 0.03)
+    assert np.all((other_step + neither)[:, 1] < 0.1)
+    assert np.all(step[:, 1] > 0.3)
+    measured("least attention on the same step and input, small setting", same.min())
+    assert np.all(same[:, -1] > 0.85)
 
 
 @pytest.mark.slow

@@ -19,6 +19,8 @@ from tests.oracles_ltb import (
     stacked,
 )
 
+SLOW = [pytest.mark.slow]
+
 
 def random_weights(rng, d, rows, scale=0.6):
     """Four or six matrices with so many rows."""
@@ -66,7 +68,10 @@ EXACT_CASES = [  # d, rank H, rank Psi, noise variance, lengths
 ]
 
 
-@pytest.mark.parametrize(("d", "rank_H", "rank_Psi", "noise", "lengths"), EXACT_CASES)
+@pytest.mark.parametrize(
+    ("d", "rank_H", "rank_Psi", "noise", "lengths"),
+    [pytest.param(*case, marks=SLOW * (case[0] == 3)) for case in EXACT_CASES],
+)
 def test_the_risk_of_all_matrices_is_the_exact_expectation(
     d, rank_H, rank_Psi, noise, lengths, measured
 ):
@@ -184,6 +189,7 @@ def test_gradients_in_the_weights_are_those_of_the_exact_expectation(kind, measu
     np.testing.assert_allclose(slope, total, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_risk_is_differentiable_in_the_problem(measured):
     rng = np.random.default_rng(34)
     parts = ltb.LTB(*random_weights(rng, 3, widths(3))).effective()

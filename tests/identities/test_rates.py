@@ -17,7 +17,12 @@ LENGTHS = np.array([1, 3, 10, 30, 80])
 
 def of_spectrum(phi, noise_var):
     d = phi.shape[-1]
-    return LinearRegression(jnp.diag(phi), jnp.zeros(d), jnp.eye(d), noise_var)
+    cov = jnp.diag(phi) if isinstance(phi, jax.Array) else np.diag(phi)
+    return LinearRegression(cov, np.zeros(d), np.eye(d), noise_var)
+
+
+rate_of = jax.jit(rates.optimal_risk_rate, static_argnames=("constant",))
+dimension_of, least_of = jax.jit(rates.effective_dimension), jax.jit(minimal_risk)
 
 
 @jax.jit
@@ -69,15 +74,15 @@ def test_effective_dimension_of_singular_covariances_and_without_noise(measured)
     for noise_var in (0.3, 7.0):
         problem = LinearRegression(H, np.ones(5), Psi, noise_var)
         expected = np.minimum(1, 6 * phi / noise_var).sum()
-        got = rates.effective_dimension(problem, 6)
+        got = float(dimension_of(problem, 6))
         measured("relative error", got / expected - 1)
         np.testing.assert_allclose(got, expected, rtol=1e-12)
     exact = LinearRegression(H, np.ones(5), Psi, 0.0)
-    assert rates.effective_dimension(exact, 6) == np.linalg.matrix_rank(H @ Psi)
-    rate = rates.optimal_risk_rate(exact, 6)
+    assert dimension_of(exact, 6) == np.linalg.matrix_rank(H @ Psi)
+    rate = rate_of(exact, 6)
     assert rate.lower == rate.threshold_sum == 0
     assert np.isinf(rate.constant)
-    assert rate.lower <= minimal_risk(exact, 6) <= rate.upper
+    assert rate.lower <= least_of(exact, 6) <= rate.upper
 
 
 def test_rate_of_the_best_gd_beta_with_explicit_constants(measured):
@@ -103,16 +108,17 @@ def test_rate_of_the_best_gd_beta_with_explicit_constants(measured):
 def test_rate_holds_under_its_condition_and_can_fail_without(measured):
     # sigma^2 -> 0 at tr(H Psi) = 1: the best step is far above the Bayes rate
     problem = of_spectrum(np.array([1.0, 0.5]) / 1.5, 1e-4)
-    honest = rates.optimal_risk_rate(problem, 50)
+    honest = rate_of(problem, 50)
     assert honest.holds
     np.testing.assert_allclose(honest.constant, 1e4, rtol=1e-12)
-    assert minimal_risk(problem, 50) <= honest.upper
-    claimed = rates.optimal_risk_rate(problem, 50, constant=1.0)
+    least = float(least_of(problem, 50))
+    assert least <= honest.upper
+    claimed = rate_of(problem, 50, constant=1.0)
     assert not claimed.holds
-    share = (minimal_risk(problem, 50) - 1e-4) / (claimed.upper - 1e-4)
+    share = (least - 1e-4) / (float(claimed.upper) - 1e-4)
     measured("excess over a bound whose condition fails", share)
     assert share > 100
-    generous = rates.optimal_risk_rate(problem, 50, constant=2e4)
+    generous = rate_of(problem, 50, constant=2e4)
     assert generous.holds
     np.testing.assert_allclose(generous.constant, 2e4)
     assert generous.upper > honest.upper

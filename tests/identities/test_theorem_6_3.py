@@ -14,6 +14,7 @@ from tests import oracles_ltb as oracles
 
 DIM, TIMES = 3, 41
 rates, limit = jax.jit(flow.rates), jax.jit(flow.limit)
+best = jax.jit(ltb.optimal_gd_beta)
 
 
 def drawn(seed, rank=DIM, rank_Psi=DIM):
@@ -81,7 +82,7 @@ def test_flow_in_deviations_is_the_gradient(measured):
     assert worst < 1.3e-14
 
 
-@pytest.mark.parametrize("rank", [DIM, DIM - 1])
+@pytest.mark.parametrize("rank", [DIM, pytest.param(DIM - 1, marks=pytest.mark.slow)])
 def test_path_is_that_of_another_solver(rank, measured):
     population, M, start, times = drawn(5, rank)
 
@@ -245,16 +246,15 @@ def test_bounds_are_the_formulas_of_lemmas_g3_and_g6(measured):
 def test_bound_where_the_two_rates_meet(offset, measured):
     M, h = 2, 0.8
     tau = 4 * M / (h * (M + 2)) * (1 + offset)  # alpha = gamma at offset 0
-    problem = LinearRegression(
-        h * jnp.eye(1), jnp.zeros(1), 0.5 * jnp.eye(1), tau - 0.5 * h
-    )
-    start = ltb.GDBeta(jnp.ones(1), 2 * jnp.eye(1))
-    times = jnp.array([0.0, 1e-3, 0.7, 20.0])
+    one = np.eye(1)
+    problem = LinearRegression(h * one, np.zeros(1), 0.5 * one, tau - 0.5 * h)
+    start = ltb.GDBeta(np.ones(1), 2 * one)
+    times = np.array([0.0, 1e-3, 0.7, 20.0])
     bounds = rates(problem, M, start, times)
     alpha, gamma = float(bounds.alpha), float(bounds.gamma)
     np.testing.assert_allclose(alpha / gamma, 1 + offset, rtol=1e-14)
-    first = abs(2 - float(ltb.optimal_gd_beta(problem, M)[0].Gamma[0, 0]))
-    for t, bound in zip(times, bounds.Gamma, strict=True):
+    first = abs(2 - float(best(problem, M)[0].Gamma[0, 0]))
+    for t, bound in zip(times, np.asarray(bounds.Gamma), strict=True):
         forced, _ = quad(
             lambda s, t=float(t): np.exp(-alpha * (t - s) - gamma * s),
             0,
@@ -270,11 +270,12 @@ def test_bound_where_the_two_rates_meet(offset, measured):
 def test_rate_of_the_start_is_attained(measured):
     # one dimension, H Gamma = M / (M + 2): there Q(Gamma) is 2 H / (M + 2)
     M, h = 5, 1.7
-    problem = LinearRegression(h * jnp.eye(1), jnp.zeros(1), jnp.eye(1), 0.3)
-    start = ltb.GDBeta(1e-6 * jnp.ones(1), M / (M + 2) / h * jnp.eye(1))
-    times = jnp.array([0.0, 1e-6])
+    problem = LinearRegression(h * np.eye(1), np.zeros(1), np.eye(1), 0.3)
+    start = ltb.GDBeta(1e-6 * np.ones(1), M / (M + 2) / h * np.eye(1))
+    times = np.array([0.0, 1e-6])
     path = flow.gradient_flow(problem, M, start, times, rtol=1e-13, atol=1e-30)
-    rate = -np.log(path.beta[1, 0] / path.beta[0, 0]) / 1e-6
+    beta = np.asarray(path.beta)
+    rate = -np.log(beta[1, 0] / beta[0, 0]) / 1e-6
     bounds = rates(problem, M, start, times)
     measured("rate over the bound", rate / (bounds.gamma / 2))
     np.testing.assert_allclose(rate, bounds.gamma / 2, rtol=1e-5)
@@ -283,6 +284,7 @@ def test_rate_of_the_start_is_attained(measured):
 # --- other models
 
 
+@pytest.mark.slow
 def test_attention_at_a_zero_mean_stays_a_gradient_step_and_finds_the_best(measured):
     # c = p = u = 0 stays so, as in the flow of Zhang, Frei and Bartlett
     population, M, *_ = drawn(3)
@@ -299,6 +301,7 @@ def test_attention_at_a_zero_mean_stays_a_gradient_step_and_finds_the_best(measu
     np.testing.assert_allclose(Gamma, best, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_ltb_started_near_the_optimum_returns_to_it_and_keeps_its_balance(measured):
     problem, M = LinearRegression(np.eye(2), np.ones(2), np.eye(2), 0.25), 4
     best, least_risk = ltb.optimal_gd_beta(problem, M)

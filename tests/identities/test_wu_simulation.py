@@ -10,7 +10,11 @@ from icltheory.regression.tasks import LinearRegression
 
 LAM, N, NOISE = np.array([1, 0.7, 0.5, 0.3, 0.2]), 20, 0.25
 DIM = len(LAM)
-PROBLEM = LinearRegression(np.diag(LAM), np.zeros(DIM), np.eye(DIM), NOISE)
+optimum_of = jax.jit(wu.one_step_optimum)
+
+
+def the_problem():
+    return LinearRegression(np.diag(LAM), np.zeros(DIM), np.eye(DIM), NOISE)
 
 
 def features(rng, T):
@@ -24,7 +28,7 @@ def features(rng, T):
 
 
 def test_least_risk_of_one_step_is_that_of_the_simulation(measured):
-    optimum = wu.one_step_optimum(PROBLEM, N)
+    optimum = optimum_of(the_problem(), N)
     measured("R*", optimum.risk)
     assert optimum.risk == pytest.approx(0.8815, abs=5e-5)
     inputs, label = features(np.random.default_rng(0), 100_000)
@@ -37,8 +41,9 @@ def test_least_risk_of_one_step_is_that_of_the_simulation(measured):
 
 def test_excess_of_least_squares_is_of_order_d_squared_over_tasks(measured):
     rng = np.random.default_rng(1)
-    least = float(wu.one_step_optimum(PROBLEM, N).risk)
-    excess = jax.jit(jax.vmap(lambda Gamma: wu.one_step_excess(PROBLEM, N, Gamma)))
+    problem = the_problem()
+    least = float(optimum_of(problem, N).risk)
+    excess = jax.jit(jax.vmap(lambda Gamma: wu.one_step_excess(problem, N, Gamma)))
     for T in (200, 400, 1600):
         fits = []
         for _ in range(20):

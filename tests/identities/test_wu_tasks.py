@@ -9,17 +9,20 @@ from icltheory.regression.tasks import LinearRegression
 
 DIM, EXAMPLES, RUNS = 6, 16, 100
 LAM = np.arange(1.0, DIM + 1) ** -1.5
-PROBLEM = LinearRegression(np.diag(LAM), np.zeros(DIM), np.eye(DIM), 1.0)
-STEP = float(wu.task_complexity_bound(PROBLEM, EXAMPLES, 2, 0.0).largest_step) / 3
+bound_of = jax.jit(wu.task_complexity_bound, static_argnums=(1, 2))
+
+
+def the_problem():
+    return LinearRegression(np.diag(LAM), np.zeros(DIM), np.eye(DIM), 1.0)
 
 
 @jax.jit
-def trained(steps):
-    """Gamma after a step of SGD on each of T fresh prompts, for every run."""
+def excesses(problem, steps):
+    """Excess after a step of SGD on each of T fresh prompts, for every run."""
 
     def update(Gamma, inputs):
         step, key = inputs
-        prompt = PROBLEM.sample(key, EXAMPLES, RUNS)
+        prompt = problem.sample(key, EXAMPLES, RUNS)
         h = jnp.einsum("bnd,bn->bd", prompt.X, prompt.y) / EXAMPLES
         miss = jnp.einsum("bi,bij,bj->b", prompt.x_query, Gamma, h) - prompt.y_query
         change = prompt.x_query[:, :, None] * h[:, None, :]
@@ -27,13 +30,8 @@ def trained(steps):
 
     keys = jax.random.split(jax.random.key(0), len(steps))
     start = jnp.zeros((RUNS, DIM, DIM))
-    return jax.lax.scan(update, start, (steps, keys))[0]
-
-
-@jax.jit
-@jax.vmap
-def one_step_excesses(Gamma):
-    return wu.one_step_excess(PROBLEM, EXAMPLES, Gamma)
+    Gamma = jax.lax.scan(update, start, (steps, keys))[0]
+    return jax.vmap(lambda G: wu.one_step_excess(problem, EXAMPLES, G))(Gamma)
 
 
 def test_steps_are_halved_log_t_times():
@@ -49,7 +47,7 @@ def test_terms_of_the_task_bound_are_as_written(measured):
     psi2, noise_var, N, T, step = 1.3, 0.4, 7, 50, 0.05
     problem = LinearRegression(H, np.zeros(DIM), psi2 * np.eye(DIM), noise_var)
     start = 0.3 * H @ H
-    got = wu.task_complexity_bound(problem, N, T, step, start)
+    got = bound_of(problem, N, T, step, start)
     inverse = (np.trace(H) + noise_var / psi2) / N * np.eye(DIM) + (N + 1) / N * H
     feature = psi2 * H @ inverse
     gap = start - np.linalg.inv(inverse)
@@ -72,16 +70,17 @@ def test_terms_of_the_task_bound_are_as_written(measured):
     np.testing.assert_allclose(got.largest_step, largest, rtol=1e-12)
     assert got.commutes
     wrong = rng.normal(size=(DIM, DIM))
-    assert not wu.task_complexity_bound(problem, N, T, step, wrong).commutes
+    assert not bound_of(problem, N, T, step, wrong).commutes
 
 
 def test_simulated_excess_agrees_with_the_unverified_task_bound(measured):
     # one instance is no verification: the statement itself is from memory
     T = 512
-    Gamma = trained(wu.halving_steps(T, STEP))
-    excess = one_step_excesses(Gamma)
-    bound = wu.task_complexity_bound(PROBLEM, EXAMPLES, T, STEP)
-    ratio = excess.mean() / bound.total
+    problem = the_problem()
+    step = float(bound_of(problem, EXAMPLES, T, 0.0).largest_step) / 3
+    excess = np.asarray(excesses(problem, wu.halving_steps(T, step)))
+    total = float(bound_of(problem, EXAMPLES, T, step).total)
+    ratio = excess.mean() / total
     measured("excess over bias and variance", ratio)
-    measured("its standard error", excess.std() / np.sqrt(RUNS) / bound.total)
+    measured("its standard error", excess.std() / np.sqrt(RUNS) / total)
     assert 0.1 < ratio < 3

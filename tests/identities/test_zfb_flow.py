@@ -58,16 +58,17 @@ def embedded(u, U):
     return np.concatenate([np.zeros(DIM), [u], scores.ravel()])
 
 
+@jax.jit
 def at_once(Lam, weights):
-    """The record of the flow at given weights."""
-    return flow.zfb_flow(Lam, N, weights, jnp.zeros(1))
+    """The record of the flow at given weights, and the risk there."""
+    path = flow.zfb_flow(Lam, N, weights, jnp.zeros(1))
+    problem = LinearRegression(Lam, jnp.zeros(DIM), jnp.eye(DIM), 0.0)
+    return path, weights.effective().risk(problem, N), ltb.minimal_risk(problem, N)
 
 
 def test_reduced_flow_is_the_gradient_of_the_whole_layer(measured):
     Lam, loss, gradient, _ = whole_layer()
     rng = np.random.default_rng(0)
-    problem = LinearRegression(Lam, np.zeros(DIM), np.eye(DIM), 0.0)
-    least = float(ltb.minimal_risk(problem, N)) / 2
     for _ in range(10):
         U = rng.normal(size=(DIM, DIM))
         u = rng.choice([-1, 1]) * (np.linalg.norm(U) + rng.uniform())
@@ -85,16 +86,16 @@ def test_reduced_flow_is_the_gradient_of_the_whole_layer(measured):
         measured("slope of the entries that stay 0", others)
         assert others < 1e-13 * (1 + np.abs(found).max())
         weights = flow.ZFBWeights(jnp.asarray(u), jnp.asarray(U))
-        path = at_once(Lam, weights)
+        path, risk, least = jax.tree.map(np.asarray, at_once(Lam, weights))
         size = path.squared_gradient[0] / np.sum(found**2) - 1
         measured("relative error of the squared gradient", size)
         np.testing.assert_allclose(size, 0, atol=1e-13)
         value = float(loss(embedded(u, U)))
-        np.testing.assert_allclose(path.excess[0] + least, value, rtol=1e-13)
-        risk = weights.effective().risk(problem, N)
+        np.testing.assert_allclose(path.excess[0] + least / 2, value, rtol=1e-13)
         np.testing.assert_allclose(risk / 2, value, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_flow_of_the_whole_layer_is_the_reduced_one_and_ends_at_their_limit(measured):
     Lam, _, gradient, hessian = whole_layer()
     Theta, s = balanced_start(Lam, N, 0.5)
@@ -156,6 +157,20 @@ def test_corrected_constant_and_lower_bound_hold_along_the_flow(name, measured):
     assert floor >= 1
     bound = path.excess[0] * np.exp(-constants.rate * path.times)
     assert np.all(np.asarray(path.excess) <= bound * (1 + 1e-9) + 1e-20)
+
+
+def test_reduced_flow_ends_at_their_limit_and_keeps_its_balance(measured):
+    _, _, path = path_of("plain")
+    u, U = both(path)
+    end = zfb.limit(np.diag(SPECTRA["plain"]), 4)
+    limit = float(end.W_PV[-1, -1]), np.asarray(end.W_KQ)[:DIM, :DIM]
+    distance = max(abs(u[-1] - limit[0]), np.abs(U[-1] - limit[1]).max())
+    measured("distance from the limit, d = 2, four examples", distance)
+    assert distance < 1e-8
+    balance = u**2 - np.sum(U**2, axis=(1, 2))
+    measured("u^2 - |U|^2 along the reduced flow", np.abs(balance).max())
+    assert np.abs(balance).max() < 1e-8
+    assert np.abs(U[-1] - U[0]).max() > 0.1
 
 
 def test_inverted_constant_is_false(measured):

@@ -73,7 +73,7 @@ def test_zero_and_singular_matrices():
     assert singular.below_floor
 
 
-@pytest.mark.parametrize("columns", [16, 32])
+@pytest.mark.parametrize("columns", [16, pytest.param(32, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("extra", [0, 1, 2, 3, 5, 8, 16, 64])
 def test_the_null_is_the_median_of_gaussian_matrices(columns, extra):
     rng = np.random.default_rng(extra)

@@ -1,6 +1,7 @@
 """Flows as functions: solvers against each other, shapes, and bad input."""
 
 import builtins
+import functools
 import re
 import subprocess
 import sys
@@ -16,13 +17,31 @@ from icltheory.regression.tasks import LinearRegression
 from tests.oracles_ltb import random_population
 
 EYE = np.eye(2)
-PROBLEM = LinearRegression(EYE, np.ones(2), EYE, 0.25)
-NOTHING = LinearRegression(EYE, np.zeros(2), np.zeros((2, 2)), 0.0)  # tau = 0
-STEP = ltb.GDBeta(np.zeros(2), 0.1 * EYE)
-BLOCK = ltb.gd_beta_to_ltb(STEP)
-LAYER = ltb.LSA(BLOCK.W_K, BLOCK.W_Q, BLOCK.W_P, BLOCK.W_V)
 TIMES = np.array([0.0, 0.5, 3.0])
-KEY = jax.random.key(0)
+
+
+@functools.cache
+def problem_of():
+    return LinearRegression(EYE, np.ones(2), EYE, 0.25)
+
+
+@functools.cache
+def nothing():
+    return LinearRegression(EYE, np.zeros(2), np.zeros((2, 2)), 0.0)  # tau = 0
+
+
+def three():
+    return LinearRegression(np.eye(3), np.zeros(3), np.eye(3), 0.0)
+
+
+@functools.cache
+def a_step():
+    return ltb.GDBeta(np.zeros(2), 0.1 * EYE)
+
+
+@functools.cache
+def block():
+    return jax.jit(ltb.gd_beta_to_ltb)(a_step())
 
 
 def raises(message):
@@ -39,16 +58,18 @@ def drawn(seed, dim=2):
 # --- what the functions are
 
 
-def test_solvers_agree_on_gd_beta():
+@pytest.mark.parametrize(
+    "solver", ["explicit", pytest.param("implicit", marks=pytest.mark.slow)]
+)
+def test_solvers_agree_on_gd_beta(solver):
     problem, start = drawn(0)
     tight = {"rtol": 1e-10, "atol": 1e-12}
-    paths = [
-        flow.gradient_flow(problem, 4, start, TIMES, solver=solver, **tight)
-        for solver in ("exponential", "explicit", "implicit")
-    ]
-    for path in paths[1:]:
-        np.testing.assert_allclose(path.beta, paths[0].beta, atol=1e-8)
-        np.testing.assert_allclose(path.Gamma, paths[0].Gamma, atol=1e-8)
+    path, other = (
+        flow.gradient_flow(problem, 4, start, TIMES, solver=name, **tight)
+        for name in ("exponential", solver)
+    )
+    np.testing.assert_allclose(other.beta, path.beta, atol=1e-8)
+    np.testing.assert_allclose(other.Gamma, path.Gamma, atol=1e-8)
 
 
 def test_a_flow_taken_up_again_is_the_same_flow():
@@ -60,6 +81,7 @@ def test_a_flow_taken_up_again_is_the_same_flow():
     np.testing.assert_allclose(rest.risk[0], whole.risk[1], rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_times_may_begin_late_repeat_or_be_zero_alone():
     problem, start = drawn(3)
     late = flow.gradient_flow(problem, 4, start, np.array([0.5, 0.5, 3.0]))
@@ -82,6 +104,7 @@ def test_giving_up_is_a_flag_and_the_reached_part_stays():
     assert not steep.succeeded
 
 
+@pytest.mark.slow
 def test_numbers_do_not_recompile_and_problems_vectorise():
     problems, starts = zip(*(drawn(seed) for seed in range(3)), strict=True)
     flow.gradient_flow(problems[0], 4, starts[0], TIMES)
@@ -100,6 +123,7 @@ def test_numbers_do_not_recompile_and_problems_vectorise():
         np.testing.assert_allclose(together.Gamma[i], path.Gamma, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_float32_stays_float32():
     small = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), drawn(5))
     with jax.enable_x64(False):
@@ -110,6 +134,7 @@ def test_float32_stays_float32():
     np.testing.assert_allclose(path.risk[-1], ltb.minimal_risk(problem, 4), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_far_mean_costs_nothing_where_all_is_isotropic():
     # the direction of the start is an axis, so that the coupling is diagonal
     problem = LinearRegression(np.eye(25), 10 * np.ones(25), np.eye(25), 0.25)
@@ -122,13 +147,14 @@ def test_a_far_mean_costs_nothing_where_all_is_isotropic():
 
 def test_nothing_moves_where_there_are_no_inputs():
     problem = LinearRegression(np.zeros((2, 2)), np.ones(2), EYE, 0.25)
-    path = flow.gradient_flow(problem, 4, STEP, TIMES)
-    np.testing.assert_allclose(path.Gamma[-1], STEP.Gamma, atol=1e-15)
-    bounds = jax.jit(flow.rates)(problem, 4, STEP, TIMES)
+    path = flow.gradient_flow(problem, 4, a_step(), TIMES)
+    np.testing.assert_allclose(path.Gamma[-1], a_step().Gamma, atol=1e-15)
+    bounds = jax.jit(flow.rates)(problem, 4, a_step(), TIMES)
     np.testing.assert_array_equal(bounds.Gamma, 0)
     np.testing.assert_array_equal(bounds.excess, 0)
 
 
+@pytest.mark.slow
 def test_a_stiff_problem_of_25_dimensions_takes_few_steps():
     rng = np.random.default_rng(0)
     axes = np.linalg.qr(rng.normal(size=(25, 25)))[0]
@@ -144,6 +170,7 @@ def test_a_stiff_problem_of_25_dimensions_takes_few_steps():
 # --- what it loads
 
 
+@pytest.mark.slow
 def test_importing_flows_loads_no_diffrax():
     code = "import sys, icltheory.regression.flow; print('diffrax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -161,7 +188,7 @@ def test_a_missing_solver_library_is_named(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     monkeypatch.delitem(sys.modules, "diffrax", raising=False)
     with pytest.raises(ImportError, match=r"^[^\n]*install icltheory\[solvers\]$"):
-        flow.gradient_flow(PROBLEM, 4, STEP, TIMES)
+        flow.gradient_flow(problem_of(), 4, a_step(), TIMES)
 
 
 # --- bad input
@@ -170,8 +197,8 @@ def test_a_missing_solver_library_is_named(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"problem": NOTHING}, "problem: expected tau = tr(H Psi) + noise_var > 0"),
-        ({"problem": LinearRegression.isotropic(3)}, "problem: expected dimension 2"),
+        ({"problem": nothing}, "problem: expected tau = tr(H Psi) + noise_var > 0"),
+        ({"problem": three}, "problem: expected dimension 2"),
         ({"num_examples": 0}, "num_examples: expected at least 1, got 0"),
         ({"times": np.array([1.0, 0.5])}, "times: expected increasing times from 0"),
         ({"times": np.array([-1.0, 0.5])}, "times: expected increasing times from 0"),
@@ -180,14 +207,15 @@ def test_a_missing_solver_library_is_named(monkeypatch):
     ],
 )
 def test_flows_and_rates_refuse_what_cannot_be(change, message):
-    given = {"problem": PROBLEM, "num_examples": 4, "times": TIMES, **change}
-    for model in (STEP, BLOCK):
+    given = {"problem": problem_of, "num_examples": 4, "times": TIMES, **change}
+    given["problem"] = given["problem"]()
+    for model in (a_step(), block()):
         with raises(message):
             flow.gradient_flow(
                 given["problem"], given["num_examples"], model, given["times"]
             )
     with raises(message):
-        flow.rates(given["problem"], given["num_examples"], STEP, given["times"])
+        flow.rates(given["problem"], given["num_examples"], a_step(), given["times"])
 
 
 @pytest.mark.parametrize(
@@ -201,12 +229,14 @@ def test_flows_and_rates_refuse_what_cannot_be(change, message):
 )
 def test_flows_refuse_settings_that_mean_nothing(change, message):
     with raises(message):
-        flow.gradient_flow(PROBLEM, 4, STEP, TIMES, **change)
+        flow.gradient_flow(problem_of(), 4, a_step(), TIMES, **change)
 
 
 def test_the_exponential_solver_is_for_gd_beta():
+    at = block()
+    layer = ltb.LSA(at.W_K, at.W_Q, at.W_P, at.W_V)
     with raises("solver: expected 'explicit' or 'implicit' for models other than"):
-        flow.gradient_flow(PROBLEM, 4, LAYER, TIMES, solver="exponential")
+        flow.gradient_flow(problem_of(), 4, layer, TIMES, solver="exponential")
 
 
 @pytest.mark.parametrize(
@@ -215,24 +245,27 @@ def test_the_exponential_solver_is_for_gd_beta():
         ({"step_size": 0.0}, "step_size: expected a positive number, got 0.0"),
         ({"num_steps": 0}, "num_steps: expected a positive integer, got 0"),
         ({"record_every": 3}, "num_steps: expected a multiple of record_every = 3"),
-        ({"problem": NOTHING}, "problem: expected tau = tr(H Psi) + noise_var > 0"),
+        ({"problem": nothing}, "problem: expected tau = tr(H Psi) + noise_var > 0"),
         ({"num_examples": 0}, "num_examples: expected"),
     ],
 )
 def test_descents_refuse_what_cannot_be(change, message):
-    given = {"problem": PROBLEM, "num_examples": 4, "step_size": 0.1, "num_steps": 10}
-    given.update(change)
+    given = {"problem": problem_of, "num_examples": 4, "step_size": 0.1}
+    given |= {"num_steps": 10} | change
+    given["problem"] = given["problem"]()
     last = {"record_every": given.pop("record_every", 1)}
-    start = [given.pop("problem"), given.pop("num_examples"), STEP]
+    start = [given.pop("problem"), given.pop("num_examples"), a_step()]
     with raises(message):
         flow.gradient_descent(*start, *given.values(), **last)
     with raises(message):
-        flow.sampled_sgd(*start, *given.values(), key=KEY, batch_size=2, **last)
+        key = jax.random.key(0)
+        flow.sampled_sgd(*start, *given.values(), key=key, batch_size=2, **last)
 
 
 def test_sampling_needs_a_batch():
+    key = jax.random.key(0)
     with raises("batch_size: expected a positive integer, got 0"):
-        flow.sampled_sgd(PROBLEM, 4, STEP, 0.1, 10, key=KEY, batch_size=0)
+        flow.sampled_sgd(problem_of(), 4, a_step(), 0.1, 10, key=key, batch_size=0)
 
 
 def test_the_flow_of_labels_refuses_what_cannot_be():

@@ -4,22 +4,25 @@ import numpy as np
 from icltheory.regression.predictors import (
     gradient_descent,
     gradient_descent_prefixes,
-    ols,
     tune_step_size,
 )
 from tests.regression import oracles
+
+descend = jax.jit(gradient_descent, static_argnums=3, static_argnames="steps")
+prefixes = jax.jit(gradient_descent_prefixes, static_argnames="steps")
+tune = jax.jit(tune_step_size, static_argnums=4)
 
 
 def test_each_prefix_can_have_its_own_step_sizes():
     rng = np.random.default_rng(0)
     X, y, sizes = rng.normal(size=(7, 3)), rng.normal(size=7), rng.uniform(size=(7, 2))
-    got = gradient_descent_prefixes(X, y, steps=2, step_size=sizes)
+    got = prefixes(X, y, steps=2, step_size=sizes)
     expected = [
         oracles.gradient_descent(X[:k], y[:k], X[k], sizes[k], np.eye(3))
         for k in range(7)
     ]
     np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
-    column = gradient_descent_prefixes(X, y, steps=2, step_size=sizes[:, :1])
+    column = prefixes(X, y, steps=2, step_size=sizes[:, :1])
     expected = [
         oracles.gradient_descent(X[:k], y[:k], X[k], sizes[k, [0, 0]], np.eye(3))
         for k in range(7)
@@ -32,16 +35,17 @@ def test_many_steps_reach_least_squares_of_minimum_norm():
     for num in (2, 8):
         X, y, x = rng.normal(size=(num, 3)), rng.normal(size=num), rng.normal(size=3)
         size = 1 / np.linalg.norm(X, 2) ** 2 * num
-        got = gradient_descent(X, y, x, steps=5000, step_size=size)
-        np.testing.assert_allclose(got, ols(X, y, x), rtol=1e-6)
+        got = descend(X, y, x, steps=5000, step_size=size)
+        expected = oracles.ols(X, y, x)
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
 def test_the_inverse_gram_matrix_as_preconditioner_needs_one_step():
     rng = np.random.default_rng(0)
     X, y, x = rng.normal(size=(8, 3)), rng.normal(size=8), rng.normal(size=3)
     inverse = np.linalg.inv(X.T @ X / 8)
-    one = gradient_descent(X, y, x, 1, 1.0, preconditioner=inverse)
-    np.testing.assert_allclose(one, ols(X, y, x), rtol=1e-10)
+    one = descend(X, y, x, 1, 1.0, preconditioner=inverse)
+    np.testing.assert_allclose(one, oracles.ols(X, y, x), rtol=1e-10)
 
 
 def test_no_steps_predict_zero():
@@ -59,20 +63,20 @@ def von_oswald(seed, num_prompts):
 def test_one_tuned_step_has_the_exact_risk_of_von_oswald():
     # optimal step on the summed gradient 0.60606, loss 0.206229 = E error^2 / 2
     X, y, x, target = von_oswald(0, 20_000)
-    size = tune_step_size(X, y, x, target, 1)
-    slope = np.asarray(gradient_descent(X, y, x, 1, 1.0))
+    size = float(tune(X, y, x, target, 1))
+    slope = np.asarray(descend(X, y, x, 1, 1.0))
     spread = np.sqrt(np.sum(slope**2 * (target - 6.0606 * slope) ** 2))
     assert abs(size - 6.0606) < 5 * spread / np.sum(slope**2)
     X, y, x, target = von_oswald(1, 20_000)
-    losses = 0.5 * (np.asarray(gradient_descent(X, y, x, 1, 6.0606)) - target) ** 2
+    losses = 0.5 * (np.asarray(descend(X, y, x, 1, 6.0606)) - target) ** 2
     z = (losses.mean() - 0.206229) / (losses.std() / np.sqrt(len(losses)))
     assert abs(z) < 5
 
     # the loss is a parabola in the step, so the tuned one can only do better
     def loss(eta):
-        return ((np.asarray(gradient_descent(X, y, x, 1, eta)) - target) ** 2).mean()
+        return ((np.asarray(descend(X, y, x, 1, eta)) - target) ** 2).mean()
 
-    best = tune_step_size(X, y, x, target, 1)
+    best = float(tune(X, y, x, target, 1))
     assert loss(best) <= min(loss(best * 1.01), loss(best * 0.99))
 
 
@@ -90,7 +94,7 @@ def test_tuned_steps_are_at_least_as_good_as_a_fine_scan():
             predictions = gradient_descent(X, y, x, steps, eta, **options)
             return ((predictions - target) ** 2).mean()
 
-        best = tune_step_size(X, y, x, target, steps, **options)
+        best = float(tune(X, y, x, target, steps, **options))
         scan = min(float(loss(eta)) for eta in np.linspace(0.02, 1.2, 60) * 2 * best)
         assert loss(best) <= scan * (1 + 1e-6)
 
@@ -99,7 +103,5 @@ def test_where_no_step_moves_an_answer_the_tuned_size_is_zero():
     asked = np.ones((3, 2)), np.ones(3)
     for examples in (2, 0):
         nothing = np.zeros((3, examples, 2)), np.ones((3, examples))
-        assert [float(tune_step_size(*nothing, *asked, steps)) for steps in (1, 2)] == [
-            0.0,
-            0.0,
-        ]
+        found = [float(tune(*nothing, *asked, steps)) for steps in (1, 2)]
+        assert found == [0.0, 0.0]

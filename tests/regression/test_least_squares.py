@@ -1,5 +1,4 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +7,7 @@ from hypothesis import strategies as st
 from icltheory.regression.predictors import ols, ols_prefixes
 from tests.regression import oracles
 
-PATH = jax.jit(ols_prefixes)
+PATH, FIT = jax.jit(ols_prefixes), jax.jit(ols)
 
 
 def cases(rng):
@@ -50,7 +49,7 @@ def test_the_direct_call_agrees_with_numpy_for_dependent_rows_too():
     X = cases(rng)[:6]
     y, Q = rng.normal(size=X.shape[:2]), rng.normal(size=X.shape)
     for k in (3, 9):
-        got = ols(X[:, :k], y[:, :k], Q[:, -1])
+        got = FIT(X[:, :k], y[:, :k], Q[:, -1])
         expected = [
             oracles.ols(a, b, x)
             for a, b, x in zip(X[:, :k], y[:, :k], Q[:, -1], strict=True)
@@ -98,23 +97,20 @@ def test_least_squares_interpolates_until_d_and_averages_duplicates_after():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(6, 4)), rng.normal(size=6)
     for k in (1, 4):
-        np.testing.assert_allclose(
-            [ols(X[:k], y[:k], x) for x in X[:k]], y[:k], rtol=1e-10
-        )
+        got = [float(FIT(X[:k], y[:k], x)) for x in X[:k]]
+        np.testing.assert_allclose(got, y[:k], rtol=1e-10)
     twice = np.concatenate([X[:4], X[:4]])
     labels = np.concatenate([y[:4], y[:4] + 2])
-    np.testing.assert_allclose(ols(twice, labels, X[0]), y[0] + 1, rtol=1e-9)
-    by_prefix = ols_prefixes(
-        np.concatenate([twice, X[:1]]), np.concatenate([labels, y[:1]])
-    )
-    np.testing.assert_allclose(by_prefix[-1], y[0] + 1, rtol=1e-9)
+    np.testing.assert_allclose(FIT(twice, labels, X[0]), y[0] + 1, rtol=1e-9)
+    by_prefix = PATH(np.concatenate([twice, X[:1]]), np.concatenate([labels, y[:1]]))
+    np.testing.assert_allclose(np.asarray(by_prefix)[-1], y[0] + 1, rtol=1e-9)
 
 
 def test_more_dimensions_than_points():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(1, 3, 7)), rng.normal(size=(1, 3))
     expected = oracles.each_prefix(oracles.ols, X, y, X)
-    np.testing.assert_allclose(ols_prefixes(X, y), expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(PATH(X, y), expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("rows", [5, 20, 40])
@@ -129,7 +125,7 @@ def test_float32_errs_by_the_condition_number_and_not_its_square(rows, rank):
     w, x = rng.normal(size=(2, 64, 20))
     y = np.einsum("bnd,bd->bn", X, w)
     weight = np.einsum("bdk,bek,be->bd", V, V, w)
-    got = np.asarray(jax.jit(ols)(*(jnp.asarray(a, jnp.float32) for a in (X, y, x))))
+    got = np.asarray(FIT(*(np.asarray(a, np.float32) for a in (X, y, x))))
     sizes = np.linalg.norm(x, axis=1) * np.linalg.norm(weight, axis=1)
     errors = np.abs(got - np.einsum("bd,bd->b", weight, x)) / sizes
     assert got.dtype == np.float32
@@ -143,6 +139,9 @@ def test_derivatives_exist_where_the_fit_is_exact(shape):
     X, dX = rng.normal(size=(2, *shape))
     w, x = rng.normal(size=(2, 5))
     y, dy = X @ w, rng.normal(size=shape[0])
-    slope = jax.jvp(lambda X, y: ols(X, y, x), (X, y), (dX, dy))[1]
+    fit = jax.jit(
+        lambda X, y, dX, dy: jax.jvp(lambda X, y: ols(X, y, x), (X, y), (dX, dy))
+    )
+    slope = fit(X, y, dX, dy)[1]
     ahead, behind = (oracles.ols(X + h * dX, y + h * dy, x) for h in (1e-6, -1e-6))
     np.testing.assert_allclose(slope, (ahead - behind) / 2e-6, rtol=1e-6)

@@ -1,3 +1,4 @@
+import functools
 import re
 
 import jax
@@ -17,32 +18,44 @@ from icltheory.regression.tasks.pools import draw_indices
 
 
 def draw(pool, key, shape=(5, 4)):
-    return jax.jit(lambda k: pool.sample(k, *shape))(key)
+    return jax.tree.map(np.asarray, prompts(pool, key, shape))
 
 
 def raises(message):
     return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
-TASK = LinearRegression.isotropic(3, 0.25)
+@functools.cache
+def the_task():
+    return LinearRegression(np.eye(3), np.zeros(3), np.eye(3), 0.25)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def parameters(task, key, count):
+    return task.sample_parameters(key, count)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def prompts(pool, key, shape):
+    return pool.sample(key, *shape)
 
 
 def test_tasks_are_uniform_over_the_pool_with_replacement(key):
-    pool = TaskPool(TASK, 5, jax.random.key(1))
-    np.testing.assert_array_equal(
-        pool.pool, TASK.sample_parameters(jax.random.key(1), 5)
+    pool = TaskPool(the_task(), 5, jax.random.key(1))
+    np.testing.assert_allclose(
+        pool.pool, parameters(the_task(), jax.random.key(1), 5), rtol=1e-14
     )
-    w = np.asarray(pool.sample_parameters(key, 5000))
+    w = np.asarray(parameters(pool, key, 5000))
     found, counts = np.unique(w, axis=0, return_counts=True)
     np.testing.assert_array_equal(found, np.unique(pool.pool, axis=0))
     assert ((counts - 1000.0) ** 2 / 1000.0).sum() < 28  # 4 d.o.f., below 1e-5
 
 
 def test_a_batch_without_replacement_has_every_task_at_most_once(key):
-    pool = TaskPool(TASK, 6, jax.random.key(1), replace=False)
+    pool = TaskPool(the_task(), 6, jax.random.key(1), replace=False)
     for k in jax.random.split(key, 5):
-        assert len(np.unique(pool.sample_parameters(k, 4), axis=0)) == 4
-    all_of_them = pool.sample_parameters(key, 6)
+        assert len(np.unique(parameters(pool, k, 4), axis=0)) == 4
+    all_of_them = parameters(pool, key, 6)
     np.testing.assert_array_equal(
         np.unique(all_of_them, axis=0), np.unique(pool.pool, axis=0)
     )
@@ -61,7 +74,8 @@ def test_large_pools_without_replacement_are_drawn_uniformly(key):
 
 def test_a_given_pool_is_used_as_it_is(key):
     weights = np.array([[1.0, 2.0, 0.0], [3.0, 4.0, 5.0]])
-    pool = TaskPool(LinearRegression.isotropic(3), pool=weights)
+    plain = LinearRegression(np.eye(3), np.zeros(3), np.eye(3), 0.0)
+    pool = TaskPool(plain, pool=weights)
     assert pool.pool_size == 2
     prompt = draw(pool, key)
     np.testing.assert_array_equal(np.unique(prompt.w, axis=0), weights)
@@ -79,50 +93,52 @@ def test_a_pool_keeps_the_inputs_noise_and_labels_of_its_family(key):
     task = LinearRegression(H, np.zeros(3), np.eye(3), 0.25)
     pool = TaskPool(task, pool=np.ones((1, 3)))
     prompt = draw(pool, key, (99, 50))
-    assert np.all(np.asarray(prompt.X[..., 1:]) == 0)
-    noise = np.asarray(prompt.y - prompt.X[..., 0])
+    assert np.all(prompt.X[..., 1:] == 0)
+    noise = prompt.y - prompt.X[..., 0]
     assert abs((noise**2).mean() - 0.25) < 5 * 0.25 * np.sqrt(2 / noise.size)
-    assert TaskPool(LinearClassification(3), 3, key).targets == "sign"
-    assert PromptPool(LinearClassification(3), 3, key).targets == "sign"
-    sparse = TaskPool(SparseLinearRegression(5, 2), 4, key)
-    assert np.all(np.count_nonzero(sparse.pool, axis=1) == 2)
+    for kind in (TaskPool, PromptPool):
+        pool = jax.eval_shape(lambda kind=kind: kind(LinearClassification(3), 3, key))
+        assert pool.targets == "sign"
+    sparse = jax.jit(lambda: TaskPool(SparseLinearRegression(5, 2), 4, key).pool)()
+    assert np.all(np.count_nonzero(sparse, axis=1) == 2)
 
 
 def test_prompt_pools_repeat_the_same_prompts(key):
-    pool = PromptPool(TASK, 4, jax.random.key(1))
+    pool = PromptPool(the_task(), 4, jax.random.key(1))
     both = jax.jit(jax.vmap(lambda k: pool.sample(k, 5, 4)))
     both = both(jnp.stack([key, jax.random.key(7)]))
+    both = jax.tree.map(np.asarray, both)
     first, second = (jax.tree.map(lambda a, i=i: a[i], both) for i in range(2))
     order_1, order_2 = np.argsort(first.y[:, 0]), np.argsort(second.y[:, 0])
     for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
         np.testing.assert_array_equal(a[order_1], b[order_2])
     assert len(np.unique(first.y[:, 0])) == 4
-    one = draw(TASK, jax.random.fold_in(jax.random.key(1), 2), (5, 1))
+    one = draw(the_task(), jax.random.fold_in(jax.random.key(1), 2), (5, 1))
     assert np.any(np.all(np.asarray(first.X) == np.asarray(one.X), axis=(1, 2)))
     with raises("batch_size: expected at most the pool's 4 members without"):
         pool.sample(key, 5, 5)
-    many = PromptPool(TASK, 4, jax.random.key(1), replace=True)
+    many = PromptPool(the_task(), 4, jax.random.key(1), replace=True)
     assert len(np.unique(draw(many, key, (5, 50)).y[:, 0])) == 4
 
 
 def test_a_large_prompt_pool_costs_no_memory(key):
-    pool = PromptPool(TASK, 2**30, jax.random.key(1), replace=True)
+    pool = PromptPool(the_task(), 2**30, jax.random.key(1), replace=True)
     assert len(np.unique(draw(pool, key, (5, 50)).y[:, 0])) == 50
 
 
 def test_impossible_pools_say_what_was_expected(key):
     for build in (
-        lambda: TaskPool(TASK),
-        lambda: TaskPool(TASK, 3),
-        lambda: TaskPool(TASK, 3, key, pool=np.ones((3, 3))),
+        lambda: TaskPool(the_task()),
+        lambda: TaskPool(the_task(), 3),
+        lambda: TaskPool(the_task(), 3, key, pool=np.ones((3, 3))),
     ):
         with raises("pool: expected either pool_size and key, or pool"):
             build()
     with raises("pool_size: expected a positive integer, got 0"):
-        TaskPool(TASK, 0, key)
+        TaskPool(the_task(), 0, key)
     with raises("pool_size: expected 3 as in pool, got 4"):
-        TaskPool(TASK, 4, pool=np.ones((3, 3)))
+        TaskPool(the_task(), 4, pool=np.ones((3, 3)))
     with raises("pool: expected one leading axis, got"):
-        TaskPool(TASK, pool={"a": jnp.ones((2, 2)), "b": jnp.ones((3, 2))})
+        TaskPool(the_task(), pool={"a": jnp.ones((2, 2)), "b": jnp.ones((3, 2))})
     with raises("num_prompts: expected a positive integer, got 0"):
-        PromptPool(TASK, 0, key)
+        PromptPool(the_task(), 0, key)

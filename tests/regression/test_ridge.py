@@ -35,6 +35,14 @@ def random_prior(seed, rank=D):
     return rng.normal(size=D), root @ root.T
 
 
+def both(X, y, Q, mean, cov, noise):
+    prior = {"task_mean": mean, "task_cov": cov, "noise_var": noise}
+    return bayes_prefixes(X, y, Q, **prior), bayes(X, y, Q[:, 0], **prior)
+
+
+least_squares = jax.jit(lambda X, y, Q: (ols_prefixes(X, y, Q), ols(X, y, Q[:, 0])))
+
+
 PATH = jax.jit(
     lambda X, y, Q, mean, cov, noise: bayes_prefixes(
         X, y, Q, task_mean=mean, task_cov=cov, noise_var=noise
@@ -57,24 +65,23 @@ def test_bayes_is_gaussian_conditioning_also_for_a_singular_prior(rank, seed, no
 
 def test_bayes_is_ridge_with_the_noise_as_penalty():
     X, y, Q = data()
-    prior = {"task_mean": np.zeros(D), "task_cov": np.eye(D), "noise_var": 0.7}
-    np.testing.assert_allclose(
-        bayes_prefixes(X, y, Q, **prior),
-        ridge_prefixes(X, y, Q, penalty=0.7),
-        rtol=1e-12,
-    )
-    np.testing.assert_allclose(
-        bayes(X, y, Q[:, 0], **prior), ridge(X, y, Q[:, 0], 0.7), rtol=1e-9
-    )
+
+    @jax.jit
+    def four(X, y, Q):
+        ridges = ridge_prefixes(X, y, Q, penalty=0.7), ridge(X, y, Q[:, 0], 0.7)
+        return both(X, y, Q, np.zeros(D), np.eye(D), 0.7), ridges
+
+    (path, one), (ridge_path, ridge_one) = four(X, y, Q)
+    np.testing.assert_allclose(path, ridge_path, rtol=1e-12)
+    np.testing.assert_allclose(one, ridge_one, rtol=1e-9)
 
 
 def test_the_penalty_is_absolute():
     X, y, Q = data()
     twice = np.concatenate([X, X], axis=1), np.concatenate([y, y], axis=1)
+    fit = jax.jit(ridge)
     np.testing.assert_allclose(
-        ridge(*twice, Q[:, 0], penalty=1.4),
-        ridge(X, y, Q[:, 0], penalty=0.7),
-        rtol=1e-10,
+        fit(*twice, Q[:, 0], 1.4), fit(X, y, Q[:, 0], 0.7), rtol=1e-10
     )
 
 
@@ -109,36 +116,35 @@ def test_bayes_turns_with_the_data():
 
 def test_without_noise_bayes_is_least_squares_about_the_prior():
     X, y, Q = data()
-    zero, eye = np.zeros(D), np.eye(D)
-    prior = {"task_mean": zero, "task_cov": eye, "noise_var": 0.0}
-    np.testing.assert_allclose(bayes_prefixes(X, y, Q, **prior), ols_prefixes(X, y, Q))
-    np.testing.assert_allclose(bayes(X, y, Q[:, 0], **prior), ols(X, y, Q[:, 0]))
+    # the noise is known to be zero: it is no argument of what is traced
+    found = jax.jit(lambda X, y, Q: both(X, y, Q, np.zeros(D), np.eye(D), 0.0))(X, y, Q)
+    for got, expected in zip(found, least_squares(X, y, Q), strict=True):
+        np.testing.assert_allclose(got, expected)
     mean, cov = random_prior(3, 2)
     w = mean + np.linalg.svd(cov)[0][:, :2] @ np.ones(2)
     labels = X @ w
-    singular = {"task_mean": mean, "task_cov": cov, "noise_var": 0.0}
-    got = bayes_prefixes(X, labels, Q, **singular)
-    np.testing.assert_allclose(got[:, 2:], (Q @ w)[:, 2:], rtol=1e-6)
-    np.testing.assert_allclose(
-        bayes(X, labels, Q[:, 0], **singular), Q[:, 0] @ w, rtol=1e-6
-    )
+    path, one = jax.jit(lambda X, y, Q: both(X, y, Q, mean, cov, 0.0))(X, labels, Q)
+    np.testing.assert_allclose(np.asarray(path)[:, 2:], (Q @ w)[:, 2:], rtol=1e-6)
+    np.testing.assert_allclose(one, Q[:, 0] @ w, rtol=1e-6)
     # known also within a jit, which traces all arrays that are made there
-    few = jax.jit(lambda X, y, x: bayes(X, y, x, **prior))(X[:, :2], y[:, :2], Q[:, 0])
-    np.testing.assert_allclose(few, ols(X[:, :2], y[:, :2], Q[:, 0]), rtol=1e-12)
+    few = jax.jit(lambda X, y, Q: both(X, y, Q, np.zeros(D), np.eye(D), 0.0)[1])
+    expected = [oracles.ols(X[b, :2], y[b, :2], Q[b, 0]) for b in range(B)]
+    np.testing.assert_allclose(few(X[:, :2], y[:, :2], Q[:, :2]), expected, rtol=1e-10)
     # a traced zero is the limit on consistent labels
-    np.testing.assert_allclose(
-        PATH(X, labels, Q, mean, cov, 0.0)[:, 2:], (Q @ w)[:, 2:], rtol=1e-5
-    )
+    traced = np.asarray(PATH(X, labels, Q, mean, cov, 0.0))
+    np.testing.assert_allclose(traced[:, 2:], (Q @ w)[:, 2:], rtol=1e-5)
 
 
 def test_a_known_zero_penalty_is_least_squares_and_a_small_one_is_close():
     X, y, Q = data()
-    np.testing.assert_array_equal(
-        ridge_prefixes(X, y, Q, penalty=0), ols_prefixes(X, y, Q)
+    path, one = least_squares(X, y, Q)
+    found = jax.jit(
+        lambda X, y, Q: (ridge_prefixes(X, y, Q, penalty=0), ridge(X, y, Q[:, 0], 0.0))
     )
-    np.testing.assert_array_equal(ridge(X, y, Q[:, 0], 0.0), ols(X, y, Q[:, 0]))
+    for got, expected in zip(found(X, y, Q), (path, one), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
     near = PATH(X, y, Q, np.zeros(D), np.eye(D), 1e-10)
-    np.testing.assert_allclose(near, ols_prefixes(X, y, Q), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(near, path, rtol=1e-4, atol=1e-4)
 
 
 def test_a_small_penalty_is_accurate_in_float32():
@@ -180,11 +186,13 @@ def test_no_linear_predictor_beats_bayes():
         return x @ cov @ x - 2 * weights @ X @ cov @ x + weights @ label_cov @ weights
 
     prior = {"task_mean": mean, "task_cov": cov, "noise_var": 0.3}
-    best = np.asarray(jax.vmap(lambda e: bayes(X, e, x, **prior))(np.eye(3)))
+    of_unit = jax.jit(jax.vmap(lambda e: bayes(X, e, x, **prior)))
+    best = np.asarray(of_unit(np.eye(3)))
     for seed in range(5):
         other = best + 0.1 * np.random.default_rng(seed).normal(size=3)
         assert risk(other) > risk(best)
-    assert jnp.abs(jax.grad(lambda a: risk(a))(best)).max() < 1e-12
+    slope = 2 * (label_cov @ best - X @ cov @ x)
+    assert np.abs(slope).max() < 1e-12
 
 
 def test_derivatives_of_ridge_are_right_also_without_any_label():
@@ -198,23 +206,26 @@ def test_derivatives_of_ridge_are_right_also_without_any_label():
     def ours(X, y, penalty):
         return ridge(X, y, x, penalty)
 
+    slopes = [jax.jit(jax.grad(f, (0, 1, 2))) for f in (ours, direct)]
     for labels in (y[0], np.zeros(N)):
-        got = jax.jit(jax.grad(ours, (0, 1, 2)))(X, labels, 0.3)
-        expected = jax.jit(jax.grad(direct, (0, 1, 2)))(X, labels, 0.3)
+        got, expected = (slope(X, labels, 0.3) for slope in slopes)
         for a, b in zip(got, expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
     second = jax.jit(jax.grad(jax.grad(ours, 2), 2))(X, y[0], 0.3)
-    np.testing.assert_allclose(
-        second, jax.grad(jax.grad(direct, 2), 2)(X, y[0], 0.3), rtol=1e-9
-    )
+    expected = jax.jit(jax.grad(jax.grad(direct, 2), 2))(X, y[0], 0.3)
+    np.testing.assert_allclose(second, expected, rtol=1e-9)
 
 
-PRIOR = LinearRegression(np.eye(D), np.zeros(D), np.eye(D), 0.3)
+def posterior(X, y, form):
+    prior = LinearRegression(np.eye(D), np.zeros(D), np.eye(D), 0.3)
+    return posterior_mean(prior, X, y, form=form)
+
+
 SOLVES = {
     "ols": lambda X, y, x: ols(X, y, x),
     "ridge": lambda X, y, x: ridge(X, y, x, 0.3),
-    "primal": lambda X, y, x: posterior_mean(PRIOR, X, y, form="primal"),
-    "dual": lambda X, y, x: posterior_mean(PRIOR, X, y, form="dual"),
+    "primal": lambda X, y, x: posterior(X, y, "primal"),
+    "dual": lambda X, y, x: posterior(X, y, "dual"),
 }
 
 
