@@ -3,10 +3,6 @@
 import dataclasses
 import json
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -18,6 +14,7 @@ from experiments.bound_vs_error.simulate import (
     simulate,
 )
 from icltheory import plotting
+from tests import processes
 
 matplotlib.use("Agg")
 TINY = [
@@ -100,18 +97,10 @@ def test_mistakes_are_named_and_nothing_is_written(change, message, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_mistake_is_one_line_and_status_2(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.bound_vs_error", "--replicates", "3"],
-        cwd=Path(__file__).parents[1],
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert "replicates: expected a power of two from 16, got 3" in done.stderr
+def test_a_mistake_is_one_line_and_status_2(capsys):
+    assert processes.status("bound_vs_error", ["--replicates", "3"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "replicates: expected a power of two from 16, got 3" in line
 
 
 def test_presets_come_back_from_json():

@@ -188,13 +188,12 @@ def test_an_interrupted_run_ends_in_one_line(capsys):
     assert "--resume RUN" in line
 
 
-def test_a_results_folder_that_cannot_be_written_is_named(tmp_path):
+def test_a_results_folder_that_cannot_be_written_is_named(tmp_path, capsys):
     occupied = tmp_path / "file"
     occupied.write_text("not a folder")
-    code, out, err = finish(program(arguments(occupied)))
-    assert code == 2
-    assert "output: expected a folder that can be written" in err
-    assert len(err.strip().splitlines()) == 1
+    assert processes.status("garg_linear", arguments(occupied)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "output: expected a folder that can be written" in line
     assert occupied.read_text() == "not a folder"
 
 

@@ -237,7 +237,7 @@ def test_mistakes_are_found_before_anything_is_written(toy, change, message, tmp
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_broken_line_is_named_in_one_line_with_status_2(toy, tmp_path):
+def test_a_broken_line_is_named_in_one_line_with_status_2(toy, tmp_path, capsys):
     folder = tmp_path / "tasks" / "sentiment"
     folder.mkdir(parents=True)
     for path in (toy / "tasks" / "sentiment").iterdir():
@@ -246,10 +246,10 @@ def test_a_broken_line_is_named_in_one_line_with_status_2(toy, tmp_path):
     lines[6] = lines[6][:-4]
     (folder / "test.jsonl").write_text("\n".join(lines) + "\n")
     more = ("--task-folder", str(tmp_path / "tasks"))
-    code, out, err = finish(program(arguments(toy, tmp_path / "runs", *more)))
-    assert code == 2
-    assert len(err.strip().splitlines()) == 1
-    assert "test.jsonl:7: " in err
+    args = arguments(toy, tmp_path / "runs", *more)
+    assert processes.status("prune_llm", args) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "test.jsonl:7: " in line
     assert not (tmp_path / "runs").exists()
 
 
