@@ -118,9 +118,7 @@ def test_names_come_from_the_source_and_patterns_match_them(project):
     assert collect.missing_functions(lacking) == ["linalg.nothing"]
 
 
-@pytest.mark.parametrize(
-    "processes", ["0", pytest.param("2", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("processes", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_outcomes_and_the_largest_number_over_the_parameters(project, processes):
     statements = [HOLDS, FAILS, LONG, NONE]
     asked = main.targets(statements, project)
