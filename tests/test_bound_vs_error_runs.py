@@ -45,7 +45,7 @@ def made_up(config, row):
     B, L = config.replicates_of(row), row.num_layers
     rng = np.random.default_rng([row.dim, row.num_demos, row.shots, L])
     squared_G = rng.gamma(50.0, size=(B, L))
-    parts = [2 * squared_G, squared_G, squared_G / 2, rng.gamma(5.0, size=(B, L))]
+    parts = [squared_G, 2 * squared_G, squared_G / 2, rng.gamma(5.0, size=(B, L))]
     log_det, anisotropic = rng.normal(size=(B, L)) - 4, rng.gamma(3.0, size=(B, L))
     gaps = [rng.normal(0.1, 0.02, size=B) for _ in range(4)]
     changes = [rng.normal(0.02, 0.01, size=(B, 4, 2)) for _ in range(2)]
