@@ -1,9 +1,12 @@
-"""Experiments as processes of their own, that can be killed."""
+"""Experiments as users run them: in a process of their own, or within this one."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,3 +27,12 @@ def finish(process, timeout):
     """Its status, output and complaints, once it has ended."""
     out, err = process.communicate(timeout=timeout)
     return process.returncode, out, err
+
+
+def status(experiment, args):
+    """``python -m experiments.EXPERIMENT ARGS`` within this process: its status."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["program", *args])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_module(f"experiments.{experiment}", run_name="__main__")
+    return ended.value.code

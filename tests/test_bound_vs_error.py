@@ -54,9 +54,10 @@ def test_the_clipped_loss_is_its_sum():
 def test_moments_of_the_gradients_are_those_of_gaussian_tokens():
     """Isserlis' theorem term by term, and the closed form of gradient descent."""
     learner = GenericWeights(0)
+    moments = jax.jit(population_moments, static_argnums=1)
     W = np.random.default_rng(0).normal(size=(3, 3))
     stack, task = learner.stack(), np.asarray(learner.task)
-    mean, cov = population_moments(stack, 0, jnp.asarray(W), learner.task)
+    mean, cov = moments(stack, 0, jnp.asarray(W), learner.task)
     P = np.eye(3) + W
     V, K, Q = (np.asarray(w[0]) for w in (stack.W_V, stack.W_K, stack.W_Q))
     left, right = V @ P, P.T @ K.T @ Q @ P
@@ -75,9 +76,9 @@ def test_moments_of_the_gradients_are_those_of_gaussian_tokens():
     gd = GradientDescent(2, 1)
     W = np.zeros((3, 3))
     W[2, :2] = [0.3, -0.2]
-    dense = population_moments(gd.stack(), 0, jnp.asarray(W), gd.task)
+    dense = moments(gd.stack(), 0, jnp.asarray(W), gd.task)
     row = slice(6, 8)  # the label row, input columns, in row-major order
-    mean, cov = gd.population(jnp.asarray(W))
+    mean, cov = jax.jit(gd.population)(jnp.asarray(W))
     np.testing.assert_allclose(mean, dense[0][row], atol=1e-12)
     np.testing.assert_allclose(cov, dense[1][row, row], atol=1e-12)
     np.testing.assert_allclose(np.delete(dense[0], [6, 7]), 0, atol=1e-12)
@@ -145,9 +146,13 @@ def test_theorem2_gives_the_bounds_of_the_replicates_on_the_same_draws(learner, 
 
 def test_the_printed_bound_is_infinite_by_both_routes(key):
     learner, row = GradientDescent(1, 1), Row(1, 8, 4, 1)
-    bound = theorem2(
-        learner.stack(), draw_tokens(key, learner, 8), 4, 1.0, scale=1 / 8, **AS_PRINTED
-    )
+
+    @jax.jit
+    def as_printed(key):
+        H = draw_tokens(key, learner, 8)
+        return theorem2(learner.stack(), H, 4, 1.0, scale=1 / 8, **AS_PRINTED)
+
+    bound = as_printed(key)
     assert printed_bound(learner, row) == float(bound.value) == math.inf
 
 

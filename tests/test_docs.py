@@ -10,8 +10,19 @@ import pytest
 
 import icltheory
 
+ROOT = Path(__file__).parents[1]
+
+
+def tier(name):
+    """The module; slow if its examples make arrays of JAX, and so compile programs."""
+    path = ROOT / name.replace(".", "/")
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    computes = re.search(r"^ *(>>>|\.\.\.) .*\b(jnp|jax)\.", source.read_text(), re.M)
+    return pytest.param(name, marks=[pytest.mark.slow] if computes else [])
+
+
 MODULES = [
-    module.name
+    tier(module.name)
     for module in pkgutil.walk_packages(icltheory.__path__, "icltheory.")
     if not module.ispkg or module.name.count(".") == 1
 ]
@@ -24,7 +35,6 @@ def test_examples_in_docstrings_run(name):
     assert result.failed == 0, f"{result.failed} failing examples in {name}"
 
 
-ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 

@@ -4,9 +4,11 @@ import dataclasses
 import json
 import math
 import random
+import shutil
 import signal
 import time
 
+import jax
 import numpy as np
 import pytest
 
@@ -54,6 +56,11 @@ def finish(process):
     return processes.finish(process, timeout=300)
 
 
+def as_alone():
+    """The precision of a program of its own, which is not that of the tests."""
+    return jax.enable_x64(False)
+
+
 def final_state(folder):
     """Bytes of every array of the last checkpoint, through orbax."""
     import orbax.checkpoint as ocp
@@ -63,9 +70,17 @@ def final_state(folder):
         return newest.name, reader.restore(newest / "state")
 
 
-def test_a_small_run_writes_everything_it_promises(tmp_path):
-    result = garg_linear.main(arguments(tmp_path))
-    folder = run_folder(tmp_path)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nothing stopped, its folder and what it returned."""
+    output = tmp_path_factory.mktemp("whole")
+    with as_alone():
+        result = garg_linear.main(arguments(output))
+    return run_folder(output), result
+
+
+def test_a_small_run_writes_everything_it_promises(whole):
+    folder, result = whole
     names = {path.name for path in folder.iterdir()}
     expected = {"config.json", "metrics.jsonl", "result.json", "checkpoints"}
     assert names == expected | {"figure5a.png", "figure5b.png"}
@@ -85,9 +100,11 @@ def test_a_small_run_writes_everything_it_promises(tmp_path):
     assert not result["passed"]
 
 
+@pytest.mark.slow
 def test_several_seeds_and_the_shifts(tmp_path):
     args = arguments(tmp_path, steps=20)
-    result = garg_linear.main([*args, "--seeds", "3", "4", "--eval-shifts"])
+    with as_alone():
+        result = garg_linear.main([*args, "--seeds", "3", "4", "--eval-shifts"])
     assert set(result["per_seed"]) == {"3", "4"}
     folder = run_folder(tmp_path)
     assert len(json.loads((folder / "shifts.json").read_text())) == 15
@@ -97,11 +114,11 @@ def test_several_seeds_and_the_shifts(tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_at_a_random_step_and_resumed_it_ends_bit_for_bit_the_same(tmp_path):
-    whole = program(arguments(tmp_path / "whole"))
-    assert finish(whole)[0] == 0
-    uninterrupted = run_folder(tmp_path / "whole")
-
+def test_killed_at_a_random_step_and_resumed_it_ends_bit_for_bit_the_same(
+    tmp_path, whole
+):
+    """The one is killed in a process of its own, the other is of this process."""
+    uninterrupted, _ = whole
     victim = program(arguments(tmp_path / "killed"))
     stop_after = random.SystemRandom().randint(3, 18)
     deadline = time.monotonic() + 240
@@ -117,8 +134,8 @@ def test_killed_at_a_random_step_and_resumed_it_ends_bit_for_bit_the_same(tmp_pa
     folder = run_folder(tmp_path / "killed")
     assert not (folder / "result.json").exists()
 
-    code, out, err = finish(program(["--resume", str(folder)]))
-    assert code == 0, err
+    with as_alone():
+        garg_linear.main(["--resume", str(folder)])
     assert (folder / "metrics.jsonl").read_bytes() == (
         uninterrupted / "metrics.jsonl"
     ).read_bytes(), f"killed after {stop_after} lines"
@@ -126,25 +143,24 @@ def test_killed_at_a_random_step_and_resumed_it_ends_bit_for_bit_the_same(tmp_pa
     assert name == other_name == "step_00000240"
     same = json.loads((folder / "result.json").read_text())["curves"]
     assert same == json.loads((uninterrupted / "result.json").read_text())["curves"]
-    import jax
-
     jax.tree.map(np.testing.assert_array_equal, state, other)
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, capsys):
-    garg_linear.main(arguments(tmp_path, steps=60))
-    folder = run_folder(tmp_path)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
+    tmp_path, whole, capsys
+):
+    folder = shutil.copytree(whole[0], tmp_path / "copy")
     before = (folder / "metrics.jsonl").read_bytes()
-    newest = folder / "checkpoints" / "step_00000060"
+    newest = folder / "checkpoints" / "step_00000240"
     victim = max(newest.rglob("d/*"), key=lambda path: path.stat().st_size)
     victim.write_bytes(victim.read_bytes()[:-5])
-    capsys.readouterr()
-    garg_linear.main(["--resume", str(folder)])
+    with as_alone():
+        garg_linear.main(["--resume", str(folder)])
     printed = " ".join(capsys.readouterr().out.split())
-    assert "checkpoint step_00000060 is damaged" in printed
-    assert "resuming at step 40" in printed
+    assert "checkpoint step_00000240 is damaged" in printed
+    assert "resuming at step 220" in printed
     assert (folder / "metrics.jsonl").read_bytes() == before
-    assert (folder / "checkpoints" / "step_00000060.1").is_dir()
+    assert (folder / "checkpoints" / "step_00000240.1").is_dir()
 
 
 @pytest.mark.parametrize(
@@ -188,13 +204,12 @@ def test_an_interrupted_run_ends_in_one_line(capsys):
     assert "--resume RUN" in line
 
 
-def test_a_results_folder_that_cannot_be_written_is_named(tmp_path):
+def test_a_results_folder_that_cannot_be_written_is_named(tmp_path, capsys):
     occupied = tmp_path / "file"
     occupied.write_text("not a folder")
-    code, out, err = finish(program(arguments(occupied)))
-    assert code == 2
-    assert "output: expected a folder that can be written" in err
-    assert len(err.strip().splitlines()) == 1
+    assert processes.status("garg_linear", arguments(occupied)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "output: expected a folder that can be written" in line
     assert occupied.read_text() == "not a folder"
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 
 import jax
 import jax.flatten_util
@@ -24,9 +25,9 @@ matplotlib.use("Agg")
 CONFIG = PRESETS["cpu"]
 SMALL = """
     --preset cpu --dim 2 --num-points 5 --width 8 --num-layers 1 --num-heads 2
-    --baseline.steps 12 --baseline.batch-size 8 --baseline.optimizer.warmup-steps 2
-    --changes float32-last constant-mean --recipe trapezoid posterior --seeds 3 5
-    --points 2 --eval-prompts 64
+    --baseline.steps 12 --baseline.batch-size 8 --baseline.optimizer.name adam
+    --baseline.optimizer.warmup-steps 2 --changes --recipe mean posterior
+    --seeds 3 5 --points 2 --eval-prompts 64
 """
 
 
@@ -116,14 +117,38 @@ def test_ratios_are_of_pairs_and_claims_can_fail():
     report.draw(config, fallen, summary.rows(config, fallen))
 
 
+def test_the_command_line_writes_what_is_reported_of_its_models(tmp_path, monkeypatch):
+    factors = {"baseline": 1.0, "linear": 2.0, "recipe": 0.1, "recipe, half": 1.5}
+    asked = []
+
+    def train(config, run, console):
+        asked.append(config)
+        return made_up(factors)
+
+    noise = {"labels": np.array([2.0, 3.0]), "posterior": np.array([1.0, 1.0])}
+    monkeypatch.setattr(sys.modules["experiments.garg_recipe.main"], "train", train)
+    monkeypatch.setattr(report, "gradient_noise", lambda config, params: noise)
+    args = ["--preset", "cpu", "--changes", "linear", "--output", str(tmp_path)]
+    result = garg_recipe.main(args)
+    assert asked == [dataclasses.replace(CONFIG, changes=("linear",))]
+    (folder,) = (tmp_path / "garg_recipe").iterdir()
+    text = (folder / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == result
+    assert (folder / "recipe.png").is_file()
+    assert list(result["settings"]) == list(factors)
+    assert [claim["held"] for claim in result["claims"]] == [False, True, False]
+    assert result["gradient_noise"]["at the start"]["labels"] == [2.0, 3.0]
+
+
 def test_the_noise_is_that_of_gradients_one_by_one():
     config = dataclasses.replace(
         CONFIG, dim=2, num_points=5, width=4, num_layers=1, num_heads=1, eval_prompts=64
     )
-    params = config.start(config.baseline).params
+    params = jax.jit(lambda: config.start(config.baseline).params)()
     traces = gradient_noise(config, params)
     key = training.stream_key(0, "evaluation")
-    X, y = config.task().sample(key, 4, 64).points()
+    X, y = jax.jit(lambda key: config.task().sample(key, 4, 64).points())(key)
+    known = jax.jit(lambda X, y: bayes_targets(config.task(), X, y))(X, y)
     model = config.model(config.baseline)
     own = jax.tree.map(lambda leaf: leaf[1], params)
 
@@ -135,10 +160,8 @@ def test_the_noise_is_that_of_gradients_one_by_one():
 
         return jax.flatten_util.ravel_pytree(jax.grad(loss)(own))[0]
 
-    for name, goals in (
-        ("labels", y),
-        ("posterior", bayes_targets(config.task(), X, y)),
-    ):
+    X, y, known = (np.asarray(values) for values in (X, y, known))
+    for name, goals in (("labels", y), ("posterior", known)):
         each = np.stack([gradient(*row) for row in zip(X, y, goals, strict=True)])
         expected = each.astype(np.float64).var(axis=0, ddof=1).sum()
         np.testing.assert_allclose(traces[name][1], expected, rtol=1e-4)

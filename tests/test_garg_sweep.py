@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 from experiments import garg_sweep
-from experiments._trained import Recipe
+from experiments._trained import Recipe, Timing
 from experiments.garg_sweep import report, summary
 from experiments.garg_sweep.measure import Lines, Measured, measure
 from experiments.garg_sweep.train import means
@@ -55,17 +57,19 @@ def _close():
 
 def test_every_model_is_measured_against_its_noise():
     """Two members by hand: their answers, the truth, and ridge by its formula."""
-    parts = [state for state, _ in CONFIG.parts()]
+    parts = jax.device_get([state for state, _ in CONFIG.parts()])
     measured = measure(CONFIG, parts)
     assert measured.errors.shape == (2, 2, 2, 2, 5)
     for noise, width, rate, seed in [(0, 1, 0, 1), (1, 0, 1, 0)]:
         task = CONFIG.recipe.task(CONFIG.noise_vars[noise])
-        prompt = task.sample(training.stream_key(3, "evaluation"), 4, 64)
+        draw = jax.jit(lambda key, task=task: task.sample(key, 4, 64))
+        prompt = draw(training.stream_key(3, "evaluation"))
         X, y = (np.asarray(a, np.float64) for a in prompt.points())
         index = 4 * noise + 2 * rate + seed
         params = jax.tree.map(lambda leaf, i=index: leaf[i], parts[width].params)
         model = CONFIG.model(CONFIG.widths[width])
-        answers = np.asarray(model.apply({"params": params}, *prompt.points()))
+        predict = jax.jit(model.apply)
+        answers = np.asarray(predict({"params": params}, *prompt.points()))
         truth = np.einsum("bpd,bd->bp", X, np.asarray(prompt.w, np.float64))
         at = noise, width, rate, seed
         np.testing.assert_allclose(
@@ -157,6 +161,32 @@ def test_checks_and_claims_can_fail():
     found = summary.cells(CHOSEN, none)
     assert report.claims(CHOSEN, found) == []
     assert not report.checks(CHOSEN, none, found)[1].passed
+
+
+def test_the_command_line_writes_what_is_reported_of_its_models(tmp_path, monkeypatch):
+    main = sys.modules["experiments.garg_sweep.main"]
+    asked = []
+
+    def train(config, run, console):
+        asked.append(config)
+        return SimpleNamespace(state=SimpleNamespace(parts=None), timing=Timing(3, 1.5))
+
+    monkeypatch.setattr(main, "train", train)
+    monkeypatch.setattr(main, "measure", lambda config, parts: made_up())
+    changed = "--recipe.seeds 0 1 2 --noise-vars 0 --learning-rates 0.1 0.2"
+    args = [*SMALL.split(), *changed.split(), "--output", str(tmp_path)]
+    result = garg_sweep.main(args)
+    (config,) = asked
+    assert (config.widths, config.learning_rates) == ((4, 8), (0.1, 0.2))
+    assert (config.noise_vars, config.recipe.seeds) == ((0.0,), (0, 1, 2))
+    (folder,) = (tmp_path / "garg_sweep").iterdir()
+    text = (folder / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == result
+    assert (folder / "sweep.png").is_file()
+    assert len(result["cells"]) == 4
+    assert [claim["held"] for claim in result["claims"]] == [True, True]
+    # Four cells of three seeds, two steps a second.
+    assert result["timing"]["model_steps_per_second"] == 24
 
 
 def test_losses_that_are_no_numbers_are_left_out_of_the_metrics():

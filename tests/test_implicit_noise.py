@@ -1,5 +1,6 @@
 """The noise of the implicit gradient: the split of the error, subsets, the run."""
 
+import functools
 import itertools
 import json
 from types import SimpleNamespace
@@ -49,6 +50,13 @@ def _float32():
     plt.close("all")
 
 
+@functools.partial(jax.jit, static_argnums=1)
+def drawn(key, num_examples):
+    """Four prompts of linear regression with d = 3."""
+    task = LinearRegression.isotropic(3, dtype=jnp.float32)
+    return task.sample(key, num_examples, 4)
+
+
 # --- the implied weight
 
 
@@ -61,8 +69,8 @@ def test_the_queries_make_a_fit_a_sum(key):
 
 def test_a_linear_model_is_its_implied_weight_and_the_rest_is_curvature(key):
     rng = np.random.default_rng(0)
-    prompt = LinearRegression.isotropic(3, dtype=jnp.float32).sample(key, 5, 4)
-    prefixes = prompt.prefixes()
+    prompt = drawn(key, 5)
+    prefixes = jax.jit(lambda prompt: prompt.prefixes())(prompt)
     X = np.asarray(query_design(key, 4, 12, 3), np.float64)
     w, w_ls = np.asarray(prompt.w, np.float64), least_squares_weights(prefixes)
     w_hat = rng.normal(size=(4, 6, 3))
@@ -81,7 +89,7 @@ def test_a_linear_model_is_its_implied_weight_and_the_rest_is_curvature(key):
 
 
 def test_least_squares_is_the_pseudo_inverse_and_ends_at_the_weight(key):
-    prompt = LinearRegression.isotropic(3, dtype=jnp.float32).sample(key, 5, 4)
+    prompt = drawn(key, 5)
     w_ls = least_squares_weights(prompt.prefixes())
     w = np.asarray(prompt.w, np.float64)
     np.testing.assert_array_equal(w_ls[:, 0], 0)
@@ -143,7 +151,7 @@ def test_noise_of_layer_1_is_tr_C_over_all_subsets(key):
 
 
 def test_a_step_of_gradient_descent_is_the_implied_weight_of_a_stack(key):
-    prompt = LinearRegression.isotropic(3, dtype=jnp.float32).sample(key, 6, 4)
+    prompt = drawn(key, 6)
     stack: LinearAttentionStack = gradient_descent(jnp.array([0.3], jnp.float32), 3)
     noise = subset_noise(key, stack, prompt, (6,), 2)
     w_1 = 0.3 * np.einsum("bnd,bn->bd", prompt.X, prompt.y) / 6
@@ -154,6 +162,7 @@ def test_a_step_of_gradient_descent_is_the_implied_weight_of_a_stack(key):
 # --- the run
 
 
+@pytest.mark.slow
 def test_a_small_run_writes_everything_it_promises_and_resumes(tmp_path):
     result = implicit_noise.main([*TINY, "--output", str(tmp_path)])
     (folder,) = (tmp_path / "implicit_noise").iterdir()

@@ -1,5 +1,6 @@
 """The ledger: what it declares is there, and what it shows is what happened."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,16 @@ def test_belongs_to_nobody(): pass
 # --- what is declared
 
 
+@pytest.fixture
+def parsed_once(monkeypatch):
+    """Sources are parsed once for all statements."""
+    monkeypatch.setattr(collect, "node_names", PARSED)
+
+
+PARSED = functools.cache(collect.node_names)
+
+
+@pytest.mark.usefixtures("parsed_once")
 @pytest.mark.parametrize("said", STATEMENTS, ids=lambda s: f"{s.paper}: {s.label}")
 def test_functions_and_tests_of_a_statement_exist(said):
     assert not collect.missing_functions(said)
@@ -39,6 +50,7 @@ def test_functions_and_tests_of_a_statement_exist(said):
     assert said.tests or said.status == "empirical"
 
 
+@pytest.mark.usefixtures("parsed_once")
 def test_every_identity_test_belongs_to_a_statement():
     assert not collect.orphans(STATEMENTS, ROOT)
 
@@ -62,8 +74,11 @@ def test_a_statement_that_makes_no_sense_is_refused():
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, monkeypatch):
     """A small project with tests of every kind, and statements about them."""
+    # What this project's own plugins import takes longer than the tests.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")
     folder = tmp_path / "tests" / "identities"
     folder.mkdir(parents=True)
     (folder / "test_small.py").write_text(TESTS)
@@ -103,7 +118,7 @@ def test_names_come_from_the_source_and_patterns_match_them(project):
     assert collect.missing_functions(lacking) == ["linalg.nothing"]
 
 
-@pytest.mark.parametrize("processes", ["0", "2"])
+@pytest.mark.parametrize("processes", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_outcomes_and_the_largest_number_over_the_parameters(project, processes):
     statements = [HOLDS, FAILS, LONG, NONE]
     asked = main.targets(statements, project)

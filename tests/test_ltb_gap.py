@@ -1,15 +1,19 @@
 """The experiment ltb_gap: its settings, its training, its table and its resume."""
 
 import dataclasses
+import functools
 import json
 import re
+import sys
 
+import jax
 import numpy as np
 import pytest
 
 from experiments import ltb_gap
 from experiments.ltb_gap.settings import axes, problem, trained_settings
 from experiments.ltb_gap.theory import hills, phases, theory
+from experiments.ltb_gap.train import Trained
 from icltheory.regression import ltb
 
 SMALL = [
@@ -77,32 +81,80 @@ _PLURAL = {
 
 
 def test_unused_dimensions_change_no_risk():
-    narrow, wide = (problem(2, 3.0, 0.5, width) for width in (2, 5))
-    for risk in (ltb.minimal_risk, lambda task, M: _gap(task, M).lower_instance):
-        np.testing.assert_allclose(risk(narrow, 7), risk(wide, 7), rtol=1e-12)
+    @functools.partial(jax.jit, static_argnums=0)
+    def risks(width):
+        task = problem(2, 3.0, 0.5, width)
+        gap = ltb.approximation_gap(task, 7)
+        return ltb.minimal_risk(task, 7), gap.lower_instance
+
+    np.testing.assert_allclose(risks(2), risks(5), rtol=1e-12)
 
 
-def _gap(task, M):
-    return ltb.approximation_gap(task, M)
+@pytest.fixture(scope="module")
+def exact(small):
+    return theory(small)
 
 
-def test_theory_is_in_order(small):
-    for setting, risks in theory(small).items():
+@pytest.fixture(scope="module")
+def grid(small):
+    return phases(small)
+
+
+@pytest.fixture(scope="module")
+def arcs(small):
+    return hills(small, (0.05,))
+
+
+def test_theory_is_in_order(exact):
+    for setting, risks in exact.items():
         assert risks.ltb < risks.lower <= risks.lower_instance <= risks.lsa * (1 + 1e-9)
         assert risks.lsa <= risks.upper * (1 + 1e-9)
         assert risks.bayes - 4 * risks.bayes_error < risks.ltb, setting
 
 
-def test_phases_and_hills(small):
-    grid = phases(small)
+def test_phases_and_hills(grid, arcs):
     assert grid.lsa.shape == (4, 4)
     assert np.all(grid.lsa >= grid.ltb)
-    profile = hills(small, (0.05,))[0.05]
+    profile = arcs[0.05]
     assert profile[0] == 1.0
     assert profile.max() > 1.0
     assert abs(profile[-1]) < 1e-12
 
 
+def test_the_command_line_writes_what_is_reported_of_its_models(
+    small, exact, grid, arcs, tmp_path, monkeypatch
+):
+    main, asked = sys.modules["experiments.ltb_gap.main"], []
+
+    def train(config, run, console):
+        asked.append(config)
+        above = {"lsa": np.array([1.0, 1.05]), "ltb": np.array([1.05, 1.2])}
+        risks = {
+            name: {
+                s: getattr(exact[s], name) * factors for s in trained_settings(small)
+            }
+            for name, factors in above.items()
+        }
+        return Trained(risks, seconds=1.0)
+
+    monkeypatch.setattr(main, "train", train)
+    for name, found in (("theory", exact), ("phases", grid), ("hills", arcs)):
+        monkeypatch.setattr(main, name, lambda config, *_, found=found: found)
+    sizes = "--dim 2 --num-examples 4 --mean-norms 0.5 2 --examples 4 8 --dims 1 2"
+    sizes += " --noise-vars 0.25 --bayes-samples 400 --phase-points 4 --seeds 0 1"
+    args = ["--preset", "cpu", *sizes.split(), "--output", str(tmp_path)]
+    result = ltb_gap.main(args)
+    assert trained_settings(asked[0]) == trained_settings(small)
+    (run,) = (tmp_path / "ltb_gap").iterdir()
+    assert json.loads((run / "result.json").read_text()) == result
+    pictures = {path.name for path in run.glob("*.png")}
+    assert pictures == {"risks.png", "phases.png", "hills.png"}
+    for row in result["settings"]:
+        assert (row["trained_lsa_reached"], row["trained_ltb_reached"]) == (2, 1)
+    assert all(check["passed"] for check in result["checks"])
+
+
+@pytest.mark.slow
 def test_a_run_writes_everything_and_resumes_to_the_same_numbers(tmp_path):
     result = ltb_gap.main([*SMALL, "--output", str(tmp_path)])
     (run,) = (tmp_path / "ltb_gap").iterdir()

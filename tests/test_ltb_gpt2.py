@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import math
+import sys
+from types import SimpleNamespace
 
 import jax
 import matplotlib
@@ -11,6 +13,7 @@ import pytest
 
 from experiments import ltb_gpt2
 from experiments._run import Run
+from experiments._trained import Timing
 from experiments.ltb_gpt2 import Cell
 from experiments.ltb_gpt2.config import PAPER_TABLE
 from experiments.ltb_gpt2.join import join
@@ -211,6 +214,36 @@ def test_the_claims_tell_the_published_pattern_from_its_absence():
 
 
 # --- the run
+
+
+def test_the_command_line_writes_what_is_reported_of_its_models(tmp_path, monkeypatch):
+    main, asked = sys.modules["experiments.ltb_gpt2.main"], []
+
+    def train(recipe, run, console, *, name, earlier):
+        asked.append((name, recipe))
+        return SimpleNamespace(records=[name], timing=Timing(), mean=recipe.task_mean)
+
+    def errors(trained, prompt):
+        assert prompt == trained.mean
+        return (1 + trained.mean) * np.linspace(0.9, 1.1, 6).reshape(2, 3)
+
+    monkeypatch.setattr(main, "train", train)
+    monkeypatch.setattr(main, "evaluation_prompt", lambda config, mean: mean)
+    monkeypatch.setattr(main, "model_errors", errors)
+    seeds = ["--recipe.seeds", "3", "5"]
+    result = ltb_gpt2.main(["--preset", "cpu", *seeds, "--output", str(tmp_path)])
+    config = dataclasses.replace(
+        CPU, recipe=dataclasses.replace(CPU.recipe, seeds=(3, 5))
+    )
+    assert asked == [(c.name, config.recipe_of(c)) for c in CPU.cells_as_trained]
+    (folder,) = (tmp_path / "ltb_gpt2").iterdir()
+    assert json.loads((folder / "result.json").read_text()) == result
+    assert (folder / "table1.png").is_file()
+    for cell in CPU.cells:
+        mean = result["cells"][cell.name]["mean"]
+        assert mean == pytest.approx(1 + cell.mean)
+    # Models so far from their references pass no check.
+    assert not result["passed"]
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import sys
+from types import SimpleNamespace
 
 import jax
 import matplotlib
@@ -144,6 +145,7 @@ def hinge(margins):
     return np.maximum(1 - np.asarray(margins), 0)
 
 
+@pytest.mark.slow
 def test_pruned_neurons_have_the_errors_of_the_pruned_model(ran, trained):
     found = ran[2]["prune"]
     for seed in range(2):
@@ -179,6 +181,7 @@ def cut_by_loop(params, rate, largest_first):
     return params
 
 
+@pytest.mark.slow
 def test_pruned_gpt2_has_the_errors_of_a_loop_over_its_rows(ran):
     gpt, found = ran[2]["train_gpt"], ran[2]["prune_gpt"]
     assert found.sizes.shape == (2, 2, 32)
@@ -212,6 +215,7 @@ def test_pruned_gpt2_has_the_errors_of_a_loop_over_its_rows(ran):
     assert np.ptp(found.hinge["magnitude"]) > 1e-4
 
 
+@pytest.mark.slow
 def test_a_pruned_neuron_of_gpt2_sends_nothing(ran):
     gpt = ran[2]["train_gpt"]
     params = jax.tree.map(lambda leaf: leaf[0] + 0.1, gpt.params)
@@ -225,15 +229,14 @@ def test_a_pruned_neuron_of_gpt2_sends_nothing(ran):
     jax.tree.map(np.testing.assert_array_equal, whole, params)
 
 
-def test_claims_of_gpt2_follow_the_curves(ran):
-    found = ran[2]["prune_gpt"]
+def test_claims_of_gpt2_follow_the_curves():
     seeds = np.array([[0.0], [0.001]])
 
     def held(small, at_random, alphas, sizes):
         error = {"magnitude": seeds + small, "random": seeds + at_random}
         tests = seeds[..., None] + np.stack([small, small, alphas], axis=-1)
-        curves = dataclasses.replace(
-            found, error=error, test_error=tests, sizes=np.array(sizes)
+        curves = SimpleNamespace(
+            error=error, hinge=error, test_error=tests, sizes=np.array(sizes)
         )
         config = dataclasses.replace(CONFIG, gpt_rates=(0.0, 0.1, 0.4))
         return [claim["held"] for claim in gpt_claims(config, curves)]
@@ -246,6 +249,7 @@ def test_claims_of_gpt2_follow_the_curves(ran):
     assert gap_ratio(np.array([1.0, 2.0, 3.0])) == 2
 
 
+@pytest.mark.slow
 def test_methods_keep_as_many_parameters_and_prune_as_they_say(ran, trained):
     bridge = ran[2]["compare"]
     counts = {(c.module, c.method): c.parameters.tolist() for c in bridge.curves}
@@ -270,6 +274,7 @@ def test_methods_keep_as_many_parameters_and_prune_as_they_say(ran, trained):
             check(bridge.of("W_K", AXES), place, seed, cut, turned)
 
 
+@pytest.mark.slow
 def test_the_basis_of_the_patterns_is_orthogonal_and_changes_no_output(trained):
     task, params, prompt = asked(trained, 1, 1, CONFIG.bridge_prompts)
     R = basis_of(task)
@@ -309,6 +314,7 @@ def test_the_interval_is_students():
     assert found.high[0] - 2 == pytest.approx(4.302653 / 3**0.5)
 
 
+@pytest.mark.slow
 def test_a_small_run_writes_its_numbers_and_pictures(ran):
     folder, result, _ = ran
     text = (folder / "result.json").read_text()

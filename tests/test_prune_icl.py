@@ -1,10 +1,6 @@
 """The pruning experiment end to end, its statistics, and its pictures."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import matplotlib
@@ -23,9 +19,9 @@ from icltheory.plotting import (
     errors_against_rate,
     gains_of_choices,
 )
+from tests import processes
 
 matplotlib.use("Agg")
-ROOT = Path(__file__).parents[1]
 SMALL = """
     --preset cpu --gpt2.dim 2 --gpt2.num-points 5 --gpt2.num-layers 2 --gpt2.width 4
     --gpt2.num-heads 1 --gpt2.steps 20 --gpt2.batch-size 4 --gpt2.seeds 0 1
@@ -121,18 +117,10 @@ def test_impossible_configs_are_refused_before_anything_is_written(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_mistake_is_one_line_with_status_2(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.prune_icl", "--top-k", "0"],
-        cwd=ROOT,
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert "top_k: expected 1 to 3 layers, got 0" in done.stderr
+def test_a_mistake_is_one_line_with_status_2(capsys):
+    assert processes.status("prune_icl", ["--top-k", "0"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "top_k: expected 1 to 3 layers, got 0" in line
 
 
 def test_paired_differences_against_scipy():

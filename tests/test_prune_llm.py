@@ -52,7 +52,7 @@ def toy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("toy")
     sizes = {"width": 16, "num_layers": 2, "num_heads": 2, "num_kv_heads": 2}
     config = SmallConfig(**sizes, mlp_width=24)
-    params = start(config, jax.random.key(0))
+    params = jax.device_get(jax.jit(start, static_argnums=0)(config, jax.random.key(0)))
     wild = jax.tree.map(lambda leaf: 3 * leaf if leaf.ndim == 2 else leaf, params)
     checkpoint.save(config, wild, folder / "checkpoint")
     tasks.write(config.language, folder / "tasks")
@@ -72,6 +72,12 @@ def finish(process):
     return processes.finish(process, timeout=900)
 
 
+def run_as_alone(args):
+    """In this process, with the precision of a program of its own."""
+    with jax.enable_x64(False):
+        return prune_llm.main(args)
+
+
 def folder_in(output):
     (folder,) = (output / "prune_llm").iterdir()
     return folder
@@ -87,10 +93,9 @@ def answers_in(folder):
 
 @pytest.fixture(scope="module")
 def whole(toy, tmp_path_factory):
-    """A run that nothing stopped, in a process of its own."""
+    """A run that nothing stopped."""
     output = tmp_path_factory.mktemp("runs")
-    code, _, err = finish(program(arguments(toy, output)))
-    assert code == 0, err
+    run_as_alone(arguments(toy, output))
     return folder_in(output)
 
 
@@ -161,8 +166,7 @@ def test_killed_and_resumed_it_makes_the_same_table_and_asks_nothing_twice(
     with pytest.raises(ValueError, match="rebuild: expected a complete run"):
         prune_llm.main(["--rebuild", str(folder)])
 
-    code, _, err = finish(program(["--resume", str(folder)]))
-    assert code == 0, err
+    run_as_alone(["--resume", str(folder)])
     uninterrupted, result = result_of(whole), result_of(folder)
     lines = answers_in(folder)
     assert lines[: len(recorded)] == recorded, f"killed after {stop_after}"
@@ -179,8 +183,7 @@ def test_killed_and_resumed_it_makes_the_same_table_and_asks_nothing_twice(
         assert result[name] == uninterrupted[name], name
 
     # Once more: nothing is left to ask.
-    code, _, err = finish(program(["--resume", str(folder)]))
-    assert code == 0, err
+    run_as_alone(["--resume", str(folder)])
     assert result_of(folder)["answered now"] == 0
     assert answers_in(folder) == lines
 
@@ -237,7 +240,7 @@ def test_mistakes_are_found_before_anything_is_written(toy, change, message, tmp
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_broken_line_is_named_in_one_line_with_status_2(toy, tmp_path):
+def test_a_broken_line_is_named_in_one_line_with_status_2(toy, tmp_path, capsys):
     folder = tmp_path / "tasks" / "sentiment"
     folder.mkdir(parents=True)
     for path in (toy / "tasks" / "sentiment").iterdir():
@@ -246,10 +249,10 @@ def test_a_broken_line_is_named_in_one_line_with_status_2(toy, tmp_path):
     lines[6] = lines[6][:-4]
     (folder / "test.jsonl").write_text("\n".join(lines) + "\n")
     more = ("--task-folder", str(tmp_path / "tasks"))
-    code, out, err = finish(program(arguments(toy, tmp_path / "runs", *more)))
-    assert code == 2
-    assert len(err.strip().splitlines()) == 1
-    assert "test.jsonl:7: " in err
+    args = arguments(toy, tmp_path / "runs", *more)
+    assert processes.status("prune_llm", args) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "test.jsonl:7: " in line
     assert not (tmp_path / "runs").exists()
 
 

@@ -81,13 +81,20 @@ def test_with_one_head_it_is_theorem_2_of_a_frozen_stack(N):
     arch, layers, stack = one_head(n, seed=N)
     x = np.random.default_rng(1).normal(size=(N, n))
     given = {"demos": "frozen", "scale": 1 / (N * n**0.5)}
-    exact = bounds.theorem2(stack, x, b, 0.5, **given)
-    shrunk = bounds.theorem2(stack, x, b, 0.5, jitter="ledoit_wolf", **given)
-    P = jnp.eye(n)
+
+    @jax.jit
+    def both(x):
+        return [
+            bounds.theorem2(stack, x, b, 0.5, jitter=jitter, **given)
+            for jitter in (None, "ledoit_wolf")
+        ]
+
+    exact, shrunk = jax.device_get(both(x))
+    P = np.eye(n)
     for t, params in enumerate(layers):
         V, U = attention_factors(arch, params, x)
-        found = Noise.of((V, U), P, np.arange(N), N, b)
-        P = P + V.T @ U @ P
+        found = Noise.of((V, U), jnp.asarray(P), np.arange(N), N, b)
+        P = P + np.asarray(V).T @ np.asarray(U) @ P
         dim = int(exact.support_dim[t])
         assert dim == 10
         assert found.rank(dim) == exact.rank[t]
@@ -185,16 +192,33 @@ def test_the_dimension_holds_for_several_heads(heads, groups, d):
     assert support_dim(arch, thin, True) <= sizes["W_Q"]
 
 
-def walk(model, task, example):
-    """Token numbers of a whole prompt and its streams, without any cache."""
-    encode = model.tokenizer.encode
+def walk(model, layer, mute, task, example):
+    """A prompt without any cache, as one program, and where its demonstrations end.
+
+    What every layer reads, and what attention to the demonstrations adds to the last
+    token in one layer, whose weights are given without an MLP.
+    """
+    encode, arch = model.tokenizer.encode, model.arch
     demos = len(encode(task.prefix()))
+    norm = Norm(arch.norm, arch.norm_eps)
+
+    @jax.jit
+    def run(params, mute, ids):
+        stream, read = model.embed(params, Tokens(ids, jnp.ones(ids.shape, bool))), []
+        for t, weights in enumerate(params["layers"]):
+            read.append(norm.apply({"params": weights["norm_1"]}, stream.h)[0])
+            if t == layer:
+                h, positions, mask = stream
+                whole, alone = (
+                    model.decoder.run_block(mute, Stream(h, positions, m))[0].h[0, -1]
+                    for m in (mask, mask.at[:, :demos].set(False))
+                )
+            stream = model.block(t, params, stream)
+        return read, whole - alone
+
     ids = jnp.asarray([encode(task.prefix() + task.query(example))])
-    stream = model.embed(model.params, Tokens(ids, jnp.ones(ids.shape, bool)))
-    streams = [stream]
-    for layer in range(model.num_layers):
-        streams.append(model.block(layer, model.params, streams[-1]))
-    return demos, streams
+    read, added = jax.device_get(run(model.params, mute, ids))
+    return demos, [x.astype(np.float64) for x in read], added
 
 
 @pytest.mark.parametrize("family", ["gptj", "groups"])
@@ -205,27 +229,13 @@ def test_rows_agree_with_a_dense_oracle_on_the_model(family):
     rows = surrogate_terms(model, task, [layer], [0, rate], num_queries=9)
     assert [(row.layer, row.rate) for row in rows] == [(1, 0), (1, rate)]
     params = clip_module(model, layer, "attn", rate).params["layers"][layer]
+    silent = jax.tree.map(np.zeros_like, params["mlp"]["W_out"])
+    mute = {**params, "mlp": {**params["mlp"], "W_out": silent}}
     P, cosines = np.eye(arch.width), []
     for example in task.validation:
-        demos, streams = walk(model, task, example)
-        norm = Norm(arch.norm, arch.norm_eps)
-        xs = [
-            np.asarray(
-                norm.apply({"params": model.params["layers"][t]["norm_1"]}, s.h)[0],
-                np.float64,
-            )
-            for t, s in enumerate(streams[:-1])
-        ]
+        demos, xs, real = walk(model, layer, mute, task, example)
         update = dense_update(arch, params["attn"], xs[layer][1:demos])
-        silent = jax.tree.map(jnp.zeros_like, params["mlp"]["W_out"])
-        mute = {**params, "mlp": {**params["mlp"], "W_out": silent}}
-        h, positions, mask = streams[layer]
-        hidden = mask.at[:, :demos].set(False)
-        whole, alone = (
-            model.decoder.run_block(mute, Stream(h, positions, m))[0].h[0, -1]
-            for m in (mask, hidden)
-        )
-        real, guess = np.asarray(whole - alone), update @ xs[layer][-1]
+        guess = update @ xs[layer][-1]
         cosines.append(real @ guess / np.linalg.norm(real) / np.linalg.norm(guess))
     for t in range(layer):
         P = (

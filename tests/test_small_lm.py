@@ -4,29 +4,26 @@ import dataclasses
 import itertools
 import json
 import math
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import matplotlib
 import numpy as np
 import pytest
 
 from experiments import small_lm
+from experiments._trained import Timing
 from experiments.small_lm import checkpoint, ideal, tasks
+from experiments.small_lm import language as drawing
+from experiments.small_lm import model as models
 from experiments.small_lm import vocabulary as v
 from experiments.small_lm.config import PRESETS, Config, Curriculum
-from experiments.small_lm.curve import QUESTIONS, curves
-from experiments.small_lm.language import (
-    Language,
-    Sentences,
-    compose,
-    documents,
-    nonce_labels,
-    sentences,
-)
+from experiments.small_lm.curve import QUESTIONS, Curves, curves
+from experiments.small_lm.language import Language, Sentences
 from experiments.small_lm.main import main
-from experiments.small_lm.model import decoder_of, start
+from experiments.small_lm.model import decoder_of
 from experiments.small_lm.train import initial_state, make_loss, make_step
 from icltheory.bridge import load_checkpoint
 from icltheory.bridge.evaluation import evaluate
@@ -34,6 +31,11 @@ from icltheory.bridge.tasks import load_task
 from icltheory.training import OptimizerConfig
 
 matplotlib.use("Agg")
+compose = jax.jit(drawing.compose, static_argnums=3)
+documents = jax.jit(drawing.documents, static_argnums=(1, 2, 3, 4))
+nonce_labels = jax.jit(drawing.nonce_labels, static_argnums=(1, 2))
+sentences = jax.jit(drawing.sentences, static_argnums=(1, 3))
+start = jax.jit(models.start, static_argnums=0)
 HERE = Path(small_lm.__file__).parent
 LANGUAGE = Language()
 TINY = Config(
@@ -58,6 +60,11 @@ SMALL = """
 """
 
 
+def speak(key, held_out, spread=1.0, hardness=1.0):
+    """Sentences about ``SUBJECTS``."""
+    return sentences(key, LANGUAGE, SUBJECTS, held_out, spread, hardness)
+
+
 def sums(said):
     words, length = np.asarray(said.words), np.asarray(said.length)
     return np.where(np.arange(words.shape[-1]) < length[..., None], words, 0).sum(-1)
@@ -66,14 +73,14 @@ def sums(said):
 @pytest.mark.parametrize("spread", [0.0, 0.4, 1.0])
 def test_training_never_sees_a_held_out_sentence(key, spread):
     for held_out in (True, False):
-        said = sentences(key, LANGUAGE, SUBJECTS[:3000], held_out, spread)
+        said = speak(key, held_out, spread)
         assert ((sums(said) % 5 == 0) == held_out).all()
 
 
 def test_words_of_held_out_sentences_are_as_frequent_as_others(key):
     counts = []
     for k, held_out in zip(jax.random.split(key), (True, False), strict=True):
-        said = sentences(k, LANGUAGE, SUBJECTS, held_out)
+        said = speak(k, held_out)
         there = np.arange(LANGUAGE.most_words) < np.asarray(said.length)[:, None]
         counts.append(np.bincount(np.asarray(said.words)[there], minlength=205)[5:205])
     rest, held = counts[1], counts[0]
@@ -85,7 +92,7 @@ def test_words_of_held_out_sentences_are_as_frequent_as_others(key):
 
 
 def test_a_sentence_says_its_classes_and_its_subject(key):
-    said = sentences(key, LANGUAGE, SUBJECTS, held_out=True)
+    said = speak(key, held_out=True)
     lists = (np.asarray(said.words) - v.FIRST_WORD) // 20
     there = np.arange(LANGUAGE.most_words) < np.asarray(said.length)[:, None]
     noise, stray = LANGUAGE.noise, (1 - LANGUAGE.focus) / 4
@@ -105,8 +112,7 @@ def assert_share(drawn, probability):
 
 
 def test_the_easiest_sentences_are_short_and_about_their_subject(key):
-    about = SUBJECTS[:500]
-    said = sentences(key, LANGUAGE, about, False, hardness=0.0)
+    about, said = SUBJECTS, speak(key, held_out=False, hardness=0.0)
     assert set(np.asarray(said.length).tolist()) == {1, 2}
     classes = np.take_along_axis(np.asarray(said.classes), about[:, None], 1)
     first = np.asarray(v.FIRST_LIST)[about]
@@ -163,8 +169,8 @@ def test_documents_on_two_topics_know_any_two(key):
 
 
 def test_what_is_too_long_is_cut(key):
-    whole = documents(key, LANGUAGE, 3, 6, 80)
-    cut = documents(key, LANGUAGE, 3, 6, 20)
+    whole = documents(key, LANGUAGE, 6, 4, 64)
+    cut = documents(key, LANGUAGE, 6, 4, 20)
     for long, short in zip(whole, cut, strict=True):
         np.testing.assert_array_equal(long[:, :20], short)
 
@@ -185,7 +191,7 @@ def test_the_tokenizer_reads_prompts_word_by_word(tmp_path):
 def test_a_saved_model_is_loaded_as_it_was(tmp_path):
     pytest.importorskip("safetensors")
     params = start(TINY, jax.random.key(3))
-    params = jax.tree.map(lambda x: x.astype(jnp.float32), params)
+    params = jax.tree.map(lambda x: np.asarray(x, np.float32), params)
     loaded = load_checkpoint(checkpoint.save(TINY, params, tmp_path))
     jax.tree.map(np.testing.assert_array_equal, loaded.params, params)
     assert loaded.arch == decoder_of(TINY).arch
@@ -195,14 +201,15 @@ def test_a_saved_model_is_loaded_as_it_was(tmp_path):
 def test_the_loss_counts_labels_and_a_little_of_the_rest(key):
     config = dataclasses.replace(TINY, text_weight=0.25)
     params = start(config, key)
-    zero = jax.tree.map(jnp.zeros_like, params)
-    drawn = documents(key, LANGUAGE, 2, 3, 40)
-    value, parts = make_loss(config)(zero, drawn)
+    zero = jax.tree.map(np.zeros_like, params)
+    drawn = documents(key, LANGUAGE, 6, 4, 64)
+    value, parts = jax.jit(make_loss(config))(zero, drawn)
     # With no weights all words are equally likely.
     assert parts["label_loss"] == pytest.approx(math.log(len(v.VOCABULARY)), rel=1e-6)
     assert value == pytest.approx(1.25 * math.log(len(v.VOCABULARY)), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_step_depends_on_the_seed_and_the_step_alone():
     step = jax.jit(make_step(TINY))
     one, metrics = step(initial_state(TINY))
@@ -261,6 +268,39 @@ def test_candidate_tasks_are_those_of_training():
     assert len(ideal.tasks_of(LANGUAGE, 2, meant=False)) == 24
 
 
+def test_the_command_line_writes_what_is_reported_of_its_model(tmp_path, monkeypatch):
+    pytest.importorskip("tokenizers")
+    place, asked = sys.modules["experiments.small_lm.main"], []
+
+    def train(config, run, console):
+        asked.append(config)
+        params = start(config, jax.random.key(0))
+        state = SimpleNamespace(params=params)
+        return SimpleNamespace(state=state, records=[{"loss": 2.0}], timing=Timing())
+
+    rising = np.array([[0.5, 0.7, 0.95], [0.5, 0.6, 0.9], [0.5, 0.8, 0.95]])
+    known = Curves(np.full((3, 3), 0.9), np.full((3, 3), 0.9), np.full(3, 0.95))
+    told = Curves(rising, rising, np.full(3, 0.96))
+    found = {asked.name: known if asked.meant else told for asked in QUESTIONS}
+    monkeypatch.setattr(place, "train", train)
+    monkeypatch.setattr(place, "curves", lambda config, params: found)
+    result = main([*SMALL.split(), "--output", str(tmp_path)])
+    (config,) = asked
+    assert (config.width, config.shots, config.lengths) == (8, (0, 1, 3), (12, 20, 32))
+    (folder,) = (tmp_path / "small_lm").iterdir()
+    text = (folder / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == result
+    assert (folder / "in_context_curves.png").stat().st_size > 10_000
+    assert result["passed"]
+    curve = result["curves"]["nonce_topic"]["model"]
+    np.testing.assert_allclose(curve["mean"], [0.5, 0.7, 2.8 / 3])
+    error = np.std([0.7, 0.6, 0.8], ddof=1) / 3**0.5
+    assert curve["standard_error"][1] == pytest.approx(error)
+    loaded = load_checkpoint(folder / "checkpoint")
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(loaded.params))
+    assert size == result["parameters"]
+
+
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory):
     pytest.importorskip("tokenizers")
@@ -270,6 +310,7 @@ def small_run(tmp_path_factory):
     return folder, result
 
 
+@pytest.mark.slow
 def test_a_small_run_writes_everything_it_promises(small_run):
     folder, result = small_run
     text = (folder / "result.json").read_text()
@@ -283,6 +324,7 @@ def test_a_small_run_writes_everything_it_promises(small_run):
     assert loaded.logits(np.array([[v.START, v.COLON]])).shape[-1] == len(v.VOCABULARY)
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_read_back(small_run):
     folder, result = small_run
     again = main(["--resume", str(folder)])
@@ -310,6 +352,7 @@ def test_the_shipped_checkpoint_fits_the_recipe(shipped):
     assert size < 2e6
 
 
+@pytest.mark.slow
 def test_the_shipped_checkpoint_learns_in_context(shipped):
     config = dataclasses.replace(
         PRESETS["cpu"], shots=(0, 8), demonstration_seeds=12, queries=16

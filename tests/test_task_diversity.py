@@ -1,7 +1,10 @@
 """The experiment on task diversity: its pools, its lines, a small run, its pictures."""
 
 import dataclasses
+import itertools
 import json
+import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +14,7 @@ import optax
 import pytest
 
 from experiments import task_diversity
-from experiments._trained import Recipe
+from experiments._trained import Recipe, Timing
 from experiments.task_diversity import summary
 from experiments.task_diversity.measure import NEW, POOL
 from experiments.task_diversity.pool import Pool
@@ -75,19 +78,21 @@ def test_a_pool_draws_its_own_tasks_and_holds_the_smaller_pools():
     small, large = (Pool(task(), key, size) for size in (3, 64))
     members = np.asarray(large.members(jnp.arange(64)))
     np.testing.assert_array_equal(small.members(jnp.arange(3)), members[:3])
-    prompt = small.sample(draw, 4, 600)
+    prompt = jax.jit(lambda key: small.sample(key, 4, 600))(draw)
     drawn, counts = np.unique(np.asarray(prompt.w), axis=0, return_counts=True)
     np.testing.assert_array_equal(drawn, np.unique(members[:3], axis=0))
     assert (abs(counts - 200) < 5 * np.sqrt(600 * 2 / 9)).all()
     # Labels are those of the tasks, with noise of the family; inputs are fresh.
     X, y = prompt.points()
-    noise = np.asarray(y - jnp.einsum("bpd,bd->bp", X, prompt.w))
+    X, y, w = (np.asarray(values) for values in (X, y, prompt.w))
+    noise = y - np.einsum("bpd,bd->bp", X, w)
     assert abs(noise.var() / 0.25 - 1) < 5 * np.sqrt(2 / noise.size)
-    assert len(np.unique(np.asarray(X).reshape(-1, 2), axis=0)) == 3000
+    assert len(np.unique(X.reshape(-1, 2), axis=0)) == 3000
 
 
 def test_without_a_pool_every_prompt_has_a_new_gaussian_task():
-    prompt = Pool(task(), jax.random.key(1), 0).sample(jax.random.key(2), 1, 2000)
+    everywhere = Pool(task(), jax.random.key(1), 0)
+    prompt = jax.jit(lambda key: everywhere.sample(key, 1, 2000))(jax.random.key(2))
     w = np.asarray(prompt.w)
     assert len(np.unique(w, axis=0)) == 2000
     np.testing.assert_allclose(np.cov(w.T), np.eye(2), atol=5 * np.sqrt(2 / 2000))
@@ -112,14 +117,16 @@ def test_every_run_trains_as_it_would_alone_on_the_pool_of_its_seed():
         updates, _ = optimizer.update(jax.grad(loss)(params), optimizer.init(params))
         return optax.apply_updates(params, updates)
 
+    start, together = jax.device_get((start.params, together.params))
     for index, (size, seed) in enumerate(config.runs()):
         key = jax.random.fold_in(training.stream_key(seed, "data"), 0)
         pool = Pool.of_seed(recipe.task(), seed, size)
         first, own = (
-            jax.tree.map(lambda leaf, i=index: leaf[i], state.params)
-            for state in (start, together)
+            jax.tree.map(lambda leaf, i=index: leaf[i], params)
+            for params in (start, together)
         )
-        expected = alone(first, pool.sample(key, 3, recipe.batch_size))
+        draw = jax.jit(lambda key, pool=pool: pool.sample(key, 3, recipe.batch_size))
+        expected = alone(first, draw(key))
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), own, expected
         )
@@ -193,6 +200,44 @@ def test_excess_risk_is_distance_for_the_posterior_mean_only(shift):
     # A run without numbers, after one that has them, is no agreement.
     measured[-1] = {NEW: {name: np.nan * values for name, values in run.items()}}
     assert np.isnan(summary.pythagoras(CONFIG, measured, NEW))
+
+
+def test_the_command_line_writes_what_is_reported_of_its_models(
+    lines, tmp_path, monkeypatch
+):
+    main = sys.modules["experiments.task_diversity.main"]
+    rng, asked = np.random.default_rng(0), []
+
+    def train(config, run, console):
+        asked.append(config)
+        return SimpleNamespace(state=SimpleNamespace(params="all"), timing=Timing())
+
+    def scores(size):
+        """A model that answers at random between the two Bayes predictors."""
+        truth, ridge, other = rng.normal(size=(3, 64))
+        answers = {"transformer": rng.normal(size=64), "ridge": ridge}
+        answers["dMMSE"] = other if size else ridge
+        found = {name: (answer - truth) ** 2 for name, answer in answers.items()}
+        for a, b in itertools.combinations(("transformer", "dMMSE", "ridge"), 2):
+            found[f"{a} - {b}"] = (answers[a] - answers[b]) ** 2
+        return found
+
+    def measure(config, params):
+        assert params == "all"
+        return [{POOL: scores(size), NEW: scores(size)} for size, _ in config.runs()]
+
+    monkeypatch.setattr(main, "train", train)
+    monkeypatch.setattr(main, "measure", measure)
+    monkeypatch.setattr(main, "theory", lambda config: lines)
+    result = task_diversity.main([*SMALL.split(), "--output", str(tmp_path)])
+    (config,) = asked
+    assert (config.recipe.seeds, config.pool_sizes) == ((3, 5), (1, 8, 0))
+    (folder,) = (tmp_path / "task_diversity").iterdir()
+    text = (folder / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == result
+    assert {p.name for p in folder.glob("*.png")} == {"errors.png", "distances.png"}
+    verdicts = {check["name"]: check["passed"] for check in result["checks"]}
+    assert verdicts["dMMSE minus ridge on the pool, less 3 s.e., largest"]
 
 
 @pytest.mark.slow

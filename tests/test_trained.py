@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -42,21 +43,39 @@ GPT2 = dataclasses.replace(
 )
 
 
+RECIPES = {"linear": LINEAR, "gpt2": GPT2}
+
+
 def trained(recipe, folder, **kwargs):
     folder.mkdir(exist_ok=True)
     run = Run(folder)
     return train(recipe, run, console_of(run), **kwargs)
 
 
+@pytest.fixture(scope="module")
+def linear(tmp_path_factory):
+    """The linear stack, trained and never interrupted, and where."""
+    folder = tmp_path_factory.mktemp("linear")
+    return trained(LINEAR, folder), folder
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gpt2")
+    return trained(GPT2, folder), folder
+
+
 def same(a, b):
     jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
-@pytest.mark.parametrize("recipe", [LINEAR, GPT2], ids=["linear", "gpt2"])
+@pytest.mark.parametrize(
+    "name", ["linear", pytest.param("gpt2", marks=pytest.mark.slow)]
+)
 def test_an_interrupted_training_ends_bit_for_bit_the_same(
-    recipe, tmp_path, interrupted
+    name, tmp_path, interrupted, request
 ):
-    whole = trained(recipe, tmp_path / "whole")
+    recipe, (whole, folder) = RECIPES[name], request.getfixturevalue(name)
     with interrupted(3):
         trained(recipe, tmp_path / "cut")
     resumed = trained(recipe, tmp_path / "cut")
@@ -65,14 +84,14 @@ def test_an_interrupted_training_ends_bit_for_bit_the_same(
     same(resumed.snapshots, whole.snapshots)
     assert resumed.records == whole.records
     lines = (tmp_path / "cut" / "metrics.jsonl").read_text()
-    assert lines == (tmp_path / "whole" / "metrics.jsonl").read_text()
+    assert lines == (folder / "metrics.jsonl").read_text()
     # A third call trains nothing and reads everything back.
     same(trained(recipe, tmp_path / "cut").snapshots, whole.snapshots)
 
 
-def test_snapshots_are_the_parameters_of_a_shorter_training(tmp_path):
+def test_snapshots_are_the_parameters_of_a_shorter_training(linear, tmp_path):
     # A constant rate: a schedule knows how long the training is.
-    long = trained(LINEAR, tmp_path / "long")
+    long, _ = linear
     short = dataclasses.replace(LINEAR, steps=20, snapshots=())
     same(long.snapshots[20], trained(short, tmp_path / "short").params)
     same(long.snapshots[40], long.params)
@@ -80,6 +99,7 @@ def test_snapshots_are_the_parameters_of_a_shorter_training(tmp_path):
     assert jax.tree.leaves(long.params)[0].dtype == jnp.float32
 
 
+@pytest.mark.slow
 def test_several_models_share_one_file_of_metrics(tmp_path):
     first = trained(LINEAR, tmp_path / "run", name="two")
     trained(GPT2, tmp_path / "run", earlier=first.records)
@@ -89,13 +109,19 @@ def test_several_models_share_one_file_of_metrics(tmp_path):
     assert np.shape(json.loads(text.splitlines()[0])["loss"]) == (2,)
 
 
-def test_gradient_descent_weights_answer_as_gradient_descent(tmp_path):
+def test_gradient_descent_weights_answer_as_gradient_descent():
     recipe = dataclasses.replace(linear_recipe(3, dim=2), init_std=0.0)
-    prompt = recipe.task().sample(jax.random.key(0), 8, 5)
-    params = recipe.start().params
-    answers = recipe.module().apply(
-        {"params": params}, prompt.X, prompt.y, prompt.x_query, method="predict"
-    )
+
+    @jax.jit
+    def asked(key):
+        prompt = recipe.task().sample(key, 8, 5)
+        args = prompt.X, prompt.y, prompt.x_query
+        params = recipe.start().params
+        return prompt, recipe.module().apply(
+            {"params": params}, *args, method="predict"
+        )
+
+    prompt, answers = jax.device_get(asked(jax.random.key(0)))
     w = np.zeros((5, 2))
     X, y = np.asarray(prompt.X, np.float64), np.asarray(prompt.y, np.float64)
     for _ in range(3):
@@ -105,22 +131,28 @@ def test_gradient_descent_weights_answer_as_gradient_descent(tmp_path):
     np.testing.assert_allclose(answers, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_layered_model_answers_as_the_module(tmp_path):
-    out = trained(LINEAR, tmp_path / "run")
+def test_the_layered_model_answers_as_the_module(linear):
+    out, _ = linear
     model, sign = out.layered()
-    prompt = LINEAR.task().sample(jax.random.key(1), 8, 1)
-    H, h = constructions.join_tokens(
-        prompt.X[0], prompt.y[0][:, None], prompt.x_query[0]
-    )
-    answer = sign * forward(model, out.stack(1), (H, h))[-1]
-    args = prompt.X, prompt.y, prompt.x_query
-    expected = out.module.apply({"params": out.of_seed(1)}, *args, method="predict")
-    np.testing.assert_allclose(answer, expected[0], rtol=1e-5)
+
+    @jax.jit
+    def both(key):
+        prompt = LINEAR.task().sample(key, 8, 1)
+        H, h = constructions.join_tokens(
+            prompt.X[0], prompt.y[0][:, None], prompt.x_query[0]
+        )
+        args = prompt.X, prompt.y, prompt.x_query
+        expected = out.module.apply({"params": out.of_seed(1)}, *args, method="predict")
+        return sign * forward(model, out.stack(1), (H, h))[-1], expected[0]
+
+    answer, expected = both(jax.random.key(1))
+    np.testing.assert_allclose(answer, expected, rtol=1e-5)
 
 
 def test_tuned_gradient_descent_of_one_step_is_near_the_exact_optimum():
     recipe = linear_recipe(1)
-    prompt = recipe.task().sample(jax.random.key(0), 20, 4096)
+    draw = jax.jit(lambda key: recipe.task().sample(key, 20, 4096))
+    prompt = draw(jax.random.key(0))
     errors, size = gradient_descent_errors(recipe, prompt, 1)
     # For isotropic data the best matrix is k / (k + d + 1) times the identity.
     assert size == pytest.approx(20 / 26, abs=0.05)
@@ -164,9 +196,9 @@ def test_impossible_recipes_are_refused(change, message):
         ({"optimizer": training.OptimizerConfig("adam", 1e-2, clip_norm=1.0)}, "rate"),
     ],
 )
-def test_checkpoints_of_another_recipe_are_refused(change, name, tmp_path):
+def test_checkpoints_of_another_recipe_are_refused(change, name, linear, tmp_path):
     """States of one shape say nothing of the recipe that made them."""
-    trained(LINEAR, tmp_path / "run")
+    shutil.copytree(linear[1], tmp_path / "run")
     kept = (tmp_path / "run" / "metrics.jsonl").read_text()
     other = dataclasses.replace(LINEAR, **change)
     with pytest.raises(ValueError, match=f"^checkpoints: expected those .*{name}"):

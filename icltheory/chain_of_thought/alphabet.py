@@ -95,7 +95,7 @@ def training_alphabet(
         ValueError: If the directions do not suffice.
 
     Example:
-        >>> letters = training_alphabet(jax.random.key(0), 4, 2, 8)
+        >>> letters = training_alphabet(jax.random.key(0), 4, 2, 6)
         >>> bool(jnp.allclose(letters.patterns @ letters.patterns.T, jnp.eye(4),
         ...                   atol=1e-5))
         True

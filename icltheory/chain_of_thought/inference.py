@@ -200,9 +200,9 @@ def attention_masses(
     Example:
         >>> from icltheory.chain_of_thought import (
         ...     initial_attention, sample_training_prompt, training_alphabet)
-        >>> letters = training_alphabet(jax.random.key(0), 4, 3, 8)
-        >>> prompt = sample_training_prompt(jax.random.key(1), letters, 20, 0.4)
-        >>> masses = attention_masses(initial_attention(8), prompt)
+        >>> letters = training_alphabet(jax.random.key(0), 4, 2, 6)
+        >>> prompt = sample_training_prompt(jax.random.key(1), letters, 5, 0.4)
+        >>> masses = attention_masses(initial_attention(6), prompt)
         >>> round(float(sum(masses)), 5)
         1.0
 

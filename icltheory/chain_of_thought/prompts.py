@@ -77,10 +77,10 @@ def sample_training_prompt(
 
     Example:
         >>> from icltheory.chain_of_thought import training_alphabet
-        >>> letters = training_alphabet(jax.random.key(0), 4, 3, 8)
+        >>> letters = training_alphabet(jax.random.key(0), 4, 2, 6)
         >>> prompt = sample_training_prompt(jax.random.key(1), letters, 5, 0.4)
         >>> prompt.states.shape, prompt.query_states.shape
-        ((5, 4), (4,))
+        ((5, 3), (3,))
 
     References:
         Li et al. (2025), arXiv 2410.02167, data modelling. Verified by

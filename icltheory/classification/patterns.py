@@ -84,9 +84,9 @@ class PatternTask:
         >>> unseen = task.held_out()
         >>> len(task.tasks), len(unseen.tasks), task.relevant.shape
         (18, 12, (6, 30))
-        >>> prompt = unseen.sample(jax.random.key(1), 4, 20, 0.8)
+        >>> prompt = unseen.sample(jax.random.key(1), 5, 20, 0.8)
         >>> prompt.P.shape, prompt.z.shape
-        ((4, 20, 60), (4,))
+        ((5, 20, 60), (5,))
 
     References:
         Li, Wang, Lu, Cui and Chen, "How Do Nonlinear Transformers Learn and Generalize

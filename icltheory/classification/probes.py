@@ -66,7 +66,7 @@ def projections(params: Any, task: PatternTask, prompt: PatternPrompt) -> Projec
         >>> from icltheory.classification import PatternTransformer
         >>> task = PatternTask(6, 24, 2.0, noise=0.0)
         >>> params = PatternTransformer(64).init(jax.random.key(0), task)
-        >>> found = projections(params, task, task.sample(jax.random.key(1), 9, 20, 1))
+        >>> found = projections(params, task, task.sample(jax.random.key(1), 5, 20, 1))
         >>> round(float(found.query), 5), round(float(found.keys_component), 5)
         (0.4, 0.4)
 

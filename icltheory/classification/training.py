@@ -235,10 +235,10 @@ def scores(model: Any, params: Any, prompt: PatternPrompt) -> Scores:
         >>> from icltheory.classification import PatternTransformer
         >>> task, model = PatternTask(6, 24, 2.0), PatternTransformer(64)
         >>> params = model.init(jax.random.key(0), task)
-        >>> prompt = task.sample(jax.random.key(1), 100, 20, 0.8)
+        >>> prompt = task.sample(jax.random.key(1), 5, 20, 0.8)
         >>> got = scores(model, params, prompt)
         >>> got.margins.shape, got.masses.shape
-        ((100,), (1, 100))
+        ((5,), (1, 5))
 
     References:
         Li et al. (2024), Proposition 1 and Figure 9. Verified by

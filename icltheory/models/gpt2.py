@@ -151,8 +151,8 @@ class GPT2(nn.Module):
         >>> import jax, jax.numpy as jnp
         >>> model = GPT2(dim=3, num_positions=8, width=16, num_layers=1, num_heads=2)
         >>> X, y = jnp.ones((5, 4, 3)), jnp.ones((5, 4))
-        >>> params = model.init(jax.random.key(0), X, y)["params"]
-        >>> model.apply({"params": params}, X, y).shape
+        >>> params = jax.jit(model.init)(jax.random.key(0), X, y)["params"]
+        >>> jax.jit(model.apply)({"params": params}, X, y).shape
         (5, 4)
 
     References:

@@ -1,0 +1,115 @@
+"""From a command line to the results, with the dear parts between left out.
+
+The parts are tested, and each experiment is run as a whole, in its own file.
+"""
+
+import importlib
+import json
+import sys
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import pytest
+
+from experiments._trained import Timing
+
+TRAINED = SimpleNamespace(records=[], name="model", timing=Timing(), path=MagicMock())
+MODULE = object()
+
+
+def each_setting(config, trained, settings, *_):
+    """What is measured of every setting; here the setting itself."""
+    return settings
+
+
+# What an experiment's main calls, and what that returns here.
+PARTS = {
+    "cot": {"train": TRAINED, "masses": (), "measure": each_setting, "lines": ()},
+    "gradient_flow": {
+        "measure_paths": (),
+        "measure_descents": (),
+        "measure_starts": (),
+    },
+    "implicit_noise": {"train": TRAINED, "measure_gpt2": (), "measure_stack": ()},
+    "pattern_icl": {"measure": ()},
+    "pattern_layers": {"train_layers": (), "measure": ()},
+    "pattern_pruning": {
+        "train_ensemble": TRAINED,
+        "prune": (),
+        "compare": (),
+        "train_gpt": (),
+        "prune_gpt": (),
+    },
+    "phases": {
+        "train": TRAINED,
+        **dict.fromkeys(("language", "features", "kernels", "circuit"), MODULE),
+        "regression": MODULE,
+        "Found": (),
+    },
+    "prune_llm": {"subjects": MODULE, "studies": MODULE, "measure": 3, "_checked": {}},
+    "prune_icl": {"train": TRAINED, "subject": (), "measure": ()},
+    "trajectories": {
+        "train": TRAINED,
+        "stacks": {},
+        "prompts": (),
+        "Judge": (),
+    },
+}
+# An option, and where its value is found in the config.
+OPTIONS = {
+    "cot": ("seeds", "4 5", (4, 5)),
+    "gradient_flow": ("num-starts", "9", 9),
+    "implicit_noise": ("gpt2.steps", "200", 200),
+    "phases": ("gpt2.steps", "2000", 2000),
+    "prune_llm": ("rates", "0 0.25", (0.0, 0.25)),
+    "pattern_icl": ("prompts", "7", 7),
+    "pattern_layers": ("layers.num-neurons", "8", 8),
+    "pattern_pruning": ("ensemble.seeds", "4 5", (4, 5)),
+    "prune_icl": ("test-prompts", "12", 12),
+    "trajectories": ("linear.steps", "200", 200),
+}
+
+
+def stand_in(found):
+    """A function that returns what is given, or what a given function makes."""
+    if found is MODULE:
+        return MagicMock()
+    if callable(found):
+        return MagicMock(side_effect=found)
+    return MagicMock(return_value=found)
+
+
+def value_of(config, option):
+    for name in option.replace("-", "_").split("."):
+        config = getattr(config, name)
+    return config
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_what_is_asked_for_is_measured_reported_and_written(
+    name, tmp_path, monkeypatch
+):
+    experiment = importlib.import_module(f"experiments.{name}")
+    main = sys.modules[f"experiments.{name}.main"]
+    parts = {part: stand_in(found) for part, found in PARTS[name].items()}
+    report = MagicMock(return_value={"passed": True, "checks": []})
+    for part, replaced in [*parts.items(), ("report", report)]:
+        monkeypatch.setattr(main, part, replaced)
+    option, words, expected = OPTIONS[name]
+    preset = "cpu" if "cpu" in experiment.PRESETS else "tiny"
+    args = ["--preset", preset, f"--{option}", *words.split()]
+    result = experiment.main([*args, "--output", str(tmp_path)])
+    (folder,) = (tmp_path / name).iterdir()
+    assert json.loads((folder / "result.json").read_text()) == result
+    assert result["passed"]
+    calls = [
+        call for replaced in (*parts.values(), report) for call in replaced.mock_calls
+    ]
+    given = [x for call in calls for x in call.args if isinstance(x, experiment.Config)]
+    assert {value_of(config, option) for config in given} == {expected}
+    stored = json.loads((folder / "config.json").read_text())["config"]
+    for key in option.replace("-", "_").split("."):
+        stored = stored[key]
+    assert stored == (list(expected) if isinstance(expected, tuple) else expected)
+    for part, replaced in parts.items():
+        assert replaced.mock_calls, part
