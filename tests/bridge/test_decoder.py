@@ -24,6 +24,7 @@ embed = jax.jit(Decoder.embed, static_argnums=0)
 read_out = jax.jit(Decoder.read_out, static_argnums=0)
 label_logits = jax.jit(Decoder.label_logits, static_argnums=0)
 answer = jax.jit(forward, static_argnums=0)
+turn = jax.jit(rotate, static_argnums=2)
 # Two heads that are turned, a table of positions, and a window with shared heads.
 FEW = ("gptj", "gpt2", "mistral")
 
@@ -51,7 +52,7 @@ def through(model, tokens, start=0, prefixes=None, last_only=False):
     return read_out(model.decoder, model.params, stream), caches
 
 
-@pytest.mark.parametrize("family", quick(FEW, CONFIGS))
+@pytest.mark.parametrize("family", quick(["gptj"], CONFIGS))
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_padding_changes_nothing(family, side):
     model = model_of(family)
@@ -164,7 +165,11 @@ def test_label_logits_of_half_precision_are_not_rounded():
 def test_one_program_serves_all_layers_and_pruned_weights():
     arch = read_architecture(config_of("llama", num_hidden_layers=5, vocab_size=11))
     decoder, block = Decoder(arch), model_module._block
-    model = model_module.LanguageModel(decoder, decoder.init(jax.random.key(0)))
+    shapes = jax.eval_shape(decoder.init, jax.random.key(0))
+    params = jax.tree.map(
+        lambda leaf: jnp.asarray(np.ones(leaf.shape, leaf.dtype)), shapes
+    )
+    model = model_module.LanguageModel(decoder, params)
     before = block._cache_size()
     model.logits(IDS % 11)
     assert block._cache_size() == before + 1
@@ -251,16 +256,17 @@ def test_a_prefix_does_not_reach_beyond_where_frequencies_change():
 
 def test_rotation_depends_on_the_distance_alone():
     rng = np.random.default_rng(1)
-    q, k = (jnp.asarray(rng.normal(size=(1, 1, 1, 8))) for _ in range(2))
+    q, k = rng.normal(size=(2, 1, 1, 1, 8))
     for interleaved in (False, True):
         rotary = Rotary((1.0, 0.3, 0.01), interleaved)
 
         def score(a, b, rotary=rotary):
             turned = [
-                rotate(x, jnp.full((1, 1), p), rotary) for x, p in ((q, a), (k, b))
+                np.asarray(turn(x, np.full((1, 1), p), rotary))
+                for x, p in ((q, a), (k, b))
             ]
             np.testing.assert_array_equal(turned[0][..., 6:], q[..., 6:])
-            return float(jnp.sum(turned[0] * turned[1]))
+            return np.sum(turned[0] * turned[1])
 
         assert score(7, 4) == pytest.approx(score(3, 0), abs=1e-5)
         assert abs(score(7, 4) - score(7, 3)) > 1e-3
@@ -292,27 +298,27 @@ def test_kinds_of_frequencies():
 
 
 def test_long_sequences_turn_with_the_long_frequencies():
-    x = jnp.ones((1, 20, 1, 4))
+    x = np.ones((1, 20, 1, 4))
     rotary = Rotary((1.0, 0.1), switch=16, long_frequencies=(0.5, 0.05))
     for length, used in ((16, (1.0, 0.1)), (20, (0.5, 0.05))):
-        positions = jnp.arange(length)[None]
+        positions = np.arange(length)[None]
         np.testing.assert_array_equal(
-            rotate(x[:, :length], positions, rotary),
-            rotate(x[:, :length], positions, Rotary(used)),
+            turn(x[:, :length], positions, rotary),
+            turn(x[:, :length], positions, Rotary(used)),
         )
 
 
 def test_stretched_frequencies_are_the_usual_ones_up_to_the_switch():
-    x, usual = jnp.ones((1, 20, 1, 8)), read_rotary({}, 8, 16)
+    x, usual = np.ones((1, 20, 1, 8)), read_rotary({}, 8, 16)
     rotary = dataclasses.replace(usual, switch=16, ntk=(1e4, 2.0))
-    short, long = jnp.arange(16)[None], jnp.arange(20)[None]
+    short, long = np.arange(16)[None], np.arange(20)[None]
     np.testing.assert_allclose(
-        rotate(x[:, :16], short, rotary), rotate(x[:, :16], short, usual), atol=1e-6
+        turn(x[:, :16], short, rotary), turn(x[:, :16], short, usual), atol=1e-6
     )
     grown = (1e4 * (2 * 20 / 16 - 1) ** (8 / 6)) ** (-np.arange(4) / 4)
     np.testing.assert_allclose(
-        rotate(x, long, rotary),
-        rotate(x, long, Rotary(tuple(grown.tolist()))),
+        turn(x, long, rotary),
+        turn(x, long, Rotary(tuple(grown.tolist()))),
         atol=1e-5,
     )
 
