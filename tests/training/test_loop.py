@@ -223,21 +223,31 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step():
         list(training.run(step, state, 8, chunk_steps=2))
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss():
-    """Real training: d = 1 falls below the best one-layer linear attention."""
-    task = LinearRegression.isotropic(1, dtype=jnp.float32)
-    model = GPT2(1, 12, width=16, num_layers=2, num_heads=2, init_std=0.1)
-    tx = training.make_optimizer(OptimizerConfig("adam", 5e-3), 800)
+    """Real training: d = 1 falls below the best one-layer linear attention.
+
+    Rounding, which differs from machine to machine, is another seed after hundreds of
+    steps: over seeds the error at k = 3 is 0.15 with a standard deviation of 0.06. The
+    mean of two is 6 standard errors below (d + 1) / (k + d + 1).
+    """
+    d, k, seeds = 1, 3, (0, 1)
+    task = LinearRegression.isotropic(d, dtype=jnp.float32)
+    model = GPT2(d, 2 * k + 2, width=16, num_layers=2, num_heads=2, init_std=0.1)
+    tx = training.make_optimizer(OptimizerConfig("adam", 5e-3, schedule="cosine"), 600)
     step = training.make_step(
-        model, task, tx, Curriculum.none(1, 6), batch_size=32, num_points=6
+        *(model, task, tx, Curriculum.none(d, k + 1)),
+        batch_size=64,
+        num_points=k + 1,
+        halves=False,
     )
-    state = training.init_state(model, task, tx, 0, num_points=6)
-    *_, chunk = training.run(step, state, 800, chunk_steps=200)
-    prompt = task.sample(jax.random.key(9), 5, 256).prefixes()
-    errors = training.prefix_errors(model, chunk.state.params, prompt).mean(axis=0)
-    assert errors[0] > 0.7
-    # (d + 1) / (k + d + 1) at k = 5; its Monte Carlo error is about 0.02.
-    assert errors[5] < 2 / 7
+    state = training.init_state(model, task, tx, seeds, num_points=k + 1)
+    *_, chunk = training.run(jax.vmap(step), state, 600, chunk_steps=200)
+    prompt = task.sample(jax.random.key(9), k, 1024).prefixes()
+    errors = jax.jit(jax.vmap(lambda p: training.prefix_errors(model, p, prompt)))
+    means = np.asarray(errors(chunk.state.params)).mean(axis=(0, 1))
+    assert means[0] > 0.7
+    assert means[k] < (d + 1) / (k + d + 1)
 
 
 @pytest.mark.parametrize(
