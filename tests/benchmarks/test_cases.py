@@ -10,26 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import (
-    _measure,
-    bounds,
-    exact_risk,
-    flow,
-    kernels,
-    predictors,
-    prune_search,
-    pruning_sweep,
-    train_step,
-    trajectory,
-)
+from benchmarks import _measure
 from benchmarks._registry import BENCHMARKS
 from benchmarks._suite import Budget, Row
-from experiments.garg_linear.kernels import read_plan
 from icltheory.kernels import Plan, Tile, TunedPlan
 from icltheory.kernels.tuning import Problem
 from icltheory.training import Curriculum
 
 PEAK, BANDWIDTH = 1e9, 1e8
+
+
+def case(name):
+    """A benchmark, imported where it is tested: all of them take seconds."""
+    return importlib.import_module(f"benchmarks.{name}")
 
 
 @pytest.fixture(autouse=True)
@@ -47,9 +40,10 @@ def check(row, floor=True):
     assert (row.floor_s is not None) == floor
 
 
+@pytest.mark.slow
 def test_every_benchmark_offers_what_the_suite_calls():
     for name in BENCHMARKS:
-        assert callable(importlib.import_module(f"benchmarks.{name}").measure), name
+        assert callable(case(name).measure), name
 
 
 def test_a_floor_is_the_slower_of_operations_and_bytes():
@@ -101,7 +95,9 @@ def test_what_a_program_needs():
     assert facts["compile s"] > 0
 
 
+@pytest.mark.slow
 def test_trajectory():
+    trajectory = case("trajectory")
     check(trajectory.row(2, 3, 4))
     row = trajectory.depth(4, 3, 4)
     assert 0 < row.error < row.tolerance
@@ -111,6 +107,7 @@ def test_trajectory():
 
 
 def test_bounds():
+    bounds = case("bounds")
     row = bounds.row(2, 6, 3, 4, 2)
     check(row)
     assert "scaled" in row.note
@@ -121,6 +118,7 @@ def test_bounds():
 
 
 def test_predictors():
+    predictors = case("predictors")
     X = jax.random.normal(jax.random.key(0), (2, 4, predictors.DIM), jnp.float32)
     y = X[..., 0]
     pair = predictors.pairs(X[0])["ridge"]
@@ -130,13 +128,16 @@ def test_predictors():
     assert predictors.row(wrong, X, y).wrong
 
 
+@pytest.mark.slow
 def test_exact_risk(monkeypatch):
+    exact_risk = case("exact_risk")
     monkeypatch.setattr(exact_risk, "PROMPTS", 100)
     check(exact_risk.against(2, 4), floor=False)
 
 
 @pytest.mark.slow
 def test_flow(monkeypatch):
+    flow = case("flow")
     monkeypatch.setattr(flow, "time_to_target", lambda task: 20.0)
     monkeypatch.setattr(flow, "DIM", 2)
     monkeypatch.setattr(flow, "M", 3)
@@ -149,6 +150,7 @@ def test_flow(monkeypatch):
 
 @pytest.mark.slow
 def test_pruning_sweep(monkeypatch):
+    pruning_sweep = case("pruning_sweep")
     small = {"PROMPTS": 2, "POINTS": 3, "DIM": 2, "WIDTH": 8, "LAYERS": 2}
     for name, value in small.items():
         monkeypatch.setattr(pruning_sweep, name, value)
@@ -159,9 +161,10 @@ def test_pruning_sweep(monkeypatch):
 
 @pytest.mark.slow
 def test_prune_search(monkeypatch):
+    prune_search = case("prune_search")
     arch = prune_search.gpt_j(2, 256, 64)
-    case = prune_search.Case(arch, jnp.float32, 3, 2, ((1, "mlp"),))
-    monkeypatch.setattr(prune_search, "CPU", case)
+    small = prune_search.Case(arch, jnp.float32, 3, 2, ((1, "mlp"),))
+    monkeypatch.setattr(prune_search, "CPU", small)
     monkeypatch.setattr(prune_search, "SAMPLE", 2)
     monkeypatch.setattr(prune_search, "RATES", (0.0, 0.5))
     (row,) = prune_search.measure(Budget(1000.0))
@@ -172,6 +175,7 @@ def test_prune_search(monkeypatch):
 
 @pytest.mark.slow
 def test_train_step(monkeypatch):
+    train_step = case("train_step")
     monkeypatch.setattr(train_step.importlib.util, "find_spec", lambda name: None)
     small = {"dim": 2, "num_points": 5, "width": 8, "num_layers": 1, "num_heads": 2}
     curriculum = Curriculum.none(small["dim"], small["num_points"])
@@ -188,6 +192,9 @@ def test_the_plan_of_the_kernels_is_what_was_timed_and_xla_for_the_rest(
     tmp_path, monkeypatch
 ):
     """Four subjects are tuned one by one; of each only its own choice is taken."""
+    from experiments.garg_linear.kernels import read_plan
+
+    kernels = case("kernels")
     best = Plan(attention=Tile(32, 32), linear_residual=Tile(64, 64))
 
     broken = ["residual_mlp"]

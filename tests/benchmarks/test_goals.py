@@ -60,6 +60,7 @@ def test_whole_chunks_fit_with_a_tenth_kept_back():
         goals.steps_within(config, 90.0, 0.08, 6.0)
 
 
+@pytest.mark.slow
 def test_errors_are_those_at_the_dimension_and_twice_of_it(monkeypatch):
     """The number of context examples is the index of the prefix."""
     prefixes = np.arange(5.0)
@@ -79,6 +80,7 @@ def test_errors_are_those_at_the_dimension_and_twice_of_it(monkeypatch):
     assert {near.asked, far.asked, spent.asked} == {None}
 
 
+@pytest.mark.slow
 def test_every_kind_of_speed_is_counted_in_models():
     tiny = dataclasses.replace(TINY, width=2)
     found = list(goals.speeds(tiny, Plan(), steps=2))
@@ -141,6 +143,7 @@ def test_a_profile_names_what_ran_and_how_often():
     assert all(one.seconds >= 0 for one in spent)
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_table_last_and_keeps_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(PRESETS, "cpu", TINY)
     file = tmp_path / "goals.json"

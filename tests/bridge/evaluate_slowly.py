@@ -9,7 +9,12 @@ import signal
 import sys
 import time
 
-from icltheory.bridge.records import Records
+from tests.bridge.alone import alone
+
+if __name__ == "__main__":
+    alone("icltheory.bridge")
+
+from icltheory.bridge.records import Records  # noqa: E402
 
 CONFIG = {"model": "toy", "seed": 0}
 GRID = [

@@ -1,6 +1,9 @@
 """Tiny models, a tokenizer and tasks on which evaluations are compared."""
 
+import functools
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from icltheory.bridge import Architecture, Decoder, LanguageModel, Rotary
@@ -30,17 +33,17 @@ class Letters:
         return first + ord(character) % min(96, self.vocab - first)
 
 
-def sentences(count, seed, longest=3):
-    """Texts of a few lengths, since every length of a prompt compiles."""
+def sentences(count, seed, longest):
+    """Texts of few lengths, since every length of a prompt compiles."""
     rng = np.random.default_rng(seed)
     return [
         " ".join(rng.choice(WORDS, rng.integers(1, longest + 1))) for _ in range(count)
     ]
 
 
-def classification(count=11, demonstrations=4, seed=0, **changes):
+def classification(count=11, demonstrations=4, seed=0, longest=2, **changes):
     """A task with three labels of one token each."""
-    texts = sentences(count + demonstrations, seed)
+    texts = sentences(count + demonstrations, seed, longest)
     rows = [Example({"text": t}, i % 3, i) for i, t in enumerate(texts)]
     template = Prompt("{text}\n : {label}\n", "{text}\n :", ("pos", "neg", "odd"))
     values = {
@@ -58,10 +61,12 @@ def classification(count=11, demonstrations=4, seed=0, **changes):
 
 def choice(count=7, demonstrations=3, seed=1, **changes):
     """A task with two options, of different lengths, an example."""
-    texts = iter(sentences(3 * (count + demonstrations), seed, longest=2))
+    total = count + demonstrations
+    texts = sentences(total, seed, longest=1)
+    options = iter(sentences(2 * total, seed + 1, longest=2))
     rows = [
-        Example({"text": next(texts), "a": next(texts), "b": next(texts)}, i % 2, i)
-        for i in range(count + demonstrations)
+        Example({"text": text, "a": next(options), "b": next(options)}, i % 2, i)
+        for i, text in enumerate(texts)
     ]
     template = Prompt("{text}\n{label}\n", "{text}\n", options=("{a}", "{b}"))
     values = {
@@ -115,16 +120,25 @@ FAMILIES = {
 }
 
 
-def tiny(family, seed=2, scale=25.0, tokenizer=None, dtype="float64", **sizes):
+LETTERS = Letters()
+
+
+@functools.cache
+def tiny(family, tokenizer=LETTERS, dtype="float64", **sizes):
     """A random model whose answers differ from example to example.
 
     In float64, where what is the same by algebra is the same to many digits.
     """
     arch = Architecture(family=family, **(_SIZES | FAMILIES[family] | sizes))
     decoder = Decoder(arch)
-    params = decoder.init(jax.random.key(seed), dtype)
-    params = jax.tree.map(lambda leaf: scale * leaf if leaf.ndim == 2 else leaf, params)
-    if arch.head_bias:
-        bias = jax.random.normal(jax.random.key(5), (arch.vocab_size,), dtype)
-        params["head"] = params["head"] | {"bias": bias}
-    return LanguageModel(decoder, params, tokenizer or Letters(), source=family)
+    rng = np.random.default_rng(1)
+
+    def draw(path, leaf):
+        blocks = "layers" in str(path[0])
+        wide = 0.1 if leaf.ndim == 1 else 1.0 if blocks else 0.5
+        values = wide * rng.standard_normal(leaf.shape) + ("scale" in str(path[-1]))
+        return jnp.asarray(values, leaf.dtype)
+
+    shapes = jax.eval_shape(lambda key: decoder.init(key, dtype), jax.random.key(0))
+    params = jax.tree_util.tree_map_with_path(draw, shapes)
+    return LanguageModel(decoder, params, tokenizer, source=family)

@@ -1,5 +1,7 @@
 """Grids of pruned models: every layer, module and rate against plain evaluation."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,69 +22,85 @@ from icltheory.linalg import SVD, svd
 from tests.bridge.evaluation_tasks import FAMILIES, choice, classification, tiny
 
 RATES = (0.0, 0.5, 0.75)
+# Shapes that the tests share: two batches, the last one filled up.
+SHAPES = {"buckets": 1, "batch_size": 4}
 TASKS = {
-    "label_token": classification(12),
-    "average_log_likelihood": choice(6),
-    "mean_logit": choice(6, scoring="mean_logit"),
+    "label_token": classification(7),
+    "average_log_likelihood": choice(4),
+    "mean_logit": choice(4, scoring="mean_logit"),
 }
 
 
-def check(found, model, layer, module, rates, task, shots=None, atol=1e-9):
-    for rate, fast in zip(rates, found, strict=True):
-        plain = evaluate_naive(
-            clip_module(model, layer, module, rate), task, shots=shots
-        )
+@functools.cache
+def plainly(family, scoring, place, rate, dtype="float64", shots=None):
+    model = tiny(family, dtype=dtype)
+    if rate:
+        model = clip_module(model, *place, rate)
+    return evaluate_naive(model, TASKS[scoring], shots=shots)
+
+
+def check(found, family, place, scoring="label_token", atol=1e-9, **how):
+    for rate, fast in zip(RATES, found, strict=True):
+        # At rate 0 every place leaves the model as it is.
+        plain = plainly(family, scoring, place if rate else None, rate, **how)
         np.testing.assert_allclose(fast.scores, plain.scores, atol=atol, rtol=0)
         np.testing.assert_array_equal(fast.predictions, plain.predictions)
         assert fast.accuracy == plain.accuracy
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+# The quick tier takes the family with grouped heads, a window and rotations.
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "family", [f if f == "groups" else pytest.param(f, marks=SLOW) for f in FAMILIES]
+)
 def test_every_layer_module_and_rate(family):
     model, task = tiny(family), TASKS["label_token"]
-    found = evaluate_grid(model, task, range(3), ("attn", "mlp"), RATES, buckets=1)
+    found = evaluate_grid(model, task, range(3), ("attn", "mlp"), RATES, **SHAPES)
     assert len(found) == 6
-    for (layer, module), evaluations in found.items():
-        check(evaluations, model, layer, module, RATES, task)
+    for place, evaluations in found.items():
+        check(evaluations, family, place)
     changed = [np.ptp([e.scores for e in found[key]], axis=0).max() for key in found]
     assert min(changed) > 1e-2
 
 
+@SLOW
 def test_single_precision():
     model, task = tiny("llama", dtype="float32"), TASKS["label_token"]
     for module in ("attn", "mlp"):
-        fast = evaluate_rates(model, task, 1, module, RATES, buckets=1)
-        check(fast, model, 1, module, RATES, task, atol=1e-4)
+        fast = evaluate_rates(model, task, 1, module, RATES, **SHAPES)
+        check(fast, "llama", (1, module), atol=1e-4, dtype="float32")
 
 
 @pytest.mark.parametrize("scoring", ["average_log_likelihood", "mean_logit"])
-@pytest.mark.parametrize("family", ["gptj", "groups"])
+@pytest.mark.parametrize("family", [pytest.param("gptj", marks=SLOW), "groups"])
 def test_whole_options(family, scoring):
     model, task = tiny(family), TASKS[scoring]
-    found = evaluate_grid(model, task, (0, 2), ("attn", "mlp"), RATES, buckets=1)
-    for (layer, module), evaluations in found.items():
-        check(evaluations, model, layer, module, RATES, task)
+    found = evaluate_grid(model, task, (0, 2), ("attn", "mlp"), RATES, **SHAPES)
+    for place, evaluations in found.items():
+        check(evaluations, family, place, scoring)
 
 
 @pytest.mark.parametrize("module", ["all", "W_Q", "W_K", "W_O", "W_gate"])
 def test_single_matrices_without_demonstrations(module):
-    model, task = tiny("llama"), TASKS["label_token"]
-    found = evaluate_rates(model, task, 1, module, RATES, shots=0, buckets=1)
-    check(found, model, 1, module, RATES, task, shots=0)
+    model, task = tiny("groups"), TASKS["label_token"]
+    found = evaluate_rates(model, task, 1, module, RATES, shots=0, **SHAPES)
+    check(found, "groups", (1, module), shots=0)
 
 
 def test_a_layer_alone_and_among_others():
-    model, task = tiny("llama"), TASKS["label_token"]
-    grid = evaluate_grid(model, task, (2, 0, 1), ("mlp",), RATES)
+    model, task = tiny("groups"), TASKS["label_token"]
+    grid = evaluate_grid(model, task, (2, 0, 1), ("mlp",), RATES, **SHAPES)
     assert list(grid) == [(0, "mlp"), (1, "mlp"), (2, "mlp")]
     for layer in range(3):
-        alone = evaluate_rates(model, task, layer, "mlp", RATES)
+        alone = evaluate_rates(model, task, layer, "mlp", RATES, **SHAPES)
         for one, other in zip(alone, grid[layer, "mlp"], strict=True):
             np.testing.assert_array_equal(one.scores, other.scores)
 
 
 def test_rate_zero_is_the_model_itself():
-    model, task = tiny("gptj"), TASKS["label_token"]
+    model, task = tiny("groups"), TASKS["label_token"]
     specs, stacks = pruned_stacks(model, 1, "all", RATES, "svd", False, None)
     for spec, stack in zip(specs, stacks, strict=True):
         group, name, _ = spec.path
@@ -90,8 +108,9 @@ def test_rate_zero_is_the_model_itself():
         np.testing.assert_array_equal(stack[0], W)
         clipped = clip_module(model, 1, "all", 0.5).params["layers"][1]
         np.testing.assert_array_equal(stack[1], clipped[group][name]["weight"])
-    first = evaluate_rates(model, task, 1, "all", RATES)[0]
-    np.testing.assert_allclose(first.scores, evaluate(model, task).scores, atol=1e-10)
+    first = evaluate_rates(model, task, 1, "all", RATES, **SHAPES)[0]
+    whole = evaluate(model, task, **SHAPES)
+    np.testing.assert_allclose(first.scores, whole.scores, atol=1e-10)
 
 
 @pytest.fixture
@@ -109,11 +128,11 @@ def traces(monkeypatch):
 
 def test_one_program_for_all_rates_and_one_for_all_layers(traces):
     # Sizes of its own, so that nothing is compiled yet.
-    model, task = tiny("llama", mlp_width=20, num_layers=6), TASKS["label_token"]
+    model, task = tiny("groups", mlp_width=20, num_layers=5), TASKS["label_token"]
 
     def traced(layers, rates, module="mlp"):
         before = len(traces)
-        evaluate_grid(model, task, layers, (module,), rates, buckets=1)
+        evaluate_grid(model, task, layers, (module,), rates, **SHAPES)
         return len(traces) - before
 
     # The trunk, the pruned block, those above it and the last one, each for the prefix
@@ -124,21 +143,22 @@ def test_one_program_for_all_rates_and_one_for_all_layers(traces):
     # Another number of rates is another shape, but not a program for each.
     assert traced((2,), tuple(i / 20 for i in range(16))) == 6
     # A last layer that is pruned is a program of its own.
-    assert traced((5,), (0.0, 0.5, 0.75)) == 2
+    assert traced((4,), (0.0, 0.5, 0.75)) == 2
 
 
+@SLOW
 def test_few_programs_for_all_lengths(traces):
-    model = tiny("llama", mlp_width=22)
-    task = classification(40, 2)
+    model = tiny("groups", mlp_width=22)
+    task = classification(20, 2, longest=7)
     evaluate(model, task, buckets=3, batch_size=4)
-    # The prefix, then up to three lengths: first, middle and last block.
-    assert len(traces) <= 2 + 3 * 3
+    # First, middle and last block, each for the prefix and for three lengths of four.
+    assert len(traces) == 3 * (1 + 3)
 
 
 def test_chunks_come_as_they_are_ready_and_add_up():
-    model, task = tiny("groups"), classification(14, 2)
-    grid = Grid(model, task, (0, 2), ("attn",), RATES, batch_size=4)
-    assert (grid.num_examples, grid.rates) == (14, RATES)
+    model, task = tiny("groups"), TASKS["label_token"]
+    grid = Grid(model, task, (0, 2), ("attn",), RATES, **SHAPES)
+    assert (grid.num_examples, grid.rates) == (7, RATES)
     chunks = grid.stream()
     first = next(chunks)
     assert first.scores.shape == (3, len(first.examples), 3)
@@ -149,14 +169,14 @@ def test_chunks_come_as_they_are_ready_and_add_up():
         seen[key] += chunk.examples.tolist()
         for found, scores in zip(whole[key], chunk.scores, strict=True):
             np.testing.assert_array_equal(found.scores[chunk.examples], scores)
-    assert all(sorted(numbers) == list(range(14)) for numbers in seen.values())
+    assert all(sorted(numbers) == list(range(7)) for numbers in seen.values())
 
 
 def test_some_examples_at_some_rates():
-    model, task = tiny("gptj"), classification(14, 2)
-    grid = Grid(model, task, (1,), ("attn",), (0.0, 0.5, 0.6, 0.8), buckets=1)
-    whole = np.stack([e.correct for e in grid.evaluations()[1, "attn"]])
-    for rates, examples in (((3,), [5, 2]), ((0, 2, 3), range(14)), ((3, 1), [13])):
+    model, task = tiny("groups"), TASKS["label_token"]
+    grid = Grid(model, task, (1,), ("mlp",), (0.0, 0.5, 0.6, 0.8), **SHAPES)
+    whole = np.stack([e.correct for e in grid.evaluations()[1, "mlp"]])
+    for rates, examples in (((3,), [5, 2]), ((0, 2, 3), range(7)), ((3, 1), [6])):
         found = grid.correct(rates, examples)
         np.testing.assert_array_equal(found, whole[np.ix_(rates, examples)])
     assert grid.correct((0, 1), []).shape == (2, 0)
@@ -168,7 +188,7 @@ def test_some_examples_at_some_rates():
 @pytest.mark.parametrize("scoring", ["label_token", "mean_logit"])
 def test_a_race_over_rates_finds_what_the_grid_finds(scoring):
     model, task = tiny("groups"), TASKS[scoring]
-    grid = Grid(model, task, (1,), ("mlp",), RATES, buckets=1)
+    grid = Grid(model, task, (1,), ("mlp",), RATES, **SHAPES)
     count = grid.num_examples
     plain = [e.num_correct for e in grid.evaluations()[1, "mlp"]]
     found = full_grid(grid.correct, len(RATES), count, batch=5)
@@ -185,18 +205,20 @@ def test_singular_systems_from_elsewhere():
             parts = svd(W)
             return parts.U, parts.s, parts.Vt
 
-    model, task = tiny("llama"), TASKS["label_token"]
-    ours = evaluate_rates(model, task, 1, "mlp", RATES, systems=Systems())
+    model, task = tiny("groups"), TASKS["label_token"]
+    options = {"systems": Systems(), **SHAPES}
+    ours = evaluate_rates(model, task, 1, "mlp", RATES, **options)
     assert asked == [(24, 16), (24, 16), (16, 24)]
-    for one, other in zip(
-        ours, evaluate_rates(model, task, 1, "mlp", RATES), strict=True
-    ):
+    own = evaluate_rates(model, task, 1, "mlp", RATES, **SHAPES)
+    for one, other in zip(ours, own, strict=True):
         np.testing.assert_allclose(one.scores, other.scores, atol=1e-10)
 
 
 def test_half_precision_is_decomposed_in_single():
-    model = tiny("llama")
-    half = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), model.params)
+    model = tiny("groups")
+    half = jax.tree.map(
+        lambda leaf: jnp.asarray(np.asarray(leaf, jnp.bfloat16)), model.params
+    )
     model = model.replace(params=half)
     _, (stack, *_) = pruned_stacks(model, 0, "mlp", (0.0, 0.5), "svd", False, None)
     assert stack.dtype == jnp.bfloat16
@@ -205,7 +227,7 @@ def test_half_precision_is_decomposed_in_single():
 
 
 def test_a_rank_of_at_least_one_is_that_of_clip_module():
-    model = tiny("llama", dtype="float32")
+    model = tiny("groups", dtype="float32")
     specs, stacks = pruned_stacks(model, 1, "mlp", (0.99,), "svd", True, None)
     clipped = clip_module(model, 1, "mlp", 0.99, at_least_one=True)
     for spec, stack in zip(specs, stacks, strict=True):
@@ -225,7 +247,7 @@ def test_matrices_are_clipped_in_full_precision_whatever_the_default(monkeypatch
         return truncate(self, rank)
 
     monkeypatch.setattr(SVD, "truncate", noting)
-    model = tiny("llama", dtype="float32")
+    model = tiny("groups", dtype="float32")
     with jax.default_matmul_precision("bfloat16"):
         clip_module(model, 1, "W_Q", 0.5)
         for method in ("svd", Cumulative((0.5,))):
@@ -234,7 +256,7 @@ def test_matrices_are_clipped_in_full_precision_whatever_the_default(monkeypatch
 
 
 def test_wrong_grids():
-    model, task = tiny("llama"), TASKS["label_token"]
+    model, task = tiny("groups"), TASKS["label_token"]
     for match, args in {
         "rates: expected at least one": ((0,), ("mlp",), ()),
         "rate: expected a number in": ((0,), ("mlp",), (1.0,)),
@@ -244,9 +266,12 @@ def test_wrong_grids():
     }.items():
         with pytest.raises(ValueError, match=match):
             evaluate_grid(model, task, *args)
-    assert evaluate_rates(model, task, 0, "mlp", (0.99,), at_least_one=True)
+    options = {"at_least_one": True, **SHAPES}
+    assert evaluate_rates(model, task, 0, "mlp", (0.99,), **options)
     layers = list(model.params["layers"])
-    W_in = {"weight": layers[1]["mlp"]["W_in"]["weight"].at[0, 0].set(jnp.nan)}
+    W_in = np.array(layers[1]["mlp"]["W_in"]["weight"])
+    W_in[0, 0] = np.nan
+    W_in = {"weight": jnp.asarray(W_in)}
     layers[1] = layers[1] | {"mlp": layers[1]["mlp"] | {"W_in": W_in}}
     broken = model.replace(params=model.params | {"layers": tuple(layers)})
     with pytest.raises(ValueError, match="W_in: expected finite entries"):

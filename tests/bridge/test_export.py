@@ -1,5 +1,6 @@
 """Checkpoints written and read again, dense and in factors, and what factors save."""
 
+import functools
 import json
 import re
 import shutil
@@ -24,6 +25,7 @@ from icltheory.bridge.families import FAMILIES, read_architecture
 from icltheory.bridge.model import LanguageModel, clip_module
 from icltheory.layered import get_matrix
 from icltheory.pruning import module_matrices
+from tests.bridge.tiers import quick
 
 SIZES = {
     "vocab_size": 23,
@@ -44,11 +46,17 @@ def config_of(family, **more):
     return {"model_type": family, **sizes, **head, **more}
 
 
+@functools.cache
 def model_of(family="llama", dtype="float32", **more):
     config = config_of(family, **more)
     decoder = Decoder(read_architecture(config))
-    params = decoder.init(jax.random.key(3), jnp.dtype(dtype))
-    return LanguageModel(decoder, params, config=config)
+    rng = np.random.default_rng(3)
+
+    def draw(leaf):
+        return jnp.asarray((0.1 * rng.standard_normal(leaf.shape)).astype(dtype))
+
+    shapes = jax.eval_shape(decoder.init, jax.random.key(0))
+    return LanguageModel(decoder, jax.tree.map(draw, shapes), config=config)
 
 
 def same_bits(a, b):
@@ -65,7 +73,9 @@ def raises(message, kind=ValueError):
 # --- dense
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize(
+    "family", quick(["gpt2", "gpt_neox", "phi3"], sorted(FAMILIES))
+)
 def test_dense_checkpoints_come_back_bit_for_bit(family, tmp_path):
     model = clip_module(model_of(family), 1, "mlp", 0.5)
     folder = save_checkpoint(model, tmp_path / "out")
@@ -195,7 +205,9 @@ def spectra(model, layer, module):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("family", ["llama", "gpt2", "phi3", "gpt_neox"])
+@pytest.mark.parametrize(
+    "family", quick(["gpt2"], ["llama", "gpt2", "phi3", "gpt_neox"])
+)
 def test_factors_come_back_to_rounding_with_their_ranks(family, dtype, tmp_path):
     model = clip_module(model_of(family, dtype), 1, "all", 0.8)
     dense = save_checkpoint(model, tmp_path / "dense")
@@ -253,7 +265,7 @@ def test_the_rank_is_found_under_the_rounding(dtype, rank):
     rng = np.random.default_rng(rank)
     for scale in (1.0, 1e-3):
         W = rng.normal(size=(48, rank)) @ rng.normal(size=(rank, 32)) * scale
-        A, B = factorise(np.asarray(jnp.asarray(W).astype(dtype)))
+        A, B = factorise(W.astype(jnp.dtype(dtype)))
         assert (A.shape, B.shape, A.dtype) == ((48, rank), (rank, 32), dtype)
         error = np.linalg.norm(A.astype(float) @ B.astype(float) - W, 2)
         assert error < 8 * float(jnp.finfo(dtype).eps) * np.linalg.norm(W, 2)
@@ -287,7 +299,7 @@ def test_other_programs_and_damage_find_out(tmp_path):
 
 def test_sizes_are_those_of_what_is_written(tmp_path):
     model = model_of()
-    for module, rate in (("mlp", 0.75), ("mlp", 0.1), ("attn", 0.6), ("W_Q", 0)):
+    for module, rate in (("mlp", 0.75), ("mlp", 0.1), ("W_Q", 0)):
         report = size_report(model, 1, module, rate)
         clipped = clip_module(model, 1, module, rate)
         paths = [

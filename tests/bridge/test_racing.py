@@ -85,8 +85,16 @@ def test_batches_do_not_change_the_bet():
     np.testing.assert_allclose(one[7::8], many, rtol=1e-10)
 
 
-@pytest.mark.parametrize("batch", [1, 8])
-@pytest.mark.parametrize("spread", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize(
+    ("spread", "batch"),
+    [
+        (0.02, 8),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((0.0, 1), (0.0, 8), (0.02, 1), (0.1, 1), (0.1, 8))
+        ),
+    ],
+)
 def test_the_winner_is_dropped_with_probability_at_most_delta(spread, batch):
     """250 random orders of one hard population each, at a generous delta."""
     delta, trials = 0.3, 250

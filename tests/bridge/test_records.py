@@ -262,7 +262,8 @@ def test_two_writers_see_each_other(tmp_path):
 def test_processes_append_to_one_file_without_mixing_lines(tmp_path):
     path = tmp_path / "a.jsonl"
     code = (
-        "import sys; from icltheory.bridge.records import Records\n"
+        "import sys; from tests.bridge.alone import alone; alone('icltheory.bridge')\n"
+        "from icltheory.bridge.records import Records\n"
         "records = Records(sys.argv[1], ('example', 'rate'), config={'seed': 0})\n"
         "for i in range(40):\n"
         "    records.append([{'example': i, 'rate': int(sys.argv[2]), 'x': 'y' * 999}])"

@@ -50,10 +50,10 @@ def oracle(qkv, heads, d_out):
 @functools.cache
 def problem(T, size, dtype, B=2):
     width = HEADS * size
-    keys = jax.random.split(jax.random.key(T), 2)
-    qkv = 1.5 * jax.random.normal(keys[0], (B, T, 3 * width), F32)
-    d_out = jax.random.normal(keys[1], (B, T, width), F32)
-    return qkv.astype(dtype), d_out.astype(dtype)
+    rng = np.random.default_rng(T)
+    qkv = 1.5 * rng.standard_normal((B, T, 3 * width))
+    d_out = rng.standard_normal((B, T, width))
+    return jnp.asarray(qkv.astype(dtype)), jnp.asarray(d_out.astype(dtype))
 
 
 @functools.partial(jax.jit, static_argnames=("tile", "backward", "interpret"))
@@ -71,12 +71,17 @@ def assert_near(results, wanted, dtype, times=1):
 
 
 CASES = [  # T, head size, tile, tile of the gradient
-    (1, 16, (16, 16), (16, 16)),
     (7, 8, (16, 16), (16, 16)),  # heads narrower than a tensor core
-    (16, 32, (16, 32), (16, 16)),
     (41, 24, (16, 32), (64, 16)),  # no power of two
-    (82, 32, (32, 32), (32, 32)),  # several tiles: the split gradient
-    (130, 64, (128, 32), (64, 32)),
+    *(
+        pytest.param(*case, marks=pytest.mark.slow)
+        for case in (
+            (1, 16, (16, 16), (16, 16)),
+            (16, 32, (16, 32), (16, 16)),
+            (82, 32, (32, 32), (32, 32)),  # several tiles: the split gradient
+            (130, 64, (128, 32), (64, 32)),
+        )
+    ),
 ]
 
 
@@ -100,7 +105,9 @@ def test_both_ways_of_the_gradient_agree(monkeypatch):
     assert_near(whole, split, F32)
 
 
-@pytest.mark.parametrize(("dtype", "T"), [(BF16, 82), (F16, 41)])
+@pytest.mark.parametrize(
+    ("dtype", "T"), [(F16, 41), pytest.param(BF16, 82, marks=pytest.mark.slow)]
+)
 def test_kernel_in_half_precision_equals_oracle_and_twin(dtype, T):
     qkv, d_out = problem(T, 32, dtype)
     tiles = (Tile(64, 64), Tile(64, 64)) if T > 64 else (Tile(64, 32), Tile(16, 16))
@@ -126,7 +133,8 @@ def test_kernel_forward_may_take_the_twins_gradient():
 
 def test_large_scores_neither_overflow_nor_vanish():
     qkv, d_out = problem(41, 24, F32)
-    qkv = qkv * jnp.where(jnp.arange(qkv.shape[2]) < 96, 30.0, 1.0)[None, None]
+    scale = np.where(np.arange(qkv.shape[2]) < 96, 30.0, 1.0)[None, None]
+    qkv = jnp.asarray((np.asarray(qkv) * scale).astype(np.float32))
     choice = {"tile": Tile(16, 32), "backward": Tile(64, 16), "interpret": True}
     results = both(qkv, d_out, **choice)
     # A score near 2000 is itself known to about 1e-4, whatever computes it.
@@ -137,12 +145,15 @@ def test_large_scores_neither_overflow_nor_vanish():
 def test_no_output_depends_on_a_later_token():
     qkv, d_out = problem(41, 24, F32)
     choice = {"tile": Tile(16, 32), "backward": Tile(64, 16), "interpret": True}
-    changed = both(qkv.at[:, 20:].add(7.0), d_out, **choice)[0]
+    later = np.array(qkv)
+    later[:, 20:] += 7.0
+    changed = both(jnp.asarray(later), d_out, **choice)[0]
     np.testing.assert_array_equal(
         both(qkv, d_out, **choice)[0][:, :20], changed[:, :20]
     )
 
 
+@pytest.mark.slow
 def test_models_side_by_side_equal_each_alone():
     qkv, d_out = problem(7, 8, F32, B=4)
     pairs = [leaf.reshape(2, 2, *leaf.shape[1:]) for leaf in (qkv, d_out)]

@@ -42,7 +42,10 @@ SMALL = kernel(tile=Tile(16, 16, 16), backward=Tile(16, 16, 16))
 LARGE = kernel(tile=Tile(16, 32, 16), backward=Tile(32, 32, 16))
 CASES = [
     (F32, 41, 32, 48, Tile(32, 16), Tile(16, 16)),
-    (BF16, 82, 64, 192, Tile(32, 64, 32), Tile(32, 64, 32)),
+    pytest.param(
+        *(BF16, 82, 64, 192, Tile(32, 64, 32), Tile(32, 64, 32)),
+        marks=pytest.mark.slow,
+    ),
 ]
 
 
@@ -105,7 +108,7 @@ def test_linear_residual_is_the_float64_loop():
         assert distance(pulled(linear_residual, choice, args, d), want) < 1e-12
 
 
-@pytest.mark.parametrize("dtype", [F32, BF16])
+@pytest.mark.parametrize("dtype", [pytest.param(F32, marks=pytest.mark.slow), BF16])
 def test_twins_are_flax_bit_for_bit(dtype):
     x, scale, bias, W, b = norm_case(dtype, 21, 24, 36)
     norm = nn.LayerNorm(epsilon=1e-5, dtype=dtype)
@@ -113,12 +116,14 @@ def test_twins_are_flax_bit_for_bit(dtype):
     params = {"params": {"kernel": W, "bias": b}}
     y = nn.Dense(36, dtype=dtype).apply(params, y)
     np.testing.assert_array_equal(norm_linear(x, scale, bias, W, b), y)
-    h = jax.random.normal(jax.random.key(3), y.shape, dtype)
+    h = jnp.asarray(np.random.default_rng(3).standard_normal(y.shape).astype(dtype))
     y = h + nn.Dense(36, dtype=dtype).apply(params, x)
     np.testing.assert_array_equal(linear_residual(h, x, W, b), y)
 
 
-@pytest.mark.parametrize("backward", [Tile(16, 16, 16), None])
+@pytest.mark.parametrize(
+    "backward", [Tile(16, 16, 16), pytest.param(None, marks=pytest.mark.slow)]
+)
 def test_input_handed_through_takes_the_residual_gradient_along(backward):
     args = norm_case(F64, 20, 16, 16)
 
@@ -133,9 +138,12 @@ def test_input_handed_through_takes_the_residual_gradient_along(backward):
     assert distance(both(choice), both(())) < 1e-12
 
 
+@pytest.mark.slow
 @each
 def test_models_batch_and_blocks_repeat(function, case):
-    args = [jnp.stack([a, 1.5 * a]) for a in case(F64, 18, 16, 16)]
+    args = [
+        jnp.asarray(np.stack([a, 1.5 * np.asarray(a)])) for a in case(F64, 18, 16, 16)
+    ]
 
     def trained(choice):
         @jax.checkpoint

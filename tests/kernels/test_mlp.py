@@ -46,7 +46,10 @@ def case(dtype, rows, width, hidden, weights=F32):
     ("dtype", "rows", "width", "hidden", "tile", "backward"),
     [
         (F32, 41, 32, 64, Tile(32, 32), Tile(16, 64)),
-        (BF16, 82, 64, 256, Tile(32, 64), Tile(32, 64, 32)),
+        pytest.param(
+            *(BF16, 82, 64, 256, Tile(32, 64), Tile(32, 64, 32)),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_kernel_is_its_twin(dtype, rows, width, hidden, tile, backward):
@@ -87,7 +90,7 @@ def test_kernel_and_twin_are_the_float64_loop():
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("dtype", [F32, BF16])
+@pytest.mark.parametrize("dtype", [pytest.param(F32, marks=pytest.mark.slow), BF16])
 def test_twin_is_flax_bit_for_bit(dtype):
     x, scale, bias, W_in, b_in, W_out, b_out = args = case(dtype, 21, 24, 40)
     norm = nn.LayerNorm(epsilon=1e-5, dtype=dtype)
@@ -107,8 +110,11 @@ def test_gelu_keeps_its_ends():
     np.testing.assert_array_equal(slopes, jnp.where(u > 0, 1.0, 0.0))
 
 
+@pytest.mark.slow
 def test_models_batch_and_blocks_repeat():
-    args = [jnp.stack([a, 1.5 * a]) for a in case(F64, 18, 16, 32)]
+    args = [
+        jnp.asarray(np.stack([a, 1.5 * np.asarray(a)])) for a in case(F64, 18, 16, 32)
+    ]
 
     def trained(choice):
         @jax.checkpoint

@@ -151,6 +151,7 @@ SHAPE = (1, 7, 16, 2, jnp.float32)
 QUICK = {"calls": 2, "repeats": 1, "interpret": True}
 
 
+@pytest.mark.slow
 def test_interpreted_kernels_are_timed_and_the_plan_takes_them(attention):
     # forward: twin, kernel; both: twin, kernel, kernel with kernel gradient
     clock = clock_of([2.0, 1.0, 5.0, 4.0, 3.0])

@@ -18,17 +18,22 @@ from icltheory.layered import (
 from icltheory.models import GPT2, LayeredGPT2
 
 B, P, D = 2, 4, 3
-X, Q = jax.random.normal(jax.random.key(1), (2, B, P, D), jnp.float32)
-Y = jax.random.normal(jax.random.key(2), (B, P), jnp.float32)
+_rng = np.random.default_rng(1)
+X, Q = _rng.standard_normal((2, B, P, D)).astype(np.float32)
+Y = _rng.standard_normal((B, P)).astype(np.float32)
 MODULE = GPT2(dim=D, num_positions=8, width=8, num_layers=3, num_heads=2)
-PARAMS = jax.jit(MODULE.init)(jax.random.key(0), X, Y)["params"]
 MODEL = LayeredGPT2(MODULE)
 
 
+@pytest.fixture(scope="module")
+def params():
+    return jax.jit(MODULE.init)(jax.random.key(0), X, Y)["params"]
+
+
 @pytest.mark.parametrize("inputs", [(X, Y), (X, Y, Q)])
-def test_whole_and_resumed_equal_the_module(inputs):
-    expected = jax.jit(MODULE.apply)({"params": PARAMS}, *inputs)
-    whole = jax.jit(functools.partial(forward, MODEL))(PARAMS, inputs)
+def test_whole_and_resumed_equal_the_module(inputs, params):
+    expected = jax.jit(MODULE.apply)({"params": params}, *inputs)
+    whole = jax.jit(functools.partial(forward, MODEL))(params, inputs)
     np.testing.assert_array_equal(whole, expected)
 
     def resumed(params, inputs):
@@ -36,15 +41,17 @@ def test_whole_and_resumed_equal_the_module(inputs):
         return forward_from(MODEL, params, hidden, 2)
 
     np.testing.assert_allclose(
-        jax.jit(resumed)(PARAMS, inputs), expected, rtol=1e-5, atol=1e-6
+        jax.jit(resumed)(params, inputs), expected, rtol=1e-5, atol=1e-6
     )
     assert isinstance(MODEL, LayeredModel)
 
 
-def test_matrices_are_in_the_papers_orientation():
-    h = jax.random.normal(jax.random.key(3), (8,), jnp.float32)
-    kernels = PARAMS["block_1"]
-    found = {spec.name: get_matrix(PARAMS, spec) for spec in MODEL.matrices(1)}
+def test_matrices_are_in_the_papers_orientation(params):
+    h = np.random.default_rng(3).standard_normal(8).astype(np.float32)
+    kernels = jax.tree.map(np.asarray, params["block_1"])
+    found = {
+        spec.name: np.asarray(get_matrix(params, spec)) for spec in MODEL.matrices(1)
+    }
     qkv = h @ kernels["attn_qkv"]["kernel"]
     for part, name in enumerate(("W_Q", "W_K", "W_V")):
         expected = qkv[part * 8 : (part + 1) * 8]
@@ -55,12 +62,12 @@ def test_matrices_are_in_the_papers_orientation():
     assert found["W_out"].shape == (8, 32)
 
 
-def test_replacing_the_queries_leaves_keys_and_values():
+def test_replacing_the_queries_leaves_keys_and_values(params):
     specs = {spec.name: spec for spec in MODEL.matrices(0)}
-    new = replace_matrix(PARAMS, specs["W_Q"], jnp.zeros((8, 8)))
+    new = replace_matrix(params, specs["W_Q"], jnp.zeros((8, 8)))
     assert not np.any(get_matrix(new, specs["W_Q"]))
     for name in ("W_K", "W_V", "W_O"):
-        before, after = get_matrix(PARAMS, specs[name]), get_matrix(new, specs[name])
+        before, after = get_matrix(params, specs[name]), get_matrix(new, specs[name])
         np.testing.assert_array_equal(before, after)
 
 

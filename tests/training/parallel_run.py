@@ -20,7 +20,7 @@ from icltheory.models import GPT2
 from icltheory.regression.tasks import LinearRegression
 from icltheory.training import devices
 
-MODEL = GPT2(3, 14, width=8, num_layers=1, num_heads=2)
+MODEL = GPT2(3, 14, width=8, num_layers=1, num_heads=2, mlp=False)
 OPTIMIZER = training.make_optimizer(training.OptimizerConfig("adam", 1e-2), 8)
 SIZES = {"batch_size": 16, "num_points": 7}
 COLLECTIVES = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
@@ -103,6 +103,9 @@ def refusal():
 
 def one(folder, resumed):
     """Everything that one process can do with its devices."""
+    # What is trained again on the same devices is compiled once.
+    jax.config.update("jax_compilation_cache_dir", f"{folder}-programs")
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     report = {"no launcher": refusal()}
     single, every = devices.data_mesh(1), devices.data_mesh()
     report["devices"] = every.size

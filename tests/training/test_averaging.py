@@ -14,7 +14,7 @@ from icltheory.regression.tasks import LinearRegression
 from icltheory.training import Curriculum, Ensemble, OptimizerConfig
 
 STEPS, SIZES = 6, {"num_points": 4}
-MODEL = GPT2(dim=2, num_positions=8, width=4, num_layers=2, num_heads=1)
+MODEL = GPT2(dim=2, num_positions=8, width=4, num_layers=2, num_heads=1, mlp=False)
 TASK = LinearRegression.isotropic(2, dtype=jnp.float32)
 PLAIN = OptimizerConfig("muon", 1e-2, clip_norm=1.0)
 MEAN = dataclasses.replace(PLAIN, average=0.8)
@@ -54,7 +54,7 @@ def started(config):
     optimizer = training.make_optimizer(config, STEPS)
     state = training.init_state(MODEL, TASK, optimizer, 0, **SIZES)
     args = MODEL, TASK, optimizer, Curriculum.none(2, 4)
-    return training.make_step(*args, batch_size=4, **SIZES), state
+    return training.make_step(*args, batch_size=4, halves=False, **SIZES), state
 
 
 def several(config, members):

@@ -15,7 +15,7 @@ from icltheory.regression.tasks import LinearRegression
 from icltheory.training import Curriculum, Ensemble, Member, OptimizerConfig, Ramp
 
 D, P, B, STEPS = 3, 7, 8, 8
-MODEL = GPT2(dim=D, num_positions=2 * P, width=8, num_layers=1, num_heads=2)
+MODEL = GPT2(dim=D, num_positions=2 * P, width=8, num_layers=1, num_heads=2, mlp=False)
 TASK = LinearRegression.isotropic(D, 0.5, dtype=jnp.float32)
 CURRICULUM = Curriculum(Ramp(1, D, 1, 4), Ramp(3, P, 2, 3))
 SIZES = {"batch_size": B, "num_points": P}
@@ -106,7 +106,7 @@ def check_members(trained, optimizer, grid, indices):
 @pytest.mark.slow
 def test_members_of_adam_are_the_models_trained_alone(adam):
     """Both noises, rates and seeds, with clipping, warm-up and schedule."""
-    check_members(adam, ADAM, ADAM_GRID, (1, 6))
+    check_members(adam, ADAM, ADAM_GRID, (6,))
 
 
 @pytest.mark.slow
@@ -145,8 +145,8 @@ def test_an_ensemble_resumes_exactly_from_a_checkpoint(adam, tmp_path):
 
 @pytest.mark.slow
 def test_ensembles_of_other_shapes_and_rules_train_side_by_side(adam):
-    """Width 8 under Adam beside 2 layers of width 12 without MLP under SGD."""
-    other = dataclasses.replace(MODEL, width=12, num_layers=2, mlp=False)
+    """Width 8 under Adam beside 2 layers of width 12 under SGD."""
+    other = dataclasses.replace(MODEL, width=12, num_layers=2)
     grid = Ensemble(seeds=(1, 2))
     parts = start(ADAM, ADAM_GRID), start(SGD, grid, other)
     steps = build(ADAM, ADAM_GRID), build(SGD, grid, other)

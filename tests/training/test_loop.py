@@ -1,5 +1,7 @@
 """The loop: data as a function of (seed, step), chunks, ensembles, accumulation."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,8 +22,24 @@ OPTIMIZER = training.make_optimizer(
 )
 
 
+answers = jax.jit(lambda params, X, y: MODEL.apply({"params": params}, X, y))
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def batch_of(seed, size):
+    """The prompts of step 0, of one coordinate as the curriculum has it."""
+    key = jax.random.fold_in(stream_key(seed, "data"), 0)
+    return TASK.sample(key, P - 1, size, active_dims=1).points()
+
+
+@functools.cache
+def initial(seed):
+    state = training.init_state(MODEL, TASK, OPTIMIZER, seed, num_points=P)
+    return jax.device_get(state)  # a run takes the memory of arrays on the device
+
+
 def start(seed=0):
-    return training.init_state(MODEL, TASK, OPTIMIZER, seed, num_points=P)
+    return jax.tree.map(jnp.asarray, initial(seed))
 
 
 def build(**kwargs):
@@ -53,62 +71,85 @@ def assert_close(one, two, rtol, atol=0.0):
 
 
 @pytest.mark.parametrize(
-    ("batch", "halves"), [(B, True), (B, False), (B, None), (B - 1, None)]
+    ("batch", "halves"),
+    [
+        (B, None),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((B, True), (B, False), (B - 1, None))
+        ),
+    ],
 )
 def test_a_step_is_data_gradient_and_update(batch, halves):
     """One step by hand: the batch of (seed, 0), autodiff of the loss, the optimiser."""
     state = start(5)
-    key = jax.random.fold_in(stream_key(5, "data"), 0)
-    X, y = TASK.sample(key, P - 1, batch, active_dims=1).points()
+    X, y = batch_of(5, batch)
     assert not np.any(X[:, :, 1:])
-    assert np.all(X[:, :, 0] != 0)
+    assert np.all(np.asarray(X)[:, :, 0] != 0)
 
-    def loss(params):
-        predictions = MODEL.apply({"params": params}, X, y)
-        return jnp.mean((predictions[:, :3] - y[:, :3]) ** 2)
+    @jax.jit
+    def by_hand(params, opt_state):
+        def loss(params):
+            predictions = MODEL.apply({"params": params}, X, y)
+            return jnp.mean((predictions[:, :3] - y[:, :3]) ** 2)
 
-    value, grads = jax.jit(jax.value_and_grad(loss))(state.params)
-    updates, _ = OPTIMIZER.update(grads, state.opt_state, state.params)
-    expected = jax.tree.map(jnp.add, state.params, updates)
+        value, grads = jax.value_and_grad(loss)(params)
+        updates, _ = OPTIMIZER.update(grads, opt_state, params)
+        return value, jax.tree.map(jnp.add, params, updates)
+
+    value, expected = by_hand(state.params, state.opt_state)
     new, metrics = jax.jit(build(batch_size=batch, halves=halves))(state)
     np.testing.assert_allclose(metrics["loss"], value, rtol=1e-5)
     assert_close(new.params, expected, rtol=1e-4, atol=1e-6)
     assert (int(new.step), int(new.seed)) == (1, 5)
 
 
-def test_chunks_do_not_change_the_run():
-    whole, losses = train(chunk_steps=STEPS)
-    parts, other = train(chunk_steps=5)
-    assert_same(whole, parts)
+@pytest.fixture(scope="module")
+def whole():
+    """A run in chunks of four steps: its chunks, its last state and its losses."""
+    chunks = []
+    for chunk in training.run(build(), start(), STEPS, chunk_steps=4):
+        chunks.append((jax.device_get(chunk.state), chunk))
+    losses = [np.asarray(chunk.metrics["loss"]) for _, chunk in chunks]
+    return chunks, chunks[-1][0], np.concatenate(losses)
+
+
+@pytest.mark.slow
+def test_chunks_do_not_change_the_run(whole):
+    _, end, losses = whole
+    other_end, other = train(chunk_steps=5)
+    assert_same(end, other_end)
     np.testing.assert_array_equal(losses, other)
 
 
-def test_a_run_continues_exactly_from_a_state_in_the_middle():
-    whole, losses = train()
-    middle, first = train(steps=6)
-    end, second = train(state=middle)
-    assert_same(whole, end)
-    np.testing.assert_array_equal(losses, np.concatenate([first, second]))
+def test_a_run_continues_exactly_from_a_state_in_the_middle(whole):
+    chunks, end, losses = whole
+    middle, _ = chunks[0]
+    again, rest = train(state=jax.tree.map(jnp.asarray, middle))
+    assert_same(end, again)
+    np.testing.assert_array_equal(losses[4:], rest)
 
 
-def test_one_compilation_serves_all_whole_chunks():
-    chunks = list(training.run(build(), start(), STEPS, chunk_steps=4))
+def test_one_compilation_serves_all_whole_chunks(whole):
+    chunks = [chunk for _, chunk in whole[0]]
     assert [chunk.compile_seconds > 0.05 for chunk in chunks] == [True, False, False]
-    weights = sum(leaf.nbytes for leaf in jax.tree.leaves(chunks[-1].state))
+    weights = sum(leaf.nbytes for leaf in jax.tree.leaves(whole[1]))
     assert all(chunk.memory_bytes >= weights for chunk in chunks)
 
 
 def test_phases_take_over_where_the_last_one_ended():
-    small, large = build(batch_size=2), build()
-    phases = [training.Phase(small, 6), training.Phase(large, STEPS)]
-    state, losses = train(phases)
-    middle, first = train(small, steps=6)
-    end, second = train(large, jax.tree.map(jnp.asarray, middle))
+    """The first ends within a chunk; a run resumed within the second goes on alike."""
+    small, large = build(batch_size=2, halves=False), build(halves=False)
+    phases = [training.Phase(small, 2), training.Phase(large, 6)]
+    chunks = training.run(phases, start(), 6, chunk_steps=4)
+    losses = [np.asarray(chunk.metrics["loss"]) for chunk in chunks]
+    assert [len(part) for part in losses] == [2, 2, 2]
+    middle, first = train(small, steps=2)
+    end, second = train(large, jax.tree.map(jnp.asarray, middle), steps=6)
+    np.testing.assert_array_equal(np.concatenate(losses), [*first, *second])
+    state, again = train(phases, jax.tree.map(jnp.asarray, middle), steps=6)
     assert_same(state, end)
-    np.testing.assert_array_equal(losses, np.concatenate([first, second]))
-    # Resumed within the second phase.
-    state, _ = train(phases, jax.tree.map(jnp.asarray, middle))
-    assert_same(state, end)
+    np.testing.assert_array_equal(again, second)
 
 
 @pytest.mark.parametrize("ends", [(), (4, 4, STEPS), (8, 4), (4, STEPS - 1)])
@@ -118,34 +159,32 @@ def test_phases_must_ascend_to_the_end(ends):
         train(phases)
 
 
-def test_an_ensemble_is_its_members():
-    together, losses = train(jax.vmap(build()), start((3, 4)))
+@pytest.mark.slow
+def test_an_ensemble_is_its_members(whole):
+    together, losses = train(jax.vmap(build()), start((0, 4)))
     assert losses.shape == (STEPS, 2)
-    for row, seed in enumerate((3, 4)):
-        alone, alone_losses = train(state=start(seed))
-        member = jax.tree.map(lambda leaf, r=row: leaf[r], together.params)
-        # float32 sums in another order; Adam amplifies it where gradients are tiny.
-        np.testing.assert_allclose(losses[:, row], alone_losses, rtol=1e-4)
-        assert_close(member, alone.params, rtol=1e-2, atol=1e-3)
+    # float32 sums in another order; Adam amplifies it where gradients are tiny.
+    np.testing.assert_allclose(losses[:, 0], whole[2], rtol=1e-4)
+    member = jax.tree.map(lambda leaf: leaf[0], together.params)
+    assert_close(member, whole[1].params, rtol=1e-2, atol=1e-3)
+    assert np.abs(losses[:, 1] - losses[:, 0]).min() > 1e-3
 
 
 def test_accumulation_gives_the_gradient_of_the_whole_batch():
     state = start()
-    whole, metrics = jax.jit(build())(state)
-    parts, other = jax.jit(build(accumulation=4))(state)
+    whole, metrics = jax.jit(build(halves=False))(state)
+    parts, other = jax.jit(build(accumulation=4, halves=False))(state)
     np.testing.assert_allclose(metrics["loss"], other["loss"], rtol=1e-5)
     np.testing.assert_allclose(metrics["grad_norm"], other["grad_norm"], rtol=1e-5)
     assert_close(whole.params, parts.params, rtol=1e-3, atol=1e-5)
 
 
 def test_the_last_point_alone_can_be_trained_on():
-    _, metrics = jax.jit(build(loss_points="last"))(start())
-    key = jax.random.fold_in(stream_key(0, "data"), 0)
-    X, y = TASK.sample(key, P - 1, B, active_dims=1).points()
-    last = MODEL.apply({"params": start().params}, X, y)[:, -1]
-    np.testing.assert_allclose(
-        metrics["loss"], np.mean((last - y[:, -1]) ** 2), rtol=1e-5
-    )
+    _, metrics = jax.jit(build(loss_points="last", halves=False))(start())
+    X, y = batch_of(0, B)
+    last = np.asarray(answers(start().params, X, y))[:, -1]
+    expected = np.mean((last - np.asarray(y)[:, -1]) ** 2)
+    np.testing.assert_allclose(metrics["loss"], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("points", ["all", "last"])
@@ -154,15 +193,12 @@ def test_answers_are_compared_with_targets_where_they_are_given(points):
         assert task is TASK
         return 2 * y + X[:, :, 0]
 
-    step = build(targets=targets, loss_points=points)
-    state = start()
-    key = jax.random.fold_in(stream_key(state.seed, "data"), 0)
-    X, y = TASK.sample(key, P - 1, B, active_dims=CURRICULUM.dims(0)).points()
-    answers = MODEL.apply({"params": state.params}, X, y)
-    off = np.square(np.asarray(answers - targets(TASK, X, y)))
-    active = int(CURRICULUM.points(0))
-    expected = off[:, :active].mean() if points == "all" else off[:, -1].mean()
-    _, metrics = jax.jit(step)(state)
+    X, y = batch_of(0, B)
+    found = np.asarray(answers(start().params, X, y))
+    off = np.square(found - targets(TASK, np.asarray(X), np.asarray(y)))
+    expected = off[:, :3].mean() if points == "all" else off[:, -1].mean()
+    step = build(targets=targets, loss_points=points, halves=False)
+    _, metrics = jax.jit(step)(start())
     np.testing.assert_allclose(metrics["loss"], expected, rtol=1e-5)
 
 
@@ -187,21 +223,31 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step():
         list(training.run(step, state, 8, chunk_steps=2))
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss():
-    """Real training: d = 1 falls below the best one-layer linear attention."""
-    task = LinearRegression.isotropic(1, dtype=jnp.float32)
-    model = GPT2(1, 12, width=16, num_layers=2, num_heads=2, init_std=0.1)
-    tx = training.make_optimizer(OptimizerConfig("adam", 5e-3), 800)
+    """Real training: d = 1 falls below the best one-layer linear attention.
+
+    Rounding, which differs from machine to machine, is another seed after hundreds of
+    steps: over seeds the error at k = 3 is 0.15 with a standard deviation of 0.06. The
+    mean of two is 6 standard errors below (d + 1) / (k + d + 1).
+    """
+    d, k, seeds = 1, 3, (0, 1)
+    task = LinearRegression.isotropic(d, dtype=jnp.float32)
+    model = GPT2(d, 2 * k + 2, width=16, num_layers=2, num_heads=2, init_std=0.1)
+    tx = training.make_optimizer(OptimizerConfig("adam", 5e-3, schedule="cosine"), 600)
     step = training.make_step(
-        model, task, tx, Curriculum.none(1, 6), batch_size=32, num_points=6
+        *(model, task, tx, Curriculum.none(d, k + 1)),
+        batch_size=64,
+        num_points=k + 1,
+        halves=False,
     )
-    state = training.init_state(model, task, tx, 0, num_points=6)
-    *_, chunk = training.run(step, state, 800, chunk_steps=200)
-    prompt = task.sample(jax.random.key(9), 5, 256).prefixes()
-    errors = training.prefix_errors(model, chunk.state.params, prompt).mean(axis=0)
-    assert errors[0] > 0.7
-    # (d + 1) / (k + d + 1) at k = 5; its Monte Carlo error is about 0.02.
-    assert errors[5] < 2 / 7
+    state = training.init_state(model, task, tx, seeds, num_points=k + 1)
+    *_, chunk = training.run(jax.vmap(step), state, 600, chunk_steps=200)
+    prompt = task.sample(jax.random.key(9), k, 1024).prefixes()
+    errors = jax.jit(jax.vmap(lambda p: training.prefix_errors(model, p, prompt)))
+    means = np.asarray(errors(chunk.state.params)).mean(axis=(0, 1))
+    assert means[0] > 0.7
+    assert means[k] < (d + 1) / (k + d + 1)
 
 
 @pytest.mark.parametrize(

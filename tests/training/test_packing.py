@@ -1,5 +1,7 @@
 """Packed blocks train as the model's own layout does."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,10 +36,18 @@ RULES = OPTIMIZERS | {
 def started(config, seeds=0):
     optimizer = training.make_optimizer(config, 6)
     step = training.make_step(
-        MODEL, TASK, optimizer, Curriculum.none(2, 4), batch_size=4, num_points=4
+        *(MODEL, TASK, optimizer, Curriculum.none(2, 4)),
+        batch_size=4,
+        num_points=4,
+        halves=False,
     )
     state = training.init_state(MODEL, TASK, optimizer, seeds, num_points=4)
     return (jax.vmap(step) if jnp.ndim(state.step) else step), state
+
+
+@functools.cache
+def trained_whole(name, packed, seeds=0):
+    return jax.device_get(trained(OPTIMIZERS[name], packed, seeds))
 
 
 def trained(config, packed, seeds=0, chunk_steps=6):
@@ -55,15 +65,14 @@ def close(a, b):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "seeds"), [("adam", 3), ("muon", (3, 4))])
+@pytest.mark.parametrize(("name", "seeds"), [("adam", 0), ("muon", (3, 4))])
 def test_packed_training_is_plain_training(name, seeds):
-    plain = trained(OPTIMIZERS[name], False, seeds)
-    close(trained(OPTIMIZERS[name], True, seeds), plain)
+    close(trained_whole(name, True, seeds), trained_whole(name, False, seeds))
 
 
 @pytest.mark.slow
 def test_a_packed_run_goes_on_from_a_chunk_that_ended():
-    once = trained(OPTIMIZERS["adam"], True)
+    once = trained_whole("adam", True)
     twice = trained(OPTIMIZERS["adam"], True, chunk_steps=3)
     jax.tree.map(np.testing.assert_array_equal, once, twice)
 
@@ -71,12 +80,13 @@ def test_a_packed_run_goes_on_from_a_chunk_that_ended():
 @pytest.mark.parametrize("name", RULES)
 def test_an_update_of_packed_blocks_is_the_packed_update(name):
     # More than ten blocks: as text block_10 comes before block_2.
-    keys = iter(jax.random.split(jax.random.key(0), 100))
+    rng = np.random.default_rng(0)
     shapes = {"a": (3, 4), "bias": (4,)}
     tree = {
-        f"block_{i}": {k: jax.random.normal(next(keys), v) for k, v in shapes.items()}
+        f"block_{i}": {k: rng.standard_normal(v) for k, v in shapes.items()}
         for i in range(11)
-    } | {"out": jnp.ones((4, 2)), "last_block": jnp.ones((4, 2))}
+    } | {"out": np.ones((4, 2)), "last_block": np.ones((4, 2))}
+    tree = jax.tree.map(jnp.asarray, tree)
     optimizer = training.make_optimizer(RULES[name], 6)
 
     @jax.jit
@@ -84,13 +94,12 @@ def test_an_update_of_packed_blocks_is_the_packed_update(name):
         updates, state = optimizer.update(params, state, params)
         return jax.tree.map(jnp.add, params, updates), state
 
-    plain, state = tree, optimizer.init(tree)
-    packed, packed_state = pack(tree), pack(state)
+    plain, state = tree, jax.jit(optimizer.init)(tree)
+    packed, packed_state = jax.jit(pack)((tree, state))
     for _ in range(2):
         plain, state = stepped(plain, state)
         packed, packed_state = stepped(packed, packed_state)
-    close(unpack(packed), plain)
-    close(unpack(packed_state), state)
+    close(*jax.device_get((jax.jit(unpack)((packed, packed_state)), (plain, state))))
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -98,11 +107,11 @@ def test_an_update_of_packed_blocks_is_the_packed_update(name):
 def test_unpacking_undoes_packing_to_the_bit(name, seeds):
     _, state = started(OPTIMIZERS[name], seeds)
     axis = jnp.ndim(state.step)
-    packed = pack(state, axis)
+    packed = jax.jit(pack, static_argnums=1)(state, axis)
     assert isinstance(packed.params, Packed)
     kernel = packed.params.stacks["block_"]["attn_qkv"]["kernel"]
     assert kernel.shape == (*state.step.shape, 2, 4, 12)
-    back = unpack(packed)
+    back = jax.jit(unpack)(packed)
     assert jax.tree.structure(back) == jax.tree.structure(state)
     jax.tree.map(np.testing.assert_array_equal, back, state)
     leaves = [len(jax.tree.leaves(tree)) for tree in (state.params, packed.params)]
