@@ -3,6 +3,12 @@
 # (file, function, line before, line after): reason
 EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
+        "icltheory/regression/shifts.py",
+        "_random_quadrants",
+        "return jnp.abs(z) * _signs(key, z), z",
+        "return jnp.abs(z) / _signs(key, z), z",
+    ): "signs are +1 or -1",
+    (
         "icltheory/linalg/spectra.py",
         "effective_rank",
         "p = s / jnp.where(zero, 1, total)[..., None]",

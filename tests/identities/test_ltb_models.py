@@ -54,6 +54,24 @@ def exact_risk(weights, population, M):
     return oracles.exact_risk(predict, *population, M)
 
 
+# --- the prediction
+
+
+@pytest.mark.parametrize("mask", ["demos", "none"])
+def test_effective_parameters_predict_by_their_sums(mask, measured):
+    rng = np.random.default_rng(40)
+    d, M = 3, 5
+    c, p, u, x = rng.normal(size=(4, d))
+    v, U, X, y = rng.normal(), *(rng.normal(size=s) for s in ((d, d), (M, d), M))
+    w = c.copy()
+    for i in range(M):
+        w += (p @ X[i] + v * y[i]) * (U.T @ X[i] + y[i] * u) / M
+    expected = w @ x + ((p @ x) * (x @ U @ x) / M if mask == "none" else 0)
+    found = ltb.EffectiveParameters(c, p, v, U, u).predict(X, y, x, mask)
+    measured("relative error", found / expected - 1)
+    assert float(found) == pytest.approx(expected, rel=1e-12)
+
+
 # --- the risk
 
 EXACT_CASES = [  # d, rank H, rank Psi, noise variance, lengths
