@@ -100,7 +100,11 @@ def dense_functions(learner, stack, shots):
 
 
 @pytest.mark.parametrize(
-    ("learner", "L"), [(GradientDescent(2, 2), 2), (GenericWeights(1), 1)]
+    ("learner", "L"),
+    [
+        (GradientDescent(2, 2), 2),
+        pytest.param(GenericWeights(1), 1, marks=pytest.mark.slow),
+    ],
 )
 def test_theorem2_gives_the_bounds_of_the_replicates_on_the_same_draws(learner, L, key):
     N, b, B = 16, 6, 3
@@ -215,7 +219,8 @@ def without(sample, i):
     return Replicates(*(np.delete(field, i, axis=0) for field in sample))
 
 
-def test_standard_errors_are_those_of_the_jackknife():
+def test_standard_errors_are_those_of_the_jackknife(monkeypatch):
+    monkeypatch.setattr(estimate, "SMOOTHING", estimate.SMOOTHING[:2])
     B, row = 200, Row(2, 40, 20, 2)
     sample = synthetic(B, 2)
     whole = estimate.bounds(row, sample, 2)

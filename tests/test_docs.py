@@ -14,10 +14,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def tier(name):
-    """The module; slow if its examples make arrays of JAX, and so compile programs."""
+    """The module; slow if its examples compute with JAX, and so compile programs."""
     path = ROOT / name.replace(".", "/")
     source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    computes = re.search(r"^ *(>>>|\.\.\.) .*\b(jnp|jax)\.", source.read_text(), re.M)
+    computes = re.search(
+        r"^ *(>>>|\.\.\.) .*(jnp\.|jax\.|isotropic)", source.read_text(), re.M
+    )
     return pytest.param(name, marks=[pytest.mark.slow] if computes else [])
 
 

@@ -7,6 +7,7 @@ import re
 import sys
 
 import jax
+import matplotlib
 import numpy as np
 import pytest
 
@@ -14,8 +15,10 @@ from experiments import ltb_gap
 from experiments.ltb_gap.settings import axes, problem, trained_settings
 from experiments.ltb_gap.theory import hills, phases, theory
 from experiments.ltb_gap.train import Trained
+from icltheory import plotting
 from icltheory.regression import ltb
 
+matplotlib.use("Agg")
 SMALL = [
     "--preset",
     "cpu",
@@ -45,6 +48,14 @@ SMALL = [
     "--phase-points",
     "4",
 ]
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    import matplotlib.pyplot as plt
+
+    yield
+    plt.close("all")
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +111,6 @@ def grid(small):
     return phases(small)
 
 
-@pytest.fixture(scope="module")
-def arcs(small):
-    return hills(small, (0.05,))
-
-
 def test_theory_is_in_order(exact):
     for setting, risks in exact.items():
         assert risks.ltb < risks.lower <= risks.lower_instance <= risks.lsa * (1 + 1e-9)
@@ -112,17 +118,21 @@ def test_theory_is_in_order(exact):
         assert risks.bayes - 4 * risks.bayes_error < risks.ltb, setting
 
 
-def test_phases_and_hills(grid, arcs):
+def test_phases_are_in_order(grid):
     assert grid.lsa.shape == (4, 4)
     assert np.all(grid.lsa >= grid.ltb)
-    profile = arcs[0.05]
+
+
+@pytest.mark.slow
+def test_hills_rise_between_the_minima(small):
+    profile = hills(small, (0.05,))[0.05]
     assert profile[0] == 1.0
     assert profile.max() > 1.0
     assert abs(profile[-1]) < 1e-12
 
 
 def test_the_command_line_writes_what_is_reported_of_its_models(
-    small, exact, grid, arcs, tmp_path, monkeypatch
+    small, exact, grid, tmp_path, monkeypatch
 ):
     main, asked = sys.modules["experiments.ltb_gap.main"], []
 
@@ -137,6 +147,8 @@ def test_the_command_line_writes_what_is_reported_of_its_models(
         }
         return Trained(risks, seconds=1.0)
 
+    angles = np.linspace(0, np.pi / 2, 181)
+    arcs = {0.05: np.cos(angles) + np.sin(2 * angles)}
     monkeypatch.setattr(main, "train", train)
     for name, found in (("theory", exact), ("phases", grid), ("hills", arcs)):
         monkeypatch.setattr(main, name, lambda config, *_, found=found: found)
@@ -182,3 +194,51 @@ def test_impossible_settings_are_refused_in_one_line():
     ):
         with pytest.raises(ValueError, match="^" + re.escape(message) + "$"):
             dataclasses.replace(ltb_gap.Config(), **change)
+
+
+def test_figures_draw_what_they_are_given():
+    x = np.array([1.0, 2.0, 4.0])
+    lines = {"lsa": 3 * x, "ltb": x, "bayes": x / 2}
+    dots = {
+        "lsa": (np.array([4.0]), np.array([3.5]), np.array([5.0])),
+        "ltb": (np.array([1.5]), np.array([1.0]), np.array([1.75])),
+    }
+    panel = plotting.GapPanel("M", x, lines, (2 * x, 5 * x), [2.0], dots)
+    plain = panel._replace(label="d", log=False)
+    figure = plotting.gap_panels([panel, panel, panel, plain], "fixed", 7)
+    first, *_, last = figure.axes
+    drawn = {line.get_label(): line for line in first.get_lines()}
+    for name, label in (("lsa", "(LSA)"), ("ltb", "(LTB"), ("bayes", "best: Bayes")):
+        (line,) = (drawn[key] for key in drawn if label in key and "best" in key)
+        np.testing.assert_array_equal(line.get_ydata(), lines[name])
+        assert line.get_linestyle() == ("--" if name == "bayes" else "-")
+    band = first.collections[0].get_paths()[0].vertices
+    assert {(1, 2), (1, 5), (4, 8), (4, 20)} <= set(map(tuple, band))
+    spans = [bars.lines[2][0].get_segments()[0] for bars in first.containers]
+    np.testing.assert_allclose(spans, [[[2, 3.5], [2, 5]], [[2, 1], [2, 1.75]]])
+    assert (first.get_xscale(), last.get_xscale()) == ("log", "linear")
+    np.testing.assert_allclose(first.get_ylim(), (0.5 / 1.3, 12 * 1.3))
+    assert "7 random starts" in figure.get_suptitle()
+
+    norms, examples = np.array([0.1, 1.0, 10.0]), np.array([2.0, 8.0])
+    ratio = np.array([[1.0, 2.0, 30.0], [1.0, 1.5, 20.0]])
+    closest = np.array([[0, 0, 2], [0, 0, 2]])
+    figure = plotting.gap_phases(norms, examples, ratio, closest, "abc", "fixed")
+    axes = figure.axes[0]
+    mesh = axes.collections[0]
+    np.testing.assert_array_equal(np.asarray(mesh.get_array()).ravel(), ratio.ravel())
+    assert (mesh.norm.vmin, mesh.norm.vmax) == (1, 30)
+    marked = [text for text in axes.texts if text.get_text() in ("a", "b", "c")]
+    assert [(text.get_text(), *text.xy) for text in marked] == [
+        ("a", 0.1, 2.0),
+        ("c", 10.0, 2.0),
+    ]
+
+    arcs = {0.05: np.array([1.0, 4.0, 0.5]), 1.0: np.array([1.0, 0.5, 0.1])}
+    (axes,) = plotting.excess_hills(arcs, "fixed").axes
+    for line, excess in zip(axes.get_lines(), arcs.values(), strict=False):
+        np.testing.assert_array_equal(line.get_ydata(), excess)
+        np.testing.assert_allclose(line.get_xdata(), [0, 45, 90])
+    assert set(axes.get_lines()[2].get_ydata()) == {1}
+    assert axes.get_ylim() == (1e-2, 8)
+    assert axes.get_lines()[0].get_label().endswith("= 0.05")

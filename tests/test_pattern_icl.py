@@ -77,9 +77,13 @@ def test_intervals_hold_their_shares():
 
 def test_the_trainer_reads_pairs_with_the_query_last(key):
     task = PatternTask(4, 4, 2.0)
-    drawn = PairTask(task, 0.8).sample(key, 6, 3, active_dims=8)
-    prompt = task.sample(key, 3, 6, 0.8)
-    X, y = drawn.points()
+
+    @jax.jit
+    def both(key):
+        drawn = PairTask(task, 0.8).sample(key, 6, 3, active_dims=8)
+        return drawn.points(), task.sample(key, 3, 6, 0.8)
+
+    (X, y), prompt = both(key)
     assert X.shape == (3, 7, 8)
     np.testing.assert_array_equal(X[:, :6], prompt.X)
     np.testing.assert_array_equal(X[:, 6], prompt.x_query)
@@ -91,10 +95,10 @@ def test_one_pass_answers_after_every_context(key):
     module = GPT2(
         8, 5, width=8, num_layers=1, num_heads=2, token_layout="matrix", init_std=0.3
     )
-    prompt = task.sample(key, 3, 4, 0.8)
+    prompt = jax.jit(lambda key: task.sample(key, 3, 4, 0.8))(key)
     params = jax.jit(module.init)(key, prompt.X, prompt.y)["params"]
     margins = jax.jit(margins_by_length, static_argnums=0)(module, params, prompt)
-    part = prefix(prompt, 3)
+    part = jax.jit(lambda prompt: prefix(prompt, 3))(prompt)
     predict = jax.jit(partial(module.apply, method="predict"))
     alone = predict({"params": params}, part.X, part.y, part.x_query)
     np.testing.assert_allclose(margins[:, 3], alone * prompt.z, atol=1e-6)
