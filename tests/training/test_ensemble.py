@@ -104,7 +104,7 @@ def check_members(trained, optimizer, grid, indices):
 
 
 def test_two_steps_of_a_member_are_those_of_the_model_alone():
-    """Its own seed, noise, rate, decay and norm, by a rule whose rate has a schedule."""
+    """Its seed, noise, rate, decay and norm, by a rule whose rate has a schedule."""
     grid = Ensemble((3,), (0.0, 1.0), (1e-2,), (0.5,), (0.1,))
     record = dataclasses.replace(ADAM, name="adamw", schedule="linear", warmup_steps=1)
     member = grid.members()[1]
