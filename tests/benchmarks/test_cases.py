@@ -106,6 +106,7 @@ def test_trajectory():
     assert trajectory.operations(1, 10**6, 10) == 12 * 10**3
 
 
+@pytest.mark.slow
 def test_bounds():
     bounds = case("bounds")
     row = bounds.row(2, 6, 3, 4, 2)

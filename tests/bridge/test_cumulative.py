@@ -128,6 +128,7 @@ def with_spectrum(s):
 FLAT, POWER = 1 - 0.9 * np.arange(48) / 48, 1 / np.arange(1, 49)
 
 
+@pytest.mark.slow
 def test_with_best_approximations_a_loop_changes_nothing():
     """Truncations are nested; and the loop tends to them with its iterations."""
     W = jnp.asarray(with_spectrum(FLAT))

@@ -25,8 +25,6 @@ read_out = jax.jit(Decoder.read_out, static_argnums=0)
 label_logits = jax.jit(Decoder.label_logits, static_argnums=0)
 answer = jax.jit(forward, static_argnums=0)
 turn = jax.jit(rotate, static_argnums=2)
-# Two heads that are turned, a table of positions, and a window with shared heads.
-FEW = ("gptj", "gpt2", "mistral")
 
 
 def whole(ids):
@@ -85,7 +83,7 @@ def test_attention_reads_the_stream_under_the_first_norm(family):
     np.testing.assert_allclose(found, expected, **CLOSE)
 
 
-@pytest.mark.parametrize("family", quick(FEW, CONFIGS))
+@pytest.mark.parametrize("family", quick(["gptj", "mistral"], CONFIGS))
 def test_a_prefix_kept_as_keys_and_values_is_the_whole_prompt(family):
     model, cut = model_of(family), 5
     ids = np.concatenate([np.repeat(IDS[:1, :cut], 3, 0), IDS[:, cut:]], 1)

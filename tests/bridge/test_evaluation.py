@@ -18,6 +18,7 @@ from tests.bridge.evaluation_tasks import (
     tiny,
 )
 from tests.bridge.stored import load
+from tests.bridge.tiers import quick
 
 TASKS = {
     "label_token": classification(12),
@@ -27,9 +28,7 @@ TASKS = {
 
 
 # In the quick tier the family with grouped heads, a window and rotations is enough.
-GROUPS = [
-    f if f == "groups" else pytest.param(f, marks=pytest.mark.slow) for f in FAMILIES
-]
+GROUPS = quick(["groups"], FAMILIES)
 # Shapes that the tests share.
 SHAPES = {"buckets": 2, "batch_size": 4}
 
@@ -45,20 +44,8 @@ def same(fast, plain, atol=1e-10):
     assert fast.accuracy == plain.accuracy
 
 
-@pytest.mark.parametrize(
-    ("family", "scoring"),
-    [
-        pytest.param(
-            *(family, scoring),
-            # Learned positions in the quick tier, too.
-            marks=()
-            if family == "groups" or (family, scoring) == ("gpt2", "label_token")
-            else pytest.mark.slow,
-        )
-        for family in FAMILIES
-        for scoring in TASKS
-    ],
-)
+@pytest.mark.parametrize("scoring", TASKS)
+@pytest.mark.parametrize("family", GROUPS)
 def test_batches_behind_a_cache_answer_as_one_prompt_at_a_time(family, scoring):
     plain = naive(family, scoring)
     assert np.ptp(plain.scores) > 1e-3
@@ -87,7 +74,7 @@ def test_the_tiny_models_tell_examples_apart(family):
 
 
 @pytest.mark.parametrize("scoring", TASKS)
-@pytest.mark.parametrize("family", [GROUPS[0], "groups"])
+@pytest.mark.parametrize("family", quick(["groups"], ["gpt2", "groups"]))
 def test_the_side_of_the_padding_changes_nothing(family, scoring):
     task = TASKS[scoring]
     left = evaluate(tiny(family), task, **SHAPES, padding="left")
@@ -177,6 +164,7 @@ def test_what_scores_amount_to():
         evaluation_of(scores, np.zeros(4, int), "n+1")
 
 
+@pytest.mark.slow
 def test_scores_are_float32_for_half_precision_too():
     task = classification(12)
     model = tiny("groups")

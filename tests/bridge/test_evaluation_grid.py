@@ -20,6 +20,7 @@ from icltheory.bridge.racing import full_grid, race
 from icltheory.bridge.spectra import Cumulative
 from icltheory.linalg import SVD, svd
 from tests.bridge.evaluation_tasks import FAMILIES, choice, classification, tiny
+from tests.bridge.tiers import quick
 
 RATES = (0.0, 0.5, 0.75)
 # Shapes that the tests share: two batches, the last one filled up.
@@ -52,9 +53,7 @@ def check(found, family, place, scoring="label_token", atol=1e-9, **how):
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize(
-    "family", [f if f == "groups" else pytest.param(f, marks=SLOW) for f in FAMILIES]
-)
+@pytest.mark.parametrize("family", quick(["groups"], FAMILIES))
 def test_every_layer_module_and_rate(family):
     model, task = tiny(family), TASKS["label_token"]
     found = evaluate_grid(model, task, range(3), ("attn", "mlp"), RATES, **SHAPES)
@@ -74,7 +73,7 @@ def test_single_precision():
 
 
 @pytest.mark.parametrize("scoring", ["average_log_likelihood", "mean_logit"])
-@pytest.mark.parametrize("family", [pytest.param("gptj", marks=SLOW), "groups"])
+@pytest.mark.parametrize("family", quick(["groups"], ["gptj", "groups"]))
 def test_whole_options(family, scoring):
     model, task = tiny(family), TASKS[scoring]
     found = evaluate_grid(model, task, (0, 2), ("attn", "mlp"), RATES, **SHAPES)
@@ -82,7 +81,9 @@ def test_whole_options(family, scoring):
         check(evaluations, family, place, scoring)
 
 
-@pytest.mark.parametrize("module", ["all", "W_Q", "W_K", "W_O", "W_gate"])
+@pytest.mark.parametrize(
+    "module", quick(["all", "W_K"], ["all", "W_Q", "W_K", "W_O", "W_gate"])
+)
 def test_single_matrices_without_demonstrations(module):
     model, task = tiny("groups"), TASKS["label_token"]
     found = evaluate_rates(model, task, 1, module, RATES, shots=0, **SHAPES)
@@ -126,6 +127,7 @@ def traces(monkeypatch):
     return counted
 
 
+@SLOW
 def test_one_program_for_all_rates_and_one_for_all_layers(traces):
     # Sizes of its own, so that nothing is compiled yet.
     model, task = tiny("groups", mlp_width=20, num_layers=5), TASKS["label_token"]

@@ -1,5 +1,6 @@
 """Condition numbers, the store of singular systems, and ways to decompose."""
 
+import functools
 import re
 import tracemalloc
 
@@ -22,12 +23,14 @@ from icltheory.bridge.spectra import (
 )
 from icltheory.linalg import SVD
 from icltheory.pruning import module_spectra, random_condition_number
+from tests.bridge.tiers import quick
 
 
 def raises(message):
     return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
+@functools.cache
 def language_model(width=16, mlp=64, layers=2, dtype="float32", gated=False):
     arch = Architecture(
         family="llama" if gated else "gptj",
@@ -42,7 +45,13 @@ def language_model(width=16, mlp=64, layers=2, dtype="float32", gated=False):
         gated=gated,
     )
     decoder = Decoder(arch)
-    return LanguageModel(decoder, decoder.init(jax.random.key(1), jnp.dtype(dtype)))
+    shapes = jax.eval_shape(decoder.init, jax.random.key(0))
+    rng = np.random.default_rng(1)
+
+    def draw(leaf):
+        return jnp.asarray((0.02 * rng.standard_normal(leaf.shape)).astype(dtype))
+
+    return LanguageModel(decoder, jax.tree.map(draw, shapes))
 
 
 def gaussian(*shape, seed=0):
@@ -57,7 +66,9 @@ def with_spectrum(s, seed=0):
 # --- condition numbers
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "dtype", quick(["bfloat16"], ["float32", "bfloat16", "float16"])
+)
 def test_rows_are_those_of_numpy_in_float64(dtype, tmp_path):
     model = language_model(dtype=dtype)
     plain = condition_numbers(model)
@@ -79,6 +90,7 @@ def test_rows_are_those_of_numpy_in_float64(dtype, tmp_path):
     assert some[0].shape == (8, 16)
 
 
+@pytest.mark.slow
 def test_gaussian_mlps_lie_on_the_null():
     # Aspect ratios of GPT-J, 0.25, and LLaMA-2-7B, 0.372; 24 and 36 matrices.
     for mlp, gated in ((256, False), (172, True)):
@@ -113,7 +125,9 @@ def test_a_zero_matrix_has_an_infinite_condition_number():
 
 def test_weights_that_are_not_finite_are_named(tmp_path):
     model = language_model(layers=1)
-    bad = model.replace(params=jax.tree.map(lambda x: x * jnp.nan, model.params))
+    bad = model.replace(
+        params=jax.tree.map(lambda x: np.asarray(x) * np.nan, model.params)
+    )
     for cache in (None, SingularSystems(tmp_path)):
         with raises("W_Q: expected finite entries"):
             condition_numbers(bad, cache)
@@ -138,7 +152,7 @@ def test_rounding_lifts_a_zero_singular_value_to_the_noise(dtype, rows):
     for seed in range(draws):
         U, s, Vt = np.linalg.svd(gaussian(rows, 40, seed=seed), full_matrices=False)
         s[-1] = 0
-        rounded = np.asarray(jnp.asarray((U * s[None]) @ Vt).astype(dtype))
+        rounded = ((U * s[None]) @ Vt).astype(jnp.dtype(dtype))
         smallest = np.linalg.svd(rounded.astype(float), compute_uv=False)[-1]
         lifted.append(smallest / rounding_noise(rounded))
     # Squares are chi-squared with one degree of freedom more than there are extra rows.

@@ -30,7 +30,9 @@ def params():
     return jax.jit(MODULE.init)(jax.random.key(0), X, Y)["params"]
 
 
-@pytest.mark.parametrize("inputs", [(X, Y), (X, Y, Q)])
+@pytest.mark.parametrize(
+    "inputs", [(X, Y), pytest.param((X, Y, Q), marks=pytest.mark.slow)]
+)
 def test_whole_and_resumed_equal_the_module(inputs, params):
     expected = jax.jit(MODULE.apply)({"params": params}, *inputs)
     whole = jax.jit(functools.partial(forward, MODEL))(params, inputs)

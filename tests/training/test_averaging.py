@@ -43,6 +43,27 @@ def test_the_mean_is_its_formula(decay):
     np.testing.assert_allclose(state.mean, numpy_mean(walk, decay), rtol=1e-6)
 
 
+def test_the_mean_is_found_wherever_the_rules_keep_it():
+    record = dataclasses.replace(PLAIN, name="adamw", average=0.5)
+    optimizer = training.make_optimizer(record, STEPS)
+    weights = {"w": np.arange(3.0), "b": np.ones(2)}
+    weights = jax.tree.map(jnp.asarray, weights)
+
+    @jax.jit
+    def update(weights, state):
+        updates, state = optimizer.update(weights, state, weights)
+        return optax.apply_updates(weights, updates), state
+
+    walk, opt_state = [weights], jax.jit(optimizer.init)(weights)
+    for _ in range(3):
+        weights, opt_state = update(weights, opt_state)
+        walk.append(weights)
+    walk = jax.device_get(walk)
+    state = training.TrainState(jnp.int32(3), jnp.int32(0), weights, opt_state)
+    expected = jax.tree.map(lambda *leaves: numpy_mean(leaves, 0.5), *walk)
+    same(training.averaged(state), expected, 1e-6)
+
+
 def trained(config, packed=False, members=None):
     step, state = started(config) if members is None else several(config, members)
     for chunk in training.run(step, state, STEPS, packed=packed):

@@ -147,6 +147,19 @@ def test_parts_that_do_not_divide_the_devices_are_refused():
         devices.device_mesh(1, models=2)
 
 
+def test_on_one_device_all_stays_as_it_is():
+    mesh = data_mesh(1)
+    assert (mesh.size, dict(mesh.shape)) == (1, {"models": 1, "data": 1})
+    values = np.arange(6.0).reshape(3, 2)
+    tree = {"x": jnp.asarray(values)}
+    for place in (devices.shard_batch, devices.replicate, devices.shard_members):
+        placed = place(tree, mesh)
+        np.testing.assert_array_equal(devices.to_host(placed)["x"], values)
+        assert place(tree, None) is tree
+    swept = devices.over_devices(jax.vmap(lambda x: 2 * x + 1), mesh)
+    np.testing.assert_array_equal(devices.to_host(swept(tree["x"])), 2 * values + 1)
+
+
 def stand_in(models, data):
     """A mesh of so many devices that nothing is placed on."""
     again = np.full((models, data), jax.devices()[0])

@@ -103,6 +103,35 @@ def check_members(trained, optimizer, grid, indices):
         assert_member(trained, index, alone(optimizer, grid.members()[index]))
 
 
+def test_two_steps_of_a_member_are_those_of_the_model_alone():
+    """Its seed, noise, rate, decay and norm, by a rule whose rate has a schedule."""
+    grid = Ensemble((3,), (0.0, 1.0), (1e-2,), (0.5,), (0.1,))
+    record = dataclasses.replace(ADAM, name="adamw", schedule="linear", warmup_steps=1)
+    member = grid.members()[1]
+    task, own = member.alone(TASK, record)
+    rule = training.make_optimizer(own, STEPS)
+    alone = training.make_step(MODEL, task, rule, CURRICULUM, **SIZES)
+    state = training.init_state(MODEL, task, rule, member.seed, num_points=P)
+    together = jax.tree.map(jnp.asarray, start(record, grid))
+    assert_member_params(together, state.params)
+    one, all_of_them = jax.jit(alone), jax.jit(build(record, grid))
+    for _ in range(2):
+        state, metrics = one(state)
+        together, several = all_of_them(together)
+        np.testing.assert_allclose(several["loss"][1], metrics["loss"], rtol=1e-5)
+    assert several["loss"][0] != several["loss"][1]
+    assert_member_params(together, state.params)
+
+
+def assert_member_params(together, params):
+    own = jax.tree.map(lambda leaf: np.asarray(leaf)[1], together.params)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=3e-5),
+        without_key_bias(own),
+        without_key_bias(params),
+    )
+
+
 @pytest.mark.slow
 def test_members_of_adam_are_the_models_trained_alone(adam):
     """Both noises, rates and seeds, with clipping, warm-up and schedule."""

@@ -28,7 +28,7 @@ def prompt_of(*parts):
 def test_errors_of_shifted_queries_equal_one_question_at_a_time(params):
     got = prefix_errors(MODEL, params, prompt_of(X, Y, X_QUERY, Y_QUERY), batch_size=4)
     predict = jax.jit(lambda *a: MODEL.apply({"params": params}, *a, method="predict"))
-    for k in range(P):
+    for k in (0, 2, P - 1):
         alone = np.asarray(predict(X[:, :k], Y[:, :k], X_QUERY[:, k]))
         np.testing.assert_allclose(got[:, k], (alone - Y_QUERY[:, k]) ** 2, rtol=1e-4)
 

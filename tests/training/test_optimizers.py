@@ -67,11 +67,18 @@ def test_muon_moves_hidden_matrices_as_published_and_the_rest_by_adam():
     tx = make_optimizer(OptimizerConfig("muon", 0.1, adam_learning_rate=0.01), 10)
     adam = optax.adam(0.01)
     state, adam_state, adam_params = tx.init(params), adam.init(params), params
-    for g in gradients:
+
+    @jax.jit
+    def both(g, params, state, adam_params, adam_state):
         updates, state = tx.update(g, state, params)
         params = optax.apply_updates(params, updates)
         updates, adam_state = adam.update(g, adam_state, adam_params)
-        adam_params = optax.apply_updates(adam_params, updates)
+        return params, state, optax.apply_updates(adam_params, updates), adam_state
+
+    for g in gradients:
+        params, state, adam_params, adam_state = both(
+            *(g, params, state, adam_params, adam_state)
+        )
     for block in ("block_0", "block_1"):
         for name in ("a", "b"):
             expected = numpy_muon([g[block][name] for g in gradients], 0.1)

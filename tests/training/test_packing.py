@@ -102,8 +102,16 @@ def test_an_update_of_packed_blocks_is_the_packed_update(name):
     close(*jax.device_get((jax.jit(unpack)((packed, packed_state)), (plain, state))))
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-@pytest.mark.parametrize("seeds", [0, (0, 1)])
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [
+        ("muon", (0, 1)),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("adam", 0), ("adam", (0, 1)), ("muon", 0))
+        ),
+    ],
+)
 def test_unpacking_undoes_packing_to_the_bit(name, seeds):
     _, state = started(OPTIMIZERS[name], seeds)
     axis = jnp.ndim(state.step)
