@@ -88,12 +88,16 @@ class FlaxModel:
 
 @pytest.fixture(scope="module")
 def flax_model():
-    keys = jax.random.split(jax.random.key(0), L + 1)
-    x = draws(7, WIDTH)
-    params = {"embed": jax.random.normal(keys[-1], (3, WIDTH))}
-    init = jax.jit(Block().init)
+    x, rng = draws(7, WIDTH), np.random.default_rng(4)
+    params = {"embed": draws(3, WIDTH, seed=3)}
+    shapes = jax.eval_shape(Block().init, jax.random.key(0), x)["params"]
+
+    def draw(path, s):  # biases are zero
+        size = 0.4 * (path[-1].key != "bias")
+        return jnp.asarray((size * rng.normal(size=s.shape)).astype(s.dtype))
+
     for layer in range(L):
-        params[f"h_{layer}"] = init(keys[layer], x)["params"]
+        params[f"h_{layer}"] = jax.tree.map_with_path(draw, shapes)
     return FlaxModel(L), params, draws(7, 3, seed=1)
 
 

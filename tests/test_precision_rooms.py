@@ -149,12 +149,10 @@ def run(change, name):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "join_tokens",
-        "PatternTask",
-        "neuron_parts",
-        "pattern_logits",
-        "attention_masses",
+    ["join_tokens", "pattern_logits"]
+    + [
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("PatternTask", "neuron_parts", "attention_masses")
     ],
 )
 def test_what_tf32_would_do(name):

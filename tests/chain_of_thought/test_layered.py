@@ -24,7 +24,9 @@ def wrong_steps(found):
     return jnp.mean(found.wrong, axis=0, dtype=float)
 
 
-@pytest.mark.parametrize(("method", "answers"), [("cot", 2), ("icl", 1)])
+@pytest.mark.parametrize(
+    ("method", "answers"), [("cot", 2), pytest.param("icl", 1, marks=pytest.mark.slow)]
+)
 def test_it_speaks_the_protocol_and_can_be_pruned(method, answers):
     task = cot.ReasoningTask(drawn.alphabet(2, 2, DIM), cot.faithful_transitions(1.0))
     keys = jax.random.split(jax.random.key(1), 20)

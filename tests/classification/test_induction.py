@@ -1,6 +1,6 @@
 """Scores of induction heads on arrays, against loops."""
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 import pytest
 
@@ -22,6 +22,11 @@ WEIGHTS = np.tril(RNG.random(size=(3, T, T)))
 WEIGHTS /= WEIGHTS.sum(axis=-1, keepdims=True)
 
 
+prefix_score, copying, ratio_of = map(
+    jax.jit, (prefix_matching_score, copying_score, copying_ratio)
+)
+
+
 def prefix_by_loops(weights, tokens, rows=None):
     found = []
     for b, row in enumerate(tokens):
@@ -33,20 +38,20 @@ def prefix_by_loops(weights, tokens, rows=None):
 
 
 def test_prefix_matching_is_the_double_sum():
-    got = prefix_matching_score(WEIGHTS, TOKENS)
+    got = prefix_score(WEIGHTS, TOKENS)
     assert got == pytest.approx(prefix_by_loops(WEIGHTS, TOKENS), rel=1e-13)
     rows = RNG.random(size=TOKENS.shape) < 0.4
-    got = prefix_matching_score(WEIGHTS, TOKENS, rows)
+    got = prefix_score(WEIGHTS, TOKENS, rows)
     assert got == pytest.approx(prefix_by_loops(WEIGHTS, TOKENS, rows), rel=1e-13)
 
 
 def test_targets_are_never_in_the_future():
-    targets = np.asarray(prefix_targets(TOKENS))
+    targets = np.asarray(jax.jit(prefix_targets)(TOKENS))
     assert not targets[:, 0].any()
     assert not targets[:, :, 0].any()
     assert not np.triu(targets, 1).any()
     # A token that follows its like directly may be a target of itself.
-    assert prefix_targets(jnp.array([3, 3]))[1, 1]
+    assert np.asarray(jax.jit(prefix_targets)(np.array([3, 3])))[1, 1]
 
 
 def test_previous_token_and_in_context_scores_are_means():
@@ -59,11 +64,11 @@ def test_previous_token_and_in_context_scores_are_means():
 
 def test_copying_by_factors_and_by_the_whole_circuit():
     left, right = RNG.normal(size=(9, 3)), RNG.normal(size=(3, 9))
-    whole, small = copying_score(left @ right), copying_score(right @ left)
+    whole, small = copying(left @ right), copying(right @ left)
     assert whole == pytest.approx(float(small), abs=1e-9)
     values = np.linalg.eigvals(right @ left)
     assert small == pytest.approx(values.real.sum() / np.abs(values).sum())
-    assert copying_score(np.zeros((2, 2))) == 0
+    assert copying(np.zeros((2, 2))) == 0
 
 
 def test_copying_ratio_is_its_definition():
@@ -73,12 +78,12 @@ def test_copying_ratio_is_its_definition():
         logits = sum(A[t, s] * M[:, tokens[s]] for s in range(T))
         raised = np.maximum(logits - logits.mean(), 0)
         shares.append(raised[tokens[A[t].argmax()]] / raised.sum())
-    got = copying_ratio(A, M, tokens)
+    got = ratio_of(A, M, tokens)
     assert got == pytest.approx(2 * np.mean(shares) - 1, rel=1e-12)
     rows = np.arange(T) > 5
-    got = copying_ratio(A, M, tokens, rows)
+    got = ratio_of(A, M, tokens, rows)
     assert got == pytest.approx(2 * np.mean(shares[6:]) - 1, rel=1e-12)
-    assert copying_ratio(A, np.zeros((4, 4)), tokens) == -1
+    assert ratio_of(A, np.zeros((4, 4)), tokens) == -1
 
 
 @pytest.mark.parametrize(
@@ -107,7 +112,9 @@ def test_copying_ratio_is_its_definition():
         (lambda: in_context_score(np.ones(9), (3, 3), 4), "early: expected positions"),
         (lambda: induction_circuit(0, 4), "vocab_size: expected a positive integer"),
         (
-            lambda: induction_circuit(3, 4).embed(np.zeros(5, int)),
+            lambda: jax.eval_shape(
+                lambda: induction_circuit(3, 4).embed(np.zeros(5, int))
+            ),
             "tokens: expected at most 4, got 5",
         ),
     ],

@@ -1,5 +1,7 @@
 """Weights that run gradient descent: von Oswald, Ahn, GD++."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,14 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icltheory.constructions import (
-    gd_plus_plus,
-    gradient_descent,
-    join_tokens,
-    preconditioned_gradient_descent,
-    read_prediction,
-)
+from icltheory import constructions
+from icltheory.constructions import read_prediction
 from tests import oracles
+
+gradient_descent = jax.jit(constructions.gradient_descent, static_argnums=(1, 2))
+gd_plus_plus = jax.jit(constructions.gd_plus_plus, static_argnums=(2, 3))
+preconditioned_gradient_descent = jax.jit(
+    constructions.preconditioned_gradient_descent, static_argnums=1
+)
+join_tokens = jax.jit(constructions.join_tokens)
 
 D_IN, D_OUT, N, L = 3, 2, 7, 6
 
@@ -23,6 +27,11 @@ def task(seed=0):
     rng = np.random.default_rng(seed)
     X, Y = rng.normal(size=(N, D_IN)), rng.normal(size=(N, D_OUT))
     return X, Y, rng.normal(size=D_IN), rng.normal(size=(D_OUT, D_IN))
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def apply(stack, H, h, mask):
+    return stack.apply(H, h, mask, scale=1 / N)
 
 
 @jax.jit
@@ -52,9 +61,10 @@ def test_one_layer_is_one_step_on_the_mean_loss(measured):
     )
 
     def loss(W):
-        return sum(jnp.sum((W @ a - b) ** 2) for a, b in zip(X, Y, strict=True)) / 2 / N
+        return jnp.sum((X @ W.T - Y) ** 2) / 2 / N
 
-    W_1 = -0.3 * jax.grad(loss)(jnp.zeros((D_OUT, D_IN)))
+    W_1 = -0.3 * np.asarray(jax.jit(jax.grad(loss))(np.zeros((D_OUT, D_IN))))
+    got = np.asarray(got)
     measured("error against autodiff", np.abs(got[1] - W_1 @ x).max())
     np.testing.assert_allclose(got, [np.zeros(D_OUT), W_1 @ x], atol=1e-14)
 
@@ -62,7 +72,7 @@ def test_one_layer_is_one_step_on_the_mean_loss(measured):
 def test_many_layers_reach_the_least_squares_solution(measured):
     X, Y, x, _ = task()
     stack = gradient_descent(np.full(2000, 0.4), D_IN, D_OUT)
-    last = predictions(stack, *join_tokens(X, Y, x), 1 / N)[-1]
+    last = np.asarray(predictions(stack, *join_tokens(X, Y, x), 1 / N))[-1]
     solution = np.linalg.lstsq(X, Y)[0].T @ x
     measured("distance from least squares, 2000 layers", np.abs(last - solution).max())
     np.testing.assert_allclose(last, solution, atol=1e-8)
@@ -85,7 +95,7 @@ def test_the_inverse_covariance_as_preconditioner_solves_in_one_layer(measured):
     X, Y, x, W_0 = task()
     A = np.linalg.inv(X.T @ X / N)[None]
     stack = preconditioned_gradient_descent(A, D_OUT)
-    last = predictions(stack, *join_tokens(X, Y, x, W_0), 1 / N)[-1]
+    last = np.asarray(predictions(stack, *join_tokens(X, Y, x, W_0), 1 / N))[-1]
     solution = np.linalg.lstsq(X, Y)[0].T @ x
     measured("distance from least squares, 1 layer", np.abs(last - solution).max())
     np.testing.assert_allclose(last, solution, atol=1e-12)
@@ -131,7 +141,8 @@ def test_gd_plus_plus_maps_the_spectrum_of_the_inputs(measured):
     X, Y, x, _ = task()
     gamma = 0.1
     stack = gd_plus_plus(np.array([0.2]), np.array([gamma]), D_IN, D_OUT)
-    moved = stack.apply(*join_tokens(X, Y, x), scale=1 / N).H[1, :, :D_IN]
+    moved = apply(stack, *join_tokens(X, Y, x), "demos").H
+    moved = np.asarray(moved)[1, :, :D_IN]
     s = np.linalg.eigvalsh(X.T @ X / N)
     after = np.linalg.eigvalsh(moved.T @ moved / N)
     expected = np.sort(s * (1 - gamma * s) ** 2)
@@ -145,7 +156,8 @@ def test_the_construction_needs_the_mask_of_the_papers(mask, measured):
     X, Y, x, _ = task()
     stack = gradient_descent(np.full(L, 0.3), D_IN, D_OUT)
     tokens = join_tokens(X, Y, x)
-    right = stack.apply(*tokens, scale=1 / N).h_query[-1]
-    other = stack.apply(*tokens, mask, scale=1 / N).h_query[-1]
+    right, other = (
+        np.asarray(apply(stack, *tokens, m).h_query)[-1] for m in ("demos", mask)
+    )
     measured(f"change, mask {mask}", np.abs(right - other).max())
     assert np.abs(right - other).max() > 1e-3

@@ -19,6 +19,14 @@ def weights_of(model):
     return [np.asarray(W) for W in jax.tree.leaves(model)]
 
 
+lsa_of = jax.jit(ltb.von_oswald_lsa)
+
+
+@jax.jit
+def predict(model, X, y, x):
+    return model.predict(X, y, x)
+
+
 def token_matrices(X, y, x):
     """Tokens as rows, [x_i, y_i] and [x, 0]."""
     E = np.zeros((X.shape[0], X.shape[1] + 1, X.shape[2] + 1))
@@ -108,7 +116,7 @@ def test_a_gd_beta_and_its_block_have_one_risk(measured):
 def test_attention_makes_one_step_from_a_start_that_the_query_carries(d, measured):
     rng = np.random.default_rng([52, d])
     start, eta = rng.normal(size=d), 0.7
-    layer = ltb.von_oswald_lsa(start, eta)
+    layer = lsa_of(start, eta)
     prompts = random_prompts(rng, random_population(rng, d), 6, 20)
     X, y, x = prompts
     E = token_matrices(*prompts)
@@ -139,16 +147,18 @@ def test_it_is_one_layer_of_the_gradient_descent_of_the_constructions(measured):
     X, y, x, start = (rng.normal(size=s) for s in ((6, 3), 6, 3, 3))
     stack = constructions.gradient_descent(np.array([0.7]), d_in=3)
     tokens = constructions.join_tokens(X, y[:, None], x, start[None])
-    out = stack.apply(*tokens, scale=1 / 6)
-    by_stack = constructions.read_prediction(out.h_query[-1], 3)[0]
-    from_zero = ltb.von_oswald_lsa(np.zeros(3), 0.7)
-    for name, W in (("W_K", stack.W_K[0]), ("W_Q", stack.W_Q[0])):
+    out = jax.jit(lambda stack, *tokens: stack.apply(*tokens, scale=1 / 6))
+    last = np.asarray(out(stack, *tokens).h_query)[-1]
+    by_stack = np.asarray(constructions.read_prediction(last, 3))[0]
+    from_zero = lsa_of(np.zeros(3), 0.7)
+    W_V, W_K, W_Q = (np.asarray(W)[0] for W in jax.tree.leaves(stack))
+    for name, W in (("W_K", W_K), ("W_Q", W_Q)):
         padded = np.vstack([getattr(from_zero, name), np.zeros(4)])
         np.testing.assert_array_equal(padded, W)
     values = np.asarray(from_zero.W_P).T @ np.asarray(from_zero.W_V)
-    np.testing.assert_array_equal(values, stack.W_V[0])
-    change = ltb.von_oswald_lsa(start, 0.7).predict(X, y, x)
-    residual_change = from_zero.predict(X, y - X @ start, x)
+    np.testing.assert_array_equal(values, W_V)
+    change = float(predict(lsa_of(start, 0.7), X, y, x))
+    residual_change = float(predict(from_zero, X, y - X @ start, x))
     measured("difference", by_stack - (x @ start - change))
     np.testing.assert_allclose(x @ start - change, by_stack, atol=1e-14)
     np.testing.assert_allclose(x @ start - residual_change, by_stack, atol=1e-14)
@@ -159,7 +169,7 @@ def test_no_lsa_but_an_ltb_holds_the_start_where_the_query_carries_nothing():
     rng = np.random.default_rng(54)
     beta, x = rng.normal(size=(2, 3))
     X, y = np.zeros((4, 3)), np.zeros(4)
-    block = ltb.gd_beta_to_ltb(ltb.GDBeta(beta, np.eye(3)))
-    np.testing.assert_allclose(block.predict(X, y, x), beta @ x, rtol=1e-14)
+    block = jax.jit(ltb.gd_beta_to_ltb)(ltb.GDBeta(beta, np.eye(3)))
+    np.testing.assert_allclose(predict(block, X, y, x), beta @ x, rtol=1e-14)
     attention = ltb.LSA(block.W_K, block.W_Q, block.W_P, block.W_V)
-    assert attention.predict(X, y, x) == 0
+    assert predict(attention, X, y, x) == 0

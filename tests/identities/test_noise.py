@@ -140,17 +140,18 @@ def test_the_ceiling_holds_for_several_heads_and_a_linear_mlp(measured):
 
 
 def test_support_dimension_of_pruned_and_gradient_descent_weights(measured):
-    stack, H = problem(L=3, N=100, n=5, rho=0.2)
+    stack, H = problem(L=3, N=40, n=5, rho=0.2)
+    dims_of = jax.jit(support_dims)
     for name in ("W_V", "W_K", "W_Q"):
         weights = {k: np.array(getattr(stack, k)) for k in ("W_V", "W_K", "W_Q")}
         for t, r in enumerate((5, 3, 1)):
             weights[name][t] = truncate(weights[name][t], r)
         pruned = LinearAttentionStack(**weights)
-        assert support_dims(pruned).tolist() == [15, 12, 5]
+        assert dims_of(pruned).tolist() == [15, 12, 5]
         assert spectrum_jit(pruned, H, 9).rank.tolist() == [15, 12, 5]
     descent = gradient_descent(np.array([0.3, 0.3]), d_in=3, d_out=2)
-    assert support_dims(descent).tolist() == [6, 6]  # d_in d_out
-    ranks = spectrum_jit(descent, H, 9, scale=1 / 100).rank
+    assert dims_of(descent).tolist() == [6, 6]  # d_in d_out
+    ranks = spectrum_jit(descent, H, 9, scale=1 / 40).rank
     assert ranks.tolist() == [6, 6]
     measured("support of GD weights, d_in = 3, d_out = 2", int(ranks[0]))
 

@@ -1,7 +1,6 @@
 """Olsson et al. (2022): an induction circuit by hand, and the scores it must have."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -19,11 +18,15 @@ from icltheory.layered import attention_patterns
 VOCAB, BLOCK, REPEATS = 50, 25, 4
 T = BLOCK * REPEATS
 TOKENS = np.tile(np.random.RandomState(0).choice(VOCAB, BLOCK, replace=False), REPEATS)
-CIRCUIT = induction_circuit(VOCAB, T)
 
 
 @pytest.fixture(scope="module")
-def read():
+def circuit():
+    return jax.jit(induction_circuit, static_argnums=(0, 1))(VOCAB, T)
+
+
+@pytest.fixture(scope="module")
+def read(circuit):
     """Patterns, logits and scores of the circuit in one program."""
 
     @jax.jit
@@ -33,7 +36,7 @@ def read():
         scores = head_scores(circuit.model, circuit.stack, inputs, TOKENS)
         return patterns, circuit.logits(TOKENS), scores
 
-    return run(CIRCUIT)
+    return jax.tree.map(np.asarray, run(circuit))
 
 
 def test_induction_head_matches_prefixes_and_previous_token_head_does_not(
@@ -73,10 +76,11 @@ def test_the_score_of_a_batch_is_the_mean_over_all_that_count():
 
 
 def test_copying_is_one_for_the_identity_and_minus_one_for_its_negative(measured):
-    assert copying_score(np.eye(VOCAB)) == 1
-    assert copying_score(-np.eye(VOCAB)) == -1
+    score = jax.jit(copying_score)
+    assert score(np.eye(VOCAB)) == 1
+    assert score(-np.eye(VOCAB)) == -1
     random = np.random.RandomState(1).randn(30, VOCAB, VOCAB)
-    scores = np.array([copying_score(jnp.asarray(M)) for M in random])
+    scores = np.array([float(score(M)) for M in random])
     z = scores.mean() / (scores.std(ddof=1) / np.sqrt(len(scores)))
     measured("mean of 30 random circuits", scores.mean())
     measured("z-score", z)
@@ -84,16 +88,18 @@ def test_copying_is_one_for_the_identity_and_minus_one_for_its_negative(measured
     assert abs(z) < 4
 
 
-def test_induction_head_copies_by_both_scores(read, measured):
-    heads = head_copying(
-        CIRCUIT.model, CIRCUIT.stack, CIRCUIT.embedding, CIRCUIT.unembedding
+def test_induction_head_copies_by_both_scores(circuit, read, measured):
+    heads = jax.jit(
+        lambda c: head_copying(c.model, c.stack, c.embedding, c.unembedding)
     )
+    heads = heads(circuit)
     assert np.asarray(heads).ravel().tolist() == pytest.approx([0, 1], abs=1e-6)
-    W_O, W_V = CIRCUIT.model.ov_factors(1, CIRCUIT.stack)
-    M = CIRCUIT.unembedding @ W_O[0] @ W_V[0] @ CIRCUIT.embedding.T
+    W_O, W_V = map(np.asarray, circuit.model.ov_factors(1, circuit.stack))
+    maps = np.asarray(circuit.unembedding), np.asarray(circuit.embedding)
+    M = maps[0] @ W_O[0] @ W_V[0] @ maps[1].T
     np.testing.assert_array_equal(M, np.eye(VOCAB))
     rows = np.arange(T) >= BLOCK
-    ratio = copying_ratio(read[0][1][0], M, TOKENS, rows)
+    ratio = float(jax.jit(copying_ratio)(read[0][1][0], M, TOKENS, rows))
     measured("copying ratio", ratio)
     assert ratio == pytest.approx(1.0, abs=1e-10)
 
@@ -118,9 +124,8 @@ def test_in_context_score_is_that_of_the_circuit_by_hand(read, measured):
         logits = strength * np.bincount(seen, minlength=VOCAB) / len(seen)
         losses[t] = np.log(np.exp(logits).sum()) - logits[TOKENS[t + 1]]
     logits = strength * read[1][:-1]
-    got = -np.take_along_axis(
-        np.asarray(jax.nn.log_softmax(logits)), TOKENS[1:, None], axis=1
-    )[:, 0]
+    normalizer = np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    got = (normalizer - np.take_along_axis(logits, TOKENS[1:, None], axis=1))[:, 0]
     np.testing.assert_allclose(got, losses, atol=1e-8)
     spans = (0, BLOCK - 1), (BLOCK, T - 1)
     score = in_context_score(got, *spans)

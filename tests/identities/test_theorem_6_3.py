@@ -155,6 +155,7 @@ def least(population, M):
     return oracles.minimal_risks(population, M)[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank_Psi", [0, 1])
 def test_flow_converges_for_singular_priors_too(rank_Psi, measured):
     population, M, _, _, path = flowed(1, DIM, rank_Psi)
@@ -267,6 +268,7 @@ def test_bound_where_the_two_rates_meet(offset, measured):
         np.testing.assert_allclose(bound, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_rate_of_the_start_is_attained(measured):
     # one dimension, H Gamma = M / (M + 2): there Q(Gamma) is 2 H / (M + 2)
     M, h = 5, 1.7

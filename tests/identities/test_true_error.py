@@ -49,7 +49,7 @@ def noisy_descent():
         {},
         pytest.param({"numerator": "frobenius"}, marks=pytest.mark.slow),
         pytest.param({"center": "mean"}, marks=pytest.mark.slow),
-        {"prior": "held_out", "held_out": 25},
+        pytest.param({"prior": "held_out", "held_out": 25}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from icltheory.regression.rates import wu
 from icltheory.regression.tasks import LinearRegression
@@ -73,6 +74,7 @@ def test_terms_of_the_task_bound_are_as_written(measured):
     assert not bound_of(problem, N, T, step, wrong).commutes
 
 
+@pytest.mark.slow
 def test_simulated_excess_agrees_with_the_unverified_task_bound(measured):
     # one instance is no verification: the statement itself is from memory
     T = 512

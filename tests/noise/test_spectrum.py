@@ -27,6 +27,7 @@ def problem(L=2, N=24, n=6, seed=0, rho=0.3):
     return LinearAttentionStack(*map(jnp.asarray, W)), jnp.asarray(H)
 
 
+@pytest.mark.slow
 def test_float32_keeps_small_eigenvalues_that_its_gram_matrix_loses():
     stack, H = problem(L=1, N=128, n=8)
     low = jax.tree.map(lambda a: np.asarray(a, np.float32), (stack, H))

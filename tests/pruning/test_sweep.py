@@ -138,6 +138,7 @@ def test_scores_may_be_any_pytree():
     np.testing.assert_allclose(got["outputs"][0], whole(STACK, INPUTS), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_gpt2_in_float32_equals_full_evaluations():
     module = GPT2(dim=3, num_positions=10, width=16, num_layers=3, num_heads=2)
     X, y = (

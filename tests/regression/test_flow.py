@@ -145,6 +145,7 @@ def test_a_far_mean_costs_nothing_where_all_is_isotropic():
     assert path.excess[-1] < 1e-12
 
 
+@pytest.mark.slow
 def test_nothing_moves_where_there_are_no_inputs():
     problem = LinearRegression(np.zeros((2, 2)), np.ones(2), EYE, 0.25)
     path = flow.gradient_flow(problem, 4, a_step(), TIMES)

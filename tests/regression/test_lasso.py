@@ -89,6 +89,7 @@ def test_prefixes_satisfy_the_conditions_on_garg_prompts():
                 assert gap < 1e-8 * scale
 
 
+@pytest.mark.slow
 def test_sparse_weights_are_recovered_before_least_squares_does():
     X, y = garg_prompts()
     error = (np.asarray(PATH(X, y, X, 0.01)) - y) ** 2

@@ -1,5 +1,6 @@
 """Bad input of the linear transformer block is refused in one line."""
 
+import functools
 import re
 
 import jax
@@ -11,16 +12,49 @@ from icltheory.regression import ltb
 from icltheory.regression.tasks import LinearRegression
 
 EYE, ZERO = np.eye(2), np.zeros(2)
-PROBLEM = LinearRegression(EYE, ZERO, EYE, 0.25)
-NOTHING = LinearRegression(EYE, ZERO, np.zeros((2, 2)), 0.0)  # tau = 0
-THREE = LinearRegression.isotropic(3, 0.25)
-STEP = ltb.GDBeta(ZERO, EYE)
-PARTS = STEP.effective()
-BLOCK = ltb.gd_beta_to_ltb(STEP)
-ATTENTION = ltb.LSA(BLOCK.W_K, BLOCK.W_Q, BLOCK.W_P, BLOCK.W_V)
-MODELS = {"GDBeta": STEP, "LTB": BLOCK, "LSA": ATTENTION, "parts": PARTS}
 X, Y, QUERY, TOKENS = np.ones((4, 2)), np.ones(4), np.ones(2), np.ones((5, 3))
-each_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+
+
+@functools.cache
+def problem():
+    return LinearRegression(EYE, ZERO, EYE, 0.25)
+
+
+@functools.cache
+def nothing():
+    return LinearRegression(EYE, ZERO, np.zeros((2, 2)), 0.0)  # tau = 0
+
+
+@functools.cache
+def three():
+    return LinearRegression(np.eye(3), np.zeros(3), np.eye(3), 0.25)
+
+
+@functools.cache
+def step():
+    return ltb.GDBeta(ZERO, EYE)
+
+
+@functools.cache
+def parts():
+    return jax.jit(ltb.GDBeta.effective)(step())
+
+
+@functools.cache
+def block():
+    return jax.jit(ltb.gd_beta_to_ltb)(step())
+
+
+def attention():
+    return ltb.LSA(block().W_K, block().W_Q, block().W_P, block().W_V)
+
+
+MODELS = {"GDBeta": step, "LTB": block, "LSA": attention, "parts": parts}
+
+
+@pytest.fixture(params=MODELS)
+def model(request):
+    return MODELS[request.param]()
 
 
 def raises(message):
@@ -59,15 +93,15 @@ def test_models_of_wrong_shapes_are_refused():
         ltb.EffectiveParameters(ZERO, np.zeros(3), 1.0, EYE, ZERO)
     with raises("U: expected shape (2, 2), got (2, 3)"):
         ltb.EffectiveParameters(ZERO, ZERO, 1.0, np.ones((2, 3)), ZERO)
-    three, four = np.ones((2, 3)), np.ones((2, 4))
+    wide, four = np.ones((2, 3)), np.ones((2, 4))
     with raises("W_Q: expected shape (rows, d + 1) with the d of W_K, got (2, 4)"):
-        ltb.LSA(three, four, three, three)
+        ltb.LSA(wide, four, wide, wide)
     with raises("W_Q: expected the shape (2, 3) of W_K, got (1, 3)"):
-        ltb.LSA(three, three[:1], three, three)
+        ltb.LSA(wide, wide[:1], wide, wide)
     with raises("W_V: expected the shape (2, 3) of W_P, got (1, 3)"):
-        ltb.LTB(three, three, three, three[:1], three, three)
+        ltb.LTB(wide, wide, wide, wide[:1], wide, wide)
     with raises("W_2: expected the shape (2, 3) of W_1, got (1, 3)"):
-        ltb.LTB(three, three, three, three, three, three[:1])
+        ltb.LTB(wide, wide, wide, wide, wide, wide[:1])
     with raises("W_K: expected shape (rows, d + 1) with the d of W_K, got (2, 1)"):
         ltb.LSA(*([np.ones((2, 1))] * 4))
 
@@ -80,15 +114,14 @@ def test_models_that_are_not_finite_are_refused(bad):
         ltb.GDBeta(ZERO, np.full((2, 2), bad))
     with raises("v: expected finite entries, got NaN or infinity"):
         ltb.EffectiveParameters(ZERO, ZERO, bad, EYE, ZERO)
-    three = np.ones((2, 3))
+    wide = np.ones((2, 3))
     with raises("W_V: expected finite entries, got NaN or infinity"):
-        ltb.LTB(three, three, three, np.full((2, 3), bad), three, three)
+        ltb.LTB(wide, wide, wide, np.full((2, 3), bad), wide, wide)
 
 
 # --- prompts
 
 
-@each_model
 def test_prompts_that_do_not_fit_are_refused(model):
     with raises("X: expected shape (..., M, 2) with M >= 1, got (4, 3)"):
         model.predict(np.ones((4, 3)), Y, QUERY)
@@ -106,7 +139,6 @@ def test_prompts_that_do_not_fit_are_refused(model):
         model.predict_tokens(TOKENS[:1])
 
 
-@each_model
 def test_masks_have_two_names(model):
     message = "mask: expected one of 'demos', 'none', got 'causal'"
     with raises(message):
@@ -117,36 +149,35 @@ def test_masks_have_two_names(model):
 
 def test_the_weight_of_a_prompt_that_does_not_fit_is_refused():
     with raises("y: expected shape (4,), got (3,)"):
-        PARTS.weight(X, Y[:3])
+        parts().weight(X, Y[:3])
     with raises("X: expected shape (..., M, 2) with M >= 1, got (4, 3)"):
-        PARTS.weight(np.ones((4, 3)), Y)
+        parts().weight(np.ones((4, 3)), Y)
 
 
 # --- risks
 
 
-@each_model
 def test_risks_of_other_dimensions_or_without_examples_are_refused(model):
     with raises("problem: expected dimension 2, got 3"):
-        model.risk(THREE, 4)
+        model.risk(three(), 4)
     with raises("problem: expected dimension 2, got 3"):
-        ltb.risk(model, THREE, 4)
+        ltb.risk(model, three(), 4)
     with raises("problem: expected dimension 2, got 3"):
-        ltb.risk_gradient(model, THREE, 4)
+        ltb.risk_gradient(model, three(), 4)
     for wrong in (0, -1):
         with raises(f"num_examples: expected at least 1, got {wrong}"):
-            model.risk(PROBLEM, wrong)
+            model.risk(problem(), wrong)
         with raises(f"num_examples: expected at least 1, got {wrong}"):
-            ltb.risk_gradient(model, PROBLEM, wrong)
+            ltb.risk_gradient(model, problem(), wrong)
 
 
 NEEDS_EXAMPLES = {
     "minimal_risk": ltb.minimal_risk,
     "optimal_gd_beta": ltb.optimal_gd_beta,
     "gd_beta_minimizers": ltb.gd_beta_minimizers,
-    "gd_beta_excess": lambda task, M: ltb.gd_beta_excess(STEP, task, M),
-    "excess_terms": lambda task, M: ltb.excess_terms(BLOCK, task, M),
-    "theorem_5_3": lambda task, M: ltb.theorem_5_3(BLOCK, task, M),
+    "gd_beta_excess": lambda task, M: ltb.gd_beta_excess(step(), task, M),
+    "excess_terms": lambda task, M: ltb.excess_terms(block(), task, M),
+    "theorem_5_3": lambda task, M: ltb.theorem_5_3(block(), task, M),
     "approximation_gap": ltb.approximation_gap,
     "gap_upper_bounds": ltb.gap_upper_bounds,
     "small_mean_gap": ltb.small_mean_gap,
@@ -159,41 +190,41 @@ NEEDS_EXAMPLES = {
 @pytest.mark.parametrize("function", NEEDS_EXAMPLES.values(), ids=NEEDS_EXAMPLES)
 def test_no_optimum_without_examples_or_anything_to_learn(function):
     with raises("num_examples: expected at least 1, got 0"):
-        function(PROBLEM, 0)
+        function(problem(), 0)
     with raises("problem: expected tau = tr(H Psi) + noise_var > 0, got 0.0"):
-        function(NOTHING, 4)
+        function(nothing(), 4)
 
 
 def test_other_arguments_that_do_not_fit_are_refused(key):
     with raises("problem: expected dimension 2, got 3"):
-        ltb.gd_beta_excess(STEP, THREE, 4)
+        ltb.gd_beta_excess(step(), three(), 4)
     with raises("problem: expected dimension 2, got 3"):
-        ltb.excess_terms(BLOCK, THREE, 4)
+        ltb.excess_terms(block(), three(), 4)
     with raises("Gamma: expected shape (2, 2), got (3, 3)"):
-        ltb.curvature(PROBLEM, 4, np.eye(3))
+        ltb.curvature(problem(), 4, np.eye(3))
     with raises("num_examples: expected at least 1, got 0"):
-        ltb.curvature(PROBLEM, 0, EYE)
+        ltb.curvature(problem(), 0, EYE)
     with raises("shift: expected shape (2,), got (3,)"):
-        ltb.gd_beta_minimizers(PROBLEM, 4).member(np.ones(3), EYE)
+        ltb.gd_beta_minimizers(problem(), 4).member(np.ones(3), EYE)
     with raises("change: expected shape (2, 2), got (3, 3)"):
-        ltb.gd_beta_minimizers(PROBLEM, 4).member(np.ones(2), np.eye(3))
+        ltb.gd_beta_minimizers(problem(), 4).member(np.ones(2), np.eye(3))
     with raises("problem: expected dimension 2, got 3"):
-        ltb.theorem_5_3(BLOCK, THREE, 4)
+        ltb.theorem_5_3(block(), three(), 4)
     with raises("tolerance: expected a value >= 0, got -1"):
-        ltb.theorem_5_3(BLOCK, PROBLEM, 4).hold(-1.0)
+        ltb.theorem_5_3(block(), problem(), 4).hold(-1.0)
     with raises("problem: expected dimension 1, got 2"):
-        ltb.scalar_gap(PROBLEM, 4)
+        ltb.scalar_gap(problem(), 4)
     with raises("num_starts: expected a positive integer, got 0"):
-        ltb.optimal_lsa(PROBLEM, 4, key, num_starts=0)
+        ltb.optimal_lsa(problem(), 4, key, num_starts=0)
 
 
 def test_converters_refuse_widths_that_are_too_small():
     with raises("key_dim: expected at least 2, got 1"):
-        ltb.gd_beta_to_ltb(STEP, key_dim=1)
+        ltb.gd_beta_to_ltb(step(), key_dim=1)
     with raises("value_dim: expected a positive integer, got 0"):
-        ltb.gd_beta_to_ltb(STEP, value_dim=0)
+        ltb.gd_beta_to_ltb(step(), value_dim=0)
     with raises("hidden_dim: expected a positive integer, got 0"):
-        ltb.gd_beta_to_ltb(STEP, hidden_dim=0)
+        ltb.gd_beta_to_ltb(step(), hidden_dim=0)
     with raises("start: expected finite entries, got NaN"):
         ltb.von_oswald_lsa(np.array([0, np.nan]), 0.5)
 
@@ -203,8 +234,8 @@ def test_converters_refuse_widths_that_are_too_small():
 
 def test_a_certain_label_has_a_risk_but_no_optimum():
     # tau = 0: the risk of a model is defined, and 0 for the right one
-    assert STEP.risk(NOTHING, 4) == 0
-    assert BLOCK.risk(NOTHING, 4) == 0
+    assert step().risk(nothing(), 4) == 0
+    assert block().risk(nothing(), 4) == 0
 
 
 def test_checks_of_values_do_not_stand_in_the_way_of_tracing():
@@ -212,22 +243,24 @@ def test_checks_of_values_do_not_stand_in_the_way_of_tracing():
     def risk(noise_var, M):
         return ltb.minimal_risk(LinearRegression(EYE, ZERO, EYE, noise_var), M)
 
-    np.testing.assert_allclose(risk(0.25, 3), ltb.minimal_risk(PROBLEM, 3), rtol=1e-14)
+    np.testing.assert_allclose(
+        risk(0.25, 3), ltb.minimal_risk(problem(), 3), rtol=1e-14
+    )
     # inside a trace values are not known, so that an impossible count is not refused
     assert np.isfinite(risk(0.25, 0))
 
 
 def test_models_are_pytrees_that_transformations_may_fill_with_anything():
-    assert jax.tree.structure(STEP) == jax.tree.structure(
-        jax.tree.map(jnp.ones_like, STEP)
+    assert jax.tree.structure(step()) == jax.tree.structure(
+        jax.tree.map(jnp.ones_like, step())
     )
-    nothing = jax.tree.map(lambda a: None, STEP)
+    nothing = jax.tree.map(lambda a: None, step())
     assert isinstance(nothing, ltb.GDBeta)
 
     @jax.jit
     def build(scales):
         batch = jax.vmap(lambda s: ltb.GDBeta(s * jnp.ones(2), s * jnp.eye(2)))(scales)
-        return batch, jax.vmap(lambda m: m.risk(PROBLEM, 4))(batch)
+        return batch, jax.vmap(lambda m: m.risk(problem(), 4))(batch)
 
     batch, risks = build(jnp.ones(3))
     assert batch.Gamma.shape == (3, 2, 2)
