@@ -121,7 +121,8 @@ def test_the_last_token_of_a_row_is_found_behind_its_padding():
         np.testing.assert_allclose(last[row, 0], full[row, length - 1], **CLOSE)
 
 
-@pytest.mark.parametrize("family", quick(["gptj"], ["gptj", "gemma"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["gptj", "gemma"])
 def test_it_is_a_layered_model(family):
     model, tokens = model_of(family), whole(IDS)
     decoder, params = model.decoder, model.params
