@@ -131,6 +131,7 @@ LI_RELATED = (
             f"{HEADS}::test_induction_head_matches_*",
             f"{HEADS}::test_circuit_continues_*",
             f"{HEADS}::test_uniform_attention_*",
+            f"{HEADS}::test_the_score_of_a_batch_*",
         ),
     ),
     Statement(
