@@ -54,8 +54,7 @@ def bodies(path: Path) -> Iterator[tuple[ast.FunctionDef, range]]:
 
 def functions(runs: Runs) -> Iterator[tuple[str, list[str], bool]]:
     """Public functions with the tests that run them, those they name first."""
-    for entry in public_objects():
-        (value,) = entry.values
+    for name, value in public_objects():
         if not inspect.isfunction(value):
             continue
         code = inspect.unwrap(value).__code__
@@ -71,7 +70,7 @@ def functions(runs: Runs) -> Iterator[tuple[str, list[str], bool]]:
         named = TEST_FILE.findall(re.sub(r"\s+", " ", inspect.getdoc(value) or ""))
         tests = runs.of(path, lines)
         own = [test for test in tests if test.startswith(tuple(named))]
-        yield entry.id, own or tests, bool(own)
+        yield name, own or tests, bool(own)
 
 
 def experiments(runs: Runs) -> Iterator[tuple[str, list[str]]]:
