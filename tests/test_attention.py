@@ -128,6 +128,7 @@ def stacks(L=3, n=3):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("kind", ["linear", "softmax", "mlp"])
 def test_stack_keeps_every_depth(kind, mask):

@@ -51,6 +51,7 @@ def test_the_clipped_loss_is_its_sum():
     np.testing.assert_allclose(clipped_loss(w, X, y), np.mean(losses), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_moments_of_the_gradients_are_those_of_gaussian_tokens():
     """Isserlis' theorem term by term, and the closed form of gradient descent."""
     learner = GenericWeights(0)
@@ -99,6 +100,7 @@ def dense_functions(learner, stack, shots):
     return center, prior
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("learner", "L"),
     [
@@ -148,6 +150,7 @@ def test_theorem2_gives_the_bounds_of_the_replicates_on_the_same_draws(learner, 
         )
 
 
+@pytest.mark.slow
 def test_the_printed_bound_is_infinite_by_both_routes(key):
     learner, row = GradientDescent(1, 1), Row(1, 8, 4, 1)
 
@@ -160,6 +163,7 @@ def test_the_printed_bound_is_infinite_by_both_routes(key):
     assert printed_bound(learner, row) == float(bound.value) == math.inf
 
 
+@pytest.mark.slow
 def test_errors_are_expected_less_training_loss_of_both_learners(key):
     learner, N, b = GradientDescent(2, 2), 16, 6
     keys = jax.random.split(key, 3)
@@ -219,6 +223,7 @@ def without(sample, i):
     return Replicates(*(np.delete(field, i, axis=0) for field in sample))
 
 
+@pytest.mark.slow
 def test_standard_errors_are_those_of_the_jackknife(monkeypatch):
     monkeypatch.setattr(estimate, "SMOOTHING", estimate.SMOOTHING[:2])
     B, row = 200, Row(2, 40, 20, 2)
@@ -304,6 +309,7 @@ def test_a_crossing_is_where_the_power_law_says():
     assert math.isnan(plan.crossing(N, [math.inf, *values[1:]], 1.0))
 
 
+@pytest.mark.slow
 def test_what_a_language_model_would_need():
     found = plan.language_model(0.5)
     assert found["full"]["support"] == 8_390_656

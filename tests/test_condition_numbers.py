@@ -61,6 +61,7 @@ def row(layer, value, *, matrix="W_Q", null=2.0, resolved=True):
 # --- the run
 
 
+@pytest.mark.slow
 def test_a_run_writes_everything_it_promises_and_resumes(model, tmp_path, monkeypatch):
     checkpoint = save_checkpoint(model, tmp_path / "model")
     output = ["--output", str(tmp_path / "runs")]
@@ -92,6 +93,7 @@ def test_a_run_writes_everything_it_promises_and_resumes(model, tmp_path, monkey
         assert again[part] == result[part]
 
 
+@pytest.mark.slow
 def test_a_module_some_layers_and_a_shared_cache(model, tmp_path):
     checkpoint = save_checkpoint(clip_module(model, 2, "mlp", 0.5), tmp_path / "model")
     cache = tmp_path / "cache"
@@ -200,6 +202,7 @@ def test_the_spread_is_that_of_square_gaussian_matrices():
 # --- the picture
 
 
+@pytest.mark.slow
 def test_the_figure_draws_what_it_is_given():
     values = [10.0, np.inf, 1000.0]
     curve = ConditionCurve(

@@ -67,6 +67,7 @@ def test_threads_are_counted_as_xla_does(monkeypatch):
     assert _cpu._threads() == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [(), (1,), (3,), (2, 2)])
 def test_answers_are_those_of_numpy(batch):
     x = np.random.default_rng(0).normal(size=(*batch, 3, 3))

@@ -40,6 +40,7 @@ def test_examples_in_docstrings_run(name):
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(2))
 def test_the_readmes_examples_run(number, monkeypatch):
     monkeypatch.chdir(ROOT)

@@ -312,6 +312,7 @@ def test_a_stored_config_comes_back_as_it_was(tmp_path):
         assert launch.config == preset
 
 
+@pytest.mark.slow
 def test_the_published_recipe_to_the_letter():
     """Garg et al. 2022, Appendix A.2, and the published configuration."""
     paper = garg_linear.PRESETS["paper"]

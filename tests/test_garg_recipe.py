@@ -39,6 +39,7 @@ def _close():
     plt.close("all")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_keeps_the_prompts_and_changes_something(preset, name):
@@ -140,6 +141,7 @@ def test_the_command_line_writes_what_is_reported_of_its_models(tmp_path, monkey
     assert result["gradient_noise"]["at the start"]["labels"] == [2.0, 3.0]
 
 
+@pytest.mark.slow
 def test_the_noise_is_that_of_gradients_one_by_one():
     config = dataclasses.replace(
         CONFIG, dim=2, num_points=5, width=4, num_layers=1, num_heads=1, eval_prompts=64

@@ -55,6 +55,7 @@ def _close():
     plt.close("all")
 
 
+@pytest.mark.slow
 def test_every_model_is_measured_against_its_noise():
     """Two members by hand: their answers, the truth, and ridge by its formula."""
     parts = jax.device_get([state for state, _ in CONFIG.parts()])
@@ -251,6 +252,7 @@ def test_impossible_configs_are_refused_before_anything_is_written(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpu", "paper"])
 def test_the_larger_presets_are_whole(name):
     config = garg_sweep.PRESETS[name]

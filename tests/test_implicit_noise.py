@@ -122,6 +122,7 @@ class SimpleHashable(SimpleNamespace):
 # --- subsets
 
 
+@pytest.mark.slow
 def test_noise_of_layer_1_is_tr_C_over_all_subsets(key):
     # every subset once, so that the mean is the expectation
     N, d, b = 5, 2, 2

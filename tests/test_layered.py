@@ -129,6 +129,7 @@ def test_forward_of_a_stack_is_its_last_depth(mask):
             np.testing.assert_allclose(hidden.H, expected.H[depth], atol=1e-14)
 
 
+@pytest.mark.slow
 def test_resuming_from_a_cached_state_is_the_forward_pass(flax_model):
     stack = next(stacks())
     tokens = draws(N, n), draws(n)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 # From the ground up; a room may import rooms to its left on its floor and all below.
 FLOORS = (
@@ -85,6 +87,7 @@ def test_importing_the_package_is_light():
     assert not heavy & loaded
 
 
+@pytest.mark.slow
 def test_the_theory_rooms_load_no_solver_before_it_is_needed():
     loaded = modules_after("import icltheory.regression.flow, icltheory.bounds")
     assert not {"diffrax", "equinox", "optimistix"} & loaded

@@ -111,6 +111,7 @@ def grid(small):
     return phases(small)
 
 
+@pytest.mark.slow
 def test_theory_is_in_order(exact):
     for setting, risks in exact.items():
         assert risks.ltb < risks.lower <= risks.lower_instance <= risks.lsa * (1 + 1e-9)
@@ -118,6 +119,7 @@ def test_theory_is_in_order(exact):
         assert risks.bayes - 4 * risks.bayes_error < risks.ltb, setting
 
 
+@pytest.mark.slow
 def test_phases_are_in_order(grid):
     assert grid.lsa.shape == (4, 4)
     assert np.all(grid.lsa >= grid.ltb)

@@ -71,6 +71,7 @@ def test_the_large_presets_are_the_papers_model():
         assert sizes == (6, 4, 128, 3)
 
 
+@pytest.mark.slow
 def test_prompts_are_drawn_from_the_prior_of_their_cell():
     task = CPU.recipe_of(Cell(False, 10.0)).task()
     prompt = task.sample(jax.random.key(0), CPU.num_examples, 20_000)
@@ -188,6 +189,7 @@ def scores_of(values):
     }
 
 
+@pytest.mark.slow
 def test_the_checks_ask_whether_the_models_learned():
     columns = {mean: references(CPU, mean) for mean in CPU.means}
 
@@ -298,6 +300,7 @@ def test_mistakes_are_named_and_nothing_is_written(change, message, tmp_path):
 # --- the figure
 
 
+@pytest.mark.slow
 def test_the_figure_shows_seeds_means_lines_and_published_numbers():
     settings = {
         name: plotting.Setting(

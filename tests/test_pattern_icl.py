@@ -133,6 +133,7 @@ def test_laws_are_those_of_the_theory():
     assert start_attention(config) == pytest.approx(0.439, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_unseen_tasks_are_those_left_out():
     trained = train_ensemble(SMALL)
     found, unseen = scores_on_all(trained, 400, num_examples=6)

@@ -142,6 +142,7 @@ def test_costs_say_how_many_times_less_than_the_first():
     assert all(t.get_window_extent().x1 <= inside.x1 for t in axes.texts)
 
 
+@pytest.mark.slow
 def test_theory_and_accuracy_share_their_rates():
     layers = {"layer 0": Curve(RISING), "layer 3": Curve(10 * RISING)}
     figure = norms_beside_accuracy(

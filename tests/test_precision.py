@@ -80,6 +80,7 @@ def as_a_gpu_would():
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_product_asks_for_the_highest_precision(name, as_a_gpu_would):
     case = CASES[name]
@@ -208,6 +209,7 @@ def halves():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", halves())
 def test_half_precision_is_read_and_computed_in_float32(name):
     function, arrays = halves()[name]

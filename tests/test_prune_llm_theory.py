@@ -75,6 +75,7 @@ def test_the_update_is_lemma_1_summed_over_heads(family):
     np.testing.assert_allclose(V.T @ U, outer @ inner @ update, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("N", [16, 7])
 def test_with_one_head_it_is_theorem_2_of_a_frozen_stack(N):
     n, b = 4, 3
@@ -127,6 +128,7 @@ def test_demonstrations_of_several_tokens_are_sums_over_tokens_and_heads():
     assert found.rank(dim=50) == N - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [{}, {"W_V": 2}, {"W_Q": 3, "W_O": 4}, {"W_K": 1}])
 def test_the_dimension_is_that_of_the_weights(cut):
     n = 6
@@ -255,6 +257,7 @@ def test_rows_agree_with_a_dense_oracle_on_the_model(family):
     assert np.isfinite(rows[1].shrunk_bound)
 
 
+@pytest.mark.slow
 def test_pruning_moves_the_rows_that_it_should():
     model, task = tiny("gptj", max_positions=300), classification(3, 4)
     attn = surrogate_terms(model, task, [0, 1], [0, 0.5], num_queries=2)

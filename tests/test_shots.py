@@ -168,6 +168,7 @@ def test_from_a_checkpoint_to_curves_and_on_after_an_interruption(checkpoint, tm
     assert main(["--resume", str(run)])["answered"] == 0
 
 
+@pytest.mark.slow
 def test_what_is_recorded_is_what_the_plain_way_answers(checkpoint, tmp_path):
     from experiments.prune_llm.subject import load
     from experiments.shots.measure import records_of
@@ -217,6 +218,7 @@ def test_a_curve_that_rises_passes_and_a_flat_one_fails():
     assert checks([0.9, 0.7, 0.5]) == [False, False]
 
 
+@pytest.mark.slow
 def test_ties_and_missing_answers_are_counted():
     from experiments.shots.measure import _lines
 

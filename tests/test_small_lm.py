@@ -70,6 +70,7 @@ def sums(said):
     return np.where(np.arange(words.shape[-1]) < length[..., None], words, 0).sum(-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.0, 0.4, 1.0])
 def test_training_never_sees_a_held_out_sentence(key, spread):
     for held_out in (True, False):
@@ -132,6 +133,7 @@ def test_held_out_pairs_of_nonce_words_never_meet_in_training(key):
     assert groups(held_out=True) == {1}
 
 
+@pytest.mark.slow
 def test_a_document_reads_as_it_is_written(key):
     drawn = documents(key, LANGUAGE, 6, 4, 64)
     ids, mask = np.asarray(drawn.ids), np.asarray(drawn.mask)
@@ -152,6 +154,7 @@ def test_a_document_reads_as_it_is_written(key):
         assert not ids[row, ~mask[row]].any()
 
 
+@pytest.mark.slow
 def test_documents_on_two_topics_know_any_two(key):
     language = dataclasses.replace(
         LANGUAGE, two_topics=0.999, meant=0.999, attribute_odds=(0.0, 0.0, 1.0)
@@ -368,6 +371,7 @@ def test_the_shipped_checkpoint_learns_in_context(shipped):
         assert least > chance + 0.3, asked.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", tasks.SHIPPED)
 def test_the_bridge_evaluates_the_shipped_tasks(shipped, name):
     task = load_task(tasks.declaration(name), tasks.FOLDER / name)
@@ -398,6 +402,7 @@ def test_impossible_sizes_are_refused(make, message):
         make()
 
 
+@pytest.mark.slow
 def test_composed_prompts_may_hold_no_demonstrations():
     none = np.zeros((2, 0), int)
     empty = compose(np.zeros((2, 0, 7), int), none, none, 5)

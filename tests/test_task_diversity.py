@@ -73,6 +73,7 @@ def task():
     return LinearRegression.isotropic(2, 0.25)
 
 
+@pytest.mark.slow
 def test_a_pool_draws_its_own_tasks_and_holds_the_smaller_pools():
     key, draw = jax.random.split(jax.random.key(0))
     small, large = (Pool(task(), key, size) for size in (3, 64))
@@ -98,6 +99,7 @@ def test_without_a_pool_every_prompt_has_a_new_gaussian_task():
     np.testing.assert_allclose(np.cov(w.T), np.eye(2), atol=5 * np.sqrt(2 / 2000))
 
 
+@pytest.mark.slow
 def test_every_run_trains_as_it_would_alone_on_the_pool_of_its_seed():
     # Steps of Adam would magnify rounding where a gradient is near 0.
     sgd = training.OptimizerConfig("sgd", 0.1)
@@ -137,6 +139,7 @@ def lines():
     return theory(CONFIG)
 
 
+@pytest.mark.slow
 def test_the_lines_are_what_is_known_without_a_simulation(lines):
     def near(estimate, value):
         assert abs(estimate.mean - value) < 5 * estimate.error

@@ -69,6 +69,7 @@ def same(a, b):
     jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["linear", pytest.param("gpt2", marks=pytest.mark.slow)]
 )
@@ -89,6 +90,7 @@ def test_an_interrupted_training_ends_bit_for_bit_the_same(
     same(trained(recipe, tmp_path / "cut").snapshots, whole.snapshots)
 
 
+@pytest.mark.slow
 def test_snapshots_are_the_parameters_of_a_shorter_training(linear, tmp_path):
     # A constant rate: a schedule knows how long the training is.
     long, _ = linear

@@ -170,6 +170,7 @@ def test_jit_compiles_once_and_vmap_batches():
     np.testing.assert_allclose(norms.G[1], norms_jit(half, prompts[0]).G, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "demos", [pytest.param("demos", marks=pytest.mark.slow), "causal"]
 )

@@ -1,6 +1,7 @@
 """Lines beside the measured errors: limits, votes and bounds."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -33,15 +34,20 @@ class Lines(NamedTuple):
 def lines(setting: Setting, lengths: Sequence[int]) -> Lines:
     """All lines, in double precision."""
     with jax.enable_x64(True):
-        steps, alpha = jnp.asarray(setting.steps, jnp.float64), setting.fraction
-        l = jnp.asarray(lengths, jnp.float64)
-        bounds = [
-            np.asarray(jax.vmap(lambda n, f=f: f(steps, n, alpha))(l))
-            for f in (cot.cot_error_bound, cot.icl_error_bound)
-        ]
-        return Lines(
-            float(cot.icl_error_limit(steps)), *bounds, *_votes(steps, lengths, alpha)
-        )
+        steps = jnp.asarray(setting.steps, jnp.float64)
+        found = _lines(steps, tuple(lengths), setting.fraction)
+        limit, *arrays = jax.device_get(found)
+        return Lines(float(limit), *arrays)
+
+
+@partial(jax.jit, static_argnames="lengths")
+def _lines(steps, lengths, alpha):
+    l = jnp.array(lengths, float)
+    bounds = (
+        jax.vmap(lambda n, bound=bound: bound(steps, n, alpha))(l)
+        for bound in (cot.cot_error_bound, cot.icl_error_bound)
+    )
+    return cot.icl_error_limit(steps), *bounds, *_votes(steps, lengths, alpha)
 
 
 def _votes(steps, lengths, alpha):
@@ -52,12 +58,12 @@ def _votes(steps, lengths, alpha):
     first = steps[0][jnp.arange(2), correct[:, 1]]
     direct = cot.composed_transition(steps)[jnp.arange(2), correct[:, -1]]
     return tuple(
-        np.array([_two_states(probabilities, l, alpha) for l in lengths])
+        jnp.array([_two_states(probabilities, l, alpha) for l in lengths])
         for probabilities in (first, direct)
     )
 
 
 def _two_states(probabilities, length, alpha):
     found = jax.vmap(lambda p: cot.vote_error(p, length, alpha))(probabilities)
-    wrong = float(jnp.mean(found.wrong))
-    return wrong, wrong + float(jnp.mean(found.tied))
+    wrong = jnp.mean(found.wrong)
+    return wrong, wrong + jnp.mean(found.tied)

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -48,23 +49,28 @@ class References:
 @functools.cache
 def references(config: Config, mean: float) -> References:
     """The risks that theory gives for the prompts of one column."""
-    M = config.num_examples
-    task = _task(config, mean)
+    return References(*map(float, _exact(config, mean)))
+
+
+@partial(jax.jit, static_argnames="config")
+def _exact(config, mean):
+    M, task = config.num_examples, _task(config, mean)
     key_inputs, key_starts = jax.random.split(jax.random.key(0))
-    block = float(ltb.minimal_risk(task, M))
+    block = ltb.minimal_risk(task, M)
     gap = ltb.approximation_gap(task, M)
     average, error = bayes.average_risk(task, M, key_inputs, config.bayes_draws)
-    return References(
+    found = References(
         block=block,
-        attention=float(ltb.optimal_lsa(task, M, key_starts, config.lsa_starts)[1]),
-        attention_bound=block + float(gap.lower_instance),
-        attention_sure=block + float(gap.lower),
-        step_from_zero=float(risks.linear_attention_optimum(task, M).risk),
+        attention=ltb.optimal_lsa(task, M, key_starts, config.lsa_starts)[1],
+        attention_bound=block + gap.lower_instance,
+        attention_sure=block + gap.lower,
+        step_from_zero=risks.linear_attention_optimum(task, M).risk,
         prior_mean=task.dim + config.recipe.noise_var,
-        least_squares=float(risks.least_squares_risk(task, M)),
-        bayes=float(average),
-        bayes_error=float(error),
+        least_squares=risks.least_squares_risk(task, M),
+        bayes=average,
+        bayes_error=error,
     )
+    return dataclasses.astuple(found)
 
 
 def evaluation_prompt(config: Config, mean: float) -> Prompt:
@@ -88,8 +94,14 @@ def model_errors(trained: Trained, prompt: Prompt) -> np.ndarray:
 
 def rule_scores(config: Config, mean: float) -> dict[str, "Score"]:
     """Rules whose risk is known, on the same prompts: Bayes, ridge about beta*."""
+    errors = _rule_errors(config, mean)
+    return {name: Score.of(np.asarray(given)[None]) for name, given in errors.items()}
+
+
+@partial(jax.jit, static_argnames="config")
+def _rule_errors(config, mean):
     task, prompt = _task(config, mean), evaluation_prompt(config, mean)
-    bayes_answers = predictors.bayes(
+    answer = predictors.bayes(
         prompt.X,
         prompt.y,
         prompt.x_query,
@@ -97,16 +109,14 @@ def rule_scores(config: Config, mean: float) -> dict[str, "Score"]:
         task_cov=task.task_cov,
         noise_var=task.noise_var,
     )
-    prior = jnp.sum(prompt.x_query * jnp.asarray(task.task_mean)[None], axis=1)
-    answers = {"Bayes": bayes_answers, "<beta*, x>": prior}
-    return {
-        name: Score.of(np.asarray(jnp.square(given - prompt.y_query))[None])
-        for name, given in answers.items()
-    }
+    prior = jnp.sum(prompt.x_query * task.task_mean[None], axis=1)
+    answers = {"Bayes": answer, "<beta*, x>": prior}
+    return {name: (y - prompt.y_query) ** 2 for name, y in answers.items()}
 
 
 def _task(config: Config, mean: float) -> LinearRegression:
-    return dataclasses.replace(config.recipe, task_mean=mean).task()
+    task = dataclasses.replace(config.recipe, task_mean=0.0).task()
+    return dataclasses.replace(task, task_mean=task.task_mean + mean)
 
 
 @dataclasses.dataclass(frozen=True)

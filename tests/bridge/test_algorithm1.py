@@ -95,6 +95,7 @@ def test_without_a_gain_nothing_is_pruned_and_nothing_differs(model, task):
     assert found.validation_score == found.unpruned_score
 
 
+@pytest.mark.slow
 def test_the_test_set_takes_no_part_in_the_choice(model, task):
     turned = tuple(e._replace(label=(e.label + 1) % 3) for e in task.test)
     other = dataclasses.replace(task, test=turned)
@@ -130,6 +131,7 @@ def test_what_is_recorded_is_not_asked_again(model, task, tmp_path, monkeypatch)
             algorithm1(other, task, "mlp", RATES, 1, "max", records=path)
 
 
+@pytest.mark.slow
 def test_only_what_is_missing_is_asked(model, task):
     book = AnswerBook(facts_of(task))
     asking = Examiner(book, model, task)

@@ -85,6 +85,7 @@ def test_it_is_the_loop_that_edits_in_place(shape, dtype):
         assert dtype == "float32" or np.mean(found == expected) > 0.95
 
 
+@pytest.mark.slow
 def test_a_matrix_does_not_depend_on_what_is_asked_beside_it():
     model = tiny("groups", num_layers=2)
     specs, whole = pruned_stacks(model, 1, "mlp", RATES, LOOP, False, None)
@@ -156,6 +157,7 @@ TORCH = {
 PUBLISHED, DRAWS = (0.1, 0.5, 0.75, 0.9), 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", quick(["power"], ["flat", "power"]))
 def test_errors_are_those_of_the_published_loop(kind, record_property):
     s = {"flat": FLAT, "power": POWER}[kind]
@@ -223,6 +225,7 @@ def search(model, task, records, **options):
     return algorithm1(model, task, MODULE, RATES, 1, "max", records=records, **options)
 
 
+@pytest.mark.slow
 def test_algorithm1_searches_the_loop_and_tests_fresh_weights(model, task, whole):
     found, book = whole
     shown = [edited(model, LOOP, RATES[: i + 1]) for i in range(4)]
@@ -244,6 +247,7 @@ def test_algorithm1_searches_the_loop_and_tests_fresh_weights(model, task, whole
     assert np.abs(scores[1:] - [b.scores for b in best[1:]]).max() > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [8, pytest.param(40, marks=pytest.mark.slow)])
 def test_a_run_that_was_killed_goes_on_in_the_same_loop(
     kept, model, task, whole, tmp_path
@@ -270,6 +274,7 @@ def answer(line):
     return tuple(map(str, values.values())), scores
 
 
+@pytest.mark.slow
 def test_a_race_goes_through_the_same_loop(model, task, whole):
     book = AnswerBook(facts_of(task), method=method_name(LOOP))
     examiner = Examiner(book, model, task, method=LOOP)

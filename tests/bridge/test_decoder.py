@@ -50,6 +50,7 @@ def through(model, tokens, start=0, prefixes=None, last_only=False):
     return read_out(model.decoder, model.params, stream), caches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", quick(["gptj"], CONFIGS))
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_padding_changes_nothing(family, side):
@@ -83,6 +84,7 @@ def test_attention_reads_the_stream_under_the_first_norm(family):
     np.testing.assert_allclose(found, expected, **CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", quick(["gptj", "mistral"], CONFIGS))
 def test_a_prefix_kept_as_keys_and_values_is_the_whole_prompt(family):
     model, cut = model_of(family), 5
@@ -97,6 +99,7 @@ def test_a_prefix_kept_as_keys_and_values_is_the_whole_prompt(family):
     np.testing.assert_allclose(last, full[:, -1:], **CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", quick(["mistral"], ["gpt2", "mistral"]))
 def test_every_row_may_have_a_prefix_of_its_own_length(family):
     model, starts = model_of(family), np.array([5, 3, 0])
@@ -111,6 +114,7 @@ def test_every_row_may_have_a_prefix_of_its_own_length(family):
         np.testing.assert_allclose(behind[row], alone[0, start:], **CLOSE)
 
 
+@pytest.mark.slow
 def test_the_last_token_of_a_row_is_found_behind_its_padding():
     model, mask = model_of("llama"), np.arange(9)[None] < np.array(LENGTHS)[:, None]
     last, _ = through(
@@ -161,6 +165,7 @@ def test_label_logits_of_half_precision_are_not_rounded():
     assert (np.abs(rounded - few) > coarse / 8).any()
 
 
+@pytest.mark.slow
 def test_one_program_serves_all_layers_and_pruned_weights():
     arch = read_architecture(config_of("llama", num_hidden_layers=5, vocab_size=11))
     decoder, block = Decoder(arch), model_module._block
@@ -214,6 +219,7 @@ def test_a_window_hides_what_is_behind_it_and_nothing_else():
     np.testing.assert_allclose(seen[:, 7], last, **CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("family", quick(["gptj"], ["gptj", "gpt2", "qwen3", "gemma"]))
 def test_half_precision_is_near_and_its_logits_are_float32(family, dtype):
@@ -229,6 +235,7 @@ def test_half_precision_is_near_and_its_logits_are_float32(family, dtype):
     assert 0.1 < steps < 30 * float(np.abs(exact).max())
 
 
+@pytest.mark.slow
 def test_learned_positions_run_out():
     model = model_of("gpt2")
     tokens = whole(np.zeros((1, 20), int))

@@ -44,6 +44,7 @@ def same(fast, plain, atol=1e-10):
     assert fast.accuracy == plain.accuracy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scoring", TASKS)
 @pytest.mark.parametrize("family", GROUPS)
 def test_batches_behind_a_cache_answer_as_one_prompt_at_a_time(family, scoring):
@@ -61,6 +62,7 @@ def test_single_precision(family):
     same(found, naive(family, "label_token", "float32"), atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", GROUPS)
 def test_without_demonstrations(family):
     model, task = tiny(family), TASKS["label_token"]

@@ -53,6 +53,7 @@ def check(found, family, place, scoring="label_token", atol=1e-9, **how):
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", quick(["groups"], ["gpt2", "gptj", "groups"]))
 def test_every_layer_module_and_rate(family):
     model, task = tiny(family), TASKS["label_token"]
@@ -81,6 +82,7 @@ def test_whole_options(family, scoring):
         check(evaluations, family, place, scoring)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module", quick(["all", "W_K"], ["all", "W_Q", "W_K", "W_O", "W_gate"])
 )
@@ -100,6 +102,7 @@ def test_a_layer_alone_and_among_others():
             np.testing.assert_array_equal(one.scores, other.scores)
 
 
+@pytest.mark.slow
 def test_rate_zero_is_the_model_itself():
     model, task = tiny("groups"), TASKS["label_token"]
     specs, stacks = pruned_stacks(model, 1, "all", RATES, "svd", False, None)
@@ -174,6 +177,7 @@ def test_chunks_come_as_they_are_ready_and_add_up():
     assert all(sorted(numbers) == list(range(7)) for numbers in seen.values())
 
 
+@pytest.mark.slow
 def test_some_examples_at_some_rates():
     model, task = tiny("groups"), TASKS["label_token"]
     grid = Grid(model, task, (1,), ("mlp",), (0.0, 0.5, 0.6, 0.8), **SHAPES)
@@ -187,6 +191,7 @@ def test_some_examples_at_some_rates():
         two.correct((0,), (0,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scoring", ["label_token", "mean_logit"])
 def test_a_race_over_rates_finds_what_the_grid_finds(scoring):
     model, task = tiny("groups"), TASKS[scoring]
@@ -241,6 +246,7 @@ def test_a_rank_of_at_least_one_is_that_of_clip_module():
         clip_module(model, 1, "mlp", 0.99)
 
 
+@pytest.mark.slow
 def test_matrices_are_clipped_in_full_precision_whatever_the_default(monkeypatch):
     seen, truncate = [], SVD.truncate
 

@@ -73,6 +73,7 @@ def raises(message, kind=ValueError):
 # --- dense
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family", quick(["gpt2", "gpt_neox", "phi3"], sorted(FAMILIES))
 )

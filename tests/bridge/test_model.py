@@ -35,6 +35,7 @@ def test_a_model_keeps_the_protocol_and_stays_as_it_is():
     assert names == ["W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate", "W_out"]
 
 
+@pytest.mark.slow
 def test_logits_take_masks_of_zeros_and_ones():
     model = model_of("gpt2")
     mask = np.array([[0, 1, 1, 1], [1, 1, 1, 1]])
@@ -182,6 +183,7 @@ def negative_log_likelihood(model, stories):
     return float(-picked[mask[:, 1:]].mean())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not STORIES.is_dir(), reason="the stories model is not beside")
 def test_a_real_llama_reads_and_tells_stories():
     """The numbers are those of an independent float64 program, on the same text."""

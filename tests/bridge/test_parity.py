@@ -69,6 +69,7 @@ class Compiled:
         return self.decoder.matrices(layer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(["gptj"], stored.PADDED))
 def test_parts_are_the_whole(name, tmp_path):
     """From the state before every layer; and behind a prefix that rows share."""

@@ -41,6 +41,7 @@ def bound(model, ids, logits, size):
     return max(changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(["gptj"], NAMES))
 def test_half_precision_is_rounding(name, tmp_path):
     ids, logits = stored.expected(name)

@@ -112,6 +112,7 @@ def test_the_winner_is_dropped_with_probability_at_most_delta(spread, batch):
     assert lost / trials <= delta + 3 * np.sqrt(delta * (1 - delta) / trials)
 
 
+@pytest.mark.slow
 def test_a_bound_that_is_ignored_would_be_seen():
     """The simulation can fail: with a delta near 1 the winner does get lost."""
     right = np.random.default_rng(3).random((6, 60)) < 0.5

@@ -234,6 +234,7 @@ LOWRANK = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "m", "n", "rank", "torch", "error"), LOWRANK)
 def test_the_randomised_decomposition_errs_as_the_published_one(
     kind, m, n, rank, torch, error
@@ -243,6 +244,7 @@ def test_the_randomised_decomposition_errs_as_the_published_one(
     assert np.abs(z).max() < 5, (mean, torch)
 
 
+@pytest.mark.slow
 def test_the_randomised_decomposition_is_exact_at_low_rank_and_keyed():
     W = with_spectrum([3, 2, 1] + [0] * 17, seed=3)
     for shaped in (W, W[:, :12], W[:12]):

@@ -72,6 +72,7 @@ def test_splits_are_those_of_the_scripts_but_where_the_paper_says_otherwise(
             assert example.label == train[example.index]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", [name for name in TASKS if name != "sst2"])
 def test_test_sets_are_files_in_their_order(name, profile, folders):

@@ -107,6 +107,7 @@ def test_frequencies(alpha):
     assert abs(np.mean(prompt.z)) < 4.5 / 3000**0.5
 
 
+@pytest.mark.slow
 def test_shifted_prompts_are_of_shifted_patterns(key):
     task = pattern_task(6, 4, 2.0, num_shifted=3)
     shifted = out_of_domain(task, key, 1.2)

@@ -121,6 +121,7 @@ def test_posterior_mean_without_noise_is_the_limit(measured):
     np.testing.assert_allclose(got[0], w, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_posterior_mean_is_differentiable_and_vectorises(form, measured):
     @jax.jit

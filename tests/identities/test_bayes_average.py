@@ -27,6 +27,7 @@ def average_in_one_dimension(phi, noise_var, num_examples):
     return bayes.average_risk(problem, num_examples, jax.random.key(0), 40_000)
 
 
+@pytest.mark.slow
 def test_average_risk_in_one_dimension_is_a_chi_square_integral(measured):
     golden = oracles.chi_square_average(2.0, 0.25, 3)
     np.testing.assert_allclose(golden, 0.164662268434, rtol=0, atol=5.1e-13)

@@ -162,6 +162,7 @@ def test_the_bayes_risk_in_one_dimension_is_a_chi_square_integral(measured):
     assert abs(z) < 5
 
 
+@pytest.mark.slow
 def test_the_bayes_risk_lies_between_jensen_and_one_gradient_step(measured):
     noise = 0.3
     phi = np.array([3.0, 1.0, 0.2])

@@ -114,6 +114,7 @@ def test_noise_enters_attention_and_averaging_as_d_plus_1_plus_sigma_squared(mea
 # --- simulation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("predictor", "exact"),
     [
@@ -135,6 +136,7 @@ def test_simulation_agrees_for_least_squares_averaging_and_zero_at_d_20(
         np.testing.assert_allclose(np.asarray(risk.mean)[20:], 0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_least_squares_with_noise_below_and_above_d(measured):
     task = LinearRegression(0.5 * np.eye(6), np.ones(6), 2 * np.eye(6), 0.3)
     risk = simulate(ols_prefixes, task, 8000, 30)
@@ -171,6 +173,7 @@ def test_least_squares_beyond_d_is_the_same_for_every_input_covariance(measured)
     assert average.mean + 20 * average.standard_error < isotropic
 
 
+@pytest.mark.slow
 def test_attention_and_averaging_for_any_population(measured):
     task = full_task(0.5)
     exact = jax.jit(

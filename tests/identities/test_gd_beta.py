@@ -111,6 +111,7 @@ def test_the_risk_is_the_exact_expectation(
     assert error < 5e-15
 
 
+@pytest.mark.slow
 def test_simulation_agrees_at_d_5_and_12_examples(measured):
     rng = np.random.default_rng(11)
     model = ltb.GDBeta(*random_model(rng, 5, 0.3))
@@ -128,6 +129,7 @@ def test_simulation_agrees_at_d_5_and_12_examples(measured):
     assert abs(z) < 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [pytest.param(1, marks=SLOW), 2])
 def test_the_risk_at_another_length_and_for_another_population(d, measured):
     # the optimum of one problem and length, used on another problem and length

@@ -97,6 +97,7 @@ def _errors(model, task, fraction, keys, l):
     return jax.vmap(one)(keys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("l", [11, pytest.param(41, marks=pytest.mark.slow)])
 def test_attention_that_matches_has_the_error_of_a_vote(l, measured):
     steps, prompts = cot.slide_transitions(), 10_000

@@ -47,6 +47,7 @@ def small():
     return jax.tree.map(np.asarray, jax.jit(run)(np.arange(2)))
 
 
+@pytest.mark.slow
 def test_training_ends_with_a_small_loss_in_a_small_setting(measured):
     """And W_K' W_Q is a large multiple of I on patterns, larger than a mismatch."""
     losses, _, form = small()

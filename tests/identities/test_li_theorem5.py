@@ -14,6 +14,7 @@ from tests.identities.test_li_cot_votes import counting_errors
 cot_bound = jax.jit(cot.cot_error_bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("l", "fraction"), [(41, 1.0), (41, 0.5)])
 @pytest.mark.parametrize(
     "name", ["slide", pytest.param("popular_answer", marks=pytest.mark.slow)]

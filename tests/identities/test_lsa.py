@@ -102,6 +102,7 @@ def search(population, M, rng, starts):
 # --- the optimum is what it says
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "M"),
     [(2, 1)] + [pytest.param(*c, marks=pytest.mark.slow) for c in ((1, 2), (2, 3))],
@@ -167,6 +168,7 @@ def test_inputs_that_span_a_subspace_change_nothing(measured):
     assert error < 1e-12
 
 
+@pytest.mark.slow
 def test_a_direction_without_inputs_changes_nothing(measured):
     # H = diag(h, 0): the second coordinate of the prior is never seen
     rng = np.random.default_rng(65)

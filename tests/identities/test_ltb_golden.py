@@ -73,6 +73,7 @@ def test_the_oracle_knows_the_example(printed):
     printed("squared norm of beta*", white.m @ white.m, "4.000000000000")
 
 
+@pytest.mark.slow
 def test_the_best_gd_beta(printed):
     found = values()
     for least in found["least"]:

@@ -86,6 +86,7 @@ EXACT_CASES = [  # d, rank H, rank Psi, noise variance, lengths
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "rank_H", "rank_Psi", "noise", "lengths"),
     [pytest.param(*case, marks=SLOW * (case[0] == 3)) for case in EXACT_CASES],

@@ -106,6 +106,7 @@ def all_covariances(stack, H, shots):
     return [noise_covariance(stack, H, shots, t) for t in range(stack.num_layers)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "N"),
     [(3, 50), (4, 9)]
@@ -139,6 +140,7 @@ def test_the_ceiling_holds_for_several_heads_and_a_linear_mlp(measured):
     assert rank == n * (n + 1) // 2 < n * n
 
 
+@pytest.mark.slow
 def test_support_dimension_of_pruned_and_gradient_descent_weights(measured):
     stack, H = problem(L=3, N=40, n=5, rho=0.2)
     dims_of = jax.jit(support_dims)
@@ -201,6 +203,7 @@ def test_every_route_equals_the_dense_covariance(N, n, method, measured):
         assert log_error < 1e-10 * rank * max(1, 1e-5 * values[0] / values[rank - 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("N", "method"),
     [

@@ -72,6 +72,7 @@ def gradients(name):
     return np.asarray(each(X, y, y)), np.asarray(each(X, y, targets(task, X, y)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRIORS)
 def test_the_mean_gradient_is_that_of_labels(name, measured):
     labels, means = gradients(name)
@@ -116,6 +117,7 @@ def test_at_the_posterior_mean_only_labels_leave_noise(name):
     assert np.abs(slope(answers, y)).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRIORS)
 @pytest.mark.parametrize(("dtype", "rms"), [("float64", 1e-8), ("float32", 1e-3)])
 def test_the_form_of_accelerators_is_that_of_a_cpu(name, dtype, rms, measured):

@@ -15,6 +15,7 @@ SLOW = pytest.mark.slow
 norms = jax.jit(implicit_gd_norms)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["exact"] + [pytest.param(n, marks=SLOW) for n in ("spectral", "frobenius")],

@@ -111,6 +111,7 @@ def test_theorem_2_corrected_equals_its_dense_evaluation(N, n, seed, measured):
         assert abs(bound.value - math.sqrt(sum(dense) / N)) < 1e-9
 
 
+@pytest.mark.slow
 def test_theorem_2_gradient_equals_the_dense_one(measured):
     # orthogonal weights: the dense twin inverts C_t, and loses its condition number
     rng = np.random.default_rng(0)
@@ -166,6 +167,7 @@ def test_theorem_2_gradient_where_weights_are_singular(choice):
     assert abs(slope / ((ends[0] - ends[1]) / 2e-5) - 1) < 1e-6
 
 
+@pytest.mark.slow
 def test_theorem_2_numerators_are_a_ladder_and_the_printed_one_loses_n(measured):
     stack, H = problem()
     exact, spectral, frobenius = (
@@ -185,6 +187,7 @@ def test_theorem_2_numerators_are_a_ladder_and_the_printed_one_loses_n(measured)
     assert abs(frobenius[0] - exact[0] - shift) < 1e-9
 
 
+@pytest.mark.slow
 def test_theorem_2_logarithm_inside_is_smaller(measured):
     stack, H = problem(prompts=20)
     outside = bound_jit(stack, H, 32, 1.0)

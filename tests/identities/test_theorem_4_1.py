@@ -54,6 +54,7 @@ LOWER = {
 UPPER = {"labels": "labels", "values": "values", "zero start": "zero_start"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 3])
 def test_the_bounds_are_their_formulas_and_in_order(d, measured):
     rng = np.random.default_rng([41, d])
@@ -77,6 +78,7 @@ def test_the_bounds_are_their_formulas_and_in_order(d, measured):
     assert np.all(gap.lower_instance <= gap.upper * (1 + 1e-9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "count"),
     [(2, 8)] + [pytest.param(d, 75, marks=pytest.mark.slow) for d in (1, 2, 3, 4)],

@@ -82,6 +82,7 @@ def test_flow_in_deviations_is_the_gradient(measured):
     assert worst < 1.3e-14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [DIM, pytest.param(DIM - 1, marks=pytest.mark.slow)])
 def test_path_is_that_of_another_solver(rank, measured):
     population, M, start, times = drawn(5, rank)

@@ -43,6 +43,7 @@ def noisy_descent():
     return stack, train, gaps.mean(), gaps.std() / math.sqrt(reps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "choice",
     [

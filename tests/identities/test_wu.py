@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from icltheory.regression import ltb
 from icltheory.regression.rates import wu
@@ -156,6 +157,7 @@ def test_length_transfer_of_a_tiny_problem_is_not_lost_in_float32():
     np.testing.assert_allclose(at(1e-8), at(1.0), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_length_transfer_without_noise_and_its_gradient(measured):
     H = np.diag([2.0, 0.0, 1.0])
 

@@ -57,6 +57,7 @@ def test_limit_is_the_best_step_split_evenly(measured):
         np.testing.assert_allclose(balance, 1, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_limit_is_stationary_for_the_whole_layer_without_mask(measured):
     # every prompt of an exact grid through the full matrices, d = N = 2
     rng = np.random.default_rng(0)
@@ -250,6 +251,7 @@ def slopes(Lam, points):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STARTS)
 def test_convergence_constants_hold_along_the_flow(name, measured):
     Lam, Theta, scale, points = path(name)

@@ -145,6 +145,7 @@ def path_of(name):
     return zfb.convergence_constants(Lam, 4, Theta, s), s, path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPECTRA)
 def test_corrected_constant_and_lower_bound_hold_along_the_flow(name, measured):
     constants, _, path = path_of(name)

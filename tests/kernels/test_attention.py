@@ -85,6 +85,7 @@ CASES = [  # T, head size, tile, tile of the gradient
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("T", "size", "tile", "backward"), CASES)
 def test_kernel_equals_the_oracle_in_float32(T, size, tile, backward):
     qkv, d_out = problem(T, size, F32, B=1 if T > 100 else 2)
@@ -94,6 +95,7 @@ def test_kernel_equals_the_oracle_in_float32(T, size, tile, backward):
     assert_near(results, oracle(qkv, HEADS, d_out), F32)
 
 
+@pytest.mark.slow
 def test_both_ways_of_the_gradient_agree(monkeypatch):
     qkv, d_out = problem(41, 16, F32)
     choice = {"tile": Tile(64, 64), "interpret": True}
@@ -105,6 +107,7 @@ def test_both_ways_of_the_gradient_agree(monkeypatch):
     assert_near(whole, split, F32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "T"), [(F16, 41), pytest.param(BF16, 82, marks=pytest.mark.slow)]
 )

@@ -67,6 +67,7 @@ each = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @each
 @pytest.mark.parametrize(("dtype", "R", "width", "out", "tile", "backward"), CASES)
 def test_kernel_is_its_twin(function, case, dtype, R, width, out, tile, backward):
@@ -83,6 +84,7 @@ def test_kernel_is_its_twin(function, case, dtype, R, width, out, tile, backward
         assert errors[0] < errors[1]
 
 
+@pytest.mark.slow
 def test_norm_linear_is_the_float64_loop():
     args = norm_case(F64, 37, 48, 96)
     d = cotangent(norm_linear, args)
@@ -108,6 +110,7 @@ def test_linear_residual_is_the_float64_loop():
         assert distance(pulled(linear_residual, choice, args, d), want) < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [pytest.param(F32, marks=pytest.mark.slow), BF16])
 def test_twins_are_flax_bit_for_bit(dtype):
     x, scale, bias, W, b = norm_case(dtype, 21, 24, 36)
@@ -121,6 +124,7 @@ def test_twins_are_flax_bit_for_bit(dtype):
     np.testing.assert_array_equal(linear_residual(h, x, W, b), y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "backward", [Tile(16, 16, 16), pytest.param(None, marks=pytest.mark.slow)]
 )

@@ -65,6 +65,7 @@ def test_kernel_is_its_twin(dtype, rows, width, hidden, tile, backward):
             assert distance([one], [true]) < 1.1 * distance([other], [true])
 
 
+@pytest.mark.slow
 def test_kernel_and_twin_are_the_float64_loop():
     args = case(F64, 37, 48, 96)
     d = cotangent(residual_mlp, args)
@@ -90,6 +91,7 @@ def test_kernel_and_twin_are_the_float64_loop():
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [pytest.param(F32, marks=pytest.mark.slow), BF16])
 def test_twin_is_flax_bit_for_bit(dtype):
     x, scale, bias, W_in, b_in, W_out, b_out = args = case(dtype, 21, 24, 40)

@@ -71,5 +71,6 @@ def test_products_accumulate_in_float32():
     assert np.all(np.abs(product - wide @ wide.T) <= bound)
 
 
+@pytest.mark.slow
 def test_a_cpu_compiles_no_kernel():
     assert _pallas.available() == (jax.default_backend() == "gpu")

@@ -56,6 +56,7 @@ def test_parameter_counts_are_gargs(width, layers, heads, expected):
     assert count(model, 41) == expected
 
 
+@pytest.mark.slow
 def test_initialisation_is_gargs():
     model = GPT2(20, 202, 256, 2, 8)
     args = (jax.random.key(0), jnp.zeros((1, 2, 20)), jnp.zeros((1, 2)))
@@ -75,6 +76,7 @@ def test_initialisation_is_gargs():
     assert abs(np.std(params["positions"]) - 0.02) < 1e-3
 
 
+@pytest.mark.slow
 def test_residual_projections_are_counted_with_and_without_mlp():
     width, layers = 128, 2
     for mlp, count in ((True, 2 * layers), (False, layers)):
@@ -133,6 +135,7 @@ def test_forward_equals_a_numpy_loop():
         np.testing.assert_allclose(got[b], expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "layout", ["interleaved", pytest.param("matrix", marks=pytest.mark.slow)]
 )
@@ -148,6 +151,7 @@ def test_prediction_k_depends_on_the_first_k_pairs_and_its_query_alone(layout):
     np.testing.assert_array_equal(seen_y, np.tril(np.ones((P, P), bool), -1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_queries_in_one_pass_equal_one_pass_a_prefix(layout):
     model, params = build(token_layout=layout)
@@ -172,6 +176,7 @@ def test_without_mlp_there_are_no_mlp_weights():
     assert set(params["block_0"]) == {"ln_1", "attn_qkv", "attn_out"}
 
 
+@pytest.mark.slow
 def test_bfloat16_keeps_float32_parameters_and_answers():
     model = GPT2(**TINY, dtype=jnp.bfloat16)
     args = (X.astype(np.float32), Y.astype(np.float32))

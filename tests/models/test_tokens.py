@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from icltheory.models import tokens
 
@@ -45,6 +46,7 @@ def test_token_matrix_never_shows_a_query_its_label():
         assert seen == {*range(k), P - 1 + k}
 
 
+@pytest.mark.slow
 def test_last_only_is_the_papers_matrix():
     seq = token_matrix(X, Y, last_only=True)
     assert seq.tokens.shape == (B, P, D + 1)

@@ -8,6 +8,7 @@ import pytest
 from icltheory.noise._routes import singular_values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 40, 21), (2, 16, 36), (40, 41), (5, 6)])
 def test_they_are_those_of_the_svd_with_its_derivative(shape):
     rng = np.random.default_rng(0)

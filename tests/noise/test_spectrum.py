@@ -64,6 +64,7 @@ def test_wide_tokens_need_no_matrix_of_the_ambient_size():
     np.testing.assert_allclose(got, values[:5], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_batch_of_prompts_is_one_vmapped_call():
     stack, _ = problem(n=3)
     H = np.random.default_rng(0).normal(size=(50, 24, 3))
@@ -135,6 +136,7 @@ def test_traced_shots_and_frozen_demonstrations():
     assert abs(float(trace[1]) / np.trace(C) - 1) < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["rows", "symmetric", "gram"])
 def test_what_is_not_finite_has_no_finite_determinant(method):
     stack, H = problem(n=3)

@@ -30,6 +30,7 @@ def full_score(params):
     return float(np.mean(np.sum((run(params, INPUTS) - TARGETS) ** 2, axis=-1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("maximize", [False, True])
 def test_the_search_is_the_loop_with_full_evaluations(maximize):
     found = composed(maximize=maximize)

@@ -77,6 +77,7 @@ def test_it_compiles_once_and_then_takes_other_rates_and_weights():
     assert len(traces) == before + 1
 
 
+@pytest.mark.slow
 def test_a_cached_state_side_by_side_and_one_prompt_agree():
     expected = swept(2, "attn")
     hidden = hidden_before(MODEL, STACK, INPUTS, 2)

@@ -71,6 +71,7 @@ def test_the_weights_are_a_posterior_mean():
     np.testing.assert_allclose(got, X @ pool.mean(axis=0), rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_it_tends_to_ridge_as_the_pool_grows():
     rng = np.random.default_rng(0)
     X, w = rng.normal(size=(64, 16, D)), rng.normal(size=(64, D))

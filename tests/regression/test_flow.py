@@ -93,6 +93,7 @@ def test_times_may_begin_late_repeat_or_be_zero_alone():
     np.testing.assert_allclose(none.Gamma[0], start.Gamma, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_giving_up_is_a_flag_and_the_reached_part_stays():
     problem, start = drawn(4)
     path = flow.gradient_flow(problem, 4, start, TIMES, max_steps=5)

@@ -1,5 +1,6 @@
 import jax
 import numpy as np
+import pytest
 
 from icltheory.regression.predictors import (
     gradient_descent,
@@ -80,6 +81,7 @@ def test_one_tuned_step_has_the_exact_risk_of_von_oswald():
     assert loss(best) <= min(loss(best * 1.01), loss(best * 0.99))
 
 
+@pytest.mark.slow
 def test_tuned_steps_are_at_least_as_good_as_a_fine_scan():
     X, y, x, target = von_oswald(2, 500)
     for steps, preconditioner in (

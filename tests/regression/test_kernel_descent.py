@@ -99,6 +99,7 @@ def test_impossible_settings_are_refused():
         kernel_descent_stack(jnp.ones(2), 3, "cosine")
 
 
+@pytest.mark.slow
 def test_inputs_that_are_zero_or_of_half_precision():
     nothing = of("linear", np.zeros((2, 1)), np.ones(1))
     assert float(nothing.asymmetry) == 0

@@ -134,6 +134,7 @@ def test_the_bootstrap_is_gargs(key):
     np.testing.assert_array_equal(few.low, few.high)
 
 
+@pytest.mark.slow
 def test_levels_name_the_order_statistics_of_the_resamples(key):
     errors = np.random.default_rng(0).exponential(size=(30, 1))
 

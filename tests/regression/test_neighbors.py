@@ -1,5 +1,6 @@
 import jax
 import numpy as np
+import pytest
 
 from icltheory.regression.predictors import (
     nearest_neighbors,
@@ -30,6 +31,7 @@ def test_one_neighbour_of_a_repeated_input_is_its_label_and_ties_take_the_first(
     assert nearest(X, y, X[0], k=2) == 7.0
 
 
+@pytest.mark.slow
 def test_three_neighbours_have_the_published_risk(key):
     # normalised risk for d = 20 at k = 1, 5, 10, 15, 18, 20, 40, known to +-0.02
     reference = {

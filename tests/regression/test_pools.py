@@ -103,6 +103,7 @@ def test_a_pool_keeps_the_inputs_noise_and_labels_of_its_family(key):
     assert np.all(np.count_nonzero(sparse, axis=1) == 2)
 
 
+@pytest.mark.slow
 def test_prompt_pools_repeat_the_same_prompts(key):
     pool = PromptPool(the_task(), 4, jax.random.key(1))
     both = jax.jit(jax.vmap(lambda k: pool.sample(k, 5, 4)))

@@ -115,6 +115,7 @@ def test_prefixes_equal_a_direct_call_for_each(name):
         np.testing.assert_allclose(got[:, k], expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @names
 def test_one_prompt_is_a_row_of_the_batch_and_queries_default_to_the_inputs(name):
     single, twin, options, _ = CASES[name]

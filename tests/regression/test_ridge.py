@@ -238,6 +238,7 @@ def test_no_orthogonal_factor_is_formed(name):
     assert "orgqr" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [5, 20, 40])
 def test_the_dual_form_is_as_accurate_as_an_orthogonal_factor(rows):
     # labels that no weight fits, d = 20; seminormal equations err by 3.5e-2 at 40 rows

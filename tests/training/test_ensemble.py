@@ -102,6 +102,7 @@ def check_members(trained, optimizer, grid, indices):
         assert_member(trained, index, alone(optimizer, grid.members()[index]))
 
 
+@pytest.mark.slow
 def test_two_steps_of_a_member_are_those_of_the_model_alone():
     """Its seed, noise, rate, decay and norm, by a rule whose rate has a schedule."""
     grid = Ensemble((3,), (0.0, 1.0), (1e-2,), (0.5,), (0.1,))
@@ -239,6 +240,7 @@ def test_a_run_goes_on_until_its_last_member_diverges(last, stops):
         next(chunks)
 
 
+@pytest.mark.slow
 def test_the_description_is_plain_data():
     grid = Ensemble((0, 1), (0.0,), (1e-3, 1e-2), clip_norms=(1.0,))
     stored = json.loads(json.dumps(dataclasses.asdict(grid)))

@@ -25,6 +25,7 @@ def prompt_of(*parts):
     return PrefixPrompt(*map(jnp.asarray, parts), None)
 
 
+@pytest.mark.slow
 def test_errors_of_shifted_queries_equal_one_question_at_a_time(params):
     got = prefix_errors(MODEL, params, prompt_of(X, Y, X_QUERY, Y_QUERY), batch_size=4)
     predict = jax.jit(lambda *a: MODEL.apply({"params": params}, *a, method="predict"))
@@ -33,6 +34,7 @@ def test_errors_of_shifted_queries_equal_one_question_at_a_time(params):
         np.testing.assert_allclose(got[:, k], (alone - Y_QUERY[:, k]) ** 2, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_standard_prompts_take_the_short_pass(params):
     x, y = jnp.asarray(X), jnp.asarray(Y)
     short = prefix_errors(MODEL, params, PrefixPrompt(x, y, x, y, None))

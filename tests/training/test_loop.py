@@ -122,6 +122,7 @@ def test_chunks_do_not_change_the_run(whole):
     np.testing.assert_array_equal(losses, other)
 
 
+@pytest.mark.slow
 def test_a_run_continues_exactly_from_a_state_in_the_middle(whole):
     chunks, end, losses = whole
     middle, _ = chunks[0]
@@ -137,6 +138,7 @@ def test_one_compilation_serves_all_whole_chunks(whole):
     assert all(chunk.memory_bytes >= weights for chunk in chunks)
 
 
+@pytest.mark.slow
 def test_phases_take_over_where_the_last_one_ended():
     """The first ends within a chunk; a run resumed within the second goes on alike."""
     small, large = build(batch_size=2, halves=False), build(halves=False)
@@ -170,6 +172,7 @@ def test_an_ensemble_is_its_members(whole):
     assert np.abs(losses[:, 1] - losses[:, 0]).min() > 1e-3
 
 
+@pytest.mark.slow
 def test_accumulation_gives_the_gradient_of_the_whole_batch():
     state = start()
     whole, metrics = jax.jit(build(halves=False))(state)
@@ -179,6 +182,7 @@ def test_accumulation_gives_the_gradient_of_the_whole_batch():
     assert_close(whole.params, parts.params, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_last_point_alone_can_be_trained_on():
     _, metrics = jax.jit(build(loss_points="last", halves=False))(start())
     X, y = batch_of(0, B)
@@ -187,6 +191,7 @@ def test_the_last_point_alone_can_be_trained_on():
     np.testing.assert_allclose(metrics["loss"], expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", ["all", "last"])
 def test_answers_are_compared_with_targets_where_they_are_given(points):
     def targets(task, X, y):

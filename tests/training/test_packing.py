@@ -77,6 +77,7 @@ def test_a_packed_run_goes_on_from_a_chunk_that_ended():
     jax.tree.map(np.testing.assert_array_equal, once, twice)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RULES)
 def test_an_update_of_packed_blocks_is_the_packed_update(name):
     # More than ten blocks: as text block_10 comes before block_2.
@@ -102,6 +103,7 @@ def test_an_update_of_packed_blocks_is_the_packed_update(name):
     close(*jax.device_get((jax.jit(unpack)((packed, packed_state)), (plain, state))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "seeds"),
     [
@@ -156,6 +158,7 @@ def test_entries_of_different_shapes_stay_apart():
     assert set(unpack(nested)["outer"]) == {"l_0", "l_1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_every_number_comes_back_bit_for_bit(dtype):
     dtype = jnp.dtype(dtype)
