@@ -52,7 +52,7 @@ jax.config.update("jax_compilation_cache_dir", PROGRAMS.name)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 # Of the machine's memory, what each worker may fill with compiled programs.
-SHARE = 1 / 3
+SHARE = 1 / 2
 
 
 def _memory_in_use() -> float | None:

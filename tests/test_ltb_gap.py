@@ -13,7 +13,7 @@ import pytest
 
 from experiments import ltb_gap
 from experiments.ltb_gap.settings import axes, problem, trained_settings
-from experiments.ltb_gap.theory import hills, phases, theory
+from experiments.ltb_gap.theory import Phases, Risks, hills, phases, theory
 from experiments.ltb_gap.train import Trained
 from icltheory import plotting
 from icltheory.regression import ltb
@@ -133,10 +133,25 @@ def test_hills_rise_between_the_minima(small):
     assert abs(profile[-1]) < 1e-12
 
 
+def made_up(config):
+    """Risks in the order that theory demands, and a phase picture."""
+    exact = {}
+    for setting in {s for axis in axes(config) for s in axis.line + axis.dots}:
+        dim, M, norm, noise = setting
+        best, gap = noise + dim / M, norm**2 / M
+        parts = (best + share * gap for share in (0.5, 0.7, 1.3))
+        exact[setting] = Risks(best + gap, best, *parts, 0.9 * best, 1e-3)
+    norms, examples = np.array([0.1, 1.0, 10.0, 100.0]), np.array([1, 4, 16, 64])
+    best = np.ones((4, 4))
+    lsa = best + 2 * norms**2 / (examples[:, None] + 2)
+    return exact, Phases(norms, examples, lsa, best, np.zeros((4, 4), int), 1.0)
+
+
 def test_the_command_line_writes_what_is_reported_of_its_models(
-    small, exact, grid, tmp_path, monkeypatch
+    small, tmp_path, monkeypatch
 ):
     main, asked = sys.modules["experiments.ltb_gap.main"], []
+    exact, grid = made_up(small)
 
     def train(config, run, console):
         asked.append(config)

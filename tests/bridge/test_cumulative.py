@@ -293,6 +293,7 @@ def test_a_race_goes_through_the_same_loop(model, task, whole):
     assert found.evaluations == known.sum()
 
 
+@pytest.mark.slow
 def test_answers_of_two_ways_are_kept_apart(model, task, tmp_path):
     path, total = tmp_path / "answers.jsonl", 4 * 9
     ways = ("svd", "magnitude", LOOP, Cumulative(RATES, 4), Cumulative(RATES[:3], 3))
