@@ -41,7 +41,7 @@ class Trained:
     def of_seed(self, index: int, step: int | None = None) -> Any:
         """Parameters of one seed, by its place, at the end or at a snapshot."""
         params = self.params if step is None else self.snapshots[step]
-        return jax.tree.map(lambda leaf: leaf[index], params)
+        return _at(params, index)
 
     def stack(self, index: int = 0, step: int | None = None) -> LinearAttentionStack:
         """The weights of a linear stack as the theory's object."""
@@ -125,3 +125,8 @@ def train(
         fitted.records,
         fitted.timing,
     )
+
+
+@jax.jit
+def _at(params, index):
+    return jax.tree.map(lambda leaf: leaf[index], params)

@@ -61,6 +61,7 @@ def measure(config: Config, parts: Sequence[Any]) -> Measured:
     """Measures all models on the same inputs, tasks and noise up to its scale."""
     grid = len(config.noise_vars), len(config.learning_rates), len(config.recipe.seeds)
     rules, found, lines = _rules(config), [], []
+    weights = [jax.device_get(part.params) for part in parts]
     for index, noise_var in enumerate(config.noise_vars):
         task = config.recipe.task(noise_var)
         key = training.stream_key(config.recipe.seeds[0], "evaluation")
@@ -68,10 +69,9 @@ def measure(config: Config, parts: Sequence[Any]) -> Measured:
         prompt = task.sample(key, points, config.eval_prompts).prefixes()
         bayes = rules[index](prompt.X, prompt.y)
         lines.append(_lines(config, task, prompt, bayes))
-        for width, part in zip(config.widths, parts, strict=True):
+        for width, params in zip(config.widths, weights, strict=True):
             own = jax.tree.map(
-                lambda leaf, i=index: leaf.reshape(*grid, *leaf.shape[1:])[i],
-                part.params,
+                lambda leaf, i=index: leaf.reshape(*grid, *leaf.shape[1:])[i], params
             )
             found.append(_scores(config.model(width), own, prompt, bayes))
     shape = len(config.noise_vars), len(config.widths), *grid[1:]

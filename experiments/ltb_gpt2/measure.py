@@ -49,7 +49,8 @@ class References:
 @functools.cache
 def references(config: Config, mean: float) -> References:
     """The risks that theory gives for the prompts of one column."""
-    return References(*map(float, _exact(config, mean)))
+    found = _exact(config, mean)
+    return References(**{name: float(risk) for name, risk in found.items()})
 
 
 @partial(jax.jit, static_argnames="config")
@@ -59,18 +60,17 @@ def _exact(config, mean):
     block = ltb.minimal_risk(task, M)
     gap = ltb.approximation_gap(task, M)
     average, error = bayes.average_risk(task, M, key_inputs, config.bayes_draws)
-    found = References(
-        block=block,
-        attention=ltb.optimal_lsa(task, M, key_starts, config.lsa_starts)[1],
-        attention_bound=block + gap.lower_instance,
-        attention_sure=block + gap.lower,
-        step_from_zero=risks.linear_attention_optimum(task, M).risk,
-        prior_mean=task.dim + config.recipe.noise_var,
-        least_squares=risks.least_squares_risk(task, M),
-        bayes=average,
-        bayes_error=error,
-    )
-    return dataclasses.astuple(found)
+    return {
+        "block": block,
+        "attention": ltb.optimal_lsa(task, M, key_starts, config.lsa_starts)[1],
+        "attention_bound": block + gap.lower_instance,
+        "attention_sure": block + gap.lower,
+        "step_from_zero": risks.linear_attention_optimum(task, M).risk,
+        "prior_mean": task.dim + config.recipe.noise_var,
+        "least_squares": risks.least_squares_risk(task, M),
+        "bayes": average,
+        "bayes_error": error,
+    }
 
 
 def evaluation_prompt(config: Config, mean: float) -> Prompt:
@@ -109,7 +109,7 @@ def _rule_errors(config, mean):
         task_cov=task.task_cov,
         noise_var=task.noise_var,
     )
-    prior = jnp.sum(prompt.x_query * task.task_mean[None], axis=1)
+    prior = jnp.sum(prompt.x_query * jnp.asarray(task.task_mean)[None], axis=1)
     answers = {"Bayes": answer, "<beta*, x>": prior}
     return {name: (y - prompt.y_query) ** 2 for name, y in answers.items()}
 

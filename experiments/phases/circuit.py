@@ -62,16 +62,24 @@ def circuit(config: Heads, seed: int) -> Circuit:
     keys = jax.random.split(stream_key(seed, "data"))
     tokens = blocks(keys[0], jnp.arange(V), config, 1)[0]
     strength = 30.0
-    built = scores.induction_circuit(V, T, strength)
-    found = scores.head_scores(built.model, built.stack, built.embed(tokens), tokens)
-    patterns = attention_patterns(built.model, built.stack, built.embed(tokens))
-    W_O, W_V = built.model.ov_factors(1, built.stack)
-    M = built.unembedding @ W_O[0] @ W_V[0] @ built.embedding.T
-    repeats = jnp.arange(T) >= n
-    logits = built.logits(tokens)
-    right = jnp.argmax(logits[:-1], axis=1) == tokens[1:]
-    each = jax.nn.log_softmax(strength * logits[:-1])
-    losses = -jnp.take_along_axis(each, tokens[1:, None], axis=1)[:, 0]
+
+    @jax.jit
+    def run(tokens):
+        built = scores.induction_circuit(V, T, strength)
+        hidden = built.embed(tokens)
+        found = scores.head_scores(built.model, built.stack, hidden, tokens)
+        patterns = attention_patterns(built.model, built.stack, hidden)
+        W_O, W_V = built.model.ov_factors(1, built.stack)
+        M = built.unembedding @ W_O[0] @ W_V[0] @ built.embedding.T
+        repeats = jnp.arange(T) >= n
+        logits = built.logits(tokens)
+        right = jnp.argmax(logits[:-1], axis=1) == tokens[1:]
+        each = jax.nn.log_softmax(strength * logits[:-1])
+        losses = -jnp.take_along_axis(each, tokens[1:, None], axis=1)[:, 0]
+        ratio = scores.copying_ratio(patterns[1][0], M, tokens, repeats)
+        return found, M, jnp.mean(right[n:]), losses, ratio
+
+    found, M, accuracy, losses, ratio = run(tokens)
     random = jax.random.normal(keys[1], (20, V, V))
     with on_cpu():
         each_score = np.asarray(
@@ -87,8 +95,8 @@ def circuit(config: Heads, seed: int) -> Circuit:
         uniform=float(found.uniform),
         expected_uniform=float(np.mean((place // n) / (place + 1))),
         copying=(copied, negative, at_random),
-        ratio=float(scores.copying_ratio(patterns[1][0], M, tokens, repeats)),
-        accuracy=float(jnp.mean(right[n:])),
+        ratio=float(ratio),
+        accuracy=float(accuracy),
         losses=np.asarray(losses),
         in_context=float(scores.in_context_score(losses, (0, n - 1), (n, T - 1))),
     )

@@ -44,23 +44,30 @@ def balanced(config: Features, K: int) -> Balanced:
     target = 1 - math.sqrt(2 * config.loss_level * (K - 1) / K)
     ends = [float(theory.balanced_time(jnp.asarray(a), K, eta)) for a in (0.5, target)]
     steps = math.ceil(1.02 * ends[1]) + 10
-    population = theory.FeaturePopulation.infinite(jnp.full(K, 1 / K))
-    path = theory.feature_descent(population, eta, steps)
-    own, losses = path.own_attention[:, 0], path.losses[:, 0]
-    phases = theory.feature_phases(path, config.loss_level)
-    times = theory.balanced_time(own[1:], K, eta)
-    predicted = theory.balanced_loss(theory.balanced_attention(path.steps, K, eta), K)
-    A, B = path.logits[:, 0, 0], path.logits[:, 0, 1]
-    limit = theory.loss_asymptote(K, eta)
-    return Balanced(
-        *map(np.asarray, (path.steps, losses, predicted)),
-        half=(float(phases.half[0]), ends[0]),
-        learned=(float(phases.learned[0]), ends[1]),
-        time_error=float(jnp.max(jnp.abs(times / path.steps[1:] - 1))),
-        loss_error=float(jnp.max(jnp.abs(predicted / losses - 1))),
-        asymptote=float(losses[-1] * path.steps[-1] / limit),
-        drift=float(jnp.max(jnp.abs(A + (K - 1) * B))),
-    )
+
+    @jax.jit
+    def measured():
+        population = theory.FeaturePopulation.infinite(jnp.full(K, 1 / K))
+        path = theory.feature_descent(population, eta, steps)
+        own, losses = path.own_attention[:, 0], path.losses[:, 0]
+        phases = theory.feature_phases(path, config.loss_level)
+        times = theory.balanced_time(own[1:], K, eta)
+        at = theory.balanced_attention(path.steps, K, eta)
+        predicted = theory.balanced_loss(at, K)
+        A, B = path.logits[:, 0, 0], path.logits[:, 0, 1]
+        arrays = path.steps, losses, predicted
+        numbers = {"half": phases.half[0], "learned": phases.learned[0]}
+        return arrays, numbers | {
+            "time_error": jnp.max(jnp.abs(times / path.steps[1:] - 1)),
+            "loss_error": jnp.max(jnp.abs(predicted / losses - 1)),
+            "asymptote": losses[-1] * path.steps[-1] / theory.loss_asymptote(K, eta),
+            "drift": jnp.max(jnp.abs(A + (K - 1) * B)),
+        }
+
+    arrays, found = jax.device_get(measured())
+    numbers = {name: float(value) for name, value in found.items()}
+    half, learned = (numbers["half"], ends[0]), (numbers["learned"], ends[1])
+    return Balanced(*arrays, **(numbers | {"half": half, "learned": learned}))
 
 
 def finite(config: Features, num_examples: int) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
@@ -87,12 +88,17 @@ def measure(subject: Subject, config: Config) -> Measured:
 
 def weights_unchanged(subject: Subject) -> float:
     """Largest change of any weight by clipping at rate 0."""
-    largest = 0.0
-    for layer in subject.layers:
-        new = pruning.prune_module(subject.model, subject.params[0], layer, "all", 0.0)
-        change = jax.tree.map(lambda a, b: abs(a - b).max(), new, subject.params[0])
-        largest = max(largest, *(float(c) for c in jax.tree.leaves(change)))
-    return largest
+
+    @jax.jit
+    def largest(params):
+        found = []
+        for layer in subject.layers:
+            new = pruning.prune_module(subject.model, params, layer, "all", 0.0)
+            change = jax.tree.map(lambda a, b: abs(a - b).max(), new, params)
+            found += jax.tree.leaves(change)
+        return jnp.max(jnp.stack(found))
+
+    return float(largest(subject.params[0]))
 
 
 def improvements(measured: Measured, config: Config, condition: str) -> dict[str, Any]:
