@@ -14,7 +14,7 @@ def read(steps):
 
 @pytest.mark.parametrize(
     ("M", "K", "tau", "rho"),
-    [(10, 3, 0.29, 0.5), (4, 1, 0.4, 0.4), (2, 2, 0.49, 4 / 7)],
+    [(10, 3, 0.29, 0.5), (4, 1, 0.4, 0.4), (2, 2, 0.49, 4 / 7), (3, 1, 0.5, 0.2)],
 )
 def test_contested_steps_have_their_tau_and_rho(M, K, tau, rho):
     steps = cot.contested_transitions(M, K, tau, rho)

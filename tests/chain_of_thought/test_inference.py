@@ -14,7 +14,6 @@ from tests.chain_of_thought.test_attention import DIM, random_model
 chain, direct = jax.jit(cot.cot_infer), jax.jit(cot.icl_infer)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("K", "M", "l", "noise"),
     [
