@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from icltheory import chain_of_thought as cot
+from icltheory.chain_of_thought import _memory
 from tests.chain_of_thought import drawn, oracles
 from tests.chain_of_thought.test_attention import DIM, random_model
 
@@ -41,6 +42,23 @@ def test_answers_are_those_of_the_loop(K, M, l, noise):
                 found = direct(model, prompt, shown)
                 assert found.outputs.tolist() == [answer]
                 assert found.wrong.tolist() == [answer != truth[-1]]
+
+
+def test_both_memories_read_the_same_after_a_column_joins():
+    letters = drawn.alphabet(3, 2, DIM)
+    columns = _memory.chain_columns(drawn.prompt(letters, 6))
+    direction = np.random.default_rng(0).normal(size=2 * DIM)
+
+    @jax.jit
+    def both(*column):
+        return [
+            memory.joined(*column).average(letters, direction)
+            for memory in (columns, _memory.count(columns, letters))
+        ]
+
+    for given in ((0, 1, 0), (2, 2, 1)):
+        by_columns, by_counts = both(*map(jnp.asarray, given))
+        np.testing.assert_allclose(by_counts, by_columns, rtol=1e-12)
 
 
 def test_errors_are_the_papers():
