@@ -47,7 +47,7 @@ def test_answers_are_those_of_the_loop(K, M, l, noise):
 def test_both_memories_read_the_same_after_a_column_joins():
     letters = drawn.alphabet(3, 2, DIM)
     columns = _memory.chain_columns(drawn.prompt(letters, 6))
-    direction = np.random.default_rng(0).normal(size=2 * DIM)
+    direction = jax.random.normal(jax.random.key(0), (2 * DIM,))
 
     @jax.jit
     def both(*column):
