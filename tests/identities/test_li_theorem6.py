@@ -38,7 +38,6 @@ def test_two_inputs_cannot_both_fail_with_the_slides_first_step():
         assert np.all(np.any(jax.jit(jax.vmap(cot.condition_1))(steps), axis=1))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "limit"),
     [
