@@ -45,7 +45,9 @@ def _on_stack(function, **options):
 def _theorem2(**options):
     def compute(weights, H):
         stack = LinearAttentionStack(*weights)
-        bound = bounds.theorem2(stack, H, SHOTS, 1.0, scale=1 / N, **options)
+        bound = bounds.generalization_bound(
+            stack, H, SHOTS, 1.0, scale=1 / N, **options
+        )
         return bound.value, bound.terms
 
     return compute
@@ -130,7 +132,7 @@ def _theory() -> dict[str, Case]:
         "held out": {"prior": "held_out", "held_out": 20},
     }
     return cases | {
-        f"theorem2, {name}": Case(_theorem2(**options), prompts)
+        f"generalization_bound, {name}": Case(_theorem2(**options), prompts)
         for name, options in kinds.items()
     }
 

@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks import _alone, _measure
 from benchmarks._suite import Budget, Case, Row, each
 from icltheory.attention import LinearAttentionStack
-from icltheory.bounds import theorem2
+from icltheory.bounds import generalization_bound
 
 JITTER = 1e-4
 GROUP = "Theorem 2 in the ambient space with jitter"
@@ -68,7 +68,7 @@ def ours(shots: int, N: int):
 
     def compute(stack, H):
         choice = {"dim": "ambient", "jitter": JITTER, "scale": 1 / N}
-        return theorem2(stack, H, shots, 1.0, **choice)
+        return generalization_bound(stack, H, shots, 1.0, **choice)
 
     return compute
 

@@ -55,7 +55,10 @@ def start() -> ltb.GDBeta:
 
 def time_to_target(task: LinearRegression) -> float:
     """A time at which the excess is below the target, by the flow itself."""
-    H, first = np.asarray(task.input_cov), flow.rates(task, M, start(), jnp.zeros(1))
+    H, first = (
+        np.asarray(task.input_cov),
+        flow.gd_beta_rates(task, M, start(), jnp.zeros(1)),
+    )
     end = 30 / min(float(first.alpha), float(first.gamma) / 2)
     times = np.append(0, np.geomspace(1e-2 / np.linalg.norm(H, 2), end, 60))
     excess = np.asarray(flow.gradient_flow(task, M, start(), times).excess)

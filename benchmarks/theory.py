@@ -31,7 +31,12 @@ L, N, n = 4, 40, 6
 BATCH, COMPARE, RANK = 500, 20, 3
 GROUP = f"Theory on many prompts, n {n}, N {N}, L {L}"
 PRECISION_GROUP = "Error of float32, and of shortened products"
-FEW = ("implicit_gd_norms, dense", "theorem2, exact", "update_split", "ols_prefixes")
+FEW = (
+    "implicit_gd_norms, dense",
+    "generalization_bound, exact",
+    "update_split",
+    "ols_prefixes",
+)
 # What rounding alone may leave; these two say why it is more.
 TOLERANCE = 1e-5
 COARSE = {

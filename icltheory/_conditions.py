@@ -22,12 +22,12 @@ class Condition:
         A frozen pytree; ``str`` gives it in one line.
 
     Example:
-        >>> from icltheory.classification import Condition
+        >>> from icltheory.patterns import Condition
         >>> print(Condition("length", "l alpha >= C", 16.0, 2.0, True))
         length: l alpha >= C (16 against 2): holds
 
     References:
-        Verified by ``tests/classification/test_theorems.py``.
+        Verified by ``tests/patterns/test_conditions.py``.
     """
 
     name: str = static_field()
@@ -53,13 +53,13 @@ class Conditions:
         A frozen pytree.
 
     Example:
-        >>> from icltheory.classification import Condition, Conditions
+        >>> from icltheory.patterns import Condition, Conditions
         >>> got = Conditions((Condition("length", "l alpha >= C", 1.0, 2.0, False),))
         >>> got.holds, got.failing
         (False, ('length',))
 
     References:
-        Verified by ``tests/classification/test_theorems.py``.
+        Verified by ``tests/patterns/test_conditions.py``.
     """
 
     each: tuple[Condition, ...]

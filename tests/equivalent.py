@@ -21,8 +21,8 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "inputs, labels = _slots(A.shape[0], A.shape[2], d_out, A.dtype)",
     ): "preconditioners are square",
     (
-        "icltheory/bounds/theorem2.py",
-        "theorem2",
+        "icltheory/bounds/generalization.py",
+        "generalization_bound",
         "used = N - int(held_out or 0)",
         "used = N - int(held_out or 1)",
     ): "a held-out prior without a number of demonstrations was refused before",
@@ -51,14 +51,14 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "return jnp.shape(jax.tree.leaves(self)[1])[0]",
     ): "every leaf of a stack has the same leading axis",
     (
-        "icltheory/regression/rates/wu/tasks.py",
+        "icltheory/regression/rates/one_step/tasks.py",
         "task_complexity_bound",
         "commutes=jnp.max(jnp.abs(swapped)) <= 1e-6 * scale,",
         "commutes=jnp.max(jnp.abs(swapped)) <= 2e-06 * scale,",
     ): "a tolerance for rounding",
     (
-        "icltheory/regression/flow/zfb_start.py",
-        "ZFBWeights.effective",
+        "icltheory/regression/flow/attention_start.py",
+        "AttentionWeights.effective",
         "zero = jnp.zeros(U.shape[-1], U.dtype)",
         "zero = jnp.zeros(U.shape[1], U.dtype)",
     ): "U is one matrix: its last axis is axis 1",
@@ -81,7 +81,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "prompt = self.task.sample(one, num_examples, 2, active_dims=active_dims)",
     ): "the first of two prompts is kept, and has the same distribution",
     (
-        "icltheory/classification/tasks.py",
+        "icltheory/patterns/task_sets.py",
         "covers",
         "counts.update([(a, 1), (b, -1)])",
         "counts.update([(a, 2), (b, -1)])",

@@ -30,7 +30,8 @@ PACKAGE = ROOT / "icltheory"
 THEORY = ("linalg", "attention", "trajectory", "noise", "constructions", "bounds") + (
     "pruning",
     "regression",
-    "classification",
+    "patterns",
+    "induction",
     "chain_of_thought",
 )
 TEST_FILE = re.compile(r"``(tests/[\w/]+\.py)``")

@@ -12,6 +12,9 @@ import numpy as np
 # ---------------------------------------------------------------------------
 
 
+MASK_OF = {"shared": "demos", "causal": "causal"}  # of the demonstrations' updates
+
+
 def attends(mask, i, j, N):
     """Whether token i may attend to token j; N is the query."""
     if mask == "none":
@@ -86,7 +89,7 @@ def implicit_update(W_V, W_K, W_Q, H, scale=1.0):
     return scale * total @ W_Q
 
 
-def trajectory(W_V, W_K, W_Q, H, demos="demos", scale=1.0):
+def trajectory(W_V, W_K, W_Q, H, demo_updates="shared", scale=1.0):
     """Delta W_t, G_t, W_t, with the demonstrations moved one by one."""
     n = H.shape[1]
     W, delta_Ws, Gs, Ws = np.zeros((n, n)), [], [], []
@@ -97,9 +100,9 @@ def trajectory(W_V, W_K, W_Q, H, demos="demos", scale=1.0):
         delta_Ws.append(delta_W)
         Gs.append(G)
         Ws.append(W)
-        if demos != "frozen":
+        if demo_updates != "frozen":
             tokens = np.concatenate([H, np.zeros((1, n))])
-            H = linear_layer(V, K, Q, tokens, demos, scale)[:-1]
+            H = linear_layer(V, K, Q, tokens, MASK_OF[demo_updates], scale)[:-1]
     return np.array(delta_Ws), np.array(Gs), np.array(Ws)
 
 
@@ -164,16 +167,16 @@ def random_problem(L, N, n, seed=0, rho=0.1):
 # ---------------------------------------------------------------------------
 
 
-def demonstration_gradients(W_V, W_K, W_Q, H, demos="demos", scale=1.0):
+def demonstration_gradients(W_V, W_K, W_Q, H, demo_updates="shared", scale=1.0):
     """g_i of every layer, one outer product at a time, ``(L, N, n, n)``."""
     n, W, out = H.shape[1], np.zeros((H.shape[1],) * 2), []
     for V, K, Q in zip(W_V, W_K, W_Q, strict=True):
         g = [scale * np.outer(V @ h, K @ h) @ Q @ (np.eye(n) + W) for h in H]
         out.append(g)
         W = W + sum(g)
-        if demos != "frozen":
+        if demo_updates != "frozen":
             tokens = np.concatenate([H, np.zeros((1, n))])
-            H = linear_layer(V, K, Q, tokens, demos, scale)[:-1]
+            H = linear_layer(V, K, Q, tokens, MASK_OF[demo_updates], scale)[:-1]
     return np.array(out)
 
 

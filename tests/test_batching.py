@@ -7,7 +7,7 @@ import pytest
 
 from icltheory.attention import LinearAttentionStack
 from icltheory.batching import batched, batches_of, in_batches, in_turns
-from icltheory.bounds import theorem2
+from icltheory.bounds import generalization_bound
 from icltheory.trajectory import implicit_gd_norms
 
 
@@ -116,7 +116,11 @@ def test_theorem_2_does_not_depend_on_the_batch(options):
     stack, H = stack_and_prompts(5)
     choice = {"scale": 1 / 8, "key": jax.random.key(2), **options}
     whole, parts = (
-        jax.jit(lambda H, more=more: theorem2(stack, H, 4, 1.0, **choice, **more))(H)
+        jax.jit(
+            lambda H, more=more: generalization_bound(
+                stack, H, 4, 1.0, **choice, **more
+            )
+        )(H)
         for more in ({}, {"batch_size": 2})
     )
     assert np.isfinite(float(whole.value))

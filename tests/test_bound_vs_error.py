@@ -24,7 +24,7 @@ from experiments.bound_vs_error.simulate import (
     printed_bound,
     replicate,
 )
-from icltheory.bounds import AS_PRINTED, theorem2
+from icltheory.bounds import AS_PRINTED, generalization_bound
 from icltheory.noise import noisy_trajectory
 
 # --- the population's side
@@ -89,7 +89,7 @@ def test_moments_of_the_gradients_are_those_of_gaussian_tokens():
 
 
 def dense_functions(learner, stack, shots):
-    """The population's centre and prior as theorem2 takes them."""
+    """The population's centre and prior as generalization_bound takes them."""
 
     def center(layer, W):
         return population_moments(stack, layer, W, learner.task)[0].reshape(W.shape)
@@ -137,7 +137,7 @@ def test_theorem2_gives_the_bounds_of_the_replicates_on_the_same_draws(learner, 
     def all_values(H):
         common = {"scale": 1 / N, "key": keys[1]}
         return {
-            name: theorem2(stack, H, b, 1.0, **common, **choice)
+            name: generalization_bound(stack, H, b, 1.0, **common, **choice)
             for name, choice in choices.items()
         }
 
@@ -157,7 +157,9 @@ def test_the_printed_bound_is_infinite_by_both_routes(key):
     @jax.jit
     def as_printed(key):
         H = draw_tokens(key, learner, 8)
-        return theorem2(learner.stack(), H, 4, 1.0, scale=1 / 8, **AS_PRINTED)
+        return generalization_bound(
+            learner.stack(), H, 4, 1.0, scale=1 / 8, **AS_PRINTED
+        )
 
     bound = as_printed(key)
     assert printed_bound(learner, row) == float(bound.value) == math.inf

@@ -4,7 +4,9 @@ import numpy as np
 
 from tests.identities import failures
 
-NODE = "tests/identities/test_theorem2.py::test_theorem_2_corrected_equals_its_dense"
+NODE = (
+    "tests/identities/test_yao_theorem2.py::test_theorem_2_corrected_equals_its_dense"
+)
 
 
 def test_the_statement_the_record_and_the_variables_are_told():

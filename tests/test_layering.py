@@ -13,7 +13,7 @@ FLOORS = (
     ("_cpu", "_typing", "_pytree", "_checks", "_precision", "_conditions", "_descent")
     + ("batching", "linalg"),
     ("attention", "trajectory", "noise", "constructions", "layered", "kernels"),
-    ("bounds", "pruning", "regression", "classification", "chain_of_thought"),
+    ("bounds", "pruning", "regression", "patterns", "induction", "chain_of_thought"),
     ("models", "training"),
     ("bridge",),
 )

@@ -18,8 +18,8 @@ from experiments.pattern_icl.gpt2 import margins_by_length
 from experiments.pattern_icl.intervals import over_axis, share_intervals
 from experiments.pattern_icl.lengths import prefix
 from experiments.pattern_icl.speed import _speed, crossing
-from icltheory.classification import PatternTask, circulant_tasks
 from icltheory.models import GPT2
+from icltheory.patterns import PatternTask, circulant_tasks
 from icltheory.plotting.patterns_icl import (
     PatternPanel,
     PatternSeries,

@@ -24,7 +24,7 @@ PLAIN = {
     "attention": {"attended_keys", "normalized_keys"},
     "bounds": {
         *("anisotropic_term", "gaussian_kl", "isotropic_term", "smoothing_bound"),
-        *("ledoit_wolf_intensity", "lemma6", "optimal_prior_variance"),
+        *("ledoit_wolf_intensity", "bound_from_expectations", "optimal_prior_variance"),
         *("planned_bound", "required_samples", "trajectory_information"),
         "xu_raginsky",
     },
@@ -44,12 +44,21 @@ PLAIN = {
         *("gd_plus_plus", "gradient_descent", "preconditioned_gradient_descent"),
         "read_prediction",
     },
-    "classification": {
-        *("all_tasks", "circulant_tasks", "copying_score", "covers"),
-        *("held_out_tasks", "hinge", "in_context_score", "is_feasible", "margin"),
-        *("miss_probability", "prefix_matching_score", "previous_token_score"),
-        *("prune_neurons", "pruned_hinge", "task_ratio", "theorem_1", "theorem_2"),
-        "theorem_3",
+    "patterns": {
+        *("all_tasks", "circulant_tasks", "covers"),
+        *("held_out_tasks", "hinge", "is_feasible", "margin", "miss_probability"),
+        *(
+            "prune_neurons",
+            "pruned_hinge",
+            "task_ratio",
+            "in_domain_conditions",
+            "out_of_domain_conditions",
+        ),
+        "pruning_conditions",
+    },
+    "induction": {
+        *("copying_score", "in_context_score", "prefix_matching_score"),
+        "previous_token_score",
     },
     # The product of transitions asks for itself, in all that use it.
     "chain_of_thought": {
@@ -59,12 +68,18 @@ PLAIN = {
         *("contested_transitions", "faithful_transitions", "slide_transitions"),
         *("popular_answer_transitions", "decay_bound", "vote_error"),
         *("sufficient_examples", "initial_attention", "matching_attention"),
-        *("sample_training_prompt", "theorem_4", "theorem_5", "theorem_6"),
+        *(
+            "sample_training_prompt",
+            "training_conditions",
+            "cot_conditions",
+            "icl_conditions",
+        ),
     },
 }
 # Models as they run or train: their precision is the caller's.
 LEFT = {
-    "classification": {"head_scores", "scores", "train"},
+    "patterns": {"scores", "train"},
+    "induction": {"head_scores"},
     "chain_of_thought": {"prompt_loss", "train_attention"},
 }
 

@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks import _products
 from icltheory import chain_of_thought as cot
-from icltheory import classification as patterns
-from icltheory import constructions
+from icltheory import constructions, patterns
 
 KEY = jax.random.key(0)
 D, M, K = 12, 4, 2  # width of tokens, states, steps

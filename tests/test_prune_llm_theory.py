@@ -86,7 +86,7 @@ def test_with_one_head_it_is_theorem_2_of_a_frozen_stack(N):
     @jax.jit
     def both(x):
         return [
-            bounds.theorem2(stack, x, b, 0.5, jitter=jitter, **given)
+            bounds.generalization_bound(stack, x, b, 0.5, jitter=jitter, **given)
             for jitter in (None, "ledoit_wolf")
         ]
 

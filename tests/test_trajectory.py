@@ -18,7 +18,7 @@ from icltheory.trajectory import (
 )
 from tests import oracles
 
-DEMOS = ("demos", "causal", "frozen")
+DEMO_UPDATES = ("shared", "causal", "frozen")
 # L, N, n: factors (L N < n), gram (N > n), dense
 FEW, MANY, BETWEEN = (2, 3, 8), (3, 9, 4), (3, 4, 6)
 
@@ -32,19 +32,19 @@ def problem(L, N, n, seed=0, rho=0.4):
     return LinearAttentionStack(*map(jnp.asarray, W)), jnp.asarray(H), jnp.asarray(h)
 
 
-def loops(stack, H, demos, scale=1.0):
+def loops(stack, H, demo_updates, scale=1.0):
     W = [np.asarray(W) for W in jax.tree.leaves(stack)]
-    return oracles.trajectory(*W, np.asarray(H), demos, scale)
+    return oracles.trajectory(*W, np.asarray(H), demo_updates, scale)
 
 
-gd_jit = jax.jit(implicit_gd, static_argnames=("demos", "method"))
-norms_jit = jax.jit(implicit_gd_norms, static_argnames=("demos", "method"))
+gd_jit = jax.jit(implicit_gd, static_argnames=("demo_updates", "method"))
+norms_jit = jax.jit(implicit_gd_norms, static_argnames=("demo_updates", "method"))
 
 
-@functools.partial(jax.jit, static_argnames=("demos", "methods"))
-def every_path(stack, H, h, scale, demos, methods):
+@functools.partial(jax.jit, static_argnames=("demo_updates", "methods"))
+def every_path(stack, H, h, scale, demo_updates, methods):
     """Trajectories, their outputs, and norms, by all methods that apply."""
-    options = {"demos": demos, "scale": scale}
+    options = {"demo_updates": demo_updates, "scale": scale}
     factors = implicit_gd_factors(stack, H, **options)
     paths = [implicit_gd(stack, H, method=m, **options) for m in methods]
     outputs = [path.outputs(h) for path in (*paths, factors)]
@@ -56,18 +56,18 @@ def every_path(stack, H, h, scale, demos, methods):
 
 @pytest.mark.parametrize("sizes", [FEW, MANY])
 @pytest.mark.parametrize(
-    ("demos", "methods"),
+    ("demo_updates", "methods"),
     [
-        ("demos", ("dense", "gram")),
+        ("shared", ("dense", "gram")),
         ("causal", ("dense",)),
         ("frozen", ("dense", "gram")),
     ],
 )
-def test_every_path_equals_the_loops(sizes, demos, methods):
+def test_every_path_equals_the_loops(sizes, demo_updates, methods):
     stack, H, h = problem(*sizes)
-    delta_W, G, W = loops(stack, H, demos, 0.7)
+    delta_W, G, W = loops(stack, H, demo_updates, 0.7)
     P = np.eye(sizes[2]) + np.concatenate([0 * W[:1], W])  # 1 + W_0, ..., 1 + W_L
-    paths, outputs, norms = every_path(stack, H, h, 0.7, demos, methods)
+    paths, outputs, norms = every_path(stack, H, h, 0.7, demo_updates, methods)
     for path in paths:
         for got, want in zip(jax.tree.leaves(path), (delta_W, G, W), strict=True):
             np.testing.assert_allclose(got, want, atol=1e-12 * np.abs(want).max())
@@ -81,37 +81,41 @@ def test_every_path_equals_the_loops(sizes, demos, methods):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "demos", "method"),
+    ("sizes", "demo_updates", "method"),
     [
-        (FEW, "demos", "factors"),
+        (FEW, "shared", "factors"),
         (FEW, "causal", "factors"),
-        (MANY, "demos", "gram"),
+        (MANY, "shared", "gram"),
         (MANY, "causal", "dense"),
-        (BETWEEN, "demos", "dense"),
+        (BETWEEN, "shared", "dense"),
     ],
 )
-def test_auto_takes_the_cheapest_path(sizes, demos, method):
+def test_auto_takes_the_cheapest_path(sizes, demo_updates, method):
     stack, H, _ = problem(*sizes)
 
     def program(method):
         run = lambda stack, H: implicit_gd_norms(  # noqa: E731
-            stack, H, demos=demos, method=method
+            stack, H, demo_updates=demo_updates, method=method
         )
         return str(jax.make_jaxpr(run)(stack, H))
 
     others = {"factors", "dense", "gram"} - {method}
-    if demos == "causal":
+    if demo_updates == "causal":
         others -= {"gram"}
     assert program("auto") == program(method)
     assert all(program("auto") != program(other) for other in others)
 
 
-@pytest.mark.parametrize("demos", DEMOS)
+@pytest.mark.parametrize("demo_updates", DEMO_UPDATES)
 @pytest.mark.parametrize("run", [implicit_gd_factors, implicit_gd_norms])
-def test_thin_paths_form_no_square_matrix(run, demos):
+def test_thin_paths_form_no_square_matrix(run, demo_updates):
     L, N, n = 3, 4, 50
     stack, H, _ = problem(L, N, n)
-    program = str(jax.make_jaxpr(lambda stack, H: run(stack, H, demos=demos))(stack, H))
+    program = str(
+        jax.make_jaxpr(lambda stack, H: run(stack, H, demo_updates=demo_updates))(
+            stack, H
+        )
+    )
     shapes = re.findall(r"f64\[([\d,]*)\] = dot_general", program)
     assert shapes
     for shape in shapes:
@@ -121,7 +125,7 @@ def test_thin_paths_form_no_square_matrix(run, demos):
 def test_without_demonstrations_nothing_moves():
     stack, H, h = problem(3, 0, 4)
     methods = ("dense", "gram")
-    paths, outputs, norms = every_path(stack, H, h, 1.0, "demos", methods)
+    paths, outputs, norms = every_path(stack, H, h, 1.0, "shared", methods)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(paths))
     for output in outputs:
         np.testing.assert_array_equal(output, jnp.tile(h, (4, 1)))
@@ -172,18 +176,20 @@ def test_jit_compiles_once_and_vmap_batches():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "demos", [pytest.param("demos", marks=pytest.mark.slow), "causal"]
+    "demo_updates", [pytest.param("shared", marks=pytest.mark.slow), "causal"]
 )
-def test_gradients_agree_with_finite_differences(demos):
+def test_gradients_agree_with_finite_differences(demo_updates):
     stack, H, h = problem(*BETWEEN)
-    methods = ("dense", "gram") if demos == "demos" else ("dense",)
+    methods = ("dense", "gram") if demo_updates == "shared" else ("dense",)
     rng = np.random.default_rng(3)
-    shapes = jax.eval_shape(lambda: every_path(stack, H, h, 1.0, demos, methods)[1:])
+    shapes = jax.eval_shape(
+        lambda: every_path(stack, H, h, 1.0, demo_updates, methods)[1:]
+    )
     weigh = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), shapes)
 
     @jax.jit
     def loss(stack, H):  # every output of every path, each with its own weight
-        results = every_path(stack, H, h, 1.0, demos, methods)[1:]
+        results = every_path(stack, H, h, 1.0, demo_updates, methods)[1:]
         products = jax.tree.map(lambda a, b: jnp.sum(a * b), results, weigh)
         return sum(jax.tree.leaves(products))
 
@@ -204,7 +210,7 @@ def test_gradients_agree_with_finite_differences(demos):
     np.testing.assert_allclose(derivative, (at(1) - at(-1)) / (2 * step), rtol=1e-6)
 
 
-errors_jit = jax.jit(depth_errors, static_argnames=("demos", "method", "dtype"))
+errors_jit = jax.jit(depth_errors, static_argnames=("demo_updates", "method", "dtype"))
 
 
 @pytest.mark.parametrize("L", [8, pytest.param(32, marks=pytest.mark.slow)])
@@ -221,7 +227,7 @@ def test_float32_recursion_stays_at_rounding_at_every_depth(L):
 def test_float64_recursion_and_causal_demonstrations_at_every_depth():
     problem_8 = problem(8, 16, 16, rho=0.1)
     assert float(errors_jit(*problem_8, dtype=jnp.float64).max()) < 1e-14
-    assert 0 < float(errors_jit(*problem_8, demos="causal").max()) < 1e-6
+    assert 0 < float(errors_jit(*problem_8, demo_updates="causal").max()) < 1e-6
 
 
 def test_dtype_follows_the_input():
@@ -229,7 +235,7 @@ def test_dtype_follows_the_input():
 
     def run(stack, H, h):
         scale = np.float64(0.5)
-        return every_path(stack, H, h, scale, "demos", ("dense", "gram"))
+        return every_path(stack, H, h, scale, "shared", ("dense", "gram"))
 
     results = jax.eval_shape(run, *args)
     assert {leaf.dtype for leaf in jax.tree.leaves(results)} == {jnp.dtype("float32")}
@@ -252,15 +258,17 @@ def test_bad_input_says_what_was_expected():
     for run in (implicit_gd, implicit_gd_factors, implicit_gd_norms):
         with raises("H: expected shape (N, 6), got (4, 5)"):
             run(stack, H[:, :5])
-        with raises("demos: expected one of 'demos', 'causal', 'frozen', got 'none'"):
-            run(stack, H, demos="none")
+        with raises(
+            "demo_updates: expected one of 'shared', 'causal', 'frozen', got 'none'"
+        ):
+            run(stack, H, demo_updates="none")
     with raises("method: expected one of 'auto', 'dense', 'gram', got 'factors'"):
         implicit_gd(stack, H, method="factors")
     with raises("method: expected one of 'auto', 'factors', 'dense', 'gram', got ''"):
         implicit_gd_norms(stack, H, method="")
     for run in (implicit_gd, implicit_gd_norms):
-        with raises("method: expected 'dense' for causal demos, got 'gram'"):
-            run(stack, H, demos="causal", method="gram")
+        with raises("method: expected 'dense' for demo_updates 'causal', got 'gram'"):
+            run(stack, H, demo_updates="causal", method="gram")
     for result in (gd_jit(stack, H), jax.jit(implicit_gd_factors)(stack, H)):
         with raises("h_query: expected shape (6,), got (5,)"):
             result.outputs(h[:5])
@@ -273,8 +281,8 @@ def test_bad_input_says_what_was_expected():
         implicit_update(W, W, W, H[:, :5])
     with raises("mlp: expected one of 'gated', 'linear', 'half', got 'relu'"):
         implicit_update_mlp(W, W, W, W, W, H, h, mlp="relu")
-    with raises("demos: expected one of 'demos', 'causal', got 'frozen'"):
-        depth_errors(stack, H, h, demos="frozen")
+    with raises("demo_updates: expected one of 'shared', 'causal', got 'frozen'"):
+        depth_errors(stack, H, h, demo_updates="frozen")
     np.testing.assert_array_equal(errors_jit(stack, H, 0 * h), 0)
     softmax = SoftmaxAttentionStack(*jax.tree.leaves(stack), d_scale=1)
     with pytest.raises((ValueError, TypeCheckError)):  # Theorem 1 is about eq. (3)

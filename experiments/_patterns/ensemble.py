@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments._fields import check_at_least
-from icltheory.classification import (
+from icltheory.patterns import (
     PatternTask,
     PatternTransformer,
     Training,

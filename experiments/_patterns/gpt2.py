@@ -17,8 +17,8 @@ from experiments._trained.fit import mean_metrics
 from icltheory import training
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
-from icltheory.classification import PatternPrompt, PatternTask
 from icltheory.models import GPT2
+from icltheory.patterns import PatternPrompt, PatternTask
 from icltheory.training import Curriculum, OptimizerConfig, make_optimizer
 
 

@@ -10,13 +10,7 @@ import jax.numpy as jnp
 from experiments._patterns.ensemble import Trained
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
-from icltheory.classification import (
-    PatternPrompt,
-    PatternTask,
-    Scores,
-    all_tasks,
-    scores,
-)
+from icltheory.patterns import PatternPrompt, PatternTask, Scores, all_tasks, scores
 
 # Purposes of keys; see Ensemble.keys.
 _IN_DOMAIN, _SHIFTED = 3, 4

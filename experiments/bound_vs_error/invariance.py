@@ -20,7 +20,7 @@ from experiments.bound_vs_error.learners import (
 )
 from experiments.bound_vs_error.simulate import held_out_sizes
 from icltheory.attention import LinearAttentionStack
-from icltheory.bounds import theorem2
+from icltheory.bounds import generalization_bound
 
 _PROMPTS, _DEMOS, _SHOTS, _LAYERS, _STACKS = 4, 40, 20, 3, 2
 HELD_OUT, POPULATION = "held-out prior", "population's Gaussian"
@@ -43,10 +43,10 @@ def layer_terms(stack: LinearAttentionStack, key: jax.Array) -> dict[str, jax.Ar
 
     common = {"scale": 1 / _DEMOS, "key": noise}
     M = held_out_sizes(_DEMOS)[0]
-    held_out = theorem2(
+    held_out = generalization_bound(
         stack, pools, _SHOTS, 1.0, prior="held_out", held_out=M, **common
     )
-    population = theorem2(
+    population = generalization_bound(
         stack, pools, _SHOTS, 1.0, center=center, prior=prior, **common
     )
     return {HELD_OUT: held_out.terms, POPULATION: population.terms}

@@ -21,7 +21,12 @@ from experiments.bound_vs_error.learners import (
 )
 from icltheory._typing import Array
 from icltheory.batching import in_turns
-from icltheory.bounds import AS_PRINTED, anisotropic_term, held_out_term, theorem2
+from icltheory.bounds import (
+    AS_PRINTED,
+    anisotropic_term,
+    generalization_bound,
+    held_out_term,
+)
 from icltheory.noise import (
     demonstration_gradients,
     noisy_trajectory,
@@ -121,7 +126,9 @@ def printed_bound(learner: Learner, row: Row) -> float:
         return math.inf
     H = draw_tokens(jax.random.key(0), learner, row.num_demos)
     scale = 1 / row.num_demos
-    return float(theorem2(stack, H, row.shots, R, scale=scale, **AS_PRINTED).value)
+    return float(
+        generalization_bound(stack, H, row.shots, R, scale=scale, **AS_PRINTED).value
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("learner", "num_demos", "chunk"))

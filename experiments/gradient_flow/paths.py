@@ -63,7 +63,7 @@ def draw_start(config: Config, dim: int) -> ltb.GDBeta:
 def _measure(config: Config, null: int) -> FlowPath:
     problem, M = draw_problem(config, null), config.num_examples
     start = draw_start(config, config.dim)
-    first = flow.rates(problem, M, start, np.zeros(1))
+    first = flow.gd_beta_rates(problem, M, start, np.zeros(1))
     end = 30 / min(float(first.alpha), float(first.gamma) / 2)
     times = np.append(0, np.geomspace(1e-2, end, config.points - 1))
     path = flow.gradient_flow(problem, M, start, times, rtol=1e-9, atol=1e-14)
@@ -71,8 +71,8 @@ def _measure(config: Config, null: int) -> FlowPath:
     in_beta, in_Gamma = jax.jit(jax.vmap(best.distance))(path.model)
     return FlowPath(
         path,
-        jax.jit(flow.rates)(problem, M, start, jnp.asarray(times)),
-        flow.limit(problem, M, start),
+        jax.jit(flow.gd_beta_rates)(problem, M, start, jnp.asarray(times)),
+        flow.gd_beta_limit(problem, M, start),
         np.asarray(in_beta),
         np.asarray(in_Gamma),
         _frozen(path, np.asarray(best.projector)),

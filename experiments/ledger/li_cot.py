@@ -40,7 +40,7 @@ LI_COT = (
         "training reaches a small loss by matching step and pattern",
         "empirical",
         "",
-        (f"{ROOM}.train_attention", f"{ROOM}.theorem_4"),
+        (f"{ROOM}.train_attention", f"{ROOM}.training_conditions"),
         (
             "test_li_theorem4.py::test_training_ends_*",
             "test_li_theorem4.py::test_what_is_learned_*",
@@ -71,7 +71,7 @@ LI_COT = (
         "(alpha' tau)^-2 examples suffice for chain of thought",
         "false as written",
         "no constant serves all tasks: with tau > 1/2 and rho -> 0 the error stays 1/2",
-        (f"{ROOM}.theorem_5",),
+        (f"{ROOM}.cot_conditions",),
         (
             "test_li_theorem5.py::test_without_the_gap_*",
             "test_li_theorem5.py::test_both_forms_*",
@@ -122,7 +122,7 @@ LI_COT = (
         "under Condition 1 (alpha' tau_o rho_o)^-2 examples suffice for plain ICL",
         "true",
         "with explicit constants, for attention that counts votes",
-        (f"{ROOM}.icl_error_bound", f"{ROOM}.theorem_6"),
+        (f"{ROOM}.icl_error_bound", f"{ROOM}.icl_conditions"),
         (
             "test_li_theorem6.py::test_the_bound_of_part_2_*",
             "test_li_theorem6.py::test_both_forms_*",

@@ -14,7 +14,7 @@ LI_ICL = (
         "unseen tasks are learned from a uniform cover of a share of the tasks",
         "true",
         "as training at one setting shows; the constants are not published",
-        ("classification.theorem_1", "classification.train"),
+        ("patterns.in_domain_conditions", "patterns.train"),
         (
             "test_li_theorem1.py::test_unseen_tasks_*",
             f"{SMALL}::test_unseen_tasks_*",
@@ -26,7 +26,7 @@ LI_ICL = (
         "one talk: M1 tasks are a share of (M1 - 1)^(-1/2) and enough",
         "false as written",
         "a share of (M1 - 1)^(-1); enough in domain, not for shifted patterns",
-        ("classification.circulant_tasks", "classification.task_ratio"),
+        ("patterns.circulant_tasks", "patterns.task_ratio"),
         ("test_li_theorem1.py::test_a_ring_*",),
     ),
     Statement(
@@ -35,7 +35,7 @@ LI_ICL = (
         "the prompt has to be longer than a multiple of 1 / alpha'",
         "true",
         "the error is that of a miss: (1 - alpha'/2)^l, and 2^-l at alpha' = 1",
-        ("classification.miss_probability",),
+        ("patterns.miss_probability",),
         ("test_li_theorem1.py::test_error_*",),
     ),
     Statement(
@@ -44,7 +44,7 @@ LI_ICL = (
         "the number of iterations is of order alpha^(-2/3)",
         "true",
         "measured slopes from -.69 on, for hinge error .1",
-        ("classification.train",),
+        ("patterns.train",),
         ("test_li_theorem1.py::test_steps_*", f"{SMALL}::test_steps_*"),
     ),
     Statement(
@@ -54,9 +54,9 @@ LI_ICL = (
         "true",
         "",
         (
-            "classification.projections",
-            "classification.pattern_logits",
-            "classification.scores",
+            "patterns.projections",
+            "patterns.pattern_logits",
+            "patterns.scores",
         ),
         (
             "test_li_icl_propositions.py::test_proposition_1_*",
@@ -69,7 +69,7 @@ LI_ICL = (
         "rows of W_O W_V align with the mean pattern, and with q or -q",
         "true",
         "the neurons that grow; some stay where they started",
-        ("classification.neuron_parts",),
+        ("patterns.neuron_parts",),
         (
             "test_li_icl_propositions.py::test_proposition_2_*",
             f"{SMALL}::test_neurons_*",
@@ -82,14 +82,14 @@ LI_ICL = (
         "conditional",
         "the hinge error; the 0-1 error of one layer holds down to about -1/c",
         (
-            "classification.theorem_2",
-            "classification.out_of_domain_patterns",
-            "classification.is_feasible",
+            "patterns.out_of_domain_conditions",
+            "patterns.out_of_domain_patterns",
+            "patterns.is_feasible",
         ),
         (
             "test_li_theorem2.py::test_shifted_*",
             "test_li_theorem2.py::test_the_hinge_error_*",
-            "tests/classification/test_shift.py::test_no_orthonormal_rows_*",
+            "tests/patterns/test_shift.py::test_no_orthonormal_rows_*",
         ),
     ),
     Statement(
@@ -98,7 +98,7 @@ LI_ICL = (
         "lucky neurons make F = g[(1 + cS)_+ - (cS - 1)_+]",
         "exact",
         "derived; for a trained network g A and c / A, A the agreement of labels",
-        ("classification.margin", "classification.gain_ratio"),
+        ("patterns.margin", "patterns.gain_ratio"),
         (
             "test_li_theorem2.py::test_an_ideal_network_*",
             "test_li_theorem2.py::test_the_margin_*",
@@ -110,7 +110,7 @@ LI_ICL = (
         "a part of the neurons stays small, and pruning it is free",
         "true",
         "O(eps + M2^(-1/2)); an early talk has M1 in place of M2",
-        ("classification.prune_neurons", "classification.theorem_3"),
+        ("patterns.prune_neurons", "patterns.pruning_conditions"),
         (
             "test_li_theorem3.py::test_neurons_fall_*",
             "test_li_theorem3.py::test_pruning_all_small_*",
@@ -124,7 +124,7 @@ LI_ICL = (
         "pruning a share R of the large neurons costs Omega(R)",
         "conditional",
         "[1 - F (1 - g)]_+ at random: free within the slack g < 1 - 1/F",
-        ("classification.pruned_hinge", "pruning.prune_rows"),
+        ("patterns.pruned_hinge", "pruning.prune_rows"),
         (
             "test_li_theorem3.py::test_an_ideal_network_*",
             "test_li_theorem3.py::test_random_*",

@@ -126,7 +126,7 @@ LI_RELATED = (
         "exact",
         "as weights: scores 1 and 0, accuracy 1 in the repeats; position 0 reads "
         "itself and must be left out of the keys",
-        ("classification.induction_circuit", "classification.head_scores"),
+        ("induction.induction_circuit", "induction.head_scores"),
         (
             f"{HEADS}::test_induction_head_matches_*",
             f"{HEADS}::test_circuit_continues_*",
@@ -140,7 +140,7 @@ LI_RELATED = (
         "by eigenvalues of the OV circuit and by the logits that are raised",
         "exact",
         "as definitions; 1, -1 and about 0 for I, -I and random circuits",
-        ("classification.copying_score", "classification.copying_ratio"),
+        ("induction.copying_score", "induction.copying_ratio"),
         (f"{HEADS}::test_copying_*", f"{HEADS}::test_induction_head_copies_*"),
     ),
     Statement(
@@ -149,7 +149,7 @@ LI_RELATED = (
         "loss late in the context minus loss early",
         "exact",
         "as a definition; of the circuit -8.24 at logits of 30, which sets its scale",
-        ("classification.in_context_score",),
+        ("induction.in_context_score",),
         (f"{HEADS}::test_in_context_*",),
     ),
     Statement(
@@ -159,7 +159,10 @@ LI_RELATED = (
         "empirical",
         "least squares over Gamma at d = 5, N = 20: excess T / (d^2 R*) between 1.2 "
         "and 2.3, R* = 0.8815",
-        ("regression.rates.wu.one_step_optimum", "regression.rates.wu.one_step_excess"),
+        (
+            "regression.rates.one_step_optimum",
+            "regression.rates.one_step_excess",
+        ),
         ("test_wu_simulation.py::test_*",),
     ),
 )

@@ -17,10 +17,10 @@ BOUNDS = (
         "of the mean of b of N gradients drawn without replacement, z_i = N g_i",
         ("noise.noise_covariance", "noise.without_replacement_factor"),
         (
-            "test_noise.py::test_C_t_is_the_covariance_*",
-            "test_noise.py::test_C_t_vanishes_*",
-            "test_noise.py::test_every_route_*",
-            "test_noise.py::test_the_gradient_of_the_spectrum_*",
+            "test_yao_noise.py::test_C_t_is_the_covariance_*",
+            "test_yao_noise.py::test_C_t_vanishes_*",
+            "test_yao_noise.py::test_every_route_*",
+            "test_yao_noise.py::test_the_gradient_of_the_spectrum_*",
         ),
     ),
     _say(
@@ -31,8 +31,8 @@ BOUNDS = (
         "noise; the sign is that of grad l_i = -N g_i",
         ("noise.noisy_trajectory", "noise.demonstration_gradients"),
         (
-            "test_noise.py::test_the_gradients_of_the_demonstrations_*",
-            "test_noise.py::test_a_prompt_of_b_must_*",
+            "test_yao_noise.py::test_the_gradients_of_the_demonstrations_*",
+            "test_yao_noise.py::test_a_prompt_of_b_must_*",
         ),
     ),
     _say(
@@ -43,10 +43,10 @@ BOUNDS = (
         "once n >= 2",
         ("noise.noise_spectrum", "noise.support_dims"),
         (
-            "test_noise.py::test_C_t_is_never_positive_definite",
-            "test_noise.py::test_the_ceiling_*",
-            "test_noise.py::test_support_dimension_*",
-            "test_noise.py::test_dimension_of_the_image_*",
+            "test_yao_noise.py::test_C_t_is_never_positive_definite",
+            "test_yao_noise.py::test_the_ceiling_*",
+            "test_yao_noise.py::test_support_dimension_*",
+            "test_yao_noise.py::test_dimension_of_the_image_*",
         ),
     ),
     _say(
@@ -56,8 +56,8 @@ BOUNDS = (
         "it defines an auxiliary learner, of which mean and covariance are as stated",
         ("noise.noisy_trajectory",),
         (
-            "test_noise.py::test_assumption_1_gaussian_*",
-            "test_noise.py::test_the_simulated_prompt_*",
+            "test_yao_noise.py::test_assumption_1_gaussian_*",
+            "test_yao_noise.py::test_the_simulated_prompt_*",
         ),
     ),
     _say(
@@ -66,7 +66,7 @@ BOUNDS = (
         "false as written",
         "for a prompt of b shots: every layer sees the same demonstrations",
         ("noise.noisy_trajectory",),
-        ("test_noise.py::test_assumption_1_independence_*",),
+        ("test_yao_noise.py::test_assumption_1_independence_*",),
     ),
     _say(
         "Remark 3",
@@ -81,11 +81,11 @@ BOUNDS = (
         "C_t is singular, so that the right side is infinite or undefined; where it "
         "is finite the logarithm stands inside the expectation, and the printed bound "
         "is 0 where the error is 1/2",
-        ("bounds.theorem2",),
+        ("bounds.generalization_bound",),
         (
-            "test_theorem2.py::test_theorem_2_as_printed_*",
-            "test_theorem2.py::test_theorem_2_numerators_*",
-            "test_theorem2.py::test_theorem_2_logarithm_inside_*",
+            "test_yao_theorem2.py::test_theorem_2_as_printed_*",
+            "test_yao_theorem2.py::test_theorem_2_numerators_*",
+            "test_yao_theorem2.py::test_theorem_2_logarithm_inside_*",
         ),
     ),
     _say(
@@ -94,23 +94,23 @@ BOUNDS = (
         "true",
         "support a function of W_{t-1}, N - 1 >= m_t (else infinite), prior "
         "independent of the demonstrations",
-        ("bounds.theorem2",),
+        ("bounds.generalization_bound",),
         (
-            "test_theorem2.py::test_theorem_2_corrected_*",
-            "test_theorem2.py::test_theorem_2_gradient_*",
-            "test_theorem2.py::test_theorem_2_is_infinite_*",
-            "test_theorem2.py::test_theorem_2_jitter_*",
-            "test_theorem2.py::test_theorem_2_every_term_*",
-            "test_theorem2.py::test_priors_*",
-            "test_theorem2.py::test_anisotropic_prior_*",
-            "test_theorem2.py::test_held_out_prior_*",
-            "test_theorem2.py::test_a_centre_*",
-            "test_theorem2.py::test_a_prior_on_noisy_*",
-            "test_theorem2.py::test_an_eager_call_*",
-            "test_true_error.py::test_no_valid_variant_*",
-            "test_theorem2.py::test_batches_*",
-            "test_theorem2.py::test_float32_*",
-            "test_theorem2.py::test_bad_*",
+            "test_yao_theorem2.py::test_theorem_2_corrected_*",
+            "test_yao_theorem2.py::test_theorem_2_gradient_*",
+            "test_yao_theorem2.py::test_theorem_2_is_infinite_*",
+            "test_yao_theorem2.py::test_theorem_2_jitter_*",
+            "test_yao_theorem2.py::test_theorem_2_every_term_*",
+            "test_yao_theorem2.py::test_priors_*",
+            "test_yao_theorem2.py::test_anisotropic_prior_*",
+            "test_yao_theorem2.py::test_held_out_prior_*",
+            "test_yao_theorem2.py::test_a_centre_*",
+            "test_yao_theorem2.py::test_a_prior_on_noisy_*",
+            "test_yao_theorem2.py::test_an_eager_call_*",
+            "test_yao_true_error.py::test_no_valid_variant_*",
+            "test_yao_theorem2.py::test_batches_*",
+            "test_yao_theorem2.py::test_float32_*",
+            "test_yao_theorem2.py::test_bad_*",
         ),
     ),
     _say(
@@ -120,7 +120,7 @@ BOUNDS = (
         "it is about the learner of Assumption 1; for one without noise, smooth W_L "
         "once and add the change of the loss",
         ("bounds.smoothing_bound",),
-        ("test_true_error.py::test_smoothing_*",),
+        ("test_yao_true_error.py::test_smoothing_*",),
     ),
     _say(
         "Remark 4",
@@ -128,8 +128,8 @@ BOUNDS = (
         "false as written",
         "every term is invariant under G -> a G, C -> a^2 C; pruning can act through "
         "the effective dimension m_t",
-        ("bounds.theorem2",),
-        ("test_remark4.py::test_remark_4_*",),
+        ("bounds.generalization_bound",),
+        ("test_yao_remark4.py::test_remark_4_*",),
     ),
     _say(
         "Lemma 2",
@@ -139,8 +139,8 @@ BOUNDS = (
         "sub-Gaussian (clip the squared error)",
         ("bounds.xu_raginsky",),
         (
-            "test_lemmas.py::test_lemma_2_*",
-            "test_lemmas.py::test_bad_input",
+            "test_yao_lemmas.py::test_lemma_2_*",
+            "test_yao_lemmas.py::test_bad_input",
         ),
     ),
     _say(
@@ -150,7 +150,7 @@ BOUNDS = (
         "W_0 independent of H_s, and noise drawn afresh in every layer: one that is "
         "handed back is a counter-example",
         ("bounds.trajectory_information",),
-        ("test_lemmas.py::test_lemma_3_*",),
+        ("test_yao_lemmas.py::test_lemma_3_*",),
     ),
     _say(
         "Eqs. (14)-(15)",
@@ -158,7 +158,7 @@ BOUNDS = (
         "true",
         "the step size drops out: an invertible map",
         ("bounds.trajectory_information",),
-        ("test_lemmas.py::test_lemma_3_information_*",),
+        ("test_yao_lemmas.py::test_lemma_3_information_*",),
     ),
     _say(
         "Lemma 4",
@@ -166,7 +166,7 @@ BOUNDS = (
         "exact",
         "by E KL(Q_{Y|X} || P) = I(X; Y) + KL(Q_Y || P)",
         ("bounds.gaussian_kl",),
-        ("test_lemmas.py::test_lemma_4_*",),
+        ("test_yao_lemmas.py::test_lemma_4_*",),
     ),
     _say(
         "Lemma 5",
@@ -174,7 +174,7 @@ BOUNDS = (
         "true",
         "the inner expectation is over H_s given W_{t-1}",
         ("bounds.isotropic_term", "bounds.anisotropic_term"),
-        ("test_lemmas.py::test_lemma_5_*",),
+        ("test_yao_lemmas.py::test_lemma_5_*",),
     ),
     _say(
         "Eq. (16)",
@@ -184,8 +184,8 @@ BOUNDS = (
         "over H_s given W_{t-1}: with H_s drawn afresh it is no bound",
         ("bounds.gaussian_kl",),
         (
-            "test_lemmas.py::test_eq_16_is_*",
-            "test_lemmas.py::test_eq_16_expectation_*",
+            "test_yao_lemmas.py::test_eq_16_is_*",
+            "test_yao_lemmas.py::test_eq_16_expectation_*",
         ),
     ),
     _say(
@@ -194,18 +194,18 @@ BOUNDS = (
         "exact",
         "where eq. (16) is",
         ("bounds.optimal_prior_variance", "bounds.isotropic_term"),
-        ("test_lemmas.py::test_eq_17_*",),
+        ("test_yao_lemmas.py::test_eq_17_*",),
     ),
     _say(
         "Lemma 6, first line",
         "error^2 <= (R^2/N) sum_t E[d log(A_1/d) - A_2]",
         "true",
         "on the support, the logarithm outside the inner expectation",
-        ("bounds.lemma6",),
+        ("bounds.bound_from_expectations",),
         (
-            "test_lemmas.py::test_lemma_6_first_line_*",
-            "test_lemmas.py::test_lemma_6_best_prior_*",
-            "test_lemmas.py::test_nan_is_not_hidden_*",
+            "test_yao_lemmas.py::test_lemma_6_first_line_*",
+            "test_yao_lemmas.py::test_lemma_6_best_prior_*",
+            "test_yao_lemmas.py::test_nan_is_not_hidden_*",
         ),
     ),
     _say(
@@ -213,8 +213,8 @@ BOUNDS = (
         "equals the same with the logarithm inside the expectation",
         "false as written",
         "Jensen: it is smaller, and below the information itself",
-        ("bounds.lemma6",),
-        ("test_lemmas.py::test_lemma_6_first_line_*",),
+        ("bounds.bound_from_expectations",),
+        ("test_yao_lemmas.py::test_lemma_6_first_line_*",),
     ),
     _say(
         "C.4",

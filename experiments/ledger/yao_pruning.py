@@ -92,7 +92,7 @@ PRUNING = (
         "not invariably; steadiness does not follow: with the weights of gradient "
         "descent every later G_t grows",
         ("pruning.depth_table",),
-        ("test_remark5.py::test_*",),
+        ("test_yao_remark5.py::test_*",),
     ),
     _say(
         "Case 1 (identity)",
@@ -100,7 +100,7 @@ PRUNING = (
         "exact",
         "for eigenvalues other than 0",
         ("linalg.condition_number",),
-        ("test_algorithm1.py::test_case_1_decomposition_*",),
+        ("test_yao_algorithm1.py::test_case_1_decomposition_*",),
     ),
     _say(
         "Case 1 (conditioning)",
@@ -110,8 +110,8 @@ PRUNING = (
         "pruning it is sigma_1 / sigma_r that is finite",
         ("linalg.condition_number",),
         (
-            "test_algorithm1.py::test_case_1_eigenvalues_*",
-            "test_algorithm1.py::test_case_1_the_condition_number_*",
+            "test_yao_algorithm1.py::test_case_1_eigenvalues_*",
+            "test_yao_algorithm1.py::test_case_1_the_condition_number_*",
         ),
     ),
     _say(
@@ -121,7 +121,7 @@ PRUNING = (
         "k and how the matrices of a module become one number decide the layer, and "
         "neither is given: both are arguments",
         ("pruning.choose_layers", "pruning.module_spectra"),
-        ("test_algorithm1.py::test_algorithm_1_layer_*",),
+        ("test_yao_algorithm1.py::test_algorithm_1_layer_*",),
     ),
     _say(
         "Algorithm 1 (rate)",
@@ -132,11 +132,11 @@ PRUNING = (
         "better than it is",
         ("pruning.choose_rate",),
         (
-            "test_algorithm1.py::test_algorithm_1_as_printed_*",
-            "test_algorithm1.py::test_algorithm_1_initialisation_*",
-            "test_algorithm1.py::test_algorithm_1_ties_*",
-            "test_algorithm1.py::test_algorithm_1_nan_*",
-            "test_algorithm1.py::test_algorithm_1_the_best_*",
+            "test_yao_algorithm1.py::test_algorithm_1_as_printed_*",
+            "test_yao_algorithm1.py::test_algorithm_1_initialisation_*",
+            "test_yao_algorithm1.py::test_algorithm_1_ties_*",
+            "test_yao_algorithm1.py::test_algorithm_1_nan_*",
+            "test_yao_algorithm1.py::test_algorithm_1_the_best_*",
             "tests/pruning/test_choice.py::test_*",
         ),
     ),

@@ -18,7 +18,7 @@ TRAJECTORIES = (
         "query's own key keeps the rest",
         ("attention.softmax_attention", "attention.softmax_weights"),
         (
-            "test_softmax_and_mlp.py::test_eq_1_and_2_*",
+            "test_yao_softmax_and_mlp.py::test_eq_1_and_2_*",
             "tests/test_attention.py::test_softmax_*",
         ),
     ),
@@ -27,7 +27,7 @@ TRAJECTORIES = (
         "the query's row of eq. (1)",
         "exact",
         functions=("attention.softmax_attention",),
-        tests=("test_softmax_and_mlp.py::test_eq_1_and_2_*",),
+        tests=("test_yao_softmax_and_mlp.py::test_eq_1_and_2_*",),
     ),
     _say(
         "Eq. (3)",
@@ -36,7 +36,7 @@ TRAJECTORIES = (
         "as a definition; it is not an approximation of eq. (2)",
         ("attention.linear_attention",),
         (
-            "test_lemma1.py::test_eq_3_*",
+            "test_yao_lemma1.py::test_eq_3_*",
             "tests/test_attention.py::test_linear_layer_equals_the_double_loop",
         ),
     ),
@@ -47,7 +47,10 @@ TRAJECTORIES = (
         "the query must be no key: causal or the papers' mask; dW is minus the "
         "gradient of a linear loss",
         ("trajectory.implicit_update",),
-        ("test_lemma1.py::test_lemma_1_*", "test_lemma1.py::test_no_demonstrations_*"),
+        (
+            "test_yao_lemma1.py::test_lemma_1_*",
+            "test_yao_lemma1.py::test_no_demonstrations_*",
+        ),
     ),
     _say(
         "Eqs. (5)-(8)",
@@ -55,7 +58,7 @@ TRAJECTORIES = (
         "exact",
         "of a loss that is linear in W, so that the gradient is the same everywhere",
         ("trajectory.implicit_update",),
-        ("test_lemma1.py::test_lemma_1_dual_form_*",),
+        ("test_yao_lemma1.py::test_lemma_1_dual_form_*",),
     ),
     _say(
         "Remark 1 (rank)",
@@ -63,7 +66,7 @@ TRAJECTORIES = (
         "true",
         "sharper: at most the least of the ranks of W_V H_s, W_K H_s and W_Q",
         ("trajectory.implicit_update",),
-        ("test_lemma1.py::test_remark_1_*",),
+        ("test_yao_lemma1.py::test_remark_1_*",),
     ),
     _say(
         "Remark 1 (order)",
@@ -72,7 +75,7 @@ TRAJECTORIES = (
         "with the papers' mask the stack is permutation invariant; order matters "
         "for causal demonstrations",
         ("attention.LinearAttentionStack",),
-        ("test_theorem1.py::test_remark_1_*",),
+        ("test_yao_theorem1.py::test_remark_1_*",),
     ),
     _say(
         "Theorem 1 (identity)",
@@ -81,9 +84,9 @@ TRAJECTORIES = (
         "1 + W_t is the product of 1 + dW_s, s <= t",
         ("trajectory.implicit_gd", "trajectory.implicit_gd_norms"),
         (
-            "test_theorem1.py::test_theorem_1_trajectory_*",
-            "test_theorem1.py::test_theorem_1_is_a_product_*",
-            "test_theorem1.py::test_growth_is_by_degree",
+            "test_yao_theorem1.py::test_theorem_1_trajectory_*",
+            "test_yao_theorem1.py::test_theorem_1_is_a_product_*",
+            "test_yao_theorem1.py::test_growth_is_by_degree",
             "tests/test_trajectory.py::test_every_path_equals_the_loops",
         ),
     ),
@@ -93,7 +96,7 @@ TRAJECTORIES = (
         "false as written",
         "a slip: the sum is over G_j",
         ("trajectory.implicit_gd",),
-        ("test_theorem1.py::test_theorem_1_sum_over_G_t_*",),
+        ("test_yao_theorem1.py::test_theorem_1_sum_over_G_t_*",),
     ),
     _say(
         "Theorem 1 (mask)",
@@ -103,9 +106,9 @@ TRAJECTORIES = (
         "W_L depends on it. Under M all tokens evolve by one matrix",
         ("trajectory.implicit_gd",),
         (
-            "test_theorem1.py::test_theorem_1_holds_however_*",
-            "test_theorem1.py::test_without_the_mask_*",
-            "test_theorem1.py::test_corollary_*",
+            "test_yao_theorem1.py::test_theorem_1_holds_however_*",
+            "test_yao_theorem1.py::test_without_the_mask_*",
+            "test_yao_theorem1.py::test_corollary_*",
         ),
     ),
     _say(
@@ -115,7 +118,7 @@ TRAJECTORIES = (
         "with the papers' mask: G_t = W_V P S P^T W_K^T W_Q P, P = 1 + W_{t-1}, "
         "S = H_s^T H_s with tokens as rows; not for causal demonstrations",
         ("trajectory.implicit_gd",),
-        ("test_theorem1.py::test_remark_2_*",),
+        ("test_yao_theorem1.py::test_remark_2_*",),
     ),
     _say(
         "G_t is a gradient",
@@ -125,8 +128,8 @@ TRAJECTORIES = (
         "gradient field",
         ("trajectory.implicit_gd", "constructions.gradient_descent"),
         (
-            "test_theorem1.py::test_implicit_gradients_*",
-            "test_theorem1.py::test_residual_identity_*",
+            "test_yao_theorem1.py::test_implicit_gradients_*",
+            "test_yao_theorem1.py::test_residual_identity_*",
         ),
     ),
     _say(
@@ -135,7 +138,7 @@ TRAJECTORIES = (
         "exact",
         "",
         ("trajectory.implicit_gd",),
-        ("test_theorem1.py::test_theorem_1_is_a_product_*",),
+        ("test_yao_theorem1.py::test_theorem_1_is_a_product_*",),
     ),
     _say(
         "B.2, eq. (9)",
@@ -143,7 +146,7 @@ TRAJECTORIES = (
         "false as written",
         "A_u diag(1^T A_u)^{-1}: the sum is over keys, and there are N + 1",
         ("attention.softmax_weights",),
-        ("test_softmax_and_mlp.py::test_eq_9_*",),
+        ("test_yao_softmax_and_mlp.py::test_eq_9_*",),
     ),
     _say(
         "B.2, eq. (10)",
@@ -151,7 +154,7 @@ TRAJECTORIES = (
         "exact",
         "on the width of the keys, not on dout",
         ("attention.taylor_features",),
-        ("test_softmax_and_mlp.py::test_eq_10_*",),
+        ("test_yao_softmax_and_mlp.py::test_eq_10_*",),
     ),
     _say(
         "B.2, eq. (11)",
@@ -161,8 +164,8 @@ TRAJECTORIES = (
         "random features are unbiased",
         ("attention.taylor_features", "attention.positive_features"),
         (
-            "test_softmax_and_mlp.py::test_eq_12_taylor_*",
-            "test_softmax_and_mlp.py::test_positive_features_*",
+            "test_yao_softmax_and_mlp.py::test_eq_12_taylor_*",
+            "test_yao_softmax_and_mlp.py::test_positive_features_*",
         ),
     ),
     _say(
@@ -173,9 +176,9 @@ TRAJECTORIES = (
         "Theorem 1 follows for a stack",
         ("attention.softmax_kernel_view",),
         (
-            "test_softmax_and_mlp.py::test_eq_12_the_kernel_view_*",
-            "test_softmax_and_mlp.py::test_only_the_operator_*",
-            "test_softmax_and_mlp.py::test_kernel_view_*",
+            "test_yao_softmax_and_mlp.py::test_eq_12_the_kernel_view_*",
+            "test_yao_softmax_and_mlp.py::test_only_the_operator_*",
+            "test_yao_softmax_and_mlp.py::test_kernel_view_*",
         ),
     ),
     _say(
@@ -184,7 +187,7 @@ TRAJECTORIES = (
         "true",
         "sharper: at most rank W_V H_s, whatever the features",
         ("attention.softmax_kernel_view",),
-        ("test_softmax_and_mlp.py::test_rank_of_the_operator_*",),
+        ("test_yao_softmax_and_mlp.py::test_rank_of_the_operator_*",),
     ),
     _say(
         "B.3 (linear)",
@@ -193,9 +196,9 @@ TRAJECTORIES = (
         "if the MLP is linear; with relu the same holds with the gates of the query",
         ("trajectory.implicit_update_mlp", "attention.mlp_attention"),
         (
-            "test_softmax_and_mlp.py::test_b_3_update_*",
-            "test_softmax_and_mlp.py::test_b_3_linear_*",
-            "test_softmax_and_mlp.py::test_b_3_gated_*",
+            "test_yao_softmax_and_mlp.py::test_b_3_update_*",
+            "test_yao_softmax_and_mlp.py::test_b_3_linear_*",
+            "test_yao_softmax_and_mlp.py::test_b_3_gated_*",
         ),
     ),
     _say(
@@ -204,6 +207,6 @@ TRAJECTORIES = (
         "false as written",
         "the error is as large as the output; the best slope is 1/2, with 0.71",
         ("attention.mlp_attention",),
-        ("test_softmax_and_mlp.py::test_b_3_dropping_*",),
+        ("test_yao_softmax_and_mlp.py::test_b_3_dropping_*",),
     ),
 )

@@ -6,7 +6,7 @@ __all__ = ["FLOW"]
 
 ZHANG = "Zhang, Wu and Bartlett 2024 (arXiv 2402.14951)"
 ZFB = "Zhang, Frei and Bartlett 2024 (arXiv 2306.09927)"
-FILE = "test_theorem_6_3.py"
+FILE = "test_zhang_theorem_6_3.py"
 
 FLOW = (
     Statement(
@@ -15,7 +15,7 @@ FLOW = (
         "gradient flow of GD-beta converges to a minimiser",
         "exact",
         "for singular H to the projected optimum; the rest stays as it was",
-        ("regression.flow.gradient_flow", "regression.flow.limit"),
+        ("regression.flow.gradient_flow", "regression.flow.gd_beta_limit"),
         (
             f"{FILE}::test_flow_converges_*",
             f"{FILE}::test_what_inputs_do_not_span_*",
@@ -29,7 +29,7 @@ FLOW = (
         "exponential rates, two cases by whether alpha = gamma",
         "true",
         "the printed constants are lost; these are derived, and hold from every start",
-        ("regression.flow.rates",),
+        ("regression.flow.gd_beta_rates",),
         (
             f"{FILE}::test_flow_never_outruns_*",
             f"{FILE}::test_bound_where_the_two_rates_meet*",
@@ -42,7 +42,7 @@ FLOW = (
         "|P(beta_t - beta*)| falls at the rate 2 lambda_- / (M + 1)",
         "true",
         "4 lambda_- / (M + 2) is the largest rate that always holds",
-        ("regression.flow.rates", "regression.ltb.curvature"),
+        ("regression.flow.gd_beta_rates", "regression.ltb.curvature"),
         (
             f"{FILE}::test_flow_never_outruns_*",
             f"{FILE}::test_rate_of_the_start_is_attained",
@@ -77,7 +77,7 @@ FLOW = (
         "true",
         "to first order in the step; samples up to their noise",
         ("regression.flow.gradient_descent", "regression.flow.sampled_sgd"),
-        ("test_flow_descent.py::*",),
+        ("test_zhang_flow_descent.py::*",),
     ),
     Statement(
         ZFB,
@@ -85,10 +85,10 @@ FLOW = (
         "the flow of the whole layer is that of (u, U) and ends at its optimum",
         "exact",
         "u^2 - |U|^2 is conserved",
-        ("regression.flow.zfb_flow", "regression.flow.zfb_start"),
+        ("regression.flow.attention_flow", "regression.flow.attention_start"),
         (
-            "test_zfb_flow.py::test_reduced_flow_*",
-            "test_zfb_flow.py::test_flow_of_the_whole_layer_*",
+            "test_frei_flow.py::test_reduced_flow_*",
+            "test_frei_flow.py::test_flow_of_the_whole_layer_*",
         ),
     ),
     Statement(
@@ -97,10 +97,13 @@ FLOW = (
         "Polyak-Lojasiewicz constant and lower bound on u",
         "true",
         "s^2 K_1 / K_2; the inverted ratio is false by many orders",
-        ("regression.flow.zfb_flow", "regression.rates.zfb.convergence_constants"),
         (
-            "test_zfb_flow.py::test_corrected_constant_*",
-            "test_zfb_flow.py::test_inverted_constant_*",
+            "regression.flow.attention_flow",
+            "regression.rates.convergence_constants",
+        ),
+        (
+            "test_frei_flow.py::test_corrected_constant_*",
+            "test_frei_flow.py::test_inverted_constant_*",
         ),
     ),
 )

@@ -17,7 +17,7 @@ RATES = (
         "exact",
         "",
         ("regression.bayes.posterior_mean", "regression.bayes.risk_given"),
-        ("test_bayes.py::test_*",),
+        ("test_zhang_bayes.py::test_*",),
     ),
     Statement(
         ZHANG,
@@ -35,7 +35,7 @@ RATES = (
         "exact",
         "for d = 1 a chi-square integral; no elementary closed form beyond",
         ("regression.bayes.average_risk",),
-        ("test_bayes_average.py::test_average_risk_*",),
+        ("test_zhang_bayes_average.py::test_average_risk_*",),
     ),
     Statement(
         ZHANG,
@@ -44,7 +44,7 @@ RATES = (
         "true",
         "not numbered in the paper",
         ("regression.bayes.sandwich",),
-        ("test_bayes_average.py::test_sandwich_*",),
+        ("test_zhang_bayes_average.py::test_sandwich_*",),
     ),
     Statement(
         ZHANG,
@@ -54,7 +54,7 @@ RATES = (
         "tr(H Psi) <= c s^2; proved here on average, with constants 1/2 and 1 + 2c; "
         "the constants given the inputs, with high probability, are observed only",
         ("regression.bayes.risk_rate",),
-        ("test_bayes_average.py::test_rate_*",),
+        ("test_zhang_bayes_average.py::test_rate_*",),
     ),
     Statement(
         ZHANG,
@@ -67,7 +67,7 @@ RATES = (
             "regression.rates.effective_dimension",
             "regression.rates.optimal_risk_rate",
         ),
-        ("test_rates.py::test_*",),
+        ("test_zhang_rates.py::test_*",),
     ),
     Statement(
         ZHANG,
@@ -76,7 +76,7 @@ RATES = (
         "exact",
         "",
         (),
-        ("test_moments.py::test_*",),
+        ("test_zhang_moments.py::test_*",),
     ),
     Statement(
         WU,
@@ -85,8 +85,8 @@ RATES = (
         "exact",
         "",
         (
-            "regression.rates.wu.one_step_optimum",
-            "regression.rates.wu.one_step_excess",
+            "regression.rates.one_step_optimum",
+            "regression.rates.one_step_excess",
         ),
         (
             "test_wu.py::test_optimum_of_one_step_*",
@@ -99,7 +99,7 @@ RATES = (
         "the risk with M examples of the step tuned for N",
         "exact",
         "",
-        ("regression.rates.wu.length_transfer",),
+        ("regression.rates.length_transfer",),
         (
             "test_wu.py::test_risk_at_another_length_is_exact",
             "test_wu.py::test_length_transfer_*",
@@ -111,7 +111,7 @@ RATES = (
         "its excess up to constants",
         "conditional",
         "psi^2 tr(H) <= s^2; the constants are observed, not proved",
-        ("regression.rates.wu.length_transfer",),
+        ("regression.rates.length_transfer",),
         ("test_wu.py::test_rate_at_another_length_*",),
     ),
     Statement(
@@ -121,8 +121,8 @@ RATES = (
         "empirical",
         "unverified: agrees with simulation on one instance, up to a constant",
         (
-            "regression.rates.wu.halving_steps",
-            "regression.rates.wu.task_complexity_bound",
+            "regression.rates.halving_steps",
+            "regression.rates.task_complexity_bound",
         ),
         ("test_wu_tasks.py::test_*",),
     ),
@@ -132,8 +132,8 @@ RATES = (
         "the limit of gradient flow is the best step, split evenly over the matrices",
         "exact",
         "",
-        ("regression.rates.zfb.limit",),
-        ("test_zfb.py::test_limit_*",),
+        ("regression.rates.trained_attention_limit",),
+        ("test_frei_trained_attention.py::test_limit_*",),
     ),
     Statement(
         ZFB,
@@ -141,10 +141,10 @@ RATES = (
         "a Polyak-Lojasiewicz inequality along the flow",
         "conditional",
         "s^2 |G| sqrt(d) < 2; the constant is s^2 K_1 / K_2: inverted it is false",
-        ("regression.rates.zfb.convergence_constants",),
+        ("regression.rates.convergence_constants",),
         (
-            "test_zfb.py::test_convergence_constants_*",
-            "test_zfb.py::test_the_inverted_*",
+            "test_frei_trained_attention.py::test_convergence_constants_*",
+            "test_frei_trained_attention.py::test_the_inverted_*",
         ),
     ),
     Statement(
@@ -154,10 +154,10 @@ RATES = (
         "exact",
         "",
         (
-            "regression.rates.zfb.risk_at_length",
-            "regression.rates.zfb.linear_moment_cov",
+            "regression.rates.risk_at_length",
+            "regression.rates.linear_moment_cov",
         ),
-        ("test_zfb.py::test_risk_at_another_length_*",),
+        ("test_frei_trained_attention.py::test_risk_at_another_length_*",),
     ),
     Statement(
         ZFB,
@@ -165,8 +165,8 @@ RATES = (
         "(d + 1) tr / M + (1 + 2d + d^2 kappa) tr / N^2 bounds the average risk",
         "true",
         "",
-        ("regression.rates.zfb.risk_at_length_bound",),
-        ("test_zfb.py::test_bound_on_the_average_risk_*",),
+        ("regression.rates.risk_at_length_bound",),
+        ("test_frei_trained_attention.py::test_bound_on_the_average_risk_*",),
     ),
     Statement(
         ZFB,
@@ -174,8 +174,8 @@ RATES = (
         "the optimum for random diagonal input covariances",
         "exact",
         "",
-        ("regression.rates.zfb.random_covariance_optimum",),
-        ("test_zfb.py::test_optimum_for_random_covariances_*",),
+        ("regression.rates.random_covariance_optimum",),
+        ("test_frei_trained_attention.py::test_optimum_for_random_covariances_*",),
     ),
     Statement(
         AHN,
@@ -183,7 +183,10 @@ RATES = (
         "the global optimum of one layer in the paper's own matrices",
         "exact",
         "many random starts end in local minima that do worse",
-        ("regression.rates.ahn.optimum", "regression.rates.ahn.predict"),
-        ("test_ahn.py::test_*",),
+        (
+            "regression.rates.preconditioned_optimum",
+            "regression.rates.preconditioned_prediction",
+        ),
+        ("test_ahn_one_layer.py::test_*",),
     ),
 )

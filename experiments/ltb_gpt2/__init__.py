@@ -51,7 +51,7 @@ Expect (mean +- standard error over seeds 0 to 2)
     The published factor of 682 is at none of them. In the runs of 5,000 steps and of
     Adam the model with MLP had not converged at the far mean. Without MLP GPT-2 is not
     bound as a linear attention layer is: its residual stream can carry <beta*, x> to
-    the read-out (tests/identities/test_table1.py has such weights).
+    the read-out (tests/identities/test_zhang_table1.py has such weights).
 """
 
 from experiments.ltb_gpt2.config import PRESETS as PRESETS

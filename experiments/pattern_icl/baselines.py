@@ -19,7 +19,7 @@ from experiments._patterns.gpt2 import TrainedGpt
 from experiments.pattern_icl.config import Config
 from experiments.pattern_icl.gpt2 import margins_by_length
 from experiments.pattern_icl.lengths import prefix
-from icltheory.classification import PatternPrompt, scores
+from icltheory.patterns import PatternPrompt, scores
 
 ONE_LAYER, GPT, LOGISTIC = "ICL, one layer", "ICL, GPT-2", "logistic regression"
 NEAREST_3, ORIGIN = "3-NN", "logistic, no intercept"

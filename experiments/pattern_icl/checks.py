@@ -9,7 +9,7 @@ from experiments._run import Check
 from experiments.pattern_icl.config import Config
 from experiments.pattern_icl.intervals import share_intervals
 from experiments.pattern_icl.results import Results
-from icltheory.classification import miss_probability
+from icltheory.patterns import miss_probability
 
 # What the closed form leaves out: the noise of the features, unequal neurons.
 HINGE_TOLERANCE = 0.03

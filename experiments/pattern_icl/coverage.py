@@ -12,7 +12,7 @@ from experiments._patterns import (
     train_ensemble,
 )
 from experiments.pattern_icl.config import Config
-from icltheory.classification import hinge, pattern_logits, task_ratio
+from icltheory.patterns import hinge, pattern_logits, task_ratio
 
 
 @dataclasses.dataclass(frozen=True)

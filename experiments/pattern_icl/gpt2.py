@@ -11,8 +11,8 @@ from experiments._patterns.gpt2 import TrainedGpt, pairs
 from experiments.pattern_icl.config import Config
 from icltheory import training
 from icltheory._typing import Array, Float
-from icltheory.classification import PatternPrompt
 from icltheory.models import GPT2
+from icltheory.patterns import PatternPrompt
 
 
 def margins_by_length(

@@ -7,7 +7,7 @@ from experiments._patterns import Trained, over_seeds
 from experiments.pattern_icl.config import Config
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
-from icltheory.classification import PatternPrompt, scores
+from icltheory.patterns import PatternPrompt, scores
 
 _KEYS = 11
 

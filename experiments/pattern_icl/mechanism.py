@@ -5,7 +5,7 @@ import jax
 from experiments._patterns import Means, Trained, means_of, over_seeds
 from experiments.pattern_icl.config import Config
 from icltheory._pytree import pytree
-from icltheory.classification import (
+from icltheory.patterns import (
     NeuronParts,
     Projections,
     neuron_parts,

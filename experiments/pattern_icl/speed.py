@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.pattern_icl.config import Config
-from icltheory.classification import scores, train
+from icltheory.patterns import scores, train
 
 _KEYS = 12
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments._patterns import Means, Trained, over_seeds, scores_at_sums
 from experiments.pattern_icl.config import Config
-from icltheory.classification import gain_ratio, hinge, margin
+from icltheory.patterns import gain_ratio, hinge, margin
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ import dataclasses
 from experiments._fields import check_at_least
 from experiments._patterns import check_sums
 from experiments.pattern_layers.train import Layers
-from icltheory.classification import circulant_tasks
+from icltheory.patterns import circulant_tasks
 
 
 @dataclasses.dataclass(frozen=True)

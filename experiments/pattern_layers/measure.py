@@ -15,7 +15,7 @@ from experiments._patterns import (
     scores_on,
 )
 from experiments.pattern_layers.config import Config
-from icltheory.classification import neuron_parts, scores
+from icltheory.patterns import neuron_parts, scores
 
 # Purpose of the keys of the prompts along training; see Ensemble.keys.
 _PROBE = 6

@@ -18,7 +18,7 @@ from experiments.pattern_layers.summary import (
     jump,
     turned,
 )
-from icltheory.classification import miss_probability
+from icltheory.patterns import miss_probability
 
 
 def report(

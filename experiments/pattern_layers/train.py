@@ -8,7 +8,7 @@ import optax
 
 from experiments._fields import check_at_least
 from experiments._patterns import Ensemble, Trained
-from icltheory.classification import DeepPatternTransformer, PatternTask, train
+from icltheory.patterns import DeepPatternTransformer, PatternTask, train
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from icltheory._typing import Array, Float
-from icltheory.classification import PatternPrompt, PatternTask
+from icltheory.patterns import PatternPrompt, PatternTask
 
 
 def basis_of(task: PatternTask) -> Float[Array, "D D"]:

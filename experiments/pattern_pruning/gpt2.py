@@ -13,8 +13,8 @@ from experiments.pattern_pruning.neurons import ORDERS
 from experiments.pattern_pruning.prompts import OUTSIDE, errors, prompts_of
 from icltheory import training
 from icltheory._typing import Array, Bool, Float
-from icltheory.classification import PatternPrompt
 from icltheory.models import GPT2
+from icltheory.patterns import PatternPrompt
 from icltheory.pruning import prune_rows
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from experiments._patterns import Trained, over_seeds
 from experiments.pattern_pruning.config import Config
 from experiments.pattern_pruning.prompts import PROMPTS, errors, prompts_of
-from icltheory.classification import (
+from icltheory.patterns import (
     PatternTask,
     gain_ratio,
     hinge,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from experiments._patterns import shifted_prompts
 from experiments.pattern_pruning.config import Config
 from icltheory._typing import Array, Float
-from icltheory.classification import PatternPrompt, PatternTask, hinge
+from icltheory.patterns import PatternPrompt, PatternTask, hinge
 
 # Purpose of the keys of the prompts; see Ensemble.keys.
 PROMPTS = 6

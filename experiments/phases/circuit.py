@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.phases.config import Heads
-from icltheory import classification as scores
+from icltheory import induction
 from icltheory._typing import Array
 from icltheory.layered import attention_patterns
 from icltheory.training import stream_key
@@ -65,9 +65,9 @@ def circuit(config: Heads, seed: int) -> Circuit:
 
     @jax.jit
     def run(tokens):
-        built = scores.induction_circuit(V, T, strength)
+        built = induction.induction_circuit(V, T, strength)
         hidden = built.embed(tokens)
-        found = scores.head_scores(built.model, built.stack, hidden, tokens)
+        found = induction.head_scores(built.model, built.stack, hidden, tokens)
         patterns = attention_patterns(built.model, built.stack, hidden)
         W_O, W_V = built.model.ov_factors(1, built.stack)
         M = built.unembedding @ W_O[0] @ W_V[0] @ built.embedding.T
@@ -76,17 +76,17 @@ def circuit(config: Heads, seed: int) -> Circuit:
         right = jnp.argmax(logits[:-1], axis=1) == tokens[1:]
         each = jax.nn.log_softmax(strength * logits[:-1])
         losses = -jnp.take_along_axis(each, tokens[1:, None], axis=1)[:, 0]
-        ratio = scores.copying_ratio(patterns[1][0], M, tokens, repeats)
+        ratio = induction.copying_ratio(patterns[1][0], M, tokens, repeats)
         return found, M, jnp.mean(right[n:]), losses, ratio
 
     found, M, accuracy, losses, ratio = run(tokens)
     random = jax.random.normal(keys[1], (20, V, V))
     with on_cpu():
         each_score = np.asarray(
-            jax.jit(jax.vmap(scores.copying_score))(np.asarray(random))
+            jax.jit(jax.vmap(induction.copying_score))(np.asarray(random))
         )
-        copied = float(scores.copying_score(np.asarray(M)))
-        negative = float(scores.copying_score(-np.eye(V)))
+        copied = float(induction.copying_score(np.asarray(M)))
+        negative = float(induction.copying_score(-np.eye(V)))
     at_random = float(each_score[np.abs(each_score).argmax()])
     place = np.arange(n, T)
     return Circuit(
@@ -98,7 +98,7 @@ def circuit(config: Heads, seed: int) -> Circuit:
         ratio=float(ratio),
         accuracy=float(accuracy),
         losses=np.asarray(losses),
-        in_context=float(scores.in_context_score(losses, (0, n - 1), (n, T - 1))),
+        in_context=float(induction.in_context_score(losses, (0, n - 1), (n, T - 1))),
     )
 
 

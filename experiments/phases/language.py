@@ -12,7 +12,7 @@ from experiments.phases.config import Heads
 from experiments.small_lm import vocabulary as v
 from experiments.small_lm.language import Documents, Language, documents
 from experiments.small_lm.model import logits
-from icltheory import classification as scores
+from icltheory import induction
 from icltheory._typing import Array
 from icltheory.bridge import LanguageModel, Tokens, load_checkpoint
 from icltheory.layered import attention_patterns
@@ -43,8 +43,8 @@ class Measured(NamedTuple):
             that hold both, with its standard error.
     """
 
-    repeated: scores.HeadScores
-    colons: scores.HeadScores
+    repeated: induction.HeadScores
+    colons: induction.HeadScores
     right: np.ndarray
     by_count: float
     copying: np.ndarray
@@ -89,7 +89,7 @@ def measure(config: Heads, seed: int, model: LanguageModel) -> Measured:
         colons=_heads(model, drawn.ids, drawn.mask, drawn.ids == v.COLON),
         copying=_copying(model),
         losses=losses,
-        in_context=float(scores.in_context_score(losses, (0, n), (last, last + n))),
+        in_context=float(induction.in_context_score(losses, (0, n), (last, last + n))),
         labels=_mean(labels),
         labels_error=_error(labels),
         label_score=(float(_mean(paired)), float(_error(paired))),
@@ -99,7 +99,7 @@ def measure(config: Heads, seed: int, model: LanguageModel) -> Measured:
 def _heads(model: LanguageModel, ids: Array, mask: Array, rows: Array):
     def run(params, ids, mask, rows):
         tokens = Tokens(ids, mask)
-        return scores.head_scores(model.decoder, params, tokens, ids, rows & mask)
+        return induction.head_scores(model.decoder, params, tokens, ids, rows & mask)
 
     return jax.tree.map(np.asarray, jax.jit(run)(model.params, ids, mask, rows))
 
@@ -130,7 +130,7 @@ def _copying(model: LanguageModel) -> np.ndarray:
     @jax.jit
     def run(params):
         maps = model.decoder.token_maps(params)
-        return scores.head_copying(model.decoder, params, *maps)
+        return induction.head_copying(model.decoder, params, *maps)
 
     with on_cpu():
         return np.asarray(run(jax.tree.map(np.asarray, model.params)))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments._trained import Recipe, Trained
-from icltheory import classification as scores
+from icltheory import induction
 from icltheory.models import LayeredGPT2
 from icltheory.training import stream_key
 
@@ -23,8 +23,8 @@ class Lookup(NamedTuple):
         fresh: At a fresh input behind as many distinct pairs.
     """
 
-    trained: scores.HeadScores
-    untrained: scores.HeadScores
+    trained: induction.HeadScores
+    untrained: induction.HeadScores
     again: float
     fresh: float
 
@@ -45,7 +45,7 @@ def measure(recipe: Recipe, trained: Trained, sequences: int, seed: int) -> Look
 
     @jax.jit
     def read(params):
-        found = scores.head_scores(model, params, (X, y), tokens, rows)
+        found = induction.head_scores(model, params, (X, y), tokens, rows)
         again = trained.module.apply({"params": params}, X, y)[:, n:]
         fresh = trained.module.apply({"params": params}, asked, y[:, : n + 1])[:, n]
         errors = jnp.mean((again - y[:, n:]) ** 2), jnp.mean((fresh - label) ** 2)

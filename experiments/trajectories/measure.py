@@ -90,7 +90,9 @@ class Judge:
 
         @jax.jit
         def judge(stack, asked):
-            bound = bounds.theorem2(stack, asked.H, config.shots, 1.0, scale=1.0 / N)
+            bound = bounds.generalization_bound(
+                stack, asked.H, config.shots, 1.0, scale=1.0 / N
+            )
             dims = noise.noise_spectrum(
                 stack, asked.H[0], config.shots, scale=1.0 / N
             ).support_dim

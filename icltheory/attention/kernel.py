@@ -55,7 +55,7 @@ class KernelView:
 
     References:
         Yao et al. (2024), equation (12).
-        Verified by ``tests/identities/test_softmax_and_mlp.py``.
+        Verified by ``tests/identities/test_yao_softmax_and_mlp.py``.
     """
 
     operator: Float[Array, "n F"]
@@ -132,7 +132,7 @@ def softmax_kernel_view(
 
     References:
         Yao et al. (2024), equations (10) to (12); Choromanski et al. (2021).
-        Verified by ``tests/identities/test_softmax_and_mlp.py``.
+        Verified by ``tests/identities/test_yao_softmax_and_mlp.py``.
     """
     W_V, W_K, W_Q = as_projections(W_V, W_K, W_Q)
     check_choice("features", features, FEATURE_MAPS)
@@ -184,7 +184,7 @@ def taylor_features(x: Float[ArrayLike, " n"], degree: int) -> Float[Array, " F"
 
     References:
         Yao et al. (2024), equation (11).
-        Verified by ``tests/identities/test_softmax_and_mlp.py``.
+        Verified by ``tests/identities/test_yao_softmax_and_mlp.py``.
     """
     check_positive_int("degree", degree)
     x = jnp.asarray(x)
@@ -222,7 +222,7 @@ def positive_features(
 
     References:
         Choromanski et al. (2021), lemma 1.
-        Verified by ``tests/identities/test_softmax_and_mlp.py``.
+        Verified by ``tests/identities/test_yao_softmax_and_mlp.py``.
     """
     x, w = jnp.asarray(x), jnp.asarray(directions)
     return jnp.exp(w @ x - jnp.sum(x**2) / 2) / math.sqrt(w.shape[0])

@@ -320,7 +320,7 @@ class MLPAttentionStack(AttentionStack):
 
     References:
         Yao et al. (2024), Appendix B.3.
-        Verified by ``tests/identities/test_softmax_and_mlp.py``.
+        Verified by ``tests/identities/test_yao_softmax_and_mlp.py``.
     """
 
     W_V: Weights

@@ -1,9 +1,10 @@
 """Generalisation bounds of in-context learning by mutual information.
 
 The calculators of :mod:`~icltheory.bounds.information` take plain numbers and matrices,
-from any learner. :func:`theorem2` puts them together for a stack of linear attention,
-as printed and as provable: every choice that the printed form leaves open has a name,
-infinity is a value with a reason, and what is no bound says so.
+from any learner. :func:`generalization_bound` (Theorem 2 of Yao et al.) puts them
+together for a stack of linear attention, as printed and as provable: every choice that
+the printed form leaves open has a name, infinity is a value with a reason, and what is
+no bound says so.
 """
 
 from icltheory.bounds.gaussian import (
@@ -12,8 +13,9 @@ from icltheory.bounds.gaussian import (
     held_out_term,
     isotropic_term,
 )
+from icltheory.bounds.generalization import AS_PRINTED, generalization_bound
 from icltheory.bounds.information import (
-    lemma6,
+    bound_from_expectations,
     optimal_prior_variance,
     trajectory_information,
     xu_raginsky,
@@ -22,7 +24,6 @@ from icltheory.bounds.planning import planned_bound, required_samples
 from icltheory.bounds.records import REASONS, Bound
 from icltheory.bounds.shrinkage import ledoit_wolf_intensity
 from icltheory.bounds.smoothing import SmoothingBound, smoothing_bound
-from icltheory.bounds.theorem2 import AS_PRINTED, theorem2
 
 __all__ = [
     "AS_PRINTED",
@@ -34,12 +35,12 @@ __all__ = [
     "held_out_term",
     "isotropic_term",
     "ledoit_wolf_intensity",
-    "lemma6",
+    "bound_from_expectations",
     "optimal_prior_variance",
     "planned_bound",
     "required_samples",
     "smoothing_bound",
-    "theorem2",
+    "generalization_bound",
     "trajectory_information",
     "xu_raginsky",
 ]

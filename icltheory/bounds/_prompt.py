@@ -33,11 +33,13 @@ class Prompts(NamedTuple):
     width: int
 
 
-def noisy_paths(key, stack, H, shots, demos, scale, batch_size):
+def noisy_paths(key, stack, H, shots, demo_updates, scale, batch_size):
     """Weights before each step of the noisy learner, a path a prompt, (B, L, n, n)."""
 
     def one(key, H):
-        path = noisy_trajectory(key, stack, H, shots, demos=demos, scale=scale)
+        path = noisy_trajectory(
+            key, stack, H, shots, demo_updates=demo_updates, scale=scale
+        )
         return jnp.concatenate([jnp.zeros_like(path.W[:1]), path.W[:-1]])
 
     keys = jax.random.split(key, H.shape[0])
@@ -45,12 +47,12 @@ def noisy_paths(key, stack, H, shots, demos, scale, batch_size):
 
 
 def prompt_quantities(
-    stack, H, shots, demos, scale, W, m, dense, batch_size
+    stack, H, shots, demo_updates, scale, W, m, dense, batch_size
 ) -> Prompts:
     """Spectra and norms of every prompt; dense G and W only on request."""
 
     def one(H, W):
-        spectrum, g = spectrum_on_path(stack, H, shots, demos, scale, W, m)
+        spectrum, g = spectrum_on_path(stack, H, shots, demo_updates, scale, W, m)
         V, U, C = g.left, g.right_delta_W, g.right_G
         G = jnp.swapaxes(V, 1, 2) @ C if dense else None
         return spectrum, _thin_square(V, C), _thin_square(V, U), G
@@ -62,11 +64,11 @@ def prompt_quantities(
     return Prompts(spectrum, squared_G, squared_dW, G, W, H.shape[-1])
 
 
-def in_support(stack, H, demos, scale, W):
+def in_support(stack, H, demo_updates, scale, W):
     """Gradients z_i in a basis of the support, and the basis, for every prompt."""
 
     def one(H, W):
-        tokens, *_, B = layer_parts(stack, H, demos, scale, W)
+        tokens, *_, B = layer_parts(stack, H, demo_updates, scale, W)
         A = scale * stack.W_V
         rows, basis = jax.vmap(support_coordinates)(A, B, tokens)
         return H.shape[0] * rows, basis

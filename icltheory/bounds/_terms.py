@@ -123,12 +123,12 @@ def gaussian_terms(
     q: Prompts, learner, shots, center, prior, held_out, batch_size
 ) -> Terms:
     """Terms of a prior that is not isotropic, in coordinates of the support."""
-    stack, H, demos, scale, W = learner
+    stack, H, demo_updates, scale, W = learner
     m, columns = q.spectrum.support_dim[0], q.width * (q.width + 1) // 2
     mask = (jnp.arange(columns)[None] < m[:, None]).astype(H.dtype)
 
     def coordinates(H, W):
-        z, basis = in_support(stack, H, demos, scale, W)
+        z, basis = in_support(stack, H, demo_updates, scale, W)
         return z * mask[None, :, None, :], basis * mask[None, :, None, :]
 
     if is_choice(prior, "held_out"):

@@ -49,7 +49,7 @@ def gaussian_kl(
 
     References:
         Yao et al. (2024), Lemma 5 and equation (16).
-        Verified by ``tests/identities/test_lemmas.py``.
+        Verified by ``tests/identities/test_yao_lemmas.py``.
     """
     mean, cov, prior_mean, prior_cov = map(
         jnp.asarray, (mean, cov, prior_mean, prior_cov)
@@ -90,7 +90,7 @@ def isotropic_term(
 
     References:
         Yao et al. (2024), equations (16) and (17) and Lemma 6.
-        Verified by ``tests/identities/test_lemmas.py``.
+        Verified by ``tests/identities/test_yao_lemmas.py``.
     """
     dim = jnp.asarray(dim)
     A_1 = jnp.asarray(squared_distance) + jnp.asarray(trace)
@@ -133,7 +133,7 @@ def anisotropic_term(
 
     References:
         Yao et al. (2024), Lemma 5, with the prior left free.
-        Verified by ``tests/identities/test_lemmas.py``.
+        Verified by ``tests/identities/test_yao_lemmas.py``.
     """
     delta, C, Sigma = map(widened, (difference, cov, prior_cov))
     check_shape("cov", C, (*delta.shape, *delta.shape))
@@ -202,7 +202,7 @@ def held_out_term(
 
     References:
         Negrea et al. (2019), data-dependent priors, applied to Lemma 5 of Yao et al.
-        (2024). Verified by ``tests/identities/test_theorem2.py``.
+        (2024). Verified by ``tests/identities/test_yao_theorem2.py``.
     """
     z = widened(z)
     check_shape("z", z, ("N", "d"))

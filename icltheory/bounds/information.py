@@ -12,7 +12,7 @@ from icltheory.bounds._checks import (
 )
 
 __all__ = [
-    "lemma6",
+    "bound_from_expectations",
     "optimal_prior_variance",
     "trajectory_information",
     "xu_raginsky",
@@ -50,7 +50,7 @@ def xu_raginsky(
 
     References:
         Yao et al. (2024), Lemma 2; Xu and Raginsky (2017), theorem 1.
-        Verified by ``tests/identities/test_lemmas.py``.
+        Verified by ``tests/identities/test_yao_lemmas.py``.
     """
     check_not_negative("mutual_information", mutual_information)
     check_positive("num_samples", num_samples)
@@ -86,7 +86,7 @@ def trajectory_information(terms: Float[ArrayLike, "*batch L"]) -> Float[Array, 
         2.0
 
     References:
-        Yao et al. (2024), Lemma 3. Verified by ``tests/identities/test_lemmas.py``.
+        Yao et al. (2024), Lemma 3. Verified by ``tests/identities/test_yao_lemmas.py``.
     """
     check_not_negative("terms", terms)
     return jnp.sum(jnp.asarray(terms, jnp.result_type(float)), axis=-1) / 2
@@ -116,21 +116,21 @@ def optimal_prior_variance(
 
     References:
         Yao et al. (2024), equations (16) and (17).
-        Verified by ``tests/identities/test_lemmas.py``.
+        Verified by ``tests/identities/test_yao_lemmas.py``.
     """
     check_positive("A_1", A_1)
     check_positive("dim", dim)
     return jnp.asarray(A_1, jnp.result_type(float)) / dim
 
 
-def lemma6(
+def bound_from_expectations(
     A_1: Num[ArrayLike, "_L"],
     A_2: Num[ArrayLike, "_L"],
     dim: Num[ArrayLike, "..."],
     num_samples: Num[ArrayLike, ""],
     subgaussian_scale: Num[ArrayLike, ""],
 ) -> Scalar:
-    r"""The bound of Lemma 6, first line, from its conditional expectations.
+    r"""Bound from its conditional expectations (Yao et al., Lemma 6, first line).
 
     .. math::
         |\overline{error}| \le \sqrt{\frac{R^2}{N} \sum_{t=1}^L
@@ -157,11 +157,12 @@ def lemma6(
     Example:
         >>> import jax.numpy as jnp
         >>> A_1, A_2 = jnp.array([2.0, 2.0]), jnp.zeros(2)
-        >>> round(float(lemma6(A_1, A_2, 1, 100, 1.0)) ** 2, 6)  # 2 log 2 / 100
+        >>> bound = bound_from_expectations(A_1, A_2, 1, 100, 1.0)
+        >>> round(float(bound) ** 2, 6)  # 2 log 2 / 100
         0.013863
 
     References:
-        Yao et al. (2024), Lemma 6. Verified by ``tests/identities/test_lemmas.py``.
+        Yao et al. (2024), Lemma 6. Verified by ``tests/identities/test_yao_lemmas.py``.
     """
     check_positive("A_1", A_1)
     check_positive("dim", dim)

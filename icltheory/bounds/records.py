@@ -41,7 +41,7 @@ class Bound:
 
     References:
         Yao et al. (2024), Theorem 2.
-        Verified by ``tests/identities/test_theorem2.py``.
+        Verified by ``tests/identities/test_yao_theorem2.py``.
     """
 
     value: Scalar

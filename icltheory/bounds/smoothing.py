@@ -26,7 +26,7 @@ class SmoothingBound:
         variance: :math:`\sigma^2` of the perturbation.
 
     References:
-        Verified by ``tests/identities/test_true_error.py``.
+        Verified by ``tests/identities/test_yao_true_error.py``.
     """
 
     value: Float[Array, "*batch"]
@@ -83,7 +83,7 @@ def smoothing_bound(
     References:
         Xu and Raginsky (2017), theorem 1, applied to the perturbed weights; Neu et al.
         (2021) use the same device for stochastic gradient descent.
-        Verified by ``tests/identities/test_true_error.py``.
+        Verified by ``tests/identities/test_yao_true_error.py``.
     """
     weights = widened(weights)
     check_shape("weights", weights, ("B", "p"))

@@ -17,6 +17,11 @@ from icltheory.chain_of_thought.attention import (
     initial_attention,
     matching_attention,
 )
+from icltheory.chain_of_thought.conditions import (
+    cot_conditions,
+    icl_conditions,
+    training_conditions,
+)
 from icltheory.chain_of_thought.examples import (
     contested_transitions,
     faithful_transitions,
@@ -43,11 +48,6 @@ from icltheory.chain_of_thought.prompts import (
     ReasoningPrompt,
     ReasoningTask,
     sample_training_prompt,
-)
-from icltheory.chain_of_thought.theorems import (
-    theorem_4,
-    theorem_5,
-    theorem_6,
 )
 from icltheory.chain_of_thought.training import (
     ReasoningTraining,
@@ -105,9 +105,9 @@ __all__ = [
     "sufficient_examples",
     "tau",
     "tau_o",
-    "theorem_4",
-    "theorem_5",
-    "theorem_6",
+    "training_conditions",
+    "cot_conditions",
+    "icl_conditions",
     "train_attention",
     "training_alphabet",
     "unseen_alphabet",

@@ -38,7 +38,7 @@ def without_replacement_factor(num_demos: int, shots: Num[ArrayLike, ""]) -> Sca
 
     References:
         Yao et al. (2024), section 3.3, the factor of :math:`C_t`; Cochran (1977),
-        theorem 2.2. Verified by ``tests/identities/test_noise.py``.
+        theorem 2.2. Verified by ``tests/identities/test_yao_noise.py``.
     """
     if num_demos < 2:
         raise ValueError(f"N: expected at least 2 demonstrations, got {num_demos}")
@@ -62,7 +62,7 @@ def noise_covariance(
     shots: Num[ArrayLike, ""],
     layer: int,
     *,
-    demos: str = "demos",
+    demo_updates: str = "shared",
     scale: Num[ArrayLike, ""] = 1.0,
     W: Float[ArrayLike, "_L _n _n"] | None = None,
 ) -> Float[Array, "d d"]:
@@ -84,7 +84,7 @@ def noise_covariance(
         H: The pool of N demonstrations, ``(N, n)``.
         shots: Number b of demonstrations in the prompt.
         layer: Layer, from 0 to L - 1.
-        demos: ``"demos"``, ``"causal"`` or ``"frozen"``.
+        demo_updates: ``"shared"``, ``"causal"`` or ``"frozen"``.
         scale: Factor c on the attention sum over all N.
         W: The weights :math:`W_0, \dots, W_{L-1}` at which the gradients are taken;
             without them, those of Theorem 1.
@@ -104,9 +104,12 @@ def noise_covariance(
         [[9.0]]
 
     References:
-        Yao et al. (2024), section 3.3. Verified by ``tests/identities/test_noise.py``.
+        Yao et al. (2024), section 3.3. Verified by
+        ``tests/identities/test_yao_noise.py``.
     """
-    gradients = demonstration_gradients(stack, H, demos=demos, scale=scale, W=W)
+    gradients = demonstration_gradients(
+        stack, H, demo_updates=demo_updates, scale=scale, W=W
+    )
     layers, N = gradients.left.shape[:2]
     if not 0 <= layer < layers:
         raise ValueError(f"layer: expected 0 to {layers - 1}, got {layer}")

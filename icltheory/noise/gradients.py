@@ -24,7 +24,7 @@ def demonstration_gradients(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     *,
-    demos: str = "demos",
+    demo_updates: str = "shared",
     scale: Num[ArrayLike, ""] = 1.0,
     W: Float[ArrayLike, "_L _n _n"] | None = None,
 ) -> TrajectoryFactors:
@@ -44,7 +44,7 @@ def demonstration_gradients(
     Args:
         stack: The weights :math:`W_V, W_K, W_Q`, ``(L, n, n)`` each.
         H: Demonstrations, ``(N, n)``.
-        demos: ``"demos"``, ``"causal"`` or ``"frozen"``.
+        demo_updates: ``"shared"``, ``"causal"`` or ``"frozen"``.
         scale: Factor c on the attention sum, the papers' 1/N.
         W: The weights :math:`W_0, \dots, W_{L-1}` at which the gradients are taken,
             such as those of a noisy path; without them, those of Theorem 1. Then not
@@ -66,24 +66,24 @@ def demonstration_gradients(
 
     References:
         Yao et al. (2024), section 3.3.
-        Verified by ``tests/identities/test_noise.py``.
+        Verified by ``tests/identities/test_yao_noise.py``.
     """
-    stack, H, scale = prepare(stack, H, demos, scale)
-    return path_gradients(stack, H, demos, scale, W)
+    stack, H, scale = prepare(stack, H, demo_updates, scale)
+    return path_gradients(stack, H, demo_updates, scale, W)
 
 
-def path_gradients(stack, H, demos, scale, W):
+def path_gradients(stack, H, demo_updates, scale, W):
     """Factors by the cheaper of two recursions, or at given weights."""
     if W is None and stack.num_layers * H.shape[0] < H.shape[1]:
-        return TrajectoryFactors(*factor_recursion(stack, H, demos, scale))
-    _, V, U, C, _ = layer_parts(stack, H, demos, scale, W)
+        return TrajectoryFactors(*factor_recursion(stack, H, demo_updates, scale))
+    _, V, U, C, _ = layer_parts(stack, H, demo_updates, scale, W)
     return TrajectoryFactors(V, U, C)
 
 
-def layer_parts(stack, H, demos, scale, W):
+def layer_parts(stack, H, demo_updates, scale, W):
     """Tokens, V, U, C and B of every layer, on Theorem 1's path or a given one."""
     if W is None:
-        return token_recursion(stack, H, demos, scale)
-    check_choice("demos", demos, ("demos", "frozen"))
+        return token_recursion(stack, H, demo_updates, scale)
+    check_choice("demo_updates", demo_updates, ("shared", "frozen"))
     check_shape("W", W, stack.W_V.shape)
-    return parts_on_path(stack, H, demos, scale, jnp.asarray(W, H.dtype))
+    return parts_on_path(stack, H, demo_updates, scale, jnp.asarray(W, H.dtype))

@@ -31,7 +31,7 @@ class NoisyTrajectory:
 
     References:
         Yao et al. (2024), Assumption 1 and equation (4).
-        Verified by ``tests/identities/test_noise.py``.
+        Verified by ``tests/identities/test_yao_noise.py``.
     """
 
     G: Float[Array, "L n n"]
@@ -47,7 +47,7 @@ def noisy_trajectory(
     shots: Num[ArrayLike, ""],
     *,
     noise: str = "gaussian",
-    demos: str = "demos",
+    demo_updates: str = "shared",
     scale: Num[ArrayLike, ""] = 1.0,
 ) -> NoisyTrajectory:
     r"""Implicit gradient descent from b of N demonstrations, or with its noise.
@@ -76,8 +76,9 @@ def noisy_trajectory(
         H: The pool of N demonstrations, ``(N, n)``.
         shots: Number b of demonstrations in the prompt, from 1 to N.
         noise: ``"gaussian"``, ``"shots"`` or ``"fresh_shots"``.
-        demos: ``"demos"`` (tokens move as :math:`h^t = (1 + W_t) h^0`) or ``"frozen"``;
-            with ``"causal"`` the gradient is no function of :math:`W_{t-1}`.
+        demo_updates: ``"shared"`` (tokens move as :math:`h^t = (1 + W_t) h^0`) or
+            ``"frozen"``; with ``"causal"`` the gradient would not be a function of
+            :math:`W_{t-1}`.
         scale: Factor c on the attention sum over all N; for a prompt of b it is c N/b.
 
     Returns:
@@ -97,18 +98,18 @@ def noisy_trajectory(
 
     References:
         Yao et al. (2024), Assumption 1 and equation (4).
-        Verified by ``tests/identities/test_noise.py``.
+        Verified by ``tests/identities/test_yao_noise.py``.
     """
     check_choice("noise", noise, NOISES)
-    check_choice("demos", demos, ("demos", "frozen"))
-    stack, H, scale = prepare(stack, H, demos, scale)
+    check_choice("demo_updates", demo_updates, ("shared", "frozen"))
+    stack, H, scale = prepare(stack, H, demo_updates, scale)
     kappa = without_replacement_factor(H.shape[0], shots).astype(H.dtype)
     one = jnp.eye(H.shape[1], dtype=H.dtype)
 
     def step(W, inputs):
         key, layer = inputs
         P = one + W
-        V, U = demo_factors(layer, H if demos == "frozen" else H @ P.T, scale)
+        V, U = demo_factors(layer, H if demo_updates == "frozen" else H @ P.T, scale)
         C = U @ P
         excess = _weights(key, noise, H, shots, kappa) - 1
         G, added = V.T @ C, (V * excess[:, None]).T @ C

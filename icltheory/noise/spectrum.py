@@ -47,7 +47,8 @@ class NoiseSpectrum:
         deviations: :math:`\|z_i - \bar z\|^2` of each demonstration, ``(L, N)``.
 
     References:
-        Yao et al. (2024), section 3.3. Verified by ``tests/identities/test_noise.py``.
+        Yao et al. (2024), section 3.3. Verified by
+        ``tests/identities/test_yao_noise.py``.
     """
 
     eigenvalues: Float[Array, "L N"]
@@ -64,7 +65,7 @@ def noise_spectrum(
     H: Float[ArrayLike, "_N _n"],
     shots: Num[ArrayLike, ""],
     *,
-    demos: str = "demos",
+    demo_updates: str = "shared",
     scale: Num[ArrayLike, ""] = 1.0,
     method: str = "auto",
     W: Float[ArrayLike, "_L _n _n"] | None = None,
@@ -95,7 +96,7 @@ def noise_spectrum(
         stack: The weights :math:`W_V, W_K, W_Q`, ``(L, n, n)`` each.
         H: The pool of N demonstrations, ``(N, n)``.
         shots: Number b of demonstrations in the prompt, from 1 to N.
-        demos: ``"demos"``, ``"causal"`` or ``"frozen"``.
+        demo_updates: ``"shared"``, ``"causal"`` or ``"frozen"``.
         scale: Factor c on the attention sum over all N.
         method: ``"auto"``, ``"rows"``, ``"symmetric"`` or ``"gram"``.
         W: The weights :math:`W_0, \dots, W_{L-1}` at which the noise is taken;
@@ -118,23 +119,24 @@ def noise_spectrum(
         ([[9.0, 0.0]], [1])
 
     References:
-        Yao et al. (2024), section 3.3. Verified by ``tests/identities/test_noise.py``.
+        Yao et al. (2024), section 3.3. Verified by
+        ``tests/identities/test_yao_noise.py``.
     """
     check_choice("method", method, ("auto", "rows", "symmetric", "gram"))
     m = support_dims(stack)
-    stack, H, scale = prepare(stack, H, demos, scale)
-    return spectrum_on_path(stack, H, shots, demos, scale, W, m, method)[0]
+    stack, H, scale = prepare(stack, H, demo_updates, scale)
+    return spectrum_on_path(stack, H, shots, demo_updates, scale, W, m, method)[0]
 
 
-def spectrum_on_path(stack, H, shots, demos, scale, W, m, method="auto"):
+def spectrum_on_path(stack, H, shots, demo_updates, scale, W, m, method="auto"):
     """The spectrum and the gradients it was made of."""
     N, n = H.shape
     without_replacement_factor(N, shots)
     if method == "symmetric" or (method == "auto" and n * (n + 1) // 2 < N):
-        H_t, V, U, C, B = layer_parts(stack, H, demos, scale, W)
+        H_t, V, U, C, B = layer_parts(stack, H, demo_updates, scale, W)
         rows = jax.vmap(symmetric_rows)(scale * stack.W_V, B, H_t)
         return _from_rows(rows, m, N, shots), TrajectoryFactors(V, U, C)
-    gradients = path_gradients(stack, H, demos, scale, W)
+    gradients = path_gradients(stack, H, demo_updates, scale, W)
     return spectrum_of_gradients(gradients, shots, m, method=method), gradients
 
 
@@ -172,7 +174,8 @@ def spectrum_of_gradients(
         [9.0]
 
     References:
-        Yao et al. (2024), section 3.3. Verified by ``tests/identities/test_noise.py``.
+        Yao et al. (2024), section 3.3. Verified by
+        ``tests/identities/test_yao_noise.py``.
     """
     check_choice("method", method, ("auto", "rows", "gram"))
     V, C = widened(gradients.left), widened(gradients.right_G)

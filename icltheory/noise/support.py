@@ -46,7 +46,7 @@ def support_dims(stack: LinearAttentionStack) -> Int[Array, " L"]:
 
     References:
         The dimension count is this library's own, stated for the covariance of Yao et
-        al. (2024), section 3.3. Verified by ``tests/identities/test_noise.py``.
+        al. (2024), section 3.3. Verified by ``tests/identities/test_yao_noise.py``.
     """
     for name in ("W_V", "W_K", "W_Q"):
         check_finite(name, getattr(stack, name))
@@ -88,7 +88,7 @@ def symmetric_image_dim(
         10
 
     References:
-        Verified by ``tests/identities/test_noise.py``.
+        Verified by ``tests/identities/test_yao_noise.py``.
     """
     A, B = widened(A), widened(B)
     check_shape("A", A, ("p", "n"))

@@ -69,7 +69,7 @@ def choose_layers(
 
     References:
         Yao et al. (2024), section 3.4 and Algorithm 1.
-        Verified by ``tests/identities/test_algorithm1.py``.
+        Verified by ``tests/identities/test_yao_algorithm1.py``.
     """
     check_choice("aggregate", aggregate, tuple(_AGGREGATES))
     rows = [np.atleast_1d(np.asarray(row, np.float64)) for row in scores]
@@ -156,7 +156,7 @@ def choose_rate(
 
     References:
         Yao et al. (2024), Algorithm 1.
-        Verified by ``tests/identities/test_algorithm1.py``.
+        Verified by ``tests/identities/test_yao_algorithm1.py``.
     """
     check_choice("initial", initial, ("unpruned", "zero"))
     values = np.asarray(scores, np.float64)

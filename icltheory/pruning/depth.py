@@ -33,7 +33,8 @@ class DepthTable:
             precision, relative), ``[k, t]``.
 
     References:
-        Yao et al. (2024), Remark 5. Verified by ``tests/identities/test_remark5.py``.
+        Yao et al. (2024), Remark 5. Verified by
+        ``tests/identities/test_yao_remark5.py``.
     """
 
     delta_W: Float[Array, "L L"]
@@ -52,7 +53,7 @@ def depth_table(
     rate: Any = None,
     rank: int | None = None,
     rule: str = "floor",
-    demos: str = "demos",
+    demo_updates: str = "shared",
     scale: Num[ArrayLike, ""] = 1.0,
     method: str = "auto",
 ) -> DepthTable:
@@ -79,7 +80,7 @@ def depth_table(
         rate: Clipping rate :math:`\xi`, in [0, 1); this or ``rank``.
         rank: Rank r, from 1 to n; this or ``rate``.
         rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
-        demos: ``"demos"``, ``"causal"`` or ``"frozen"``.
+        demo_updates: ``"shared"``, ``"causal"`` or ``"frozen"``.
         scale: Factor on the attention sum of every layer, the papers' 1/N.
         method: ``"auto"``, ``"factors"``, ``"dense"`` or ``"gram"``, the path of
             :func:`~icltheory.trajectory.implicit_gd_norms`.
@@ -100,7 +101,8 @@ def depth_table(
         [[True, True], [False, True]]
 
     References:
-        Yao et al. (2024), Remark 5. Verified by ``tests/identities/test_remark5.py``.
+        Yao et al. (2024), Remark 5. Verified by
+        ``tests/identities/test_yao_remark5.py``.
     """
     check_choice("module", module, ("W_V", "W_K", "W_Q"))
     W = getattr(stack, module)
@@ -113,7 +115,9 @@ def depth_table(
     def norms(k):
         chosen = (layers[:-1] == k)[:, None, None]
         one = dataclasses.replace(stack, **{module: jnp.where(chosen, clipped, W)})
-        return implicit_gd_norms(one, H, demos=demos, scale=scale, method=method)
+        return implicit_gd_norms(
+            one, H, demo_updates=demo_updates, scale=scale, method=method
+        )
 
     found = jax.vmap(norms)(layers)
     pairs = [(x[:-1], x[-1]) for x in (found.delta_W, found.G)]

@@ -7,15 +7,15 @@ from icltheory._checks import check_choice, check_shape
 from icltheory._precision import widened
 from icltheory.attention import LinearAttentionStack
 
-DEMOS = ("demos", "causal", "frozen")
+DEMO_UPDATES = ("shared", "causal", "frozen")
 
 
-def prepare(stack, H, demos, scale):
+def prepare(stack, H, demo_updates, scale):
     """Checks the arguments and casts all of them to one dtype."""
     if not isinstance(stack, LinearAttentionStack):
         kind = type(stack).__name__
         raise ValueError(f"stack: expected a LinearAttentionStack, got {kind}")
-    check_choice("demos", demos, DEMOS)
+    check_choice("demo_updates", demo_updates, DEMO_UPDATES)
     check_shape("H", H, ("N", stack.W_V.shape[-1]))
     stack, H = jax.tree.map(widened, (stack, H))
     dtype = jnp.result_type(H, *jax.tree.leaves(stack))
@@ -27,11 +27,11 @@ def demo_factors(layer, H, scale):
     return scale * (H @ layer.W_V.T), H @ layer.W_K.T @ layer.W_Q
 
 
-def move_demos(demos, H, V, U):
+def move_demos(demo_updates, H, V, U):
     """Demonstrations after the layer; they feel the same update as the query."""
-    if demos == "frozen":
+    if demo_updates == "frozen":
         return H
-    if demos == "causal":
+    if demo_updates == "causal":
         return H + jnp.tril(H @ U.T) @ V
     return H + jnp.linalg.multi_dot([H, U.T, V])
 
@@ -53,27 +53,29 @@ def telescope(stack, state, update, emit):
     return jax.lax.scan(step, (state, start), stack)[1]
 
 
-def choose_dense(method, demos, H):
+def choose_dense(method, demo_updates, H):
     """The cheaper of the two dense methods, or the one asked for if it applies."""
     check_choice("method", method, ("auto", "dense", "gram"))
-    if method == "gram" and demos == "causal":
-        raise ValueError("method: expected 'dense' for causal demos, got 'gram'")
+    if method == "gram" and demo_updates == "causal":
+        raise ValueError(
+            "method: expected 'dense' for demo_updates 'causal', got 'gram'"
+        )
     if method == "auto":
-        gram = demos != "causal" and H.shape[0] > H.shape[1]
+        gram = demo_updates != "causal" and H.shape[0] > H.shape[1]
         return "gram" if gram else "dense"
     return method
 
 
-def dense_recursion(stack, H, demos, scale, method, emit):
+def dense_recursion(stack, H, demo_updates, scale, method, emit):
     """Runs Theorem 1 with n x n matrices and keeps what ``emit`` chooses."""
 
     def from_tokens(H, layer):
         V, U = demo_factors(layer, H, scale)
-        return V.T @ U, move_demos(demos, H, V, U)
+        return V.T @ U, move_demos(demo_updates, H, V, U)
 
     def from_gram(S, layer):
         delta_W = scale * (layer.W_V @ S @ layer.W_K.T @ layer.W_Q)
-        if demos == "frozen":
+        if demo_updates == "frozen":
             return delta_W, S
         half = S + delta_W @ S
         return delta_W, half + half @ delta_W.T
@@ -83,7 +85,7 @@ def dense_recursion(stack, H, demos, scale, method, emit):
     return telescope(stack, H, from_tokens, emit)
 
 
-def factor_recursion(stack, H, demos, scale):
+def factor_recursion(stack, H, demo_updates, scale):
     """Runs Theorem 1 in thin factors: the left one, and the right ones of dW and G."""
     layers = stack.num_layers
     empty = jnp.zeros((layers, *H.shape), H.dtype)
@@ -97,14 +99,14 @@ def factor_recursion(stack, H, demos, scale):
         V, U = demo_factors(layer, H, scale)
         C = U + (U @ flat(left).T) @ flat(right_G)  # rows not yet written are 0
         left, right_G = left.at[t].set(V), right_G.at[t].set(C)
-        return (move_demos(demos, H, V, U), left, right_G), U
+        return (move_demos(demo_updates, H, V, U), left, right_G), U
 
     inputs = jnp.arange(layers), stack
     (_, left, right_G), right = jax.lax.scan(step, (H, empty, empty), inputs)
     return left, right, right_G
 
 
-def token_recursion(stack, H, demos, scale):
+def token_recursion(stack, H, demo_updates, scale):
     """Runs Theorem 1 on tokens and keeps what makes up each g_i, layer by layer.
 
     The tokens that enter the layer, the factors V, U and C of dW and G, and the
@@ -116,17 +118,17 @@ def token_recursion(stack, H, demos, scale):
         H, P = carry
         parts = gradient_parts(layer, H, P, scale)
         V, U, C, _ = parts
-        return (move_demos(demos, H, V, U), P + V.T @ C), (H, *parts)
+        return (move_demos(demo_updates, H, V, U), P + V.T @ C), (H, *parts)
 
     return jax.lax.scan(step, (H, one), stack)[1]
 
 
-def parts_on_path(stack, H, demos, scale, W):
+def parts_on_path(stack, H, demo_updates, scale, W):
     """The same at given weights W_{t-1}, where tokens are (1 + W) h or stay."""
     one = jnp.eye(H.shape[1], dtype=H.dtype)
 
     def one_layer(layer, W):
-        tokens = H if demos == "frozen" else H + H @ W.T
+        tokens = H if demo_updates == "frozen" else H + H @ W.T
         return tokens, *gradient_parts(layer, tokens, one + W, scale)
 
     return jax.vmap(one_layer)(stack, W)

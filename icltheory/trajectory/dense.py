@@ -17,7 +17,7 @@ def implicit_gd(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     *,
-    demos: str = "demos",
+    demo_updates: str = "shared",
     scale: Num[ArrayLike, ""] = 1.0,
     method: str = "auto",
 ) -> Trajectory:
@@ -29,7 +29,7 @@ def implicit_gd(
 
     The theorem telescopes whatever the demonstrations do between the layers, as long as
     the query is never a key; with the mask ``"none"`` :math:`W_t` would depend on the
-    query, so that mask is refused. With ``"demos"`` every token moves by the same
+    query, so that mask is refused. With ``"shared"`` every token moves by the same
     matrix, :math:`H^t = H (1 + W_t)^\top`, and everything is a function of
     :math:`S = H^\top H`. The literal :math:`\sum_j G_t` of the paper is a slip for
     :math:`\sum_j G_j`. :math:`G_t` is not the gradient of any one loss for generic
@@ -42,8 +42,8 @@ def implicit_gd(
     Args:
         stack: The weights :math:`W_V, W_K, W_Q`, ``(L, n, n)`` each.
         H: Demonstrations :math:`h_i^0`, ``(N, n)``; N may be 0.
-        demos: What the demonstrations do between layers: ``"demos"`` (the papers' M,
-            all attend to all), ``"causal"`` (i attends to j <= i) or ``"frozen"``
+        demo_updates: How the layers change the demonstrations: ``"shared"`` (all attend
+            to all, the papers' M), ``"causal"`` (i attends to j <= i) or ``"frozen"``
             (they keep their input values).
         scale: Factor c on the attention sum, the papers' 1/N.
         method: ``"auto"``, ``"dense"`` or ``"gram"`` (not with ``"causal"``).
@@ -66,12 +66,12 @@ def implicit_gd(
 
     References:
         Yao et al. (2024), Theorem 1 and Remark 2.
-        Verified by ``tests/identities/test_theorem1.py``.
+        Verified by ``tests/identities/test_yao_theorem1.py``.
     """
-    stack, H, scale = prepare(stack, H, demos, scale)
-    method = choose_dense(method, demos, H)
+    stack, H, scale = prepare(stack, H, demo_updates, scale)
+    method = choose_dense(method, demo_updates, H)
 
     def emit(delta_W, G, W):
         return delta_W, G, W + G
 
-    return Trajectory(*dense_recursion(stack, H, demos, scale, method, emit))
+    return Trajectory(*dense_recursion(stack, H, demo_updates, scale, method, emit))

@@ -17,7 +17,7 @@ def implicit_gd_factors(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     *,
-    demos: str = "demos",
+    demo_updates: str = "shared",
     scale: Num[ArrayLike, ""] = 1.0,
 ) -> TrajectoryFactors:
     r"""Thin factors of the trajectory of Theorem 1.
@@ -33,7 +33,7 @@ def implicit_gd_factors(
     Args:
         stack: The weights :math:`W_V, W_K, W_Q`, ``(L, n, n)`` each.
         H: Demonstrations, ``(N, n)``; N may be 0.
-        demos: ``"demos"``, ``"causal"`` or ``"frozen"``.
+        demo_updates: ``"shared"``, ``"causal"`` or ``"frozen"``.
         scale: Factor c on the attention sum; it goes into :math:`V_t`.
 
     Returns:
@@ -55,5 +55,5 @@ def implicit_gd_factors(
     References:
         Yao et al. (2024), Theorem 1. Verified by ``tests/test_trajectory.py``.
     """
-    stack, H, scale = prepare(stack, H, demos, scale)
-    return TrajectoryFactors(*factor_recursion(stack, H, demos, scale))
+    stack, H, scale = prepare(stack, H, demo_updates, scale)
+    return TrajectoryFactors(*factor_recursion(stack, H, demo_updates, scale))

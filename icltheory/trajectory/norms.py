@@ -26,7 +26,7 @@ def implicit_gd_norms(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     *,
-    demos: str = "demos",
+    demo_updates: str = "shared",
     scale: Num[ArrayLike, ""] = 1.0,
     method: str = "auto",
 ) -> TrajectoryNorms:
@@ -51,7 +51,7 @@ def implicit_gd_norms(
     Args:
         stack: The weights :math:`W_V, W_K, W_Q`, ``(L, n, n)`` each.
         H: Demonstrations, ``(N, n)``; N may be 0.
-        demos: ``"demos"``, ``"causal"`` or ``"frozen"``.
+        demo_updates: ``"shared"``, ``"causal"`` or ``"frozen"``.
         scale: Factor c on the attention sum.
         method: ``"auto"``, ``"factors"``, ``"dense"`` or ``"gram"``.
 
@@ -77,12 +77,12 @@ def implicit_gd_norms(
         Verified by ``tests/test_trajectory.py``.
     """
     check_choice("method", method, ("auto", "factors", "dense", "gram"))
-    stack, H, scale = prepare(stack, H, demos, scale)
+    stack, H, scale = prepare(stack, H, demo_updates, scale)
     few_demos = stack.num_layers * H.shape[0] < H.shape[1]
     if method == "factors" or (method == "auto" and few_demos):
-        return _norms_of_factors(*factor_recursion(stack, H, demos, scale))
-    method = choose_dense(method, demos, H)
-    norms = dense_recursion(stack, H, demos, scale, method, _norms_of_step)
+        return _norms_of_factors(*factor_recursion(stack, H, demo_updates, scale))
+    method = choose_dense(method, demo_updates, H)
+    norms = dense_recursion(stack, H, demo_updates, scale, method, _norms_of_step)
     return TrajectoryNorms(*norms)
 
 

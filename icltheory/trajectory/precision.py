@@ -21,7 +21,7 @@ def depth_errors(
     H: Float[ArrayLike, "_N _n"],
     h_query: Float[ArrayLike, "_n"],
     *,
-    demos: str = "demos",
+    demo_updates: str = "shared",
     scale: Num[ArrayLike, ""] = 1.0,
     method: str = "auto",
     dtype=jnp.float32,
@@ -42,7 +42,8 @@ def depth_errors(
         stack: The weights :math:`W_V, W_K, W_Q`, ``(L, n, n)`` each.
         H: Demonstrations, ``(N, n)``.
         h_query: Query token, ``(n,)``.
-        demos: ``"demos"`` or ``"causal"``; the forward pass uses the mask of that name.
+        demo_updates: ``"shared"`` or ``"causal"``; the forward pass uses the mask
+            ``"demos"`` or ``"causal"``.
         scale: Factor c on the attention sum.
         method: ``"auto"``, ``"dense"``, ``"gram"`` or ``"factors"``.
         dtype: Precision of the recursion.
@@ -66,14 +67,19 @@ def depth_errors(
     """
     if jnp.result_type(float) != jnp.float64:
         raise ValueError("depth_errors: expected jax_enable_x64, got float64 disabled")
-    check_choice("demos", demos, ("demos", "causal"))
+    check_choice("demo_updates", demo_updates, ("shared", "causal"))
     low = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), (stack, H, h_query))
     exact = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), low)
     if method == "factors":
-        trajectory = implicit_gd_factors(*low[:2], demos=demos, scale=scale)
+        trajectory = implicit_gd_factors(
+            *low[:2], demo_updates=demo_updates, scale=scale
+        )
     else:
-        trajectory = implicit_gd(*low[:2], demos=demos, scale=scale, method=method)
-    forward = exact[0].apply(*exact[1:], demos, scale=scale).h_query[1:]
+        trajectory = implicit_gd(
+            *low[:2], demo_updates=demo_updates, scale=scale, method=method
+        )
+    mask = "demos" if demo_updates == "shared" else "causal"
+    forward = exact[0].apply(*exact[1:], mask, scale=scale).h_query[1:]
     recursion = trajectory.outputs(low[2])[1:].astype(jnp.float64)
     error = jnp.linalg.norm(recursion - forward, axis=1)
     size = jnp.linalg.norm(forward, axis=1)

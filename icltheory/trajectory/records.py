@@ -29,7 +29,7 @@ class Trajectory:
 
     References:
         Yao et al. (2024), Theorem 1, with its sum read as :math:`\sum_j G_j`.
-        Verified by ``tests/identities/test_theorem1.py``.
+        Verified by ``tests/identities/test_yao_theorem1.py``.
     """
 
     delta_W: Float[Array, "L n n"]
@@ -60,7 +60,7 @@ class Trajectory:
 
         References:
             Yao et al. (2024), Theorem 1.
-            Verified by ``tests/identities/test_theorem1.py``.
+            Verified by ``tests/identities/test_yao_theorem1.py``.
         """
         check_shape("h_query", h_query, (self.W.shape[-1],))
         h = jnp.asarray(h_query)
@@ -85,7 +85,7 @@ class TrajectoryFactors:
 
     References:
         Yao et al. (2024), Theorem 1.
-        Verified by ``tests/identities/test_theorem1.py``.
+        Verified by ``tests/identities/test_yao_theorem1.py``.
     """
 
     left: Float[Array, "L N n"]
@@ -117,7 +117,7 @@ class TrajectoryFactors:
 
         References:
             Yao et al. (2024), section 3.3.
-            Verified by ``tests/identities/test_noise.py``.
+            Verified by ``tests/identities/test_yao_noise.py``.
         """
         return self.left[layer][:, :, None] * self.right_G[layer][:, None, :]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from icltheory.attention import LinearAttentionStack
-from icltheory.bounds import ledoit_wolf_intensity, theorem2
+from icltheory.bounds import generalization_bound, ledoit_wolf_intensity
 from icltheory.noise import noise_covariance, noise_spectrum
 from tests import oracles
 
@@ -53,7 +53,9 @@ def test_the_bound_with_ledoit_wolf_is_that_of_the_shrunken_covariance():
     expected = 9 * np.log((square + np.trace(shrunk)) / 9)
     expected -= np.linalg.slogdet(shrunk)[1]
     choice = {"dim": "ambient", "jitter": "ledoit_wolf"}
-    bound = jax.jit(theorem2, static_argnames=tuple(choice))(stack, H, 4, 1.0, **choice)
+    bound = jax.jit(generalization_bound, static_argnames=tuple(choice))(
+        stack, H, 4, 1.0, **choice
+    )
     assert abs(float(bound.terms[0]) / expected - 1) < 1e-10
     assert any("another learner" in note for note in bound.notes)
     deviations = np.asarray(jax.jit(noise_spectrum)(stack, H, 4).deviations)[0]

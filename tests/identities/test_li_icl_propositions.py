@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from icltheory.classification import neuron_parts, pattern_logits, projections
-from tests.classification.trained import BETA, ensemble, evaluate
+from icltheory.patterns import neuron_parts, pattern_logits, projections
+from tests.patterns.trained import BETA, ensemble, evaluate
 
 pytestmark = pytest.mark.slow
 

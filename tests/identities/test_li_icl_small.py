@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory.classification import (
+from icltheory.patterns import (
     PatternTask,
     PatternTransformer,
     circulant_tasks,

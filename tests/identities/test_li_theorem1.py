@@ -5,18 +5,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.classification import (
+from icltheory.patterns import (
     PatternTransformer,
     circulant_tasks,
     covers,
+    in_domain_conditions,
     miss_probability,
     scores,
     task_ratio,
-    theorem_1,
 )
-from tests.classification.compiled import pattern_task, sample
-from tests.classification.trained import EIGHTEEN, ensemble, evaluate, member
 from tests.identities.test_li_theorem2 import ideal_network
+from tests.patterns.compiled import pattern_task, sample
+from tests.patterns.trained import EIGHTEEN, ensemble, evaluate, member
 
 KEY = jax.random.key(11)
 SETTINGS = dict(
@@ -32,7 +32,7 @@ SETTINGS = dict(
 
 @pytest.mark.slow
 def test_unseen_tasks_are_learned(measured):
-    assert theorem_1(EIGHTEEN, 6, **SETTINGS).holds
+    assert in_domain_conditions(EIGHTEEN, 6, **SETTINGS).holds
     members = ensemble()
     found = evaluate(members.task.held_out(), members.params, KEY, 0.8)
     assert np.all(found.hinge < 1e-3)
@@ -115,7 +115,7 @@ def test_a_ring_is_a_smaller_share_than_the_theorem_asks():
         assert covers(ring, M)
         assert len(ring) >= M
         np.testing.assert_allclose(task_ratio(ring, M), 1 / (M - 1))
-        assert theorem_1(ring, M, **SETTINGS).failing == ("tasks",)
+        assert in_domain_conditions(ring, M, **SETTINGS).failing == ("tasks",)
 
 
 @pytest.mark.slow

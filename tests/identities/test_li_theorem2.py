@@ -7,17 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.classification import (
+from icltheory.patterns import (
     PatternTransformer,
     gain_ratio,
     hinge,
     margin,
+    out_of_domain_conditions,
     scores,
-    theorem_2,
 )
-from icltheory.classification.theorems import Conditions
-from tests.classification.compiled import pattern_task, sample
-from tests.classification.trained import ensemble, evaluate
+from icltheory.patterns.conditions import Conditions
+from tests.patterns.compiled import pattern_task, sample
+from tests.patterns.trained import ensemble, evaluate
 
 KEY = jax.random.key(12)
 SUMS = (1.4, 1.2, 1.0, 0.7, 0.5, 0.0, -0.5)
@@ -74,7 +74,9 @@ def test_shifted_patterns_are_classified_by_an_ideal_network_from_sum_1_on():
         errors = np.maximum(1 - np.asarray(got.margins), 0)[~np.asarray(got.missed)]
         np.testing.assert_allclose(errors, max(0, (1 - S) / 2), atol=1e-12)
         settings = dict(test_fraction=0.8, test_examples=20)
-        assert theorem_2(Conditions(()), 6, 3, S, **settings).holds == (S >= 1)
+        assert out_of_domain_conditions(Conditions(()), 6, 3, S, **settings).holds == (
+            S >= 1
+        )
 
 
 @pytest.mark.slow
@@ -82,7 +84,7 @@ def test_shifted_patterns_are_classified_from_sum_1_on(measured):
     task, params = ensemble().at(3.0)
     for S in (1.0, 1.1, 1.4):
         settings = dict(test_fraction=0.8, test_examples=20)
-        assert theorem_2(Conditions(()), 6, 3, S, **settings).holds
+        assert out_of_domain_conditions(Conditions(()), 6, 3, S, **settings).holds
         found = evaluate(task, params, KEY, 0.8, coefficient_sum=S)
         assert np.all(found.hinge < 1e-3)
         assert np.all(found.attention_mass > 0.95)

@@ -7,16 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.classification import (
+from icltheory.patterns import (
     neuron_parts,
     prune_neurons,
     pruned_hinge,
+    pruning_conditions,
     scores,
-    theorem_3,
 )
-from tests.classification import drawn
-from tests.classification.trained import MODEL, ensemble
 from tests.identities.test_li_theorem2 import ideal_network, read
+from tests.patterns import drawn
+from tests.patterns.trained import MODEL, ensemble
 
 KEY = jax.random.key(13)
 RATES = np.array([0.0, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8])
@@ -111,7 +111,7 @@ def test_pruning_all_small_neurons_is_free(measured):
     assert np.all(lost >= 4)
     assert np.all(np.abs(cut.hinge - whole.hinge) < 1e-3)
     for eps, error in zip(whole.hinge, cut.hinge, strict=True):
-        found = theorem_3(float(error), 1.0, 0.4, 24, float(eps))
+        found = pruning_conditions(float(error), 1.0, 0.4, 24, float(eps))
         assert found["small neurons"].holds
     measured("change of the hinge error", np.abs(cut.hinge - whole.hinge).max())
     whole, cut, _ = both(0.0)
@@ -139,7 +139,9 @@ def test_large_neurons_cost_their_share(measured):
     assert np.all(over > -0.02)
     assert np.all(over < 0.12)
     for error, share in zip(loss.ravel(), gone.ravel(), strict=True):
-        found = theorem_3(0.0, float(error), float(share), 24, 0.0, large_constant=0.5)
+        found = pruning_conditions(
+            0.0, float(error), float(share), 24, 0.0, large_constant=0.5
+        )
         assert found["large neurons"].holds
     small = curves("magnitude")[0]
     assert np.all(small[..., 1:] < loss[..., 1:])

@@ -157,7 +157,7 @@ def test_the_predicate_is_its_inequalities():
         "num_steps": 3,
         "error": 0.25,
     }
-    found = cot.theorem_4(**given)
+    found = cot.training_conditions(**given)
     needed = 0.4**-2 * 27 + 60 * (1 / 0.4 + 4)
     assert float(found["steps"].right) == pytest.approx(needed, rel=1e-12)
     assert float(found["training length"].right) == pytest.approx(2.5)
@@ -169,10 +169,10 @@ def test_the_predicate_is_its_inequalities():
         ("batch_size", 15),
         ("pattern_counts", jnp.array([[3, 3], [2, 4]])),
     ):
-        assert not bool(cot.theorem_4(**{**given, name: value}).holds)
-    whole = cot.theorem_4(**{**given, "relevant_fraction": 1, "error": 1})
+        assert not bool(cot.training_conditions(**{**given, name: value}).holds)
+    whole = cot.training_conditions(**{**given, "relevant_fraction": 1, "error": 1})
     assert float(whole["steps"].right) == 27 + 60 * 2
     counts = jnp.array([[3, 3], [2, 4]])
-    rough = cot.theorem_4(**given, pattern_counts=counts, tolerance=0.5)
+    rough = cot.training_conditions(**given, pattern_counts=counts, tolerance=0.5)
     assert bool(rough.holds)
-    assert not bool(cot.theorem_4(**given, iteration_constant=10.0).holds)
+    assert not bool(cot.training_conditions(**given, iteration_constant=10.0).holds)

@@ -77,7 +77,7 @@ def test_alpha_tau_rho_squared_examples_suffice(measured):
                 num_states=M,
                 num_steps=K,
             )
-            asked = cot.theorem_5(steps, 1.0, alpha, constant=constant)
+            asked = cot.cot_conditions(steps, 1.0, alpha, constant=constant)
             bound = cot.cot_error_bound(steps, l, alpha)
             return bound / delta, l / asked["test length"].right
 
@@ -91,7 +91,7 @@ def test_without_the_gap_no_constant_serves(measured):
     """Tau stays above 1/2 while rho falls: the error stays at 1/2 for any C."""
     constant, gap = 100.0, 1e-4
     steps = np.array([[[0.5 + gap, 0.5 - gap], [0.5 - gap, 0.5 + gap]]])
-    form = jax.jit(cot.theorem_5, static_argnames=("form",))
+    form = jax.jit(cot.cot_conditions, static_argnames=("form",))
     found = form(steps, 401, 1.0, form="slides", constant=constant)
     assert bool(found.holds)
     vote_error = jax.jit(cot.vote_error, static_argnums=1)
@@ -112,7 +112,7 @@ def test_both_forms_on_the_slides_matrices(alpha, slides, published):
         ("slides", slides, 0.06),
         ("published", published, 0.6),
     ):
-        found = cot.theorem_5(steps, 100, alpha, form=form)
+        found = cot.cot_conditions(steps, 100, alpha, form=form)
         assert abs(float(found["test length"].right) - value) < digits
         assert bool(found.holds) == (value < 100)
 
@@ -129,7 +129,7 @@ def test_patterns_outside_the_span_are_told(key):
             key, alphabet, 2, residual
         )
         for form, value in (("slides", slides), ("published", published)):
-            found = cot.theorem_5(
+            found = cot.cot_conditions(
                 steps,
                 1000,
                 1.0,
@@ -139,7 +139,7 @@ def test_patterns_outside_the_span_are_told(key):
             )
             assert bool(found["patterns"].holds) == bool(found.holds) == value
     with pytest.raises(ValueError, match="expected both or neither"):
-        cot.theorem_5(steps, 1, 1.0, patterns=jnp.eye(2))
+        cot.cot_conditions(steps, 1, 1.0, patterns=jnp.eye(2))
 
 
 @pytest.mark.slow

@@ -89,12 +89,12 @@ def test_both_forms_of_the_predicate():
     top, gap = float(cot.tau_o(steps)), float(cot.rho_o(steps))
     assert (top, gap) == (pytest.approx(0.68), pytest.approx(1 - 0.32 / 0.68))
     for form, least in (("slides", 0.5 * top), ("published", 0.5 * top * gap)):
-        found = cot.theorem_6(steps, 3 * least**-2, 0.5, form=form, constant=2)
+        found = cot.icl_conditions(steps, 3 * least**-2, 0.5, form=form, constant=2)
         assert float(found["test length"].right) == pytest.approx(2 * least**-2)
         assert bool(found.holds)
-        short = cot.theorem_6(steps, least**-2, 0.5, form=form, constant=2)
+        short = cot.icl_conditions(steps, least**-2, 0.5, form=form, constant=2)
         assert not bool(short.holds)
-    slide = cot.theorem_6(cot.slide_transitions(), 10**6, 1.0)
+    slide = cot.icl_conditions(cot.slide_transitions(), 10**6, 1.0)
     assert slide.failing == ("condition 1",)
     with pytest.raises(ValueError, match="form: expected one of 'slides', 'published'"):
-        cot.theorem_6(steps, 1, 1.0, form="deck")
+        cot.icl_conditions(steps, 1, 1.0, form="deck")

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from icltheory.classification import (
+from icltheory.induction import (
     copying_ratio,
     copying_score,
     head_copying,

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import ltb
-from icltheory.regression.rates import wu
+from icltheory.regression import ltb, rates
 from icltheory.regression.tasks import LinearRegression
 from tests.regression import oracles_ltb_rates as oracles
 
@@ -18,13 +17,13 @@ DIM = 3
 @jax.jit
 def computed(H, mean, Psi, noise_var, N, Gamma):
     problem = LinearRegression(H, mean, Psi, noise_var)
-    optimum = wu.one_step_optimum(problem, N)
-    return optimum, wu.one_step_excess(problem, N, Gamma)
+    optimum = rates.one_step_optimum(problem, N)
+    return optimum, rates.one_step_excess(problem, N, Gamma)
 
 
 @jax.jit
 def transferred(H, mean, Psi, noise_var, N, M):
-    return wu.length_transfer(LinearRegression(H, mean, Psi, noise_var), N, M)
+    return rates.length_transfer(LinearRegression(H, mean, Psi, noise_var), N, M)
 
 
 @jax.jit
@@ -119,7 +118,7 @@ def test_rate_at_another_length_is_two_sided(measured):
         problem = LinearRegression(
             jnp.diag(lam), jnp.zeros(d), psi2 * jnp.eye(d), noise_var
         )
-        return wu.length_transfer(problem, N.astype(int), M.astype(int))
+        return rates.length_transfer(problem, N.astype(int), M.astype(int))
 
     got = moved(lam, psi2, noise_var, N, M)
     np.testing.assert_allclose(
@@ -152,7 +151,7 @@ def test_length_transfer_of_a_tiny_problem_is_not_lost_in_float32():
     def at(scale):
         parts = scale * np.eye(2), np.zeros(2), scale * np.eye(2), scale**2
         problem = LinearRegression(*(np.asarray(p, np.float32) for p in parts))
-        return float(jax.jit(wu.length_transfer)(problem, 5, 20).excess) / scale**2
+        return float(jax.jit(rates.length_transfer)(problem, 5, 20).excess) / scale**2
 
     np.testing.assert_allclose(at(1e-8), at(1.0), rtol=1e-5)
 
@@ -165,7 +164,7 @@ def test_length_transfer_without_noise_and_its_gradient(measured):
     @functools.partial(jax.value_and_grad, argnums=(0, 1), has_aux=True)
     def risk(noise_var, scale):
         problem = LinearRegression(scale * H, jnp.zeros(3), jnp.eye(3), noise_var)
-        moved = wu.length_transfer(problem, 5, 20)
+        moved = rates.length_transfer(problem, 5, 20)
         return moved.risk + moved.rate, moved
 
     (_, moved), gradient = risk(0.0, 1.0)

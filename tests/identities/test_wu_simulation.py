@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression.rates import wu
+from icltheory.regression import rates
 from icltheory.regression.tasks import LinearRegression
 
 LAM, N, NOISE = np.array([1, 0.7, 0.5, 0.3, 0.2]), 20, 0.25
 DIM = len(LAM)
-optimum_of = jax.jit(wu.one_step_optimum)
+optimum_of = jax.jit(rates.one_step_optimum)
 
 
 def the_problem():
@@ -43,7 +43,7 @@ def test_excess_of_least_squares_is_of_order_d_squared_over_tasks(measured):
     rng = np.random.default_rng(1)
     problem = the_problem()
     least = float(optimum_of(problem, N).risk)
-    excess = jax.jit(jax.vmap(lambda Gamma: wu.one_step_excess(problem, N, Gamma)))
+    excess = jax.jit(jax.vmap(lambda Gamma: rates.one_step_excess(problem, N, Gamma)))
     for T in (200, 400, 1600):
         fits = []
         for _ in range(20):

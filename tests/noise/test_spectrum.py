@@ -18,8 +18,8 @@ from icltheory.noise import (
 from icltheory.trajectory import implicit_gd
 from tests import oracles
 
-spectrum_jit = jax.jit(noise_spectrum, static_argnames=("demos", "method"))
-covariance_jit = jax.jit(noise_covariance, static_argnames=("layer", "demos"))
+spectrum_jit = jax.jit(noise_spectrum, static_argnames=("demo_updates", "method"))
+covariance_jit = jax.jit(noise_covariance, static_argnames=("layer", "demo_updates"))
 
 
 def problem(L=2, N=24, n=6, seed=0, rho=0.3):
@@ -131,8 +131,8 @@ def test_the_gradient_is_that_of_differences_where_weights_are_singular(N, metho
 
 def test_traced_shots_and_frozen_demonstrations():
     stack, H = problem(n=3)
-    trace = spectrum_jit(stack, H, 7, demos="frozen").trace
-    C = covariance_jit(stack, H, 7, 1, demos="frozen")
+    trace = spectrum_jit(stack, H, 7, demo_updates="frozen").trace
+    C = covariance_jit(stack, H, 7, 1, demo_updates="frozen")
     assert abs(float(trace[1]) / np.trace(C) - 1) < 1e-12
 
 
@@ -161,7 +161,9 @@ def test_bad_input():
         noise_spectrum(stack, H[:, :2], 4)
     with pytest.raises(ValueError, match="method: expected one of"):
         noise_spectrum(stack, H, 4, method="svd")
-    with pytest.raises(ValueError, match="demos: expected one of 'demos', 'frozen'"):
-        noisy_trajectory(jax.random.key(0), stack, H, 4, demos="causal")
+    with pytest.raises(
+        ValueError, match="demo_updates: expected one of 'shared', 'frozen'"
+    ):
+        noisy_trajectory(jax.random.key(0), stack, H, 4, demo_updates="causal")
     with pytest.raises(ValueError, match="noise: expected one of"):
         noisy_trajectory(jax.random.key(0), stack, H, 4, noise="laplace")

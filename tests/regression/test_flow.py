@@ -151,7 +151,7 @@ def test_nothing_moves_where_there_are_no_inputs():
     problem = LinearRegression(np.zeros((2, 2)), np.ones(2), EYE, 0.25)
     path = flow.gradient_flow(problem, 4, a_step(), TIMES)
     np.testing.assert_allclose(path.Gamma[-1], a_step().Gamma, atol=1e-15)
-    bounds = jax.jit(flow.rates)(problem, 4, a_step(), TIMES)
+    bounds = jax.jit(flow.gd_beta_rates)(problem, 4, a_step(), TIMES)
     np.testing.assert_array_equal(bounds.Gamma, 0)
     np.testing.assert_array_equal(bounds.excess, 0)
 
@@ -217,7 +217,9 @@ def test_flows_and_rates_refuse_what_cannot_be(change, message):
                 given["problem"], given["num_examples"], model, given["times"]
             )
     with raises(message):
-        flow.rates(given["problem"], given["num_examples"], a_step(), given["times"])
+        flow.gd_beta_rates(
+            given["problem"], given["num_examples"], a_step(), given["times"]
+        )
 
 
 @pytest.mark.parametrize(
@@ -271,16 +273,18 @@ def test_sampling_needs_a_batch():
 
 
 def test_the_flow_of_labels_refuses_what_cannot_be():
-    start = flow.zfb_start(EYE, 4, EYE / 2**0.25, 0.5)
+    start = flow.attention_start(EYE, 4, EYE / 2**0.25, 0.5)
     with raises("input_cov: expected a positive definite matrix"):
-        flow.zfb_flow(np.diag([1.0, 0.0]), 4, start, TIMES)
+        flow.attention_flow(np.diag([1.0, 0.0]), 4, start, TIMES)
     with raises("num_examples: expected"):
-        flow.zfb_flow(EYE, 0, start, TIMES)
+        flow.attention_flow(EYE, 0, start, TIMES)
     with raises("start.U: expected shape (3, 3), got (2, 2)"):
-        flow.zfb_flow(np.eye(3), 4, start, TIMES)
+        flow.attention_flow(np.eye(3), 4, start, TIMES)
     with raises("start: expected u^2 >= ||U||_F^2, got 0.01 and 0.25"):
-        flow.zfb_flow(EYE, 4, flow.ZFBWeights(jnp.array(0.1), start.U), TIMES)
+        flow.attention_flow(
+            EYE, 4, flow.AttentionWeights(jnp.array(0.1), start.U), TIMES
+        )
     with raises("scale: expected a number above 0 with scale^2 |G| sqrt(d) < 2, got 3"):
-        flow.zfb_start(EYE, 4, EYE / 2**0.25, 3.0)
+        flow.attention_start(EYE, 4, EYE / 2**0.25, 3.0)
     with raises("times: expected increasing times from 0"):
-        flow.zfb_flow(EYE, 4, start, TIMES[::-1])
+        flow.attention_flow(EYE, 4, start, TIMES[::-1])

@@ -177,7 +177,9 @@ NEEDS_EXAMPLES = {
     "gd_beta_minimizers": ltb.gd_beta_minimizers,
     "gd_beta_excess": lambda task, M: ltb.gd_beta_excess(step(), task, M),
     "excess_terms": lambda task, M: ltb.excess_terms(block(), task, M),
-    "theorem_5_3": lambda task, M: ltb.theorem_5_3(block(), task, M),
+    "optimality_conditions": lambda task, M: ltb.optimality_conditions(
+        block(), task, M
+    ),
     "approximation_gap": ltb.approximation_gap,
     "gap_upper_bounds": ltb.gap_upper_bounds,
     "small_mean_gap": ltb.small_mean_gap,
@@ -209,9 +211,9 @@ def test_other_arguments_that_do_not_fit_are_refused(key):
     with raises("change: expected shape (2, 2), got (3, 3)"):
         ltb.gd_beta_minimizers(problem(), 4).member(np.ones(2), np.eye(3))
     with raises("problem: expected dimension 2, got 3"):
-        ltb.theorem_5_3(block(), three(), 4)
+        ltb.optimality_conditions(block(), three(), 4)
     with raises("tolerance: expected a value >= 0, got -1"):
-        ltb.theorem_5_3(block(), problem(), 4).hold(-1.0)
+        ltb.optimality_conditions(block(), problem(), 4).hold(-1.0)
     with raises("problem: expected dimension 1, got 2"):
         ltb.scalar_gap(problem(), 4)
     with raises("num_starts: expected a positive integer, got 0"):

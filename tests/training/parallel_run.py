@@ -74,7 +74,7 @@ def sweep(mesh, num_prompts):
     H = jax.random.normal(keys[1], (num_prompts, 24, 4))
 
     def bound(H):
-        return bounds.theorem2(stack, H, 4, 1.0, scale=1 / 24)
+        return bounds.generalization_bound(stack, H, 4, 1.0, scale=1 / 24)
 
     found = jax.jit(devices.over_devices(jax.vmap(bound), mesh))(H)
     return devices.to_host(found)

@@ -50,7 +50,7 @@ def average_risk(
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Lemma 6.1;
         Bartlett, "On the theory of statistical regression" (1933), for the factor.
-        Verified by ``tests/identities/test_bayes_average.py``.
+        Verified by ``tests/identities/test_zhang_bayes_average.py``.
     """
     check_positive_int("num_examples", num_examples)
     check_positive_int("num_samples", num_samples)

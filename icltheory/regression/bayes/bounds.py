@@ -38,7 +38,7 @@ class Sandwich:
 
     References:
         Zhang, Wu and Bartlett (2024), Section 6.
-        Verified by ``tests/identities/test_bayes_average.py``.
+        Verified by ``tests/identities/test_zhang_bayes_average.py``.
     """
 
     lower: Scalar
@@ -74,7 +74,7 @@ def sandwich(problem: LinearRegression, num_examples: Count) -> Sandwich:
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Section 6.
-        Verified by ``tests/identities/test_bayes_average.py``.
+        Verified by ``tests/identities/test_zhang_bayes_average.py``.
     """
     upper = minimal_risk(problem, num_examples)
     spectrum = Spectrum.of(problem, num_examples)
@@ -120,6 +120,6 @@ def risk_rate(
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Lemma 6.1;
         Tsigler and Bartlett, "Benign overfitting in ridge regression" (2023).
-        Verified by ``tests/identities/test_bayes_average.py``.
+        Verified by ``tests/identities/test_zhang_bayes_average.py``.
     """
     return two_sided(problem, num_examples, constant, 1 / 2)

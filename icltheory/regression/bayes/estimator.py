@@ -54,7 +54,7 @@ def posterior_mean(
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Lemma 6.1.
-        Verified by ``tests/identities/test_bayes.py``.
+        Verified by ``tests/identities/test_zhang_bayes.py``.
     """
     check_choice("form", form, FORMS)
     X, y = _read(problem, X, y)

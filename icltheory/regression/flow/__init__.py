@@ -6,23 +6,23 @@ linear attention of Zhang, Frei and Bartlett (2024). Integrated by diffrax, whic
 with ``icltheory[solvers]`` and is imported when a flow is.
 """
 
+from icltheory.regression.flow.attention import AttentionTrajectory, attention_flow
+from icltheory.regression.flow.attention_start import AttentionWeights, attention_start
 from icltheory.regression.flow.descent import gradient_descent, sampled_sgd
+from icltheory.regression.flow.gd_beta import FlowBounds, gd_beta_limit, gd_beta_rates
 from icltheory.regression.flow.ode import gradient_flow
-from icltheory.regression.flow.theorem_6_3 import FlowBounds, limit, rates
 from icltheory.regression.flow.trajectory import Trajectory
-from icltheory.regression.flow.zfb import ZFBTrajectory, zfb_flow
-from icltheory.regression.flow.zfb_start import ZFBWeights, zfb_start
 
 __all__ = [
     "FlowBounds",
     "Trajectory",
-    "ZFBTrajectory",
-    "ZFBWeights",
+    "AttentionTrajectory",
+    "AttentionWeights",
     "gradient_descent",
     "gradient_flow",
-    "limit",
-    "rates",
+    "gd_beta_limit",
+    "gd_beta_rates",
     "sampled_sgd",
-    "zfb_flow",
-    "zfb_start",
+    "attention_flow",
+    "attention_start",
 ]

@@ -61,7 +61,7 @@ def gradient_descent(
 
     References:
         Zhang, Wu and Bartlett (2024), Theorem 6.3. Verified by
-        ``tests/identities/test_flow_descent.py``.
+        ``tests/identities/test_zhang_flow_descent.py``.
     """
     step_size = _read(problem, num_examples, model, step_size, num_steps, record_every)
     M = jnp.asarray(num_examples)
@@ -122,7 +122,7 @@ def sampled_sgd(
 
     References:
         Zhang, Wu and Bartlett (2024), Section 6. Verified by
-        ``tests/identities/test_flow_descent.py``.
+        ``tests/identities/test_zhang_flow_descent.py``.
     """
     check_positive_int("num_examples", num_examples)
     check_positive_int("batch_size", batch_size)

@@ -89,7 +89,7 @@ def gradient_flow(
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Theorem
-        6.3 and Appendix G. Verified by ``tests/identities/test_theorem_6_3.py``.
+        6.3 and Appendix G. Verified by ``tests/identities/test_zhang_theorem_6_3.py``.
     """
     load()
     read_start(problem, num_examples, model)

@@ -43,7 +43,7 @@ class Trajectory:
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Theorem
-        6.3. Verified by ``tests/identities/test_theorem_6_3.py``.
+        6.3. Verified by ``tests/identities/test_zhang_theorem_6_3.py``.
     """
 
     times: Float[Array, "T"]

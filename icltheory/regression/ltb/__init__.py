@@ -35,6 +35,10 @@ from icltheory.regression.ltb.landscape import (
 )
 from icltheory.regression.ltb.lsa_optimum import optimal_lsa
 from icltheory.regression.ltb.models import LSA, LTB
+from icltheory.regression.ltb.optimality import (
+    OptimalityConditions,
+    optimality_conditions,
+)
 from icltheory.regression.ltb.optimum import (
     GDBetaMinimizers,
     gd_beta_minimizers,
@@ -42,7 +46,6 @@ from icltheory.regression.ltb.optimum import (
     optimal_gd_beta,
 )
 from icltheory.regression.ltb.risk import curvature, risk, risk_gradient
-from icltheory.regression.ltb.theorem_5_3 import OptimalityConditions, theorem_5_3
 
 __all__ = [
     "LSA",
@@ -75,6 +78,6 @@ __all__ = [
     "scalar_gap",
     "small_mean_gap",
     "spurious_minimum",
-    "theorem_5_3",
+    "optimality_conditions",
     "von_oswald_lsa",
 ]

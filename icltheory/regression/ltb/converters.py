@@ -53,7 +53,7 @@ def gd_beta_to_ltb(
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Lemma 5.1.
-        Verified by ``tests/identities/test_lemma_5_1.py``.
+        Verified by ``tests/identities/test_zhang_lemma_5_1.py``.
     """
     beta, Gamma = jnp.asarray(model.beta), jnp.asarray(model.Gamma)
     d = model.dim
@@ -100,7 +100,7 @@ def ltb_to_gd_beta(model: LTB | EffectiveParameters) -> GDBeta:
 
     References:
         Zhang, Wu and Bartlett (2024), Theorem 5.3. Verified by
-        ``tests/identities/test_theorem_5_3.py``.
+        ``tests/identities/test_zhang_theorem_5_3.py``.
     """
     parts = model.effective()
     U = jnp.asarray(parts.U)
@@ -127,7 +127,7 @@ def effective_to_ltb(parts: EffectiveParameters) -> LTB:
 
     References:
         Zhang, Wu and Bartlett (2024), Section 3. Verified by
-        ``tests/identities/test_ltb_models.py``.
+        ``tests/identities/test_zhang_ltb_models.py``.
     """
     attention = effective_to_lsa(parts)
     label = _label_row(parts.dim, parts.dtype)
@@ -156,7 +156,7 @@ def effective_to_lsa(parts: EffectiveParameters) -> LSA:
 
     References:
         Zhang, Wu and Bartlett (2024), Section 3. Verified by
-        ``tests/identities/test_ltb_models.py``.
+        ``tests/identities/test_zhang_ltb_models.py``.
     """
     scores = jnp.concatenate([jnp.asarray(parts.U), jnp.asarray(parts.u)[None]])
     values = jnp.append(jnp.asarray(parts.p), jnp.asarray(parts.v))
@@ -197,7 +197,7 @@ def von_oswald_lsa(start: Float[ArrayLike, "_d"], step_size: Number) -> LSA:
     References:
         von Oswald, Niklasson, Randazzo, Sacramento, Mordvintsev, Zhmoginov and
         Vladymyrov, "Transformers Learn In-Context by Gradient Descent" (2023),
-        Proposition 1. Verified by ``tests/identities/test_lemma_5_1.py``.
+        Proposition 1. Verified by ``tests/identities/test_zhang_lemma_5_1.py``.
     """
     check_shape("start", start, ("d",))
     check_finite("start", start)

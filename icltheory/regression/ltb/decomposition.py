@@ -39,7 +39,7 @@ class GDBetaExcess:
 
     References:
         Zhang, Wu and Bartlett (2024), Appendix D. Verified by
-        ``tests/identities/test_gd_beta.py``.
+        ``tests/identities/test_zhang_gd_beta.py``.
     """
 
     start: Scalar
@@ -84,7 +84,7 @@ class BlockExcess:
 
     References:
         Zhang, Wu and Bartlett (2024), Appendix C. Verified by
-        ``tests/identities/test_ltb_models.py``.
+        ``tests/identities/test_zhang_ltb_models.py``.
     """
 
     preconditioner: Scalar
@@ -125,7 +125,7 @@ def gd_beta_excess(
 
     References:
         Zhang, Wu and Bartlett (2024), Appendix D. Verified by
-        ``tests/identities/test_gd_beta.py``.
+        ``tests/identities/test_zhang_gd_beta.py``.
     """
     check_dim(problem, model.dim)
     moments = Moments.of(problem, num_examples)
@@ -168,7 +168,7 @@ def excess_terms(
 
     References:
         Zhang, Wu and Bartlett (2024), Appendix C. Verified by
-        ``tests/identities/test_ltb_models.py``.
+        ``tests/identities/test_zhang_ltb_models.py``.
     """
     parts = model.effective()
     check_dim(problem, parts.dim)

@@ -67,7 +67,7 @@ class EffectiveParameters:
 
     References:
         Zhang, Wu and Bartlett (2024), Section 3 and Appendix C. Verified by
-        ``tests/identities/test_ltb_models.py``.
+        ``tests/identities/test_zhang_ltb_models.py``.
     """
 
     c: VectorField

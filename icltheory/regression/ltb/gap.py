@@ -39,7 +39,7 @@ class Gap:
 
     References:
         Zhang, Wu and Bartlett (2024), Theorem 4.1. Verified by
-        ``tests/identities/test_theorem_4_1.py``.
+        ``tests/identities/test_zhang_theorem_4_1.py``.
     """
 
     lower: Scalar
@@ -82,7 +82,7 @@ def approximation_gap(problem: LinearRegression, num_examples: Count) -> Gap:
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Theorem
-        4.1. Verified by ``tests/identities/test_theorem_4_1.py``.
+        4.1. Verified by ``tests/identities/test_zhang_theorem_4_1.py``.
     """
     white = Whitened.of(problem)
     check_tau(white.tau)
@@ -122,7 +122,7 @@ class GapUpperBounds:
 
     References:
         Zhang, Wu and Bartlett (2024), Theorem 4.1. Verified by
-        ``tests/identities/test_theorem_4_1.py``.
+        ``tests/identities/test_zhang_theorem_4_1.py``.
     """
 
     labels: Scalar
@@ -168,7 +168,7 @@ def gap_upper_bounds(problem: LinearRegression, num_examples: Count) -> GapUpper
 
     References:
         Zhang, Wu and Bartlett (2024), Theorem 4.1. Verified by
-        ``tests/identities/test_theorem_4_1.py``.
+        ``tests/identities/test_zhang_theorem_4_1.py``.
     """
     white = Whitened.of(problem)
     check_tau(white.tau)

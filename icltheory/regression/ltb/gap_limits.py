@@ -43,7 +43,7 @@ def small_mean_gap(problem: LinearRegression, num_examples: Count) -> Scalar:
 
     References:
         Zhang, Wu and Bartlett (2024), Theorem 4.1 (its setting; the formula is not the
-        paper's). Verified by ``tests/identities/test_lsa.py``.
+        paper's). Verified by ``tests/identities/test_zhang_lsa.py``.
     """
     white = Whitened.of(problem)
     check_tau(white.tau)
@@ -85,7 +85,7 @@ def scalar_gap(problem: LinearRegression, num_examples: Count) -> tuple[Scalar, 
 
     References:
         Zhang, Wu and Bartlett (2024), Theorem 4.1 (its setting; the formula is not the
-        paper's). Verified by ``tests/identities/test_lsa.py``.
+        paper's). Verified by ``tests/identities/test_zhang_lsa.py``.
     """
     if problem.dim != 1:
         raise ValueError(f"problem: expected dimension 1, got {problem.dim}")

@@ -52,7 +52,7 @@ class GDBeta:
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Section 5.
-        Verified by ``tests/identities/test_gd_beta.py``.
+        Verified by ``tests/identities/test_zhang_gd_beta.py``.
     """
 
     beta: VectorField

@@ -38,7 +38,7 @@ class SpuriousMinimum:
 
     References:
         Zhang, Wu and Bartlett (2024), remarks after Theorem 6.3. Verified by
-        ``tests/identities/test_theorem_5_3.py``.
+        ``tests/identities/test_zhang_theorem_5_3.py``.
     """
 
     parameters: EffectiveParameters
@@ -86,7 +86,7 @@ def spurious_minimum(problem: LinearRegression, num_examples: Count) -> Spurious
 
     References:
         Zhang, Wu and Bartlett (2024), remarks after Theorem 6.3 (the point is not the
-        paper's). Verified by ``tests/identities/test_theorem_5_3.py``.
+        paper's). Verified by ``tests/identities/test_zhang_theorem_5_3.py``.
     """
     white = Whitened.of(problem)
     check_tau(white.tau)
@@ -147,7 +147,7 @@ def excess_profile(
 
     References:
         Zhang, Wu and Bartlett (2024), remarks after Theorem 6.3. Verified by
-        ``tests/identities/test_theorem_5_3.py``.
+        ``tests/identities/test_zhang_theorem_5_3.py``.
     """
     check_shape("angles", angles, ("n",))
     white = Whitened.of(problem)

@@ -74,7 +74,7 @@ def optimal_lsa(
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Theorem
-        4.1. Verified by ``tests/identities/test_lsa.py``.
+        4.1. Verified by ``tests/identities/test_zhang_lsa.py``.
     """
     check_positive_int("num_starts", num_starts)
     white = Whitened.of(problem)

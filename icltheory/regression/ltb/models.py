@@ -130,7 +130,7 @@ class LSA(_Block):
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Section 3.
-        Verified by ``tests/identities/test_ltb_models.py``.
+        Verified by ``tests/identities/test_zhang_ltb_models.py``.
     """
 
     W_K: WeightField
@@ -178,7 +178,7 @@ class LTB(_Block):
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Section 3.
-        Verified by ``tests/identities/test_ltb_models.py``.
+        Verified by ``tests/identities/test_zhang_ltb_models.py``.
     """
 
     W_K: WeightField

@@ -46,7 +46,7 @@ def minimal_risk(problem: LinearRegression, num_examples: Count) -> Scalar:
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Theorem
-        5.2. Verified by ``tests/identities/test_theorem_5_2.py``.
+        5.2. Verified by ``tests/identities/test_zhang_theorem_5_2.py``.
     """
     moments = Moments.of(problem, num_examples)
     check_tau(moments.tau)
@@ -89,7 +89,7 @@ def optimal_gd_beta(
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Theorem
-        5.2. Verified by ``tests/identities/test_theorem_5_2.py``.
+        5.2. Verified by ``tests/identities/test_zhang_theorem_5_2.py``.
     """
     moments = Moments.of(problem, num_examples)
     check_tau(moments.tau)
@@ -127,7 +127,7 @@ class GDBetaMinimizers:
 
     References:
         Zhang, Wu and Bartlett (2024), Theorem 5.2. Verified by
-        ``tests/identities/test_theorem_5_2.py``.
+        ``tests/identities/test_zhang_theorem_5_2.py``.
     """
 
     best: GDBeta
@@ -181,7 +181,7 @@ def gd_beta_minimizers(
 
     References:
         Zhang, Wu and Bartlett (2024), Theorem 5.2. Verified by
-        ``tests/identities/test_theorem_5_2.py``.
+        ``tests/identities/test_zhang_theorem_5_2.py``.
     """
     best, _ = optimal_gd_beta(problem, num_examples)
     projector = InputRoots.of(jnp.asarray(problem.input_cov)).projector

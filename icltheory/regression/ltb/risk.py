@@ -64,8 +64,8 @@ def risk(model: Any, problem: LinearRegression, num_examples: Count) -> Scalar:
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Appendices
-        C and D. Verified by ``tests/identities/test_gd_beta.py`` and
-        ``tests/identities/test_ltb_models.py``.
+        C and D. Verified by ``tests/identities/test_zhang_gd_beta.py`` and
+        ``tests/identities/test_zhang_ltb_models.py``.
     """
     return model.risk(problem, num_examples)
 
@@ -100,7 +100,7 @@ def risk_gradient(
 
     References:
         Zhang, Wu and Bartlett (2024), Appendix G. Verified by
-        ``tests/identities/test_gd_beta.py``.
+        ``tests/identities/test_zhang_gd_beta.py``.
     """
     check_dim(problem, model.dim)  # pyrefly: ignore[missing-attribute]
     moments = Moments.of(problem, num_examples)
@@ -144,7 +144,7 @@ def curvature(
 
     References:
         Zhang, Wu and Bartlett (2024), Appendix G. Verified by
-        ``tests/identities/test_gd_beta.py``.
+        ``tests/identities/test_zhang_gd_beta.py``.
     """
     check_shape("Gamma", Gamma, (problem.dim, problem.dim))
     moments = Moments.of(problem, num_examples)

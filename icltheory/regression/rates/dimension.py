@@ -36,7 +36,7 @@ class TwoSidedRate:
 
     References:
         Zhang, Wu and Bartlett (2024), Corollary 6.2.
-        Verified by ``tests/identities/test_rates.py``.
+        Verified by ``tests/identities/test_zhang_rates.py``.
     """
 
     lower: Scalar
@@ -76,7 +76,7 @@ def effective_dimension(
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Corollary
         6.2; Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Section 5.
-        Verified by ``tests/identities/test_rates.py``.
+        Verified by ``tests/identities/test_zhang_rates.py``.
     """
     return Spectrum.of(problem, num_examples).effective_dimension
 
@@ -113,7 +113,7 @@ def optimal_risk_rate(
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Corollary
-        6.2. Verified by ``tests/identities/test_rates.py``.
+        6.2. Verified by ``tests/identities/test_zhang_rates.py``.
     """
     return two_sided(problem, num_examples, constant, 1 / 3)
 

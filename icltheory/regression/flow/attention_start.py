@@ -1,0 +1,90 @@
+"""Where the flow of Zhang, Frei and Bartlett begins."""
+
+import jax.numpy as jnp
+
+from icltheory._checks import concrete
+from icltheory._pytree import pytree
+from icltheory.regression import ltb
+from icltheory.regression._linalg import Matrix, Number, as_floats, einsum
+from icltheory.regression.rates.trained_attention import convergence_constants
+from icltheory.regression.risks._population import Count
+
+__all__ = ["AttentionWeights", "attention_start"]
+
+
+@pytree
+class AttentionWeights:
+    r"""The two blocks of linear attention that move.
+
+    .. math:: W^{PV} = \begin{pmatrix} 0 & 0 \\ 0 & u \end{pmatrix}, \qquad
+        W^{KQ} = \begin{pmatrix} U & 0 \\ 0 & 0 \end{pmatrix}.
+
+    Args:
+        u: Label entry of the values.
+        U: Input block of the scores.
+
+    Returns:
+        A frozen pytree.
+
+    Example:
+        >>> weights = AttentionWeights(jnp.array(2.0), 0.5 * jnp.eye(2))
+        >>> step = weights.effective()  # one gradient step of size 1
+        >>> float(step.predict(jnp.eye(2), jnp.array([2.0, 4.0]), jnp.ones(2)))
+        3.0
+
+    References:
+        Zhang, Frei and Bartlett (JMLR 2024), Section 4. Verified by
+        ``tests/identities/test_frei_flow.py``.
+    """
+
+    u: Number
+    U: Matrix
+
+    def effective(self) -> ltb.EffectiveParameters:
+        """The same function as effective parameters: v = u, the rest 0."""
+        u, U = as_floats(self.u, self.U)
+        zero = jnp.zeros(U.shape[-1], U.dtype)
+        return ltb.EffectiveParameters(zero, zero, u, U, zero)
+
+
+def attention_start(
+    input_cov: Matrix, num_examples: Count, Theta: Matrix, scale: Number
+) -> AttentionWeights:
+    r"""The start of Zhang, Frei and Bartlett.
+
+    .. math:: u_0 = s, \qquad U_0 = s\, \Theta \Theta^\top, \qquad
+        \|\Theta \Theta^\top\|_F = 1, \qquad s^2 \|G\| \sqrt d < 2.
+
+    ``regression.rates`` has the limit and the constants of the flow from here.
+
+    Args:
+        input_cov: Lambda, positive definite.
+        num_examples: Examples N >= 1.
+        Theta: Shape of the start, |Theta Theta'|_F = 1.
+        scale: Size s of the start.
+
+    Returns:
+        The weights at time 0; they are balanced, u^2 = ||U||_F^2.
+
+    Raises:
+        ValueError: If the shapes do not fit, Lambda is not positive definite, Theta is
+            not of norm 1, or s is 0 or too large for their theorem.
+
+    Example:
+        >>> start = attention_start(jnp.eye(4), 3, jnp.eye(4) / 2**0.5, 0.5)
+        >>> float(start.u), round(float(start.U[0, 0]), 6)
+        (0.5, 0.25)
+
+    References:
+        Zhang, Frei and Bartlett (JMLR 2024), Assumption 3.3. Verified by
+        ``tests/identities/test_frei_flow.py``.
+    """
+    constants = convergence_constants(input_cov, num_examples, Theta, scale)
+    fits = constants.holds & (jnp.asarray(scale) > 0)
+    if concrete(fits) is not None and not fits:
+        raise ValueError(
+            "scale: expected a number above 0 with scale^2 |G| sqrt(d) < 2, "
+            f"got {scale}"
+        )
+    Theta, s = as_floats(Theta, scale)
+    return AttentionWeights(s, s * einsum("ij,kj->ik", Theta, Theta))

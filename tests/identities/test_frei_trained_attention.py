@@ -1,0 +1,296 @@
+"""Zhang, Frei and Bartlett (2024): limit, test risk and constants of the flow."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.regression import ltb, rates
+from icltheory.regression.risks import linear_attention_risk
+from icltheory.regression.tasks import LinearRegression
+from tests.regression import oracles_ltb_rates as oracles
+
+DIM = 3
+
+
+optimum_of = jax.jit(rates.random_covariance_optimum)
+constants_of = jax.jit(rates.convergence_constants)
+
+
+def drawn(seed, dim=DIM):
+    rng = np.random.default_rng(seed)
+    N, M = (int(n) for n in rng.integers(1, 40, size=2))
+    return rng, oracles.random_cov(rng, dim), N, M
+
+
+# --- the limit
+
+
+@jax.jit
+def limit_and_optimum(Lam, N):
+    problem = LinearRegression(Lam, jnp.zeros(DIM), jnp.eye(DIM), 0.0)
+    return rates.trained_attention_limit(Lam, N), ltb.optimal_gd_beta(problem, N)[
+        0
+    ].Gamma
+
+
+def test_limit_is_the_best_step_split_evenly(measured):
+    for seed in range(20):
+        _, Lam, N, _ = drawn(seed)
+        found, best = limit_and_optimum(Lam, N)
+        expected = np.linalg.inv(oracles.gain(Lam, N))
+        error = np.abs(best - expected).max() / np.abs(expected).max()
+        measured("relative error of Gamma*", error)
+        assert error < 1e-12
+        np.testing.assert_allclose(found.Gamma, expected, rtol=1e-11, atol=1e-13)
+        scale = np.trace(expected @ expected) ** 0.25
+        np.testing.assert_allclose(found.W_PV[-1, -1], scale, rtol=1e-12)
+        np.testing.assert_allclose(
+            found.W_KQ[:DIM, :DIM], expected / scale, rtol=1e-11, atol=1e-13
+        )
+        assert np.count_nonzero(found.W_PV) == 1
+        assert not np.any(found.W_KQ[DIM])
+        assert not np.any(found.W_KQ[:, DIM])
+        balance = np.sum(np.square(found.W_PV)) / np.sum(np.square(found.W_KQ))
+        measured("imbalance", balance - 1)
+        np.testing.assert_allclose(balance, 1, rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_limit_is_stationary_for_the_whole_layer_without_mask(measured):
+    # every prompt of an exact grid through the full matrices, d = N = 2
+    rng = np.random.default_rng(0)
+    Lam = oracles.random_cov(rng, 2)
+    X, y, x, y_query, weights = oracles.prompt_grid(
+        2, Lam, np.eye(2), np.zeros(2), 0.0, degrees=(3, 3, 1, 4, 1)
+    )
+    found = jax.jit(rates.trained_attention_limit)(Lam, 2)
+    limit = [np.asarray(found.W_PV), np.asarray(found.W_KQ)]
+
+    def risk(W_PV, W_KQ):
+        guess = oracles.attention_prediction(W_PV, W_KQ, X, y, x, masked=False)
+        return weights @ (guess - y_query) ** 2
+
+    least = oracles.one_step_risk(np.asarray(found.Gamma), Lam, np.eye(2), 0.0, 2)
+    np.testing.assert_allclose(risk(*limit), least, rtol=1e-12)
+    slopes = []
+    for which in range(2):
+        for entry in np.ndindex(3, 3):
+            change = np.zeros((3, 3))
+            change[entry] = 1e-4
+            ends = [
+                risk(*(W + s * change * (i == which) for i, W in enumerate(limit)))
+                for s in (1, -1)
+            ]
+            slopes.append((ends[0] - ends[1]) / 2e-4)
+    measured("largest slope", np.abs(slopes).max())
+    assert np.abs(slopes).max() < 1e-6
+
+
+def test_optimum_for_random_covariances_is_stationary(measured):
+    variances, N = np.array([[1.0, 0.3], [0.4, 2.0], [0.7, 0.1]]), 5
+
+    @jax.jit
+    @jax.value_and_grad
+    def risk(Gamma, share):
+        def one(diagonal):
+            H, eye = jnp.diag(diagonal), jnp.eye(2)
+            problem = LinearRegression(H, jnp.zeros(2), eye, 0.0)
+            return linear_attention_risk(problem, N, Gamma)
+
+        return share @ jax.vmap(one)(jnp.asarray(variances))
+
+    for probabilities in (None, np.array([0.5, 0.2, 0.3])):
+        share = np.ones(3) / 3 if probabilities is None else probabilities
+        Gamma = optimum_of(variances, N, probabilities)
+        value, gradient = risk(Gamma, share)
+        slope = np.abs(gradient).max()
+        measured("slope", slope)
+        assert slope < 1e-14
+        expected = sum(
+            s * oracles.one_step_risk(np.asarray(Gamma), np.diag(v), np.eye(2), 0.0, N)
+            for s, v in zip(share, variances, strict=True)
+        )
+        np.testing.assert_allclose(value, expected, rtol=1e-13)
+    # one covariance: the limit of the flow; a direction that never varies: 0
+    one = optimum_of(variances, N, np.array([0.0, 1.0, 0.0]))
+    expected = np.linalg.inv(oracles.gain(np.diag(variances[1]), N))
+    np.testing.assert_allclose(one, expected, rtol=1e-12)
+    flat = optimum_of(variances * np.array([1.0, 0.0]), N, None)
+    assert np.asarray(flat)[1, 1] == 0
+
+
+# --- the test risk
+
+
+@jax.jit
+def linear_label_risk(Lam, a, noise_var, N, M):
+    Sigma = rates.linear_moment_cov(Lam, a, noise_var)
+    return rates.risk_at_length(
+        Lam, N, M, weight=a, moment_cov=Sigma, least_risk=noise_var
+    ), Sigma
+
+
+def test_risk_at_another_length_for_linear_labels(measured):
+    for seed in range(20):
+        rng, Lam, N, M = drawn(seed)
+        a, noise_var = rng.normal(size=DIM), rng.uniform() * (seed % 4 > 0)
+        Gamma = np.linalg.inv(oracles.gain(Lam, N))
+        expected = oracles.one_step_risk(Gamma, Lam, np.outer(a, a), noise_var, M)
+        got, Sigma = linear_label_risk(Lam, a, noise_var, N, M)
+        measured("relative error", got / expected - 1)
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+        # the covariance of x y, from Isserlis' theorem with one example
+        moment = oracles.feature_second_moment(Lam, np.outer(a, a), noise_var, 1)
+        mean = Lam @ a
+        np.testing.assert_allclose(
+            Sigma, moment - np.outer(mean, mean), rtol=1e-11, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_risk_at_another_length_for_any_law_of_the_labels(dim, measured):
+    # y = <b, x> + x'Cx + 1 + noise, integrated exactly over two examples and a query
+    rng = np.random.default_rng(dim)
+    Lam, N, M, noise_var = oracles.random_cov(rng, dim), 7, 2, 0.3
+    b, C = rng.normal(size=dim), rng.normal(size=(dim, dim))
+    nodes, weights = oracles.hermite_grid([5] * (2 * dim) + [2, 2] + [3] * dim + [2])
+    *parts, noise = np.split(nodes, [dim, 2 * dim, 2 * dim + 2, 3 * dim + 2], axis=1)
+    first, second, query = (
+        part @ oracles.root(Lam) for part in (parts[0], parts[1], parts[3])
+    )
+
+    def label(x, noise):
+        signal = 1 + x @ b + np.einsum("ni,ij,nj->n", x, C, x)
+        return signal + np.sqrt(noise_var) * noise
+
+    y_1, y_2 = label(first, parts[2][:, 0]), label(second, parts[2][:, 1])
+    y_query = label(query, noise[:, 0])
+    Gamma = np.linalg.inv(oracles.gain(Lam, N))
+    h = (first * y_1[:, None] + second * y_2[:, None]) / M
+    guess = np.einsum("ni,ij,nj->n", h, Gamma, query)
+    expected = weights @ (guess - y_query) ** 2
+    moment = np.einsum("n,n,ni->i", weights, y_1, first)
+    second_moment = np.einsum("n,n,ni,nj->ij", weights, y_1**2, first, first)
+    a = np.linalg.solve(Lam, moment)
+    got = jax.jit(rates.risk_at_length)(
+        Lam,
+        N,
+        M,
+        weight=a,
+        moment_cov=second_moment - np.outer(moment, moment),
+        least_risk=weights @ (query @ a - y_query) ** 2,
+    )
+    measured("relative error", got / expected - 1)
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+@jax.jit
+def bound_and_risk(Lam, N, M):
+    problem = LinearRegression(Lam, jnp.zeros(DIM), jnp.eye(DIM), 0.0)
+    risk = linear_attention_risk(
+        problem, M, rates.trained_attention_limit(Lam, N).Gamma
+    )
+    return rates.risk_at_length_bound(Lam, N, M), risk
+
+
+def test_bound_on_the_average_risk_at_another_length(measured):
+    for seed in range(100):
+        _, Lam, N, M = drawn(seed)
+        bound, risk = bound_and_risk(Lam, N, M)
+        trace, kappa = np.trace(Lam), np.linalg.cond(Lam)
+        second = (1 + 2 * DIM + DIM**2 * kappa) * trace / N**2
+        expected = (DIM + 1) * trace / M + second
+        np.testing.assert_allclose(bound, expected, rtol=1e-12)
+        measured("risk over the bound", risk / bound)
+        assert risk <= bound
+
+
+def test_risk_at_another_length_is_differentiable_and_vectorises(measured):
+    Lam, a = np.diag([1.0, 0.5, 2.0]), np.ones(DIM)
+
+    def risk(scale):
+        return linear_label_risk(scale * Lam, a, 0.1, 5, 9)[0]
+
+    difference = (risk(1 + 1e-6) - risk(1 - 1e-6)) / 2e-6
+    gradient = jax.jit(jax.grad(risk))(1.0)
+    measured("gradient against differences", gradient / difference - 1)
+    np.testing.assert_allclose(gradient, difference, rtol=1e-7)
+    lengths = np.array([1, 9, 100])
+    one = jax.vmap(lambda M: linear_label_risk(Lam, a, 0.1, 5, M)[0])
+    several = np.asarray(jax.jit(one)(lengths))
+    np.testing.assert_allclose(several[1], risk(1.0), rtol=1e-13)
+    assert np.all(np.diff(several) < 0)
+
+
+# --- how fast the flow is
+
+STARTS = {"plain": (1.3, 0.6), "skewed": (2.0, 0.05), "round": (1.0, 1.0)}
+STARTS["steep"] = (3.0, 0.01)
+
+
+@functools.cache
+def path(name):
+    """Covariance, start and the points (U, u) that the flow passes."""
+    rng = np.random.default_rng(8)
+    Lam = np.diag(STARTS[name])
+    Theta = rng.normal(size=(2, 2))
+    Theta /= np.sqrt(np.linalg.norm(Theta @ Theta.T))
+    largest = np.linalg.norm(oracles.gain(Lam, 4), 2)
+    scale = 0.6 * np.sqrt(2 / (largest * np.sqrt(2)))
+    return Lam, Theta, scale, oracles.flow_path(Lam, 4, Theta, scale, 3000)
+
+
+def slopes(Lam, points):
+    """|gradient|^2 over the excess, where the latter is above rounding."""
+    found = []
+    for U, u in points:
+        excess = oracles.flow_excess(U, u, Lam, 4)
+        dU, du = oracles.flow_speed(U, u, Lam, 4)
+        if excess > 1e-9:
+            found.append((np.sum(dU**2) + du**2) / excess)
+    return np.array(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STARTS)
+def test_convergence_constants_hold_along_the_flow(name, measured):
+    Lam, Theta, scale, points = path(name)
+    found = constants_of(Lam, 4, Theta, scale)
+    assert found.holds
+    slack = slopes(Lam, points).min() / found.rate
+    measured("least slope over the constant", slack)
+    assert slack >= 1
+    above = min(u for _, u in points) / found.scale_floor
+    measured("least value weight over its floor", above)
+    assert above >= 1
+    # the constants, from the formula
+    G = oracles.gain(Lam, 4)
+    K_1 = np.linalg.norm(Lam @ Theta) ** 2 * (
+        2 - np.sqrt(2) * scale**2 * np.linalg.norm(G, 2)
+    )
+    inverse = np.linalg.inv(Lam)
+    K_2 = np.sqrt(2) * np.linalg.norm(Lam, 2) ** 2 * np.trace(inverse)
+    K_2 *= np.trace(np.linalg.inv(G) @ inverse)
+    np.testing.assert_allclose(found.rate, scale**2 * K_1 / K_2, rtol=1e-12)
+    floor = scale**2 * K_1 / (2 * np.sqrt(2) * np.linalg.norm(Lam, 2) ** 2)
+    np.testing.assert_allclose(found.scale_floor, np.sqrt(floor), rtol=1e-12)
+
+
+def test_the_inverted_convergence_constant_is_false(measured):
+    worst = np.inf
+    for name in STARTS:
+        Lam, Theta, scale, points = path(name)
+        found = constants_of(Lam, 4, Theta, scale)
+        inverted = scale**4 / found.rate  # s^2 K_2 / K_1
+        worst = min(worst, slopes(Lam, points).min() / inverted)
+    measured("least slope over the inverted constant", worst)
+    assert worst < 1e-6
+
+
+def test_convergence_constants_know_when_the_start_is_too_large():
+    Theta = np.eye(2) / 2**0.25
+    assert constants_of(np.eye(2), 4, Theta, 0.5).holds
+    assert not constants_of(np.eye(2), 4, Theta, 1.2).holds

@@ -1,0 +1,293 @@
+"""The covariance of the implicit gradient noise, and Assumption 1."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.attention import LinearAttentionStack
+from icltheory.constructions import gradient_descent
+from icltheory.noise import (
+    demonstration_gradients,
+    noise_covariance,
+    noise_spectrum,
+    noisy_trajectory,
+    support_dims,
+    symmetric_image_dim,
+    without_replacement_factor,
+)
+from icltheory.trajectory import implicit_gd
+from tests import oracles
+
+spectrum_jit = jax.jit(noise_spectrum, static_argnames=("demo_updates", "method"))
+covariance_jit = jax.jit(noise_covariance, static_argnames=("layer",))
+gd_jit = jax.jit(implicit_gd, static_argnames=("demo_updates",))
+
+
+def problem(L=3, N=9, n=4, seed=0, rho=0.5):
+    *W, H, _ = oracles.random_problem(L, N, n, seed, rho)
+    return LinearAttentionStack(*map(jnp.asarray, W)), H
+
+
+def oracle_gradients(stack, H, demo_updates="shared"):
+    weights = (np.asarray(W) for W in (stack.W_V, stack.W_K, stack.W_Q))
+    return oracles.demonstration_gradients(*weights, H, demo_updates)
+
+
+def relative(a, b):
+    return np.linalg.norm(np.asarray(a) - np.asarray(b)) / np.linalg.norm(b)
+
+
+def truncate(W, r):
+    U, s, Vt = np.linalg.svd(W)
+    return (U[:, :r] * s[:r]) @ Vt[:r]
+
+
+@pytest.mark.parametrize("demo_updates", ["shared", "causal", "frozen"])
+@pytest.mark.parametrize("size", [(3, 9, 4), (2, 2, 9)])
+def test_the_gradients_of_the_demonstrations_sum_to_G(size, demo_updates, measured):
+    stack, H = problem(*size)
+
+    @jax.jit
+    def compute(stack, H):
+        gradients = demonstration_gradients(stack, H, demo_updates=demo_updates)
+        each = [gradients.per_demonstration(t) for t in range(size[0])]
+        return each, implicit_gd(stack, H, demo_updates=demo_updates).G
+
+    got, G = compute(stack, H)
+    errors = list(map(relative, got, oracle_gradients(stack, H, demo_updates)))
+    measured("relative error of g_i", max(errors))
+    assert max(errors) < 1e-12
+    assert relative(np.sum(got, axis=1), G) < 1e-12
+
+
+def test_C_t_is_the_covariance_of_b_of_N_without_replacement(measured):
+    stack, H = problem(L=2, N=6, n=3)
+    worst = 0.0
+    for t in range(2):
+        g = oracle_gradients(stack, H)[t]
+        z = 6 * g.reshape(6, -1)
+        means = np.array(
+            [z[list(s)].mean(axis=0) for s in itertools.combinations(range(6), 2)]
+        )
+        assert len(means) == 15
+        assert relative(means.mean(axis=0), g.sum(axis=0).ravel()) < 1e-12
+        enumerated = np.cov(means.T, bias=True)
+        worst = max(worst, relative(covariance_jit(stack, H, 2, t), enumerated))
+    measured("against all 15 subsets", worst)
+    assert worst < 1e-12
+
+
+def test_a_prompt_of_b_must_be_normalised_by_1_over_b(measured):
+    stack, H = problem(L=1, N=6, n=3)
+    G = np.asarray(gd_jit(stack, H).G[0])
+    pairs = itertools.combinations(range(6), 2)
+    sums = [np.asarray(gd_jit(stack, H[list(s)]).G[0]) for s in pairs]
+    ratio = np.linalg.norm(np.mean(sums, axis=0)) / np.linalg.norm(G)
+    measured("|E G~| / |G| without the normalisation", ratio)
+    assert relative(np.mean(sums, axis=0), G / 3) < 1e-12  # b/N of it: a bias
+    rescaled = [3 * one for one in sums]
+    assert relative(np.mean(rescaled, axis=0), G) < 1e-12
+
+
+def test_C_t_vanishes_for_the_whole_pool():
+    stack, H = problem()
+    assert float(without_replacement_factor(9, 9)) == 0
+    spectrum = spectrum_jit(stack, H, 9)
+    assert not np.any(spectrum.eigenvalues)
+    assert spectrum.rank.tolist() == [0, 0, 0]
+
+
+@jax.jit
+def all_covariances(stack, H, shots):
+    return [noise_covariance(stack, H, shots, t) for t in range(stack.num_layers)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "N"),
+    [(3, 50), (4, 9)]
+    + [pytest.param(*size, marks=pytest.mark.slow) for size in ((2, 50), (5, 200))],
+    ids=str,
+)
+def test_C_t_is_never_positive_definite(n, N, measured):
+    stack, H = problem(L=3, N=N, n=n, rho=0.3)
+    spectrum = spectrum_jit(stack, H, N // 2)
+    ceiling = min(N - 1, n * (n + 1) // 2)
+    for C in all_covariances(stack, H, N // 2):
+        assert np.linalg.matrix_rank(C, tol=1e-13 * np.linalg.norm(C, 2)) <= ceiling
+    assert spectrum.rank.tolist() == [ceiling] * 3
+    assert ceiling < n * n
+    measured("rank / d", ceiling / n**2)
+
+
+def test_the_ceiling_holds_for_several_heads_and_a_linear_mlp(measured):
+    rng = np.random.default_rng(0)
+    n, N = 4, 120
+    H, P = rng.normal(size=(N, n)), np.eye(n) + 0.3 * rng.normal(size=(n, n))
+    heads, mlp = rng.normal(size=(3, 3, n, n)), rng.normal(size=(n, n))
+    z = np.array(
+        [
+            sum(mlp @ V @ np.outer(h, h) @ K.T @ Q @ P for V, K, Q in heads).ravel()
+            for h in H
+        ]
+    )
+    rank = np.linalg.matrix_rank(z - z.mean(axis=0), tol=1e-9 * np.linalg.norm(z, 2))
+    measured("rank", rank)
+    assert rank == n * (n + 1) // 2 < n * n
+
+
+@pytest.mark.slow
+def test_support_dimension_of_pruned_and_gradient_descent_weights(measured):
+    stack, H = problem(L=3, N=40, n=5, rho=0.2)
+    dims_of = jax.jit(support_dims)
+    for name in ("W_V", "W_K", "W_Q"):
+        weights = {k: np.array(getattr(stack, k)) for k in ("W_V", "W_K", "W_Q")}
+        for t, r in enumerate((5, 3, 1)):
+            weights[name][t] = truncate(weights[name][t], r)
+        pruned = LinearAttentionStack(**weights)
+        assert dims_of(pruned).tolist() == [15, 12, 5]
+        assert spectrum_jit(pruned, H, 9).rank.tolist() == [15, 12, 5]
+    descent = gradient_descent(np.array([0.3, 0.3]), d_in=3, d_out=2)
+    assert dims_of(descent).tolist() == [6, 6]  # d_in d_out
+    ranks = spectrum_jit(descent, H, 9, scale=1 / 40).rank
+    assert ranks.tolist() == [6, 6]
+    measured("support of GD weights, d_in = 3, d_out = 2", int(ranks[0]))
+
+
+def test_dimension_of_the_image_of_the_symmetric_matrices(measured):
+    rng = np.random.default_rng(1)
+    n, wrong = 5, 0
+    count = jax.jit(symmetric_image_dim)
+    for draw in range(30):
+        r, s = rng.integers(1, n + 1, 2)
+        A = truncate(rng.normal(size=(n, n)), r)
+        B = truncate(rng.normal(size=(n, n)), s)
+        if draw % 2:  # rows of A and columns of B that overlap
+            B = A.T @ B
+        image = []
+        for i, j in itertools.combinations_with_replacement(range(n), 2):
+            X = np.zeros((n, n))
+            X[i, j] = X[j, i] = 1
+            image.append((A @ X @ B).ravel())
+        wrong += int(count(A, B)) != np.linalg.matrix_rank(np.array(image), tol=1e-9)
+    measured("wrong counts of 30", wrong)
+    assert wrong == 0
+
+
+@pytest.mark.parametrize("method", ["rows", "symmetric", "gram"])
+@pytest.mark.parametrize(
+    ("N", "n"),
+    [(9, 4)] + [pytest.param(*s, marks=pytest.mark.slow) for s in ((30, 4), (6, 5))],
+    ids=str,
+)
+def test_every_route_equals_the_dense_covariance(N, n, method, measured):
+    stack, H = problem(L=2, N=N, n=n, rho=0.5)
+    spectrum = spectrum_jit(stack, H, 4, method=method)
+    spectrum = jax.tree.map(np.asarray, spectrum)
+    for t in range(2):
+        C = oracles.noise_covariance(oracle_gradients(stack, H)[t], 4)
+        values = np.linalg.eigvalsh(C)[::-1]
+        rank = min(N - 1, n * (n + 1) // 2)
+        assert int(spectrum.rank[t]) == rank
+        top = np.pad(values, (0, N))[:N]
+        error = np.abs(spectrum.eigenvalues[t] - top).max() / values[0]
+        measured("eigenvalues", error)
+        assert error < 1e-13
+        assert abs(spectrum.trace[t] / np.trace(C) - 1) < 1e-13
+        # the dense eigenvalues themselves carry an error of eps times the largest
+        log_error = abs(float(spectrum.log_pdet[t]) - np.log(values[:rank]).sum())
+        assert log_error < 1e-10 * rank * max(1, 1e-5 * values[0] / values[rank - 1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("N", "method"),
+    [
+        pytest.param(6, "rows", marks=pytest.mark.slow),
+        (6, "gram"),
+        pytest.param(14, "symmetric", marks=pytest.mark.slow),
+    ],
+)
+def test_the_gradient_of_the_spectrum_equals_the_dense_one(N, method, measured):
+    # N - 1 <= m and N - 1 > m; the dense twin restricts C to its support by a fixed
+    # orthonormal basis, so that its log-determinant needs no threshold
+    stack, H = problem(L=2, N=N, n=4, rho=0.5)
+    C = np.asarray(covariance_jit(stack, H, 3, 1))
+    basis = np.linalg.eigh(C)[1][:, -min(N - 1, 10) :]
+    # d log pdet C = tr(C^+ dC), so the support may turn with the weights
+    inverse = basis @ np.linalg.inv(basis.T @ C @ basis) @ basis.T
+
+    def fast(W_V):
+        moved = LinearAttentionStack(W_V, stack.W_K, stack.W_Q)
+        s = noise_spectrum(moved, H, 3, method=method)
+        return s.log_pdet[1] + jnp.log(s.trace[1])
+
+    def dense(W_V):
+        moved = LinearAttentionStack(W_V, stack.W_K, stack.W_Q)
+        C = noise_covariance(moved, H, 3, 1)
+        return jnp.sum(inverse * C) + jnp.log(jnp.trace(C))
+
+    error = relative(*(jax.jit(jax.grad(f))(stack.W_V) for f in (fast, dense)))
+    measured(f"gradient, {method}", error)
+    assert error < 1e-10
+
+
+def test_assumption_1_gaussian_noise_has_covariance_C_t(measured, key):
+    stack, H = problem(L=1, N=8, n=2)
+    C = np.asarray(covariance_jit(stack, H, 3, 0))
+    draws = 4000
+    for noise in ("gaussian", "shots"):
+        paths = jax.jit(
+            jax.vmap(
+                lambda k, noise=noise: noisy_trajectory(k, stack, H, 3, noise=noise)
+            )
+        )(jax.random.split(key, draws))
+        assert relative(paths.G[0, 0], gd_jit(stack, H).G[0]) < 1e-12
+        sample = np.asarray(paths.noise[:, 0]).reshape(draws, -1)
+        spread = np.sqrt(np.diag(C) / draws)
+        z = np.abs(sample.mean(axis=0) / spread).max()
+        products = sample[:, :, None] * sample[:, None, :]
+        error = products.mean(axis=0) - C
+        z_cov = np.abs(error / (products.std(axis=0) / math.sqrt(draws))).max()
+        measured(f"|z| of the covariance, {noise}", z_cov)
+        assert z < 5
+        assert z_cov < 5
+
+
+def test_the_simulated_prompt_of_b_shots_is_the_stack_on_b_demonstrations(key):
+    stack, H = problem(L=3, N=7, n=3)
+    path = jax.jit(lambda k: noisy_trajectory(k, stack, H, 3, noise="shots"))(key)
+    subsets = np.array(list(itertools.combinations(range(7), 3)))
+    alone = jax.jit(jax.vmap(lambda H: implicit_gd(stack, H, scale=7 / 3).W))
+    assert min(relative(path.W, W) for W in np.asarray(alone(H[subsets]))) < 1e-12
+
+
+def test_assumption_1_independence_over_the_layers_fails_for_real_prompts(
+    measured, key
+):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(24, 3))
+    y = X @ rng.normal(size=3) + 0.5 * rng.normal(size=24)
+    H = np.concatenate([X, y[:, None]], axis=1)
+    stack = gradient_descent(np.array([0.3, 0.3]), d_in=3)
+
+    def correlations(noise):
+        paths = jax.jit(
+            jax.vmap(
+                lambda k: noisy_trajectory(k, stack, H, 8, noise=noise, scale=1 / 24)
+            )
+        )(jax.random.split(key, 2000))
+        V = np.asarray(paths.noise)[:, :, -1, :3]
+        return [np.corrcoef(V[:, 0, k], V[:, 1, k])[0, 1] for k in range(3)]
+
+    same, fresh = correlations("shots"), correlations("fresh_shots")
+    gaussian = correlations("gaussian")
+    measured("least correlation of V_1 and V_2, same demonstrations", min(same))
+    measured("largest, fresh demonstrations", max(map(abs, fresh)))
+    assert min(same) > 0.5
+    assert max(map(abs, fresh)) < 5 / math.sqrt(2000)
+    assert max(map(abs, gaussian)) < 5 / math.sqrt(2000)

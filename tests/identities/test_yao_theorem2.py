@@ -1,0 +1,452 @@
+"""Theorem 2 as printed and as corrected."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks import _theory_cases
+from icltheory.attention import LinearAttentionStack
+from icltheory.bounds import (
+    AS_PRINTED,
+    bound_from_expectations,
+    generalization_bound,
+    held_out_term,
+    isotropic_term,
+    xu_raginsky,
+)
+from icltheory.constructions import gradient_descent
+from icltheory.noise import noise_covariance, noise_spectrum, noisy_trajectory
+from icltheory.trajectory import implicit_gd, implicit_gd_norms
+from tests import oracles
+
+CHOICES = ("dim", "numerator", "center", "prior", "log", "held_out")
+bound_jit = jax.jit(generalization_bound, static_argnames=CHOICES)
+spectrum_jit = jax.jit(noise_spectrum)
+
+
+def problem(L=3, N=64, n=4, seed=0, rho=0.3, prompts=None):
+    *W, H, _ = oracles.random_problem(L, N, n, seed, rho)
+    if prompts is not None:
+        H = np.random.default_rng(seed + 1).normal(size=(prompts, N, n))
+    return LinearAttentionStack(*map(jnp.asarray, W)), jnp.asarray(H)
+
+
+def gradients(stack, H):
+    weights = (np.asarray(W) for W in (stack.W_V, stack.W_K, stack.W_Q))
+    return oracles.demonstration_gradients(*weights, np.asarray(H))
+
+
+def dense_term(stack, H, shots, t, jitter=0.0, ambient=False):
+    """The term from the n^2 x n^2 covariance."""
+    g = gradients(stack, H)[t]
+    C = oracles.noise_covariance(g, shots)
+    values = np.linalg.eigvalsh(C)[::-1]
+    n = H.shape[1]
+    d = n * n if ambient else min(len(H) - 1, n * (n + 1) // 2)
+    values = values[:d] + jitter
+    return d * np.log((np.sum(g.sum(axis=0) ** 2) + values.sum()) / d) - np.sum(
+        np.log(values)
+    )
+
+
+def test_theorem_2_as_printed_is_below_the_true_error(measured):
+    # N = 1, h = +-1, L = 1, G = 0, C = c(h) 1 in 200 dimensions, c in {1, 4}: the size
+    # of W tells h, and the learner that reads it never errs on the training sample.
+    d, c = 200, np.array([1.0, 4.0])
+    rng = np.random.default_rng(0)
+    h = rng.integers(0, 2, 20_000)
+    size = c[h] * rng.chisquare(d, len(h)) / d
+    training_error = np.mean((size > 2) != (h == 1))
+    error = 0.5 - training_error  # on a fresh sample it is a coin toss
+    trace, log_det = d * c, d * np.log(c)
+    printed = float(np.mean(isotropic_term(0.0, trace, log_det, d)))
+    printed = float(xu_raginsky(max(printed, 0) / 2, 1, 0.5))
+    corrected = float(
+        bound_from_expectations(
+            jnp.array([trace.mean()]),
+            jnp.array([log_det.mean()]),
+            jnp.array([d]),
+            1,
+            0.5,
+        )
+    )
+    measured("true error", error)
+    measured("printed bound", printed)
+    measured("corrected bound", corrected)
+    assert error > 0.49
+    assert printed < 1e-6
+    assert corrected > error
+
+
+@pytest.mark.parametrize("N", [pytest.param(5, marks=pytest.mark.slow), 64])
+def test_theorem_2_as_printed_is_infinite_for_every_prompt(N, measured):
+    stack, H = problem(N=N)
+    bound = bound_jit(stack, H, N // 2, 1.0, **AS_PRINTED)
+    assert np.isinf(bound.value)
+    assert bool(bound.vacuous)
+    assert "singular in the ambient space" in bound.reason
+    assert not bound.is_bound
+    measured("printed bound", bound.value)
+
+
+@pytest.mark.parametrize(
+    ("N", "n", "seed"),
+    [(9, 4, 0), (64, 4, 1), pytest.param(30, 3, 2, marks=pytest.mark.slow)],
+)
+def test_theorem_2_corrected_equals_its_dense_evaluation(N, n, seed, measured):
+    stack, H = problem(N=N, n=n, seed=seed)
+    rank = min(N - 1, n * (n + 1) // 2)
+    for jitter, ambient in ((0.0, False), (1e-3, True), (1e-2, True)):
+        if rank < n * (n + 1) // 2 and not ambient:
+            continue
+        choice = {"dim": "ambient", "jitter": jitter} if ambient else {}
+        bound = bound_jit(stack, H, 4, 1.0, **choice)
+        dense = [dense_term(stack, H, 4, t, jitter, ambient) for t in range(3)]
+        error = np.max(np.abs(np.asarray(bound.terms) / dense - 1))
+        measured("relative error of T_t", error)
+        assert error < 1e-10
+        assert abs(bound.value - math.sqrt(sum(dense) / N)) < 1e-9
+
+
+@pytest.mark.slow
+def test_theorem_2_gradient_equals_the_dense_one(measured):
+    # orthogonal weights: the dense twin inverts C_t, and loses its condition number
+    rng = np.random.default_rng(0)
+    weights = np.linalg.qr(rng.normal(size=(3, 2, 3, 3)))[0]
+    stack = LinearAttentionStack(0.02 * weights[0], weights[1], weights[2])
+    H = jnp.asarray(rng.normal(size=(14, 3)))
+    basis = np.linalg.eigh(noise_covariance(stack, H, 4, 1))[1][:, -6:]
+
+    def moved(W_V):
+        return LinearAttentionStack(W_V, stack.W_K, stack.W_Q)
+
+    def fast(W_V):
+        return bound_jit(moved(W_V), H, 4, 1.0).terms[1]
+
+    def dense(W_V):
+        C = noise_covariance(moved(W_V), H, 4, 1)
+        G = implicit_gd(moved(W_V), H).G[1]
+        inverse = jax.lax.stop_gradient(
+            basis @ jnp.linalg.inv(basis.T @ C @ basis) @ basis.T
+        )
+        A_1 = jnp.sum(G**2) + jnp.trace(C)
+        return 6 * jnp.log(A_1 / 6) - jnp.sum(inverse * C)
+
+    a, b = (np.asarray(jax.jit(jax.grad(f))(stack.W_V)) for f in (fast, dense))
+    error = np.linalg.norm(a - b) / np.linalg.norm(b)
+    measured("relative error", error)
+    assert error < 1e-10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {},
+        {"prior": "anisotropic", "center": "mean"},
+        {"prior": "held_out"},
+    ],
+    ids=str,
+)
+def test_theorem_2_gradient_where_weights_are_singular(choice):
+    # those of gradient descent are, and the basis of their support is not unique
+    stack = gradient_descent(jnp.array([0.5, 0.5]), d_in=2)
+    H, change = np.random.default_rng(0).normal(size=(2, 3, 20, 3))
+    choice = choice | ({"held_out": 10} if choice.get("prior") == "held_out" else {})
+
+    @jax.jit
+    @jax.value_and_grad
+    def value(H):
+        return generalization_bound(stack, H, 8, 1.0, scale=1 / 20, **choice).value
+
+    slope = np.sum(np.asarray(value(H)[1]) * change)
+    ends = [float(value(H + sign * 1e-5 * change)[0]) for sign in (1, -1)]
+    assert abs(slope / ((ends[0] - ends[1]) / 2e-5) - 1) < 1e-6
+
+
+@pytest.mark.slow
+def test_theorem_2_numerators_are_a_ladder_and_the_printed_one_loses_n(measured):
+    stack, H = problem()
+    exact, spectral, frobenius = (
+        np.asarray(bound_jit(stack, H, 32, 1.0, **choice).terms)
+        for choice in ({}, {"numerator": "spectral"}, {"numerator": "frobenius"})
+    )
+    assert np.all(exact <= spectral + 1e-9)
+    assert np.all(spectral <= frobenius + 1e-9)
+    assert abs(exact[0] - spectral[0]) < 1e-9  # 1 + W_0 is the identity
+    norms = jax.jit(implicit_gd_norms)(stack, H)
+    norms = jax.tree.map(np.asarray, norms)
+    loss = (norms.delta_W[0] * norms.one_plus_W[0] / norms.G[0]) ** 2
+    measured("|dW_1|^2 |1|_F^2 / |G_1|^2, n = 4", loss)
+    assert abs(loss - 4) < 1e-12
+    trace = float(spectrum_jit(stack, H, 32).trace[0])
+    shift = 10 * np.log((4 * norms.G[0] ** 2 + trace) / (norms.G[0] ** 2 + trace))
+    assert abs(frobenius[0] - exact[0] - shift) < 1e-9
+
+
+@pytest.mark.slow
+def test_theorem_2_logarithm_inside_is_smaller(measured):
+    stack, H = problem(prompts=20)
+    outside = bound_jit(stack, H, 32, 1.0)
+    inside = bound_jit(stack, H, 32, 1.0, log="inside")
+    measured("inside over outside", inside.value / outside.value)
+    assert np.all(inside.terms < outside.terms)
+    assert any("inside the expectation" in note for note in inside.notes)
+    each = [bound_jit(stack, one, 32, 1.0).terms for one in H]
+    np.testing.assert_allclose(inside.terms, np.mean(each, axis=0), rtol=1e-12)
+
+
+def test_theorem_2_is_infinite_while_the_support_tells_of_the_demonstrations():
+    stack, H = problem(N=10)
+    bound = bound_jit(stack, H, 4, 1.0)
+    assert np.isinf(bound.value)
+    assert "rank N-1 < support m: rank 9 < m = 10" in bound.reason
+    whole = bound_jit(*problem(), 64, 1.0)
+    assert np.isinf(whole.value)
+    assert "b = N" in whole.reason
+    repeated = jnp.asarray(np.resize(H[:6], (64, 4)))
+    assert "degenerate" in bound_jit(stack, repeated, 4, 1.0).reason
+    overflow = bound_jit(stack, 1e60 * repeated, 4, 1.0)
+    assert np.isinf(overflow.value)
+    assert "not finite" in overflow.reason
+
+
+def test_theorem_2_jitter_diverges_like_the_missing_dimensions(measured):
+    stack, H = problem(N=9)
+    trace = float(spectrum_jit(stack, H, 4).trace[0])
+    terms = [
+        float(
+            bound_jit(stack, H, 4, 1.0, dim="ambient", jitter=e * trace / 16).terms[0]
+        )
+        for e in (1e-8, 1e-10)
+    ]
+    slope = (terms[1] - terms[0]) / math.log(100)
+    measured("slope a unit of log(1/s^2); d - rank = 8", slope)
+    assert abs(slope - 8) < 1e-3
+
+
+def test_theorem_2_every_term_is_non_negative(measured):
+    least = math.inf
+    for seed in range(20):
+        stack, H = problem(seed=seed, rho=0.05)
+        for choice in ({}, {"numerator": "frobenius"}):
+            terms = np.asarray(bound_jit(stack, H, 32, 1.0, **choice).terms)
+            least = min(least, terms.min())
+    measured("least term of 20 draws", least)
+    assert least > 0
+
+
+@pytest.mark.slow
+def test_priors_are_a_ladder(measured):
+    stack, H = problem(L=1, prompts=300)
+    value = {
+        name: float(bound_jit(stack, H, 32, 1.0, **choice).value)
+        for name, choice in {
+            "zero": {},
+            "mean": {"center": "mean"},
+            "anisotropic": {"prior": "anisotropic", "center": "mean"},
+        }.items()
+    }
+    for name, v in value.items():
+        measured(name, v)
+    assert value["anisotropic"] < value["mean"] < value["zero"]
+
+
+def test_a_centre_as_an_array_or_a_function_of_the_weights_is_the_same_centre():
+    stack, H = problem(L=1, N=12, n=3, prompts=4)
+    center = jax.jit(implicit_gd)(stack, H[0]).G
+
+    @jax.jit
+    def both(center):
+        as_function = generalization_bound(
+            stack, H, 4, 1.0, center=lambda layer, W: center[layer]
+        )
+        return generalization_bound(
+            stack, H, 4, 1.0, center=center
+        ).value, as_function.value
+
+    array, function = both(center)
+    assert abs(array - function) < 1e-12
+    assert abs(array - both(0 * center)[0]) > 1e-3
+
+
+def test_anisotropic_prior_at_the_population_covariance(measured):
+    # Gaussian demonstrations, L = 1: the best Sigma is Sigma_mu / b, whose term is
+    # about m log(N / (N - b)) plus what estimating C_t costs
+    stack, H = problem(L=1, N=200, n=2, prompts=400)
+    bound = bound_jit(stack, H, 100, 1.0, prior="anisotropic", center="mean")
+    planned = 3 * (math.log(2) + 4 / 400)
+    measured("T_1", bound.terms[0])
+    measured("expansion for Gaussian gradients", planned)
+    assert 0.9 * planned < bound.terms[0] < 1.4 * planned
+
+
+def test_held_out_prior_equals_its_dense_formula_and_ignores_the_weights(measured):
+    stack, H = problem(L=3, N=40, n=3, prompts=2)
+    bound = bound_jit(stack, H, 20, 1.0, prior="held_out", held_out=20)
+    held_out_jit = jax.jit(held_out_term, static_argnums=2)
+
+    def dense(t, H):
+        g = gradients(stack, H)[t]
+        z = 40 * g.reshape(40, -1)
+        basis = np.linalg.svd(z - z.mean(axis=0), full_matrices=False)[2][:6]
+        z = z @ basis.T
+        seen = z[:20]
+        C = 20 / (20 * 39) * np.cov(z.T, bias=True)
+        S = np.cov(seen.T) * (20 / (20 * 40) * 40 / 39 * 39 / 40 + 1 / 20 - 1 / 40)
+        delta = z.mean(axis=0) - seen.mean(axis=0)
+        inverse = np.linalg.inv(S)
+        return (
+            np.linalg.slogdet(S)[1]
+            - np.linalg.slogdet(C)[1]
+            - 6
+            + np.trace(inverse @ C)
+            + delta @ inverse @ delta
+        ), float(held_out_jit(z, 20, 20))
+
+    pairs = np.array([[dense(t, one) for one in np.asarray(H)] for t in range(3)])
+    np.testing.assert_allclose(pairs[..., 0], pairs[..., 1], rtol=1e-8)
+    error = np.max(np.abs(pairs[..., 0].mean(axis=1) / np.asarray(bound.terms) - 1))
+    measured("against the dense formula", error)
+    assert error < 1e-7  # the dense basis squares the condition number
+    # every z_i is one linear image of h_i h_i^T: the divergence cannot see the weights
+    spread = float(np.ptp(bound.terms) / bound.terms[0])
+    measured("relative spread over the layers", spread)
+    assert spread < 1e-8
+    assert abs(bound.value - math.sqrt(float(bound.terms.sum()) / 20)) < 1e-12
+
+
+def test_a_prior_on_noisy_paths_equals_its_dense_evaluation(measured):
+    # tokens of the noisy learner are (1 + W) h; the prior is the identity
+    L, N, n = 2, 30, 3
+    stack, H = problem(L=L, N=N, n=n, prompts=2)
+    key, m = jax.random.key(4), n * (n + 1) // 2
+    bound = bound_jit(stack, H, 8, 1.0, key=key, prior=lambda layer, W: jnp.eye(n * n))
+    expected = np.zeros(L)
+    for one, own in zip(H, jax.random.split(key, 2), strict=True):
+        path = noisy_trajectory(own, stack, one, 8)
+        for t in range(L):
+            before = np.eye(n) + (0 if t == 0 else path.W[t - 1])
+            V, K, Q = (np.asarray(w[t]) for w in (stack.W_V, stack.W_K, stack.W_Q))
+            g = [np.outer(V @ h, K @ h) @ Q @ before for h in one @ before.T]
+            C = oracles.noise_covariance(np.array(g), 8)
+            values = np.linalg.eigvalsh(C)[-m:]
+            delta = np.sum(np.sum(g, axis=0) ** 2)
+            expected[t] += (values.sum() + delta - m - np.log(values).sum()) / 2
+    error = np.max(np.abs(np.asarray(bound.terms) / expected - 1))
+    measured("relative error", error)
+    assert error < 1e-9
+
+
+def test_batches_are_vmapped_and_jitted_calls(measured):
+    stack, H = problem(prompts=5)
+    single = jax.vmap(lambda one: bound_jit(stack, one, 32, 1.0).value)(H)
+    loop = [float(bound_jit(stack, one, 32, 1.0).value) for one in H]
+    np.testing.assert_allclose(single, loop, rtol=1e-10)
+
+
+@pytest.mark.slow
+def test_an_eager_call_is_the_jitted_one():
+    stack, H = problem()
+    eager, jitted = (f(stack, H, 32, 1.0) for f in (generalization_bound, bound_jit))
+    np.testing.assert_allclose(eager.terms, jitted.terms, rtol=1e-10)
+    assert eager.reason == jitted.reason
+
+
+@pytest.mark.parametrize(
+    ("N", "choice"),
+    [
+        (64, {}),
+        pytest.param(9, {"dim": "ambient", "jitter": 1e-3}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_float32_is_within_1e_4_where_the_rank_is_certain(N, choice, measured):
+    stack, H = problem(N=N)
+    low = jax.tree.map(lambda a: np.asarray(a, np.float32), (stack, H))
+    a = bound_jit(stack, H, N // 2, 1.0, **choice)
+    b = bound_jit(*low, N // 2, 1.0, **choice)
+    assert b.value.dtype == jnp.float32
+    assert a.rank.tolist() == b.rank.tolist()
+    error = abs(float(b.value) / float(a.value) - 1)
+    measured("float32 against float64", error)
+    assert error < 1e-4
+
+
+@pytest.mark.slow
+def test_anisotropic_prior_in_float32_where_its_covariance_has_too_few_digits(measured):
+    weights, H = _theory_cases.stack_and_tokens(4, 40, 4, 30)
+    H, found = H / 40**0.5, []
+    for dtype in (jnp.float32, jnp.float64):
+        low = (np.asarray(W[:1], dtype) for W in weights)
+        stack, tokens = LinearAttentionStack(*low), jnp.asarray(np.asarray(H, dtype))
+        found.append(bound_jit(stack, tokens, 20, 1.0, prior="anisotropic"))
+    values = np.asarray(spectrum_jit(stack, tokens[0], 20).eigenvalues[0])
+    measured("least of ten eigenvalues over the largest", values[9] / values[0])
+    assert values[9] < 10 * np.finfo(np.float32).eps * values[0]
+    error = abs(float(found[0].terms[0] / found[1].terms[0]) - 1)
+    measured("float32 against float64", error)
+    assert found[0].value.dtype == jnp.float32
+    assert error < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shots": 65}, "shots: expected an integer from 1 to N = 64, got 65"),
+        ({"shots": 0}, "shots: expected an integer from 1 to N = 64, got 0"),
+        ({"shots": 2.5}, "shots: expected an integer"),
+        ({"R": 0.0}, "subgaussian_scale: expected a finite value > 0, got 0.0"),
+        ({"R": math.inf}, "subgaussian_scale"),
+        ({"jitter": -1.0}, "jitter: expected a value >= 0"),
+        ({"jitter": "pinv"}, "jitter: expected one of 'ledoit_wolf'"),
+        ({"dim": "full"}, "dim: expected one of 'support', 'ambient'"),
+        ({"numerator": "nuclear"}, "numerator: expected one of"),
+        ({"log": "out"}, "log: expected one of"),
+        ({"center": "median"}, "center: expected one of"),
+        ({"prior": "held_out", "held_out": 64}, "held_out: expected d = 0 < M < N"),
+        (
+            {"prior": "held_out", "held_out": 32, "demo_updates": "causal"},
+            "demo_updates with prior 'held_out': expected one of 'shared', 'frozen'",
+        ),
+        ({"prior": "held_out", "held_out": 9}, "held_out: expected d = 10 < M < N"),
+        ({"prior": "anisotropic", "jitter": 0.1}, "prior: expected 'isotropic'"),
+        ({"numerator": "spectral", "center": "mean"}, "numerator: expected 'exact'"),
+        ({"prior": "held_out", "held_out": 32, "center": "mean"}, "center: expected"),
+        ({"held_out": 32}, "held_out: expected None without prior 'held_out', got 32"),
+    ],
+    ids=str,
+)
+def test_bad_input(changes, message):
+    stack, H = problem()
+    changes = dict(changes)
+    shots, R = changes.pop("shots", 32), changes.pop("R", 1.0)
+
+    # nothing needs to be computed, except where the support's dimension is compared
+    def call():
+        return generalization_bound(stack, H, shots, R, **changes)
+
+    with pytest.raises(ValueError, match="^" + message):
+        call() if "d = 10" in message else jax.eval_shape(call)
+
+
+def test_bad_shapes_and_weights():
+    stack, H = problem()
+    with pytest.raises(ValueError, match=r"H: expected shape \(N, 4\), got \(64, 3\)"):
+        generalization_bound(stack, H[:, :3], 32, 1.0)
+    with pytest.raises(ValueError, match="H: expected shape"):
+        generalization_bound(stack, H[0], 32, 1.0)
+    with pytest.raises(ValueError, match=r"H: expected shape .* B > 0, got \(0, 64, 4"):
+        generalization_bound(stack, H[None][:0], 32, 1.0)
+    with pytest.raises(ValueError, match="N: expected at least 2 demonstrations"):
+        generalization_bound(stack, H[:1], 1, 1.0)
+    broken = LinearAttentionStack(
+        stack.W_V.at[0, 0, 0].set(jnp.nan), stack.W_K, stack.W_Q
+    )
+    with pytest.raises(ValueError, match="W_V: expected finite entries"):
+        generalization_bound(broken, H, 32, 1.0)
+    with pytest.raises(ValueError, match="H: expected finite entries"):
+        generalization_bound(stack, H.at[0, 0].set(jnp.inf), 32, 1.0)

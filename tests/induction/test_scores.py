@@ -1,0 +1,124 @@
+"""Scores of induction heads on arrays, against loops."""
+
+import jax
+import numpy as np
+import pytest
+
+from icltheory.induction import (
+    copying_ratio,
+    copying_score,
+    in_context_score,
+    induction_circuit,
+    prefix_matching_score,
+    previous_token_score,
+)
+from icltheory.induction.scores import prefix_targets
+
+RNG = np.random.default_rng(0)
+T = 12
+ZEROS, ROWS = np.zeros(2, int), np.ones(3, bool)
+TOKENS = RNG.integers(0, 4, size=(3, T))
+WEIGHTS = np.tril(RNG.random(size=(3, T, T)))
+WEIGHTS /= WEIGHTS.sum(axis=-1, keepdims=True)
+
+
+prefix_score, copying, ratio_of = map(
+    jax.jit, (prefix_matching_score, copying_score, copying_ratio)
+)
+
+
+def prefix_by_loops(weights, tokens, rows=None):
+    found = []
+    for b, row in enumerate(tokens):
+        for t in range(T):
+            after = {j + 1 for j in range(t) if row[j] == row[t]}
+            if after and (rows is None or rows[b, t]):
+                found.append(sum(weights[b, t, s] for s in after))
+    return np.mean(found)
+
+
+def test_prefix_matching_is_the_double_sum():
+    got = prefix_score(WEIGHTS, TOKENS)
+    assert got == pytest.approx(prefix_by_loops(WEIGHTS, TOKENS), rel=1e-13)
+    rows = RNG.random(size=TOKENS.shape) < 0.4
+    got = prefix_score(WEIGHTS, TOKENS, rows)
+    assert got == pytest.approx(prefix_by_loops(WEIGHTS, TOKENS, rows), rel=1e-13)
+
+
+def test_targets_are_never_in_the_future():
+    targets = np.asarray(jax.jit(prefix_targets)(TOKENS))
+    assert not targets[:, 0].any()
+    assert not targets[:, :, 0].any()
+    assert not np.triu(targets, 1).any()
+    # A token that follows its like directly may be a target of itself.
+    assert np.asarray(jax.jit(prefix_targets)(np.array([3, 3])))[1, 1]
+
+
+def test_previous_token_and_in_context_scores_are_means():
+    expected = np.mean([WEIGHTS[b, t, t - 1] for b in range(3) for t in range(1, T)])
+    assert previous_token_score(WEIGHTS) == pytest.approx(expected, rel=1e-13)
+    losses = RNG.random(size=(5, 600))
+    got = in_context_score(losses)
+    assert got == pytest.approx(losses[:, 500].mean() - losses[:, 50].mean())
+
+
+def test_copying_by_factors_and_by_the_whole_circuit():
+    left, right = RNG.normal(size=(9, 3)), RNG.normal(size=(3, 9))
+    whole, small = copying(left @ right), copying(right @ left)
+    assert whole == pytest.approx(float(small), abs=1e-9)
+    values = np.linalg.eigvals(right @ left)
+    assert small == pytest.approx(values.real.sum() / np.abs(values).sum())
+    assert copying(np.zeros((2, 2))) == 0
+
+
+def test_copying_ratio_is_its_definition():
+    A, M, tokens = WEIGHTS[0], RNG.normal(size=(4, 4)), TOKENS[0]
+    shares = []
+    for t in range(T):
+        logits = sum(A[t, s] * M[:, tokens[s]] for s in range(T))
+        raised = np.maximum(logits - logits.mean(), 0)
+        shares.append(raised[tokens[A[t].argmax()]] / raised.sum())
+    got = ratio_of(A, M, tokens)
+    assert got == pytest.approx(2 * np.mean(shares) - 1, rel=1e-12)
+    rows = np.arange(T) > 5
+    got = ratio_of(A, M, tokens, rows)
+    assert got == pytest.approx(2 * np.mean(shares[6:]) - 1, rel=1e-12)
+    assert ratio_of(A, np.zeros((4, 4)), tokens) == -1
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (lambda: prefix_matching_score(np.eye(3), np.arange(3)), "occurs twice"),
+        (lambda: prefix_matching_score(np.eye(3), np.arange(4)), "attention: expected"),
+        (
+            lambda: prefix_matching_score(
+                np.eye(2), np.zeros(2, int), np.ones(3, bool)
+            ),
+            "rows: expected shape",
+        ),
+        (
+            lambda: copying_ratio(
+                np.eye(2), np.eye(2), np.zeros(2, int), np.zeros(2, bool)
+            ),
+            "rows: expected a position that counts",
+        ),
+        (lambda: previous_token_score(np.ones((1, 1))), "attention: expected shape"),
+        (lambda: copying_score(np.ones((2, 3))), "circuit: expected shape"),
+        (
+            lambda: in_context_score(np.ones(100)),
+            "late: expected positions",
+        ),
+        (lambda: in_context_score(np.ones(9), (3, 3), 4), "early: expected positions"),
+        (lambda: induction_circuit(0, 4), "vocab_size: expected a positive integer"),
+        (
+            lambda: jax.eval_shape(
+                lambda: induction_circuit(3, 4).embed(np.zeros(5, int))
+            ),
+            "tokens: expected at most 4, got 5",
+        ),
+    ],
+)
+def test_impossible_inputs_are_refused(run, message):
+    with pytest.raises(ValueError, match=message):
+        run()

@@ -1,0 +1,149 @@
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from icltheory.layered import forward
+from icltheory.patterns import PatternTransformer, Scores, scores, train
+from tests.patterns import drawn, oracles
+
+MODEL = PatternTransformer(8)
+SIZES = dict(batch_size=16, num_examples=6, relevant_fraction=0.7)
+
+
+@functools.cache
+def start():
+    """The task, and where training begins."""
+    task = drawn.pattern_task(4, 4, 3.0, 3)
+    init = jax.jit(lambda key: MODEL.init(key, task, neuron_scale=0.2))
+    return task, init(jax.random.key(0))
+
+
+def run(num_steps=4, every=2, step_size=0.5, seed=1, **more):
+    more = {"step_size": step_size} | SIZES | more
+    key = jax.random.key(seed)
+    return train(MODEL, *start(), num_steps, key=key, record_every=every, **more)
+
+
+path = functools.cache(run)
+score = jax.jit(functools.partial(scores, MODEL))
+
+
+def by_hand(steps, step_size, seed=1):
+    """A Python loop of steps against the gradient of the mean hinge loss."""
+    (task, params), losses = start(), []
+    trained = ("W_Q", "W_K", "W_V", "W_O")
+
+    @jax.jit
+    def slope(params, t):
+        prompt = task.sample(jax.random.fold_in(jax.random.key(seed), t), 16, 6, 0.7)
+
+        def loss(free):
+            F = forward(MODEL, params | free, prompt)
+            return jnp.mean(jnp.where(prompt.z * F < 1, 1 - prompt.z * F, 0))
+
+        return jax.value_and_grad(loss)({name: params[name] for name in trained})
+
+    for t in range(steps):
+        value, grads = slope(params, t)
+        losses.append(value)
+        params = params | {
+            name: np.asarray(params[name]) - step_size * np.asarray(grads[name])
+            for name in trained
+        }
+    return params, losses
+
+
+def test_it_is_the_plain_loop_and_a_is_fixed():
+    params, losses = by_hand(4, 0.5)
+    np.testing.assert_array_equal(path().steps, [0, 2, 4])
+    np.testing.assert_allclose(path().losses, losses, rtol=1e-11)
+    for name, leaf in path().last.items():
+        np.testing.assert_allclose(leaf, params[name], rtol=1e-10, atol=1e-13)
+        first = start()[1][name]
+        np.testing.assert_array_equal(np.asarray(path().params[name])[0], first)
+        assert np.array_equal(leaf, first) == (name == "a")
+
+
+@pytest.mark.slow
+def test_the_path_does_not_depend_on_how_often_it_is_recorded():
+    often, seldom = run(4, 1), run(4, 4)
+    np.testing.assert_allclose(often.losses, seldom.losses, rtol=1e-12)
+    np.testing.assert_allclose(often.last["W_O"], seldom.last["W_O"], rtol=1e-10)
+
+
+@pytest.mark.slow
+def test_an_ensemble_is_a_vmap():
+    sizes, seeds = jnp.array([0.2, 0.5]), jnp.array([3, 1])
+
+    def one(eta, seed):
+        return run(step_size=eta, seed=seed)
+
+    many = jax.vmap(one)(sizes, seeds)
+    np.testing.assert_allclose(many.losses[1], path().losses, rtol=1e-11)
+    assert many.last["W_O"].shape == (2, *path().last["W_O"].shape)
+    np.testing.assert_allclose(many.last["W_O"][1], path().last["W_O"], rtol=1e-9)
+
+
+def test_a_rule_of_optax_fits():
+    other = run(step_size=None, rule=optax.sgd(0.5))
+    np.testing.assert_allclose(other.losses, path().losses, rtol=1e-11)
+
+
+def test_scores_are_those_of_the_loop():
+    task = start()[0]
+    params = drawn.pattern_params(MODEL, task, size=0.4)
+    prompt = drawn.pattern_prompt(task, 40, 5)
+    found = score(params, prompt)
+    P, P_query, y, z, pattern, query = map(np.asarray, jax.tree.leaves(prompt)[:6])
+    margins, masses, agreements = [], [], []
+    for b in range(40):
+        F, attn = oracles.one_layer(params, P[b], P_query[b])
+        margins.append(z[b] * F)
+        masses.append(attn[pattern[b] == query[b]].sum())
+        agreements.append(z[b] * (attn @ y[b]))
+    margins = np.array(margins)
+    np.testing.assert_allclose(found.margins, margins, atol=1e-12)
+    np.testing.assert_allclose(found.masses[0], masses, atol=1e-12)
+    np.testing.assert_allclose(found.agreements[0], agreements, atol=1e-12)
+    np.testing.assert_allclose(found.agreement, [np.mean(agreements)], atol=1e-12)
+    np.testing.assert_allclose(found.hinge, np.maximum(1 - margins, 0).mean())
+    np.testing.assert_allclose(found.error, (margins <= 0).mean())
+    np.testing.assert_allclose(found.margin, margins.mean(), atol=1e-12)
+    np.testing.assert_allclose(found.attention_mass, [np.mean(masses)])
+    missed = [not s.any() for s in np.asarray(prompt.same)]
+    np.testing.assert_allclose(found.miss_rate, np.mean(missed))
+
+
+def test_a_model_that_diverged_is_wrong_and_not_right():
+    one, none = jnp.ones((1, 3)), jnp.zeros(3, bool)
+    found = Scores(jnp.array([np.nan, 1.0, 0.0]), one, one, none, ~none)
+    assert float(found.error) == pytest.approx(2 / 3)
+
+
+def test_means_of_stacked_scores():
+    prompt = drawn.pattern_prompt(start()[0], 40, 5)
+    many = jax.jit(jax.vmap(lambda p: scores(MODEL, p, prompt)))(path().params)
+    last = score(path().last, prompt)
+    assert many.attention_mass.shape == (3, 1)
+    for name in ("hinge", "error", "margin", "miss_rate"):
+        np.testing.assert_allclose(getattr(many, name)[-1], getattr(last, name))
+
+
+def test_bad_input():
+    def refused(message, **changes):
+        with pytest.raises(ValueError, match="^" + re.escape(message)):
+            run(**changes)
+
+    refused("num_steps: expected a multiple of record_every = 3, got 4", every=3)
+    refused(
+        "step_size, rule: expected exactly one of them, got neither", step_size=None
+    )
+    refused("step_size, rule: expected exactly one", rule=optax.sgd(0.1))
+    refused("step_size: expected a positive number, got -1.0", step_size=-1.0)
+    refused("batch_size: expected a positive integer, got 0", batch_size=0)
+    refused("relevant_fraction: expected a value <= 1", relevant_fraction=1.5)
