@@ -199,7 +199,7 @@ def copying_ratio(
     References:
         Olsson et al. (2022), copying score. Verified by
         ``tests/identities/test_olsson.py`` and
-        ``tests/classification/test_induction.py``.
+        ``tests/induction/test_scores.py``.
     """
     A, M, tokens = jnp.asarray(attention), jnp.asarray(circuit), jnp.asarray(tokens)
     check_shape("attention", A, (*tokens.shape, tokens.shape[0]))

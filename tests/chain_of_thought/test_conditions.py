@@ -19,6 +19,6 @@ def test_predicates_are_vmapped_over_tasks_and_lengths():
 
 def test_the_test_length_is_that_of_the_form():
     for form, gap in (("published", "tau_o rho_o"), ("slides", "tau_o")):
-        found = cot.theorem_6(cot.faithful_transitions(0.8), 100, 1.0, form=form)
+        found = cot.icl_conditions(cot.faithful_transitions(0.8), 100, 1.0, form=form)
         said = found["test length"].inequality
         assert said == f"l_ts >= C (alpha' {gap})^-2", said
