@@ -19,7 +19,7 @@ TRAJECTORIES = (
         ("attention.softmax_attention", "attention.softmax_weights"),
         (
             "test_yao_softmax_and_mlp.py::test_eq_1_and_2_*",
-            "tests/test_attention.py::test_softmax_*",
+            "tests/attention/test_attention.py::test_softmax_*",
         ),
     ),
     _say(
@@ -37,7 +37,7 @@ TRAJECTORIES = (
         ("attention.linear_attention",),
         (
             "test_yao_lemma1.py::test_eq_3_*",
-            "tests/test_attention.py::test_linear_layer_equals_the_double_loop",
+            "tests/attention/test_attention.py::test_linear_layer_equals_the_double_loop",
         ),
     ),
     _say(
@@ -87,7 +87,7 @@ TRAJECTORIES = (
             "test_yao_theorem1.py::test_theorem_1_trajectory_*",
             "test_yao_theorem1.py::test_theorem_1_is_a_product_*",
             "test_yao_theorem1.py::test_growth_is_by_degree",
-            "tests/test_trajectory.py::test_every_path_equals_the_loops",
+            "tests/trajectory/test_trajectory.py::test_every_path_equals_the_loops",
         ),
     ),
     _say(

@@ -16,7 +16,8 @@ class LayerOutput(NamedTuple):
         h_query: Query token, ``(n,)``.
 
     References:
-        Yao et al. (2024), equation (1). Verified by ``tests/test_attention.py``.
+        Yao et al. (2024), equation (1). Verified by
+        ``tests/attention/test_attention.py``.
     """
 
     H: Float[Array, "N n"]

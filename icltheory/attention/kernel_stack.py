@@ -40,7 +40,7 @@ class KernelAttentionStack(AttentionStack):
         [[1.0], [3.0]]
 
     References:
-        Cheng et al. (2024). Verified by ``tests/test_nonlinear_attention.py``.
+        Cheng et al. (2024). Verified by ``tests/attention/test_nonlinear.py``.
     """
 
     W_V: Weights

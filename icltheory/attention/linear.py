@@ -65,7 +65,8 @@ def linear_attention(
         [2.0, 1.0]
 
     References:
-        Yao et al. (2024), equation (3). Verified by ``tests/test_attention.py``.
+        Yao et al. (2024), equation (3). Verified by
+        ``tests/attention/test_attention.py``.
     """
     W_V, W_K, W_Q = as_projections(W_V, W_K, W_Q)
     check_choice("mask", mask, MASKS)

@@ -41,7 +41,7 @@ def attended_keys(mask: str, num_demos: int) -> Bool[Array, "P P"]:
 
     References:
         Yao et al. (2024), equation (1), the matrix M.
-        Verified by ``tests/test_attention.py``.
+        Verified by ``tests/attention/test_attention.py``.
     """
     keys = normalized_keys(mask, num_demos)
     return keys if mask == "none" else keys.at[:, -1].set(False)
@@ -71,7 +71,7 @@ def normalized_keys(mask: str, num_demos: int) -> Bool[Array, "P P"]:
 
     References:
         Yao et al. (2024), equations (1) and (2).
-        Verified by ``tests/test_attention.py``.
+        Verified by ``tests/attention/test_attention.py``.
     """
     check_choice("mask", mask, MASKS)
     every = jnp.ones((num_demos + 1, num_demos + 1), bool)

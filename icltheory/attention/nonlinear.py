@@ -64,7 +64,7 @@ def kernel_matrix(
 
     References:
         Cheng et al. (2024), the nonlinearity of an attention layer.
-        Verified by ``tests/test_nonlinear_attention.py``.
+        Verified by ``tests/attention/test_nonlinear.py``.
     """
     value = check_kernel(kernel)
     X, Z = jnp.asarray(X), jnp.asarray(Z)
@@ -109,7 +109,7 @@ def kernel_weights(
 
     References:
         Cheng et al. (2024); Yao et al. (2024), equation (3).
-        Verified by ``tests/test_nonlinear_attention.py``.
+        Verified by ``tests/attention/test_nonlinear.py``.
     """
     check_shape("W_K", W_K, ("d", "n"))
     check_shape("W_Q", W_Q, jnp.shape(W_K))
@@ -168,7 +168,7 @@ def kernel_attention(
         ([[3.0], [3.0]], [-1.0])
 
     References:
-        Cheng et al. (2024). Verified by ``tests/test_nonlinear_attention.py``.
+        Cheng et al. (2024). Verified by ``tests/attention/test_nonlinear.py``.
     """
     n = jnp.shape(W_K)[-1]
     check_shape("W_V", W_V, (n, n))

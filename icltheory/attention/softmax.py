@@ -72,7 +72,7 @@ def softmax_attention(
 
     References:
         Yao et al. (2024), equations (1) and (2).
-        Verified by ``tests/test_attention.py``.
+        Verified by ``tests/attention/test_attention.py``.
     """
     W_V, W_K, W_Q = as_projections(W_V, W_K, W_Q)
     H, h_query = as_tokens(H, h_query, W_V.shape[1])

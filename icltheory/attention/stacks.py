@@ -38,7 +38,7 @@ class StackOutput:
         h_query: Query token, ``(L + 1, n)``.
 
     References:
-        Yao et al. (2024), Theorem 1. Verified by ``tests/test_attention.py``.
+        Yao et al. (2024), Theorem 1. Verified by ``tests/attention/test_attention.py``.
     """
 
     H: Float[Array, "depths N n"]
@@ -53,7 +53,8 @@ class AttentionStack(abc.ABC):
     leaves have lost that axis.
 
     References:
-        Yao et al. (2024), section 3.1. Verified by ``tests/test_attention.py``.
+        Yao et al. (2024), section 3.1. Verified by
+        ``tests/attention/test_attention.py``.
     """
 
     groups: ClassVar[dict[str, str]] = {}
@@ -95,7 +96,7 @@ class AttentionStack(abc.ABC):
 
         References:
             Yao et al. (2024), equations (1) to (3).
-            Verified by ``tests/test_attention.py``.
+            Verified by ``tests/attention/test_attention.py``.
         """
         return self._one(index)._act(H, h_query, mask, scale)
 
@@ -124,7 +125,7 @@ class AttentionStack(abc.ABC):
 
         References:
             Yao et al. (2024), equation (1).
-            Verified by ``tests/test_nonlinear_attention.py``.
+            Verified by ``tests/attention/test_nonlinear.py``.
         """
         return self._one(index)._weights(H, h_query, mask)
 
@@ -151,7 +152,8 @@ class AttentionStack(abc.ABC):
             ValueError: If shapes do not fit or the mask is unknown.
 
         References:
-            Yao et al. (2024), section 3.1. Verified by ``tests/test_attention.py``.
+            Yao et al. (2024), section 3.1. Verified by
+            ``tests/attention/test_attention.py``.
         """
         check_choice("mask", mask, MASKS)
         stack, start = self._prepare(H, h_query)
@@ -227,7 +229,7 @@ class LinearAttentionStack(AttentionStack):
 
     References:
         Yao et al. (2024), equation (3) and Theorem 1.
-        Verified by ``tests/test_attention.py``.
+        Verified by ``tests/attention/test_attention.py``.
     """
 
     W_V: Weights
@@ -268,7 +270,7 @@ class SoftmaxAttentionStack(AttentionStack):
 
     References:
         Yao et al. (2024), equations (1) and (2).
-        Verified by ``tests/test_attention.py``.
+        Verified by ``tests/attention/test_attention.py``.
     """
 
     W_V: Weights

@@ -17,7 +17,7 @@ class OVFactors(NamedTuple):
 
     References:
         Olsson et al. (2022), the OV circuit. Verified by
-        ``tests/test_layered_attention.py``.
+        ``tests/layered/test_attention.py``.
     """
 
     W_O: Float[Array, "heads n head_dim"]
@@ -29,7 +29,7 @@ class AttentionReadable(LayeredModel, Protocol):
     """A layered model whose attention weights and OV circuits can be read.
 
     References:
-        Olsson et al. (2022). Verified by ``tests/test_layered_attention.py``.
+        Olsson et al. (2022). Verified by ``tests/layered/test_attention.py``.
     """
 
     def attention_weights(
@@ -46,7 +46,7 @@ class AttentionReadable(LayeredModel, Protocol):
             Weights; rows are queries, columns are keys.
 
         References:
-            Verified by ``tests/test_layered_attention.py``.
+            Verified by ``tests/layered/test_attention.py``.
         """
         ...
 
@@ -64,7 +64,7 @@ class AttentionReadable(LayeredModel, Protocol):
             The two factors of every head.
 
         References:
-            Verified by ``tests/test_layered_attention.py``.
+            Verified by ``tests/layered/test_attention.py``.
         """
         ...
 
@@ -86,7 +86,7 @@ def attention_patterns(
         ValueError: If the model does not show its attention.
 
     References:
-        Olsson et al. (2022). Verified by ``tests/test_layered_attention.py``.
+        Olsson et al. (2022). Verified by ``tests/layered/test_attention.py``.
     """
     readable = check_readable(model)
     states = all_hidden(model, params, inputs)[:-1]

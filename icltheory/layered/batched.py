@@ -33,7 +33,7 @@ class Batched:
         [[4.0], [8.0]]
 
     References:
-        Verified by ``tests/test_layered.py``.
+        Verified by ``tests/layered/test_layered.py``.
     """
 
     model: LayeredModel

@@ -46,7 +46,7 @@ class MatrixSpec:
 
     References:
         Yao et al. (2024), section 3.4, the modules that are pruned.
-        Verified by ``tests/test_layered.py``.
+        Verified by ``tests/layered/test_layered.py``.
     """
 
     name: str
@@ -82,7 +82,7 @@ def get_matrix(params: PyTree, spec: MatrixSpec) -> Float[Array, "out in"]:
         [[1.0], [2.0], [3.0]]
 
     References:
-        Verified by ``tests/test_layered.py``.
+        Verified by ``tests/layered/test_layered.py``.
     """
     leaves, _, position, index = _locate(params, spec)
     W = _to_matrix(jnp.asarray(leaves[position])[index], spec)
@@ -115,7 +115,7 @@ def replace_matrix(
         ([[1.0], [2.0]], [[0.0], [0.0]])
 
     References:
-        Verified by ``tests/test_layered.py``.
+        Verified by ``tests/layered/test_layered.py``.
     """
     leaves, treedef, position, index = _locate(params, spec)
     leaf = jnp.asarray(leaves[position])

@@ -26,7 +26,7 @@ class LayeredModel(Protocol):
     ``jax.jit``; the parameters travel separately. Layers count from 0.
 
     References:
-        Yao et al. (2024), section 3.4. Verified by ``tests/test_layered.py``.
+        Yao et al. (2024), section 3.4. Verified by ``tests/layered/test_layered.py``.
     """
 
     @property
@@ -45,7 +45,7 @@ class LayeredModel(Protocol):
             Hidden state, any pytree.
 
         References:
-            Verified by ``tests/test_layered.py``.
+            Verified by ``tests/layered/test_layered.py``.
         """
         ...
 
@@ -61,7 +61,7 @@ class LayeredModel(Protocol):
             Hidden state that leaves it.
 
         References:
-            Verified by ``tests/test_layered.py``.
+            Verified by ``tests/layered/test_layered.py``.
         """
         ...
 
@@ -76,7 +76,7 @@ class LayeredModel(Protocol):
             Outputs of the model.
 
         References:
-            Verified by ``tests/test_layered.py``.
+            Verified by ``tests/layered/test_layered.py``.
         """
         ...
 
@@ -90,7 +90,7 @@ class LayeredModel(Protocol):
             Where each matrix lives in the parameters.
 
         References:
-            Verified by ``tests/test_layered.py``.
+            Verified by ``tests/layered/test_layered.py``.
         """
         ...
 
@@ -107,7 +107,7 @@ def forward(model: LayeredModel, params: Any, inputs: Any) -> Any:
         Its outputs.
 
     References:
-        Verified by ``tests/test_layered.py``.
+        Verified by ``tests/layered/test_layered.py``.
     """
     return forward_from(model, params, model.embed(params, inputs), 0)
 
@@ -131,7 +131,7 @@ def forward_from(model: LayeredModel, params: Any, hidden: Any, layer: int) -> A
         ValueError: If ``layer`` is out of range.
 
     References:
-        Verified by ``tests/test_layered.py``.
+        Verified by ``tests/layered/test_layered.py``.
     """
     _check_layer(model, layer)
     for index in range(layer, model.num_layers):
@@ -155,7 +155,7 @@ def hidden_before(model: LayeredModel, params: Any, inputs: Any, layer: int) -> 
         ValueError: If ``layer`` is out of range.
 
     References:
-        Verified by ``tests/test_layered.py``.
+        Verified by ``tests/layered/test_layered.py``.
     """
     _check_layer(model, layer)
     hidden = model.embed(params, inputs)
@@ -176,7 +176,7 @@ def all_hidden(model: LayeredModel, params: Any, inputs: Any) -> tuple[Any, ...]
         ``num_layers + 1`` hidden states, the embedding first.
 
     References:
-        Verified by ``tests/test_layered.py``.
+        Verified by ``tests/layered/test_layered.py``.
     """
     states = [model.embed(params, inputs)]
     for index in range(model.num_layers):

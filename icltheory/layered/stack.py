@@ -44,7 +44,7 @@ class LayeredStack:
         [('W_V', ('W_V', 1)), ('W_K', ('W_K', 1)), ('W_Q', ('W_Q', 1))]
 
     References:
-        Yao et al. (2024), section 3.1. Verified by ``tests/test_layered.py``.
+        Yao et al. (2024), section 3.1. Verified by ``tests/layered/test_layered.py``.
     """
 
     num_layers: int
@@ -73,7 +73,7 @@ class LayeredStack:
             ValueError: If the mask is unknown.
 
         References:
-            Verified by ``tests/test_layered.py``.
+            Verified by ``tests/layered/test_layered.py``.
         """
         return cls(stack.num_layers, tuple(stack.groups.items()), mask, scale)
 
@@ -91,7 +91,7 @@ class LayeredStack:
             ValueError: If the widths do not fit.
 
         References:
-            Verified by ``tests/test_layered.py``.
+            Verified by ``tests/layered/test_layered.py``.
         """
         H, h_query = inputs
         return LayerOutput(*as_tokens(H, h_query, params.width))
@@ -110,7 +110,7 @@ class LayeredStack:
             Tokens that leave it.
 
         References:
-            Verified by ``tests/test_layered.py``.
+            Verified by ``tests/layered/test_layered.py``.
         """
         return params.layer(layer, *hidden, self.mask, scale=self.scale)
 
@@ -127,7 +127,7 @@ class LayeredStack:
             The query token, ``(n,)``.
 
         References:
-            Verified by ``tests/test_layered.py``.
+            Verified by ``tests/layered/test_layered.py``.
         """
         return hidden.h_query
 
@@ -144,7 +144,7 @@ class LayeredStack:
             ValueError: If there is no such layer.
 
         References:
-            Verified by ``tests/test_layered.py``.
+            Verified by ``tests/layered/test_layered.py``.
         """
         if not 0 <= layer < self.num_layers:
             raise ValueError(f"layer: expected 0 to {self.num_layers - 1}, got {layer}")
@@ -164,7 +164,7 @@ class LayeredStack:
             Weights ``(1, N + 1, N + 1)``; the last token is the query.
 
         References:
-            Verified by ``tests/test_layered_attention.py``.
+            Verified by ``tests/layered/test_attention.py``.
         """
         return params.weights(layer, *hidden, self.mask)[None]
 
@@ -183,7 +183,7 @@ class LayeredStack:
                 so that no matrix says what is written.
 
         References:
-            Verified by ``tests/test_layered_attention.py``.
+            Verified by ``tests/layered/test_attention.py``.
         """
         specs = {spec.name: spec for spec in self.matrices(layer)}
         if "mlp" in dict(self.groups).values():

@@ -32,7 +32,7 @@ class SVD:
         Vt: Right singular vectors :math:`v_i^\top` in rows, ``(..., k, n)``.
 
     References:
-        Eckart and Young (1936). Verified by ``tests/test_linalg.py``.
+        Eckart and Young (1936). Verified by ``tests/linalg/test_linalg.py``.
     """
 
     U: Float[Array, "*batch m k"]
@@ -53,7 +53,7 @@ class SVD:
             ValueError: If a concrete ``rank`` lies outside [0, k].
 
         References:
-            Eckart and Young (1936). Verified by ``tests/test_linalg.py``.
+            Eckart and Young (1936). Verified by ``tests/linalg/test_linalg.py``.
         """
         _check_rank(rank, self.s.shape[-1])
         kept = jnp.where(_keep(rank, self.s.shape[-1]), self.s, 0)
@@ -80,7 +80,7 @@ def svd(W: Float[ArrayLike, "*batch m n"]) -> SVD:
         [[0.0, 0.0], [0.0, 3.0]]
 
     References:
-        Eckart and Young (1936). Verified by ``tests/test_linalg.py``.
+        Eckart and Young (1936). Verified by ``tests/linalg/test_linalg.py``.
     """
     U, s, Vt = jnp.linalg.svd(as_matrix(W), full_matrices=False)
     return SVD(U, s, Vt)
@@ -128,7 +128,7 @@ def low_rank_approximation(
         [2.0, 2.0, 0.0]
 
     References:
-        Eckart and Young (1936). Verified by ``tests/test_linalg.py``.
+        Eckart and Young (1936). Verified by ``tests/linalg/test_linalg.py``.
     """
     check_shape("W", W, ("m", "n"))
     matrix = as_matrix(W)

@@ -45,7 +45,7 @@ def thin_frobenius_inner(
 
     References:
         Yao et al. (2024), equation (18) and Example 1.
-        Verified by ``tests/test_linalg.py``.
+        Verified by ``tests/linalg/test_linalg.py``.
     """
     A, B, C, D = map(widened, (A, B, C, D))
     check_shape("A", A, ("m", "p"))
@@ -86,7 +86,7 @@ def thin_frobenius_norm(
         10.0
 
     References:
-        Yao et al. (2024), Example 1. Verified by ``tests/test_linalg.py``.
+        Yao et al. (2024), Example 1. Verified by ``tests/linalg/test_linalg.py``.
     """
     return safe_sqrt(thin_frobenius_inner(A, B, A, B))
 
@@ -106,7 +106,7 @@ def safe_sqrt(x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
         0.0
 
     References:
-        Verified by ``tests/test_linalg.py``.
+        Verified by ``tests/linalg/test_linalg.py``.
     """
     nothing = x <= 0
     return jnp.where(nothing, 0, jnp.sqrt(jnp.where(nothing, 1, x)))

@@ -29,7 +29,7 @@ def singular_values(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch k
 
     References:
         Golub and Van Loan, Matrix Computations, section 2.4.
-        Verified by ``tests/test_linalg.py``.
+        Verified by ``tests/linalg/test_linalg.py``.
     """
     return jnp.linalg.svd(as_matrix(W), compute_uv=False)
 
@@ -63,7 +63,8 @@ def condition_number(
         (inf, 4.0)
 
     References:
-        Yao et al. (2024), section 3.4 and Case 1. Verified by ``tests/test_linalg.py``.
+        Yao et al. (2024), section 3.4 and Case 1. Verified by
+        ``tests/linalg/test_linalg.py``.
     """
     s = singular_values(W)
     if rank is not None and not 1 <= rank <= s.shape[-1]:
@@ -99,7 +100,7 @@ def effective_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
 
     References:
         Roy and Vetterli (2007), "The effective rank", definition 1.
-        Verified by ``tests/test_linalg.py``.
+        Verified by ``tests/linalg/test_linalg.py``.
     """
     s = singular_values(W)
     total = jnp.sum(s, axis=-1)
@@ -127,7 +128,8 @@ def stable_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
         1.25
 
     References:
-        Rudelson and Vershynin (2007), section 1. Verified by ``tests/test_linalg.py``.
+        Rudelson and Vershynin (2007), section 1. Verified by
+        ``tests/linalg/test_linalg.py``.
     """
     s = singular_values(W)
     ratio = s / jnp.where(s[..., :1] == 0, 1, s[..., :1])

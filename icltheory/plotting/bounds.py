@@ -50,7 +50,8 @@ def bounds_by_learner(
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Theorem 2. Verified by ``tests/test_bound_vs_error.py``.
+        Yao et al. 2024, Theorem 2. Verified by
+        ``tests/experiments/test_bound_vs_error.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -164,7 +165,8 @@ def bounds_against_samples(
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Theorem 2. Verified by ``tests/test_bound_vs_error.py``.
+        Yao et al. 2024, Theorem 2. Verified by
+        ``tests/experiments/test_bound_vs_error.py``.
     """
     import matplotlib.pyplot as plt
 

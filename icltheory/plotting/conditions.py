@@ -53,7 +53,8 @@ def condition_numbers_along_depth(
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Figure 3. Verified by ``tests/test_condition_numbers.py``.
+        Yao et al. 2024, Figure 3. Verified by
+        ``tests/experiments/test_condition_numbers.py``.
     """
     import matplotlib.pyplot as plt
 

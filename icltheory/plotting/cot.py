@@ -89,7 +89,7 @@ def errors_against_length(
 
     References:
         Li et al. (2025), arXiv 2410.02167, Figures 17 to 19. Verified by
-        ``tests/test_cot.py``.
+        ``tests/experiments/test_cot.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -163,7 +163,7 @@ def lengths_that_suffice(panels: Mapping[str, NeedPanel], title: str, ylabel: st
 
     References:
         Li et al. (2025), arXiv 2410.02167, Theorem 5. Verified by
-        ``tests/test_cot.py``.
+        ``tests/experiments/test_cot.py``.
     """
     import matplotlib.pyplot as plt
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
@@ -222,7 +222,7 @@ def attention_along_training(
 
     References:
         Li et al. (2025), arXiv 2410.02167, Figure 20. Verified by
-        ``tests/test_cot.py``.
+        ``tests/experiments/test_cot.py``.
     """
     import matplotlib.pyplot as plt
 

@@ -60,7 +60,7 @@ def curves_against_diversity(
 
     References:
         Raventos et al. 2023, Figures 2 and 3. Verified by
-        ``tests/test_task_diversity.py``.
+        ``tests/experiments/test_task_diversity.py``.
     """
     import matplotlib.pyplot as plt
 

@@ -72,7 +72,7 @@ def flow_paths(panels: Mapping[str, FlowPanel], title: str):
 
     References:
         Zhang, Wu and Bartlett 2024, Theorem 6.3. Verified by
-        ``tests/test_gradient_flow.py``.
+        ``tests/experiments/test_gradient_flow.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -112,7 +112,7 @@ def flow_rates(panels: Mapping[str, FlowPanel], title: str):
 
     References:
         Zhang, Wu and Bartlett 2024, Lemmas G.3 to G.6. Verified by
-        ``tests/test_gradient_flow.py``.
+        ``tests/experiments/test_gradient_flow.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -168,7 +168,7 @@ def descents_beside_flow(
 
     References:
         Zhang, Wu and Bartlett 2024, Section 6. Verified by
-        ``tests/test_gradient_flow.py``.
+        ``tests/experiments/test_gradient_flow.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -214,7 +214,7 @@ def fates_of_starts(settings: Sequence[FlowStarts], title: str):
 
     References:
         Zhang, Wu and Bartlett 2024, remark after Theorem 6.3. Verified by
-        ``tests/test_gradient_flow.py``.
+        ``tests/experiments/test_gradient_flow.py``.
     """
     import matplotlib.pyplot as plt
 

@@ -50,7 +50,8 @@ def gap_panels(panels: Sequence[GapPanel], title: str, seeds: int):
         The matplotlib figure.
 
     References:
-        Zhang, Wu and Bartlett 2024, Theorem 4.1. Verified by ``tests/test_ltb_gap.py``.
+        Zhang, Wu and Bartlett 2024, Theorem 4.1. Verified by
+        ``tests/experiments/test_ltb_gap.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -127,7 +128,8 @@ def gap_phases(
         The matplotlib figure.
 
     References:
-        Zhang, Wu and Bartlett 2024, Theorem 4.1. Verified by ``tests/test_ltb_gap.py``.
+        Zhang, Wu and Bartlett 2024, Theorem 4.1. Verified by
+        ``tests/experiments/test_ltb_gap.py``.
     """
     import matplotlib.pyplot as plt
     from matplotlib.colors import LogNorm
@@ -187,7 +189,7 @@ def excess_hills(arcs: Mapping[float, Any], title: str):
 
     References:
         Zhang, Wu and Bartlett 2024, remarks after Theorem 6.3. Verified by
-        ``tests/test_ltb_gap.py``.
+        ``tests/experiments/test_ltb_gap.py``.
     """
     import matplotlib.pyplot as plt
 

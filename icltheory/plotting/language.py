@@ -99,7 +99,7 @@ def accuracy_against_rate(
 
     References:
         Yao et al. 2024, Figures 1 and 2. Verified by
-        ``tests/test_plotting_language.py``.
+        ``tests/plotting/test_language.py``.
     """
     from matplotlib.lines import Line2D
 
@@ -143,7 +143,7 @@ def accuracy_against_shots(
 
     References:
         Yao et al. 2024, section 2.2 and Figure 2. Verified by
-        ``tests/test_plotting_language.py``.
+        ``tests/plotting/test_language.py``.
     """
     lines = (_CHANCE, ("majority class", _LINES["majority class"]))
     with _grid(panels, columns, title, (3.6, 2.9)) as (figure, shown, _):
@@ -181,7 +181,7 @@ def algorithm1_gains(
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Figure 4. Verified by ``tests/test_plotting_language.py``.
+        Yao et al. 2024, Figure 4. Verified by ``tests/plotting/test_language.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -214,7 +214,7 @@ def search_cost(
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Algorithm 1. Verified by ``tests/test_plotting_language.py``.
+        Yao et al. 2024, Algorithm 1. Verified by ``tests/plotting/test_language.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -263,7 +263,7 @@ def norms_beside_accuracy(
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Remark 4. Verified by ``tests/test_plotting_language.py``.
+        Yao et al. 2024, Remark 4. Verified by ``tests/plotting/test_language.py``.
     """
     unpruned = ("unpruned", _LINES["unpruned"])
     with _grid(panels, columns, title, (3.5, 2.8)) as (figure, shown, _):

@@ -40,7 +40,8 @@ def models_between_lines(settings: Mapping[str, Setting], ylabel: str, title: st
         The matplotlib figure.
 
     References:
-        Zhang, Wu and Bartlett 2024, Table 1. Verified by ``tests/test_ltb_gpt2.py``.
+        Zhang, Wu and Bartlett 2024, Table 1. Verified by
+        ``tests/experiments/test_ltb_gpt2.py``.
     """
     import matplotlib.pyplot as plt
 

@@ -30,7 +30,8 @@ def error_sources(
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Appendix C.4. Verified by ``tests/test_implicit_noise.py``.
+        Yao et al. 2024, Appendix C.4. Verified by
+        ``tests/experiments/test_implicit_noise.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -71,7 +72,8 @@ def noise_against_shots(
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Section 3.3. Verified by ``tests/test_implicit_noise.py``.
+        Yao et al. 2024, Section 3.3. Verified by
+        ``tests/experiments/test_implicit_noise.py``.
     """
     import matplotlib.pyplot as plt
     from matplotlib.ticker import NullFormatter, ScalarFormatter

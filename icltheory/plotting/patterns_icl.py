@@ -66,7 +66,7 @@ def pattern_panels(panels: Mapping[str, PatternPanel], title: str, columns: int 
 
     References:
         Li et al. (2024), Figures 8, 9, 12, 13, 27 and 28. Verified by
-        ``tests/test_pattern_icl.py``.
+        ``tests/experiments/test_pattern_icl.py``.
     """
     import matplotlib.pyplot as plt
 

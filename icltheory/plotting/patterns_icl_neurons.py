@@ -42,7 +42,8 @@ def neuron_clouds(
         The matplotlib figure.
 
     References:
-        Li et al. (2024), Figures 10 and 11. Verified by ``tests/test_pattern_icl.py``.
+        Li et al. (2024), Figures 10 and 11. Verified by
+        ``tests/experiments/test_pattern_icl.py``.
     """
     import matplotlib.pyplot as plt
 

@@ -22,7 +22,8 @@ def attention_by_layer(masses: Mapping[str, Any], steps: Sequence[int], title: s
         The matplotlib figure.
 
     References:
-        Li et al. 2024, Figures 21 to 23. Verified by ``tests/test_pattern_layers.py``.
+        Li et al. 2024, Figures 21 to 23. Verified by
+        ``tests/experiments/test_pattern_layers.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -61,7 +62,8 @@ def labels_by_layer(norms: Any, angles: Any, steps: Sequence[int], title: str):
         The matplotlib figure.
 
     References:
-        Li et al. 2024, Figures 24 to 26. Verified by ``tests/test_pattern_layers.py``.
+        Li et al. 2024, Figures 24 to 26. Verified by
+        ``tests/experiments/test_pattern_layers.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -115,7 +117,8 @@ def errors_against_sum(
         The matplotlib figure.
 
     References:
-        Li et al. 2024, Figure 12. Verified by ``tests/test_pattern_layers.py``.
+        Li et al. 2024, Figure 12. Verified by
+        ``tests/experiments/test_pattern_layers.py``.
     """
     import matplotlib.pyplot as plt
 

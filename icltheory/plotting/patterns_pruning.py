@@ -56,7 +56,7 @@ def errors_against_pruned(
 
     References:
         Li et al. 2024, Figures 14 and 15. Verified by
-        ``tests/test_pattern_pruning.py``.
+        ``tests/experiments/test_pattern_pruning.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -95,7 +95,7 @@ def errors_against_kept(
 
     References:
         Yao et al. 2024, Figure 2, and Li et al. 2024, Figure 14, on one axis. Verified
-        by ``tests/test_pattern_pruning.py``.
+        by ``tests/experiments/test_pattern_pruning.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -141,7 +141,7 @@ def spectra_after_training(
 
     References:
         Li et al. 2024, Propositions 1 and 2. Verified by
-        ``tests/test_pattern_pruning.py``.
+        ``tests/experiments/test_pattern_pruning.py``.
     """
     import matplotlib.pyplot as plt
 

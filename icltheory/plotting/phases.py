@@ -65,7 +65,7 @@ def line_panels(panels: Mapping[str, LinePanel], title: str, columns: int = 3):
 
     References:
         Huang et al. (2024), phases of training; Cheng et al. (2024), error by depth.
-        Verified by ``tests/test_phases.py``.
+        Verified by ``tests/experiments/test_phases.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -147,7 +147,7 @@ def head_score_maps(panels: Mapping[str, Any], title: str):
 
     References:
         Olsson et al. (2022), scores of all heads. Verified by
-        ``tests/test_phases.py``.
+        ``tests/experiments/test_phases.py``.
     """
     import matplotlib.pyplot as plt
 

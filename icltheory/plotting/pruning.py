@@ -50,7 +50,8 @@ def errors_against_rate(panels: Mapping[str, RatePanel], title: str, columns: in
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Figures 1 and 2. Verified by ``tests/test_prune_icl.py``.
+        Yao et al. 2024, Figures 1 and 2. Verified by
+        ``tests/experiments/test_prune_icl.py``.
     """
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
@@ -117,7 +118,7 @@ def condition_numbers_by_layer(
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Figure 3. Verified by ``tests/test_prune_icl.py``.
+        Yao et al. 2024, Figure 3. Verified by ``tests/experiments/test_prune_icl.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -187,7 +188,7 @@ def gains_of_choices(panels: Mapping[str, Mapping[str, Gain]], title: str):
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Figure 4. Verified by ``tests/test_prune_icl.py``.
+        Yao et al. 2024, Figure 4. Verified by ``tests/experiments/test_prune_icl.py``.
     """
     import matplotlib.pyplot as plt
 

@@ -26,7 +26,7 @@ def norms_along_depth(
 
     References:
         Yao et al. 2024, Remark 5. Verified by
-        ``tests/test_trajectories_experiment.py``.
+        ``tests/experiments/test_trajectories.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -90,7 +90,7 @@ def ratio_heat_maps(panels: Mapping[str, Any], title: str, columns: int = 3):
 
     References:
         Yao et al. 2024, Remark 5. Verified by
-        ``tests/test_trajectories_experiment.py``.
+        ``tests/experiments/test_trajectories.py``.
     """
     import matplotlib.pyplot as plt
 

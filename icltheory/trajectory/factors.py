@@ -53,7 +53,8 @@ def implicit_gd_factors(
         [[1.0, 1.0], [2.0, 1.0], [10.0, 1.0]]
 
     References:
-        Yao et al. (2024), Theorem 1. Verified by ``tests/test_trajectory.py``.
+        Yao et al. (2024), Theorem 1. Verified by
+        ``tests/trajectory/test_trajectory.py``.
     """
     stack, H, scale = prepare(stack, H, demo_updates, scale)
     return TrajectoryFactors(*factor_recursion(stack, H, demo_updates, scale))

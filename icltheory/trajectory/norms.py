@@ -74,7 +74,7 @@ def implicit_gd_norms(
 
     References:
         Yao et al. (2024), Theorem 2 and Examples 1-3.
-        Verified by ``tests/test_trajectory.py``.
+        Verified by ``tests/trajectory/test_trajectory.py``.
     """
     check_choice("method", method, ("auto", "factors", "dense", "gram"))
     stack, H, scale = prepare(stack, H, demo_updates, scale)

@@ -63,7 +63,8 @@ def depth_errors(
         ((3,), True)
 
     References:
-        Yao et al. (2024), Theorem 1. Verified by ``tests/test_trajectory.py``.
+        Yao et al. (2024), Theorem 1. Verified by
+        ``tests/trajectory/test_trajectory.py``.
     """
     if jnp.result_type(float) != jnp.float64:
         raise ValueError("depth_errors: expected jax_enable_x64, got float64 disabled")

@@ -100,7 +100,8 @@ class TrajectoryFactors:
             The dense trajectory, ``(L, n, n)`` each.
 
         References:
-            Yao et al. (2024), Theorem 1. Verified by ``tests/test_trajectory.py``.
+            Yao et al. (2024), Theorem 1. Verified by
+            ``tests/trajectory/test_trajectory.py``.
         """
         transposed = jnp.swapaxes(self.left, -1, -2)
         G = transposed @ self.right_G
@@ -137,7 +138,8 @@ class TrajectoryFactors:
             ValueError: If the query has another width than the trajectory.
 
         References:
-            Yao et al. (2024), Theorem 1. Verified by ``tests/test_trajectory.py``.
+            Yao et al. (2024), Theorem 1. Verified by
+            ``tests/trajectory/test_trajectory.py``.
         """
         check_shape("h_query", h_query, (self.left.shape[-1],))
         h = jnp.asarray(h_query)
@@ -159,7 +161,7 @@ class TrajectoryNorms:
 
     References:
         Yao et al. (2024), Theorem 2 and Remark 4.
-        Verified by ``tests/test_trajectory.py``.
+        Verified by ``tests/trajectory/test_trajectory.py``.
     """
 
     delta_W: Float[Array, " L"]

@@ -8,7 +8,7 @@ import pytest
 from experiments.ledger import collect, main, measure, report, rows
 from experiments.ledger.statements import STATEMENTS, Statement
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TESTS = """
 import pytest
 
