@@ -4,11 +4,15 @@ import math
 
 from experiments._run import Run
 from experiments.bound_vs_error.config import Config, Row
+from experiments.bound_vs_error.drawing import (
+    SamplePanel,
+    bounds_against_samples,
+    bounds_by_learner,
+)
 from experiments.bound_vs_error.learners import CLIP
 from experiments.bound_vs_error.numbers import number
 from experiments.bound_vs_error.plan import planned_curve
-from icltheory import plotting
-from icltheory.plotting import Curve, SamplePanel
+from icltheory.plotting import Curve
 
 NOISY = {
     "frobenius": r"F: $\|\Delta W\|\,\|1 + W\|_F$",
@@ -54,7 +58,7 @@ def _rows_figure(table: list[dict]):
         for r in table
     ]
     title = "True generalisation error (two standard errors) and its bounds"
-    return plotting.bounds_by_learner(panels, names, CLIP, title)
+    return bounds_by_learner(panels, names, CLIP, title)
 
 
 def _scaling_figure(config: Config, rows: dict[str, dict]):
@@ -69,7 +73,7 @@ def _scaling_figure(config: Config, rows: dict[str, dict]):
         if len(sweep) > 1
     }
     title = "Error and bounds against the pool, d = 5, two layers"
-    return plotting.bounds_against_samples(panels, CLIP, title)
+    return bounds_against_samples(panels, CLIP, title)
 
 
 def _sample_panel(

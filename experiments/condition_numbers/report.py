@@ -11,11 +11,14 @@ from rich.table import Table
 
 from experiments._run import Check, Run, claim_table, print_checks
 from experiments.condition_numbers.config import Config
+from experiments.condition_numbers.drawing import (
+    ConditionCurve,
+    condition_numbers_along_depth,
+)
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.spectra import ConditionNumber
 from icltheory.bridge.statistics import adjust_holm
 from icltheory.layered import get_matrix
-from icltheory.plotting.conditions import ConditionCurve, condition_numbers_along_depth
 from icltheory.pruning import choose_layers, module_matrices
 
 Rows = tuple[ConditionNumber, ...]

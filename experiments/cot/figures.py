@@ -4,12 +4,7 @@ import numpy as np
 
 from experiments._run import Run
 from experiments.cot.config import Config
-from experiments.cot.findings import LEVEL, needed, predicted, stage_ends
-from experiments.cot.measure import Estimate, Measured
-from experiments.cot.settings import FRACTION, RHO, TAU, Setting
-from experiments.cot.theory import Lines
-from icltheory.chain_of_thought import AttentionMasses
-from icltheory.plotting.cot import (
+from experiments.cot.drawing import (
     LengthPanel,
     LengthSeries,
     NeedPanel,
@@ -17,6 +12,11 @@ from icltheory.plotting.cot import (
     errors_against_length,
     lengths_that_suffice,
 )
+from experiments.cot.findings import LEVEL, needed, predicted, stage_ends
+from experiments.cot.measure import Estimate, Measured
+from experiments.cot.settings import FRACTION, RHO, TAU, Setting
+from experiments.cot.theory import Lines
+from icltheory.chain_of_thought import AttentionMasses
 
 _COT, _ICL = 1, 2
 _SYMBOLS = {FRACTION: r"$\alpha'$", TAU: r"$\tau$", RHO: r"$\rho$"}

@@ -10,6 +10,11 @@ from rich.table import Table
 
 from experiments._run import Check, Run, print_checks
 from experiments.garg_linear.config import Config, Setup
+from experiments.garg_linear.drawing import (
+    error_against_examples,
+    errors_by_setting,
+    errors_over_training,
+)
 from experiments.garg_linear.evaluate import (
     OPTIMUM,
     TRANSFORMER,
@@ -20,7 +25,7 @@ from experiments.garg_linear.evaluate import (
     model_errors,
     transformer_curve,
 )
-from icltheory import plotting, training
+from icltheory import training
 from icltheory.plotting import Curve
 from icltheory.regression import shifts
 
@@ -105,7 +110,7 @@ def report(
     seeds = ", ".join(map(str, config.seeds))
     title = f"In-context linear regression, d = {config.dim} (seed {seeds})"
     legend = f"{config.eval_prompts:,} prompts; bands: 90 % intervals; dashed: exact"
-    figure = plotting.error_against_examples(curves, config.dim, f"{title}\n{legend}")
+    figure = error_against_examples(curves, config.dim, f"{title}\n{legend}")
     run.save_figure("figure5a.png", figure)
     snapshots = {
         record["step"]: Curve(np.mean(record["errors"], axis=0))
@@ -115,7 +120,7 @@ def report(
     reference = ("least squares (exact)", Curve(exact["least squares"], exact=True))
     run.save_figure(
         "figure5b.png",
-        plotting.errors_over_training(
+        errors_over_training(
             snapshots, reference, config.dim, f"{title}: the Transformer as it trains"
         ),
     )
@@ -175,5 +180,5 @@ def report_shifts(setup: Setup, run: Run, params: Any, console: Console) -> dict
         table.add_row(shift.name, *cells)
     console.print(table)
     title = f"Garg's evaluation settings, d = {config.dim}"
-    run.save_figure("shifts.png", plotting.errors_by_setting(panels, title))
+    run.save_figure("shifts.png", errors_by_setting(panels, title))
     return results

@@ -8,11 +8,11 @@ from rich.table import Table
 
 from experiments._run import Check, Run, claim_table, print_checks, stated_claim
 from experiments.garg_recipe.config import Config
+from experiments.garg_recipe.drawing import Ratio, recipes_beside_baseline
 from experiments.garg_recipe.noise import gradient_noise
 from experiments.garg_recipe.summary import Row, rows
 from experiments.garg_recipe.train import Trained
-from icltheory import plotting
-from icltheory.plotting import Curve, Ratio
+from icltheory.plotting import Curve
 from icltheory.regression import risks
 
 _SHOWN = ("baseline", "recipe", "recipe, half")
@@ -129,7 +129,7 @@ def draw(config: Config, trained: dict[str, Trained], found: list[Row]) -> Any:
         row.name: Ratio(row.ratio[0], *row.interval, row.name in _SHOWN)
         for row in found[1:]
     }
-    return plotting.recipes_beside_baseline(
+    return recipes_beside_baseline(
         curves,
         ratios,
         f"GPT-2 of {config.num_layers} layers, d = {config.dim}: distance to the "

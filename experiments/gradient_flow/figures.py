@@ -3,9 +3,7 @@
 from experiments._run import Run
 from experiments.gradient_flow.config import Config
 from experiments.gradient_flow.descents import Descents
-from experiments.gradient_flow.paths import FlowPath
-from experiments.gradient_flow.starts import FATES, Starts, wilson
-from icltheory.plotting.flow import (
+from experiments.gradient_flow.drawing import (
     FlowPanel,
     FlowStarts,
     descents_beside_flow,
@@ -13,6 +11,8 @@ from icltheory.plotting.flow import (
     flow_paths,
     flow_rates,
 )
+from experiments.gradient_flow.paths import FlowPath
+from experiments.gradient_flow.starts import FATES, Starts, wilson
 
 
 def draw(

@@ -8,10 +8,10 @@ from rich.table import Table
 
 from experiments._run import Check, Run, largest, print_checks
 from experiments.implicit_noise.config import Config
+from experiments.implicit_noise.drawing import error_sources, noise_against_shots
 from experiments.implicit_noise.implied import Split
 from experiments.implicit_noise.measure import bayes_with_label_noise
 from experiments.implicit_noise.subsets import SubsetNoise
-from icltheory import plotting
 from icltheory.plotting import Curve
 
 Splits, Noises = dict[int, Split], dict[int, SubsetNoise]
@@ -201,7 +201,7 @@ def _draw(config, run: Run, splits: Splits, noises: Noises, bayes) -> None:
     last = splits[max(splits)]
     k = np.arange(last.total.shape[1])
     noisy = f"Bayes, label noise {config.label_noise:g}"
-    figure = plotting.error_sources(
+    figure = error_sources(
         {step: _interval(s.total) for step, s in splits.items()},
         {
             "least squares": _interval(last.shots),
@@ -228,7 +228,7 @@ def _draw(config, run: Run, splits: Splits, noises: Noises, bayes) -> None:
         for t in range(config.stack.num_layers)
     }
     if below:
-        figure = plotting.noise_against_shots(
+        figure = noise_against_shots(
             [config.shots[i] for i in below],
             panels,
             f"Implicit noise of a linear stack trained for {step:,} steps, "

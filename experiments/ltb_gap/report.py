@@ -8,10 +8,10 @@ from rich.table import Table
 
 from experiments._run import Check, Run, largest, print_checks
 from experiments.ltb_gap.config import Config
+from experiments.ltb_gap.drawing import GapPanel, excess_hills, gap_panels, gap_phases
 from experiments.ltb_gap.settings import Setting, axes, trained_settings
 from experiments.ltb_gap.theory import CONSTRUCTIONS, Phases, Risks
 from experiments.ltb_gap.train import Trained
-from icltheory import plotting
 from icltheory.regression.risks import student_interval
 
 LABELS = {
@@ -155,7 +155,7 @@ def _figures(
                 np.exp(np.asarray(interval.high)),
             )
         panels.append(
-            plotting.GapPanel(
+            GapPanel(
                 LABELS[axis.name],
                 axis.values(axis.line),
                 {name: line[name] for name in ("lsa", "ltb", "bayes")},
@@ -171,8 +171,8 @@ def _figures(
     )
     regions = [CLOSEST[name] for name in CONSTRUCTIONS]
     return {
-        "risks.png": plotting.gap_panels(panels, base, len(config.seeds)),
-        "phases.png": plotting.gap_phases(
+        "risks.png": gap_panels(panels, base, len(config.seeds)),
+        "phases.png": gap_phases(
             grid.mean_norms,
             grid.examples,
             grid.lsa / grid.ltb,
@@ -180,7 +180,7 @@ def _figures(
             regions,
             f"d = {config.dim}, $\\sigma^2$ = {config.noise_var:g}",
         ),
-        "hills.png": plotting.excess_hills(
+        "hills.png": excess_hills(
             arcs, f"d = 2, M = 2, $\\phi_1$ = 1, $\\sigma^2$ = {config.noise_var:g}"
         ),
     }

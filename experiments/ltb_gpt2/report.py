@@ -8,8 +8,8 @@ from rich.table import Table
 
 from experiments._run import Check, Run, claim_table, print_checks
 from experiments.ltb_gpt2.config import PAPER_TABLE, Cell, Config
+from experiments.ltb_gpt2.drawing import Setting, models_between_lines
 from experiments.ltb_gpt2.measure import References, Score, rule_scores
-from icltheory import plotting
 
 Scores, Columns = dict[Cell, Score], dict[float, References]
 _LINES = {
@@ -203,7 +203,7 @@ def figure(config: Config, scores: Scores, columns: Columns) -> Any:
     settings = {}
     for mean in config.means:
         cells = [Cell(mlp, mean) for mlp in (True, False)]
-        settings[rf"$\beta^* = {mean:g} \cdot (1, \dots, 1)$"] = plotting.Setting(
+        settings[rf"$\beta^* = {mean:g} \cdot (1, \dots, 1)$"] = Setting(
             dots={c.model: scores[c].per_seed for c in cells},
             intervals={c.model: (scores[c].mean, *scores[c].interval) for c in cells},
             lines={
@@ -212,7 +212,7 @@ def figure(config: Config, scores: Scores, columns: Columns) -> Any:
             published={c.model: PAPER_TABLE[c] for c in cells if c in PAPER_TABLE},
         )
     recipe = config.recipe
-    return plotting.models_between_lines(
+    return models_between_lines(
         settings,
         "squared error of the answer",
         f"GPT-2 ({recipe.num_layers} layers, width {recipe.width}) on linear "

@@ -6,15 +6,11 @@ import numpy as np
 
 from experiments.pattern_icl.baselines import LOGISTIC, ORIGIN, Comparison
 from experiments.pattern_icl.checks import miss_law
+from experiments.pattern_icl.clouds import NeuronCloud, neuron_clouds
 from experiments.pattern_icl.config import Config
+from experiments.pattern_icl.drawing import PatternPanel, PatternSeries, pattern_panels
 from experiments.pattern_icl.intervals import over_axis, share_intervals
 from experiments.pattern_icl.results import Results
-from icltheory.plotting.patterns_icl import (
-    PatternPanel,
-    PatternSeries,
-    pattern_panels,
-)
-from icltheory.plotting.patterns_icl_neurons import NeuronCloud, neuron_clouds
 
 _HINGE, _ERROR = "hinge error", "0-1 error"
 

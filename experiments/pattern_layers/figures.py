@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 
 from experiments.pattern_layers.config import Config
-from experiments.pattern_layers.measure import Measured
-from experiments.pattern_layers.summary import at_sum, estimate
-from icltheory.plotting.patterns_layers import (
+from experiments.pattern_layers.drawing import (
     attention_by_layer,
     errors_against_sum,
     labels_by_layer,
 )
+from experiments.pattern_layers.measure import Measured
+from experiments.pattern_layers.summary import at_sum, estimate
 
 
 def figures(config: Config, measured: dict[str, Measured]) -> dict[str, Any]:

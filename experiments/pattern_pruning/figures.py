@@ -6,16 +6,16 @@ import numpy as np
 
 from experiments.pattern_pruning.bridge import AXES, METHODS, MODULES, Bridge
 from experiments.pattern_pruning.config import Config
-from experiments.pattern_pruning.gpt2 import GptCurves
-from experiments.pattern_pruning.gpt2_report import PUBLISHED, PUBLISHED_RATES
-from experiments.pattern_pruning.neurons import TITLES, NeuronCurves
-from experiments.pattern_pruning.summary import interval
-from icltheory.plotting.patterns_pruning import (
+from experiments.pattern_pruning.drawing import (
     PrunedLine,
     errors_against_kept,
     errors_against_pruned,
     spectra_after_training,
 )
+from experiments.pattern_pruning.gpt2 import GptCurves
+from experiments.pattern_pruning.gpt2_report import PUBLISHED, PUBLISHED_RATES
+from experiments.pattern_pruning.neurons import TITLES, NeuronCurves
+from experiments.pattern_pruning.summary import interval
 
 _ORDERS = {order: TITLES[order] for order in ("magnitude", "random", "reverse")}
 

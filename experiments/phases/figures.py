@@ -5,13 +5,9 @@ from typing import Any
 import numpy as np
 
 from experiments.phases.config import Config
+from experiments.phases.drawing import head_score_maps
 from experiments.phases.found import Found
-from icltheory.plotting.phases import (
-    Line,
-    LinePanel,
-    head_score_maps,
-    line_panels,
-)
+from icltheory.plotting import Line, LinePanel, line_panels
 
 
 def figures(config: Config, found: Found) -> dict[str, Any]:

@@ -7,11 +7,18 @@ import numpy as np
 from experiments.prune_icl.algorithm import condition_numbers
 from experiments.prune_icl.analysis import Measured, kept_table
 from experiments.prune_icl.config import Config
+from experiments.prune_icl.drawing import (
+    Gain,
+    RatePanel,
+    condition_numbers_by_layer,
+    errors_against_rate,
+    gains_of_choices,
+)
 from experiments.prune_icl.statistics import paired
 from experiments.prune_icl.subjects import CONDITIONS
-from icltheory import plotting, pruning
+from icltheory import pruning
 from icltheory.layered import get_matrix
-from icltheory.plotting import Curve, Gain, RatePanel
+from icltheory.plotting import Curve
 
 
 def _ticks(measured: Measured) -> list[str]:
@@ -69,29 +76,29 @@ def draw(all_measured: list[Measured], config: Config) -> dict[str, Any]:
         for module in m.magnitude:
             kinds[f"{subject.name}, {module}"] = _kinds(m, module)
     return {
-        "figure1_layers.png": plotting.errors_against_rate(
+        "figure1_layers.png": errors_against_rate(
             by_layer,
             f"Clipping one module of one layer ({note};\nbands: {percent} intervals "
             "of the paired difference to the unpruned model, dotted)",
             columns=2,
         ),
-        "figure2_shots.png": plotting.errors_against_rate(
+        "figure2_shots.png": errors_against_rate(
             by_shots, f"Clipping at k shots ({note})", columns=4
         ),
-        "figure_conditions.png": plotting.errors_against_rate(
+        "figure_conditions.png": errors_against_rate(
             by_condition, f"Clipping attention under shifts ({note})"
         ),
-        "figure_magnitude.png": plotting.errors_against_rate(
+        "figure_magnitude.png": errors_against_rate(
             kinds,
             "SVD (solid) against magnitude pruning (dashed)\n"
             f"at equal numbers of stored parameters ({config.test_prompts:,} "
             "test prompts, one seed)",
         ),
-        "figure3_condition_numbers.png": plotting.condition_numbers_by_layer(
+        "figure3_condition_numbers.png": condition_numbers_by_layer(
             {m.subject.name: _matrices(m) for m in all_measured},
             "Condition numbers after training (points: seeds)",
         ),
-        "figure4_algorithm1.png": plotting.gains_of_choices(
+        "figure4_algorithm1.png": gains_of_choices(
             {c: _gains(all_measured, c) for c in CONDITIONS},
             f"Rate chosen on {config.validation_prompts:,} validation prompts, judged "
             f"on {config.test_prompts:,} others ({percent} intervals);\n"

@@ -6,12 +6,7 @@ import numpy as np
 
 from experiments import condition_numbers
 from experiments.condition_numbers.report import figure as condition_figure
-from experiments.prune_llm.study import Study
-from experiments.prune_llm.subject import Case
-from experiments.prune_llm.tables import Row, panel
-from icltheory.bridge.records.values import number
-from icltheory.plotting import Curve
-from icltheory.plotting.language import (
+from experiments.prune_llm.drawing import (
     AccuracyPanel,
     BeforeAfter,
     accuracy_against_rate,
@@ -19,6 +14,11 @@ from icltheory.plotting.language import (
     norms_beside_accuracy,
     search_cost,
 )
+from experiments.prune_llm.study import Study
+from experiments.prune_llm.subject import Case
+from experiments.prune_llm.tables import Row, panel
+from icltheory.bridge.records.values import number
+from icltheory.plotting import Curve
 
 THEORY = {
     "update_norm": "norm of the implicit update",

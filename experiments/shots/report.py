@@ -11,6 +11,7 @@ from experiments._run import Check, Run, print_checks
 from experiments.prune_llm.subject import Subject
 from experiments.shots.config import Config
 from experiments.shots.curve import Curve, Estimate, curve, differences
+from experiments.shots.drawing import ShotsPanel, accuracy_against_shots
 from experiments.shots.measure import correct
 from icltheory import plotting
 from icltheory.bridge.records import Records
@@ -113,11 +114,11 @@ def figure(config: Config, results: dict[str, Found]):
                 ends[:, 0], ends[:, 2], ends[:, 3]
             )
             points[_label(one, rate)] = found.draws
-        panels[name] = plotting.ShotsPanel(
+        panels[name] = ShotsPanel(
             config.shots, curves, one.chance, one.majority, points
         )
     seeds, orders = len(config.demonstration_seeds), len(config.orders)
-    return plotting.accuracy_against_shots(
+    return accuracy_against_shots(
         panels,
         f"{'/'.join(Path(config.checkpoint).parts[-2:])[-60:]}\n{config.level:.0%} "
         "intervals over draws of demonstrations and questions\n"

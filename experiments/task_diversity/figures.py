@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 
 from experiments.task_diversity.config import Config
+from experiments.task_diversity.drawing import (
+    DiversityPanel,
+    DiversitySeries,
+    curves_against_diversity,
+)
 from experiments.task_diversity.measure import DMMSE, MODEL, NEW, POOL, RIDGE
 from experiments.task_diversity.summary import distance, estimates
 from experiments.task_diversity.theory import Estimate, Theory
-from icltheory import plotting
-from icltheory.plotting import DiversityPanel, DiversitySeries
 
 _TITLES = {POOL: "tasks of the pool", NEW: "new Gaussian tasks"}
 _INK, _BLUE, _ORANGE = 0, 1, 2
@@ -36,9 +39,7 @@ def draw_errors(config: Config, tables: dict, lines: Theory) -> Any:
             logarithmic=source == NEW,
         )
     label = "squared error / d, mean over k"
-    return plotting.curves_against_diversity(
-        panels, config.pool_sizes, label, _title(config)
-    )
+    return curves_against_diversity(panels, config.pool_sizes, label, _title(config))
 
 
 def draw_distances(
@@ -62,9 +63,7 @@ def draw_distances(
             crossings[source],
         )
     label = "squared distance / d, mean over k"
-    return plotting.curves_against_diversity(
-        panels, config.pool_sizes, label, _title(config)
-    )
+    return curves_against_diversity(panels, config.pool_sizes, label, _title(config))
 
 
 def _series(values: Sequence[Estimate], kind: Any, colour: int) -> DiversitySeries:

@@ -8,8 +8,8 @@ from rich.table import Table
 
 from experiments._run import Check, Run, claim_table, largest, print_checks
 from experiments.trajectories.config import Config
+from experiments.trajectories.drawing import norms_along_depth, ratio_heat_maps
 from experiments.trajectories.measure import KINDS, Effect, Norms
-from icltheory import plotting
 
 Cases = dict[tuple[str, str, int], Norms]
 Effects = dict[tuple[str, str, int, int], Effect]
@@ -288,16 +288,16 @@ def _figures(config: Config, cases: Cases) -> dict[str, Any]:
         for name in names
     }
     return {
-        "norms.png": plotting.norms_along_depth(
+        "norms.png": norms_along_depth(
             plain, f"Implicit updates along depth (geometric mean, {count})", "norm"
         ),
-        "pruned_norms.png": plotting.norms_along_depth(
+        "pruned_norms.png": norms_along_depth(
             along,
             r"$\|G_t\|$ with one matrix of one layer pruned "
             f"(geometric mean and standard error, {count})",
             r"$\|G_t\|$",
         ),
-        "ratios.png": plotting.ratio_heat_maps(
+        "ratios.png": ratio_heat_maps(
             maps,
             r"$\|G_t\|$ with layer k pruned, over the unpruned "
             f"(geometric mean, {count})",

@@ -11,6 +11,11 @@ import pytest
 
 from experiments import bound_vs_error
 from experiments.bound_vs_error.config import Config, Row
+from experiments.bound_vs_error.drawing import (
+    SamplePanel,
+    bounds_against_samples,
+    bounds_by_learner,
+)
 from experiments.bound_vs_error.invariance import HELD_OUT, POPULATION
 from experiments.bound_vs_error.simulate import Replicates, simulate
 from icltheory import plotting
@@ -159,9 +164,7 @@ def test_presets_come_back_from_json():
 def test_bounds_are_drawn_and_the_infinite_ones_are_marked():
     error = plotting.Curve([0.1, -0.01], [0.05, -0.02], [0.15, 0.01])
     bounds = {"F": [1.0, 0.5], "printed": [math.inf, math.inf], "G": [2.0, math.inf]}
-    figure = plotting.bounds_by_learner(
-        {"noisy": (error, bounds)}, ["a", "b"], 2.0, "t"
-    )
+    figure = bounds_by_learner({"noisy": (error, bounds)}, ["a", "b"], 2.0, "t")
     (axes,) = figure.axes
     top = axes.get_ylim()[1]
     lines = axes.get_lines()
@@ -178,8 +181,8 @@ def test_curves_against_the_pool_with_guides():
         "G": plotting.Curve([1.0, 0.3]),
         "plan": plotting.Curve([math.inf, 0.2], exact=True),
     }
-    panel = plotting.SamplePanel([10, 100], error, bounds, {-1.0: 0.05})
-    (axes,) = plotting.bounds_against_samples({"b": panel}, 2.0, "t").axes
+    panel = SamplePanel([10, 100], error, bounds, {-1.0: 0.05})
+    (axes,) = bounds_against_samples({"b": panel}, 2.0, "t").axes
     lines = {line.get_label(): line for line in axes.get_lines()}
     np.testing.assert_array_equal(lines["true error"].get_ydata(), error.mean)
     assert lines["plan"].get_linestyle() == "--"

@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 
 from experiments import condition_numbers as experiment
+from experiments.condition_numbers.drawing import (
+    ConditionCurve,
+    condition_numbers_along_depth,
+)
 from experiments.condition_numbers.report import (
     choices,
     claims,
@@ -19,7 +23,6 @@ from icltheory.bridge.export import save_checkpoint
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.model import LanguageModel, clip_module
 from icltheory.bridge.spectra import ConditionNumber
-from icltheory.plotting.conditions import ConditionCurve, condition_numbers_along_depth
 
 matplotlib.use("Agg")
 CONFIG = {

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from experiments import cot
-from experiments.cot import findings, measure, settings, theory
+from experiments.cot import drawing, findings, measure, settings, theory
 from icltheory import plotting
-from icltheory.plotting import cot as drawing
 
 matplotlib.use("Agg")
 TINY = [

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from experiments import gradient_flow
+from experiments.gradient_flow import drawing as plotting
 from experiments.gradient_flow import starts
-from icltheory.plotting import flow as plotting
 
 matplotlib.use("Agg")
 TINY = [

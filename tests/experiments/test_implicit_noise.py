@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from experiments import implicit_noise
+from experiments.implicit_noise.drawing import error_sources, noise_against_shots
 from experiments.implicit_noise.implied import (
     answers,
     least_squares_weights,
@@ -208,7 +209,7 @@ def test_mistakes_are_named_and_nothing_is_written(change, message, tmp_path):
 
 def test_figures_draw_what_they_are_given():
     curve = plotting.Curve(np.array([1.0, 0.5, 0.1]), np.zeros(3) + 0.05, np.ones(3))
-    figure = plotting.error_sources(
+    figure = error_sources(
         {0: curve, 100: curve}, {"ols": curve}, {0: curve, 100: curve}, 2, "a title"
     )
     left, middle, right = figure.axes
@@ -219,7 +220,7 @@ def test_figures_draw_what_they_are_given():
     assert right.get_yscale() == "log"
     exact = plotting.Curve(np.array([1.0, 0.5, 0.1]), exact=True)
     panels = {"layer 1": {"prompt": curve, "formula": exact}, "layer 2": {"a": curve}}
-    figure = plotting.noise_against_shots([1, 2, 5], panels, "a title")
+    figure = noise_against_shots([1, 2, 5], panels, "a title")
     assert [axes.get_title() for axes in figure.axes] == ["layer 1", "layer 2"]
     formula = figure.axes[0].get_lines()[1]
     assert formula.get_linestyle() == "--"

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from experiments import ltb_gap
+from experiments.ltb_gap.drawing import GapPanel, excess_hills, gap_panels, gap_phases
 from experiments.ltb_gap.settings import axes, problem, trained_settings
 from experiments.ltb_gap.theory import Phases, Risks, hills, phases, theory
 from experiments.ltb_gap.train import Trained
-from icltheory import plotting
 from icltheory.regression import ltb
 
 matplotlib.use("Agg")
@@ -220,9 +220,9 @@ def test_figures_draw_what_they_are_given():
         "lsa": (np.array([4.0]), np.array([3.5]), np.array([5.0])),
         "ltb": (np.array([1.5]), np.array([1.0]), np.array([1.75])),
     }
-    panel = plotting.GapPanel("M", x, lines, (2 * x, 5 * x), [2.0], dots)
+    panel = GapPanel("M", x, lines, (2 * x, 5 * x), [2.0], dots)
     plain = panel._replace(label="d", log=False)
-    figure = plotting.gap_panels([panel, panel, panel, plain], "fixed", 7)
+    figure = gap_panels([panel, panel, panel, plain], "fixed", 7)
     first, *_, last = figure.axes
     drawn = {line.get_label(): line for line in first.get_lines()}
     for name, label in (("lsa", "(LSA)"), ("ltb", "(LTB"), ("bayes", "best: Bayes")):
@@ -240,7 +240,7 @@ def test_figures_draw_what_they_are_given():
     norms, examples = np.array([0.1, 1.0, 10.0]), np.array([2.0, 8.0])
     ratio = np.array([[1.0, 2.0, 30.0], [1.0, 1.5, 20.0]])
     closest = np.array([[0, 0, 2], [0, 0, 2]])
-    figure = plotting.gap_phases(norms, examples, ratio, closest, "abc", "fixed")
+    figure = gap_phases(norms, examples, ratio, closest, "abc", "fixed")
     axes = figure.axes[0]
     mesh = axes.collections[0]
     np.testing.assert_array_equal(np.asarray(mesh.get_array()).ravel(), ratio.ravel())
@@ -252,7 +252,7 @@ def test_figures_draw_what_they_are_given():
     ]
 
     arcs = {0.05: np.array([1.0, 4.0, 0.5]), 1.0: np.array([1.0, 0.5, 0.1])}
-    (axes,) = plotting.excess_hills(arcs, "fixed").axes
+    (axes,) = excess_hills(arcs, "fixed").axes
     for line, excess in zip(axes.get_lines(), arcs.values(), strict=False):
         np.testing.assert_array_equal(line.get_ydata(), excess)
         np.testing.assert_allclose(line.get_xdata(), [0, 45, 90])

@@ -14,18 +14,14 @@ from experiments._patterns import Ensemble, scores_on_all, train_ensemble
 from experiments._patterns.gpt2 import PairTask
 from experiments.pattern_icl.baselines import CLASSIFIERS, Comparison, classify
 from experiments.pattern_icl.checks import miss_law, start_attention
+from experiments.pattern_icl.clouds import NeuronCloud, neuron_clouds
+from experiments.pattern_icl.drawing import PatternPanel, PatternSeries, pattern_panels
 from experiments.pattern_icl.gpt2 import margins_by_length
 from experiments.pattern_icl.intervals import over_axis, share_intervals
 from experiments.pattern_icl.lengths import prefix
 from experiments.pattern_icl.speed import _speed, crossing
 from icltheory.models import GPT2
 from icltheory.patterns import PatternTask, circulant_tasks
-from icltheory.plotting.patterns_icl import (
-    PatternPanel,
-    PatternSeries,
-    pattern_panels,
-)
-from icltheory.plotting.patterns_icl_neurons import NeuronCloud, neuron_clouds
 
 matplotlib.use("Agg")
 SMALL = Ensemble(

@@ -11,14 +11,14 @@ import pytest
 
 from experiments import pattern_layers
 from experiments._launch import read_config
-from experiments.pattern_layers.summary import estimate, growth, jump, turned
-from experiments.pattern_layers.train import Layers
-from icltheory.layered import forward
-from icltheory.plotting.patterns_layers import (
+from experiments.pattern_layers.drawing import (
     attention_by_layer,
     errors_against_sum,
     labels_by_layer,
 )
+from experiments.pattern_layers.summary import estimate, growth, jump, turned
+from experiments.pattern_layers.train import Layers
+from icltheory.layered import forward
 
 matplotlib.use("Agg")
 CONFIG = pattern_layers.Config(

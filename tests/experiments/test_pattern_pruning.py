@@ -24,18 +24,18 @@ from experiments.pattern_pruning.bridge import (
     Bridge,
     Kept,
 )
+from experiments.pattern_pruning.drawing import (
+    PrunedLine,
+    errors_against_kept,
+    errors_against_pruned,
+    spectra_after_training,
+)
 from experiments.pattern_pruning.gpt2 import gpt_keys, gpt_prompts, without
 from experiments.pattern_pruning.gpt2_report import gap_ratio, gpt_claims
 from experiments.pattern_pruning.prompts import PROMPTS, errors, prompts_of
 from experiments.pattern_pruning.summary import interval, least_kept
 from icltheory.layered import forward
 from icltheory.patterns import prune_neurons
-from icltheory.plotting.patterns_pruning import (
-    PrunedLine,
-    errors_against_kept,
-    errors_against_pruned,
-    spectra_after_training,
-)
 from icltheory.pruning import clip, magnitude_prune
 
 matplotlib.use("Agg")

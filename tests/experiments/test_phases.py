@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from experiments import phases
-from icltheory.plotting import Line, LinePanel, head_score_maps, line_panels
+from experiments.phases.drawing import head_score_maps
+from icltheory.plotting import Line, LinePanel, line_panels
 
 matplotlib.use("Agg")
 SMALL = """

@@ -10,15 +10,15 @@ import scipy.stats
 
 from experiments import prune_icl
 from experiments.prune_icl import analysis
-from experiments.prune_icl.statistics import paired
-from icltheory.plotting import (
-    Curve,
+from experiments.prune_icl.drawing import (
     Gain,
     RatePanel,
     condition_numbers_by_layer,
     errors_against_rate,
     gains_of_choices,
 )
+from experiments.prune_icl.statistics import paired
+from icltheory.plotting import Curve
 from tests import processes
 
 matplotlib.use("Agg")

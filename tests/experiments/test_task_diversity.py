@@ -16,16 +16,16 @@ import pytest
 from experiments import task_diversity
 from experiments._trained import Recipe, Timing
 from experiments.task_diversity import summary
+from experiments.task_diversity.drawing import (
+    DiversityPanel,
+    DiversitySeries,
+    curves_against_diversity,
+)
 from experiments.task_diversity.measure import NEW, POOL
 from experiments.task_diversity.pool import Pool
 from experiments.task_diversity.theory import theory
 from experiments.task_diversity.train import initial_state, training_step
 from icltheory import training
-from icltheory.plotting import (
-    DiversityPanel,
-    DiversitySeries,
-    curves_against_diversity,
-)
 from icltheory.regression.tasks import LinearRegression
 
 matplotlib.use("Agg")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import trajectories
-from icltheory.plotting import norms_along_depth, ratio_heat_maps
+from experiments.trajectories.drawing import norms_along_depth, ratio_heat_maps
 
 matplotlib.use("Agg")
 SMALL = """

@@ -3,18 +3,17 @@
 import matplotlib
 import numpy as np
 import pytest
+from experiments.shots.drawing import ShotsPanel, accuracy_against_shots
 
-from icltheory.plotting import (
+from experiments.prune_llm.drawing import (
     AccuracyPanel,
     BeforeAfter,
-    Curve,
-    ShotsPanel,
     accuracy_against_rate,
-    accuracy_against_shots,
     algorithm1_gains,
     norms_beside_accuracy,
     search_cost,
 )
+from icltheory.plotting import Curve
 
 matplotlib.use("Agg")
 RATES = (0, 0.1, 0.5, 0.995)

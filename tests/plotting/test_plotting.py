@@ -4,13 +4,24 @@ import matplotlib
 import numpy as np
 import pytest
 
-from icltheory import plotting
-from icltheory.plotting import (
-    Curve,
+from experiments.cot.drawing import attention_along_training
+from experiments.garg_linear.drawing import (
     error_against_examples,
     errors_by_setting,
     errors_over_training,
 )
+from experiments.garg_recipe.drawing import Ratio, recipes_beside_baseline
+from experiments.gradient_flow.drawing import (
+    FlowPanel,
+    FlowStarts,
+    descents_beside_flow,
+    fates_of_starts,
+    flow_rates,
+)
+from experiments.implicit_noise.drawing import error_sources, noise_against_shots
+from experiments.ltb_gap.drawing import excess_hills
+from experiments.ltb_gpt2.drawing import Setting, models_between_lines
+from icltheory.plotting import Curve
 
 matplotlib.use("Agg")
 MEAN = np.array([1.0, 0.6, 0.1])
@@ -65,9 +76,9 @@ def test_each_setting_has_its_panel():
 
 def test_recipes_are_curves_and_dots_and_one_that_diverged_has_no_dot():
     curves = {"baseline": ([1, 2], Curve([0.4, 0.2], [0.3, 0.1], [0.5, 0.3]))}
-    nothing = plotting.Ratio(np.nan, np.nan, np.nan)
-    ratios = {"mean": plotting.Ratio(0.5, 0.4, 0.6, True), "adam": nothing}
-    figure = plotting.recipes_beside_baseline(curves, ratios, "title")
+    nothing = Ratio(np.nan, np.nan, np.nan)
+    ratios = {"mean": Ratio(0.5, 0.4, 0.6, True), "adam": nothing}
+    figure = recipes_beside_baseline(curves, ratios, "title")
     left, right = figure.axes
     assert left.get_legend_handles_labels()[1] == ["baseline"]
     assert [label.get_text() for label in right.get_yticklabels()] == list(ratios)
@@ -79,8 +90,8 @@ MANY = {f"line {i}": MEAN + i for i in range(9)}
 CURVES = {label: Curve(mean) for label, mean in MANY.items()}
 ONE = Curve(MEAN)
 PATHS = {label: (MEAN, mean) for label, mean in MANY.items()}
-FLOW = plotting.FlowPanel(MEAN, MEAN, MEAN, 0, 0, {"excess": (MEAN, MANY)})
-STARTS = plotting.FlowStarts(
+FLOW = FlowPanel(MEAN, MEAN, MEAN, 0, 0, {"excess": (MEAN, MANY)})
+STARTS = FlowStarts(
     *("label", MEAN, MEAN[None], 1.0, True, dict.fromkeys(MANY, 1 / 9), (0.1, 0.2))
 )
 
@@ -89,22 +100,22 @@ STARTS = plotting.FlowStarts(
     "draw",
     [
         lambda: errors_by_setting({"panel": CURVES}, "title"),
-        lambda: plotting.flow_rates({"panel": FLOW}, "title"),
-        lambda: plotting.descents_beside_flow(
+        lambda: flow_rates({"panel": FLOW}, "title"),
+        lambda: descents_beside_flow(
             (MEAN, MEAN), PATHS, MEAN, {k: v[None] for k, v in MANY.items()}, "title"
         ),
-        lambda: plotting.fates_of_starts([STARTS], "title"),
-        lambda: plotting.attention_along_training(
+        lambda: fates_of_starts([STARTS], "title"),
+        lambda: attention_along_training(
             [0, 1, 2], {k: v[None] for k, v in MANY.items()}, [1.0], "title"
         ),
-        lambda: plotting.noise_against_shots([1, 2, 5], {"panel": CURVES}, "title"),
-        lambda: plotting.error_sources({1: ONE}, CURVES, {1: ONE}, 1, "title"),
-        lambda: plotting.excess_hills({float(i): MEAN for i in range(9)}, "title"),
-        lambda: plotting.recipes_beside_baseline(
+        lambda: noise_against_shots([1, 2, 5], {"panel": CURVES}, "title"),
+        lambda: error_sources({1: ONE}, CURVES, {1: ONE}, 1, "title"),
+        lambda: excess_hills({float(i): MEAN for i in range(9)}, "title"),
+        lambda: recipes_beside_baseline(
             {k: (MEAN, Curve(v, v, v)) for k, v in MANY.items()}, {}, "title"
         ),
-        lambda: plotting.models_between_lines(
-            {"group": plotting.Setting({}, {}, dict.fromkeys(MANY, 1.0))}, "y", "title"
+        lambda: models_between_lines(
+            {"group": Setting({}, {}, dict.fromkeys(MANY, 1.0))}, "y", "title"
         ),
     ],
 )

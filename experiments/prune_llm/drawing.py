@@ -1,26 +1,23 @@
-"""Accuracies of language models: against rates, shots, before and after Algorithm 1."""
+"""Accuracies of language models against rates, and before and after Algorithm 1."""
 
-import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.regression import Curve
-from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
+from icltheory.plotting import Curve, draw_curve, panel_grid
+from icltheory.plotting.grid import entries_of, legend_below, reference_lines
+from icltheory.plotting.style import COLOURS, plain_log_axis
 
 __all__ = [
     "AccuracyPanel",
     "BeforeAfter",
-    "ShotsPanel",
     "accuracy_against_rate",
-    "accuracy_against_shots",
     "algorithm1_gains",
     "norms_beside_accuracy",
     "search_cost",
 ]
 
-_SMALL = {**STYLE, "font.size": 9, "lines.linewidth": 1.5}
 _LINES = {"unpruned": ("--", "0.25"), "majority class": (":", "#E69F00")}
 _CHANCE = ("chance", ("-.", "0.5"))
 
@@ -39,24 +36,6 @@ class AccuracyPanel(NamedTuple):
     curves: Mapping[str, Curve]
     baseline: float | None = None
     majority: float | None = None
-
-
-class ShotsPanel(NamedTuple):
-    """One panel of accuracies against the number of demonstrations.
-
-    Attributes:
-        shots: The numbers of demonstrations, one place each.
-        curves: Mean over the choice of demonstrations, with its interval.
-        chance: Accuracy of guessing.
-        majority: Accuracy of always answering the commonest class.
-        points: Accuracy of each choice of demonstrations, ``(choices, shots)``.
-    """
-
-    shots: Sequence[int]
-    curves: Mapping[str, Curve]
-    chance: float | None = None
-    majority: float | None = None
-    points: Mapping[str, Any] = {}
 
 
 class BeforeAfter(NamedTuple):
@@ -104,60 +83,22 @@ def accuracy_against_rate(
     from matplotlib.lines import Line2D
 
     star = Line2D([], [], color="k", marker="*", markersize=9, linestyle="")
-    with _grid(panels, columns, title, (3.3, 2.7)) as (figure, shown, entries):
+    with panel_grid(panels, columns, title, (3.3, 2.7)) as (figure, shown, entries):
         for axes, panel in zip(shown, panels.values(), strict=True):
             reference = np.inf if panel.baseline is None else panel.baseline
             colours = _depth_colours(panel.curves)
             for (label, curve), colour in zip(
                 panel.curves.items(), colours, strict=True
             ):
-                _band(axes, curve, label, colour)
+                draw_curve(axes, curve, label, colour, marker="o", markersize=3)
                 mean = np.asarray(curve.mean, float)
                 if np.isfinite(mean).any() and np.nanmax(mean) > reference:
                     best = int(np.nanargmax(mean))
                     axes.plot(best, mean[best], "*", markersize=9, color=colour)
                     entries["best, where above the unpruned"] = star
             values = (panel.baseline, panel.majority)
-            _reference_lines(axes, zip(_LINES.items(), values, strict=True))
+            reference_lines(axes, zip(_LINES.items(), values, strict=True))
             _rate_ticks(axes, panel.rates)
-        figure.supylabel(ylabel)
-    return figure
-
-
-def accuracy_against_shots(
-    panels: Mapping[str, ShotsPanel],
-    title: str,
-    columns: int = 3,
-    ylabel: str = "accuracy",
-):
-    """Draws in-context curves: the accuracy against the number of demonstrations.
-
-    Args:
-        panels: What each panel shows, by its title, such as a task.
-        title: What was measured, and over how many choices of demonstrations.
-        columns: Panels in a row.
-        ylabel: Name of the accuracy.
-
-    Returns:
-        The matplotlib figure.
-
-    References:
-        Yao et al. 2024, section 2.2 and Figure 2. Verified by
-        ``tests/plotting/test_language.py``.
-    """
-    lines = (_CHANCE, ("majority class", _LINES["majority class"]))
-    with _grid(panels, columns, title, (3.6, 2.9)) as (figure, shown, _):
-        for axes, panel in zip(shown, panels.values(), strict=True):
-            for order, (label, curve) in enumerate(panel.curves.items()):
-                colour = COLOURS[(order + 1) % len(COLOURS)]
-                _band(axes, curve, label, colour)
-                for row in np.asarray(panel.points.get(label, ()), float):
-                    places = np.arange(len(row)) + 0.06 * order
-                    axes.plot(places, row, ".", color=colour, alpha=0.35, markersize=3)
-            values = (panel.chance, panel.majority)
-            _reference_lines(axes, zip(lines, values, strict=True))
-            axes.set_xticks(np.arange(len(panel.shots)), map(str, panel.shots))
-            axes.set_xlabel("demonstrations")
         figure.supylabel(ylabel)
     return figure
 
@@ -187,7 +128,7 @@ def algorithm1_gains(
 
     cases = max(len(rows) for rows in panels.values())
     size = (1.2 + 5.0 * len(panels), 1.5 + 0.5 * cases)
-    with plt.rc_context(_SMALL):
+    with plt.rc_context(SMALL):
         figure, grid = plt.subplots(1, len(panels), figsize=size, squeeze=False)
         for axes, (name, rows) in zip(grid.flat, panels.items(), strict=True):
             places = -np.arange(len(rows), dtype=float)
@@ -195,7 +136,7 @@ def algorithm1_gains(
                 _pair(axes, place, row)
             axes.set_yticks(places, list(rows))
             axes.set(title=name, ylim=(-len(rows) + 0.4, 0.6), xlabel=xlabel)
-        _legend(figure, _entries(grid.flat), 2 + 2 * len(panels))
+        legend_below(figure, entries_of(grid.flat), 2 + 2 * len(panels))
         figure.suptitle(title)
     return figure
 
@@ -220,7 +161,7 @@ def search_cost(
 
     values = np.asarray(list(costs.values()), float)
     places = -np.arange(len(values))
-    with plt.rc_context(_SMALL):
+    with plt.rc_context(SMALL):
         figure, axes = plt.subplots(figsize=(7.0, 1.2 + 0.45 * len(values)))
         axes.plot(values, places, "o", color=COLOURS[1], markersize=7)
         # Room at the right for what stands beside the last dot.
@@ -266,69 +207,19 @@ def norms_beside_accuracy(
         Yao et al. 2024, Remark 4. Verified by ``tests/plotting/test_language.py``.
     """
     unpruned = ("unpruned", _LINES["unpruned"])
-    with _grid(panels, columns, title, (3.5, 2.8)) as (figure, shown, _):
+    with panel_grid(panels, columns, title, (3.5, 2.8)) as (figure, shown, _):
         for axes, (name, curves) in zip(shown, panels.items(), strict=True):
             for (label, curve), colour in zip(
                 curves.items(), _depth_colours(curves), strict=True
             ):
-                _band(axes, curve, label, colour)
-            _reference_lines(axes, [(unpruned, (lines or {}).get(name))])
+                draw_curve(axes, curve, label, colour, marker="o", markersize=3)
+            reference_lines(axes, [(unpruned, (lines or {}).get(name))])
             means = np.array([np.asarray(c.mean, float) for c in curves.values()])
             means = means[np.isfinite(means) & (means > 0)]
             if name in log and means.size:
                 plain_log_axis(axes.yaxis, float(means.max() / means.min()))
             _rate_ticks(axes, rates)
     return figure
-
-
-@contextlib.contextmanager
-def _grid(panels, columns: int, title: str, size: tuple[float, float]):
-    """Panels of one size in rows, and one legend below all of them."""
-    import matplotlib.pyplot as plt
-
-    columns = min(columns, len(panels))
-    rows = -(-len(panels) // columns)
-    figsize = (max(size[0] * columns + 0.3, 5.5), size[1] * rows + 0.9)
-    with plt.rc_context(_SMALL):
-        figure, grid = plt.subplots(rows, columns, figsize=figsize, squeeze=False)
-        shown = grid.flat[: len(panels)]
-        for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
-        for axes, name in zip(shown, panels, strict=True):
-            axes.set_title(name, fontsize=9)
-        more: dict[str, Any] = {}
-        yield figure, shown, more
-        _legend(figure, _entries(shown) | more, 2 * columns)
-        figure.suptitle(title)
-
-
-def _entries(shown) -> dict[str, Any]:
-    """One handle for each label of some axes, in the order of appearance."""
-    found: dict[str, Any] = {}
-    for axes in shown:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    return found
-
-
-def _legend(figure, entries: Mapping[str, Any], columns: int) -> None:
-    if entries:
-        figure.legend(
-            *(list(entries.values()), list(entries)),
-            loc="outside lower center",
-            ncols=min(len(entries), max(columns, 2)),
-            fontsize=8,
-        )
-
-
-def _band(axes, curve: Curve, label: str, colour) -> None:
-    mean = np.asarray(curve.mean, float)
-    places = np.arange(len(mean))
-    style = "o--" if curve.exact else "o-"
-    axes.plot(places, mean, style, markersize=3, color=colour, label=label)
-    if curve.low is not None:
-        low, high = (np.asarray(end, float) for end in (curve.low, curve.high))
-        axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
 def _depth_colours(curves: Mapping[str, Curve]) -> list[Any]:
@@ -338,12 +229,6 @@ def _depth_colours(curves: Mapping[str, Curve]) -> list[Any]:
     import matplotlib.pyplot as plt
 
     return list(plt.get_cmap("viridis_r")(np.linspace(0.1, 1.0, len(curves))))
-
-
-def _reference_lines(axes, lines) -> None:
-    for (label, (style, colour)), value in lines:
-        if value is not None:
-            axes.axhline(value, linestyle=style, color=colour, lw=1.2, label=label)
 
 
 def _rate_ticks(axes, rates: Sequence[float | int]) -> None:

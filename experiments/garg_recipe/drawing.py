@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.regression import Curve
+from icltheory.plotting import Curve
 from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
 
 __all__ = ["Ratio", "recipes_beside_baseline"]

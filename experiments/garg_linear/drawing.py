@@ -1,44 +1,17 @@
 """Errors of in-context regression, against examples and over training."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 import numpy as np
 
+from icltheory.plotting import Curve, draw_curve
 from icltheory.plotting.style import COLOURS, STYLE
 
 __all__ = [
-    "Curve",
     "error_against_examples",
     "errors_by_setting",
     "errors_over_training",
 ]
-
-
-class Curve(NamedTuple):
-    """A curve over the number of examples.
-
-    Attributes:
-        mean: Value at each ``k``.
-        low: Lower end of the interval, or ``None``.
-        high: Upper end of the interval, or ``None``.
-        exact: Whether it is a formula, drawn dashed, and not a measurement.
-    """
-
-    mean: Any
-    low: Any = None
-    high: Any = None
-    exact: bool = False
-
-
-def _draw(axes, curve: Curve, label: str, colour, **kwargs) -> None:
-    k = np.arange(len(curve.mean))
-    mean = np.asarray(curve.mean, dtype=float)
-    style = {"linestyle": "--" if curve.exact else "-", **kwargs}
-    axes.plot(k, mean, color=colour, label=label, **style)
-    if curve.low is not None:
-        low, high = (np.asarray(v, dtype=float) for v in (curve.low, curve.high))
-        axes.fill_between(k, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
 def error_against_examples(
@@ -65,7 +38,7 @@ def error_against_examples(
         figure, axes = plt.subplots(figsize=(6.4, 4.2))
         for order, (label, curve) in enumerate(curves.items()):
             colour = COLOURS[order % len(COLOURS)]
-            _draw(axes, curve, label, colour, zorder=10 - order)
+            draw_curve(axes, curve, label, colour, zorder=10 - order)
         axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
         _mark_dimension(axes, dim, top)
         axes.set(
@@ -104,8 +77,8 @@ def errors_over_training(
             np.linspace(0.1, 0.95, max(len(snapshots), 1))
         )
         for colour, (step, curve) in zip(shades, snapshots.items(), strict=True):
-            _draw(axes, curve, f"step {step:,}", colour)
-        _draw(axes, reference[1], reference[0], "#D55E00", linewidth=1.4)
+            draw_curve(axes, curve, f"step {step:,}", colour)
+        draw_curve(axes, reference[1], reference[0], "#D55E00", linewidth=1.4)
         axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
         top = 1.5
         _mark_dimension(axes, dim, top)
@@ -152,7 +125,7 @@ def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
         for axes, (name, curves) in zip(grid.flat, panels.items(), strict=False):
             for order, (label, curve) in enumerate(curves.items()):
                 colour = COLOURS[order % len(COLOURS)]
-                _draw(axes, curve, label, colour, zorder=10 - order)
+                draw_curve(axes, curve, label, colour, zorder=10 - order)
             axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
             axes.set(title=name, ylim=(0, 1.6))
         handles, labels = grid.flat[0].get_legend_handles_labels()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from icltheory.plotting.regression import Curve
+from icltheory.plotting import Curve
 from icltheory.plotting.style import STYLE, colours
 
 __all__ = ["error_sources", "noise_against_shots"]

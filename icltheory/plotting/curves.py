@@ -1,0 +1,42 @@
+"""Curves with their intervals."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["Curve", "draw_curve"]
+
+
+class Curve(NamedTuple):
+    """A curve over the number of examples.
+
+    Attributes:
+        mean: Value at each ``k``.
+        low: Lower end of the interval, or ``None``.
+        high: Upper end of the interval, or ``None``.
+        exact: Whether it is a formula, drawn dashed, and not a measurement.
+    """
+
+    mean: Any
+    low: Any = None
+    high: Any = None
+    exact: bool = False
+
+
+def draw_curve(axes, curve: Curve, label: str, colour, **kwargs) -> None:
+    """Draws a curve at 0, 1, 2, ... with its interval as a band.
+
+    Args:
+        axes: The matplotlib axes to draw on.
+        curve: The curve; dashed if it is exact.
+        label: Its entry in the legend.
+        colour: Its colour.
+        **kwargs: Further options of ``axes.plot``.
+    """
+    k = np.arange(len(curve.mean))
+    mean = np.asarray(curve.mean, dtype=float)
+    style = {"linestyle": "--" if curve.exact else "-", **kwargs}
+    axes.plot(k, mean, color=colour, label=label, **style)
+    if curve.low is not None:
+        low, high = (np.asarray(v, dtype=float) for v in (curve.low, curve.high))
+        axes.fill_between(k, low, high, color=colour, alpha=0.2, linewidth=0)
