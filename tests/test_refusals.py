@@ -45,7 +45,9 @@ def changed(config, **parts):
             "weights: expected at least 2 draws, got 1",
         ),
         (
-            lambda: bounds.theorem2(WIDE, jnp.ones((4, 41)), 2, 1.0, prior="held_out"),
+            lambda: bounds.generalization_bound(
+                WIDE, jnp.ones((4, 41)), 2, 1.0, prior="held_out"
+            ),
             "prior: expected 'isotropic' for n > 40, got n = 41",
         ),
         (

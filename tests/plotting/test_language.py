@@ -3,7 +3,6 @@
 import matplotlib
 import numpy as np
 import pytest
-from experiments.shots.drawing import ShotsPanel, accuracy_against_shots
 
 from experiments.prune_llm.drawing import (
     AccuracyPanel,
@@ -13,6 +12,7 @@ from experiments.prune_llm.drawing import (
     norms_beside_accuracy,
     search_cost,
 )
+from experiments.shots.drawing import ShotsPanel, accuracy_against_shots
 from icltheory.plotting import Curve
 
 matplotlib.use("Agg")
