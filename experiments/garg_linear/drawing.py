@@ -30,7 +30,7 @@ def error_against_examples(
 
     References:
         Garg et al. 2022, Figure 2; Yao et al. 2024, Figure 5a. Verified by
-        ``tests/plotting/test_plotting.py``.
+        ``tests/experiments/test_figures.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -67,7 +67,7 @@ def errors_over_training(
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Figure 5b. Verified by ``tests/plotting/test_plotting.py``.
+        Yao et al. 2024, Figure 5b. Verified by ``tests/experiments/test_figures.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -104,7 +104,7 @@ def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
         The matplotlib figure.
 
     References:
-        Garg et al. 2022, Figure 4. Verified by ``tests/plotting/test_plotting.py``.
+        Garg et al. 2022, Figure 4. Verified by ``tests/experiments/test_figures.py``.
     """
     import matplotlib.pyplot as plt
 

@@ -42,7 +42,7 @@ def recipes_beside_baseline(
         The matplotlib figure.
 
     References:
-        Verified by ``tests/plotting/test_plotting.py``.
+        Verified by ``tests/experiments/test_figures.py``.
     """
     import matplotlib.pyplot as plt
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icltheory.plotting import Curve, draw_curve, panel_grid
-from icltheory.plotting.grid import entries_of, legend_below, reference_lines
+from icltheory.plotting.grid import SMALL, entries_of, legend_below, reference_lines
 from icltheory.plotting.style import COLOURS, plain_log_axis
 
 __all__ = [
@@ -78,7 +78,7 @@ def accuracy_against_rate(
 
     References:
         Yao et al. 2024, Figures 1 and 2. Verified by
-        ``tests/plotting/test_language.py``.
+        ``tests/experiments/test_accuracy_figures.py``.
     """
     from matplotlib.lines import Line2D
 
@@ -122,7 +122,8 @@ def algorithm1_gains(
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Figure 4. Verified by ``tests/plotting/test_language.py``.
+        Yao et al. 2024, Figure 4. Verified by
+        ``tests/experiments/test_accuracy_figures.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -155,7 +156,8 @@ def search_cost(
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Algorithm 1. Verified by ``tests/plotting/test_language.py``.
+        Yao et al. 2024, Algorithm 1. Verified by
+        ``tests/experiments/test_accuracy_figures.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -204,7 +206,8 @@ def norms_beside_accuracy(
         The matplotlib figure.
 
     References:
-        Yao et al. 2024, Remark 4. Verified by ``tests/plotting/test_language.py``.
+        Yao et al. 2024, Remark 4. Verified by
+        ``tests/experiments/test_accuracy_figures.py``.
     """
     unpruned = ("unpruned", _LINES["unpruned"])
     with panel_grid(panels, columns, title, (3.5, 2.8)) as (figure, shown, _):

@@ -51,7 +51,7 @@ def accuracy_against_shots(
 
     References:
         Yao et al. 2024, section 2.2 and Figure 2. Verified by
-        ``tests/plotting/test_language.py``.
+        ``tests/experiments/test_accuracy_figures.py``.
     """
     lines = (_CHANCE, _MAJORITY)
     with panel_grid(panels, columns, title, (3.6, 2.9)) as (figure, shown, _):

@@ -32,6 +32,12 @@ def draw_curve(axes, curve: Curve, label: str, colour, **kwargs) -> None:
         label: Its entry in the legend.
         colour: Its colour.
         **kwargs: Further options of ``axes.plot``.
+
+    Returns:
+        Nothing; the axes hold the curve.
+
+    References:
+        Verified by ``tests/plotting/test_plotting.py``.
     """
     k = np.arange(len(curve.mean))
     mean = np.asarray(curve.mean, dtype=float)

@@ -21,9 +21,12 @@ def panel_grid(panels, columns: int, title: str, size: tuple[float, float]):
         title: Title of the figure.
         size: Width and height of a panel in inches.
 
-    Yields:
-        The figure, the axes of the panels, and a dictionary to which further entries of
-        the legend may be added.
+    Returns:
+        A context manager that yields the figure, the axes of the panels, and a
+        dictionary for further entries of the legend.
+
+    References:
+        Verified by ``tests/plotting/test_plotting.py``.
     """
     import matplotlib.pyplot as plt
 
@@ -44,7 +47,17 @@ def panel_grid(panels, columns: int, title: str, size: tuple[float, float]):
 
 
 def entries_of(shown) -> dict[str, Any]:
-    """One handle for each label of some axes, in the order of appearance."""
+    """One handle for each label of some axes, in the order of appearance.
+
+    Args:
+        shown: The axes.
+
+    Returns:
+        Handles of matplotlib by their labels.
+
+    References:
+        Verified by ``tests/plotting/test_plotting.py``.
+    """
     found: dict[str, Any] = {}
     for axes in shown:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -53,7 +66,19 @@ def entries_of(shown) -> dict[str, Any]:
 
 
 def legend_below(figure, entries: Mapping[str, Any], columns: int) -> None:
-    """A legend outside the panels, at the lower edge of the figure."""
+    """Draws a legend outside the panels, at the lower edge of the figure.
+
+    Args:
+        figure: The figure.
+        entries: Handles by their labels; no legend is drawn without any.
+        columns: Entries in a row, at most.
+
+    Returns:
+        Nothing; the figure holds the legend.
+
+    References:
+        Verified by ``tests/plotting/test_plotting.py``.
+    """
     if entries:
         figure.legend(
             list(entries.values()),
@@ -65,7 +90,19 @@ def legend_below(figure, entries: Mapping[str, Any], columns: int) -> None:
 
 
 def reference_lines(axes, lines) -> None:
-    """Horizontal lines with their labels; a line without a value is left out."""
+    """Draws horizontal lines with their labels.
+
+    Args:
+        axes: The axes to draw on.
+        lines: Pairs ``((label, (line style, colour)), value)``; a line whose value is
+            ``None`` is left out.
+
+    Returns:
+        Nothing; the axes hold the lines.
+
+    References:
+        Verified by ``tests/plotting/test_plotting.py``.
+    """
     for (label, (style, colour)), value in lines:
         if value is not None:
             axes.axhline(value, linestyle=style, color=colour, lw=1.2, label=label)

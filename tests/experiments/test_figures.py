@@ -1,0 +1,125 @@
+"""Figures: what is drawn is what was measured."""
+
+import matplotlib
+import numpy as np
+import pytest
+
+from experiments.cot.drawing import attention_along_training
+from experiments.garg_linear.drawing import (
+    error_against_examples,
+    errors_by_setting,
+    errors_over_training,
+)
+from experiments.garg_recipe.drawing import Ratio, recipes_beside_baseline
+from experiments.gradient_flow.drawing import (
+    FlowPanel,
+    FlowStarts,
+    descents_beside_flow,
+    fates_of_starts,
+    flow_rates,
+)
+from experiments.implicit_noise.drawing import error_sources, noise_against_shots
+from experiments.ltb_gap.drawing import excess_hills
+from experiments.ltb_gpt2.drawing import Setting, models_between_lines
+from icltheory.plotting import Curve
+
+matplotlib.use("Agg")
+MEAN = np.array([1.0, 0.6, 0.1])
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    import matplotlib.pyplot as plt
+
+    yield
+    plt.close("all")
+
+
+def lines(axes):
+    return {line.get_label(): line for line in axes.get_lines()}
+
+
+def test_every_predictor_is_a_line_over_k_with_its_interval():
+    curves = {
+        "Transformer": Curve(MEAN, MEAN - 0.1, MEAN + 0.1),
+        "optimum": Curve(MEAN / 2, exact=True),
+    }
+    (axes,) = error_against_examples(curves, 1, "title").axes
+    drawn = lines(axes)
+    np.testing.assert_array_equal(drawn["Transformer"].get_xdata(), [0, 1, 2])
+    np.testing.assert_array_equal(drawn["Transformer"].get_ydata(), MEAN)
+    assert drawn["Transformer"].get_linestyle() == "-"
+    assert drawn["optimum"].get_linestyle() == "--"
+    (band,) = axes.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert heights.min() == pytest.approx(0.0)
+    assert heights.max() == pytest.approx(1.1)
+    assert axes.get_xlabel()
+    assert axes.get_ylabel()
+
+
+def test_each_snapshot_is_named_by_its_step():
+    snapshots = {10: Curve(MEAN), 2000: Curve(MEAN / 2)}
+    reference = ("least squares", Curve(MEAN / 3, exact=True))
+    (axes,) = errors_over_training(snapshots, reference, 1, "title").axes
+    drawn = lines(axes)
+    np.testing.assert_array_equal(drawn["step 2,000"].get_ydata(), MEAN / 2)
+    assert {"step 10", "step 2,000", "least squares"} <= set(drawn)
+
+
+def test_each_setting_has_its_panel():
+    panels = {f"s{i}": {"a": Curve(MEAN * i)} for i in range(7)}
+    shown = [a for a in errors_by_setting(panels, "title").axes if a.get_visible()]
+    assert [a.get_title() for a in shown] == list(panels)
+    np.testing.assert_array_equal(lines(shown[3])["a"].get_ydata(), MEAN * 3)
+
+
+def test_recipes_are_curves_and_dots_and_one_that_diverged_has_no_dot():
+    curves = {"baseline": ([1, 2], Curve([0.4, 0.2], [0.3, 0.1], [0.5, 0.3]))}
+    nothing = Ratio(np.nan, np.nan, np.nan)
+    ratios = {"mean": Ratio(0.5, 0.4, 0.6, True), "adam": nothing}
+    figure = recipes_beside_baseline(curves, ratios, "title")
+    left, right = figure.axes
+    assert left.get_legend_handles_labels()[1] == ["baseline"]
+    assert [label.get_text() for label in right.get_yticklabels()] == list(ratios)
+    dots = [line for line in right.lines if line.get_marker() == "o"]
+    assert [line.get_xdata()[0] for line in dots] == [0.5]
+
+
+MANY = {f"line {i}": MEAN + i for i in range(9)}
+CURVES = {label: Curve(mean) for label, mean in MANY.items()}
+ONE = Curve(MEAN)
+PATHS = {label: (MEAN, mean) for label, mean in MANY.items()}
+FLOW = FlowPanel(MEAN, MEAN, MEAN, 0, 0, {"excess": (MEAN, MANY)})
+STARTS = FlowStarts(
+    *("label", MEAN, MEAN[None], 1.0, True, dict.fromkeys(MANY, 1 / 9), (0.1, 0.2))
+)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: errors_by_setting({"panel": CURVES}, "title"),
+        lambda: flow_rates({"panel": FLOW}, "title"),
+        lambda: descents_beside_flow(
+            (MEAN, MEAN), PATHS, MEAN, {k: v[None] for k, v in MANY.items()}, "title"
+        ),
+        lambda: fates_of_starts([STARTS], "title"),
+        lambda: attention_along_training(
+            [0, 1, 2], {k: v[None] for k, v in MANY.items()}, [1.0], "title"
+        ),
+        lambda: noise_against_shots([1, 2, 5], {"panel": CURVES}, "title"),
+        lambda: error_sources({1: ONE}, CURVES, {1: ONE}, 1, "title"),
+        lambda: excess_hills({float(i): MEAN for i in range(9)}, "title"),
+        lambda: recipes_beside_baseline(
+            {k: (MEAN, Curve(v, v, v)) for k, v in MANY.items()}, {}, "title"
+        ),
+        lambda: models_between_lines(
+            {"group": Setting({}, {}, dict.fromkeys(MANY, 1.0))}, "y", "title"
+        ),
+    ],
+)
+def test_more_lines_than_colours_are_all_drawn(draw):
+    figure = draw()
+    drawn = [axes.get_legend_handles_labels()[1] for axes in figure.axes]
+    assert max(len(set(labels)) for labels in drawn) >= 9
