@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import _products
 from icltheory import chain_of_thought as cot
-from icltheory import constructions, patterns
+from icltheory import constructions, induction, patterns
 
 KEY = jax.random.key(0)
 D, M, K = 12, 4, 2  # width of tokens, states, steps
@@ -60,13 +60,13 @@ def on_prompt(function):
 
 
 def circuit(scale):
-    made = patterns.induction_circuit(4, 6, 7.3, scale.dtype)
+    made = induction.induction_circuit(4, 6, 7.3, scale.dtype)
     return made.stack.W_Q, made.logits(jnp.array([0, 1, 2, 0])) * scale
 
 
 def copying(E, U):
-    made = patterns.induction_circuit(4, 6, dtype=E.dtype)
-    return patterns.head_copying(made.model, made.stack, E, U)
+    made = induction.induction_circuit(4, 6, dtype=E.dtype)
+    return induction.head_copying(made.model, made.stack, E, U)
 
 
 def cases():
@@ -103,7 +103,7 @@ def cases():
             (np.array(1.1),),
         ),
         "copying_ratio": (
-            lambda A, C: patterns.copying_ratio(A, C, tokens),
+            lambda A, C: induction.copying_ratio(A, C, tokens),
             (attention, normal((4, 4))),
         ),
         "induction_circuit": (circuit, (np.array(1.0),)),
