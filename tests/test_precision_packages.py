@@ -146,6 +146,7 @@ def run(change, name):
     return [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(found)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["join_tokens", "pattern_logits"]

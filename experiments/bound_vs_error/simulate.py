@@ -125,10 +125,11 @@ def printed_bound(learner: Learner, row: Row) -> float:
     if np.any(rank < n**2):
         return math.inf
     H = draw_tokens(jax.random.key(0), learner, row.num_demos)
-    scale = 1 / row.num_demos
-    return float(
-        generalization_bound(stack, H, row.shots, R, scale=scale, **AS_PRINTED).value
+    choice = {"scale": 1 / row.num_demos, **AS_PRINTED}
+    bound = jax.jit(functools.partial(generalization_bound, **choice))(
+        stack, H, row.shots, R
     )
+    return float(bound.value)
 
 
 @functools.partial(jax.jit, static_argnames=("learner", "num_demos", "chunk"))

@@ -259,6 +259,7 @@ def test_stack_is_a_pytree_that_jits_once_and_vmaps():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

@@ -82,6 +82,7 @@ def test_a_task_of_choices_and_few_shots(model):
     assert found.full_evaluations == 2 * 5
 
 
+@pytest.mark.slow
 def test_without_a_gain_nothing_is_pruned_and_nothing_differs(model, task):
     found = algorithm1(model, task, "mlp", [0], 1, "max")
     raced = algorithm1(model, task, "mlp", [0], 1, "max", race=True)

@@ -200,6 +200,7 @@ def test_blocks_run_side_by_side_over_some_of_their_weights():
     assert np.abs(together[0] - together[1]).max() > 0.01
 
 
+@pytest.mark.slow
 def test_a_window_hides_what_is_behind_it_and_nothing_else():
     one = config_of("mistral", num_hidden_layers=1)
     arch = read_architecture(one)

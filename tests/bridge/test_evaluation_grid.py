@@ -221,6 +221,7 @@ def test_singular_systems_from_elsewhere():
         np.testing.assert_allclose(one.scores, other.scores, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_half_precision_is_decomposed_in_single():
     model = tiny("groups")
     half = jax.tree.map(

@@ -117,6 +117,7 @@ def assert_pieces(model, ids):
     np.testing.assert_array_equal(last.positions[:, 0], PREFIX - 1 + mask.sum(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", quick(["gptj"], ["gptj", "gpt2", "mistral", "llama_yarn"])
 )
@@ -152,6 +153,7 @@ def test_the_protocol_itself_gives_the_same_streams(name, tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_the_last_token_of_a_padded_row_is_a_token(side, tmp_path):
     model, (rows, logits) = stored.load("mistral", tmp_path), stored.expected("mistral")

@@ -100,6 +100,7 @@ def test_least_squares_is_the_pseudo_inverse_and_ends_at_the_weight(key):
     np.testing.assert_allclose(w_ls[:, 3:], np.tile(w[:, None], (1, 3, 1)), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_each_query_and_prefix(key):
     def apply(variables, X, y, asked):
         seen = jnp.cumsum(y, axis=1) - y

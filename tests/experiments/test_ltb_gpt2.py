@@ -128,6 +128,7 @@ def finished(folder, seeds, value):
     return folder
 
 
+@pytest.mark.slow
 def test_join_makes_one_table_of_several_runs(tmp_path):
     first = finished(tmp_path / "first", (0,), 1.0)
     second = finished(tmp_path / "second", (1, 4), 2.0)
@@ -156,6 +157,7 @@ def test_join_makes_one_table_of_several_runs(tmp_path):
         join([first, second], tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_references_are_the_formulas_of_the_paper():
     d, M, s2 = CPU.recipe.dim, CPU.num_examples, CPU.recipe.noise_var
     zero, far = (references(CPU, mean) for mean in CPU.means)

@@ -71,6 +71,7 @@ def test_intervals_hold_their_shares():
     np.testing.assert_allclose(error, [1, 0])
 
 
+@pytest.mark.slow
 def test_the_trainer_reads_pairs_with_the_query_last(key):
     task = PatternTask(4, 4, 2.0)
 
@@ -86,6 +87,7 @@ def test_the_trainer_reads_pairs_with_the_query_last(key):
     np.testing.assert_array_equal(y[:, 6], prompt.z)
 
 
+@pytest.mark.slow
 def test_one_pass_answers_after_every_context(key):
     task = PatternTask(4, 4, 2.0)
     module = GPT2(

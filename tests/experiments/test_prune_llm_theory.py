@@ -60,6 +60,7 @@ def one_head(n, seed, layers=2):
     return arch, attn, stack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gptj", "groups"])
 def test_the_update_is_lemma_1_summed_over_heads(family):
     model = tiny(family)
@@ -104,6 +105,7 @@ def test_with_one_head_it_is_theorem_2_of_a_frozen_stack(N):
         np.testing.assert_allclose(found.shrunk_term(dim), shrunk.terms[t], rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_demonstrations_of_several_tokens_are_sums_over_tokens_and_heads():
     model, N, b = tiny("groups"), 4, 2
     arch, params = model.arch, model.params["layers"][0]

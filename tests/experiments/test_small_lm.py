@@ -171,6 +171,7 @@ def test_documents_on_two_topics_know_any_two(key):
     assert all(len(pair) <= 2 for pair in pairs)
 
 
+@pytest.mark.slow
 def test_what_is_too_long_is_cut(key):
     whole = documents(key, LANGUAGE, 6, 4, 64)
     cut = documents(key, LANGUAGE, 6, 4, 20)

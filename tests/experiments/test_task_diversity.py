@@ -160,6 +160,7 @@ def test_the_lines_are_what_is_known_without_a_simulation(lines):
     assert lines.ridge.mean < lines.one_layer < 1
 
 
+@pytest.mark.slow
 def test_ridge_is_the_average_over_inputs(lines):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4000, 4, 2))

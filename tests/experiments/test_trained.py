@@ -111,6 +111,7 @@ def test_several_models_share_one_file_of_metrics(tmp_path):
     assert np.shape(json.loads(text.splitlines()[0])["loss"]) == (2,)
 
 
+@pytest.mark.slow
 def test_gradient_descent_weights_answer_as_gradient_descent():
     recipe = dataclasses.replace(linear_recipe(3, dim=2), init_std=0.0)
 
@@ -133,6 +134,7 @@ def test_gradient_descent_weights_answer_as_gradient_descent():
     np.testing.assert_allclose(answers, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_layered_model_answers_as_the_module(linear):
     out, _ = linear
     model, sign = out.layered()
@@ -151,6 +153,7 @@ def test_the_layered_model_answers_as_the_module(linear):
     np.testing.assert_allclose(answer, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_tuned_gradient_descent_of_one_step_is_near_the_exact_optimum():
     recipe = linear_recipe(1)
     draw = jax.jit(lambda key: recipe.task().sample(key, 20, 4096))

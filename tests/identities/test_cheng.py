@@ -142,6 +142,7 @@ def depths():
     return {kernel: run(kernel) for kernel in ("rbf", "linear", "relu")}
 
 
+@pytest.mark.slow
 def test_matched_attention_falls_to_kriging_with_depth(depths, measured):
     risks, best, psd = depths["rbf"]
     assert psd.all()

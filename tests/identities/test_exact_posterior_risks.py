@@ -62,6 +62,7 @@ def test_ridge_given_inputs_is_the_expansion_in_weight_and_noise(
         np.testing.assert_allclose(with_noise, expected + 0.5, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_ridge_given_inputs_agrees_with_simulation(measured):
     task = full_task(0.5)
     X = np.random.default_rng(0).normal(size=(5, 3))
@@ -126,6 +127,7 @@ def test_bayes_risks_of_all_prefixes_are_those_of_each(measured):
     np.testing.assert_allclose(known, path, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_bayes_risk_agrees_with_the_errors_of_the_bayes_predictor(measured):
     task = full_task(0.5)
     prior = {
@@ -179,6 +181,7 @@ def test_the_bayes_risk_lies_between_jensen_and_one_gradient_step(measured):
         assert low - slack <= risk.mean[k] <= high + slack
 
 
+@pytest.mark.slow
 def test_the_published_ridge_curve(measured):
     # d = 8, sigma^2 = 1/4, errors against noiseless labels, over d, k = 0..15
     reference = np.array(
@@ -195,6 +198,7 @@ def test_the_published_ridge_curve(measured):
     assert abs(risk.mean.mean() / 8 - 0.3445) < 0.004
 
 
+@pytest.mark.slow
 def test_the_published_ridge_risks_of_transformers_as_statisticians(measured):
     # d = n = 20, w ~ N(0, I / 20), penalty d sigma^2
     for sigma, expected in ((0.1, 0.103), (0.25, 0.229), (0.5, 0.398), (1.0, 0.622)):

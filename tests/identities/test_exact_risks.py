@@ -287,6 +287,7 @@ def test_the_optimum_also_for_singular_covariances_and_without_examples():
 # --- all of them
 
 
+@pytest.mark.slow
 def test_exact_risks_are_differentiable_and_vectorise(key, measured):
     @jax.jit
     def total(noise):

@@ -341,6 +341,7 @@ def test_a_prior_on_noisy_paths_equals_its_dense_evaluation(measured):
     assert error < 1e-9
 
 
+@pytest.mark.slow
 def test_batches_are_vmapped_and_jitted_calls(measured):
     stack, H = problem(prompts=5)
     single = jax.vmap(lambda one: bound_jit(stack, one, 32, 1.0).value)(H)
@@ -356,6 +357,7 @@ def test_an_eager_call_is_the_jitted_one():
     assert eager.reason == jitted.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("N", "choice"),
     [

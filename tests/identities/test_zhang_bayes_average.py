@@ -101,6 +101,7 @@ def test_average_risk_with_many_examples(measured):
     assert M * error < 1e-3
 
 
+@pytest.mark.slow
 def test_average_risk_is_differentiable_and_vectorises(measured):
     H = np.array([[2.0, 0.5], [0.5, 1.0]])
 

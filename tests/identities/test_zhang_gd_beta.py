@@ -182,6 +182,7 @@ def test_the_gradient_formulas_are_the_derivative(d, measured):
     assert np.all(np.abs(formula - derivative) < 5e-15 * scale)
 
 
+@pytest.mark.slow
 def test_the_risk_is_differentiable_in_the_problem_where_eigenvalues_coincide(measured):
     # H = I and Psi = I, in every argument, forwards and backwards
     def total(H, mean, Psi, noise_var):

@@ -105,6 +105,7 @@ def test_a_gd_beta(printed):
     printed("prediction", found["predictions"][1], "-1.386666666667")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("c", "text"),
     [

@@ -116,6 +116,7 @@ def _stack(cases, count=4):
     return weights, *parts
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32), d=st.sampled_from([1, 2, 3]))
 def test_the_risk_does_not_depend_on_the_gauge_or_on_the_matrices_chosen(

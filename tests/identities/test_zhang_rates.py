@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from icltheory.regression import bayes, rates
 from icltheory.regression.ltb import minimal_risk
@@ -124,6 +125,7 @@ def test_rate_holds_under_its_condition_and_can_fail_without(measured):
     assert generous.upper > honest.upper
 
 
+@pytest.mark.slow
 def test_rates_are_differentiable_and_vectorise(measured):
     H = np.array([[2.0, 0.5], [0.5, 1.0]])
     Psi = np.array([[1.0, 0.2], [0.2, 0.5]])

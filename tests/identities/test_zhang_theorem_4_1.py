@@ -120,6 +120,7 @@ def test_1_over_m_plus_1_is_the_best_constant(measured):
     np.testing.assert_allclose(ratios, [1.109, 1.009, 1.00088], rtol=3e-4)
 
 
+@pytest.mark.slow
 def test_bounds_are_differentiable_where_eigenvalues_coincide(measured):
     @jax.jit
     def total(noise_var, scale):

@@ -127,6 +127,7 @@ def test_twin_equals_the_oracle_in_float64():
         np.testing.assert_allclose(a, b, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_kernel_forward_may_take_the_twins_gradient():
     qkv, d_out = problem(7, 8, F32)
     value, gradient = both(qkv, d_out, tile=Tile(16, 16), interpret=True)

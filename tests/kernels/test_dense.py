@@ -98,6 +98,7 @@ def test_norm_linear_is_the_float64_loop():
         assert distance(pulled(norm_linear, choice, args, d), want) < 1e-12
 
 
+@pytest.mark.slow
 def test_linear_residual_is_the_float64_loop():
     args = residual_case(F64, 37, 48, 96)
     d = cotangent(linear_residual, args)

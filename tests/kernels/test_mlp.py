@@ -42,6 +42,7 @@ def case(dtype, rows, width, hidden, weights=F32):
     return arrays(shapes, dtype, weights=F64 if dtype == F64 else weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "rows", "width", "hidden", "tile", "backward"),
     [

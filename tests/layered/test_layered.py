@@ -117,6 +117,7 @@ def run_whole_and_from_everywhere(model, params, inputs):
     return forward(model, params, inputs), states, resumed, before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", ["demos", "causal", "none"])
 def test_forward_of_a_stack_is_its_last_depth(mask):
     inputs = draws(N, n), draws(n)

@@ -74,6 +74,7 @@ def test_a_batch_of_prompts_is_one_vmapped_call():
     assert batch.eigenvalues.shape == (50, 2, 24)
 
 
+@pytest.mark.slow
 def test_noise_at_given_weights_is_that_of_their_trajectory():
     stack, H = problem(n=3)
     W = np.asarray(jax.jit(implicit_gd)(stack, H).W)
@@ -84,6 +85,7 @@ def test_noise_at_given_weights_is_that_of_their_trajectory():
     np.testing.assert_allclose(C, covariance_jit(stack, H, 4, 1), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_gradients_of_another_learner_have_the_same_formulas():
     stack, H = problem(n=3)
 
@@ -129,6 +131,7 @@ def test_the_gradient_is_that_of_differences_where_weights_are_singular(N, metho
     assert abs(slope / ((ends[0] - ends[1]) / 2e-5) - 1) < 1e-7
 
 
+@pytest.mark.slow
 def test_traced_shots_and_frozen_demonstrations():
     stack, H = problem(n=3)
     trace = spectrum_jit(stack, H, 7, demo_updates="frozen").trace

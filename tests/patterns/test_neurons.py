@@ -43,6 +43,7 @@ def test_random_rows_are_uniform_and_follow_the_key():
     np.testing.assert_array_equal(again, np.asarray(many)[7])
 
 
+@pytest.mark.slow
 def test_a_sweep_over_rates_is_one_program():
     rates = np.array([0.0, 0.24, 0.26, 0.9])
     many = jax.jit(jax.vmap(lambda r: prune_neurons(PARAMS, r)["W_O"]))(rates)

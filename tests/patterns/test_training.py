@@ -89,6 +89,7 @@ def test_an_ensemble_is_a_vmap():
     np.testing.assert_allclose(many.last["W_O"][1], path().last["W_O"], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_rule_of_optax_fits():
     other = run(step_size=None, rule=optax.sgd(0.5))
     np.testing.assert_allclose(other.losses, path().losses, rtol=1e-11)

@@ -57,6 +57,7 @@ def test_split_is_the_norms_of_the_two_parts_squared():
     np.testing.assert_allclose(split.kept + split.removed, np.sum(W**2), rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_gradients_are_twice_the_parts_also_for_repeated_values():
     one, W = np.eye(4), draws(4, 6)
     parts_of = jax.jit(jax.jacrev(frobenius_split), static_argnums=1)

@@ -57,6 +57,7 @@ def test_the_direct_call_agrees_with_numpy_for_dependent_rows_too():
         np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_noiseless_labels_are_found_in_float32_at_every_prefix():
     # d = 20 and 41 points as in Garg: worst cases over 256 prompts
     rng = np.random.default_rng(0)

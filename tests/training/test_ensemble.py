@@ -183,6 +183,7 @@ def test_ensembles_of_other_shapes_and_rules_train_side_by_side(adam):
     assert together.step.tolist() == [STEPS] * 8
 
 
+@pytest.mark.slow
 def test_a_member_that_diverges_is_frozen_and_the_others_go_on():
     grid = Ensemble(learning_rates=(0.05, 0.06))
     step = jax.jit(build(SGD, grid))

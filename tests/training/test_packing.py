@@ -129,6 +129,7 @@ def test_unpacking_undoes_packing_to_the_bit(name, seeds):
     assert set(packed.params.buffers) == {"float64"}
 
 
+@pytest.mark.slow
 def test_the_gradient_of_a_packed_tree_is_the_packed_gradient():
     ramp = jnp.arange(6.0)
     blocks = {

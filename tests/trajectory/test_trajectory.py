@@ -151,6 +151,7 @@ def test_one_demonstration_and_duplicates():
     np.testing.assert_allclose(one.W, three.W, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_jit_compiles_once_and_vmap_batches():
     traces = []
 
