@@ -23,7 +23,7 @@ Conventions, fixed once for the whole package:
 * **Nothing is jitted for the caller**, except the training loop and the sweeps.
 * ``vec`` is row-major over ``(n, n)``.
 
-Rooms are imported when they are first used: ``icltheory.attention``,
+Packages are imported when they are first used: ``icltheory.attention``,
 ``icltheory.trajectory``, ``icltheory.regression`` and so on.
 """
 
@@ -36,7 +36,7 @@ from importlib.metadata import PackageNotFoundError, version
 # JAX loads SciPy's OpenBLAS with the first decomposition, and it reads this then.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-_ROOMS = (
+_PACKAGES = (
     "attention",
     "batching",
     "bounds",
@@ -62,11 +62,11 @@ try:
 except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0.0.0"
 
-__all__ = [*_ROOMS, "__version__"]  # pyrefly: ignore
+__all__ = [*_PACKAGES, "__version__"]  # pyrefly: ignore
 
 
 def __getattr__(name: str):
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

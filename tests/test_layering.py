@@ -1,4 +1,4 @@
-"""Imports run downwards: the floors and rooms of the package, and who may use whom."""
+"""Imports run downwards: the layers and packages, and who may use whom."""
 
 import ast
 import subprocess
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# From the ground up; a room may import rooms to its left on its floor and all below.
-FLOORS = (
+# From the lowest layer up; a package may import those to its left and all lower layers.
+LAYERS = (
     ("_cpu", "_typing", "_pytree", "_checks", "_precision", "_conditions", "_descent")
     + ("batching", "linalg"),
     ("attention", "trajectory", "noise", "constructions", "layered", "kernels"),
@@ -17,8 +17,8 @@ FLOORS = (
     ("models", "training"),
     ("bridge",),
 )
-ORDER = [room for floor in FLOORS for room in floor]
-# Rooms that stand apart: they import nothing else of the package.
+ORDER = [package for layer in LAYERS for package in layer]
+# Packages that stand apart: they import nothing else of the package.
 BESIDE = {"plotting"}
 FILES = sorted((ROOT / "icltheory").rglob("*.py"))
 
@@ -34,26 +34,26 @@ def imported(path):
                 yield from ((f"icltheory.{a.name}", node.lineno) for a in node.names)
 
 
-def room_of(path):
+def package_of(path):
     part = path.relative_to(ROOT / "icltheory").parts[0]
     return part.removesuffix(".py")
 
 
 def wrong_imports(path):
-    """Each import that a room may not have, and where it stands."""
-    room = room_of(path)
-    if room == "__init__":
+    """Each import that a package may not have, and where it stands."""
+    package = package_of(path)
+    if package == "__init__":
         return
-    if room not in ORDER and room not in BESIDE:
-        yield f"{room} has no place in the house"
+    if package not in ORDER and package not in BESIDE:
+        yield f"{package} is in no layer"
         return
-    allowed = {room} if room in BESIDE else set(ORDER[: ORDER.index(room) + 1])
+    allowed = {package} if package in BESIDE else set(ORDER[: ORDER.index(package) + 1])
     for module, line in imported(path):
         parts = module.split(".")
         foreign = ("experiments", "benchmarks", "tests", "torch", "transformers")
         own = parts[0] == "icltheory" and len(parts) > 1
         if parts[0] in foreign or (own and parts[1] not in allowed):
-            yield f"{path}:{line} {room} imports {module}"
+            yield f"{path}:{line} {package} imports {module}"
 
 
 def test_imports_run_downwards():
@@ -88,7 +88,7 @@ def test_importing_the_package_is_light():
 
 
 @pytest.mark.slow
-def test_the_theory_rooms_load_no_solver_before_it_is_needed():
+def test_theory_loads_no_solver_before_it_is_needed():
     loaded = modules_after("import icltheory.regression.flow, icltheory.bounds")
     assert not {"diffrax", "equinox", "optimistix"} & loaded
 

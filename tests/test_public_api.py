@@ -85,8 +85,8 @@ def test_a_lack_is_found():
     assert list(missing(lambda: 0)) == ["no docstring"]
 
 
-def test_every_room_is_reachable_from_the_package():
-    for room in icltheory._ROOMS:
-        assert getattr(icltheory, room).__name__ == f"icltheory.{room}"
+def test_every_package_is_reachable():
+    for name in icltheory._PACKAGES:
+        assert getattr(icltheory, name).__name__ == f"icltheory.{name}"
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         icltheory.nonsense  # noqa: B018

@@ -5,7 +5,7 @@ from experiments.ledger.statement import Statement
 __all__ = ["LI_COT"]
 
 LI = "Li et al. 2025 (arXiv 2410.02167)"
-ROOM = "chain_of_thought"
+PACKAGE = "chain_of_thought"
 STEPS = "test_li_cot_transitions.py"
 VOTES = "test_li_cot_votes.py"
 
@@ -16,7 +16,12 @@ LI_COT = (
         "B = A_1 ... A_K; tau and tau_o of the slides' matrices are .36 and .56",
         "exact",
         "",
-        (f"{ROOM}.composed_transition", f"{ROOM}.tau", f"{ROOM}.tau_o", f"{ROOM}.rho"),
+        (
+            f"{PACKAGE}.composed_transition",
+            f"{PACKAGE}.tau",
+            f"{PACKAGE}.tau_o",
+            f"{PACKAGE}.rho",
+        ),
         (
             f"{STEPS}::test_the_slides_matrices_*",
             f"{STEPS}::test_everything_is_the_sum_*",
@@ -31,7 +36,7 @@ LI_COT = (
         "the correct path is the most probable trajectory",
         "false as written",
         "it takes the likeliest state at each step: .255 where the best path has .49",
-        (f"{ROOM}.stepwise_paths", f"{ROOM}.most_probable_paths"),
+        (f"{PACKAGE}.stepwise_paths", f"{PACKAGE}.most_probable_paths"),
         (f"{STEPS}::test_the_correct_path_need_not_*",),
     ),
     Statement(
@@ -40,7 +45,7 @@ LI_COT = (
         "training reaches a small loss by matching step and pattern",
         "empirical",
         "",
-        (f"{ROOM}.train_attention", f"{ROOM}.training_conditions"),
+        (f"{PACKAGE}.train_attention", f"{PACKAGE}.training_conditions"),
         (
             "test_li_theorem4.py::test_training_ends_*",
             "test_li_theorem4.py::test_what_is_learned_*",
@@ -53,7 +58,7 @@ LI_COT = (
         "attention finds the step first, then the input",
         "empirical",
         "",
-        (f"{ROOM}.attention_masses",),
+        (f"{PACKAGE}.attention_masses",),
         ("test_li_theorem4.py::test_attention_finds_*",),
     ),
     Statement(
@@ -62,7 +67,11 @@ LI_COT = (
         "concentrated attention answers each step by a vote of the examples",
         "exact",
         "ties are decided by what attention leaks; bounds need every rival's term",
-        (f"{ROOM}.matching_attention", f"{ROOM}.vote_error", f"{ROOM}.decay_bound"),
+        (
+            f"{PACKAGE}.matching_attention",
+            f"{PACKAGE}.vote_error",
+            f"{PACKAGE}.decay_bound",
+        ),
         (f"{VOTES}::*",),
     ),
     Statement(
@@ -71,7 +80,7 @@ LI_COT = (
         "(alpha' tau)^-2 examples suffice for chain of thought",
         "false as written",
         "no constant serves all tasks: with tau > 1/2 and rho -> 0 the error stays 1/2",
-        (f"{ROOM}.cot_conditions",),
+        (f"{PACKAGE}.cot_conditions",),
         (
             "test_li_theorem5.py::test_without_the_gap_*",
             "test_li_theorem5.py::test_both_forms_*",
@@ -83,7 +92,7 @@ LI_COT = (
         "(alpha' tau rho)^-2 examples suffice for chain of thought",
         "true",
         "with constants 4 log(K (M - 1) / delta) / (alpha' tau rho^2), never more",
-        (f"{ROOM}.cot_error_bound", f"{ROOM}.sufficient_examples"),
+        (f"{PACKAGE}.cot_error_bound", f"{PACKAGE}.sufficient_examples"),
         (
             "test_li_theorem5.py::test_the_bound_*",
             "test_li_theorem5.py::test_alpha_tau_rho_*",
@@ -96,7 +105,7 @@ LI_COT = (
         "chain of thought is right where plain in-context learning is not",
         "empirical",
         "",
-        (f"{ROOM}.cot_infer", f"{ROOM}.icl_infer"),
+        (f"{PACKAGE}.cot_infer", f"{PACKAGE}.icl_infer"),
         (
             "test_li_theorem5.py::test_trained_chain_of_thought_*",
             "test_li_theorem6.py::test_the_error_tends_*",
@@ -108,7 +117,7 @@ LI_COT = (
         "where Condition 1 fails the error of plain ICL stays away from 0",
         "exact",
         "its limit is the share of failing inputs: 1/2 for the slides' matrices",
-        (f"{ROOM}.condition_1", f"{ROOM}.icl_error_limit"),
+        (f"{PACKAGE}.condition_1", f"{PACKAGE}.icl_error_limit"),
         (
             "test_li_theorem6.py::test_condition_1_*",
             "test_li_theorem6.py::test_two_inputs_*",
@@ -122,7 +131,7 @@ LI_COT = (
         "under Condition 1 (alpha' tau_o rho_o)^-2 examples suffice for plain ICL",
         "true",
         "with explicit constants, for attention that counts votes",
-        (f"{ROOM}.icl_error_bound", f"{ROOM}.icl_conditions"),
+        (f"{PACKAGE}.icl_error_bound", f"{PACKAGE}.icl_conditions"),
         (
             "test_li_theorem6.py::test_the_bound_of_part_2_*",
             "test_li_theorem6.py::test_both_forms_*",
