@@ -46,16 +46,14 @@ def subset_noise(
     """Measures every b on random subsets of every prompt's demonstrations."""
     measure = functools.partial(_measure, subsets=subsets)
     keys = jax.random.split(key, len(prompt.y))
-    by_shots = [
-        measure(keys, stack, prompt.X, prompt.y, prompt.w, jnp.int32(b)) for b in shots
-    ]
+    by_shots = [measure(keys, stack, prompt, jnp.int32(b)) for b in shots]
     return SubsetNoise(*(np.stack(parts) for parts in zip(*by_shots, strict=True)))
 
 
 @functools.partial(jax.jit, static_argnames="subsets")
-def _measure(keys, stack, X, y, w, b, *, subsets):
-    def prompt(key, X, y, w):
-        H = jnp.concatenate([X, y[:, None]], axis=1)
+def _measure(keys, stack, prompts, b, *, subsets):
+    def measure(key, prompt):
+        X, y, w, (H, _) = prompt.X, prompt.y, prompt.w, prompt.tokens()
         scale = 1.0 / len(y)
         G = implicit_gd(stack, H, scale=scale).G
         size = jnp.sum(G**2, axis=(1, 2))
@@ -87,4 +85,4 @@ def _measure(keys, stack, X, y, w, b, *, subsets):
         formula = noise_spectrum(stack, H, b, scale=scale).trace / size
         return same, fresh, gaussian, formula, missed, off
 
-    return jax.vmap(prompt)(keys, X, y, w)
+    return jax.vmap(measure)(keys, prompts)

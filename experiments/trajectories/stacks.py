@@ -55,9 +55,6 @@ def prompts(config: Config) -> Prompts:
     task = config.linear.task(config.label_noise)
     drawn = task.sample(key, config.linear.num_points - 1, config.prompts)
     dtype = jnp.result_type(float)
-    X, y, x, w = (
-        jnp.asarray(np.asarray(a), dtype)
-        for a in (drawn.X, drawn.y, drawn.x_query, drawn.w)
-    )
-    H = jnp.concatenate([X, y[:, :, None]], axis=2)
-    return Prompts(H, jnp.pad(x, ((0, 0), (0, 1))), jnp.sum(x * w, axis=1))
+    drawn = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), dtype), drawn)
+    H, h_query = drawn.tokens()
+    return Prompts(H, h_query, jnp.sum(drawn.x_query * drawn.w, axis=1))

@@ -112,6 +112,16 @@ class Prompt:
         y = jnp.concatenate([self.y, self.y_query[..., None]], axis=-1)
         return X, y
 
+    def tokens(self) -> tuple[Float[Array, "*B N n"], Float[Array, "*B n"]]:
+        r"""Tokens :math:`[x_i;\, y_i]` and the query :math:`[x_{N+1};\, 0]`, n = d + 1.
+
+        They are what attention stacks, trajectories and bounds take as ``H`` and
+        ``h_query``.
+        """
+        H = jnp.concatenate([self.X, self.y[..., None]], axis=-1)
+        empty = jnp.zeros_like(self.x_query[..., :1])
+        return H, jnp.concatenate([self.x_query, empty], axis=-1)
+
     def prefixes(self) -> PrefixPrompt:
         """The standard prefix prompt: point k is the query after the first k points."""
         X, y = self.points()

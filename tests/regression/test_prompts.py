@@ -28,6 +28,16 @@ def test_points_join_the_query_as_the_last_point(key):
     assert (prompt.num_examples, prompt.dim) == (5, 3)
 
 
+def test_tokens_hold_the_labels_of_the_examples_and_none_of_the_query(key):
+    prompt = draw(0.5, key)
+    H, h_query = map(np.asarray, prompt.tokens())
+    np.testing.assert_array_equal(H[..., :3], prompt.X)
+    np.testing.assert_array_equal(H[..., 3], prompt.y)
+    np.testing.assert_array_equal(h_query, np.pad(prompt.x_query, ((0, 0), (0, 1))))
+    one = jax.tree.map(lambda leaf: leaf[1], prompt)
+    np.testing.assert_array_equal(one.tokens()[0], H[1])
+
+
 def test_the_standard_prefix_prompt_asks_the_next_example(key):
     prompt = draw(0.0, key)
     prefixes = prompt.prefixes()
