@@ -25,7 +25,7 @@ def draw(results: Results) -> Any:
     style = {**STYLE, "figure.constrained_layout.use": False, "axes.grid.axis": "x"}
     with plt.rc_context({**style, "font.size": 9}):
         figure, (left, right) = plt.subplots(
-            *(1, 2), figsize=(11.5, height), sharey=True, width_ratios=(2, 1)
+            1, 2, figsize=(11.5, height), sharey=True, width_ratios=(2, 1)
         )
         _fill(left, right, groups)
         for side in (left, right):
@@ -64,7 +64,9 @@ def _bars(left, right, groups, start: float) -> dict[str, float]:
         colour = COLOURS[1 + number % (len(COLOURS) - 1)]
         at += 1.2
         left.text(
-            *(0.0, at - 0.85, group),
+            0.0,
+            at - 0.85,
+            group,
             transform=left.get_yaxis_transform(),
             fontsize=8,
             fontweight="bold",

@@ -102,7 +102,10 @@ def _theory() -> dict[str, Case]:
         "noise_covariance": Case(_noise(noise.noise_covariance, 1), small),
         "noisy_trajectory": Case(
             lambda weights, H: noise.noisy_trajectory(
-                *(jax.random.key(0), LinearAttentionStack(*weights), H, SHOTS),
+                jax.random.key(0),
+                LinearAttentionStack(*weights),
+                H,
+                SHOTS,
                 noise="shots",  # the same draw in every precision
                 scale=1 / N,
             ),
@@ -147,7 +150,11 @@ def _pruning() -> dict[str, Case]:
     def swept(weights, H, h):
         stack = LinearAttentionStack(*weights)
         return pruning.sweep(
-            *(LayeredStack.of(stack), 1, "attn", [0.0, 0.5], lambda out: out),
+            LayeredStack.of(stack),
+            1,
+            "attn",
+            [0.0, 0.5],
+            lambda out: out,
             params=stack,
             inputs=(H / N**0.5, h),
         )

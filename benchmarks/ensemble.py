@@ -90,7 +90,10 @@ class Single:
             setup.model, setup.task, optimizer, 0, num_points=config.num_points
         )
         step = training.make_step(
-            *(setup.model, setup.task, optimizer, config.curriculum),
+            setup.model,
+            setup.task,
+            optimizer,
+            config.curriculum,
             batch_size=config.batch_size,
             num_points=config.num_points,
         )

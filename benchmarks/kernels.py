@@ -63,7 +63,11 @@ def rows(name: str, found: dict[str, TunedPlan]) -> Iterator[Row]:
     if jax.default_backend() != "gpu":
         raise Skip("needs a GPU")
     found[name] = tune(
-        *(BATCH, TOKENS, WIDTH, HEADS, DTYPE),
+        BATCH,
+        TOKENS,
+        WIDTH,
+        HEADS,
+        DTYPE,
         subjects={name: SUBJECTS[name]},
         repeats=50,  # a GPU that waited for the compiler takes a while to wake up
     )

@@ -118,13 +118,15 @@ def pairs(pool: Array) -> dict[str, Pair]:
         "3-NN": Pair(of.nearest_neighbors_prefixes, nearest, gradient * 3 / 4),
         f"GD, {STEPS} steps": Pair(
             part(of.gradient_descent_prefixes, steps=STEPS, step_size=0.1),
-            *(descent, STEPS * gradient),
+            descent,
+            STEPS * gradient,
             seconds=4.0,
         ),
         # One product of d x d a step
         "Newton, 10 steps": Pair(
             part(of.newton_prefixes, steps=10),
-            *(newton, POINTS * 10 * 2 * DIM**3),
+            newton,
+            POINTS * 10 * 2 * DIM**3,
             seconds=4.0,
         ),
         # A member of the pool times an input: 2 d, used for the fit and the answer
@@ -133,7 +135,9 @@ def pairs(pool: Array) -> dict[str, Pair]:
         ),
         "Lasso": Pair(
             part(of.lasso_prefixes, penalty=0.1),
-            *(lasso, None, "scikit-learn, a prefix at a time"),
+            lasso,
+            None,
+            "scikit-learn, a prefix at a time",
             seconds=8.0,
         ),
     }

@@ -85,7 +85,11 @@ def row(layer: int, module: str) -> Row:
 
     def swept(rates=RATES):
         return sweep(
-            *(model, layer, module, rates, squared_error),
+            model,
+            layer,
+            module,
+            rates,
+            squared_error,
             params=params,
             inputs=inputs,
             score_args=(y,),

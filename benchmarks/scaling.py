@@ -116,14 +116,17 @@ def step_seconds(config, mesh, members: int = 0):
     steps = 100 if jax.default_backend() == "gpu" else 4
     setup = set_up(config, devices=1)
     step = training.make_step(
-        *(setup.model, setup.task, setup.optimizer, config.curriculum),
+        setup.model,
+        setup.task,
+        setup.optimizer,
+        config.curriculum,
         batch_size=config.batch_size,
         num_points=config.num_points,
         mesh=mesh,
     )
     seeds = tuple(range(members)) if members else 0
     state = training.init_state(
-        *(setup.model, setup.task, setup.optimizer, seeds), num_points=config.num_points
+        setup.model, setup.task, setup.optimizer, seeds, num_points=config.num_points
     )
     place = devices.shard_members if members else devices.replicate
     state = place(state, mesh)

@@ -181,7 +181,10 @@ def train_gpt(
     asked = PairTask(task, ensemble.relevant_fraction)
     rule = training.make_optimizer(gpt.optimizer, gpt.steps)
     step = training.make_step(
-        *(module, asked, rule, Curriculum.none(task.dim, P)),
+        module,
+        asked,
+        rule,
+        Curriculum.none(task.dim, P),
         batch_size=gpt.batch_size,
         num_points=P,
         loss_points=gpt.loss_points,

@@ -111,9 +111,13 @@ def scores_on_all(
     """
     M = trained.ensemble.num_relevant
     found, pair = _on_all(
-        *(trained.model, num_prompts, num_examples),
-        *(with_all_tasks(trained), trained.params),
-        *(trained.ensemble.keys(_IN_DOMAIN), relevant_fraction),
+        trained.model,
+        num_prompts,
+        num_examples,
+        with_all_tasks(trained),
+        trained.params,
+        trained.ensemble.keys(_IN_DOMAIN),
+        relevant_fraction,
     )
     seen = jnp.asarray([a * M + b for a, b in trained.tasks.tasks])
     return found, ~jnp.isin(pair[..., 0] * M + pair[..., 1], seen)
@@ -173,9 +177,15 @@ def scores_at_sums(
     """
     check_sums(trained.ensemble, sums)
     return _at_sums(
-        *(trained.model, num_draws, num_prompts, num_examples),
-        *(with_all_tasks(trained), trained.params, trained.ensemble.keys(_SHIFTED)),
-        *(jnp.asarray(sums, jnp.float32), relevant_fraction),
+        trained.model,
+        num_draws,
+        num_prompts,
+        num_examples,
+        with_all_tasks(trained),
+        trained.params,
+        trained.ensemble.keys(_SHIFTED),
+        jnp.asarray(sums, jnp.float32),
+        relevant_fraction,
     )
 
 
@@ -186,8 +196,12 @@ def _at_sums(model, num_draws, num_prompts, num_examples, *arrays) -> Means:
     def one(task, params, key):
         def at(coefficient_sum, draw):
             prompt = shifted_prompts(
-                *(task, jax.random.fold_in(key, draw), coefficient_sum),
-                *(num_prompts, num_examples, relevant_fraction),
+                task,
+                jax.random.fold_in(key, draw),
+                coefficient_sum,
+                num_prompts,
+                num_examples,
+                relevant_fraction,
             )
             return means_of(scores(model, params, prompt))
 

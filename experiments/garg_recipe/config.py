@@ -106,7 +106,9 @@ class Config:
     def start(self, setting: Setting) -> training.EnsembleState:
         """State at step 0 of all seeds."""
         return training.init_ensemble(
-            *(self.model(setting), self.task(), setting.optimizer),
+            self.model(setting),
+            self.task(),
+            setting.optimizer,
             Ensemble(self.seeds),
             num_steps=setting.steps,
             num_points=self.num_points,
@@ -126,7 +128,9 @@ class Config:
     def _step(self, setting: Setting, precision: str) -> training.Step:
         posterior = setting.targets == "posterior"
         step = training.make_ensemble_step(
-            *(self.model(setting, precision), self.task(), setting.optimizer),
+            self.model(setting, precision),
+            self.task(),
+            setting.optimizer,
             Ensemble(self.seeds),
             self.curriculum(setting),
             num_steps=setting.steps,

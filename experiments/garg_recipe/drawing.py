@@ -53,7 +53,9 @@ def recipes_beside_baseline(
             shade = COLOURS[colour % len(COLOURS)]
             left.plot(prompts, curve.mean, color=shade, label=name)
             left.fill_between(
-                *(prompts, curve.low, curve.high),
+                prompts,
+                curve.low,
+                curve.high,
                 color=shade,
                 alpha=0.2,
                 linewidth=0,

@@ -94,8 +94,12 @@ def table(config: Config, found: list[Row]) -> Table:
         pairs = [f"{m:.4f} ({e:.4f})" for m, e in (row.low, row.high, row.excess)]
         low, high = row.interval
         out.add_row(
-            *(row.name, f"{row.steps} x {row.batch_size}", *pairs),
-            *(f"{row.ratio[0]:.2f}", f"{low:.2f}-{high:.2f}", f"{row.ms:.0f}"),
+            row.name,
+            f"{row.steps} x {row.batch_size}",
+            *pairs,
+            f"{row.ratio[0]:.2f}",
+            f"{low:.2f}-{high:.2f}",
+            f"{row.ms:.0f}",
             style="bold" if row.name in _SHOWN else "",
         )
     return out

@@ -89,6 +89,9 @@ PRESETS = {
     # The authors' figures run to 1600 epochs; what an epoch holds is not known.
     "paper": Config(
         Layers(seeds=_seeds(10), steps=1600, batch_size=128, record_every=50),
-        *(_SUMS, 256, 256, 2048),
+        _SUMS,
+        256,
+        256,
+        2048,
     ),
 }

@@ -51,7 +51,9 @@ def measure(config: Config, trained: Trained) -> Measured:
 
     def one(task, _, key, snapshots):
         prompt = task.sample(
-            *(key, config.probe_prompts, config.num_examples),
+            key,
+            config.probe_prompts,
+            config.num_examples,
             config.relevant_fraction,
         )
 
@@ -73,7 +75,7 @@ def measure(config: Config, trained: Trained) -> Measured:
     }
     known = scores_on(trained, config.draws * config.prompts, **settings)
     outside = scores_at_sums(
-        *(trained, config.sums, config.draws, config.prompts), **settings
+        trained, config.sums, config.draws, config.prompts, **settings
     )
     return Measured(
         steps=trained.steps,

@@ -55,15 +55,22 @@ def checks(config: Config, measured: dict[str, Measured]) -> list[Check]:
         verdicts += [
             Check(
                 f"{name}: attention of the first layer at the start",
-                *(float(start[:, 0].mean()), float(expected), "within", 0.02),
+                float(start[:, 0].mean()),
+                float(expected),
+                "within",
+                0.02,
             ),
             Check(
                 f"{name}: 1 minus the attention of the best layer at the end, largest",
-                *(float(1 - end.max(axis=1).min()), 0.05, "<="),
+                float(1 - end.max(axis=1).min()),
+                0.05,
+                "<=",
             ),
             Check(
                 f"{name}: rate of prompts without a context of the query's pattern",
-                *(float(found.inside.missed.mean()), missed, "within"),
+                float(found.inside.missed.mean()),
+                missed,
+                "within",
                 4 * (missed / _prompts(config)) ** 0.5,
             ),
         ]

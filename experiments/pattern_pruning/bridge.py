@@ -109,7 +109,11 @@ def _swept(config, trained, module, method, params, asked) -> Kept:
 
     def one(params, prompt):
         return sweep(
-            *(trained.model, 0, module, rates, errors),
+            trained.model,
+            0,
+            module,
+            rates,
+            errors,
             params=params,
             inputs=prompt,
             score_args=(prompt.z,),

@@ -119,12 +119,15 @@ def checks(config: Config, found: NeuronCurves, bridge: Bridge) -> list[Check]:
         Check(
             "as many large ones pruned: hinge against 1 - F (1 - g)",
             float(np.abs(large.hinge - large.counted).max()),
-            *(0.0, "within", 0.08),
+            0.0,
+            "within",
+            0.08,
         ),
         Check(
             "any order, R and test: hinge against the formula by sign",
             float(max(exact)),
-            *(1e-3, "<="),
+            1e-3,
+            "<=",
         ),
         Check("random orders: hinge against 1 - F (1 - g)", float(gap), 0.02, "<="),
         Check("rank of W_O W_V", float(np.mean(ranks["W_O W_V"])), 2.0, "within"),

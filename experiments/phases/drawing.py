@@ -30,7 +30,8 @@ def head_score_maps(panels: Mapping[str, Any], title: str):
     style = {**STYLE, "font.size": 9, "axes.grid": False}
     with plt.rc_context(style):
         figure, grid = plt.subplots(
-            *(1, len(panels)),
+            1,
+            len(panels),
             figsize=(2.6 * len(panels) + 0.6, 0.55 * tall + 1.5),
             squeeze=False,
         )
@@ -41,7 +42,9 @@ def head_score_maps(panels: Mapping[str, Any], title: str):
             for (layer, head), value in np.ndenumerate(scores):
                 colour = "white" if abs(value) > 0.65 else "black"
                 axes.text(
-                    *(head, layer, f"{value:.2f}"),
+                    head,
+                    layer,
+                    f"{value:.2f}",
                     **{"ha": "center", "va": "center", "fontsize": 7, "color": colour},
                 )
             axes.set_xticks(np.arange(scores.shape[1]))

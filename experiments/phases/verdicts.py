@@ -20,7 +20,10 @@ def checks(config: Config, found: Found) -> list[Check]:
         made += [
             Check(
                 f"K={K}: steps to Attn = 1/2, descent over closed form",
-                *(one.half[0] / one.half[1], 1.0, "within", 0.01),
+                one.half[0] / one.half[1],
+                1.0,
+                "within",
+                0.01,
             ),
             Check(f"K={K}: relative error of t(u), path", one.time_error, 0.01, "<="),
             Check(f"K={K}: relative error of L(t), path", one.loss_error, 0.01, "<="),
@@ -54,13 +57,18 @@ def _error_checks(config: Config, found: Found) -> list[Check]:
         made.append(
             Check(
                 f"{data} data: matched kernel over the best other, deepest",
-                *(ends[data] / others, 1.0, "<="),
+                ends[data] / others,
+                1.0,
+                "<=",
             )
         )
         made.append(
             Check(
                 f"{data} data: matched kernel minus kriging, deepest",
-                *(ends[data] - float(best.mean[0]), 0.0, "within", 2e-3),
+                ends[data] - float(best.mean[0]),
+                0.0,
+                "within",
+                2e-3,
             )
         )
     return made + _reference_checks(config.kernels, found)
@@ -89,7 +97,10 @@ def _circuit_checks(found: Found) -> list[Check]:
         Check("circuit: previous token, layer 1", one.previous[0], 1, "within", 1e-6),
         Check(
             "uniform causal attention: prefix score",
-            *(one.uniform, one.expected_uniform, "within", 1e-6),
+            one.uniform,
+            one.expected_uniform,
+            "within",
+            1e-6,
         ),
         Check("copying of I", one.copying[0], 1.0, "within", 1e-6),
         Check("copying of -I", one.copying[1], -1.0, "within", 1e-6),

@@ -97,7 +97,11 @@ def choices(
     found["beyond scaling"] = what, control, both
     return [
         Choice(
-            *(subject.name, subject.recipe.seeds[seed], condition, rule, what),
+            subject.name,
+            subject.recipe.seeds[seed],
+            condition,
+            rule,
+            what,
             **_judge(config, before, after, *parts),
         )
         for rule, (what, before, after) in found.items()

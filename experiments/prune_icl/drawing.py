@@ -206,7 +206,10 @@ def gains_of_choices(panels: Mapping[str, Mapping[str, Gain]], title: str):
             for place, gain in zip(places, gains.values(), strict=True):
                 error = [[gain.test - gain.low], [gain.high - gain.test]]
                 axes.errorbar(
-                    *(100 * gain.test, place, None, 100 * np.array(error)),
+                    100 * gain.test,
+                    place,
+                    None,
+                    100 * np.array(error),
                     fmt="o",
                     color=COLOURS[1],
                     markersize=5,
@@ -214,7 +217,9 @@ def gains_of_choices(panels: Mapping[str, Mapping[str, Gain]], title: str):
                     label="test, with interval",
                 )
                 axes.plot(
-                    *(100 * gain.validation, place + 0.22, "D"),
+                    100 * gain.validation,
+                    place + 0.22,
+                    "D",
                     color=COLOURS[2],
                     markerfacecolor="none",
                     markersize=5,

@@ -327,7 +327,10 @@ def _choice_table(measured: list[Measured], config: Config) -> Table:
     for m in measured:
         for c in m.choices:
             table.add_row(
-                *(c.model, c.condition, c.rule, str(c.seed)),
+                c.model,
+                c.condition,
+                c.rule,
+                str(c.seed),
                 c.what,
                 f"{c.validation:+.1%}",
                 f"{c.test:+.1%} \\[{c.low:+.1%}, {c.high:+.1%}]",

@@ -62,14 +62,24 @@ def subject(trained: Trained, config: Config) -> Subject:
         modules = ("attn", "mlp", "all") if recipe.mlp else ("attn",)
         params = tuple(trained.of_seed(s) for s in seeds)
         return Subject(
-            *("GPT-2", recipe, model, params, modules, matrices),
+            "GPT-2",
+            recipe,
+            model,
+            params,
+            modules,
+            matrices,
             config.gpt2_ranks,
             tuple(shots),
         )
     shots = tuple(sorted({*shots, recipe.num_points - 1}))
     params = tuple(trained.stack(s) for s in seeds)
     return Subject(
-        *("linear stack", recipe, Batched(model), params, ("attn",), matrices),
+        "linear stack",
+        recipe,
+        Batched(model),
+        params,
+        ("attn",),
+        matrices,
         config.linear_ranks,
         shots,
     )

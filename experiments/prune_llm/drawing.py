@@ -173,7 +173,9 @@ def search_cost(
         for place, value in zip(places, values, strict=True):
             times = "" if place == 0 else f" ({values[0] / value:.3g} x less)"
             axes.annotate(
-                *(f"{value:.3g}{times}", (value, place), (8, 0)),
+                f"{value:.3g}{times}",
+                (value, place),
+                (8, 0),
                 textcoords="offset points",
                 va="center",
                 fontsize=8,
@@ -256,7 +258,8 @@ def _pair(axes, place: float, row: BeforeAfter) -> None:
     )
     for (value, low, high), shift, marker, colour, face, name in marks:
         axes.errorbar(
-            *(value, place + shift),
+            value,
+            place + shift,
             xerr=np.clip([[value - low], [high - value]], 0, None),
             fmt=marker,
             color=colour,
@@ -270,7 +273,9 @@ def _pair(axes, place: float, row: BeforeAfter) -> None:
         colour = _LINES["majority class"][1]
         axes.vlines(row.majority, *ends, color=colour, lw=2, label="majority class")
     axes.annotate(
-        *(row.note, (1.0, place), (4, 0)),
+        row.note,
+        (1.0, place),
+        (4, 0),
         xycoords=("axes fraction", "data"),
         textcoords="offset points",
         va="center",

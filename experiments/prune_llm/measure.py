@@ -38,7 +38,10 @@ def _ask_grid(study: Study, subject: Subject, case: Case, systems) -> None:
     """Every layer, module and rate on validation, a few layers at a time."""
     config = study.config
     examiner = Examiner(
-        *(study.books[case], subject.model, subject.tasks[case], case.shots),
+        study.books[case],
+        subject.model,
+        subject.tasks[case],
+        case.shots,
         systems=systems,
         batch_size=config.batch_size,
     )
@@ -50,8 +53,12 @@ def _ask_grid(study: Study, subject: Subject, case: Case, systems) -> None:
 def _judge(study: Study, subject: Subject, case: Case, module: str, systems) -> None:
     config = study.config
     algorithm1(
-        *(subject.model, subject.tasks[case], module, config.rates),
-        *(config.top_k, config.aggregate),
+        subject.model,
+        subject.tasks[case],
+        module,
+        config.rates,
+        config.top_k,
+        config.aggregate,
         shots=case.shots,
         records=study.books[case],
         race=config.race,

@@ -95,7 +95,9 @@ def _checks(study: Study, measured: dict[str, Any]) -> list[Check]:
         Check(
             f"cached search in seconds against a {SPEEDUP}th of the plain one "
             f"({ways['ratio']:.0f} times less)",
-            *(ways["cached_seconds"], ways["naive_seconds"] / SPEEDUP, "<="),
+            ways["cached_seconds"],
+            ways["naive_seconds"] / SPEEDUP,
+            "<=",
         ),
     ]
     if study.config.dtype == "float32":  # half precision rounds: see the numbers
@@ -113,7 +115,10 @@ def _checks(study: Study, measured: dict[str, Any]) -> list[Check]:
                 ),
                 Check(
                     f"{name}: largest change of a score",
-                    *(found["largest_difference"], 0, "<=", SCORES_AGREE),
+                    found["largest_difference"],
+                    0,
+                    "<=",
+                    SCORES_AGREE,
                 ),
             ]
     return [*checks, *_learns_in_context(study)]
@@ -151,7 +156,10 @@ def algorithm1_table(rows: list[Row], level: float) -> Table:
         ends = f"\\[{c.interval.low:+.3f}, {c.interval.high:+.3f}]"
         tested = r.rate > 0
         table.add_row(
-            *(row.case.task, row.module, str(r.layer), f"{r.rate:g}"),
+            row.case.task,
+            row.module,
+            str(r.layer),
+            f"{r.rate:g}",
             f"{r.unpruned_score:.4f} to {r.validation_score:.4f}",
             f"{r.test_before:.4f} to {r.test_after:.4f}",
             f"{c.difference:+.4f} {ends}" if tested else "-",
@@ -188,7 +196,9 @@ def _race_table(raced: list[dict[str, Any]]) -> Table:
         table.add_column(name)
     for r in raced:
         table.add_row(
-            *(r["task"], r["module"], f"{r['full_evaluations']:,}"),
+            r["task"],
+            r["module"],
+            f"{r['full_evaluations']:,}",
             f"{r['evaluations']:,.0f}",
             f"{r['saved']:.1%} +- {r['saved standard error']:.1%}",
             f"{r['same choice']} of {r['races']}",

@@ -29,7 +29,7 @@ def compare_ways(study: Study, subject: Subject) -> dict[str, Any]:
     def cached():
         options = {"batch_size": config.batch_size}
         return evaluate_rates(
-            *(model, task, layer, module, config.rates), shots=case.shots, **options
+            model, task, layer, module, config.rates, shots=case.shots, **options
         )
 
     def naive():
@@ -106,7 +106,10 @@ def beside(study: Study, subject: Subject, systems: Any) -> dict[str, Any] | Non
         return None
     shown = task.with_demonstrations(task.demonstrations[: case.shots])
     rows = surrogate_terms(
-        *(subject.model, shown, study.layers, config.rates),
+        subject.model,
+        shown,
+        study.layers,
+        config.rates,
         module=module,
         systems=systems,
     )

@@ -40,7 +40,13 @@ def _answers(
         return (evaluate(model, task, config.split, case.shots, **size),)
     layer = config.layer % model.num_layers
     return evaluate_rates(
-        *(model, task, layer, config.module, config.rates, config.split, case.shots),
+        model,
+        task,
+        layer,
+        config.module,
+        config.rates,
+        config.split,
+        case.shots,
         **size,
     )
 

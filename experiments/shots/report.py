@@ -53,7 +53,7 @@ def found(config: Config, subject: Subject, records: Records, name: str) -> Foun
     predictions = records.table("prediction", task=name).values
     return Found(
         curves={rate: curve(x, same, config.level) for rate, x in right.items()},
-        differences=differences(*(right[0.0], right[config.rate], same, config.level))
+        differences=differences(right[0.0], right[config.rate], same, config.level)
         if config.rate
         else (),
         chance=1 / len(counts),
@@ -94,11 +94,15 @@ def _checks(name: str, one: Found) -> list[Check]:
     return [
         Check(
             f"{name}: upper end with the fewest shots, below the lower with the most",
-            *(first.high, last.low, "<="),
+            first.high,
+            last.low,
+            "<=",
         ),
         Check(
             f"{name}: no rise, below the lower end of the paired one",
-            *(0.0, one.curves[0.0].rise.low, "<="),
+            0.0,
+            one.curves[0.0].rise.low,
+            "<=",
         ),
     ]
 

@@ -52,7 +52,9 @@ def norms_along_depth(
                 colour = COLOURS[order % len(COLOURS)]
                 # The first line stays visible under those that agree with it.
                 line = axes.plot(
-                    *(layers, mean, "o-"),
+                    layers,
+                    mean,
+                    "o-",
                     color=colour,
                     markersize=6 if order == 0 else 3,
                     linewidth=3 if order == 0 else 1.3,
@@ -115,7 +117,9 @@ def ratio_heat_maps(panels: Mapping[str, Any], title: str, columns: int = 3):
             for (k, t), value in np.ndenumerate(np.exp(logs)):
                 dark = abs(logs[k, t]) > 0.7 * largest
                 axes.text(
-                    *(t, k, _short(value)),
+                    t,
+                    k,
+                    _short(value),
                     ha="center",
                     va="center",
                     fontsize=7,

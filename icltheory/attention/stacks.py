@@ -287,7 +287,11 @@ class SoftmaxAttentionStack(AttentionStack):
 
     def _act(self, H, h_query, mask, scale):
         return softmax_attention(
-            *(self.W_V, self.W_K, self.W_Q, H, h_query),
+            self.W_V,
+            self.W_K,
+            self.W_Q,
+            H,
+            h_query,
             d_scale=self.d_scale,
             mask=mask,
             scale=scale,
@@ -350,7 +354,13 @@ class MLPAttentionStack(AttentionStack):
 
     def _act(self, H, h_query, mask, scale):
         return mlp_attention(
-            *(self.W_V, self.W_K, self.W_Q, self.W_in, self.W_out, H, h_query),
+            self.W_V,
+            self.W_K,
+            self.W_Q,
+            self.W_in,
+            self.W_out,
+            H,
+            h_query,
             mask=mask,
             scale=scale,
             mlp=self.mlp,

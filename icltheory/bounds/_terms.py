@@ -143,7 +143,7 @@ def gaussian_terms(
         each = in_batches(held, batch_size, H, W)
     else:
         each = _anisotropic(
-            q, coordinates, (H, W), mask, shots, *(center, prior), batch_size
+            q, coordinates, (H, W), mask, shots, center, prior, batch_size
         )
     each = jnp.where(q.spectrum.rank == m[None], each, jnp.inf)
     terms, influence = jnp.mean(each, axis=0), jnp.sum(each, axis=1)

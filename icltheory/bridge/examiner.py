@@ -139,7 +139,13 @@ class Examiner:
             if split == "test" and isinstance(method, Cumulative):
                 method = method.fresh
             grid = Grid(
-                *(self.model, self.task, layers, modules, rates, split, self.shots),
+                self.model,
+                self.task,
+                layers,
+                modules,
+                rates,
+                split,
+                self.shots,
                 **{**self.options, "method": method},
             )
             self._grid = (wanted, grid)

@@ -223,7 +223,7 @@ def clip_module(
     # On a GPU the default would round the factors to TF32.
     with jax.default_matmul_precision("highest"):
         new = prune_module(
-            *(model, wide, layer, module, rate), rule=rule, at_least_one=at_least_one
+            model, wide, layer, module, rate, rule=rule, at_least_one=at_least_one
         )["layers"][layer]
 
     def narrow(new, wide, old):

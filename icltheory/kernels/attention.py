@@ -251,7 +251,10 @@ def _attention_backward(num_heads, tile, backward, interpret, saved, d_out):
     whole = tiles <= together(qkv.dtype)
     (d_qkv,) = _launch(
         backward_kernel if whole else split_backward_kernel,
-        *(qkv, out, lse, d_out),
+        qkv,
+        out,
+        lse,
+        d_out,
         num_heads=num_heads,
         tile=backward,
         interpret=interpret,

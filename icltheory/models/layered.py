@@ -88,7 +88,9 @@ class LayeredGPT2:
         """Attention weights of every head of one block."""
         kept: Any = self.module.apply(
             {"params": params},
-            *(layer, hidden.tokens, hidden.mask),
+            layer,
+            hidden.tokens,
+            hidden.mask,
             method="block",
             mutable=["intermediates"],
         )[1]

@@ -74,7 +74,8 @@ def line_panels(panels: Mapping[str, LinePanel], title: str, columns: int = 3):
     most = max(_entries(panel) for panel in panels.values())
     with plt.rc_context({**STYLE, "font.size": 9}):
         figure, grid = plt.subplots(
-            *(rows, columns),
+            rows,
+            columns,
             figsize=(4.4 * columns, (3.3 + 0.17 * -(-most // 2)) * rows),
             squeeze=False,
         )

@@ -168,8 +168,13 @@ def book_of(right, facts=None, scores=None, tested=None):
     """A book in which each rate (rows) is right on the examples that ``right`` says."""
     right = np.asarray(right, bool)
     facts = facts or TaskFacts(
-        *("made", "paper", "label_token", "n", ("a", "b")),
-        *({"validation": right.shape[1], "test": right.shape[1]}, ""),
+        "made",
+        "paper",
+        "label_token",
+        "n",
+        ("a", "b"),
+        {"validation": right.shape[1], "test": right.shape[1]},
+        "",
     )
     book = AnswerBook(facts)
     labels = np.arange(right.shape[1]) % 2
@@ -207,8 +212,13 @@ def test_a_search_among_equals_is_told_from_a_gain():
 
 def test_the_authors_profile_divides_by_one_less_and_counts_ties_as_wrong():
     facts = TaskFacts(
-        *("rte", "authors_code", "label_token", "n-1", ("Yes", "No")),
-        *({"validation": 4, "test": 4}, ""),
+        "rte",
+        "authors_code",
+        "label_token",
+        "n-1",
+        ("Yes", "No"),
+        {"validation": 4, "test": 4},
+        "",
     )
     scores = np.array([[[1.0, 0], [0, 1], [1, 0], [0, 0]]] * 2)
     right = np.ones((2, 4))

@@ -43,7 +43,11 @@ def test_it_speaks_the_protocol_and_can_be_pruned(method, answers):
         np.testing.assert_array_equal(getattr(same, spec.name), W)
     # of 14 singular values of W_Q the 7 of the upper half are at work
     errors = sweep(
-        *(Batched(model), 0, "W_Q", [0, 0.5, 0.9], wrong_steps),
+        Batched(model),
+        0,
+        "W_Q",
+        [0, 0.5, 0.9],
+        wrong_steps,
         params=params,
         inputs=prompts,
     )

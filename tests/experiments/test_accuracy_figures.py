@@ -145,7 +145,9 @@ def test_costs_say_how_many_times_less_than_the_first():
 def test_theory_and_accuracy_share_their_rates():
     layers = {"layer 0": Curve(RISING), "layer 3": Curve(10 * RISING)}
     figure = norms_beside_accuracy(
-        *(RATES, {"norm": layers, "accuracy": layers}, "title"),
+        RATES,
+        {"norm": layers, "accuracy": layers},
+        "title",
         log=("norm",),
         lines={"accuracy": 0.6},
     )

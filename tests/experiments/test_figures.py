@@ -92,7 +92,7 @@ ONE = Curve(MEAN)
 PATHS = {label: (MEAN, mean) for label, mean in MANY.items()}
 FLOW = FlowPanel(MEAN, MEAN, MEAN, 0, 0, {"excess": (MEAN, MANY)})
 STARTS = FlowStarts(
-    *("label", MEAN, MEAN[None], 1.0, True, dict.fromkeys(MANY, 1 / 9), (0.1, 0.2))
+    "label", MEAN, MEAN[None], 1.0, True, dict.fromkeys(MANY, 1 / 9), (0.1, 0.2)
 )
 
 

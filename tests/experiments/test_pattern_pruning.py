@@ -64,7 +64,12 @@ CONFIG = pattern_pruning.Config(
     num_examples=8,
     random_orders=2,
     gpt=Gpt(
-        *(8, 2, 2, 0.5, 4, 4),
+        8,
+        2,
+        2,
+        0.5,
+        4,
+        4,
         dataclasses.replace(Gpt().optimizer, warmup_steps=0),
         chunk_steps=2,
     ),

@@ -269,8 +269,13 @@ def made_up(gain, num_layers=3):
     )
     size, rng = 400, np.random.default_rng(0)
     facts = TaskFacts(
-        *("toy", "paper", "label_token", "n", ("a", "b")),
-        *({"validation": size, "test": size}, ""),
+        "toy",
+        "paper",
+        "label_token",
+        "n",
+        ("a", "b"),
+        {"validation": size, "test": size},
+        "",
     )
     labels = np.arange(size) % 2
     book = AnswerBook(facts)

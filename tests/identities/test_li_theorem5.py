@@ -73,7 +73,10 @@ def test_alpha_tau_rho_squared_examples_suffice(measured):
         @jax.vmap
         def judge(steps, alpha, delta, constant, K=K, M=M):
             l = cot.sufficient_examples(
-                *(cot.tau(steps), cot.rho(steps), alpha, delta),
+                cot.tau(steps),
+                cot.rho(steps),
+                alpha,
+                delta,
                 num_states=M,
                 num_steps=K,
             )

@@ -153,7 +153,9 @@ def test_positive_features_improve_like_one_over_the_root(key, measured):
 
     def error(num_features, key):
         view = attention.softmax_kernel_view(
-            *(*W, H, h),
+            *W,
+            H,
+            h,
             d_scale=n,
             features="positive",
             num_features=num_features,
@@ -189,7 +191,7 @@ def test_rank_of_the_operator_is_at_most_the_rank_of_the_demonstrations(measured
     W_V, W_K, W_Q, H, h = layer()
     H = H[:2][np.array([0, 1, 0, 1, 0])]
     view = softmax_kernel_view(
-        *(W_V, W_K, W_Q, H, h), d_scale=1, features="taylor", degree=3
+        W_V, W_K, W_Q, H, h, d_scale=1, features="taylor", degree=3
     )
     rank = np.linalg.matrix_rank(view.operator, tol=1e-10)
     measured("rank, rank H_s = 2", rank)

@@ -43,7 +43,12 @@ LARGE = kernel(tile=Tile(16, 32, 16), backward=Tile(32, 32, 16))
 CASES = [
     (F32, 41, 32, 48, Tile(32, 16), Tile(16, 16)),
     pytest.param(
-        *(BF16, 82, 64, 192, Tile(32, 64, 32), Tile(32, 64, 32)),
+        BF16,
+        82,
+        64,
+        192,
+        Tile(32, 64, 32),
+        Tile(32, 64, 32),
         marks=pytest.mark.slow,
     ),
 ]

@@ -48,7 +48,12 @@ def case(dtype, rows, width, hidden, weights=F32):
     [
         (F32, 41, 32, 64, Tile(32, 32), Tile(16, 64)),
         pytest.param(
-            *(BF16, 82, 64, 256, Tile(32, 64), Tile(32, 64, 32)),
+            BF16,
+            82,
+            64,
+            256,
+            Tile(32, 64),
+            Tile(32, 64, 32),
             marks=pytest.mark.slow,
         ),
     ],

@@ -87,7 +87,11 @@ def test_a_cached_state_side_by_side_and_one_prompt_agree():
         got = swept(2, "attn", batch_size=batch_size)
         np.testing.assert_allclose(got, expected, rtol=1e-12)
     one = sweep(
-        *(LayeredStack.of(STACK, scale=1 / N), 2, "attn", RATES, errors),
+        LayeredStack.of(STACK, scale=1 / N),
+        2,
+        "attn",
+        RATES,
+        errors,
         params=STACK,
         inputs=(INPUTS[0][1], INPUTS[1][1]),
         score_args=(TARGETS[1],),
@@ -118,7 +122,11 @@ def test_rate_zero_scores_the_model_as_it_is():
 def test_the_grid_is_the_sweep_of_every_pair():
     layers, modules = (3, 0, 2), ("W_V", "attn", "W_Q")
     grid = sweep_grid(
-        *(MODEL, layers, modules, RATES, errors),
+        MODEL,
+        layers,
+        modules,
+        RATES,
+        errors,
         params=STACK,
         inputs=INPUTS,
         score_args=(TARGETS,),
@@ -153,7 +161,11 @@ def test_gpt2_in_float32_equals_full_evaluations():
     )
     model, rates = LayeredGPT2(module), (0, 0.1, 0.5, 0.9)
     got = sweep(
-        *(model, 2, "all", rates, errors),
+        model,
+        2,
+        "all",
+        rates,
+        errors,
         params=params,
         inputs=(X, y),
         score_args=(y,),

@@ -247,7 +247,7 @@ def test_the_dual_form_is_as_accurate_as_an_orthogonal_factor(rows):
     X, y = rng.normal(size=(64, rows, 20)), rng.normal(size=(64, rows))
     X, y = (a.astype(np.float32).astype(np.float64) for a in (X, y))
     noise = np.float32(1e-4)
-    problem = LinearRegression(*(np.eye(20), np.zeros(20), np.eye(20)), noise)
+    problem = LinearRegression(np.eye(20), np.zeros(20), np.eye(20), noise)
     low = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), problem)
     function = jax.jit(lambda p, X, y: posterior_mean(p, X, y, form="dual"))
     got = function(low, X, y)

@@ -33,7 +33,10 @@ def task():
 def step_on(mesh, accumulation=1):
     curriculum = training.Curriculum(training.Ramp(1, 3, 1, 2), training.Ramp(7, 7))
     return training.make_step(
-        *(MODEL, task(), OPTIMIZER, curriculum),
+        MODEL,
+        task(),
+        OPTIMIZER,
+        curriculum,
         **SIZES,
         accumulation=accumulation,
         mesh=mesh,

@@ -241,7 +241,10 @@ def test_training_lowers_the_loss():
     model = GPT2(d, 2 * k + 2, width=16, num_layers=2, num_heads=2, init_std=0.1)
     tx = training.make_optimizer(OptimizerConfig("adam", 5e-3, schedule="cosine"), 600)
     step = training.make_step(
-        *(model, task, tx, Curriculum.none(d, k + 1)),
+        model,
+        task,
+        tx,
+        Curriculum.none(d, k + 1),
         batch_size=64,
         num_points=k + 1,
         halves=False,

@@ -77,7 +77,7 @@ def test_muon_moves_hidden_matrices_as_published_and_the_rest_by_adam():
 
     for g in gradients:
         params, state, adam_params, adam_state = both(
-            *(g, params, state, adam_params, adam_state)
+            g, params, state, adam_params, adam_state
         )
     for block in ("block_0", "block_1"):
         for name in ("a", "b"):

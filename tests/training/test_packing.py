@@ -36,7 +36,10 @@ RULES = OPTIMIZERS | {
 def started(config, seeds=0):
     optimizer = training.make_optimizer(config, 6)
     step = training.make_step(
-        *(MODEL, TASK, optimizer, Curriculum.none(2, 4)),
+        MODEL,
+        TASK,
+        optimizer,
+        Curriculum.none(2, 4),
         batch_size=4,
         num_points=4,
         halves=False,

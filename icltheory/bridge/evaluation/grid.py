@@ -105,7 +105,7 @@ class Grid:
         self._run = run = Run(model, prompts, batch_size, buckets, padding)
         for layer, module in self.keys:
             specs, stacks = pruned_stacks(
-                *(model, layer, module, rates, method, at_least_one, systems)
+                model, layer, module, rates, method, at_least_one, systems
             )
             run.add((layer, module), layer, specs, stacks)
 
