@@ -82,7 +82,7 @@ def test_with_one_head_it_is_theorem_2_of_a_frozen_stack(N):
     n, b = 4, 3
     arch, layers, stack = one_head(n, seed=N)
     x = np.random.default_rng(1).normal(size=(N, n))
-    given = {"demos": "frozen", "scale": 1 / (N * n**0.5)}
+    given = {"demo_updates": "frozen", "scale": 1 / (N * n**0.5)}
 
     @jax.jit
     def both(x):
