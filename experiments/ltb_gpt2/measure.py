@@ -50,7 +50,9 @@ class References:
 def references(config: Config, mean: float) -> References:
     """The risks that theory gives for the prompts of one column."""
     found = _exact(config, mean)
-    return References(**{name: float(risk) for name, risk in found.items()})
+    prior_mean = config.recipe.dim + config.recipe.noise_var
+    others = {name: float(risk) for name, risk in found.items()}
+    return References(prior_mean=prior_mean, **others)
 
 
 @partial(jax.jit, static_argnames="config")
@@ -66,7 +68,6 @@ def _exact(config, mean):
         "attention_bound": block + gap.lower_instance,
         "attention_sure": block + gap.lower,
         "step_from_zero": risks.linear_attention_optimum(task, M).risk,
-        "prior_mean": task.dim + config.recipe.noise_var,
         "least_squares": risks.least_squares_risk(task, M),
         "bayes": average,
         "bayes_error": error,
