@@ -137,6 +137,7 @@ def test_the_mark_is_what_asks_for_it(as_a_gpu_would):
         assert _products.asks_for_highest(product) == expected
 
 
+@pytest.mark.slow
 def test_what_tf32_would_do(as_a_gpu_would):
     """Bare functions lose three digits; marked ones lose none."""
     weights, H = cast(_theory_cases.stack_and_tokens(2, 8, 3), jnp.float32)

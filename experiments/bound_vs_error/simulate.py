@@ -117,13 +117,18 @@ def _chunk(row: Row, count: int) -> int:
     return min(1 << max(chunk.bit_length() - 1, 0), count)
 
 
+@functools.cache
+def _support_dims(learner: Learner) -> np.ndarray:
+    return np.asarray(jax.jit(support_dims)(learner.stack()))
+
+
 def printed_bound(learner: Learner, row: Row) -> float:
     """Theorem 2 as printed: infinite, C_t being singular, unless its rank is n^2."""
-    stack = learner.stack()
     n = learner.dim + 1
-    rank = np.minimum(row.num_demos - 1, np.asarray(support_dims(stack)))
+    rank = np.minimum(row.num_demos - 1, _support_dims(learner))
     if np.any(rank < n**2):
         return math.inf
+    stack = learner.stack()
     H = draw_tokens(jax.random.key(0), learner, row.num_demos)
     choice = {"scale": 1 / row.num_demos, **AS_PRINTED}
     bound = jax.jit(functools.partial(generalization_bound, **choice))(

@@ -52,12 +52,15 @@ def declaration(name: str) -> TaskSpec:
     )
 
 
+_sentences = jax.jit(sentences, static_argnames=("language", "held_out"))
+
+
 def rows(language: Language, name: str) -> dict[str, list[dict[str, Any]]]:
     """Lines ``{"text", "label"}`` of each file; classes take turns, no text recurs."""
     asked = SHIPPED[name]
     key = jax.random.fold_in(jax.random.key(_SEED), list(SHIPPED).index(name))
     subject = np.full(8 * sum(ROWS.values()), asked.attribute)
-    said = sentences(key, language, subject, held_out=True)
+    said = _sentences(key, language, subject, held_out=True)
     classes = np.asarray(said.classes[:, asked.attribute])
     texts = dict(zip(_texts(said), classes.tolist(), strict=True))
     count = v.NUM_CLASSES[asked.attribute]

@@ -45,6 +45,7 @@ def plain(model, task, layer, module, rate, split):
     return found.accuracy, found.correct
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", quick(["W_V"], ["mlp", "W_V"]))
 def test_it_chooses_and_judges_as_plain_evaluation_does(model, task, module):
     found = algorithm1(model, task, module, RATES, 1, "mean")

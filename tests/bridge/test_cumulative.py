@@ -66,7 +66,7 @@ def in_place(W, loop, rates):
 
 
 @pytest.mark.parametrize(
-    "dtype", quick(["float32", "bfloat16"], ["float32", "float16", "bfloat16"])
+    "dtype", quick(["bfloat16"], ["float32", "float16", "bfloat16"])
 )
 @pytest.mark.parametrize("shape", [(12, 12), (20, 12), (12, 20)])
 def test_it_is_the_loop_that_edits_in_place(shape, dtype):

@@ -70,6 +70,7 @@ def test_without_demonstrations(family):
     same(found, naive(family, "label_token", shots=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", GROUPS)
 def test_the_tiny_models_tell_examples_apart(family):
     assert len(set(naive(family, "label_token").predictions)) > 1

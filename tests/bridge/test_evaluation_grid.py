@@ -73,7 +73,9 @@ def test_single_precision():
         check(fast, "llama", (1, module), atol=1e-4, dtype="float32")
 
 
-@pytest.mark.parametrize("scoring", ["average_log_likelihood", "mean_logit"])
+@pytest.mark.parametrize(
+    "scoring", quick(["mean_logit"], ["average_log_likelihood", "mean_logit"])
+)
 @pytest.mark.parametrize("family", quick(["groups"], ["gptj", "groups"]))
 def test_whole_options(family, scoring):
     model, task = tiny(family), TASKS[scoring]
@@ -92,6 +94,7 @@ def test_single_matrices_without_demonstrations(module):
     check(found, "groups", (1, module), shots=0)
 
 
+@pytest.mark.slow
 def test_a_layer_alone_and_among_others():
     model, task = tiny("groups"), TASKS["label_token"]
     grid = evaluate_grid(model, task, (2, 0, 1), ("mlp",), RATES, **SHAPES)

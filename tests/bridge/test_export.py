@@ -205,6 +205,7 @@ def spectra(model, layer, module):
         yield spec.name, W, np.linalg.svd(W, compute_uv=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     "family", quick(["gpt2"], ["llama", "gpt2", "phi3", "gpt_neox"])

@@ -85,6 +85,7 @@ def test_batches_do_not_change_the_bet():
     np.testing.assert_allclose(one[7::8], many, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spread", "batch"),
     [
@@ -141,6 +142,7 @@ def test_nothing_is_asked_twice_and_costs_are_counted():
         assert found.winner == 0
 
 
+@pytest.mark.slow
 def test_ties_go_to_the_smaller_number():
     row = np.random.default_rng(0).random(50) < 0.5
     assert race(of(np.array([row] * 3)), 3, 50).winner == 0
@@ -193,6 +195,7 @@ def searched(accuracies, num_examples, flips):
     return np.mean(saved), np.mean(raced), np.mean(halved)
 
 
+@pytest.mark.slow
 def test_on_published_curves_the_race_is_right_and_saves_little():
     """The eight arms differ by a few of 400 examples; halving loses the winner."""
     for accuracies, most in ((RTE_GPTJ, 0.15), (RTE_LLAMA, 0.35)):

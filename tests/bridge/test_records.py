@@ -52,6 +52,7 @@ def logged(path):
     return path.read_text().splitlines() if path.exists() else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("torn", [False, True])
 def test_killed_in_the_middle_it_resumes_and_evaluates_nothing_twice(tmp_path, torn):
     path, first, second = (tmp_path / n for n in ("records.jsonl", "first", "second"))
@@ -76,6 +77,7 @@ def test_killed_in_the_middle_it_resumes_and_evaluates_nothing_twice(tmp_path, t
     same_tables(Records(path, config=CONFIG, read_only=True), whole)
 
 
+@pytest.mark.slow
 def test_cut_anywhere_it_resumes_to_the_same_table(tmp_path):
     whole = filled(tmp_path / "whole.jsonl")
     content, cut = whole.path.read_bytes(), tmp_path / "cut.jsonl"
@@ -259,6 +261,7 @@ def test_two_writers_see_each_other(tmp_path):
     assert len(one.notes) == 1
 
 
+@pytest.mark.slow
 def test_processes_append_to_one_file_without_mixing_lines(tmp_path):
     path = tmp_path / "a.jsonl"
     code = (

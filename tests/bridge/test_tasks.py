@@ -215,6 +215,7 @@ def test_the_third_word_of_cb_is_shown_short_and_scored_long(folders):
     assert paper.labels == code.labels == ("Yes", "No", "Maybe")
 
 
+@pytest.mark.slow
 def test_scoring_and_denominators(folders):
     facts = {
         (name, profile): (task.kind, task.scoring, task.denominator)
@@ -272,6 +273,7 @@ REAL = {
 
 
 @pytest.mark.parametrize(("name", "profile"), REAL)
+@pytest.mark.slow
 def test_the_real_data_sets(name, profile):
     task = load_task(name, shared(name), profile)
     shown, validation, test, first, counts = REAL[name, profile]

@@ -109,6 +109,7 @@ def test_rows_of_the_test_set_elsewhere_are_found(rte):
     assert found[0].examples == (task.test[4].index,)
 
 
+@pytest.mark.slow
 def test_the_real_sst2_repeats_phrases_between_its_parts():
     (finding,) = load_task("sst2", shared("sst2")).lint()
     assert finding.code == "overlap"

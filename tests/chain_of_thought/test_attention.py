@@ -69,6 +69,7 @@ def test_it_is_the_softmax_attention_of_the_first_room(prompt):
     np.testing.assert_allclose(found[:12], weights / weights.sum(), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_counts_are_used_where_they_are_less_work(prompt):
     letters = prompt.alphabet
     short = cot.ReasoningPrompt(prompt.states[:4], prompt.query_states, letters)

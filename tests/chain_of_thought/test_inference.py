@@ -15,6 +15,7 @@ from tests.chain_of_thought.test_attention import DIM, random_model
 chain, direct = jax.jit(cot.cot_infer), jax.jit(cot.icl_infer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("K", "M", "l", "noise"),
     [
@@ -107,6 +108,7 @@ def test_attention_masses_are_sums_over_explicit_columns():
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_uniform_attention_has_the_shares_of_the_classes():
     letters = drawn.alphabet(4, 3, DIM)
     draw = jax.jit(lambda key: cot.sample_training_prompt(key, letters, 50, 0.4))

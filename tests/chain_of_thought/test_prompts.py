@@ -18,6 +18,7 @@ def z_of(found, share, count):
     return (found - share) / np.sqrt(np.maximum(share * (1 - share), 1e-3) / count)
 
 
+@pytest.mark.slow
 def test_training_prompts_are_permutations_without_errors(letters):
     keys = jax.random.split(jax.random.key(1), 500)
     found = jax.jit(
@@ -38,6 +39,7 @@ def test_training_prompts_are_permutations_without_errors(letters):
         assert np.abs(z_of(share, 0.25, 500)).max() < 4
 
 
+@pytest.mark.slow
 def test_test_prompts_follow_the_transition_matrices(letters):
     steps = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 4))
     steps[0, 0] = [0, 0.5, 0.5, 0]
@@ -60,6 +62,7 @@ def test_test_prompts_follow_the_transition_matrices(letters):
     np.testing.assert_array_equal(queries, paths[queries[:, 0]])
 
 
+@pytest.mark.slow
 def test_a_prompt_knows_its_size(letters, key):
     prompt = cot.sample_training_prompt(key, letters, 7, 0.4)
     assert (prompt.num_examples, prompt.num_steps) == (7, 2)
@@ -75,6 +78,7 @@ def test_all_or_no_examples_start_like_the_query(letters, key):
         assert np.all(same == bool(fraction))
 
 
+@pytest.mark.slow
 def test_noise_is_bounded_and_only_on_what_is_given(letters, key):
     task = cot.ReasoningTask(letters, np.stack([np.eye(4)] * 2))
     assert jax.eval_shape(lambda: task.sample(key, 5, 0.5)).noise is None

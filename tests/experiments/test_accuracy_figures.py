@@ -48,6 +48,7 @@ def boxes_overlap(boxes):
     return any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
 
 
+@pytest.mark.slow
 def test_rates_stand_side_by_side_and_the_smallest_best_rate_has_the_star():
     curves = {
         "layer 0": Curve(RISING - 0.2),

@@ -195,6 +195,7 @@ def test_errors_are_expected_less_training_loss_of_both_learners(key):
     np.testing.assert_allclose(found, change, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_gap_of_the_anchor_has_mean_zero(key):
     learner, N = GenericWeights(0), 6
 

@@ -21,18 +21,18 @@ SMALL = {
     "width": 8,
     "num-layers": 1,
     "num-heads": 2,
-    "steps": 240,
-    "chunk-steps": 10,
-    "checkpoint-every": 20,
+    "steps": 120,
+    "chunk-steps": 5,
+    "checkpoint-every": 30,
     "eval-prompts": 64,
     "curriculum.dims.start": 1,
     "curriculum.dims.end": 2,
-    "curriculum.dims.interval": 50,
+    "curriculum.dims.interval": 25,
     "curriculum.points.start": 3,
     "curriculum.points.end": 5,
-    "curriculum.points.interval": 50,
+    "curriculum.points.interval": 25,
     "optimizer.name": "adam",
-    "optimizer.warmup-steps": 10,
+    "optimizer.warmup-steps": 5,
 }
 
 
@@ -86,7 +86,7 @@ def test_a_small_run_writes_everything_it_promises(whole):
     assert names == expected | {"figure5a.png", "figure5b.png"}
     assert json.loads((folder / "result.json").read_text()) == result
     lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == list(range(10, 250, 10))
+    assert [line["step"] for line in lines] == list(range(5, 125, 5))
     assert (lines[0]["active_dims"], lines[-1]["active_dims"]) == (1, 2)
     assert sum("errors" in line for line in lines) == 6
     assert lines[-1]["least_squares_loss"] == pytest.approx((2 + 1) / 5)
@@ -140,7 +140,7 @@ def test_killed_at_a_random_step_and_resumed_it_ends_bit_for_bit_the_same(
         uninterrupted / "metrics.jsonl"
     ).read_bytes(), f"killed after {stop_after} lines"
     (name, state), (other_name, other) = map(final_state, (folder, uninterrupted))
-    assert name == other_name == "step_00000240"
+    assert name == other_name == "step_00000120"
     same = json.loads((folder / "result.json").read_text())["curves"]
     assert same == json.loads((uninterrupted / "result.json").read_text())["curves"]
     jax.tree.map(np.testing.assert_array_equal, state, other)
@@ -151,16 +151,16 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
 ):
     folder = shutil.copytree(whole[0], tmp_path / "copy")
     before = (folder / "metrics.jsonl").read_bytes()
-    newest = folder / "checkpoints" / "step_00000240"
+    newest = folder / "checkpoints" / "step_00000120"
     victim = max(newest.rglob("d/*"), key=lambda path: path.stat().st_size)
     victim.write_bytes(victim.read_bytes()[:-5])
     with as_alone():
         garg_linear.main(["--resume", str(folder)])
     printed = " ".join(capsys.readouterr().out.split())
-    assert "checkpoint step_00000240 is damaged" in printed
-    assert "resuming at step 220" in printed
+    assert "checkpoint step_00000120 is damaged" in printed
+    assert "resuming at step 90" in printed
     assert (folder / "metrics.jsonl").read_bytes() == before
-    assert (folder / "checkpoints" / "step_00000240.1").is_dir()
+    assert (folder / "checkpoints" / "step_00000120.1").is_dir()
 
 
 @pytest.mark.parametrize(

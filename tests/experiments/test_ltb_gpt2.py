@@ -175,6 +175,7 @@ def test_references_are_the_formulas_of_the_paper():
     assert far.bayes == zero.bayes
 
 
+@pytest.mark.slow
 def test_known_rules_score_their_known_risks():
     found = references(CPU, 10.0)
     scores = rule_scores(CPU, 10.0)

@@ -60,9 +60,12 @@ SMALL = """
 """
 
 
+_sentences = jax.jit(sentences, static_argnames=("language", "held_out"))
+
+
 def speak(key, held_out, spread=1.0, hardness=1.0):
     """Sentences about ``SUBJECTS``."""
-    return sentences(key, LANGUAGE, SUBJECTS, held_out, spread, hardness)
+    return _sentences(key, LANGUAGE, SUBJECTS, held_out, spread, hardness)
 
 
 def sums(said):
@@ -78,6 +81,7 @@ def test_training_never_sees_a_held_out_sentence(key, spread):
         assert ((sums(said) % 5 == 0) == held_out).all()
 
 
+@pytest.mark.slow
 def test_words_of_held_out_sentences_are_as_frequent_as_others(key):
     counts = []
     for k, held_out in zip(jax.random.split(key), (True, False), strict=True):

@@ -43,6 +43,7 @@ def full_task(noise_var=0.5, seed=1, dim=3):
     return LinearRegression(A @ A.T, rng.normal(size=dim), C @ C.T, noise_var)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), penalty=st.sampled_from([0.01, 1.0, 30.0]))
 def test_ridge_given_inputs_is_the_expansion_in_weight_and_noise(

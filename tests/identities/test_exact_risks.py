@@ -96,6 +96,7 @@ def test_least_squares_averaging_and_one_layer_attention_for_d_20(measured):
     np.testing.assert_allclose(total / 41, 210 / 41, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_noise_enters_attention_and_averaging_as_d_plus_1_plus_sigma_squared(measured):
     for d, noise in ((1, 0.0), (3, 0.7)):
         task = LinearRegression.isotropic(d, noise)
@@ -257,6 +258,7 @@ def test_the_optimum_for_an_isotropic_prior_is_the_published_matrix(measured):
     np.testing.assert_allclose(best.risk, expected_risk, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_optimum_of_the_worked_example(measured):
     H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
     best = linear_attention_optimum(LinearRegression(H, np.zeros(2), Psi, 0.25), 3)

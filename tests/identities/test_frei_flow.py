@@ -159,6 +159,7 @@ def test_corrected_constant_and_lower_bound_hold_along_the_flow(name, measured):
     assert np.all(np.asarray(path.excess) <= bound * (1 + 1e-9) + 1e-20)
 
 
+@pytest.mark.slow
 def test_reduced_flow_ends_at_their_limit_and_keeps_its_balance(measured):
     _, _, path = path_of("plain")
     u, U = both(path)

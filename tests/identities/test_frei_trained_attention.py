@@ -279,6 +279,7 @@ def test_convergence_constants_hold_along_the_flow(name, measured):
     np.testing.assert_allclose(found.scale_floor, np.sqrt(floor), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_inverted_convergence_constant_is_false(measured):
     worst = np.inf
     for name in STARTS:

@@ -115,6 +115,7 @@ def test_attention_that_matches_has_the_error_of_a_vote(l, measured):
         assert abs(z) < 4
 
 
+@pytest.mark.slow
 def test_ties_leave_an_interval(measured):
     chain, _ = counting_errors(cot.slide_transitions(), 10, 0.5, 10_000)
     wrong, tied = map(float, vote_error(0.6, 10, 0.5))

@@ -11,6 +11,7 @@ from tests.chain_of_thought import oracles
 from tests.identities.test_li_cot_votes import counting_errors
 
 
+@pytest.mark.slow
 def test_condition_1_fails_for_one_input_of_the_slides_and_for_all_of_another():
     assert cot.condition_1(cot.slide_transitions()).tolist() == [False, True]
     popular = cot.popular_answer_transitions()
@@ -38,6 +39,7 @@ def test_two_inputs_cannot_both_fail_with_the_slides_first_step():
         assert np.all(np.any(jax.jit(jax.vmap(cot.condition_1))(steps), axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "limit"),
     [
@@ -58,6 +60,7 @@ def test_the_error_tends_to_its_limit(name, limit, measured):
     assert chain.mean() < 0.01
 
 
+@pytest.mark.slow
 def test_failing_inputs_err_at_every_length(measured):
     """Part 1: the error is at least half the limit, up to ties, for every odd l."""
     B = np.asarray(jax.jit(cot.composed_transition)(cot.slide_transitions()))
@@ -68,6 +71,7 @@ def test_failing_inputs_err_at_every_length(measured):
     assert errors[-1] > 0.998
 
 
+@pytest.mark.slow
 def test_the_bound_of_part_2_holds_and_is_its_sum():
     steps = np.asarray(cot.faithful_transitions(0.8))
     B = oracles.transitions(steps)[0]

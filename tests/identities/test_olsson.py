@@ -61,6 +61,7 @@ def test_uniform_attention_has_the_counted_score(read, measured):
     assert expected == pytest.approx(0.0313, abs=5e-5)
 
 
+@pytest.mark.slow
 def test_the_score_of_a_batch_is_the_mean_over_all_that_count():
     rng = np.random.default_rng(1)
     tokens = np.array([[3, 3, 1, 2, 3], [0, 1, 0, 1, 0]])
@@ -88,6 +89,7 @@ def test_copying_is_one_for_the_identity_and_minus_one_for_its_negative(measured
     assert abs(z) < 4
 
 
+@pytest.mark.slow
 def test_induction_head_copies_by_both_scores(circuit, read, measured):
     heads = jax.jit(
         lambda c: head_copying(c.model, c.stack, c.embedding, c.unembedding)

@@ -86,6 +86,7 @@ def test_the_mean_gradient_is_that_of_labels(name, measured):
     assert z.std() < 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRIORS)
 def test_its_noise_is_less(name, measured):
     labels, means = gradients(name)

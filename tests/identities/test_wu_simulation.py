@@ -27,6 +27,7 @@ def features(rng, T):
     return (x[:, :, None] * h[:, None]).reshape(T, -1), label
 
 
+@pytest.mark.slow
 def test_least_risk_of_one_step_is_that_of_the_simulation(measured):
     optimum = optimum_of(the_problem(), N)
     measured("R*", optimum.risk)

@@ -93,6 +93,7 @@ def test_a_prompt_of_b_must_be_normalised_by_1_over_b(measured):
     assert relative(np.mean(rescaled, axis=0), G) < 1e-12
 
 
+@pytest.mark.slow
 def test_C_t_vanishes_for_the_whole_pool():
     stack, H = problem()
     assert float(without_replacement_factor(9, 9)) == 0
@@ -236,6 +237,7 @@ def test_the_gradient_of_the_spectrum_equals_the_dense_one(N, method, measured):
     assert error < 1e-10
 
 
+@pytest.mark.slow
 def test_assumption_1_gaussian_noise_has_covariance_C_t(measured, key):
     stack, H = problem(L=1, N=8, n=2)
     C = np.asarray(covariance_jit(stack, H, 3, 0))
@@ -266,6 +268,7 @@ def test_the_simulated_prompt_of_b_shots_is_the_stack_on_b_demonstrations(key):
     assert min(relative(path.W, W) for W in np.asarray(alone(H[subsets]))) < 1e-12
 
 
+@pytest.mark.slow
 def test_assumption_1_independence_over_the_layers_fails_for_real_prompts(
     measured, key
 ):

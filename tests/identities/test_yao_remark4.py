@@ -34,6 +34,7 @@ def test_remark_4_every_term_is_scale_invariant(name, measured):
     assert abs(b / a - 1) < 1e-10
 
 
+@pytest.mark.slow
 def test_remark_4_trace_falls_when_the_gradient_rises(measured):
     stack, H = problem()
     trace = np.asarray(jax.jit(noise_spectrum)(stack, H, 32).trace)
@@ -48,6 +49,7 @@ def test_remark_4_trace_falls_when_the_gradient_rises(measured):
         assert error < 1e-12
 
 
+@pytest.mark.slow
 def test_remark_4_pruning_acts_through_the_dimension_not_the_norm(measured):
     stack, H = problem()
     W_V = np.asarray(stack.W_V)

@@ -94,7 +94,11 @@ def test_theorem_2_as_printed_is_infinite_for_every_prompt(N, measured):
 
 @pytest.mark.parametrize(
     ("N", "n", "seed"),
-    [(9, 4, 0), (64, 4, 1), pytest.param(30, 3, 2, marks=pytest.mark.slow)],
+    [
+        (9, 4, 0),
+        pytest.param(64, 4, 1, marks=pytest.mark.slow),
+        pytest.param(30, 3, 2, marks=pytest.mark.slow),
+    ],
 )
 def test_theorem_2_corrected_equals_its_dense_evaluation(N, n, seed, measured):
     stack, H = problem(N=N, n=n, seed=seed)
@@ -199,6 +203,7 @@ def test_theorem_2_logarithm_inside_is_smaller(measured):
     np.testing.assert_allclose(inside.terms, np.mean(each, axis=0), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_theorem_2_is_infinite_while_the_support_tells_of_the_demonstrations():
     stack, H = problem(N=10)
     bound = bound_jit(stack, H, 4, 1.0)
@@ -228,6 +233,7 @@ def test_theorem_2_jitter_diverges_like_the_missing_dimensions(measured):
     assert abs(slope - 8) < 1e-3
 
 
+@pytest.mark.slow
 def test_theorem_2_every_term_is_non_negative(measured):
     least = math.inf
     for seed in range(20):

@@ -79,6 +79,7 @@ def test_posterior_mean_of_the_worked_example(measured):
         np.testing.assert_allclose(got, expected, rtol=0, atol=5.1e-13)
 
 
+@pytest.mark.slow
 def test_posterior_mean_of_a_batch_is_that_of_each_prompt():
     rng = np.random.default_rng(0)
     Xs, ys = rng.normal(size=(3, 3, 2)), rng.normal(size=(3, 3))

@@ -158,6 +158,7 @@ def spectra():
     return found
 
 
+@pytest.mark.slow
 def test_sandwich_around_the_average_risk(measured):
     for M, (phi, noise_var, _, mean, error, bounds, _) in spectra().items():
         noise = noise_var[:, None]

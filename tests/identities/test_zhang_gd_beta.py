@@ -343,6 +343,7 @@ def test_predictions_of_batches_are_the_steps_written_out(batch, measured):
     np.testing.assert_allclose(jax.jit(model.predict_tokens)(E), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_smallest_risk_is_the_oracles_smallest(measured):
     rng = np.random.default_rng(20)
     population = random_population(rng, 2)

@@ -46,6 +46,7 @@ def convert(model, X, y, x, E):
     return blocks, predicted, back
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32), size=st.sampled_from([(1, 3), (2, 12), (5, 4)]))
 def test_a_gd_beta_is_its_block_on_every_prompt(seed, size, measured):

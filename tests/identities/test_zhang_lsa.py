@@ -245,6 +245,7 @@ def test_predictions_of_the_best_lsa_need_no_mlp(measured):
 # --- closed forms
 
 
+@pytest.mark.slow
 def test_the_best_lsa_feels_the_prior_mean_and_the_best_ltb_does_not(measured):
     population = random_population(np.random.default_rng(72), 2)
     cases = [(population._replace(mean=s * population.mean), 5) for s in (0, 1, 3)]
@@ -269,6 +270,7 @@ def test_without_a_prior_mean_there_is_no_gap(measured):
     np.testing.assert_allclose(risk, least, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_best_gd_0_is_the_formula_with_the_second_moment(measured):
     rng = np.random.default_rng(68)
     cases = [(random_population(rng, 3, rng.integers(2, 4)), 6) for _ in range(8)]

@@ -89,6 +89,7 @@ def test_the_best_gd_beta(printed):
     np.testing.assert_array_equal(found["best"].beta, MEAN)
 
 
+@pytest.mark.slow
 def test_a_gd_beta(printed):
     found = values()
     printed("risk", found["risk"], "3.491841666667")

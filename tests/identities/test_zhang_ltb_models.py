@@ -148,6 +148,7 @@ def _effective(weights):
     return last[:-1], values[:-1], values[-1], scores[:-1, :-1], scores[-1, :-1]
 
 
+@pytest.mark.slow
 def test_the_risk_at_another_length_and_for_another_population(measured):
     rng = np.random.default_rng(32)
     weights = random_weights(rng, 2, widths(2))
@@ -291,6 +292,7 @@ def four_squares(parts, population, M):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32), d=st.sampled_from([1, 3]))
 def test_the_excess_is_the_sum_of_four_squares(seed, d, measured):

@@ -17,6 +17,7 @@ def random_weights(rng, d, rows):
     return [rng.normal(size=(k, d + 1)) for k in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 def test_predictions_of_batches_are_those_of_the_token_model(batch, measured):
     rng = np.random.default_rng(37)

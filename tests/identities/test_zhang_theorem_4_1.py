@@ -138,6 +138,7 @@ def test_bounds_are_differentiable_where_eigenvalues_coincide(measured):
         np.testing.assert_allclose(g, (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_without_a_prior_mean_all_bounds_are_zero():
     rng = np.random.default_rng(44)
     cases = [singular_population(rng, 3)._replace(mean=np.zeros(3)) for _ in range(30)]

@@ -75,6 +75,7 @@ def singular_problems(rng, d, count=16):
 # --- the optimum
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32), d=st.sampled_from([2, 4]))
 def test_the_optimum_is_stationary_with_the_smallest_risk(seed, d, measured):

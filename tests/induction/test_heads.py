@@ -47,6 +47,7 @@ def params():
     )
 
 
+@pytest.mark.slow
 def test_every_head_has_the_score_of_its_pattern():
     rows = np.broadcast_to(np.arange(12)[None] % 2 == 0, IDS.shape)
     read = jax.jit(functools.partial(head_scores, DECODER))

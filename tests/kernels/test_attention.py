@@ -135,6 +135,7 @@ def test_kernel_forward_may_take_the_twins_gradient():
     np.testing.assert_array_equal(gradient, both(qkv, d_out)[1])
 
 
+@pytest.mark.slow
 def test_large_scores_neither_overflow_nor_vanish():
     qkv, d_out = problem(41, 24, F32)
     scale = np.where(np.arange(qkv.shape[2]) < 96, 30.0, 1.0)[None, None]
@@ -166,6 +167,7 @@ def test_models_side_by_side_equal_each_alone():
         np.testing.assert_array_equal(a.reshape(b.shape), b)
 
 
+@pytest.mark.slow
 def test_gradient_passes_scan_and_checkpoint():
     qkv, d_out = problem(7, 8, F32)
 

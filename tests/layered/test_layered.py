@@ -142,6 +142,7 @@ def test_resuming_from_a_cached_state_is_the_forward_pass(flax_model):
             jax.tree.map(np.testing.assert_array_equal, before[layer], hidden)
 
 
+@pytest.mark.slow
 def test_a_batched_model_runs_every_prompt():
     stack = next(stacks())
     one = LayeredStack.of(stack, mask="causal")
@@ -188,6 +189,7 @@ def test_flax_kernels_are_read_as_out_in(flax_model):
     assert W_out.shape == (WIDTH, 4 * WIDTH)
 
 
+@pytest.mark.slow
 def test_replacing_a_matrix_touches_nothing_else(flax_model):
     stack = list(stacks())[2]
     cases = [(LayeredStack.of(stack), stack), flax_model[:2]]

@@ -172,6 +172,7 @@ def test_infinity_is_a_condition_number():
     assert condition(pruned, rank=2) < 1e3
 
 
+@pytest.mark.slow
 def test_ranks_of_known_spectra():
     s = np.array([3.0, 2.0, 1.0])
     W = with_values(s, (4, 6))
@@ -212,6 +213,7 @@ def test_thin_norm_never_forms_the_product():
     assert max(sizes) <= 64 * 2
 
 
+@pytest.mark.slow
 def test_norm_of_nothing_is_zero_with_gradient_zero():
     assert float(thin_frobenius_norm(jnp.ones((4, 0)), jnp.ones((3, 0)))) == 0.0
     grad = jax.grad(lambda A: thin_frobenius_norm(A, jnp.ones((3, 2))))(

@@ -171,6 +171,7 @@ def test_predict_equals_the_last_prefix(layout):
     np.testing.assert_allclose(last, every[:, -1], rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_without_mlp_there_are_no_mlp_weights():
     _, params = build(mlp=False)
     assert set(params["block_0"]) == {"ln_1", "attn_qkv", "attn_out"}

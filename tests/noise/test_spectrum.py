@@ -100,6 +100,7 @@ def test_gradients_of_another_learner_have_the_same_formulas():
     assert a.rank.tolist() == b.rank.tolist()
 
 
+@pytest.mark.slow
 def test_duplicates_and_equal_demonstrations():
     stack, H = problem(n=3)
     four = np.asarray(H)[:4]

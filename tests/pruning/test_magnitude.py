@@ -24,6 +24,7 @@ def prune(W, kept):
     return W
 
 
+@pytest.mark.slow
 def test_the_smallest_entries_go():
     W = draws(5, 8)
     for rate, kept in ((0.1, 36), (0.25, 30), (0.99, 0), (0.975, 1)):

@@ -181,6 +181,7 @@ def test_gpt2_in_float32_equals_full_evaluations():
     assert np.abs(got[-1] / got[0] - 1).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_a_leaf_with_all_layers_is_not_copied_for_every_rate():
     """Layers above the pruned one read the parameters as they are."""
     deep, wide, rates = 24, 32, 8

@@ -27,6 +27,7 @@ def data(seed, shape):
     return X, X @ rng.normal(size=shape[-1]) + 0.3 * rng.normal(size=shape[:-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num", [5, 12])
 @settings(max_examples=12, deadline=None)
 @given(

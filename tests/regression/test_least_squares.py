@@ -75,6 +75,7 @@ def test_noiseless_labels_are_found_in_float32_at_every_prefix():
     assert np.max(errors[:, 30:]) < 1e-4  # the spike at k = d does not linger
 
 
+@pytest.mark.slow
 def test_noisy_rows_of_a_subspace_are_fitted_inside_it_in_float32():
     # half of the directions are empty up to rounding; noise must not leak into them
     rng = np.random.default_rng(1)

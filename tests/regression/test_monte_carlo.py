@@ -109,6 +109,7 @@ def test_shifts_and_other_samplers_are_sources_too(key):
         squared_errors(averaging_prefixes, the_task(), key, 0)
 
 
+@pytest.mark.slow
 def test_a_paired_difference_is_more_precise_than_two_risks(key):
     step = functools.partial(gradient_descent_prefixes, steps=1, step_size=0.9)
     first, second = (
@@ -121,6 +122,7 @@ def test_a_paired_difference_is_more_precise_than_two_risks(key):
     assert np.all(paired[1:] < 0.5 * apart[1:])
 
 
+@pytest.mark.slow
 def test_the_bootstrap_is_gargs(key):
     errors = np.random.default_rng(0).exponential(size=(300, 2))
     interval = jax.jit(bootstrap_interval)(errors, key)

@@ -72,6 +72,7 @@ def test_large_pools_without_replacement_are_drawn_uniformly(key):
     assert ((counts - 200.0) ** 2 / 200.0).sum() < 80  # 35 d.o.f., below 1e-4
 
 
+@pytest.mark.slow
 def test_a_given_pool_is_used_as_it_is(key):
     weights = np.array([[1.0, 2.0, 0.0], [3.0, 4.0, 5.0]])
     plain = LinearRegression(np.eye(3), np.zeros(3), np.eye(3), 0.0)
@@ -122,6 +123,7 @@ def test_prompt_pools_repeat_the_same_prompts(key):
     assert len(np.unique(draw(many, key, (5, 50)).y[:, 0])) == 4
 
 
+@pytest.mark.slow
 def test_a_large_prompt_pool_costs_no_memory(key):
     pool = PromptPool(the_task(), 2**30, jax.random.key(1), replace=True)
     assert len(np.unique(draw(pool, key, (5, 50)).y[:, 0])) == 50

@@ -70,6 +70,7 @@ def assert_close(one, two, rtol, atol=0.0):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("batch", "halves"),
     [
@@ -131,6 +132,7 @@ def test_a_run_continues_exactly_from_a_state_in_the_middle(whole):
     np.testing.assert_array_equal(losses[4:], rest)
 
 
+@pytest.mark.slow
 def test_one_compilation_serves_all_whole_chunks(whole):
     chunks = [chunk for _, chunk in whole[0]]
     assert [chunk.compile_seconds > 0.05 for chunk in chunks] == [True, False, False]

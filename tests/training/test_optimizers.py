@@ -52,6 +52,7 @@ def numpy_muon(gradients, rate, beta=0.95):
     return total
 
 
+@pytest.mark.slow
 def test_muon_moves_hidden_matrices_as_published_and_the_rest_by_adam():
     rng = np.random.default_rng(0)
     shapes = {

@@ -122,6 +122,7 @@ def test_thin_paths_form_no_square_matrix(run, demo_updates):
         assert np.prod([int(size) for size in shape.split(",")]) <= L * N * n < n * n
 
 
+@pytest.mark.slow
 def test_without_demonstrations_nothing_moves():
     stack, H, h = problem(3, 0, 4)
     methods = ("dense", "gram")
