@@ -83,6 +83,7 @@ def stack_and_prompts(prompts, N=8, n=2, layers=1):
     return LinearAttentionStack(*weights), rng.normal(size=(prompts, N, n)) / 4
 
 
+@pytest.mark.slow
 def test_the_memory_is_that_of_one_batch():
     stack, H = stack_and_prompts(1, N=32, n=16, layers=4)
 

@@ -44,6 +44,7 @@ def test_tokens_carry_inputs_and_residuals():
     np.testing.assert_array_equal(read_prediction(h, 2), [7])
 
 
+@pytest.mark.slow
 def test_step_sizes_can_be_learned():
     X, Y, x = np.eye(2), np.array([[1.0], [2.0]]), np.array([1.0, 1.0])
 
@@ -60,6 +61,7 @@ def test_step_sizes_can_be_learned():
     np.testing.assert_allclose(gradient, [-1.8, -9 * 0.64 * 0.5], rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_dtype_follows_the_input():
     steps = jnp.ones(2, jnp.float32)
     for stack in (

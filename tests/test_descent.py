@@ -37,6 +37,7 @@ def test_it_is_the_plain_loop(every):
     np.testing.assert_allclose(found.losses, losses, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_rules_of_optax_fit():
     rule, start = optax.adam(0.1), {"w": jnp.zeros(3)}
     found = descend(noisy_slope, start, rule, 5, 5)

@@ -170,6 +170,7 @@ def test_what_tf32_would_do(name):
     assert moved(all_of_them=True) > 2e-5
 
 
+@pytest.mark.slow
 def test_tf32_would_bend_the_patterns():
     """Orthonormal patterns are an assumption of Theorem 1: a GPU must keep it."""
 

@@ -229,6 +229,7 @@ def test_equal_demonstrations_count_as_one_with_a_larger_scale():
     np.testing.assert_allclose(many.h_query, once.h_query, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_stack_is_a_pytree_that_jits_once_and_vmaps():
     traces = []
 

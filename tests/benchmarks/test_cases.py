@@ -118,6 +118,7 @@ def test_bounds():
     assert bounds.row(2, 6, 3, 1, 0).alternative_s is None
 
 
+@pytest.mark.slow
 def test_predictors():
     predictors = case("predictors")
     X = jax.random.normal(jax.random.key(0), (2, 4, predictors.DIM), jnp.float32)

@@ -179,6 +179,7 @@ def test_a_suite_that_is_stopped_leaves_what_it_measured(
     assert stored.warning == "; stopped before its end"
 
 
+@pytest.mark.slow
 def test_a_failed_benchmark_makes_the_status_1(launched, tmp_path, capsys):
     launched += [row(), Row.failed("group", "b", "broken")]
     assert suite.main(["--only", "flow", "--output", str(tmp_path)]) == 1

@@ -142,6 +142,7 @@ def test_it_is_a_layered_model(family):
         decoder.matrices(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", quick(["gptj"], ["gptj", "llama", "gemma"]))
 def test_label_logits_are_columns_of_the_logits(family):
     model, rows = model_of(family), np.array([3, 30, 3])
@@ -151,6 +152,7 @@ def test_label_logits_are_columns_of_the_logits(family):
     np.testing.assert_allclose(few, full[:, :, rows], **CLOSE)
 
 
+@pytest.mark.slow
 def test_label_logits_of_half_precision_are_not_rounded():
     model = model_of("gptj", "bfloat16")
     stream = last_stream(model)

@@ -237,6 +237,7 @@ def test_half_precision_is_decomposed_in_single():
     np.testing.assert_array_equal(stack[1], clipped["weight"])
 
 
+@pytest.mark.slow
 def test_a_rank_of_at_least_one_is_that_of_clip_module():
     model = tiny("groups", dtype="float32")
     specs, stacks = pruned_stacks(model, 1, "mlp", (0.99,), "svd", True, None)

@@ -26,6 +26,7 @@ from icltheory.bridge.model import LanguageModel, clip_module
 from icltheory.layered import get_matrix
 from icltheory.pruning import module_matrices
 from tests.bridge.tiers import quick
+from tests.weights import drawn
 
 SIZES = {
     "vocab_size": 23,
@@ -50,13 +51,8 @@ def config_of(family, **more):
 def model_of(family="llama", dtype="float32", **more):
     config = config_of(family, **more)
     decoder = Decoder(read_architecture(config))
-    rng = np.random.default_rng(3)
-
-    def draw(leaf):
-        return jnp.asarray((0.1 * rng.standard_normal(leaf.shape)).astype(dtype))
-
-    shapes = jax.eval_shape(decoder.init, jax.random.key(0))
-    return LanguageModel(decoder, jax.tree.map(draw, shapes), config=config)
+    params = drawn(decoder.init, scale=0.1, seed=3, dtype=dtype)
+    return LanguageModel(decoder, params, config=config)
 
 
 def same_bits(a, b):

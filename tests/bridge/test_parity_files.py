@@ -145,6 +145,7 @@ def test_gemmas_gelu_is_the_tanh_form(said, tmp_path):
     np.testing.assert_allclose(ours, logits, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_padding_is_not_counted(tmp_path):
     """More columns than there are positions, but no more tokens."""
     model, (ids, logits) = stored.load("gpt2", tmp_path), stored.expected("gpt2")

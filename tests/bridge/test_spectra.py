@@ -24,6 +24,7 @@ from icltheory.bridge.spectra import (
 from icltheory.linalg import SVD
 from icltheory.pruning import module_spectra, random_condition_number
 from tests.bridge.tiers import quick
+from tests.weights import drawn
 
 
 def raises(message):
@@ -45,13 +46,7 @@ def language_model(width=16, mlp=64, layers=2, dtype="float32", gated=False):
         gated=gated,
     )
     decoder = Decoder(arch)
-    shapes = jax.eval_shape(decoder.init, jax.random.key(0))
-    rng = np.random.default_rng(1)
-
-    def draw(leaf):
-        return jnp.asarray((0.02 * rng.standard_normal(leaf.shape)).astype(dtype))
-
-    return LanguageModel(decoder, jax.tree.map(draw, shapes))
+    return LanguageModel(decoder, drawn(decoder.init, scale=0.02, dtype=dtype))
 
 
 def gaussian(*shape, seed=0):
@@ -100,6 +95,7 @@ def test_gaussian_mlps_lie_on_the_null():
         assert 0.8 < min(ratios) < max(ratios) < 1.25
 
 
+@pytest.mark.slow
 def test_a_square_gaussian_matrix_is_within_a_heavy_tail_of_the_null():
     model = language_model(width=32, mlp=40, layers=20)
     ratios = np.sort([r.null_ratio for r in condition_numbers(model, module="W_Q")])

@@ -156,6 +156,7 @@ def test_chunks_of_the_bootstrap_do_not_matter(monkeypatch):
             assert bootstrap_interval(values, draws=1000) == whole
 
 
+@pytest.mark.slow
 def test_the_bootstrap_covers():
     """Coverage over 600 samples, to four standard errors, of a nominal 90 %."""
     rng, hits, trials = np.random.default_rng(7), 0, 600

@@ -3,14 +3,13 @@
 import functools
 import json
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import serialization, traverse_util
 
 from icltheory.bridge import Decoder, LanguageModel
 from icltheory.bridge._safetensors import write_safetensors
 from icltheory.bridge.families import entries_of, read_architecture
+from tests.weights import drawn
 
 _GPT = {"vocab_size": 37, "n_embd": 12, "n_head": 3, "n_layer": 2, "n_positions": 24}
 _LLAMA = {
@@ -45,13 +44,7 @@ def model_of(family, dtype="float32"):
     """Random weights, large enough for tokens to differ by much."""
     arch = read_architecture(config_of(family))
     decoder = Decoder(arch)
-    shapes = jax.eval_shape(decoder.init, jax.random.key(0))
-    rng = np.random.default_rng(1)
-
-    def draw(leaf):
-        return jnp.asarray(0.3 * rng.standard_normal(leaf.shape), dtype)
-
-    params = jax.tree.map(draw, shapes)
+    params = drawn(decoder.init, dtype=dtype)
     return LanguageModel(decoder, params, config=config_of(family))
 
 

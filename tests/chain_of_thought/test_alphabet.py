@@ -45,6 +45,7 @@ def test_columns_and_their_nearest_state(letters):
     ]
 
 
+@pytest.mark.slow
 def test_the_part_outside_the_span_is_found_in_half_precision_too():
     found = cot.span_residual(jnp.array([[3.0, 4.0]], jnp.bfloat16), np.eye(1, 2))
     np.testing.assert_allclose(found, [0.8], rtol=1e-6)

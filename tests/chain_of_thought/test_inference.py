@@ -45,6 +45,7 @@ def test_answers_are_those_of_the_loop(K, M, l, noise):
                 assert found.wrong.tolist() == [answer != truth[-1]]
 
 
+@pytest.mark.slow
 def test_both_memories_read_the_same_after_a_column_joins():
     letters = drawn.alphabet(3, 2, DIM)
     columns = _memory.chain_columns(drawn.prompt(letters, 6))

@@ -69,6 +69,7 @@ def test_a_prompt_knows_its_size(letters, key):
     assert prompt.states.shape == (7, 3)
 
 
+@pytest.mark.slow
 def test_all_or_no_examples_start_like_the_query(letters, key):
     task = cot.ReasoningTask(letters, np.stack([np.eye(4)] * 2))
     sample = jax.jit(lambda fraction: task.sample(key, 30, fraction))

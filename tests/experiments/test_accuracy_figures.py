@@ -70,6 +70,7 @@ def test_rates_stand_side_by_side_and_the_smallest_best_rate_has_the_star():
     assert "best, where above the unpruned" in legend(figure)
 
 
+@pytest.mark.slow
 def test_without_a_better_rate_there_is_no_star():
     panels = {"toy": AccuracyPanel(RATES, {"layer 0": Curve(RISING)}, 0.9)}
     figure = accuracy_against_rate(panels, "title")

@@ -94,6 +94,7 @@ def made_up(factors):
     return found
 
 
+@pytest.mark.slow
 def test_ratios_are_of_pairs_and_claims_can_fail():
     config = dataclasses.replace(CONFIG, changes=("linear", "mean"))
     wobble = np.array([1.0, 1.1, 1 / 1.1])

@@ -118,6 +118,7 @@ def test_names_come_from_the_source_and_patterns_match_them(project):
     assert collect.missing_functions(lacking) == ["linalg.nothing"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_outcomes_and_the_largest_number_over_the_parameters(project, processes):
     statements = [HOLDS, FAILS, LONG, NONE]
@@ -136,6 +137,7 @@ def test_outcomes_and_the_largest_number_over_the_parameters(project, processes)
     assert rows.summary(made).startswith("4 statements: 3 exact, 1 false as written; ")
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_read_is_no_success(project):
     (project / "tests" / "identities" / "test_broken.py").write_text("import nothing_x")
     session = measure.run_tests(["tests/identities"], project, processes="0")

@@ -183,6 +183,7 @@ def test_what_is_too_long_is_cut(key):
         np.testing.assert_array_equal(long[:, :20], short)
 
 
+@pytest.mark.slow
 def test_the_tokenizer_reads_prompts_word_by_word(tmp_path):
     pytest.importorskip("tokenizers")
     checkpoint.save(TINY, start(TINY, jax.random.key(0)), tmp_path)

@@ -91,6 +91,7 @@ def test_a_pool_draws_its_own_tasks_and_holds_the_smaller_pools():
     assert len(np.unique(X.reshape(-1, 2), axis=0)) == 3000
 
 
+@pytest.mark.slow
 def test_without_a_pool_every_prompt_has_a_new_gaussian_task():
     everywhere = Pool(task(), jax.random.key(1), 0)
     prompt = jax.jit(lambda key: everywhere.sample(key, 1, 2000))(jax.random.key(2))

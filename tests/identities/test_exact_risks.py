@@ -75,6 +75,7 @@ def assert_agree(measured, risk, exact, prefixes=slice(None), name="z"):
 # --- closed forms of the isotropic case
 
 
+@pytest.mark.slow
 def test_least_squares_averaging_and_one_layer_attention_for_d_20(measured):
     k, task = np.arange(1, 41), garg()
 
@@ -270,6 +271,7 @@ def test_the_optimum_of_the_worked_example(measured):
     np.testing.assert_allclose(linear_attention_optimum(five, 20).risk, 30 / 26)
 
 
+@pytest.mark.slow
 def test_the_optimum_also_for_singular_covariances_and_without_examples():
     H, Psi = np.diag([2.0, 0.0, 1.0]), np.diag([0.0, 1.0, 3.0])
     task = LinearRegression(H, np.zeros(3), Psi, 0.1)

@@ -142,6 +142,7 @@ def test_attention_makes_one_step_from_a_start_that_the_query_carries(d, measure
     np.testing.assert_allclose(x @ start - change, expected, atol=2e-14)
 
 
+@pytest.mark.slow
 def test_it_is_one_layer_of_the_gradient_descent_of_the_constructions(measured):
     # there the labels carry y_i - <w_0, x_i> and the values do not know the start
     rng = np.random.default_rng(53)

@@ -328,6 +328,7 @@ def test_the_limit_in_one_dimension_is_its_formula(measured):
         np.testing.assert_allclose(limit, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_small_prior_mean_costs_the_quadratic_form(measured):
     rng = np.random.default_rng(70)
     cases = []

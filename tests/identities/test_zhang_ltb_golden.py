@@ -131,6 +131,7 @@ def test_a_block_and_the_same_without_its_mlp(c, text, printed, measured):
         measured("relative error", risk / exact - 1)
 
 
+@pytest.mark.slow
 def test_the_bounds_on_the_gap(printed):
     found = values()
     gap, upper = found["gap"], found["upper"]

@@ -235,6 +235,7 @@ def test_the_risk_is_differentiable_in_the_problem(measured):
 _risk = jax.jit(ltb.risk)
 
 
+@pytest.mark.slow
 def test_a_risk_in_float32_is_accurate_to_float32(measured):
     rng = np.random.default_rng(35)
     d = 20
@@ -304,6 +305,7 @@ def test_the_excess_is_the_sum_of_four_squares(seed, d, measured):
     assert error_of_part < 1e-12
 
 
+@pytest.mark.slow
 def test_the_sum_of_four_squares_to_rounding(measured):
     errors = np.array([four_errors(seed, 3) for seed in range(8)])
     measured("relative error of the sum", errors[:, 0].max())

@@ -156,6 +156,7 @@ def test_bounds_of_tiny_problems_are_not_lost_in_float32():
     np.testing.assert_allclose(at(1e-8), at(1.0), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_small_gap_is_not_lost_between_two_large_risks():
     parts = np.eye(2), np.full(2, 1e-4), np.eye(2), 1.0
     problem = LinearRegression(*(np.asarray(p, np.float32) for p in parts))

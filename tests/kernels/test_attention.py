@@ -147,6 +147,7 @@ def test_large_scores_neither_overflow_nor_vanish():
         assert np.abs(np.asarray(a) - b).max() <= 2e-3 * np.abs(b).max()
 
 
+@pytest.mark.slow
 def test_no_output_depends_on_a_later_token():
     qkv, d_out = problem(41, 24, F32)
     choice = {"tile": Tile(16, 32), "backward": Tile(64, 16), "interpret": True}
@@ -199,6 +200,7 @@ def test_every_candidate_lowers_for_a_gpu(dtype):
         assert "causal_attention_backward" in lowered_for_gpu(run, *arrays)
 
 
+@pytest.mark.slow
 @LOWERING
 def test_models_side_by_side_lower_for_a_gpu():
     qkv, d_out = problem(41, 32, BF16, B=4)

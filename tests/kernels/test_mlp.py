@@ -139,6 +139,7 @@ def test_models_batch_and_blocks_repeat():
     assert distance(got, want) < 1e-11
 
 
+@pytest.mark.slow
 @LOWERING
 def test_candidates_lower_for_cuda():
     found = candidates(Problem(2, 41, 128, 4, BF16))

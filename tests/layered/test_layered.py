@@ -101,6 +101,7 @@ def flax_model():
     return FlaxModel(L), params, draws(7, 3, seed=1)
 
 
+@pytest.mark.slow
 def test_both_models_speak_the_protocol(flax_model):
     stack = next(stacks())
     for model in (LayeredStack.of(stack), flax_model[0]):
@@ -228,6 +229,7 @@ def test_rows_of_a_fused_kernel():
         np.testing.assert_array_equal(get_matrix(new, spec), get_matrix(params, spec))
 
 
+@pytest.mark.slow
 def test_a_sweep_over_ranks_is_one_program_from_the_cached_state():
     stack, inputs = next(stacks()), (draws(N, n), draws(n))
     model = LayeredStack.of(stack)
@@ -257,6 +259,7 @@ def test_a_sweep_over_ranks_is_one_program_from_the_cached_state():
     np.testing.assert_allclose(swept[n], whole(stack), atol=1e-13)
 
 
+@pytest.mark.slow
 def test_replaced_matrices_keep_the_stored_dtype_and_pass_gradients():
     params = {"kernel": jnp.ones((2, 3), jnp.bfloat16)}
     spec = MatrixSpec("W_in", "mlp", ("kernel",), transposed=True)

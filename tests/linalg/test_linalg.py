@@ -120,6 +120,7 @@ def test_derivative_of_the_truncation_is_exact_at_repeated_values(shape, values)
     np.testing.assert_allclose(*products, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_derivative_through_the_plain_svd_is_not_finite_at_repeated_values():
     W = jnp.diag(jnp.array([2.0, 2.0, 1.0]))
     plain = jax.jit(jax.grad(lambda W: (svd(W).truncate(2) ** 2).sum()))(W)

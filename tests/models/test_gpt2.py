@@ -12,6 +12,7 @@ from icltheory.kernels import Plan, Tile
 from icltheory.kernels.plan import KERNELS
 from icltheory.models import GPT2
 from tests.kernels.lowering import LOWERING, lowered_for_gpu
+from tests.weights import drawn
 
 B, P, D = 3, 5, 4
 TINY = {"dim": D, "num_positions": 12, "width": 8, "num_layers": 2, "num_heads": 2}
@@ -25,7 +26,7 @@ LAYOUTS = ("interleaved", "matrix")
 @functools.cache
 def build(**kwargs):
     model = GPT2(**{**TINY, **F64, **kwargs})
-    return model, jax.jit(model.init)(jax.random.key(0), X, Y)["params"]
+    return model, drawn(model.init, X, Y)["params"]
 
 
 @functools.partial(jax.jit, static_argnums=0, static_argnames="method")
@@ -212,7 +213,7 @@ def test_a_plan_of_kernels_is_the_model_that_a_gpu_is_given():
     fields = {f"{name}{end}": tile for name in KERNELS for end in ("", "_backward")}
     plain = GPT2(dim=2, num_positions=8, width=32, num_layers=1, num_heads=2)
     X = jnp.asarray(np.random.default_rng(0).standard_normal((2, 4, 2)), jnp.float32)
-    params = jax.jit(plain.init)(jax.random.key(1), X, X[:, :, 0])["params"]
+    params = drawn(plain.init, X, X[:, :, 0])["params"]
 
     def loss(plan):
         model = plain.clone(plan=plan)
@@ -225,6 +226,5 @@ def test_a_plan_of_kernels_is_the_model_that_a_gpu_is_given():
         name in lowered_for_gpu(jax.grad(loss(Plan())), params) for name in names
     )
     # The parameters are the same, whichever plan they were drawn with.
-    drawn = plain.clone(plan=Plan(**fields)).init
-    shapes = jax.eval_shape(drawn, jax.random.key(1), X, X[:, :, 0])["params"]
-    assert jax.tree.map(jnp.shape, shapes) == jax.tree.map(jnp.shape, params)
+    other = drawn(plain.clone(plan=Plan(**fields)).init, X, X[:, :, 0])["params"]
+    assert jax.tree.map(jnp.shape, other) == jax.tree.map(jnp.shape, params)

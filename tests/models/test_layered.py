@@ -16,6 +16,7 @@ from icltheory.layered import (
     replace_matrix,
 )
 from icltheory.models import GPT2, LayeredGPT2
+from tests.weights import drawn
 
 B, P, D = 2, 4, 3
 _rng = np.random.default_rng(1)
@@ -27,7 +28,7 @@ MODEL = LayeredGPT2(MODULE)
 
 @pytest.fixture(scope="module")
 def params():
-    return jax.jit(MODULE.init)(jax.random.key(0), X, Y)["params"]
+    return drawn(MODULE.init, X, Y)["params"]
 
 
 @pytest.mark.parametrize(

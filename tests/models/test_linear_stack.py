@@ -10,6 +10,7 @@ from icltheory.constructions import gradient_descent
 from icltheory.models import LinearStack
 from icltheory.regression.tasks import LinearRegression
 from icltheory.trajectory import implicit_gd
+from tests.weights import drawn
 
 B, P, D = 3, 5, 4
 _rng = np.random.default_rng(1)
@@ -20,7 +21,7 @@ MODEL = LinearStack(D, num_layers=2, init_std=0.3, param_dtype=jnp.float64)
 
 @pytest.fixture(scope="module")
 def params():
-    return jax.jit(MODEL.init)(jax.random.key(0), X, Y)["params"]
+    return drawn(MODEL.init, X, Y)["params"]
 
 
 def numpy_answer(params, X, y, query):
@@ -65,6 +66,7 @@ def test_its_weights_are_the_theorys_stack(params):
     np.testing.assert_allclose(outputs[-1, -1], answer[0], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_residual_stack_keeps_the_factor_of_all_examples_and_descends():
     X, y = np.ones((1, 3, 1)), 2 * np.ones((1, 3))
     for L in (1, 2):

@@ -55,6 +55,7 @@ def test_the_order_of_contexts_does_not_matter(params, prompt):
     np.testing.assert_allclose(run(params, mixed), run(params, prompt), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_start(task):
     model = PatternTransformer(400)
     scales = {"attention_scale": 0.3, "neuron_scale": 0.05}
@@ -82,6 +83,7 @@ def test_the_layered_protocol(params, prompt):
         MODEL.matrices(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["mlp", "W_V"])
 def test_clipping_by_the_library_is_clipping_by_hand(params, prompt, module):
     name = {"mlp": "W_O", "W_V": "W_V"}[module]

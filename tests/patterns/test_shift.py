@@ -63,6 +63,7 @@ def test_feasibility_of_many_sums():
     assert not is_feasible(6, 7, 0.0)
 
 
+@pytest.mark.slow
 def test_traced_sums_and_stacks_are_the_same(key):
     S = np.array([-1.0, 0.3, 1.4])
     many = jax.jit(jax.vmap(lambda s: shift_coefficients(key, 6, 3, s)))(S)
@@ -92,6 +93,7 @@ def test_random_matrices_are_orthogonal(key, size):
     np.testing.assert_allclose(basis.sum(0), 0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_random_matrices_are_of_the_haar_measure():
     """Invariant under rotations from both sides: moments of a rotated entry."""
     keys = jax.random.split(jax.random.key(2), 8000)

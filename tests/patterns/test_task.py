@@ -199,6 +199,7 @@ def test_bad_input(key):
         task().with_tasks(all_tasks(5)).held_out()
 
 
+@pytest.mark.slow
 def test_a_seed_may_be_an_integer_of_numpy():
     ours, theirs = (pattern_task(2, 2, 1.0, key=k).relevant for k in (3, np.int64(3)))
     np.testing.assert_array_equal(ours, theirs)

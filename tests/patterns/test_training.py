@@ -126,6 +126,7 @@ def test_a_model_that_diverged_is_wrong_and_not_right():
     assert float(found.error) == pytest.approx(2 / 3)
 
 
+@pytest.mark.slow
 def test_means_of_stacked_scores():
     prompt = drawn.pattern_prompt(start()[0], 40, 5)
     many = jax.jit(jax.vmap(lambda p: scores(MODEL, p, prompt)))(path().params)

@@ -35,6 +35,7 @@ def test_the_smallest_entries_go():
     assert np.count_nonzero(magnitude_prune(W, rate=0.99, rule="ceil")) == 1
 
 
+@pytest.mark.slow
 def test_ties_go_in_order_and_the_count_stays_exact():
     W = np.array([[1.0, -1.0, 2.0], [1.0, -2.0, 1.0]])
     for kept in range(7):
@@ -49,6 +50,7 @@ def test_rate_zero_is_bit_for_bit_and_the_dtype_stays():
     assert magnitude_prune(W, rate=0.5).dtype == jnp.bfloat16
 
 
+@pytest.mark.slow
 def test_equal_storage():
     W = draws(10, 10)
     kept = kept_parameters(W.shape, 2)

@@ -10,6 +10,7 @@ from icltheory.pruning import prune_rows
 W = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_rows_go_by_norm_and_stay_bit_for_bit():
     order = np.argsort([np.linalg.norm(row) for row in W])
     for count in range(8):
@@ -29,6 +30,7 @@ def test_ties_go_in_order():
         assert left.tolist() == [0, 0, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_half_rounds_to_even():
     rows = np.arange(1.0, 11).reshape(10, 1)
     kept = [np.count_nonzero(prune_rows(rows, R)) for R in (0.05, 0.15, 0.25, 0.35)]

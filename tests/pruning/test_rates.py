@@ -20,6 +20,7 @@ def test_ranks_of_the_published_models():
     assert int(1000 * (10 - 10 * 0.99) * 0.1) == 9  # what floats make of it
 
 
+@pytest.mark.slow
 def test_every_rate_of_three_decimals_is_exact():
     for size in (64, 300, 1600, 4096):
         for thousandth in range(1000):

@@ -49,6 +49,7 @@ def sparsify(W, kept):
 whole = jax.jit(functools.partial(forward, MODEL))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["svd", "magnitude"])
 def test_a_sweep_is_one_full_evaluation_for_every_rate(method):
     cut = truncate if method == "svd" else sparsify
@@ -65,6 +66,7 @@ def test_a_sweep_is_one_full_evaluation_for_every_rate(method):
             np.testing.assert_allclose(scores, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_it_compiles_once_and_then_takes_other_rates_and_weights():
     swept(3, "W_V")
     before = len(traces)

@@ -55,6 +55,7 @@ def test_prompts_without_examples_are_refused(function, length):
         function(TASK, length)
 
 
+@pytest.mark.slow
 def test_rates_refuse_what_no_theorem_covers():
     with raises("constant: expected a value >= 0, got -1.0"):
         rates.optimal_risk_rate(TASK, 4, constant=-1.0)

@@ -72,6 +72,7 @@ def test_drawn_contexts_agree_with_all_of_them(key):
     assert np.abs(z).max() < 4
 
 
+@pytest.mark.slow
 def test_long_contexts_tend_to_the_infinite_one():
     limit = np.asarray(losses_of(LOGITS, FeaturePopulation.infinite(P)))
     gaps = [

@@ -33,6 +33,7 @@ def test_softmax_rows_are_normalised_over_the_query_too():
     np.testing.assert_allclose(system.eigenvalues, eigenvalues, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_flags_say_what_the_spectrum_is():
     many = np.random.default_rng(1).normal(size=(16, 3))
     for kernel, expected in (("rbf", True), ("linear", True), ("relu", False)):

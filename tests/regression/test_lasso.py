@@ -45,6 +45,7 @@ def test_weights_satisfy_the_optimality_conditions(num, seed, penalty):
         assert np.count_nonzero(w) <= min(num, 6)
 
 
+@pytest.mark.slow
 def test_the_objective_is_that_of_scikit_learn():
     # one coordinate: w = sign(c) max(|c| - penalty, 0) / g with c = x'y/N, g = x'x/N
     X, y = np.array([[1.0], [2.0], [3.0]]), np.array([1.0, 1.0, 2.0])
@@ -55,6 +56,7 @@ def test_the_objective_is_that_of_scikit_learn():
     assert predict(X, y, one, 3.1) == 0.0
 
 
+@pytest.mark.slow
 def test_no_other_weight_has_a_lower_objective():
     X, y = data(0, (12, 6))
     w = np.asarray(FIT(np.stack([X, X]), np.stack([y, y]), 0.1).w)[0]

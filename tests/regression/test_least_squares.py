@@ -44,6 +44,7 @@ def test_minimum_norm_weights_agree_with_numpy_for_dependent_rows_too(seed):
             assert abs(got[b, k] - expected[b, k]) < 1e-9 + 100 * bound
 
 
+@pytest.mark.slow
 def test_the_direct_call_agrees_with_numpy_for_dependent_rows_too():
     rng = np.random.default_rng(0)
     X = cases(rng)[:6]
@@ -95,6 +96,7 @@ def test_noisy_rows_of_a_subspace_are_fitted_inside_it_in_float32():
     assert np.median(errors) < 1e-5
 
 
+@pytest.mark.slow
 def test_least_squares_interpolates_until_d_and_averages_duplicates_after():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(6, 4)), rng.normal(size=6)

@@ -234,6 +234,7 @@ def test_converters_refuse_widths_that_are_too_small():
 # --- what is allowed
 
 
+@pytest.mark.slow
 def test_a_certain_label_has_a_risk_but_no_optimum():
     # tau = 0: the risk of a model is defined, and 0 for the right one
     assert step().risk(nothing(), 4) == 0

@@ -161,6 +161,7 @@ def test_student_intervals_agree_with_scipy():
         np.testing.assert_allclose(interval.high, high, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_mean_as_often_as_they_say(key):
     # 200 experiments of 100 exponential errors, mean 1
     errors = np.random.default_rng(2).exponential(size=(100, 200))

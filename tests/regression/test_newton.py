@@ -1,5 +1,6 @@
 import jax
 import numpy as np
+import pytest
 
 from icltheory.regression.predictors import (
     averaging_prefixes,
@@ -31,6 +32,7 @@ def test_the_error_squares_at_every_step():
         np.testing.assert_allclose(got, 3 * (1 - 0.7 ** (2**steps)), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_published_scale_never_leaves_zero_on_examples_of_rank_one():
     X, y = np.array([[1.0, 2.0], [2.0, 4.0]]), np.array([1.0, 2.0])
     x = np.array([1.0, 0.0])

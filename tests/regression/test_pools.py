@@ -40,6 +40,7 @@ def prompts(pool, key, shape):
     return pool.sample(key, *shape)
 
 
+@pytest.mark.slow
 def test_tasks_are_uniform_over_the_pool_with_replacement(key):
     pool = TaskPool(the_task(), 5, jax.random.key(1))
     np.testing.assert_allclose(
@@ -63,6 +64,7 @@ def test_a_batch_without_replacement_has_every_task_at_most_once(key):
         pool.sample(key, 5, 7)
 
 
+@pytest.mark.slow
 def test_large_pools_without_replacement_are_drawn_uniformly(key):
     draw_set = jax.jit(jax.vmap(lambda k: draw_indices(k, 9, 2, replace=False)))
     pairs = np.sort(draw_set(jax.random.split(key, 7200)), axis=1)

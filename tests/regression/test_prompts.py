@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from icltheory.regression import PrefixPrompt, Prompt
 from icltheory.regression.tasks import LinearRegression
@@ -28,6 +29,7 @@ def test_points_join_the_query_as_the_last_point(key):
     assert (prompt.num_examples, prompt.dim) == (5, 3)
 
 
+@pytest.mark.slow
 def test_tokens_hold_the_labels_of_the_examples_and_none_of_the_query(key):
     prompt = draw(0.5, key)
     H, h_query = map(np.asarray, prompt.tokens())

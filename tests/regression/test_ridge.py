@@ -63,6 +63,7 @@ def test_bayes_is_gaussian_conditioning_also_for_a_singular_prior(rank, seed, no
     np.testing.assert_allclose(got, expected, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_bayes_is_ridge_with_the_noise_as_penalty():
     X, y, Q = data()
 

@@ -116,6 +116,7 @@ def test_quadrants():
     assert abs(agreement - 0.5) < 5 * 0.5 / np.sqrt(prompt.X.size)
 
 
+@pytest.mark.slow
 def test_orthogonal_queries_are_what_projection_gives_and_end_at_d():
     prompt = draw("orthogonal_train_test")
     for b in range(20):

@@ -198,6 +198,7 @@ def test_diagonal_covariances_keep_only_their_diagonal_with_the_same_law():
     np.testing.assert_allclose(root @ root, full_task().input_cov, atol=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), active=st.sampled_from([1, 2, 3, 7, None]))
 def test_sparse_weights_have_their_support_among_the_active_coordinates(seed, active):
@@ -241,6 +242,7 @@ def test_renormalised_labels_have_variance_d_over_the_batch_and_match_their_weig
     assert abs(scale[0, 0] - np.sqrt(3 / 5)) < 0.05
 
 
+@pytest.mark.slow
 def test_quadratic_relu_and_linear_labels_share_their_scale(key):
     for task in (QuadraticRegression(3), ReluNetwork(3, hidden=6)):
         y = jax.jit(lambda k, task=task: task.sample(k, *LARGE).y)(key)
@@ -278,6 +280,7 @@ def test_functions_agree_with_their_definitions(key):
         assert label == oracles.decision_tree(w["coordinates"], w["values"], x)
 
 
+@pytest.mark.slow
 def test_trees_use_every_coordinate_and_leaf(key):
     prompt = jax.jit(lambda k: DecisionTree(3, depth=2).sample(k, *LARGE))(key)
     assert np.all(np.unique(prompt.w["coordinates"]) == [0, 1, 2])

@@ -8,6 +8,7 @@ import pytest
 from icltheory.models import GPT2
 from icltheory.regression.prompts import PrefixPrompt
 from icltheory.training import prefix_errors
+from tests.weights import drawn
 
 D, P, B = 3, 5, 6
 MODEL = GPT2(dim=D, num_positions=2 * P, width=8, num_layers=1, num_heads=2)
@@ -18,7 +19,7 @@ Y, Y_QUERY = _rng.standard_normal((2, B, P)).astype(np.float32)
 
 @pytest.fixture(scope="module")
 def params():
-    return jax.jit(MODEL.init)(jax.random.key(2), X, Y)["params"]
+    return drawn(MODEL.init, X, Y)["params"]
 
 
 def prompt_of(*parts):

@@ -45,6 +45,7 @@ def test_hinge_loss_of_signs():
     np.testing.assert_allclose(got, total / 24, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_inactive_points_have_no_gradient():
     grad = jax.grad(in_context_loss)(PREDICTED, TRUE, 2)
     assert np.all(grad[:, 2:] == 0)

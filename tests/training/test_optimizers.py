@@ -92,6 +92,7 @@ def test_muon_moves_hidden_matrices_as_published_and_the_rest_by_adam():
     )
 
 
+@pytest.mark.slow
 def test_gradients_are_clipped_by_their_global_norm():
     tx = make_optimizer(OptimizerConfig("sgd", 1.0, clip_norm=2.0, b1=0.0), 5)
     params = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}

@@ -144,6 +144,7 @@ def test_without_demonstrations_nothing_moves():
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(gradient(stack)))
 
 
+@pytest.mark.slow
 def test_one_demonstration_and_duplicates():
     stack, H, h = problem(3, 1, 4)
     one = gd_jit(stack, H, scale=3.0)
