@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import math
 import os
 import platform
 import subprocess
@@ -22,6 +21,7 @@ from rich.table import Table
 import icltheory
 from experiments._cores import cores_usable
 from experiments._launch import Launch
+from icltheory.strict_json import plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +41,11 @@ class Check:
     reference: float
     relation: str
     tolerance: float = 0.0
+
+    def __post_init__(self):
+        # NumPy's numbers would make NumPy's booleans, which are not JSON.
+        for name in ("measured", "reference", "tolerance"):
+            object.__setattr__(self, name, float(getattr(self, name)))
 
     @property
     def passed(self) -> bool:
@@ -99,11 +104,11 @@ class Run:
         return cls.create(launch.output, name, launch.preset, launch.config)
 
     def write_json(self, name: str, value: Any) -> Any:
-        """Writes a file aside and renames it; NaN and infinity become null.
+        """Writes a file aside and renames it.
 
         Returns what a reader of the file gets.
         """
-        text = json.dumps(_strict(value), indent=1)
+        text = json.dumps(plain(value), indent=1)
         self.write_text(name, text + "\n")
         return json.loads(text)
 
@@ -124,13 +129,13 @@ class Run:
 
     def reset_metrics(self, records: Iterable[dict[str, Any]]) -> None:
         """Makes ``metrics.jsonl`` hold exactly these records, as after a resume."""
-        self.write_text("metrics.jsonl", "".join(json.dumps(r) + "\n" for r in records))
+        self.write_text("metrics.jsonl", "".join(_line(r) for r in records))
 
     def log(self, record: dict[str, Any]) -> None:
         """Appends a record to ``metrics.jsonl``."""
         if self.writes:
             with (self.folder / "metrics.jsonl").open("a") as file:
-                file.write(json.dumps(record) + "\n")
+                file.write(_line(record))
 
     def save_figure(self, name: str, figure: Any) -> Path:
         """Saves a matplotlib figure as PNG."""
@@ -140,13 +145,8 @@ class Run:
         return self.folder / name
 
 
-def _strict(value: Any) -> Any:
-    """For JSON, which knows no other numbers than finite ones."""
-    if isinstance(value, dict):
-        return {name: _strict(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _line(record: dict[str, Any]) -> str:
+    return json.dumps(plain(record)) + "\n"
 
 
 def _agreed_stamp() -> str:

@@ -53,6 +53,8 @@ _PACKAGES = (
     "plotting",
     "pruning",
     "regression",
+    "statistics",
+    "strict_json",
     "training",
     "trajectory",
 )

@@ -85,3 +85,9 @@ def check_nonnegative_int(name: str, value: Any) -> None:
     """Raises unless ``value`` is an integer that is at least 0."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
         raise ValueError(f"{name}: expected an integer >= 0, got {value!r}")
+
+
+def check_open_unit(name: str, value: Any) -> None:
+    """Raises unless a number lies strictly between 0 and 1."""
+    if not 0 < value < 1:
+        raise ValueError(f"{name}: expected a number between 0 and 1, got {value}")

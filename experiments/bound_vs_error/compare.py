@@ -3,13 +3,13 @@
 import math
 from typing import Any
 
-from experiments.bound_vs_error.numbers import number
 from experiments.bound_vs_error.reference import (
     GENERIC,
     ROWS,
     replicates,
     rounding,
 )
+from icltheory.strict_json import number
 
 ERRORS = ("error", "det_error")
 

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.bound_vs_error.config import Row
-from experiments.bound_vs_error.numbers import finite_or_word
 from experiments.bound_vs_error.simulate import SMOOTHING, R, Replicates, held_out_sizes
 from icltheory.bounds import (
     isotropic_term,
@@ -22,7 +21,7 @@ VALID = ORDER + HELD_OUT
 
 
 @dataclasses.dataclass(frozen=True)
-class Estimate:
+class DeltaEstimate:
     """A mean or a function of means.
 
     Attributes:
@@ -44,21 +43,21 @@ class Estimate:
         """Standard error of the value; 0 for an infinite one."""
         return self.spread / math.sqrt(len(self.influence))
 
-    def record(self) -> dict[str, float | str]:
-        """Value, standard error and spread; infinity as a word, for strict JSON."""
+    def record(self) -> dict[str, float]:
+        """Value, standard error and spread."""
         return {
-            "value": finite_or_word(self.value),
+            "value": self.value,
             "se": self.standard_error,
             "spread": self.spread,
         }
 
 
-def mean(sample: np.ndarray) -> Estimate:
+def mean(sample: np.ndarray) -> DeltaEstimate:
     """The mean of a sample."""
-    return Estimate(float(np.mean(sample)), sample)
+    return DeltaEstimate(float(np.mean(sample)), sample)
 
 
-def bounds(row: Row, sample: Replicates, support_dim: int) -> dict[str, Estimate]:
+def bounds(row: Row, sample: Replicates, support_dim: int) -> dict[str, DeltaEstimate]:
     """Every variant of the bound; ``inside`` is none."""
     N, m = row.num_demos, support_dim
 
@@ -83,17 +82,17 @@ def bounds(row: Row, sample: Replicates, support_dim: int) -> dict[str, Estimate
     return found
 
 
-def _bound(terms, each, num_samples) -> Estimate:
+def _bound(terms, each, num_samples) -> DeltaEstimate:
     """The bound from its terms (L,) and each replicate's influence on them (B, L)."""
     information = trajectory_information(np.asarray(terms))
     value = float(xu_raginsky(information, num_samples, R))
     if not math.isfinite(value):
-        return Estimate(math.inf, np.zeros(len(each)))
+        return DeltaEstimate(math.inf, np.zeros(len(each)))
     slope = R**2 / (2 * num_samples * value)
-    return Estimate(value, slope * each.sum(axis=1))
+    return DeltaEstimate(value, slope * each.sum(axis=1))
 
 
-def smoothing(row: Row, sample: Replicates) -> tuple[Estimate, float, float]:
+def smoothing(row: Row, sample: Replicates) -> tuple[DeltaEstimate, float, float]:
     """The best smoothing bound, its c, and the spread without opposite pairs."""
     found = []
     weights = jnp.asarray(sample.det_w)
@@ -112,12 +111,12 @@ def smoothing(row: Row, sample: Replicates) -> tuple[Estimate, float, float]:
         signs = np.sign(both.mean(axis=1))
         influence = slope * information + signs @ both
         single = slope * information + signs @ changes[:, :, 0]
-        estimate = Estimate(float(bound.value), influence)
+        estimate = DeltaEstimate(float(bound.value), influence)
         found.append((estimate, c, float(np.std(single, ddof=1))))
     return min(found, key=lambda entry: entry[0].value)
 
 
-def ordering(found: dict[str, Estimate]) -> dict[str, float]:
+def ordering(found: dict[str, DeltaEstimate]) -> dict[str, float]:
     """By how many standard errors each variant undercuts the next one that is finer.
 
     Negative where the order holds, F >= G >= opt >= aniso; both are from the same
@@ -147,7 +146,7 @@ def measure(row: Row, sample: Replicates, support_dim: int, printed: float) -> d
         "risk": mean(sample.risk).record(),
         "det_error": mean(sample.det_gap).record(),
         "det_risk": mean(sample.det_risk).record(),
-        "printed": {"value": finite_or_word(printed)},
+        "printed": {"value": printed},
         **records,
         "smoothing": {**smooth.record(), "c": c, "single_spread": single},
         "order": ordering(found),

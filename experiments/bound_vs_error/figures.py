@@ -10,9 +10,9 @@ from experiments.bound_vs_error.drawing import (
     bounds_by_learner,
 )
 from experiments.bound_vs_error.learners import CLIP
-from experiments.bound_vs_error.numbers import number
 from experiments.bound_vs_error.plan import planned_curve
 from icltheory.plotting import Curve
+from icltheory.strict_json import number
 
 NOISY = {
     "frobenius": r"F: $\|\Delta W\|\,\|1 + W\|_F$",

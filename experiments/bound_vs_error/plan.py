@@ -7,7 +7,6 @@ import jax
 import numpy as np
 
 from experiments.bound_vs_error.learners import CLIP
-from experiments.bound_vs_error.numbers import finite_or_word
 from icltheory.bounds import planned_bound, required_samples
 
 _DIMS, _FRACTION = (5, 5), 0.5  # supports of the sweep's two layers, and its b/N
@@ -47,7 +46,7 @@ def language_model(target: float) -> dict[str, Any]:
         few = planned_bound(_DEMOS, _DEMOS // 2, one, CLIP / 2)
         found[name] = {
             "support": m,
-            f"bound with {_DEMOS} demonstrations": finite_or_word(float(few)),
+            f"bound with {_DEMOS} demonstrations": float(few),
             "demonstrations, one layer": required_samples(
                 target, _FRACTION, one, CLIP / 2
             ),

@@ -17,12 +17,12 @@ from experiments.bound_vs_error.config import Config, Row
 from experiments.bound_vs_error.estimate import ORDER, VALID
 from experiments.bound_vs_error.figures import draw
 from experiments.bound_vs_error.invariance import HELD_OUT, POPULATION
-from experiments.bound_vs_error.numbers import finite_or_word, number
 from experiments.bound_vs_error.plan import (
     crossing,
     language_model,
     planned_curve,
 )
+from icltheory.strict_json import number
 
 INVARIANCE = "invariance"
 NAMES = {
@@ -54,19 +54,11 @@ def report(
     print_checks(console, found)
     return {
         "passed": all(check.passed for check in found),
-        "checks": [finite_check(check) for check in found],
+        "checks": [check.as_dict() for check in found],
         "rows": rows,
         "invariance": records[INVARIANCE],
         "scaling": scaling,
         "plan": plan,
-    }
-
-
-def finite_check(check: Check) -> dict[str, Any]:
-    """A check for strict JSON."""
-    return {
-        name: finite_or_word(value) if isinstance(value, float) else value
-        for name, value in check.as_dict().items()
     }
 
 
@@ -79,21 +71,19 @@ def with_ratios(record: dict[str, Any]) -> dict[str, Any]:
     det = record["det_error"]["value"]
     # An error that is not seen above its own noise gives no ratio.
     ratios = (
-        {name: finite_or_word(value / error) for name, value in valid.items()}
-        if error > 2 * se
-        else {}
+        {name: value / error for name, value in valid.items()} if error > 2 * se else {}
     )
     reference = reference_values(record)
     return {
         **record,
         "best": {
             "name": best if math.isfinite(valid[best]) else "none",
-            "value": finite_or_word(valid[best]),
+            "value": valid[best],
         },
         "ratios": ratios,
         "det_ratio": record["smoothing"]["value"] / det if det > 0 else None,
-        "reference": {k: finite_or_word(v) for k, v in reference.items()},
-        "z": {k: finite_or_word(v) for k, v in z_scores(record).items()},
+        "reference": reference,
+        "z": z_scores(record),
     }
 
 
@@ -205,7 +195,7 @@ def measure_plan(config: Config, rows: dict[str, dict]) -> dict[str, Any]:
             "planned N": row.num_demos,
             "bound there": record["anisotropic"],
             "best there": record["best"],
-            "N simulated": finite_or_word(crossing(sizes, curve, target)),
+            "N simulated": crossing(sizes, curve, target),
             "true error there": record["error"],
         }
     found: dict[str, Any] = {"targets": targets}

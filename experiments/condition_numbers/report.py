@@ -17,9 +17,9 @@ from experiments.condition_numbers.drawing import (
 )
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.spectra import ConditionNumber
-from icltheory.bridge.statistics import adjust_holm
 from icltheory.layered import get_matrix
 from icltheory.pruning import choose_layers, module_matrices
+from icltheory.statistics import adjust_holm
 
 Rows = tuple[ConditionNumber, ...]
 MODULES = {"attn": "attention", "mlp": "MLP"}

@@ -13,10 +13,11 @@ from experiments.cot.drawing import (
     lengths_that_suffice,
 )
 from experiments.cot.findings import LEVEL, needed, predicted, stage_ends
-from experiments.cot.measure import Estimate, Measured
+from experiments.cot.measure import Measured
 from experiments.cot.settings import FRACTION, RHO, TAU, Setting
 from experiments.cot.theory import Lines
 from icltheory.chain_of_thought import AttentionMasses
+from icltheory.statistics import Estimate
 
 _COT, _ICL = 1, 2
 _SYMBOLS = {FRACTION: r"$\alpha'$", TAU: r"$\tau$", RHO: r"$\rho$"}
@@ -74,12 +75,12 @@ def _length_panels(config, swept) -> dict[str, LengthPanel]:
         series = {}
         own = [(s, m) for s, m in swept if s.group == group]
         for colour, (setting, measured) in enumerate(own, start=1):
-            found = Estimate.of(measured.trained.mean)
+            found = Estimate.of(np.asarray(measured.trained.mean))
             series[f"{symbol} = {setting.value:g}"] = LengthSeries(
-                found.mean, found.half, "dots", colour
+                found.mean, found.half_width(), "dots", colour
             )
             series[f"_{setting.value}"] = LengthSeries(
-                Estimate.of(measured.counting.mean).mean, None, "dashed", colour
+                np.mean(measured.counting.mean, axis=0), None, "dashed", colour
             )
         panels[_panel_title(config, group)] = LengthPanel(config.lengths, series)
     return panels
@@ -119,11 +120,11 @@ def _comparison_panels(config, compared) -> dict[str, LengthPanel]:
         parts = (("CoT", "mean", _COT), ("ICL", "direct", _ICL))
         series = {}
         for name, field, colour in parts:
-            found = Estimate.of(getattr(measured.trained, field))
+            found = Estimate.of(np.asarray(getattr(measured.trained, field)))
             series[f"{name}, trained"] = LengthSeries(
-                found.mean, found.half, "dots", colour
+                found.mean, found.half_width(), "dots", colour
             )
-            counted = Estimate.of(getattr(measured.counting, field)).mean
+            counted = np.mean(getattr(measured.counting, field), axis=0)
             series[f"{name}, votes counted"] = LengthSeries(
                 counted, None, "dashed", colour
             )

@@ -7,10 +7,11 @@ import numpy as np
 from experiments._run import Check
 from experiments.cot import reference
 from experiments.cot.config import Config
-from experiments.cot.measure import Estimate, Measured, needed_length
+from experiments.cot.measure import Measured, needed_length
 from experiments.cot.settings import FAITHFUL, FRACTION, RHO, TAU, Setting
 from experiments.cot.theory import Lines
 from icltheory import chain_of_thought as cot
+from icltheory.statistics import Estimate
 
 LEVEL = 0.1
 SMALL = 0.03  # CoT below it where ICL is within it of its limit
@@ -88,7 +89,7 @@ def mechanism_checks(
             value,
             "within",
             # Read to half a hundredth off a figure; sampling on top.
-            0.005 + 3 * float(at.error),
+            0.005 + 3 * float(at.standard_error),
         )
         for name, at, value in zip(masses._fields, start, reference.START, strict=True)
     ]
@@ -105,14 +106,14 @@ def mechanism_checks(
         if iteration <= config.iterations and not iteration % config.record_every:
             at = Estimate.of(same[:, iteration // config.record_every])
             # The reference is one seed: its own spread counts, and rounding.
-            spread = float(at.error) * np.sqrt(len(same))
+            spread = float(at.standard_error) * np.sqrt(len(same))
             found.append(
                 Check(
                     f"same step and input at iteration {iteration}",
                     float(at.mean),
                     value,
                     "within",
-                    0.002 + 4 * float(np.hypot(at.error, spread)),
+                    0.002 + 4 * float(np.hypot(at.standard_error, spread)),
                 )
             )
     last = float(losses[:, -20:].mean())
@@ -136,10 +137,10 @@ def sweep_checks(config: Config, swept: Swept) -> list[Check]:
         if known is None:
             continue
         ours = measured.trained.mean[:, at]
-        mine = Estimate.of(ours)
+        mine = Estimate.of(np.asarray(ours))
         share = known.value * (1 - known.value) / known.prompts
         # One training of theirs, with the spread that ours have among each other.
-        error = np.sqrt(share + ours.var(ddof=1) + mine.error**2)
+        error = np.sqrt(share + ours.var(ddof=1) + mine.standard_error**2)
         name = f"{setting.group}, {setting.value:g}: error at l = 10"
         found.append(
             Check(name, float(mine.mean), known.value, "within", 3 * float(error))
@@ -154,10 +155,10 @@ def comparison_checks(config: Config, compared: Compared) -> list[Check]:
     for setting, measured, lines in whole:
         last = f"{setting.value}, l = {config.compare_lengths[-1]}"
         chain, direct = (
-            Estimate.of(getattr(measured.trained, field)[:, -1])
+            Estimate.of(np.asarray(getattr(measured.trained, field))[:, -1])
             for field in ("mean", "direct")
         )
-        upper = float(chain.mean + chain.half)
+        upper = float(chain.mean + chain.half_width())
         if config.compare_lengths[-1] >= 321:
             found.append(
                 Check(f"{last}: CoT, upper end of its interval", upper, SMALL, "<=")

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.stats
 
 from experiments.cot.config import Config
 from experiments.cot.settings import Setting
@@ -31,25 +30,6 @@ class Errors(NamedTuple):
     final: Any
     any: Any
     direct: Any
-
-
-class Estimate(NamedTuple):
-    """Mean over seeds, its standard error and 95 % interval (Student's t)."""
-
-    mean: np.ndarray
-    error: np.ndarray
-    half: np.ndarray
-
-    @classmethod
-    def of(cls, values: np.ndarray) -> "Estimate":
-        """Of values with an axis of seeds in front."""
-        values = np.asarray(values, np.float64)
-        error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
-        return cls(
-            values.mean(axis=0),
-            error,
-            scipy.stats.t.ppf(0.975, len(values) - 1) * error,
-        )
 
 
 class Measured(NamedTuple):

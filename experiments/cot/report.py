@@ -11,9 +11,10 @@ from experiments.cot import findings, reference
 from experiments.cot.config import Config
 from experiments.cot.figures import draw
 from experiments.cot.findings import Compared, Swept
-from experiments.cot.measure import Errors, Estimate
+from experiments.cot.measure import Errors
 from experiments.cot.settings import FRACTION, RHO, TAU
 from icltheory.chain_of_thought import AttentionMasses
+from icltheory.statistics import Estimate
 
 
 def report(
@@ -101,10 +102,10 @@ def _numbers(errors: Errors) -> dict[str, Any]:
     for name, values in errors._asdict().items():
         if values is None:
             continue
-        found = Estimate.of(values)
+        found = Estimate.of(np.asarray(values))
         numbers[name] = found.mean.tolist()
-        numbers[f"{name} standard error"] = found.error.tolist()
-        numbers[f"{name} half interval"] = found.half.tolist()
+        numbers[f"{name} standard error"] = found.standard_error.tolist()
+        numbers[f"{name} half interval"] = found.half_width().tolist()
     return numbers
 
 
@@ -143,7 +144,7 @@ def sweep_table(config: Config, swept: Swept) -> Table:
     for length in config.lengths:
         table.add_column(str(length), justify="right")
     for setting, measured in swept:
-        found = Estimate.of(measured.trained.mean)
+        found = Estimate.of(np.asarray(measured.trained.mean))
         cells = _cells(found)
         table.add_row(f"{setting.group} = {setting.value:g}", *cells)
     return table
@@ -164,7 +165,7 @@ def comparison_table(config: Config, compared: Compared) -> Table:
             ("ICL", measured.trained.direct, f"{lines.icl_limit:g}"),
         )
         for name, values, limit in rows:
-            cells = _cells(Estimate.of(values))
+            cells = _cells(Estimate.of(np.asarray(values)))
             task = f"{setting.value}, {setting.fraction:g}"
             table.add_row(task if name == "CoT" else "", name, *cells, limit)
     return table
@@ -173,5 +174,5 @@ def comparison_table(config: Config, compared: Compared) -> Table:
 def _cells(found: Estimate) -> list[str]:
     return [
         f"{mean:.4f} ({error:.4f})"
-        for mean, error in zip(found.mean, found.error, strict=True)
+        for mean, error in zip(found.mean, found.standard_error, strict=True)
     ]

@@ -1,19 +1,18 @@
 """Errors of the transformer and of the predictors it is compared with."""
 
 import functools
-import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.special
 
 from experiments.garg_linear.config import Config, Setup
 from icltheory import training
 from icltheory.plotting import Curve
 from icltheory.regression import predictors, risks
 from icltheory.regression.prompts import PrefixPrompt
+from icltheory.statistics import Estimate, curve_interval
 
 TRANSFORMER, OPTIMUM = "Transformer", "one-layer optimum"
 
@@ -59,7 +58,7 @@ def baseline_errors(config: Config, prompt: PrefixPrompt) -> dict[str, np.ndarra
     }
 
 
-_bootstrap = jax.jit(risks.bootstrap_interval)
+_bootstrap = jax.jit(curve_interval)
 
 
 def interval(errors: np.ndarray) -> Curve:
@@ -78,8 +77,7 @@ def transformer_curve(config: Config, errors: np.ndarray) -> Curve:
     seeds = errors.shape[0]
     if seeds == 1:
         return pooled
-    quantile = float(scipy.special.stdtrit(seeds - 1, 0.95))
-    spread = quantile * errors.mean(axis=1).std(axis=0, ddof=1) / math.sqrt(seeds)
+    spread = Estimate.of(np.asarray(errors).mean(axis=1)).half_width(0.9)
     below, above = pooled.mean - pooled.low, pooled.high - pooled.mean
     return Curve(
         pooled.mean,

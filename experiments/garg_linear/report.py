@@ -1,6 +1,5 @@
 """Table, figures and verdicts of a run."""
 
-import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -28,6 +27,7 @@ from experiments.garg_linear.evaluate import (
 from icltheory import training
 from icltheory.plotting import Curve
 from icltheory.regression import shifts
+from icltheory.statistics import Estimate
 
 PAPER_ERRORS = {20: 0.02, 40: 0.0006}  # Garg et al. 2022, Section 3, d = 20
 
@@ -62,7 +62,7 @@ def checks(
                 float(sample.mean()),
                 float(exact[name][k]),
                 "within",
-                5 * float(sample.std(ddof=1)) / math.sqrt(len(sample)),
+                5 * float(Estimate.of(np.asarray(sample)).standard_error),
             )
         )
     if d == 20:

@@ -14,6 +14,7 @@ from experiments.garg_recipe.summary import Row, rows
 from experiments.garg_recipe.train import Trained
 from icltheory.plotting import Curve
 from icltheory.regression import risks
+from icltheory.statistics import Estimate
 
 _SHOWN = ("baseline", "recipe", "recipe, half")
 
@@ -114,10 +115,9 @@ def noise_table(config: Config, noise: dict[str, dict[str, np.ndarray]]) -> Tabl
     for head in ("weights", "labels", "posterior means", "ratio (s.e.)"):
         out.add_column(head, justify="right")
     for when, traces in noise.items():
-        ratio = traces["labels"] / traces["posterior"]
-        error = ratio.std(ddof=1) / np.sqrt(len(ratio))
+        ratio, error = Estimate.of(traces["labels"] / traces["posterior"])
         shown = [f"{values.mean():.3g}" for values in traces.values()]
-        out.add_row(when, *shown, f"{ratio.mean():.2f} ({error:.2f})")
+        out.add_row(when, *shown, f"{ratio:.2f} ({error:.2f})")
     return out
 
 
@@ -126,8 +126,7 @@ def draw(config: Config, trained: dict[str, Trained], found: list[Row]) -> Any:
     curves = {}
     for name in _SHOWN:
         own = trained[name]
-        mean = own.excess.mean(axis=1)
-        error = own.excess.std(axis=1, ddof=1) / np.sqrt(len(config.seeds))
+        mean, error = Estimate.of(own.excess, axis=1)
         curves[name] = own.prompts, Curve(mean, mean - error, mean + error)
     ratios = {
         row.name: Ratio(row.ratio[0], *row.interval, row.name in _SHOWN)

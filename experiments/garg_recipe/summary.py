@@ -8,6 +8,7 @@ import numpy as np
 
 from experiments.garg_recipe.config import Config
 from experiments.garg_recipe.train import Trained
+from icltheory.statistics import Estimate
 
 Pair = tuple[float, float]
 
@@ -79,5 +80,5 @@ def rows(config: Config, trained: dict[str, Trained]) -> list[Row]:
 
 
 def _mean(values: np.ndarray) -> Pair:
-    error = values.std(ddof=1) / math.sqrt(len(values))
-    return float(values.mean()), float(error)
+    mean, error = Estimate.of(values)
+    return float(mean), float(error)

@@ -13,6 +13,7 @@ from experiments.garg_sweep.config import Config
 from icltheory import training
 from icltheory.regression import predictors, risks
 from icltheory.regression.prompts import PrefixPrompt
+from icltheory.statistics import Estimate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,5 +140,5 @@ def _scores(
     distances = (answers - bayes) ** 2 / d
     # The excess risk over the posterior mean is the distance to it, for every model.
     gap = (errors - (bayes - truth) ** 2 / d - distances).mean(axis=-1)
-    spread = gap.std(axis=-1, ddof=1) / np.sqrt(gap.shape[-1])
-    return errors.mean(axis=2), distances.mean(axis=2), gap.mean(axis=-1) / spread
+    mean, error = Estimate.of(gap, axis=-1)
+    return errors.mean(axis=2), distances.mean(axis=2), mean / error

@@ -158,19 +158,11 @@ def report(
         "claims": stated,
         "cells": [_as_dict(cell) for cell in found],
         "references": {
-            f"{noise_var:g}": {
-                name: _finite(values) for name, values in references(lines).items()
-            }
+            f"{noise_var:g}": references(lines)
             for noise_var, lines in zip(config.noise_vars, measured.lines, strict=True)
         },
         "precision": config.precision,
     }
-
-
-def _finite(values: Any) -> list[float | None]:
-    """For JSON, which knows no other numbers."""
-    values = np.asarray(values, np.float64).tolist()
-    return [x if np.isfinite(x) else None for x in values]
 
 
 def _as_dict(cell: Cell) -> dict[str, Any]:
@@ -178,9 +170,9 @@ def _as_dict(cell: Cell) -> dict[str, Any]:
         "noise_var": cell.noise_var,
         "width": cell.width,
         "learning_rate": cell.learning_rate,
-        "errors": _finite(cell.errors[0]),
-        "standard_errors": _finite(cell.errors[1]),
-        "distance": _finite(cell.distance),
+        "errors": cell.errors[0],
+        "standard_errors": cell.errors[1],
+        "distance": cell.distance,
         "diverged_at": cell.diverged,
         "fate": cell.fate,
     }

@@ -1,12 +1,12 @@
 """What the grid says: means over seeds, fates, and the best rate of every width."""
 
 import dataclasses
-import math
 
 import numpy as np
 
 from experiments.garg_sweep.config import Config
 from experiments.garg_sweep.measure import Measured
+from icltheory.statistics import Estimate
 
 # Of the error of the answer 0, which is 1: as much is left where nothing was learned.
 _NOTHING_LEARNED = 0.9
@@ -54,8 +54,8 @@ class Cell:
 
 def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean over the leading axis and its standard error."""
-    spread = values.std(axis=0, ddof=1) / math.sqrt(len(values))
-    return values.mean(axis=0), spread
+    mean, error = Estimate.of(np.asarray(values))
+    return mean, error
 
 
 def cells(config: Config, measured: Measured) -> list[Cell]:

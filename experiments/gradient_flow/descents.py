@@ -10,6 +10,7 @@ from experiments.gradient_flow.config import Config
 from experiments.gradient_flow.paths import draw_start
 from icltheory.regression import flow, ltb
 from icltheory.regression.tasks import LinearRegression
+from icltheory.statistics import Estimate
 
 RECORDS = 100
 
@@ -112,4 +113,5 @@ def largest_step(problem: LinearRegression, M: int, start: ltb.GDBeta) -> float:
 
 def _settled(excess: np.ndarray) -> tuple[float, float]:
     late = excess[:, -(excess.shape[1] // 4) :].mean(axis=1)
-    return float(late.mean()), float(late.std(ddof=1) / np.sqrt(len(late)))
+    mean, error = Estimate.of(np.asarray(late))
+    return float(mean), float(error)

@@ -12,7 +12,8 @@ from experiments.gradient_flow.drawing import (
     flow_rates,
 )
 from experiments.gradient_flow.paths import FlowPath
-from experiments.gradient_flow.starts import FATES, Starts, wilson
+from experiments.gradient_flow.starts import FATES, Starts
+from icltheory.statistics import proportion_interval
 
 
 def draw(
@@ -75,5 +76,5 @@ def _setting(config: Config, name: str, dim: int, M: int, part: Starts) -> FlowS
         level=float(part.levels[0]),
         is_minimum=part.margin > 0,
         shares={fate: count / total for fate, count in part.counts.items()},
-        interval=wilson(part.counts[FATES[0]], total),
+        interval=proportion_interval(part.counts[FATES[0]], total),
     )

@@ -11,7 +11,8 @@ from experiments.gradient_flow.config import Config
 from experiments.gradient_flow.descents import Descents
 from experiments.gradient_flow.figures import draw
 from experiments.gradient_flow.paths import FlowPath
-from experiments.gradient_flow.starts import FATES, MODELS, Starts, wilson
+from experiments.gradient_flow.starts import FATES, MODELS, Starts
+from icltheory.statistics import proportion_interval
 
 Fates = dict[tuple[str, int, int], Starts]
 
@@ -136,7 +137,7 @@ def start_numbers(config: Config, name: str, dim: int, M: int, part: Starts) -> 
         "num_examples": M,
         "starts": total,
         "counts": part.counts,
-        "least_risk_interval": wilson(part.counts[FATES[0]], total),
+        "least_risk_interval": proportion_interval(part.counts[FATES[0]], total),
         "spurious_excess": float(part.levels[0]),
         "spurious_is_minimum": part.margin > 0,
         "rest": dict(zip(("excess", "count"), part.rest, strict=True)),
@@ -181,7 +182,7 @@ def fates_table(config: Config, starts: Fates) -> Table:
         table.add_column(name, justify="left" if name == "model" else "right")
     table.add_column("spurious excess", justify="right")
     for (name, dim, M), part in starts.items():
-        low, high = wilson(part.counts[FATES[0]], config.num_starts)
+        low, high = proportion_interval(part.counts[FATES[0]], config.num_starts)
         cells = [name, str(dim), str(M), str(part.counts[FATES[0]])]
         cells += [f"{low:.2f} to {high:.2f}"]
         cells += [str(part.counts[fate]) for fate in FATES[1:]]

@@ -148,11 +148,3 @@ def commonest(values: np.ndarray) -> tuple[float | None, int]:
     rounded = np.array([float(f"{value:.3g}") for value in values])
     found, counts = np.unique(rounded, return_counts=True)
     return float(found[counts.argmax()]), int(counts.max())
-
-
-def wilson(count: int, total: int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share."""
-    share, weight = count / total, z**2 / total
-    centre = (share + weight / 2) / (1 + weight)
-    half = z * np.sqrt(share * (1 - share) / total + weight / (4 * total))
-    return centre - half / (1 + weight), centre + half / (1 + weight)

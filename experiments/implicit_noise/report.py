@@ -13,6 +13,7 @@ from experiments.implicit_noise.implied import Split
 from experiments.implicit_noise.measure import bayes_with_label_noise
 from experiments.implicit_noise.subsets import SubsetNoise
 from icltheory.plotting import Curve
+from icltheory.statistics import Estimate
 
 Splits, Noises = dict[int, Split], dict[int, SubsetNoise]
 
@@ -58,8 +59,8 @@ def report(
 
 def z_score(sample: np.ndarray, axis: int = 0) -> np.ndarray:
     """Mean in standard errors."""
-    error = sample.std(axis=axis, ddof=1) / np.sqrt(sample.shape[axis])
-    return sample.mean(axis=axis) / error
+    mean, error = Estimate.of(np.asarray(sample), axis)
+    return mean / error
 
 
 def gpt2_checks(config: Config, splits: Splits) -> list[Check]:
@@ -184,10 +185,9 @@ def noise_table(config: Config, noises: Noises) -> Table:
 
 
 def _interval(sample: np.ndarray) -> Curve:
-    """Mean over prompts, 90 % interval of the normal approximation."""
-    mean = sample.mean(axis=0)
-    half = 1.645 * sample.std(axis=0, ddof=1) / np.sqrt(len(sample))
-    return Curve(mean, mean - half, mean + half)
+    """Mean over prompts with its 90 % interval."""
+    found = Estimate.of(np.asarray(sample))
+    return Curve(found.mean, *found.interval(0.9))
 
 
 def _quartiles(sample: np.ndarray) -> Curve:

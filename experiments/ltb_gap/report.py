@@ -12,7 +12,7 @@ from experiments.ltb_gap.drawing import GapPanel, excess_hills, gap_panels, gap_
 from experiments.ltb_gap.settings import Setting, axes, trained_settings
 from experiments.ltb_gap.theory import CONSTRUCTIONS, Phases, Risks
 from experiments.ltb_gap.train import Trained
-from icltheory.regression.risks import student_interval
+from icltheory.statistics import Estimate
 
 LABELS = {
     "mean_norm": "length of the prior mean, $\\|\\beta^*\\|$",
@@ -148,12 +148,9 @@ def _figures(
         dots = {}
         for name in ("lsa", "ltb"):
             risks = np.stack([trained.risks[name][s] for s in axis.dots], axis=1)
-            interval = student_interval(np.log(risks))
-            dots[name] = (
-                np.exp(np.log(risks).mean(axis=0)),
-                np.exp(np.asarray(interval.low)),
-                np.exp(np.asarray(interval.high)),
-            )
+            logs = Estimate.of(np.log(risks))
+            low, high = logs.interval(0.9)
+            dots[name] = np.exp(logs.mean), np.exp(low), np.exp(high)
         panels.append(
             GapPanel(
                 LABELS[axis.name],

@@ -9,7 +9,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.special
 
 from experiments._trained import Trained
 from experiments.ltb_gpt2.config import Config
@@ -17,6 +16,7 @@ from icltheory import training
 from icltheory.regression import bayes, ltb, predictors, risks
 from icltheory.regression.prompts import Prompt
 from icltheory.regression.tasks import LinearRegression
+from icltheory.statistics import Estimate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,12 +173,10 @@ class Score:
         half = 1.645 * self.prompt_error
         count = len(self.per_seed)
         if count > 1:
-            quantile = float(scipy.special.stdtrit(count - 1, 0.95))
-            half = math.hypot(quantile * self.seed_error, half)
+            seeds = Estimate(self.mean, self.seed_error, count - 1)
+            half = math.hypot(seeds.half_width(0.9), half)
         return self.mean - half, self.mean + half
 
 
 def _standard_error(sample: np.ndarray) -> float:
-    if len(sample) < 2:
-        return math.nan
-    return float(sample.std(ddof=1) / math.sqrt(len(sample)))
+    return float(Estimate.of(sample).standard_error)

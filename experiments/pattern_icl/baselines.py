@@ -1,7 +1,6 @@
 """Classical classifiers on the same contexts (Figures 27 and 28), by scikit-learn."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ from experiments.pattern_icl.config import Config
 from experiments.pattern_icl.gpt2 import margins_by_length
 from experiments.pattern_icl.lengths import prefix
 from icltheory.patterns import PatternPrompt, scores
+from icltheory.statistics import Estimate
 
 ONE_LAYER, GPT, LOGISTIC = "ICL, one layer", "ICL, GPT-2", "logistic regression"
 NEAREST_3, ORIGIN = "3-NN", "logistic, no intercept"
@@ -57,8 +57,8 @@ class Comparison:
     def difference(self, name: str, other: str) -> tuple[float, float]:
         """Mean paired difference of two errors over the lengths, its standard error."""
         each = self.wrong[name].astype(float) - self.wrong[other]
-        mean = each.mean(axis=0)
-        return float(mean.mean()), float(mean.std(ddof=1) / math.sqrt(len(mean)))
+        mean, error = Estimate.of(each.mean(axis=0))
+        return float(mean), float(error)
 
 
 def compare(

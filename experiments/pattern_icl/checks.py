@@ -7,9 +7,9 @@ import numpy as np
 
 from experiments._run import Check
 from experiments.pattern_icl.config import Config
-from experiments.pattern_icl.intervals import share_intervals
 from experiments.pattern_icl.results import Results
 from icltheory.patterns import miss_probability
+from icltheory.statistics import proportion_interval
 
 # What the closed form leaves out: the noise of the features, unequal neurons.
 HINGE_TOLERANCE = 0.03
@@ -144,7 +144,10 @@ def miss_law(config: Config) -> np.ndarray:
 
 
 def _outside(shares: np.ndarray, law: np.ndarray, total: int) -> int:
-    low, high = share_intervals(shares, total, LEVEL, exact=True)
+    counts = np.rint(np.asarray(shares) * total).astype(int)
+    low, high = proportion_interval(
+        counts, total, level=LEVEL, method="clopper_pearson"
+    )
     return int(np.sum((law < low) | (law > high)))
 
 

@@ -9,8 +9,8 @@ from experiments.pattern_icl.checks import miss_law
 from experiments.pattern_icl.clouds import NeuronCloud, neuron_clouds
 from experiments.pattern_icl.config import Config
 from experiments.pattern_icl.drawing import PatternPanel, PatternSeries, pattern_panels
-from experiments.pattern_icl.intervals import over_axis, share_intervals
 from experiments.pattern_icl.results import Results
+from icltheory.statistics import Estimate, proportion_interval
 
 _HINGE, _ERROR = "hinge error", "0-1 error"
 
@@ -30,7 +30,7 @@ def figures(config: Config, found: Results) -> dict[str, Any]:
 
 def _banded(x, values, axis=0, top=np.inf, **style) -> PatternSeries:
     """Mean and two standard errors over an axis; no higher than the top."""
-    mean, error = over_axis(values, axis)
+    mean, error = Estimate.of(np.asarray(values), axis)
     high = np.minimum(mean + 2 * error, top)
     return PatternSeries(x, mean, mean - 2 * error, high, **style)
 
@@ -128,7 +128,7 @@ def lengths(config: Config, found: Results) -> Any:
     panels = {}
     for name, shares in domains.items():
         error = np.asarray(shares.error).mean(axis=0)
-        low, high = share_intervals(error, total)
+        low, high = proportion_interval(np.rint(error * total).astype(int), total)
         series = {}
         for i, alpha in enumerate(config.fractions):
             label = f"α' = {alpha:g}"
@@ -263,7 +263,8 @@ def baselines(config: Config, found: Results) -> Any:
 def _methods(comparison: Comparison, lengths) -> dict[str, PatternSeries]:
     made = {}
     for name, wrong in comparison.wrong.items():
-        low, high = share_intervals(wrong.mean(axis=1), wrong.shape[1], 0.68)
+        total = wrong.shape[1]
+        low, high = proportion_interval(wrong.sum(axis=1), total, level=0.68)
         mean = wrong.mean(axis=1)
         if name == ORIGIN:  # beside its twin
             colour = made[LOGISTIC].colour

@@ -11,8 +11,8 @@ from experiments.pattern_icl.checks import checks, miss_law
 from experiments.pattern_icl.claims import claims
 from experiments.pattern_icl.config import Config
 from experiments.pattern_icl.figures import figures
-from experiments.pattern_icl.intervals import over_axis
 from experiments.pattern_icl.results import Results
+from icltheory.statistics import Estimate
 
 
 def report(
@@ -46,7 +46,7 @@ def _list(values: Any) -> list:
 
 
 def _pair(values: Any, axis: int = 0) -> dict[str, list]:
-    mean, error = over_axis(values, axis)
+    mean, error = Estimate.of(np.asarray(values), axis)
     return {"mean": _list(mean), "standard error": _list(np.nan_to_num(error))}
 
 
@@ -180,7 +180,7 @@ def _methods_table(config: Config, found: Results) -> Table:
         table.add_column(f"n = {n}", justify="right")
     for one in found.comparisons:
         for name, wrong in one.wrong.items():
-            mean, error = over_axis(wrong, 1)
+            mean, error = Estimate.of(np.asarray(wrong), 1)
             cells = [f"{m:.4f} ({e:.4f})" for m, e in zip(mean, error, strict=True)]
             table.add_row(f"{one.fraction:g}", name, *cells)
     return table

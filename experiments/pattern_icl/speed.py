@@ -10,6 +10,7 @@ import numpy as np
 
 from experiments.pattern_icl.config import Config
 from icltheory.patterns import scores, train
+from icltheory.statistics import Estimate
 
 _KEYS = 12
 
@@ -82,7 +83,7 @@ def _speed(alphas, steps, hinge, target) -> Speed:
     crossings = np.array([crossing(steps, row, target) for row in rows])
     iterations = crossings.reshape(hinge.shape[:2])
     own = np.array([_slope(alphas, column) for column in iterations.T])
-    error = own.std(ddof=1) / math.sqrt(len(own)) if len(own) > 1 else math.nan
+    error = Estimate.of(own).standard_error
     mean = _slope(alphas, iterations.mean(axis=1))
     return Speed(alphas, steps, hinge, iterations, mean, float(error))
 

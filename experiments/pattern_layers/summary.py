@@ -8,8 +8,8 @@ from experiments.pattern_layers.config import Config
 from experiments.pattern_layers.measure import Measured
 
 
-class Estimate(NamedTuple):
-    """A mean over models and draws.
+class GivenModels(NamedTuple):
+    """A mean over models and draws, with its standard error for these models.
 
     Attributes:
         mean: The mean.
@@ -26,12 +26,12 @@ class Estimate(NamedTuple):
         return f"{self.mean:.4f} ({self.error:.4f})"
 
 
-def estimate(values: Any) -> Estimate:
+def estimate(values: Any) -> GivenModels:
     """Of values ``(seeds, draws)``; models have draws of their own."""
     values = np.asarray(values, float)
     seeds, draws = values.shape
     error = np.sqrt(values.var(axis=1, ddof=1).sum() / draws) / seeds
-    return Estimate(float(values.mean()), float(error), values.mean(axis=1))
+    return GivenModels(float(values.mean()), float(error), values.mean(axis=1))
 
 
 def at_sum(config: Config, found: Measured, name: str, value: float) -> np.ndarray:
@@ -39,7 +39,7 @@ def at_sum(config: Config, found: Measured, name: str, value: float) -> np.ndarr
     return getattr(found.outside, name)[:, config.sums.index(value)]
 
 
-def low_minus_high(config: Config, found: Measured, name: str) -> Estimate:
+def low_minus_high(config: Config, found: Measured, name: str) -> GivenModels:
     """Error at the low S_1 minus that at the high one, paired by draw."""
     low, high = (at_sum(config, found, name, s) for s in (config.low, config.high))
     return estimate(low - high)

@@ -3,14 +3,14 @@
 from typing import NamedTuple
 
 import numpy as np
-import scipy.stats
 
 from experiments.pattern_pruning.bridge import Bridge, Kept
 from experiments.pattern_pruning.config import Config
 from experiments.pattern_pruning.neurons import NeuronCurves
+from icltheory.statistics import Estimate
 
 
-class Interval(NamedTuple):
+class SeedMean(NamedTuple):
     """A mean over seeds with the 95 % interval of Student's t.
 
     Attributes:
@@ -27,14 +27,10 @@ class Interval(NamedTuple):
         return f"{self.mean:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
 
-def interval(values) -> Interval:
+def interval(values) -> SeedMean:
     """Over the first axis, which has two entries or more."""
-    values = np.asarray(values, float)
-    count = len(values)
-    error = values.std(axis=0, ddof=1) / np.sqrt(count)
-    half = scipy.stats.t.ppf(0.975, count - 1) * error
-    mean = values.mean(axis=0)
-    return Interval(mean, mean - half, mean + half)
+    found = Estimate.of(np.asarray(values))
+    return SeedMean(found.mean, *found.interval())
 
 
 def least_kept(config: Config, bridge: Bridge, curve: Kept, test: int) -> np.ndarray:

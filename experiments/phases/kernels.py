@@ -11,6 +11,7 @@ from icltheory import constructions
 from icltheory._typing import Array
 from icltheory.attention import kernel_matrix
 from icltheory.regression import kernel_descent as theory
+from icltheory.statistics import Estimate
 from icltheory.training import stream_key
 
 
@@ -84,5 +85,5 @@ def _risks(kernel: str, depths: tuple[int, ...], X: Array, C: Array):
 
 
 def _summary(values: np.ndarray, bad: float) -> Depths:
-    one = values.std(axis=0, ddof=1)
-    return Depths(values.mean(axis=0), one / np.sqrt(len(values)), one, bad)
+    mean, error = Estimate.of(values)
+    return Depths(mean, error, error * np.sqrt(len(values)), bad)

@@ -6,9 +6,9 @@ import numpy as np
 
 from experiments.prune_icl.config import Config
 from experiments.prune_icl.measure import errors_of
-from experiments.prune_icl.statistics import paired
 from experiments.prune_icl.subjects import Questions, Subject
 from icltheory import pruning
+from icltheory.statistics import Estimate
 
 _FACTORS = np.linspace(0, 1.2, 61)
 
@@ -137,13 +137,15 @@ def _judge(config, before, after, validation, test) -> dict[str, float]:
 
     def change(part):
         scale = before[part].mean(dtype=np.float64)
-        return paired((after[part] - before[part]) / scale, config.level)
+        difference = (after[part] - before[part]) / scale
+        return Estimate.of(np.asarray(difference))
 
     judged = change(test)
+    low, high = judged.interval(config.level)
     return {
         "validation": float(change(validation).mean),
         "test": float(judged.mean),
-        "low": float(judged.low),
-        "high": float(judged.high),
-        "p_better": float(judged.p_better),
+        "low": float(low),
+        "high": float(high),
+        "p_better": float(judged.p_value("less")),
     }

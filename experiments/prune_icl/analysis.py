@@ -17,10 +17,9 @@ from experiments.prune_icl.measure import (
     magnitude_answers,
     plain_answers,
 )
-from experiments.prune_icl.statistics import paired
 from experiments.prune_icl.subjects import CONDITIONS, Questions, Subject, questions
 from icltheory import pruning
-from icltheory.bridge.statistics import holm
+from icltheory.statistics import Estimate, adjust_holm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,21 +107,21 @@ def improvements(measured: Measured, config: Config, condition: str) -> dict[str
     """
     errors = measured.at(condition)
     difference = errors - errors[:, :1, :1, :1]
-    tests = paired(difference[:, :, :, 1:], config.level)
-    alpha = 1 - config.level
-    survivors = holm(tests.p_better, alpha)
+    tests = Estimate.of(np.asarray(difference[:, :, :, 1:]), axis=-1)
+    p_better, alpha = tests.p_value("less"), 1 - config.level
+    survivors = adjust_holm(p_better) <= alpha
     scale = errors[:, 0, 0, 0].mean(axis=-1)[:, None, None, None]
     relative = tests.mean / scale
     best = np.unravel_index(np.argmin(relative), relative.shape)
     subject = measured.subject
     return {
-        "family": int(tests.p_better.size),
+        "family": int(p_better.size),
         "better on average": int((tests.mean < 0).sum()),
-        "p below the level": int((tests.p_better < alpha).sum()),
+        "p below the level": int((p_better < alpha).sum()),
         "after Holm": int(survivors.sum()),
         "best relative change": float(relative[best]),
         "best relative interval": [
-            float((limit / scale)[best]) for limit in (tests.low, tests.high)
+            float((limit / scale)[best]) for limit in tests.interval(config.level)
         ],
         "best after Holm": bool(survivors[best]),
         "best": {
@@ -195,9 +194,10 @@ def condition_by_depth(measured: Measured, level: float) -> dict[str, float]:
     """
     subject = measured.subject
     logs = np.log([condition_numbers(subject, s) for s in range(len(subject.params))])
-    change = paired((logs[:, -1] - logs[:, 0]).mean(axis=-1), level)
-    limits = ("ratio", change.mean), ("low", change.low), ("high", change.high)
-    return {name: float(np.exp(value)) for name, value in limits}
+    change = Estimate.of((logs[:, -1] - logs[:, 0]).mean(axis=-1))
+    values = (change.mean, *change.interval(level))
+    names = ("ratio", "low", "high")
+    return {n: float(np.exp(v)) for n, v in zip(names, values, strict=True)}
 
 
 def inflation_against_condition(measured: Measured) -> dict[str, float]:

@@ -14,11 +14,11 @@ from experiments.prune_icl.drawing import (
     errors_against_rate,
     gains_of_choices,
 )
-from experiments.prune_icl.statistics import paired
 from experiments.prune_icl.subjects import CONDITIONS
 from icltheory import pruning
 from icltheory.layered import get_matrix
 from icltheory.plotting import Curve
+from icltheory.statistics import Estimate
 
 
 def _ticks(measured: Measured) -> list[str]:
@@ -36,12 +36,10 @@ def _curves(errors: np.ndarray, level: float) -> tuple[dict[str, Curve], float]:
     """
     errors = errors.mean(axis=0, dtype=np.float64)
     base = errors[:1, :1]
-    change, mean = paired(errors - base, level), errors.mean(axis=-1)
-    start = base.mean()
+    mean, start = errors.mean(axis=-1), base.mean()
+    low, high = Estimate.of(errors - base, axis=-1).interval(level)
     curves = {
-        f"layer {layer}": Curve(
-            mean[layer], start + change.low[layer], start + change.high[layer]
-        )
+        f"layer {layer}": Curve(mean[layer], start + low[layer], start + high[layer])
         for layer in range(len(mean))
     }
     return curves, float(start)

@@ -27,8 +27,8 @@ from experiments.prune_icl.config import Config
 from experiments.prune_icl.figures import draw
 from experiments.prune_icl.subjects import CONDITIONS
 from icltheory import training
-from icltheory.bridge.statistics import holm
 from icltheory.regression import risks
+from icltheory.statistics import adjust_holm
 
 
 def report(
@@ -189,7 +189,7 @@ def _about_choices(measured: list[Measured], config: Config) -> list[dict[str, A
     stated = []
     for rule in ("Algorithm 1", "exhaustive", "scaled answer", "beyond scaling"):
         chosen = [c for m in measured for c in m.choices if c.rule.startswith(rule)]
-        after = holm(np.array([c.p_better for c in chosen]), 1 - config.level)
+        after = adjust_holm([c.p_better for c in chosen]) <= 1 - config.level
         for condition in CONDITIONS:
             rows = [i for i, c in enumerate(chosen) if c.condition == condition]
             better = sum(chosen[i].test < 0 for i in rows)

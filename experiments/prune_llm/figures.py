@@ -17,8 +17,8 @@ from experiments.prune_llm.drawing import (
 from experiments.prune_llm.study import Study
 from experiments.prune_llm.subject import Case
 from experiments.prune_llm.tables import Row, panel
-from icltheory.bridge.records.values import number
 from icltheory.plotting import Curve
+from icltheory.strict_json import number
 
 THEORY = {
     "update_norm": "norm of the implicit update",

@@ -9,7 +9,7 @@ import scipy.stats
 from experiments.prune_llm.study import Study
 from experiments.prune_llm.subject import Case
 from experiments.prune_llm.tables import Row, beyond_chance, panel, shots_curve
-from icltheory.bridge.statistics import compare
+from icltheory.statistics import compare
 
 
 def findings(

@@ -16,7 +16,6 @@ from experiments.prune_llm.config import PRESETS, Config
 from experiments.prune_llm.measure import measure
 from experiments.prune_llm.report import report
 from experiments.prune_llm.ways import beside, compare_ways, rate_0
-from icltheory.bridge.records.values import plain
 
 NAME, CHECKS = "prune_llm", "measured.json"
 
@@ -75,13 +74,13 @@ def _checked(study: Any, subject: Any, run: Run) -> dict[str, Any]:
             "ways": compare_ways(study, subject),
             "theory": beside(study, subject, studies.systems_of(run)),
         }
-        run.write_json(CHECKS, plain(found))
+        run.write_json(CHECKS, found)
     return json.loads(path.read_text())
 
 
 def _write(run: Run, result: dict[str, Any]) -> dict[str, Any]:
     """Writes the results in JSON, and returns what was written."""
-    return run.write_json("result.json", plain(result))
+    return run.write_json("result.json", result)
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:

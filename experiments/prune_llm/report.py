@@ -19,7 +19,7 @@ from experiments.prune_llm.tables import (
     replicates,
     shots_curve,
 )
-from icltheory.bridge.statistics import compare
+from icltheory.statistics import compare
 
 # The cached search has to be this many times faster than the plain one.
 SPEEDUP = 20

@@ -14,13 +14,13 @@ from experiments.prune_llm.subject import Case, Subject
 from icltheory.bridge.algorithm1 import layer_choice
 from icltheory.bridge.answers import PLACE_FIELDS, AnswerBook, TaskFacts, facts_of
 from icltheory.bridge.records import Records
-from icltheory.bridge.records.values import number, plain
 from icltheory.bridge.spectra import (
     ConditionNumber,
     SingularSystems,
     condition_numbers,
 )
 from icltheory.pruning import LayerChoice
+from icltheory.strict_json import number
 
 ANSWERS, STUDY = "answers.jsonl", "study.json"
 
@@ -100,7 +100,7 @@ def begin(config: Config, subject: Subject, run: Run) -> Study:
     )
     if not path.is_file():
         rows = condition_numbers(subject.model, systems_of(run))
-        run.write_json(STUDY, plain(_stored(subject, rows, facts)))
+        run.write_json(STUDY, _stored(subject, rows, facts))
     return _read(config, path, records)
 
 

@@ -9,12 +9,12 @@ from experiments.prune_llm.study import Study
 from experiments.prune_llm.subject import Case
 from icltheory.bridge import racing
 from icltheory.bridge.algorithm1 import Algorithm1Result, read_algorithm1
-from icltheory.bridge.statistics import (
+from icltheory.statistics import (
     Comparison,
+    Estimate,
     adjust_holm,
     compare,
-    majority_line,
-    summarise_replicates,
+    majority_baseline,
 )
 
 RACES = 20
@@ -99,7 +99,7 @@ def panel(study: Study, case: Case, module: str) -> Panel:
         np.array(accuracy),
         cells,
         accuracy[0][0],
-        majority_line(book.labels("validation"), book.facts.labels).share,
+        majority_baseline(book.labels("validation"), book.facts.labels).share,
     )
 
 
@@ -156,7 +156,7 @@ def replicates(study: Study, rows: list[Row]) -> list[dict[str, Any]]:
                 "after": [r.result.test_after for r in own],
                 "difference": [r.result.comparison.difference for r in own],
             }
-            summary = {name: summarise_replicates(v) for name, v in values.items()}
+            summary = {name: Estimate.of(v) for name, v in values.items()}
             found.append(
                 {
                     "task": task,
@@ -189,7 +189,7 @@ def races(study: Study, row: Row) -> dict[str, Any] | None:
         racing.race(_answers(right), *right.shape, seed=study.config.seed + i)
         for i in range(RACES)
     ]
-    saved = summarise_replicates([r.saved for r in raced])
+    saved = Estimate.of([r.saved for r in raced])
     return {
         "task": row.case.task,
         "module": row.module,

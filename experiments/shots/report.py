@@ -10,7 +10,7 @@ from rich.table import Table
 from experiments._run import Check, Run, print_checks
 from experiments.prune_llm.subject import Subject
 from experiments.shots.config import Config
-from experiments.shots.curve import Curve, Estimate, curve, differences
+from experiments.shots.curve import Curve, Point, curve, differences
 from experiments.shots.drawing import ShotsPanel, accuracy_against_shots
 from experiments.shots.measure import correct
 from icltheory import plotting
@@ -33,7 +33,7 @@ class Found(NamedTuple):
     """
 
     curves: dict[float, Curve]
-    differences: tuple[Estimate, ...]
+    differences: tuple[Point, ...]
     chance: float
     majority: float
     questions: int
@@ -157,11 +157,11 @@ def _table(config: Config, name: str, one: Found) -> Table:
     return table
 
 
-def _cell(e: Estimate) -> str:
+def _cell(e: Point) -> str:
     return f"{e.mean:.3f} ({e.standard_error:.3f}) [{e.low:.2f}, {e.high:.2f}]"
 
 
-def _may_be_chance(change: Estimate) -> bool:
+def _may_be_chance(change: Point) -> bool:
     return not (change.low > 0 or change.high < 0)
 
 

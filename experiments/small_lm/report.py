@@ -13,7 +13,7 @@ from experiments.small_lm import vocabulary as v
 from experiments.small_lm.config import Config
 from experiments.small_lm.curve import QUESTIONS, Curves
 from experiments.small_lm.figures import in_context_curves
-from icltheory.regression.risks import student_interval
+from icltheory.statistics import Estimate
 
 # A curve rises if the interval of what the shots gain is above this.
 RISE = 0.1
@@ -47,13 +47,13 @@ def report(
 def summary(values: np.ndarray, level: float) -> dict[str, list[float]]:
     """Mean over the draws, its standard error and Student's interval."""
     values = np.asarray(values, np.float64).reshape(len(values), -1)
-    interval = student_interval(values, level=level)
-    error = values.std(axis=0, ddof=1) / len(values) ** 0.5
+    found = Estimate.of(values)
+    low, high = found.interval(level)
     return {
-        "mean": values.mean(axis=0).tolist(),
-        "standard_error": error.tolist(),
-        "low": np.asarray(interval.low).tolist(),
-        "high": np.asarray(interval.high).tolist(),
+        "mean": found.mean.tolist(),
+        "standard_error": found.standard_error.tolist(),
+        "low": low.tolist(),
+        "high": high.tolist(),
     }
 
 

@@ -13,7 +13,8 @@ from experiments.task_diversity.drawing import (
 )
 from experiments.task_diversity.measure import DMMSE, MODEL, NEW, POOL, RIDGE
 from experiments.task_diversity.summary import distance, estimates
-from experiments.task_diversity.theory import Estimate, Theory
+from experiments.task_diversity.theory import Theory
+from icltheory.statistics import Estimate
 
 _TITLES = {POOL: "tasks of the pool", NEW: "new Gaussian tasks"}
 _INK, _BLUE, _ORANGE = 0, 1, 2
@@ -68,7 +69,9 @@ def draw_distances(
 
 def _series(values: Sequence[Estimate], kind: Any, colour: int) -> DiversitySeries:
     mean = [value.mean for value in values]
-    return DiversitySeries(mean, [value.error for value in values], kind, colour)
+    return DiversitySeries(
+        mean, [value.standard_error for value in values], kind, colour
+    )
 
 
 def _title(config: Config) -> str:

@@ -17,7 +17,8 @@ from experiments.task_diversity.summary import (
     estimates,
     pythagoras,
 )
-from experiments.task_diversity.theory import Estimate, Theory
+from experiments.task_diversity.theory import Theory
+from icltheory.statistics import Estimate
 
 Tables = dict[str, dict[str, np.ndarray]]
 _SIGMAS = 5.0  # of a difference that should be 0
@@ -36,7 +37,7 @@ def checks(
 
 def _lines(config: Config, lines: Theory) -> list[Check]:
     gain = lines.ridge_minus_dmmse
-    worst = largest(-g.mean - 3 * g.error for g in gain[POOL])
+    worst = largest(-g.mean - 3 * g.standard_error for g in gain[POOL])
     found = [
         Check("dMMSE minus ridge on the pool, less 3 s.e., largest", worst, 0.0, "<=")
     ]
@@ -47,17 +48,18 @@ def _lines(config: Config, lines: Theory) -> list[Check]:
             sampled.mean,
             lines.ridge.mean,
             "within",
-            _SIGMAS * float(np.hypot(sampled.error, lines.ridge.error)),
+            _SIGMAS
+            * float(np.hypot(sampled.standard_error, lines.ridge.standard_error)),
         )
     )
     if config.finite_sizes[0] == 1:
         # |w - w_1|^2 / d at every k; on its pool the one task is known.
         one = lines.dmmse[NEW][0]
         name = "dMMSE of one task on new tasks"
-        found.append(Check(name, one.mean, 2.0, "within", _SIGMAS * one.error))
+        found.append(Check(name, one.mean, 2.0, "within", _SIGMAS * one.standard_error))
     small = gain[NEW][0]
     name = "ridge minus dMMSE of the smallest pool on new tasks"
-    found.append(Check(name, small.mean, 0.0, "<=", -3 * small.error))
+    found.append(Check(name, small.mean, 0.0, "<=", -3 * small.standard_error))
     return found
 
 
@@ -111,7 +113,7 @@ def _transformer(tables: Tables, lines: Theory) -> list[Check]:
             best.mean,
             0.0,
             "<=",
-            -3 * best.error,
+            -3 * best.standard_error,
         ),
     ]
 
@@ -132,7 +134,7 @@ def comparison_table(
     columns = [estimates(values) for values in measured]
     columns.insert(2, [*lines.dmmse[source], lines.ridge])
     for size, row in zip(config.pool_sizes, zip(*columns, strict=True), strict=True):
-        cells = [f"{value.mean:.4f} ({value.error:.4f})" for value in row]
+        cells = [f"{value.mean:.4f} ({value.standard_error:.4f})" for value in row]
         table.add_row(f"{size:,}" if size else "none", *cells)
     return table
 
@@ -165,14 +167,14 @@ def report(
             for source, table in tables.items()
         },
         "theory": {
-            "ridge": [lines.ridge.mean, lines.ridge.error],
+            "ridge": list(map(float, lines.ridge)),
             "one_layer": lines.one_layer,
             "dmmse": {
-                source: [[e.mean, e.error] for e in values]
+                source: [list(map(float, e)) for e in values]
                 for source, values in lines.dmmse.items()
             },
             "ridge_minus_dmmse": {
-                source: [[e.mean, e.error] for e in values]
+                source: [list(map(float, e)) for e in values]
                 for source, values in lines.ridge_minus_dmmse.items()
             },
         },

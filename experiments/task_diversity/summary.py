@@ -12,7 +12,7 @@ from experiments.task_diversity.measure import (
     RIDGE,
     Scores,
 )
-from experiments.task_diversity.theory import Estimate
+from icltheory.statistics import Estimate
 
 # The Bayes predictor of each source: the excess risk over it is the distance to it.
 BAYES = {POOL: DMMSE, NEW: RIDGE}
@@ -36,7 +36,7 @@ def by_size(
 
 def estimates(values: np.ndarray) -> list[Estimate]:
     """Mean and standard error over the seeds, for every size."""
-    return [Estimate.of(row) for row in values]
+    return [Estimate.of(np.asarray(row)) for row in values]
 
 
 def distance(table: dict[str, np.ndarray], name: str) -> np.ndarray:
@@ -78,5 +78,5 @@ def pythagoras(config: Config, measured: list[dict[str, Scores]], source: str) -
             continue
         of = {name: np.asarray(v, float) for name, v in run[source].items()}
         gap = Estimate.of(of[MODEL] - of[bayes] - of[f"{MODEL} - {bayes}"])
-        scores.append(abs(gap.mean) / gap.error)
+        scores.append(abs(gap.mean) / gap.standard_error)
     return largest(scores)

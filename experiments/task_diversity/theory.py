@@ -1,7 +1,6 @@
 """What the two Bayes predictors reach: ridge by an exact average, dMMSE over pools."""
 
 import dataclasses
-import math
 
 import jax
 import jax.numpy as jnp
@@ -11,21 +10,7 @@ from experiments.task_diversity.config import Config
 from experiments.task_diversity.measure import DMMSE, NEW, POOL, RIDGE, rules, scores
 from experiments.task_diversity.pool import Pool, evaluation_key
 from icltheory.regression import risks
-
-
-@dataclasses.dataclass(frozen=True)
-class Estimate:
-    """A mean and its standard error, in float64."""
-
-    mean: float
-    error: float
-
-    @classmethod
-    def of(cls, values) -> "Estimate":
-        """Over a sample."""
-        values = np.asarray(values, np.float64)
-        spread = values.std(ddof=1) / math.sqrt(len(values))
-        return cls(float(values.mean()), float(spread))
+from icltheory.statistics import Estimate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +40,7 @@ def theory(config: Config) -> Theory:
 
     def column(value):
         return {
-            source: [Estimate.of(value(at[source])) for at in sampled]
+            source: [Estimate.of(np.asarray(value(at[source]))) for at in sampled]
             for source in (POOL, NEW)
         }
 
@@ -74,7 +59,7 @@ def ridge_line(config: Config) -> Estimate:
     key = jax.random.fold_in(evaluation_key(seed, "theory"), 0)
     X = task.sample_inputs(key, config.recipe.num_points, config.ridge_draws)
     given = risks.bayes_risk_given_prefixes(task, X, query_noise=False)
-    return Estimate.of(given.mean(axis=-1) / task.dim)
+    return Estimate.of(np.asarray(given.mean(axis=-1), np.float64) / task.dim)
 
 
 def one_layer_line(config: Config) -> float:

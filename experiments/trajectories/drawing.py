@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
+from icltheory.statistics import Estimate
 
 __all__ = ["norms_along_depth", "ratio_heat_maps"]
 
@@ -45,9 +46,8 @@ def norms_along_depth(
         entries: dict[str, Any] = {}
         for axes, (name, lines) in zip(grid.flat, panels.items(), strict=False):
             for order, (label, values) in enumerate(lines.items()):
-                logs = np.log(np.asarray(values, float))
-                mean = np.exp(logs.mean(axis=0))
-                error = np.exp(logs.std(axis=0, ddof=1) / np.sqrt(len(logs)))
+                logs = Estimate.of(np.log(np.asarray(values, float)))
+                mean, error = np.exp(logs.mean), np.exp(logs.standard_error)
                 layers = np.arange(len(mean))
                 colour = COLOURS[order % len(COLOURS)]
                 # The first line stays visible under those that agree with it.

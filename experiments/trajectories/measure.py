@@ -10,6 +10,7 @@ from experiments.trajectories.config import Config
 from experiments.trajectories.stacks import Prompts
 from icltheory import bounds, linalg, noise, pruning
 from icltheory.attention import LinearAttentionStack
+from icltheory.statistics import Estimate
 
 KINDS = ("W_V", "W_K", "W_Q")
 
@@ -42,9 +43,13 @@ class Norms:
         arithmetic means would be those of a few prompts.
         """
         a = getattr(self, which)
-        logs = np.log(a / getattr(self, f"{which}_unpruned")[:, None])
-        r = np.exp(logs.mean(axis=0))
-        return r, r * logs.std(axis=0, ddof=1) / np.sqrt(len(a))
+        return geometric_mean(a / getattr(self, f"{which}_unpruned")[:, None])
+
+
+def geometric_mean(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Geometric mean over the first axis, and its standard error."""
+    mean, error = Estimate.of(np.log(np.asarray(values, float)))
+    return np.exp(mean), np.exp(mean) * error
 
 
 def norms(

@@ -9,7 +9,8 @@ from rich.table import Table
 from experiments._run import Check, Run, claim_table, largest, print_checks
 from experiments.trajectories.config import Config
 from experiments.trajectories.drawing import norms_along_depth, ratio_heat_maps
-from experiments.trajectories.measure import KINDS, Effect, Norms
+from experiments.trajectories.measure import KINDS, Effect, Norms, geometric_mean
+from icltheory.statistics import Estimate
 
 Cases = dict[tuple[str, str, int], Norms]
 Effects = dict[tuple[str, str, int, int], Effect]
@@ -177,23 +178,20 @@ def _harm(name, config, plain, effects) -> tuple[list[float], float, float]:
     )
     relative = errors / plain[name].errors.mean()
     difference = relative[0] - relative[-1]
-    half = 1.96 * difference.std(ddof=1) / np.sqrt(len(difference))
-    middle = difference.mean()
-    return relative.mean(axis=1).tolist(), middle - half, middle + half
+    low, high = Estimate.of(difference).interval()
+    return relative.mean(axis=1).tolist(), low, high
 
 
 def _plain(cases: Cases, name: str, effect: Effect) -> dict[str, Any]:
     _, table = _of(cases, name)[0]
     numbers = {}
     for which in ("delta_W", "G"):
-        logs = np.log(getattr(table, f"{which}_unpruned"))
-        mean = np.exp(logs.mean(axis=0))
-        error = mean * logs.std(axis=0, ddof=1) / np.sqrt(len(logs))
+        mean, error = geometric_mean(getattr(table, f"{which}_unpruned"))
         numbers[which] = mean.tolist()
         numbers[f"{which} standard error"] = error.tolist()
     return numbers | {
         "support_dim": effect.support_dim.tolist(),
-        "terms": [_or_none(x) for x in effect.terms],
+        "terms": effect.terms,
         "error": float(effect.errors.mean()),
     }
 
@@ -207,14 +205,9 @@ def _row(case, table: Norms, effects: Effects) -> dict[str, Any]:
         row[f"{which} standard error [k][t]"] = error.tolist()
     judged = [effects[(*case, k)] for k in range(table.G.shape[1])]
     row["support_dim [k][t]"] = [e.support_dim.tolist() for e in judged]
-    row["sum of terms [k]"] = [_or_none(e.terms.sum()) for e in judged]
+    row["sum of terms [k]"] = [e.terms.sum() for e in judged]
     row["error [k]"] = [float(e.errors.mean()) for e in judged]
     return row
-
-
-def _or_none(value: float) -> float | None:
-    """JSON has no infinity: a term that the precision cannot tell is null."""
-    return float(value) if np.isfinite(value) else None
 
 
 def _plain_table(name: str, cases: Cases, effect: Effect) -> Table:

@@ -3,7 +3,8 @@
 A checkpoint in the Hugging Face layout becomes a layered model, whose modules can be
 clipped; a task becomes prompts with label words; Algorithm 1 chooses a layer and a rate
 and is judged once on the test set. Further names are in ``bridge.tasks``,
-``bridge.evaluation``, ``bridge.statistics``, ``bridge.spectra`` and ``bridge.export``.
+``bridge.evaluation``, ``bridge.spectra`` and ``bridge.export``; comparisons of two
+models are in ``icltheory.statistics``.
 """
 
 from icltheory.bridge.algorithm1 import Algorithm1Result, algorithm1
@@ -26,7 +27,6 @@ from icltheory.bridge.spectra import (
     SingularSystems,
     condition_numbers,
 )
-from icltheory.bridge.statistics import Comparison, compare
 from icltheory.bridge.tasks import Example, Task, TaskSpec, load_task
 from icltheory.bridge.tokenizer import Tokenizer
 
@@ -34,7 +34,6 @@ __all__ = [
     "KV",
     "Algorithm1Result",
     "Architecture",
-    "Comparison",
     "ConditionNumber",
     "Decoder",
     "Evaluation",
@@ -50,7 +49,6 @@ __all__ = [
     "Tokens",
     "algorithm1",
     "clip_module",
-    "compare",
     "condition_numbers",
     "evaluate",
     "evaluate_grid",

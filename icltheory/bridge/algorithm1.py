@@ -17,18 +17,22 @@ from icltheory.bridge.spectra import (
     SingularSystems,
     condition_numbers,
 )
-from icltheory.bridge.statistics import (
+from icltheory.bridge.tasks import Task
+from icltheory.pruning import (
+    LayerChoice,
+    Selection,
+    choose_layers,
+    choose_rate,
+    corrected_selection,
+)
+from icltheory.statistics import (
     Comparison,
     Interval,
-    MajorityLine,
-    Selection,
-    accuracy_interval,
+    MajorityBaseline,
     compare,
-    corrected_selection,
-    majority_line,
+    majority_baseline,
+    proportion_interval,
 )
-from icltheory.bridge.tasks import Task
-from icltheory.pruning import LayerChoice, choose_layers, choose_rate
 
 __all__ = ["Algorithm1Result", "algorithm1", "layer_choice", "read_algorithm1"]
 
@@ -81,7 +85,7 @@ class Algorithm1Result:
     comparison: Comparison
     before_interval: Interval
     after_interval: Interval
-    majority: MajorityLine
+    majority: MajorityBaseline
     selection: Selection | None
     race: racing.RaceResult | None
     evaluations: int
@@ -316,9 +320,9 @@ def _conduct(
         module=module,
         layers=layers,
         comparison=found,
-        before_interval=accuracy_interval(int(tested[0].sum()), len(tested[0])),
-        after_interval=accuracy_interval(int(tested[-1].sum()), len(tested[-1])),
-        majority=majority_line(book.labels("test"), labels),
+        before_interval=proportion_interval(int(tested[0].sum()), len(tested[0])),
+        after_interval=proportion_interval(int(tested[-1].sum()), len(tested[-1])),
+        majority=majority_baseline(book.labels("test"), labels),
         selection=selection,
         race=raced,
         evaluations=len(arms) * examples if raced is None else raced.evaluations,

@@ -1,22 +1,24 @@
 """Searches over rates that spend less than the full grid.
 
-All three take a function that evaluates some arms on some examples and return who won
+Both take a function that evaluates some arms on some examples and return who won
 and what it cost. An arm is a rate, or anything else of which each example says right or
 wrong; arms are numbered so that a tie goes to the smaller number, so list rates in
 ascending order, the unpruned model first.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
 
-from icltheory._checks import check_nonnegative_int, check_positive_int
-from icltheory.bridge.statistics._checks import check_open_unit
+from icltheory._checks import (
+    check_nonnegative_int,
+    check_open_unit,
+    check_positive_int,
+)
 
-__all__ = ["RaceResult", "full_grid", "race", "successive_halving"]
+__all__ = ["RaceResult", "full_grid", "race"]
 
 # Shares of the wealth that is bet; the evidence is the mean over them.
 _SHARES = np.array([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
@@ -90,53 +92,6 @@ def full_grid(
     field = _Field(evaluate_batch, num_arms, num_examples, seed)
     while field.seen < num_examples:
         field.advance(batch)
-    return field.result()
-
-
-def successive_halving(
-    evaluate_batch: Evaluate, num_arms: int, num_examples: int, *, seed: int = 0
-) -> RaceResult:
-    r"""Halves the arms after n/2^R, ..., n/4, n/2 examples; no guarantee at all.
-
-    .. math:: K_{r + 1} = \lceil K_r / 2 \rceil , \qquad
-        t_r = \lceil n / 2^{R - r} \rceil , \quad r = 0 .. R - 1, \quad
-        R = \lceil \log_2 K \rceil
-
-    The better half on the examples seen stays. It costs :math:`n (R + 1) / 2`
-    evaluations for :math:`2^R` arms, whether they differ or not, and where they are
-    close it is a lottery among the first of them.
-
-    Args:
-        evaluate_batch: See :func:`race`.
-        num_arms: Number of arms K.
-        num_examples: Number of examples n.
-        seed: Fixes the order of the examples.
-
-    Returns:
-        The last arm, which has seen half of the examples.
-
-    Raises:
-        ValueError: If a count is not positive, or the answers have another shape.
-
-    Example:
-        >>> level = np.linspace(0.2, 0.9, 8)[:, None]
-        >>> right = np.random.default_rng(0).random((8, 400)) < level
-        >>> found = successive_halving(lambda a, i: right[np.ix_(a, i)], 8, 400)
-        >>> found.winner, found.evaluations
-        (7, 800)
-
-    References:
-        Karnin, Koren and Somekh (2013); Jamieson and Talwalkar (2016).
-        Verified by ``tests/bridge/test_racing.py``.
-    """
-    field = _Field(evaluate_batch, num_arms, num_examples, seed)
-    rounds = math.ceil(math.log2(num_arms))
-    for r in range(rounds):
-        step = math.ceil(num_examples / 2 ** (rounds - r)) - field.seen
-        if step:  # Few examples and many arms: nothing new in this round
-            field.advance(step)
-        best_first = sorted(field.alive, key=field.rank)
-        field.drop(best_first[math.ceil(len(best_first) / 2) :])
     return field.result()
 
 

@@ -25,6 +25,7 @@ from icltheory.pruning.magnitude import magnitude_prune
 from icltheory.pruning.modules import module_matrices, prune_module
 from icltheory.pruning.neurons import prune_rows
 from icltheory.pruning.rates import kept_parameters, rank_for_rate
+from icltheory.pruning.selection import Selection, corrected_selection
 from icltheory.pruning.spectra import (
     MatrixSpectrum,
     by_layer,
@@ -40,6 +41,7 @@ __all__ = [
     "LayerChoice",
     "MatrixSpectrum",
     "RateChoice",
+    "Selection",
     "UpdateBound",
     "UpdateSplit",
     "by_layer",
@@ -47,6 +49,7 @@ __all__ = [
     "choose_rate",
     "clip",
     "compose",
+    "corrected_selection",
     "depth_table",
     "frobenius_split",
     "kept_parameters",

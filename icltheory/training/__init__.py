@@ -14,7 +14,6 @@ from icltheory.training.curriculum import Ramp as Ramp
 from icltheory.training.devices import data_mesh as data_mesh
 from icltheory.training.devices import device_mesh as device_mesh
 from icltheory.training.devices import initialize_distributed as initialize_distributed
-from icltheory.training.devices import over_devices as over_devices
 from icltheory.training.devices import over_members as over_members
 from icltheory.training.devices import shard_members as shard_members
 from icltheory.training.devices import to_host as to_host
@@ -65,7 +64,6 @@ __all__ = [
     "make_ensemble_step",
     "make_optimizer",
     "make_step",
-    "over_devices",
     "over_members",
     "prefix_errors",
     "run",

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -22,7 +21,6 @@ __all__ = [
     "data_mesh",
     "device_mesh",
     "initialize_distributed",
-    "over_devices",
     "over_members",
     "replicate",
     "shard_batch",
@@ -280,63 +278,6 @@ def over_members(step: Callable[..., Any], mesh: Mesh | None) -> Callable[..., A
         Ensemble parallelism by GSPMD. Verified by ``tests/training/test_devices.py``.
     """
     return jax.vmap(step, spmd_axis_name=None if mesh is None else _MODELS)
-
-
-def over_devices(function: Callable[..., Any], mesh: Mesh | None) -> Callable[..., Any]:
-    """Splits what a batched function maps over all devices; itself without a mesh.
-
-    For sweeps: ``over_devices(jax.vmap(calculator), mesh)``, which the caller may jit.
-    The axis is filled up with its first entry where the devices do not divide it.
-
-    Args:
-        function: Function of arrays that share a leading axis, each entry of whose
-            results depends on the same entry of the arguments alone.
-        mesh: Mesh of :func:`device_mesh`, or ``None``.
-
-    Returns:
-        A function of the same arguments with the same results.
-
-    Raises:
-        ValueError: at the call, if the leading axes differ or there is no argument.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> square = over_devices(jax.vmap(lambda x: x @ x), device_mesh(1))
-        >>> square(jnp.ones((3, 2))).tolist()
-        [2.0, 2.0, 2.0]
-
-    References:
-        ``jax.shard_map``. Verified by ``tests/training/test_devices.py``.
-    """
-    if mesh is None or mesh.size == 1:
-        return function
-    everything = PartitionSpec((_MODELS, _DATA))
-    mapped = jax.shard_map(
-        function,
-        mesh=mesh,
-        in_specs=everything,
-        out_specs=everything,
-        # The contract says more than the checker could see.
-        check_vma=False,
-    )
-
-    def whole(*args):
-        sizes = {np.shape(leaf)[0] for leaf in jax.tree.leaves(args)}
-        if len(sizes) != 1:
-            raise ValueError(
-                f"args: expected one leading axis, got lengths {sorted(sizes)}"
-            )
-        (size,) = sizes
-        missing = -size % mesh.size
-
-        def fill(leaf):
-            return jnp.concatenate([leaf, jnp.repeat(leaf[:1], missing, axis=0)])
-
-        if not missing:
-            return mapped(*args)
-        return jax.tree.map(lambda leaf: leaf[:size], mapped(*jax.tree.map(fill, args)))
-
-    return whole
 
 
 def to_host(tree):

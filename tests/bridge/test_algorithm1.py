@@ -15,8 +15,8 @@ from icltheory.bridge.evaluation import GridChunk, evaluate_naive
 from icltheory.bridge.examiner import Examiner
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import condition_numbers
-from icltheory.bridge.statistics import exact_mcnemar
 from icltheory.pruning import choose_layers, choose_rate, module_matrices
+from icltheory.statistics import exact_mcnemar
 from tests.bridge.evaluation_tasks import choice, classification, tiny
 from tests.bridge.tiers import quick
 

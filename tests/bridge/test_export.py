@@ -15,7 +15,6 @@ from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.export import (
     FactoredFolder,
-    measure_latency,
     save_checkpoint,
     size_report,
     take_factors,
@@ -328,12 +327,3 @@ def test_the_break_even_rate_is_where_factors_begin_to_save():
     square = size_report(model, 0, "W_Q", 0.5)
     assert square.matrices[0].break_even_rate == 0.5
     assert square.stored == square.dense
-
-
-def test_latencies_are_positive_and_ordered():
-    latency = measure_latency(model_of(), 0, "mlp", 0.5, tokens=3, repeats=5)
-    for times in latency[:2]:
-        assert 0 < times[0] <= times[1] <= times[2]
-    assert latency.tokens == 3
-    with raises("repeats: expected a positive integer, got 0"):
-        measure_latency(model_of(), 0, "mlp", 0.5, repeats=0)

@@ -316,6 +316,6 @@ def test_a_crossing_is_where_the_power_law_says():
 def test_what_a_language_model_would_need():
     found = plan.language_model(0.5)
     assert found["full"]["support"] == 8_390_656
-    assert found["full"]["bound with 10 demonstrations"] == "inf"
+    assert found["full"]["bound with 10 demonstrations"] == math.inf
     assert found["full"]["demonstrations, one layer"] > 4 * 8_390_656 * math.log(2)
     assert found["rank 20"]["support"] == 81_730

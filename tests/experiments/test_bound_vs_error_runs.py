@@ -75,7 +75,7 @@ def test_what_is_simulated_is_written_and_resumes_to_the_same(tmp_path, monkeypa
     assert json.loads(text, parse_constant=pytest.fail) == result
     rows = result["rows"]
     assert len(rows) == 5
-    assert rows["GD d=5 N=12 b=4 L=2"]["printed"]["value"] == "inf"
+    assert rows["GD d=5 N=12 b=4 L=2"]["printed"]["value"] == "Infinity"
     for record in rows.values():
         assert record["order"]["frobenius >= exact"] < 0
     lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
@@ -98,7 +98,7 @@ def test_a_small_run_writes_everything_and_resumes_to_the_same(tmp_path):
     assert json.loads(text, parse_constant=pytest.fail) == result
     rows = result["rows"]
     assert len(rows) == 5
-    assert rows["GD d=5 N=12 b=4 L=2"]["printed"]["value"] == "inf"
+    assert rows["GD d=5 N=12 b=4 L=2"]["printed"]["value"] == "Infinity"
     invariance = result["invariance"]["relative_spread"]
     for spread in invariance.values():
         assert spread["full support"] < 1e-8

@@ -82,10 +82,6 @@ def test_lengths_and_slopes_are_read_off():
     assert np.isnan(measure.needed_length([0.5, 0.4], (10, 20), 0.1))
     assert findings.slope([1, 2, 4], [8, 2, 0.5]) == pytest.approx(-2)
     assert np.isnan(findings.slope([1, 2], [3, np.nan]))
-    found = measure.Estimate.of(np.array([[1.0], [3.0]]))
-    assert found.mean == pytest.approx(2)
-    assert found.error == pytest.approx(1)
-    assert found.half == pytest.approx(12.706, rel=1e-3)
 
 
 def test_settings_have_the_tau_and_rho_that_they_are_named_after():

@@ -72,14 +72,6 @@ def test_fates_are_told_apart():
     assert starts.commonest(np.zeros(0)) == (None, 0)
 
 
-def test_interval_is_wilsons():
-    low, high = starts.wilson(0, 200)
-    assert abs(low) < 1e-12
-    assert abs(high - 1.96**2 / (200 + 1.96**2)) < 1e-12
-    low, high = starts.wilson(100, 200)
-    assert abs(low + high - 1) < 1e-12
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

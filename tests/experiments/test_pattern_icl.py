@@ -17,7 +17,6 @@ from experiments.pattern_icl.checks import miss_law, start_attention
 from experiments.pattern_icl.clouds import NeuronCloud, neuron_clouds
 from experiments.pattern_icl.drawing import PatternPanel, PatternSeries, pattern_panels
 from experiments.pattern_icl.gpt2 import margins_by_length
-from experiments.pattern_icl.intervals import over_axis, share_intervals
 from experiments.pattern_icl.lengths import prefix
 from experiments.pattern_icl.speed import _speed, crossing
 from icltheory.models import GPT2
@@ -59,16 +58,6 @@ def test_the_slope_is_that_of_a_power_law():
     assert found.slope_error == pytest.approx(0, abs=1e-6)
     never = _speed(alphas, steps[:50], hinge[..., :50], 0.1)
     assert np.isnan(never.slope)
-
-
-def test_intervals_hold_their_shares():
-    low, high = share_intervals(np.array([[0.0, 0.25], [0.5, 1.0]]), 40)
-    assert low[0, 0] == 0
-    assert high[1, 1] == 1
-    assert np.all(low <= [[0, 0.25], [0.5, 1]])
-    mean, error = over_axis(np.array([[1.0, 3.0], [2.0, 2.0]]), 1)
-    np.testing.assert_allclose(mean, 2)
-    np.testing.assert_allclose(error, [1, 0])
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from experiments.prune_icl.drawing import (
     errors_against_rate,
     gains_of_choices,
 )
-from experiments.prune_icl.statistics import paired
 from icltheory.plotting import Curve
 from tests import processes
 
@@ -123,15 +122,6 @@ def test_a_mistake_is_one_line_with_status_2(capsys):
     assert "top_k: expected 1 to 3 layers, got 0" in line
 
 
-def test_paired_differences_against_scipy():
-    a, b = np.random.default_rng(0).normal(size=(2, 4, 30))
-    found = paired(a - b, 0.95)
-    expected = scipy.stats.ttest_rel(a, b, axis=-1, alternative="less")
-    np.testing.assert_allclose(found.p_better, expected.pvalue, rtol=1e-10)
-    both = scipy.stats.ttest_rel(a, b, axis=-1).confidence_interval(0.95)
-    np.testing.assert_allclose([found.low, found.high], [both.low, both.high])
-
-
 def test_matrices_of_one_seed_are_one_observation(monkeypatch):
     """The interval of the ratio is Student's over seeds."""
     logs = np.random.default_rng(0).normal(size=(3, 4, 6))  # seeds, layers, matrices
@@ -144,12 +134,6 @@ def test_matrices_of_one_seed_are_one_observation(monkeypatch):
     limits = scipy.stats.ttest_1samp(per_seed, 0).confidence_interval(0.95)
     expected = np.exp([per_seed.mean(), limits.low, limits.high])
     np.testing.assert_allclose(list(found.values()), expected)
-
-
-def test_no_difference_is_no_evidence():
-    found = paired(np.zeros((2, 5)), 0.95)
-    assert found.p_better.tolist() == [1.0, 1.0]
-    assert found.high.tolist() == [0.0, 0.0]
 
 
 def test_rates_are_drawn_with_their_baseline_and_the_best_below_it():

@@ -10,7 +10,7 @@ import pytest
 
 from experiments import shots
 from experiments.prune_llm.subject import Case
-from experiments.shots.curve import curve, differences, estimate
+from experiments.shots.curve import curve, differences, point
 from experiments.shots.main import main
 from experiments.shots.measure import KEY, correct, measure
 from icltheory.bridge import clip_module, load_checkpoint
@@ -21,42 +21,12 @@ matplotlib.use("Agg")
 RNG = np.random.default_rng(0)
 
 
-def crossed(draws, questions, rng):
-    """Answers with effects of the draw, of the question, and of both."""
-    # One draw says nothing about others: it is taken for what is asked about.
-    a = 0.3 * rng.normal(size=(draws, 1)) * (draws > 1)
-    b = 0.3 * rng.normal(size=(1, questions))
-    return 0.5 + a + b + 0.3 * rng.normal(size=(draws, questions))
-
-
-@pytest.mark.parametrize(("draws", "questions"), [(5, 40), (4, 8), (1, 30)])
-def test_the_interval_covers_as_often_as_it_says(draws, questions):
-    rng, runs = np.random.default_rng(1), 600
-    found = [estimate(crossed(draws, questions, rng), True, 0.9) for _ in range(runs)]
-    share = np.mean([e.low <= 0.5 <= e.high for e in found])
-    # It may be wider: the part of both is counted twice. 4 standard errors of a share.
-    assert share >= 0.9 - 4 * (0.09 / runs) ** 0.5
-
-
-def test_the_standard_error_adds_draws_and_questions():
-    values = RNG.normal(size=(4, 7))
-    between = values.mean(1).var(ddof=1) / 4
-    among = values.mean(0).var(ddof=1) / 7
-    assert estimate(values, True, 0.95).standard_error == pytest.approx(
-        (between + among) ** 0.5
-    )
-    alone = estimate(values, False, 0.95)
-    assert alone.standard_error == pytest.approx(between**0.5)
-    assert alone.high - alone.mean == pytest.approx(3.182446 * between**0.5)  # t_3
-    assert estimate(np.ones((3, 5)), True, 0.95)[1:] == (0.0, 1.0, 1.0)
-
-
 def test_orders_are_averaged_and_differences_paired():
     right = RNG.random((2, 3, 4, 50)) < 0.6  # shots, seeds, orders, questions
     found = curve(right, True, 0.95)
     np.testing.assert_allclose([e.mean for e in found.shots], right.mean((1, 2, 3)))
     rise = right[1].astype(float) - right[0]
-    assert found.rise == estimate(rise.mean(1), True, 0.95)
+    assert found.rise == point(rise.mean(1), True, 0.95)
     assert found.draws.shape == (12, 2)
     np.testing.assert_allclose(found.draws[5], right[:, 1, 1].mean(-1))
     assert all(0 <= e.low <= e.high <= 1 for e in found.shots)

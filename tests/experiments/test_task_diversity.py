@@ -143,7 +143,7 @@ def lines():
 @pytest.mark.slow
 def test_the_lines_are_what_is_known_without_a_simulation(lines):
     def near(estimate, value):
-        assert abs(estimate.mean - value) < 5 * estimate.error
+        assert abs(estimate.mean - value) < 5 * estimate.standard_error
 
     # One task: known on its pool, and |w - w_1|^2 / d has mean 2 elsewhere.
     assert lines.dmmse[POOL][0].mean < 1e-12
@@ -171,7 +171,7 @@ def test_ridge_is_the_average_over_inputs(lines):
         C = 0.25 * np.linalg.inv(gram + 0.25 * np.eye(2))
         left.append(np.trace(C, axis1=1, axis2=2) / 2)
     risk = np.mean(left, axis=0)
-    error = np.hypot(risk.std() / np.sqrt(4000), lines.ridge.error)
+    error = np.hypot(risk.std() / np.sqrt(4000), lines.ridge.standard_error)
     assert abs(risk.mean() - lines.ridge.mean) < 5 * error
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from icltheory.regression import bayes, rates
-from icltheory.regression.risks import MonteCarloRisk
 from icltheory.regression.tasks import LinearRegression
+from icltheory.statistics import Estimate
 
 EYE = np.eye(3)
 TASK = LinearRegression(EYE, np.zeros(3), EYE, 0.5)
@@ -128,5 +128,5 @@ def test_trained_attention_refuses_what_is_no_covariance():
 
 
 def test_a_simulated_risk_unpacks():
-    mean, error = MonteCarloRisk.of(jnp.array([1.0, 3.0]))
+    mean, error = Estimate.of(jnp.array([1.0, 3.0]))
     assert (mean, error) == (2.0, 1.0)

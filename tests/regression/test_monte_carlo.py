@@ -2,25 +2,18 @@ import functools
 import re
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.stats
 
 from icltheory.regression.predictors import (
     averaging_prefixes,
     gradient_descent_prefixes,
     zero_prefixes,
 )
-from icltheory.regression.risks import (
-    MonteCarloRisk,
-    bootstrap_interval,
-    monte_carlo_risk,
-    squared_errors,
-    student_interval,
-)
+from icltheory.regression.risks import monte_carlo_risk, squared_errors
 from icltheory.regression.shifts import garg_shift
 from icltheory.regression.tasks import LinearRegression, QuadraticRegression
+from icltheory.statistics import Estimate
 
 
 @functools.cache
@@ -69,7 +62,7 @@ def test_noiseless_targets_differ_by_the_noise_of_the_query(key):
     gap = noisy - np.asarray(clean)
     error = gap.std(axis=0, ddof=1) / np.sqrt(2000)
     assert np.all(np.abs(gap.mean(axis=0) - 0.5) < 5 * error)
-    found = jax.jit(MonteCarloRisk.of)(gap)
+    found = jax.jit(Estimate.of)(gap)
     np.testing.assert_allclose(found.mean, gap.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.standard_error, error, rtol=1e-12)
     task = QuadraticRegression(3)
@@ -116,71 +109,7 @@ def test_a_paired_difference_is_more_precise_than_two_risks(key):
         np.asarray(errors_of(f, the_task(), key, 400, num_examples=6))
         for f in (averaging_prefixes, step)
     )
-    risk = jax.jit(MonteCarloRisk.of)
+    risk = jax.jit(Estimate.of)
     apart = np.hypot(*(risk(errors).standard_error for errors in (first, second)))
     paired = np.asarray(risk(first - second).standard_error)
     assert np.all(paired[1:] < 0.5 * apart[1:])
-
-
-@pytest.mark.slow
-def test_the_bootstrap_is_gargs(key):
-    errors = np.random.default_rng(0).exponential(size=(300, 2))
-    interval = jax.jit(bootstrap_interval)(errors, key)
-    rng = np.random.default_rng(1)
-    means = np.sort(errors[rng.integers(300, size=(1000, 300))].mean(axis=1), axis=0)
-    # same order statistics of another 1,000 resamples: they agree to their own spread
-    tolerance = 6 * errors.std(axis=0) / np.sqrt(300) / np.sqrt(1000) * 2.1
-    assert np.all(np.abs(interval.low - means[50]) < tolerance)
-    assert np.all(np.abs(interval.high - means[950]) < tolerance)
-    few = jax.jit(bootstrap_interval, static_argnums=2)(errors, key, 1)
-    np.testing.assert_array_equal(few.low, few.high)
-
-
-@pytest.mark.slow
-def test_levels_name_the_order_statistics_of_the_resamples(key):
-    errors = np.random.default_rng(0).exponential(size=(30, 1))
-
-    @functools.partial(jax.jit, static_argnums=0)
-    def ends(level):
-        return bootstrap_interval(errors, key, 10, level=level)
-
-    lows = [float(ends(level).low[0]) for level in (0.98, 0.8, 0.6, 0.4, 0.2)]
-    highs = [float(ends(level).high[0]) for level in (0.01, 0.2, 0.4, 0.6, 0.8)]
-    # ten different values of ten resamples: each is the one of its number
-    assert np.all(np.diff(lows + highs) > 0)
-
-
-def test_student_intervals_agree_with_scipy():
-    errors = np.random.default_rng(0).normal(size=(7, 2))
-    for level in (0.5, 0.9):
-        interval = student_interval(jnp.asarray(errors), level=level)
-        low, high = scipy.stats.t.interval(
-            level, 6, errors.mean(axis=0), scipy.stats.sem(errors)
-        )
-        np.testing.assert_allclose(interval.low, low, rtol=1e-10)
-        np.testing.assert_allclose(interval.high, high, rtol=1e-10)
-
-
-@pytest.mark.slow
-def test_intervals_cover_the_mean_as_often_as_they_say(key):
-    # 200 experiments of 100 exponential errors, mean 1
-    errors = np.random.default_rng(2).exponential(size=(100, 200))
-    both = jax.jit(lambda e: (student_interval(e), bootstrap_interval(e, key, 400)))
-    for interval in jax.tree.map(np.asarray, both(errors)):
-        covered = np.mean((interval.low < 1) & (interval.high > 1))
-        assert 0.82 < covered < 0.96
-
-
-def test_one_prompt_has_no_standard_error():
-    risk = MonteCarloRisk.of(jnp.ones((1, 3)))
-    assert np.all(np.isnan(risk.standard_error))
-    with raises("errors: expected at least two prompts, got 1"):
-        student_interval(jnp.ones((1, 3)))
-
-
-def test_bad_intervals_say_what_was_expected(key):
-    errors = jnp.ones((4, 2))
-    with raises("level: expected a value within (0, 1), got 1"):
-        student_interval(errors, level=1.0)
-    with raises("resamples: expected a positive integer, got 0"):
-        bootstrap_interval(errors, key, 0)

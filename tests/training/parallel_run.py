@@ -14,8 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory import bounds, training
-from icltheory.attention import LinearAttentionStack
+from icltheory import training
 from icltheory.models import GPT2
 from icltheory.regression.tasks import LinearRegression
 from icltheory.training import devices
@@ -69,20 +68,6 @@ def ensemble(mesh, seeds):
     return {"losses": np.asarray(found, np.float64).tolist(), "collectives": talk}
 
 
-def sweep(mesh, num_prompts):
-    """Theorem 2 for many prompts, the prompts split over the devices."""
-    keys = jax.random.split(jax.random.key(0), 4)
-    W_V, W_K, W_Q = jax.random.normal(keys[0], (3, 2, 4, 4)) / 2
-    stack = LinearAttentionStack(0.02 * W_V, W_K, W_Q)
-    H = jax.random.normal(keys[1], (num_prompts, 24, 4))
-
-    def bound(H):
-        return bounds.generalization_bound(stack, H, 4, 1.0, scale=1 / 24)
-
-    found = jax.jit(devices.over_devices(jax.vmap(bound), mesh))(H)
-    return devices.to_host(found)
-
-
 def furthest(a, b):
     """Largest difference of two trees of arrays, relative; infinities are equal."""
 
@@ -130,8 +115,6 @@ def one(folder, resumed):
     for parts in (None, 8, 2):
         mesh = None if parts is None else devices.device_mesh(models=parts)
         report[f"ensemble {parts}"] = ensemble(mesh, seeds)
-    # One more than the devices divide
-    report["sweep"] = furthest(sweep(every, 1001), sweep(None, 1001))
     return report
 
 

@@ -118,11 +118,6 @@ def test_members_of_an_ensemble_never_talk(runs):
 
 
 @pytest.mark.slow
-def test_a_sweep_over_eight_devices_is_that_of_one(runs):
-    assert runs[2]["sweep"] == 0.0
-
-
-@pytest.mark.slow
 def test_a_process_without_a_launcher_is_told_in_one_line(runs):
     said = runs[2]["no launcher"]
     assert "coordinator: expected the host:port of process 0 or a launcher" in said
@@ -156,8 +151,6 @@ def test_on_one_device_all_stays_as_it_is():
         placed = place(tree, mesh)
         np.testing.assert_array_equal(devices.to_host(placed)["x"], values)
         assert place(tree, None) is tree
-    swept = devices.over_devices(jax.vmap(lambda x: 2 * x + 1), mesh)
-    np.testing.assert_array_equal(devices.to_host(swept(tree["x"])), 2 * values + 1)
 
 
 def stand_in(models, data):
@@ -183,12 +176,6 @@ def test_a_batch_that_does_not_divide_is_refused(sizes, message):
 def test_members_that_do_not_divide_are_refused():
     with pytest.raises(ValueError, match="models: expected a divisor of 3 members, go"):
         devices.shard_members({"w": jnp.ones((3, 2))}, stand_in(2, 1))
-
-
-def test_a_sweep_over_unequal_axes_is_refused():
-    sweep = devices.over_devices(jax.vmap(jnp.add), stand_in(1, 2))
-    with pytest.raises(ValueError, match=r"args: expected one leading axis, got lengt"):
-        sweep(jnp.ones(3), jnp.ones(4))
 
 
 @pytest.mark.parametrize(

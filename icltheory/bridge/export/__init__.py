@@ -1,16 +1,13 @@
 """Pruned models as checkpoints, dense or in factors, and what the factors save."""
 
 from icltheory.bridge.export.factors import FactoredFolder, take_factors
-from icltheory.bridge.export.latency import Latency, measure_latency
 from icltheory.bridge.export.save import save_checkpoint
 from icltheory.bridge.export.size import MatrixSize, SizeReport, size_report
 
 __all__ = [
     "FactoredFolder",
-    "Latency",
     "MatrixSize",
     "SizeReport",
-    "measure_latency",
     "save_checkpoint",
     "size_report",
     "take_factors",

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.bridge.records.values import number
+from icltheory.strict_json import number
 
 __all__ = ["Table"]
 

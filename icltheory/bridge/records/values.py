@@ -1,19 +1,16 @@
-"""Values to JSON and back, so that every JSON reader can read the files."""
+"""Digests, lines and versions of what a record is keyed by."""
 
-import dataclasses
 import functools
 import hashlib
 import json
-import math
 from importlib import metadata
 from typing import Any
 
-import numpy as np
+from icltheory.strict_json import plain
 
 __all__ = ["config_hash"]
 
 _VERSIONED = ("icltheory", "jax", "jaxlib", "flax", "numpy", "scipy", "tokenizers")
-_NOT_FINITE = {"Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def config_hash(config: Any) -> str:
@@ -37,34 +34,6 @@ def config_hash(config: Any) -> str:
     """
     text = json.dumps(plain(config), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def plain(value: Any) -> Any:
-    """The JSON value of arrays, scalars and dataclasses; NaN becomes ``None``."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = dataclasses.asdict(value)
-    if isinstance(value, dict):
-        return {str(name): plain(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
-    if hasattr(value, "tolist"):  # Arrays and scalars of NumPy and JAX
-        return plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value)
-    if value is not None and not isinstance(value, (str, int, float)):
-        raise ValueError(f"value: expected what JSON can hold, got {type(value)}")
-    return value
-
-
-def number(value: Any) -> Any:
-    """A number or list of numbers, out of its JSON value."""
-    if isinstance(value, list):
-        return [number(part) for part in value]
-    if isinstance(value, str):
-        if value not in _NOT_FINITE:
-            raise ValueError(f"value: expected a number, got {value!r}")
-        return _NOT_FINITE[value]
-    return np.nan if value is None else value
 
 
 def to_line(value: dict[str, Any]) -> bytes:

@@ -6,16 +6,16 @@ import jax.numpy as jnp
 from icltheory._checks import check_positive_int
 from icltheory._typing import Array, PRNGKey
 from icltheory.regression._linalg import apply_root
-from icltheory.regression.risks.monte_carlo import MonteCarloRisk
 from icltheory.regression.risks.posterior import bayes_risk_given
 from icltheory.regression.tasks.linear import LinearRegression
+from icltheory.statistics import Estimate
 
 __all__ = ["average_risk"]
 
 
 def average_risk(
     problem: LinearRegression, num_examples: int, key: PRNGKey, num_samples: int
-) -> MonteCarloRisk:
+) -> Estimate:
     r"""The Bayes risk with M examples, an unbiased estimate (Lemma 6.1).
 
     .. math:: E_X R(X) \approx \frac1S \sum_{s=1}^S R(X_s), \qquad
@@ -55,9 +55,7 @@ def average_risk(
     check_positive_int("num_examples", num_examples)
     check_positive_int("num_samples", num_samples)
     Z = _gaussian_factors(problem, num_examples, key, num_samples)
-    return MonteCarloRisk.of(
-        bayes_risk_given(problem, apply_root(problem.input_root, Z))
-    )
+    return Estimate.of(bayes_risk_given(problem, apply_root(problem.input_root, Z)))
 
 
 def _gaussian_factors(

@@ -10,22 +10,13 @@ from icltheory.regression.risks.closed_form import (
     least_squares_risk,
     zero_risk,
 )
-from icltheory.regression.risks.intervals import (
-    Interval,
-    bootstrap_interval,
-    student_interval,
-)
 from icltheory.regression.risks.linear_attention import (
     LinearAttentionOptimum,
     linear_attention_optimum,
     linear_attention_risk,
     optimal_step_size,
 )
-from icltheory.regression.risks.monte_carlo import (
-    MonteCarloRisk,
-    monte_carlo_risk,
-    squared_errors,
-)
+from icltheory.regression.risks.monte_carlo import monte_carlo_risk, squared_errors
 from icltheory.regression.risks.posterior import (
     bayes_risk,
     bayes_risk_given,
@@ -35,14 +26,11 @@ from icltheory.regression.risks.posterior import (
 )
 
 __all__ = [
-    "Interval",
     "LinearAttentionOptimum",
-    "MonteCarloRisk",
     "averaging_risk",
     "bayes_risk",
     "bayes_risk_given",
     "bayes_risk_given_prefixes",
-    "bootstrap_interval",
     "least_squares_risk",
     "linear_attention_optimum",
     "linear_attention_risk",
@@ -51,6 +39,5 @@ __all__ = [
     "ridge_risk",
     "ridge_risk_given",
     "squared_errors",
-    "student_interval",
     "zero_risk",
 ]

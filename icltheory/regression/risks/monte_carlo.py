@@ -1,60 +1,16 @@
 """Risks of any predictor by simulation, with their standard errors."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from icltheory._checks import check_nonnegative_int, check_positive_int
-from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression.prompts import PrefixPrompt, Prompt
+from icltheory.statistics import Estimate
 
-__all__ = ["MonteCarloRisk", "monte_carlo_risk", "squared_errors"]
-
-
-@pytree
-class MonteCarloRisk:
-    r"""A risk estimated by simulation.
-
-    .. math:: \bar e = \frac1S \sum_s e_s, \qquad
-        \mathrm{se} = \sqrt{\frac{1}{S (S - 1)} \sum_s (e_s - \bar e)^2}.
-
-    Args:
-        mean: Estimate, one for every prefix.
-        standard_error: Its standard error; NaN for a single prompt.
-
-    Returns:
-        A frozen pytree.
-
-    Example:
-        >>> risk = MonteCarloRisk.of(jnp.array([[1.0], [3.0]]))
-        >>> risk.mean.tolist(), risk.standard_error.tolist()
-        ([2.0], [1.0])
-        >>> mean, standard_error = risk
-
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Appendix A. Verified by ``tests/regression/test_monte_carlo.py``.
-    """
-
-    mean: Float[Array, "..."]
-    standard_error: Float[Array, "..."]
-
-    def __iter__(self) -> Iterator[Array]:
-        """Mean and standard error, to unpack them."""
-        return iter((self.mean, self.standard_error))
-
-    @classmethod
-    def of(cls, errors: Float[Array, "S ..."]) -> "MonteCarloRisk":
-        """Mean and standard error over the leading axis."""
-        count = errors.shape[0]
-        spread = jnp.sum(
-            (errors - jnp.mean(errors, axis=0, keepdims=True)) ** 2, axis=0
-        )
-        scale = float(count * (count - 1)) if count > 1 else jnp.nan
-        return cls(jnp.mean(errors, axis=0), jnp.sqrt(spread / scale))
+__all__ = ["monte_carlo_risk", "squared_errors"]
 
 
 def monte_carlo_risk(
@@ -66,7 +22,7 @@ def monte_carlo_risk(
     num_examples: int | None = None,
     query_noise: bool = True,
     batch_size: int | None = None,
-) -> MonteCarloRisk:
+) -> Estimate:
     r"""Risk of a predictor after k = 0, ..., N examples, by simulation.
 
     .. math:: R_k \approx \frac1S \sum_{s=1}^S (\hat y_{s,k} - y_{s,k})^2.
@@ -111,7 +67,7 @@ def monte_carlo_risk(
         query_noise=query_noise,
         batch_size=batch_size,
     )
-    return MonteCarloRisk.of(errors)
+    return Estimate.of(errors)
 
 
 def squared_errors(

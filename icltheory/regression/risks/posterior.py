@@ -20,8 +20,8 @@ from icltheory.regression.predictors._recursive import (
     posterior_path,
 )
 from icltheory.regression.risks._population import Population
-from icltheory.regression.risks.monte_carlo import MonteCarloRisk
 from icltheory.regression.tasks.linear import LinearRegression
+from icltheory.statistics import Estimate
 
 __all__ = [
     "bayes_risk",
@@ -194,7 +194,7 @@ def bayes_risk(
     *,
     num_examples: int,
     query_noise: bool = True,
-) -> MonteCarloRisk:
+) -> Estimate:
     r"""Bayes risk after k = 0, ..., N examples, averaged over Gaussian inputs.
 
     .. math:: R_k \approx \sigma^2 + \frac1S \sum_{s=1}^S \mathrm{tr}(H\, C_k(X_s)).
@@ -232,7 +232,7 @@ def bayes_risk(
     check_nonnegative_int("num_examples", num_examples)
     X = task.sample_inputs(key, num_examples + 1, num_prompts)
     risks = bayes_risk_given_prefixes(task, X, query_noise=query_noise)
-    return MonteCarloRisk.of(risks)
+    return Estimate.of(risks)
 
 
 def ridge_risk(
@@ -243,7 +243,7 @@ def ridge_risk(
     *,
     num_examples: int,
     query_noise: bool = True,
-) -> MonteCarloRisk:
+) -> Estimate:
     r"""Risk of ridge with N examples, averaged over Gaussian inputs.
 
     .. math:: R \approx \frac1S \sum_{s=1}^S R(X_s),
@@ -278,9 +278,7 @@ def ridge_risk(
     check_positive_int("num_prompts", num_prompts)
     check_nonnegative_int("num_examples", num_examples)
     X = task.sample_inputs(key, num_examples, num_prompts)
-    return MonteCarloRisk.of(
-        ridge_risk_given(task, X, penalty, query_noise=query_noise)
-    )
+    return Estimate.of(ridge_risk_given(task, X, penalty, query_noise=query_noise))
 
 
 def _read_rows(X: Rows, task: LinearRegression) -> Array:

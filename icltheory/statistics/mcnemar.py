@@ -4,9 +4,8 @@ import numpy as np
 from scipy.stats import binom
 
 from icltheory._checks import check_nonnegative_int
-from icltheory.bridge.statistics._checks import check_open_unit
 
-__all__ = ["exact_mcnemar", "least_discordant", "smallest_p_value"]
+__all__ = ["exact_mcnemar", "smallest_p_value"]
 
 
 def exact_mcnemar(
@@ -44,7 +43,7 @@ def exact_mcnemar(
 
     References:
         McNemar (1947); Fagerland, Lydersen and Laake (2013) for mid-p.
-        Verified by ``tests/bridge/test_statistics.py``.
+        Verified by ``tests/statistics/test_tests.py``.
     """
     check_nonnegative_int("gained", gained)
     check_nonnegative_int("lost", lost)
@@ -78,35 +77,7 @@ def smallest_p_value(discordant: int | np.integer, *, mid_p: bool = False) -> fl
         (0.0625, 0.03125)
 
     References:
-        McNemar (1947). Verified by ``tests/bridge/test_statistics.py``.
+        McNemar (1947). Verified by ``tests/statistics/test_tests.py``.
     """
     check_nonnegative_int("discordant", discordant)
     return exact_mcnemar(discordant, 0, mid_p=mid_p)
-
-
-def least_discordant(level: float | int = 0.95) -> int:
-    r"""How many examples have to change before a difference can be significant.
-
-    .. math:: \min \{\, d : 2^{1 - d} \le 1 - \text{level} \,\}
-
-    Args:
-        level: Confidence level.
-
-    Returns:
-        The count; with fewer discordant examples no outcome is significant.
-
-    Raises:
-        ValueError: If the level is not between 0 and 1.
-
-    Example:
-        >>> least_discordant(0.95), least_discordant(0.99)
-        (6, 8)
-
-    References:
-        McNemar (1947). Verified by ``tests/bridge/test_statistics.py``.
-    """
-    check_open_unit("level", level)
-    count = 0
-    while smallest_p_value(count) > 1 - level:
-        count += 1
-    return count

@@ -1,12 +1,12 @@
-"""How much of a search's best score is luck of the search."""
+"""The score of a searched rate on examples that took no part in the search."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from icltheory._checks import check_nonnegative_int, check_positive_int
-from icltheory.bridge.statistics._checks import booleans, same_shape
-from icltheory.pruning import choose_rate
+from icltheory.pruning.choice import choose_rate
+from icltheory.statistics._checks import booleans, same_shape
 
 __all__ = ["Selection", "corrected_selection"]
 
@@ -24,7 +24,7 @@ class Selection(NamedTuple):
             none.
 
     References:
-        Verified by ``tests/bridge/test_statistics.py``.
+        Verified by ``tests/pruning/test_selection.py``.
     """
 
     rate: float
@@ -72,7 +72,7 @@ def corrected_selection(
 
     References:
         Varma and Simon (2006); Yao et al. (2024), Algorithm 1.
-        Verified by ``tests/bridge/test_statistics.py``.
+        Verified by ``tests/pruning/test_selection.py``.
     """
     table, base = booleans("correct", correct, 2), booleans("unpruned", unpruned)
     same_shape("unpruned", base, "a row of correct", table.shape[1:])

@@ -22,9 +22,3 @@ def same_shape(name: str, array: np.ndarray, other: str, wanted: tuple) -> None:
         raise ValueError(
             f"{name}: expected the shape of {other}, {wanted}, got {array.shape}"
         )
-
-
-def check_open_unit(name: str, value: Any) -> None:
-    """Raises unless a number lies strictly between 0 and 1."""
-    if not 0 < value < 1:
-        raise ValueError(f"{name}: expected a number between 0 and 1, got {value}")

@@ -5,14 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from icltheory._checks import check_choice
-from icltheory.bridge.statistics._checks import booleans, check_open_unit, same_shape
-from icltheory.bridge.statistics.intervals import (
-    Interval,
-    accuracy_interval,
-    bootstrap_interval,
-)
-from icltheory.bridge.statistics.mcnemar import exact_mcnemar, smallest_p_value
+from icltheory._checks import check_choice, check_open_unit
+from icltheory.statistics._checks import booleans, same_shape
+from icltheory.statistics.estimates import Interval
+from icltheory.statistics.intervals import bootstrap_interval, proportion_interval
+from icltheory.statistics.mcnemar import exact_mcnemar, smallest_p_value
 
 __all__ = ["Comparison", "compare"]
 
@@ -36,7 +33,7 @@ class Comparison:
         smallest_p_value: The smallest p-value that so many discordant examples allow.
 
     References:
-        McNemar (1947); Efron (1987). Verified by ``tests/bridge/test_statistics.py``.
+        McNemar (1947); Efron (1987). Verified by ``tests/statistics/test_tests.py``.
     """
 
     before: float
@@ -124,7 +121,7 @@ def compare(
         5 gained, 0 lost of 10; p = 0.0625: cannot tell)
 
     References:
-        McNemar (1947); Efron (1987). Verified by ``tests/bridge/test_statistics.py``.
+        McNemar (1947); Efron (1987). Verified by ``tests/statistics/test_tests.py``.
     """
     check_choice("method", method, ("bca", "percentile", "conditional"))
     check_open_unit("level", level)
@@ -161,7 +158,7 @@ def compare(
 def _conditional_interval(gained: int, lost: int, total: int, level: float) -> Interval:
     exact, changed = "clopper_pearson", gained + lost
     if changed == 0:
-        most = accuracy_interval(0, total, level=level, method=exact).high
+        most = proportion_interval(0, total, level=level, method=exact).high
         return Interval(-most, most)
-    ends = accuracy_interval(gained, changed, level=level, method=exact)
+    ends = proportion_interval(gained, changed, level=level, method=exact)
     return Interval(*(changed * (2 * end - 1) / total for end in ends))

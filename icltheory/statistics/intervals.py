@@ -1,7 +1,7 @@
-"""Intervals: of one accuracy exactly, of any mean by the bootstrap."""
+"""Intervals of a proportion, and of any mean by the bootstrap."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.special
@@ -10,39 +10,25 @@ from icltheory._checks import (
     check_choice,
     check_finite,
     check_nonnegative_int,
+    check_open_unit,
     check_positive_int,
 )
-from icltheory.bridge.statistics._checks import check_open_unit
+from icltheory.statistics.estimates import Interval
 
-__all__ = ["Interval", "accuracy_interval", "bootstrap_interval"]
+__all__ = ["bootstrap_interval", "proportion_interval"]
 
 # Numbers drawn at once: 8000 examples and 10000 draws would be 640 MB.
 _CHUNK = 2**22
 
 
-class Interval(NamedTuple):
-    """A lower and an upper end.
-
-    Args:
-        low: Lower end.
-        high: Upper end.
-
-    References:
-        Verified by ``tests/bridge/test_statistics.py``.
-    """
-
-    low: float
-    high: float
-
-
-def accuracy_interval(
-    correct: int | np.integer,
+def proportion_interval(
+    successes: Any,
     total: int | np.integer,
     *,
     level: float | int = 0.95,
     method: str = "wilson",
 ) -> Interval:
-    r"""Interval of one accuracy, k right answers of n.
+    r"""Interval of a proportion, k successes of n: of an accuracy, for example.
 
     .. math:: \frac{\hat p + z^2 / 2n \pm z \sqrt{\hat p (1 - \hat p) / n + z^2 / 4n^2}}
         {1 + z^2 / n} \quad \text{(Wilson)}, \qquad
@@ -54,38 +40,40 @@ def accuracy_interval(
     Wilson near it on average and with a shorter interval.
 
     Args:
-        correct: How many examples are right, k.
-        total: How many there are, n.
+        successes: The count k, or an array of counts.
+        total: How many trials there are, n.
         level: Confidence level :math:`1 - \alpha`.
         method: ``"wilson"`` or ``"clopper_pearson"``.
 
     Returns:
-        The interval, within [0, 1].
+        The interval, within [0, 1], in the shape of the counts.
 
     Raises:
         ValueError: If the counts are impossible, the level is not between 0 and 1 or
             the method is unknown.
 
     Example:
-        >>> interval = accuracy_interval(157, 277)
+        >>> interval = proportion_interval(157, 277)
         >>> f"{interval.low:.3f} {interval.high:.3f}"
         '0.508 0.624'
 
     References:
         Wilson (1927); Clopper and Pearson (1934).
-        Verified by ``tests/bridge/test_statistics.py``.
+        Verified by ``tests/statistics/test_intervals.py``.
     """
     check_choice("method", method, ("wilson", "clopper_pearson"))
     check_open_unit("level", level)
-    check_nonnegative_int("correct", correct)
     check_positive_int("total", total)
-    if correct > total:
-        raise ValueError(f"correct: expected at most {total}, got {correct}")
+    counts = np.asarray(successes)
+    if not np.issubdtype(counts.dtype, np.integer) or np.any(counts < 0):
+        raise ValueError(f"successes: expected integers >= 0, got {successes!r}")
+    if np.any(counts > total):
+        raise ValueError(f"successes: expected at most {total}, got {counts.max()}")
     ends = _wilson if method == "wilson" else _clopper_pearson
-    low, high = ends(correct, total, (1 - level) / 2)
-    return Interval(
-        0.0 if correct == 0 else float(low), 1.0 if correct == total else float(high)
-    )
+    low, high = ends(counts, total, (1 - level) / 2)
+    low = np.where(counts == 0, 0.0, low)
+    high = np.where(counts == total, 1.0, high)
+    return Interval(low, high) if counts.ndim else Interval(float(low), float(high))
 
 
 def _wilson(correct, total, tail):
@@ -97,8 +85,8 @@ def _wilson(correct, total, tail):
 
 def _clopper_pearson(correct, total, tail):
     wrong = total - correct
-    low = scipy.special.betaincinv(max(correct, 1), wrong + 1, tail)
-    high = scipy.special.betaincinv(correct + 1, max(wrong, 1), 1 - tail)
+    low = scipy.special.betaincinv(np.maximum(correct, 1), wrong + 1, tail)
+    high = scipy.special.betaincinv(correct + 1, np.maximum(wrong, 1), 1 - tail)
     return low, high
 
 
@@ -123,7 +111,7 @@ def bootstrap_interval(
     booleans and differences in {-1, 0, 1} cost O(1) a draw whatever their number.
 
     The bootstrap knows only what it saw: of equal values the interval is a point. For
-    an accuracy near 0 or 1 see :func:`accuracy_interval`.
+    a proportion near 0 or 1 see :func:`proportion_interval`.
 
     Args:
         values: The numbers x, at least one.
@@ -147,7 +135,7 @@ def bootstrap_interval(
         '0.51 0.62'
 
     References:
-        Efron (1987). Verified by ``tests/bridge/test_statistics.py``.
+        Efron (1987). Verified by ``tests/statistics/test_intervals.py``.
     """
     check_choice("method", method, ("bca", "percentile"))
     check_open_unit("level", level)

@@ -1,0 +1,36 @@
+"""Estimates with intervals, paired tests and multiple testing.
+
+What experiments and language models share: a mean with its standard error
+(:class:`Estimate`), intervals of proportions and of curves, and tests of two models on
+the same examples. Class predictions are class numbers; -1 means that there was none
+because a score was NaN, which counts as wrong.
+"""
+
+from icltheory.statistics.comparison import Comparison, compare
+from icltheory.statistics.curves import curve_interval
+from icltheory.statistics.estimates import Estimate, Interval, crossed_estimate
+from icltheory.statistics.intervals import bootstrap_interval, proportion_interval
+from icltheory.statistics.mcnemar import exact_mcnemar, smallest_p_value
+from icltheory.statistics.multiple_testing import adjust_holm
+from icltheory.statistics.scores import (
+    MajorityBaseline,
+    majority_baseline,
+    mark_correct,
+)
+
+__all__ = [
+    "Comparison",
+    "Estimate",
+    "Interval",
+    "MajorityBaseline",
+    "adjust_holm",
+    "bootstrap_interval",
+    "compare",
+    "crossed_estimate",
+    "curve_interval",
+    "exact_mcnemar",
+    "majority_baseline",
+    "mark_correct",
+    "proportion_interval",
+    "smallest_p_value",
+]

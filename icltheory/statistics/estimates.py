@@ -1,0 +1,176 @@
+"""A mean over independent values, its standard error and its interval."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.special
+
+from icltheory._checks import check_choice, check_open_unit
+from icltheory._pytree import pytree, static_field
+
+__all__ = ["Estimate", "Interval", "crossed_estimate"]
+
+_TAILS = {
+    "two-sided": lambda dof, t: 2 * scipy.special.stdtr(dof, -np.abs(t)),
+    "less": scipy.special.stdtr,
+    "greater": lambda dof, t: scipy.special.stdtr(dof, -t),
+}
+
+
+class Interval(NamedTuple):
+    """The two ends of an interval: numbers, or arrays of one shape."""
+
+    low: Any
+    high: Any
+
+
+@pytree
+class Estimate:
+    r"""A mean, its standard error, and the degrees of freedom of the latter.
+
+    .. math:: \bar x = \frac1S \sum_s x_s, \qquad
+        \mathrm{se} = \sqrt{\frac{1}{S (S - 1)} \sum_s (x_s - \bar x)^2}, \qquad
+        \nu = S - 1.
+
+    Of a JAX array the fields are JAX arrays, so that :meth:`of` may stand inside
+    ``jit``; everything else is averaged by NumPy in float64.
+
+    Args:
+        mean: The mean, a number or an array.
+        standard_error: Its standard error; NaN for a single value.
+        dof: Degrees of freedom of the standard error.
+
+    Returns:
+        A frozen pytree, which also unpacks as ``mean, standard_error``.
+
+    Example:
+        >>> found = Estimate.of([0.5, 0.7, 0.6])
+        >>> f"{found.mean:.3f} +- {found.standard_error:.3f}"
+        '0.600 +- 0.058'
+        >>> low, high = found.interval()
+        >>> f"{low:.2f} {high:.2f}"
+        '0.35 0.85'
+
+    References:
+        Student, "The probable error of a mean" (1908).
+        Verified by ``tests/statistics/test_estimates.py``.
+    """
+
+    mean: Any
+    standard_error: Any
+    dof: float | int = static_field()
+
+    @classmethod
+    def of(cls, values: Any, axis: int = 0) -> "Estimate":
+        """The mean of independent values along an axis, at least one."""
+        is_jax = isinstance(values, jax.Array)
+        xp = jnp if is_jax else np
+        values = values if is_jax else np.asarray(values, np.float64)
+        if values.ndim == 0 or not values.size:
+            raise ValueError(f"values: expected at least one, got shape {values.shape}")
+        count = values.shape[axis]
+        mean = xp.mean(values, axis=axis)
+        centred = values - xp.mean(values, axis=axis, keepdims=True)
+        scale = float(count * (count - 1)) if count > 1 else np.nan
+        error = xp.sqrt(xp.sum(centred**2, axis=axis) / scale)
+        return cls(mean, error, count - 1)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Mean and standard error, to unpack them."""
+        return iter((self.mean, self.standard_error))
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f} ({self.standard_error:.4f})"
+
+    def interval(self, level: float | int = 0.95) -> Interval:
+        r"""Student's interval :math:`\bar x \pm t_{\nu, (1 + level) / 2}\,\mathrm{se}`.
+
+        Args:
+            level: Confidence level.
+
+        Returns:
+            Its ends, in the shape of the mean; NaN for a single value.
+
+        Raises:
+            ValueError: If the level is not between 0 and 1.
+        """
+        half = self.half_width(level)
+        return Interval(self.mean - half, self.mean + half)
+
+    def half_width(self, level: float | int = 0.95) -> Any:
+        """Half the width of :meth:`interval`."""
+        check_open_unit("level", level)
+        quantile = float(scipy.special.stdtrit(self.dof, (1 + level) / 2))
+        return quantile * self.standard_error
+
+    def p_value(self, alternative: str = "two-sided") -> Any:
+        r"""Student's t-test of mean zero: of paired differences, for example.
+
+        .. math:: t = \bar x / \mathrm{se}, \qquad
+            2 P(T_\nu \le -|t|), \; P(T_\nu \le t), \; P(T_\nu \ge t)
+
+        Args:
+            alternative: ``"two-sided"``, ``"less"`` or ``"greater"``.
+
+        Returns:
+            The p-value, in the shape of the mean; 1 where all values are equal.
+
+        Raises:
+            ValueError: If the alternative is unknown.
+        """
+        check_choice("alternative", alternative, tuple(_TAILS))
+        mean, error = np.asarray(self.mean), np.asarray(self.standard_error)
+        t = np.divide(mean, error, out=np.zeros_like(mean), where=error > 0)
+        p = _TAILS[alternative](self.dof, t)
+        return np.where(error > 0, p, 1.0)[()]
+
+
+def crossed_estimate(values: Any, *, same_columns: bool = True) -> Estimate:
+    r"""Mean over two crossed sources of chance, such as demonstrations and questions.
+
+    .. math:: \mathrm{se}^2 = \frac{\operatorname{var}_s (\bar a_{s \cdot})}{S}
+        + \frac{\operatorname{var}_i (\bar a_{\cdot i})}{n} , \qquad
+        \nu = \frac{\mathrm{se}^4}{\sum_k \mathrm{se}_k^4 / \nu_k}
+
+    for S draws of demonstrations that share n questions. The part that belongs to both
+    is counted twice, so that the interval is wide rather than narrow; its degrees of
+    freedom are Satterthwaite's. Where each draw has questions of its own the second
+    term is left out. One draw says nothing about the choice of demonstrations: then
+    only the questions count.
+
+    Args:
+        values: Right or wrong, or a difference, ``(draws, questions)``.
+        same_columns: Whether all draws share the questions.
+
+    Returns:
+        The estimate.
+
+    Raises:
+        ValueError: If the values are no table with at least one entry.
+
+    Example:
+        >>> found = crossed_estimate([[1, 0, 1, 1], [1, 0, 0, 1]])
+        >>> f"{found.mean:.3f} {found.standard_error:.3f} {found.dof:.1f}"
+        '0.625 0.270 4.0'
+
+    References:
+        Satterthwaite, "An approximate distribution of estimates of variance components"
+        (1946). Verified by ``tests/statistics/test_estimates.py``.
+    """
+    table = np.asarray(values, np.float64)
+    if table.ndim != 2 or not table.size:
+        raise ValueError(f"values: expected (draws, questions), got {table.shape}")
+    parts = [table.mean(axis=1)]
+    if same_columns or len(table) == 1:
+        parts.append(table.mean(axis=0))
+    found = [Estimate.of(part) for part in parts if len(part) > 1]
+    squares = np.array([e.standard_error**2 for e in found])
+    square = float(squares.sum())
+    if not found:
+        return Estimate(float(table.mean()), np.nan, 0)
+    spread = sum(s**2 / e.dof for s, e in zip(squares, found, strict=True))
+    dof = square**2 / spread if square > 0 else float(found[0].dof)
+    return Estimate(float(table.mean()), float(np.sqrt(square)), float(dof))

@@ -1,0 +1,102 @@
+"""Means with their standard errors, against SciPy, in NumPy and in JAX."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from icltheory.statistics import Estimate, crossed_estimate
+from tests.statistics.common import raises
+
+
+@pytest.mark.parametrize("read", [np.asarray, jax.device_put])
+def test_mean_error_and_interval_are_scipys(read):
+    values = np.random.default_rng(0).normal(size=(7, 2))
+    for axis in (0, 1):
+        found = Estimate.of(read(values), axis)
+        np.testing.assert_allclose(found.mean, values.mean(axis), rtol=1e-14)
+        error = scipy.stats.sem(values, axis)
+        np.testing.assert_allclose(found.standard_error, error, rtol=1e-12)
+        for level in (0.5, 0.9):
+            low, high = scipy.stats.t.interval(
+                level, values.shape[axis] - 1, values.mean(axis), error
+            )
+            np.testing.assert_allclose(found.interval(level), (low, high), rtol=1e-10)
+
+
+def test_it_is_a_pytree_that_jits_and_keeps_the_dtype():
+    values = jax.device_put(np.arange(6, dtype=np.float32).reshape(3, 2))
+    found = jax.jit(Estimate.of)(values)
+    assert (found.mean.dtype, found.dof) == (np.float32, 2)
+    mean, error = found
+    np.testing.assert_allclose(mean, [2, 3])
+    np.testing.assert_allclose(error, (4 / 3) ** 0.5)
+    assert found.half_width().dtype == np.float32
+
+
+def test_one_value_has_neither_error_nor_interval():
+    for values in (np.ones((1, 3)), jnp.ones((1, 3))):
+        found = Estimate.of(values)
+        assert np.all(np.isnan(found.standard_error))
+        assert np.all(np.isnan(found.interval()))
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "less", "greater"])
+def test_the_paired_test_is_scipys(alternative):
+    a, b = np.random.default_rng(0).normal(size=(2, 4, 30))
+    expected = scipy.stats.ttest_rel(a, b, axis=-1, alternative=alternative)
+    found = Estimate.of(a - b, axis=-1).p_value(alternative)
+    np.testing.assert_allclose(found, expected.pvalue, rtol=1e-10)
+
+
+def test_no_difference_is_no_evidence():
+    found = Estimate.of(np.zeros((2, 5)), axis=-1)
+    assert found.p_value("less").tolist() == [1.0, 1.0]
+    assert found.interval().high.tolist() == [0.0, 0.0]
+
+
+def crossed(draws, questions, rng):
+    """Answers with effects of the draw, of the question, and of both."""
+    # One draw says nothing about others: it is taken for what is asked about.
+    a = 0.3 * rng.normal(size=(draws, 1)) * (draws > 1)
+    b = 0.3 * rng.normal(size=(1, questions))
+    return 0.5 + a + b + 0.3 * rng.normal(size=(draws, questions))
+
+
+@pytest.mark.parametrize(("draws", "questions"), [(5, 40), (4, 8), (1, 30)])
+def test_crossed_intervals_cover_as_often_as_they_say(draws, questions):
+    rng, runs = np.random.default_rng(1), 600
+    found = [
+        crossed_estimate(crossed(draws, questions, rng)).interval(0.9)
+        for _ in range(runs)
+    ]
+    share = np.mean([low <= 0.5 <= high for low, high in found])
+    # It may be wider: the part of both is counted twice. 4 standard errors of a share.
+    assert share >= 0.9 - 4 * (0.09 / runs) ** 0.5
+
+
+def test_the_crossed_error_adds_draws_and_questions():
+    values = np.random.default_rng(0).normal(size=(4, 7))
+    between = values.mean(1).var(ddof=1) / 4
+    among = values.mean(0).var(ddof=1) / 7
+    both = crossed_estimate(values)
+    assert both.standard_error == pytest.approx((between + among) ** 0.5)
+    dof = (between + among) ** 2 / (between**2 / 3 + among**2 / 6)
+    assert both.dof == pytest.approx(dof)
+    alone = crossed_estimate(values, same_columns=False)
+    assert alone.standard_error == pytest.approx(between**0.5)
+    assert alone.half_width() == pytest.approx(3.182446 * between**0.5)  # t_3
+    assert crossed_estimate(np.ones((3, 5))).interval() == (1.0, 1.0)
+    assert np.isnan(crossed_estimate([[1.0]]).interval().low)
+
+
+def test_bad_input_is_named():
+    with raises("values: expected at least one, got shape (0,)"):
+        Estimate.of([])
+    with raises("values: expected (draws, questions), got (2,)"):
+        crossed_estimate([0.0, 1.0])
+    with raises("level: expected a number between 0 and 1, got 1"):
+        Estimate.of([0.0, 1.0]).interval(1)
+    with raises("alternative: expected one of 'two-sided', 'less', 'greater'"):
+        Estimate.of([0.0, 1.0]).p_value("both")
