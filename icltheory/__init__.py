@@ -28,13 +28,11 @@ Packages are imported when they are first used: ``icltheory.attention``,
 """
 
 import importlib
-import os
 from importlib.metadata import PackageNotFoundError, version
 
-# On a CPU, JAX spreads a batch of LAPACK calls over its own threads; where OpenBLAS
-# starts threads inside each of them, the program hangs now and then (jax-ml/jax#39292).
-# JAX loads SciPy's OpenBLAS with the first decomposition, and it reads this then.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+from icltheory import _import_effects
+
+_import_effects.one_openblas_thread()
 
 _PACKAGES = (
     "attention",

@@ -9,11 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from icltheory import _cpu
-
-# Here because all rooms that use JAX import the checks, and those that do not, do not.
-_cpu.one_at_a_time()
-
 
 def check_shape(name: str, array: Any, expected: tuple[int | str, ...]) -> None:
     """Raises unless ``array`` has the expected shape; letters match any size."""

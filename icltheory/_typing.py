@@ -7,7 +7,11 @@
 from jax import Array
 from jaxtyping import Bool, Float, Int, Key, PyTree
 
+from icltheory import _import_effects
+
 Scalar = Float[Array, ""]
 PRNGKey = Key[Array, ""]
+
+_import_effects.one_at_a_time()
 
 __all__ = ["Array", "Bool", "Float", "Int", "Key", "PRNGKey", "PyTree", "Scalar"]

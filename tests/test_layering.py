@@ -10,7 +10,15 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # From the lowest layer up; a package may import those to its left and all lower layers.
 LAYERS = (
-    ("_cpu", "_typing", "_pytree", "_checks", "_precision", "_conditions", "_descent")
+    (
+        "_import_effects",
+        "_typing",
+        "_pytree",
+        "_checks",
+        "_precision",
+        "_conditions",
+        "_descent",
+    )
     + ("batching", "linalg", "statistics", "strict_json"),
     ("attention", "trajectory", "noise", "constructions", "layered", "kernels"),
     ("bounds", "pruning", "regression", "patterns", "induction", "chain_of_thought"),

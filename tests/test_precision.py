@@ -19,7 +19,7 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.regression import predictors
 
 CASES = _theory_cases.cases()
-# Public functions of the rooms that multiply no matrices, or only through marked ones.
+# Public functions that multiply no matrices, or only through marked ones, by package.
 PLAIN = {
     "attention": {"attended_keys", "normalized_keys"},
     "bounds": {
@@ -35,6 +35,7 @@ PLAIN = {
     "noise": {"without_replacement_factor"},
     "pruning": {
         *("by_layer", "choose_layers", "choose_rate", "clip", "compose"),
+        "corrected_selection",
         *("frobenius_split", "kept_parameters", "magnitude_prune", "module_matrices"),
         *("module_spectra", "prune_module", "prune_rows", "random_condition_number"),
         *("rank_for_rate", "sweep", "sweep_grid"),
@@ -103,12 +104,12 @@ def test_every_product_asks_for_the_highest_precision(name, as_a_gpu_would):
     assert all(_products.asks_for_highest(eqn) for eqn in found)
 
 
-@pytest.mark.parametrize("room", PLAIN)
-def test_every_public_function_is_marked_or_known_to_need_no_mark(room):
-    module = importlib.import_module(f"icltheory.{room}")
+@pytest.mark.parametrize("package", PLAIN)
+def test_every_public_function_is_marked_or_known_to_need_no_mark(package):
+    module = importlib.import_module(f"icltheory.{package}")
     functions = {s for s in module.__all__ if inspect.isfunction(getattr(module, s))}
     marked = {s for s in functions if hasattr(getattr(module, s), "exact_products")}
-    assert functions - marked == PLAIN[room] | LEFT.get(room, set())
+    assert functions - marked == PLAIN[package] | LEFT.get(package, set())
 
 
 @pytest.mark.parametrize(

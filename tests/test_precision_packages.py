@@ -1,6 +1,6 @@
 """Constructions, patterns and chains of thought multiply exactly on every device.
 
-What is asked of the theory's calculators in ``test_precision.py``, of the rooms whose
+What ``test_precision.py`` asks of the theory's calculators, of the packages whose
 models are built by hand or read: their weights, patterns, probes and votes.
 """
 
@@ -156,7 +156,7 @@ def run(change, name):
     ],
 )
 def test_what_tf32_would_do(name):
-    """As the room is, TF32 touches nothing; it would cost three digits."""
+    """As the package is, TF32 touches nothing; it would cost three digits."""
     exact = run(jax.jit, name)
 
     def moved(**options):

@@ -96,7 +96,7 @@ def matching_attention(dim: int, gain: float | int = 40.0) -> ReasoningAttention
 
     Every column of the query's step and input has the same weight, all others at most
     exp(-g) of it, for orthonormal patterns and codes without noise. The answer is that
-    of the most votes: the oracles of this room are exact for it, while training also
+    of the most votes: the oracles of this package are exact for it, while training also
     puts small weight elsewhere.
 
     Args:

@@ -1,4 +1,4 @@
-"""Small linear algebra of the room: dtypes, exact products, covariance roots."""
+"""Linear algebra that ``regression`` shares: dtypes, products, covariance roots."""
 
 from typing import Any
 

@@ -54,7 +54,7 @@ def test_the_output_is_that_of_explicit_columns_in_both_forms(prompt, shown):
 
 
 def test_it_is_the_softmax_attention_of_the_first_room(prompt):
-    """The query is no key: the room's normaliser with it is divided out."""
+    """The query is no key: the package's normaliser with it is divided out."""
     model, letters = random_model(3), prompt.alphabet
     tokens, query = np.array(explicit(prompt, 6)), np.ones(2 * DIM)
 

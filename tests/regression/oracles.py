@@ -1,4 +1,4 @@
-"""Independent oracles of the regression room: NumPy float64, from the definitions.
+"""Independent oracles of ``regression``: NumPy float64, from the definitions.
 
 Nothing here imports the library. Predictors take one prompt and one query; the tests
 call them prefix by prefix.

@@ -1,4 +1,4 @@
-"""What the Bayes room and the rates refuse, and what they say then."""
+"""Bad input of ``regression.bayes`` and of the rates, and its error messages."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What the exact risks of this room read off a problem and a prompt length."""
+"""The moments of a problem and a prompt length from which exact risks follow."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Prompts and token matrices, as the models of this room read them."""
+"""Prompts and token matrices, as the models of this package read them."""
 
 from typing import Any
 

@@ -176,7 +176,7 @@ def von_oswald_lsa(start: Float[ArrayLike, "_d"], step_size: Number) -> LSA:
 
     On tokens whose query is :math:`[x, -\langle w_0, x\rangle]` the last entry becomes
     minus the prediction of one step of size eta from w_0: where an LTB has its MLP, the
-    data carry the start. On prompts of this room, whose query carries 0, it is minus
+    data carry the start. On prompts of this package, whose query carries 0, it is minus
     the change that the step makes.
 
     Args:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory import _cpu
+from icltheory import _import_effects
 
 # Eight independent solves of a batch: more than the threads of two cores.
 SEVERAL = """
@@ -57,14 +57,14 @@ def test_several_batches_at_once_end_on_two_cores():
     ],
 )
 def test_versions_that_hang(jaxlib, found):
-    assert _cpu.hangs(jaxlib) is found
+    assert _import_effects.hangs(jaxlib) is found
 
 
 def test_threads_are_counted_as_xla_does(monkeypatch):
     monkeypatch.setenv("NPROC", "3")
-    assert _cpu._threads() == 3
+    assert _import_effects._threads() == 3
     monkeypatch.setenv("PJRT_NPROC", "5")
-    assert _cpu._threads() == 5
+    assert _import_effects._threads() == 5
 
 
 @pytest.mark.slow

@@ -1,12 +1,17 @@
-"""Batched decompositions on few cores, one matrix at a time, where JAX would hang.
+"""What importing icltheory changes outside of it: two settings against one hang.
 
-From jaxlib 0.10.0 to 0.11.0 a batched LAPACK call gives parts of its batch to XLA's
-pool of threads, and waits for them on a thread of that pool. Where as many such calls
-run at once as the pool has threads, one a core, none is left for the parts: the program
-stops for ever. A call with one matrix gives nothing away, and other versions work
-through the batch where they are. On two cores two calls suffice, and programs as plain
-as the risks of many problems have them. With every core more the hang is rarer and the
-parts are worth more, so pools of more than four threads are left as they are.
+1. ``OPENBLAS_NUM_THREADS=1``, unless it is set, as the package is imported. On a CPU,
+   JAX spreads a batch of LAPACK calls over its own threads; where OpenBLAS starts
+   threads inside each of them, the program hangs now and then (jax-ml/jax#39292). JAX
+   loads SciPy's OpenBLAS with the first decomposition, which reads the variable then.
+2. On two to four cores and jaxlib 0.10.0 to 0.11.0, a batched decomposition is lowered
+   to a loop over its matrices, as the first package that uses JAX is imported. Those
+   versions give parts of a batch to XLA's pool of threads, and wait for them on a
+   thread of that pool. Where as many such calls run at once as the pool has threads,
+   one a core, none is left for the parts: the program stops for ever. A call with one
+   matrix gives nothing away, and other versions work through the batch where they are.
+   With every core more the hang is rarer and the parts are worth more, so larger pools
+   are left as they are.
 """
 
 import math
@@ -33,6 +38,11 @@ _NAMES = (
 )
 
 
+def one_openblas_thread() -> None:
+    """The first setting; called by ``icltheory/__init__.py``."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def hangs(jaxlib: str) -> bool:
     """Whether this version's batched decompositions can wait for one another."""
     numbers = [int(part) for part in jaxlib.split(".")[:3] if part.isdigit()]
@@ -40,7 +50,7 @@ def hangs(jaxlib: str) -> bool:
 
 
 def one_at_a_time() -> None:
-    """Lowers a batch of decompositions on a CPU to a loop, where a batch can hang."""
+    """The second setting; called by ``icltheory/_typing.py``, before JAX is used."""
     try:
         installed = version("jaxlib")
     except PackageNotFoundError:
