@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import _measure, _table
-from benchmarks._suite import Budget, Row
+from benchmarks._suite import BenchmarkRow, Budget
 
-Measure = Callable[[Budget], Iterable[Row]]
+Measure = Callable[[Budget], Iterable[BenchmarkRow]]
 
 
 def main(measure: Measure, argv: list[str] | None = None) -> None:
@@ -46,9 +46,9 @@ def main(measure: Measure, argv: list[str] | None = None) -> None:
             raise SystemExit(1)
 
 
-def guarded(measure: Measure, budget: Budget) -> Iterator[Row]:
+def guarded(measure: Measure, budget: Budget) -> Iterator[BenchmarkRow]:
     """The rows, and a failed one if what makes them fails."""
     try:
         yield from measure(budget)
     except Exception as error:
-        yield Row.failed("", "", error)
+        yield BenchmarkRow.failed("", "", error)

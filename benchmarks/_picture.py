@@ -4,7 +4,7 @@ from typing import Any
 
 from benchmarks import _table
 from benchmarks._results import Results
-from benchmarks._suite import Row
+from benchmarks._suite import BenchmarkRow
 from icltheory.plotting.style import COLOURS, STYLE
 
 # Inches a bar, a group's title, and the title with the axes' labels
@@ -51,7 +51,7 @@ def _fill(left, right, groups) -> None:
     right.set_xlabel("share of the floor (1: all that the machine can do)")
 
 
-def drawn(rows: tuple[Row, ...]) -> list[tuple[str, list[Row]]]:
+def drawn(rows: tuple[BenchmarkRow, ...]) -> list[tuple[str, list[BenchmarkRow]]]:
     """Groups of the rows that have something to draw."""
     with_bars = [r for r in rows if r.ratio is not None or r.share_of_floor is not None]
     return list(_table.grouped(with_bars))
@@ -82,7 +82,7 @@ def _bars(left, right, groups, start: float) -> dict[str, float]:
     return ticks
 
 
-def _of(row: Row) -> str:
+def _of(row: BenchmarkRow) -> str:
     wrong = "WRONG ANSWER, " if row.wrong else ""
     return f" x {wrong}{row.alternative}; ours {_table.duration(row.ours_s)}"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import _machine
-from benchmarks._suite import Row
+from benchmarks._suite import BenchmarkRow
 from experiments._run import Run
 
 FORMAT = 1
@@ -22,7 +22,7 @@ class Results(NamedTuple):
     """
 
     about: dict[str, Any]
-    rows: tuple[Row, ...]
+    rows: tuple[BenchmarkRow, ...]
 
     @property
     def machine(self) -> str:
@@ -81,7 +81,7 @@ def load(path: Path) -> Results:
         stored = json.loads(path.read_text())
         if stored.pop("format") != FORMAT:
             raise ValueError("another format")
-        rows = tuple(Row(**row) for row in stored.pop("rows"))
+        rows = tuple(BenchmarkRow(**row) for row in stored.pop("rows"))
         return Results(stored, rows)
     except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(

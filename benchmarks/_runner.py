@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks._registry import Expected
-from benchmarks._suite import Row
+from benchmarks._suite import BenchmarkRow
 
 # Importing jax and this library, before a benchmark's own time begins
 START_SECONDS = 5.0
@@ -44,7 +44,7 @@ class Slot(NamedTuple):
     wanted: tuple[tuple[str, str], ...] = ()
 
 
-Launch = Callable[[Slot], Sequence[Row]]
+Launch = Callable[[Slot], Sequence[BenchmarkRow]]
 
 
 def in_order(
@@ -66,8 +66,8 @@ def run(
     launch: Launch,
     clock: Callable[[], float] = time.monotonic,
     say: Callable[[str], None] = print,
-    keep: Callable[[tuple[Row, ...]], object] = len,
-) -> tuple[Row, ...]:
+    keep: Callable[[tuple[BenchmarkRow, ...]], object] = len,
+) -> tuple[BenchmarkRow, ...]:
     """Rows of all benchmarks within the budget, in the order given.
 
     Each gets a share of the time left, as it expects of the rest: less than it expects
@@ -75,7 +75,7 @@ def run(
     and what all leave over to the cases that had no time in their share. ``keep`` gets
     all rows so far after each benchmark, so that whoever stops the suite has them.
     """
-    deadline, found = clock() + budget, dict[str, list[Row]]()
+    deadline, found = clock() + budget, dict[str, list[BenchmarkRow]]()
     names = list(expected)
     for number, name in enumerate(names):
         left = deadline - clock()
@@ -83,7 +83,7 @@ def run(
         seconds = expected[name] * left / rest
         if seconds <= START_SECONDS:
             why = f"{max(left, 0):.0f} s of the budget left"
-            found[name] = [Row.late(name, _ALL, why)]
+            found[name] = [BenchmarkRow.late(name, _ALL, why)]
             continue
         say(f"[{number + 1}/{len(names)}] {name}, at most about {seconds:.0f} s")
         # Far beyond its share it hangs; at the end of the budget it is only late.
@@ -102,18 +102,22 @@ def run(
     return _all_of(found)
 
 
-def _all_of(found: Mapping[str, list[Row]]) -> tuple[Row, ...]:
+def _all_of(found: Mapping[str, list[BenchmarkRow]]) -> tuple[BenchmarkRow, ...]:
     return tuple(itertools.chain.from_iterable(found.values()))
 
 
-def _joined(rows: list[Row], late: list[Row], again: Sequence[Row]) -> list[Row]:
+def _joined(
+    rows: list[BenchmarkRow], late: list[BenchmarkRow], again: Sequence[BenchmarkRow]
+) -> list[BenchmarkRow]:
     """The second rows in place of the late ones, at the end of their groups."""
     joined = [row for row in rows if row not in late] + list(again)
     order = list(dict.fromkeys(row.group for row in [*rows, *again]))
     return sorted(joined, key=lambda row: order.index(row.group))
 
 
-def in_process(slot: Slot, peaks: Mapping[str, float] | None = None) -> list[Row]:
+def in_process(
+    slot: Slot, peaks: Mapping[str, float] | None = None
+) -> list[BenchmarkRow]:
     """Runs ``python -m benchmarks.NAME``; how it ended badly is a row."""
     with tempfile.TemporaryDirectory() as folder:
         rows, complaints = Path(folder, "rows"), Path(folder, "stderr")
@@ -129,19 +133,19 @@ def in_process(slot: Slot, peaks: Mapping[str, float] | None = None) -> list[Row
     if not why:
         return found
     late = slot.last and why.startswith(_STOPPED)
-    made = Row.late if late else Row.failed
+    made = BenchmarkRow.late if late else BenchmarkRow.failed
     return [*found, made(slot.name, "the rest", why)]
 
 
-def _read(line: str) -> list[Row]:
+def _read(line: str) -> list[BenchmarkRow]:
     """The row of a line; none if its writer was stopped in the middle."""
     try:
-        return [Row(**json.loads(line))]
+        return [BenchmarkRow(**json.loads(line))]
     except ValueError:
         return []
 
 
-def _named(row: Row, name: str) -> Row:
+def _named(row: BenchmarkRow, name: str) -> BenchmarkRow:
     return row if row.group else dataclasses.replace(row, group=name)
 
 

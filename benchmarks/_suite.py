@@ -13,7 +13,7 @@ from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class BenchmarkRow:
     """One measured pair.
 
     Attributes:
@@ -78,17 +78,17 @@ class Row:
         return self.group, self.name, self.precision
 
     @classmethod
-    def skipped(cls, group: str, name: str, why: str) -> "Row":
+    def skipped(cls, group: str, name: str, why: str) -> "BenchmarkRow":
         """A row that was left out, and why."""
         return cls(group, name, precision="", note=why, status="skipped")
 
     @classmethod
-    def late(cls, group: str, name: str, why: str) -> "Row":
+    def late(cls, group: str, name: str, why: str) -> "BenchmarkRow":
         """A row that had no time left, and how much it wanted."""
         return cls(group, name, precision="", note=why, status="late")
 
     @classmethod
-    def failed(cls, group: str, name: str, why: str | Exception) -> "Row":
+    def failed(cls, group: str, name: str, why: str | Exception) -> "BenchmarkRow":
         """A row that could not be measured."""
         if isinstance(why, Exception):
             why = f"{type(why).__name__}: {why}".splitlines()[0]
@@ -143,10 +143,10 @@ class Case:
 
     name: str
     seconds: float
-    measure: Callable[[], Row | Iterable[Row]]
+    measure: Callable[[], BenchmarkRow | Iterable[BenchmarkRow]]
 
 
-def each(group: str, budget: Budget, cases: Iterable[Case]) -> Iterator[Row]:
+def each(group: str, budget: Budget, cases: Iterable[Case]) -> Iterator[BenchmarkRow]:
     """Rows of the cases in order: measured, left out for want of time, or failed.
 
     On a machine slower than expected, later cases are expected to be as slow.
@@ -157,24 +157,24 @@ def each(group: str, budget: Budget, cases: Iterable[Case]) -> Iterator[Row]:
             continue
         needed = case.seconds * max(1.0, spent / expected if expected else 1.0)
         if budget.quick and number:
-            yield Row.skipped(group, case.name, "quick run")
+            yield BenchmarkRow.skipped(group, case.name, "quick run")
             continue
         if needed > budget.left() and not budget.quick:
             why = f"needs about {needed:.0f} s, {max(budget.left(), 0):.0f} s left"
-            yield Row.late(group, case.name, why)
+            yield BenchmarkRow.late(group, case.name, why)
             continue
         begun = time.monotonic()
         yield from _rows_of(group, case)
         expected, spent = expected + case.seconds, spent + time.monotonic() - begun
 
 
-def _rows_of(group: str, case: Case) -> Iterator[Row]:
+def _rows_of(group: str, case: Case) -> Iterator[BenchmarkRow]:
     try:
         found = case.measure()
-        for row in (found,) if isinstance(found, Row) else found:
+        for row in (found,) if isinstance(found, BenchmarkRow) else found:
             names = {"group": row.group or group, "name": row.name or case.name}
             yield dataclasses.replace(row, **names)
     except Skip as why:
-        yield Row.skipped(group, case.name, str(why))
+        yield BenchmarkRow.skipped(group, case.name, str(why))
     except Exception as error:
-        yield Row.failed(group, case.name, error)
+        yield BenchmarkRow.failed(group, case.name, error)

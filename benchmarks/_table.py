@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks._suite import Row
+from benchmarks._suite import BenchmarkRow
 
 HEADER = (
     *("", "ours", "alternative", "its time", "ratio", "floor", "share of floor"),
@@ -46,7 +46,7 @@ def fact(name: str, value: float) -> str:
     return " ".join([*what, number(value), unit])
 
 
-def note(row: Row) -> str:
+def note(row: BenchmarkRow) -> str:
     """The note, with the verdict before it and the further numbers behind."""
     verdict = {"failed": "FAILED"}.get(row.status, "left out" if row.left_out else "")
     if row.wrong:
@@ -56,7 +56,7 @@ def note(row: Row) -> str:
     return "; ".join(part for part in (text, facts) if part)
 
 
-def cells(row: Row) -> list[str]:
+def cells(row: BenchmarkRow) -> list[str]:
     """One row as text, in the order of ``HEADER``."""
     return [
         *(row.name, duration(row.ours_s), row.alternative or "-"),
@@ -65,7 +65,7 @@ def cells(row: Row) -> list[str]:
     ]
 
 
-def line(row: Row) -> str:
+def line(row: BenchmarkRow) -> str:
     """One row in one line, as progress."""
     parts = []
     if row.status == "measured":
@@ -77,13 +77,15 @@ def line(row: Row) -> str:
     return f"{row.name or row.group or 'benchmark'}: {', '.join(parts)}"
 
 
-def grouped(rows: Iterable[Row]) -> Iterable[tuple[str, list[Row]]]:
+def grouped(rows: Iterable[BenchmarkRow]) -> Iterable[tuple[str, list[BenchmarkRow]]]:
     """Rows by group, in the order in which they came."""
     for group, members in itertools.groupby(rows, key=lambda row: row.group):
         yield group, list(members)
 
 
-def show(rows: Sequence[Row], title: str = "", console: Console | None = None) -> None:
+def show(
+    rows: Sequence[BenchmarkRow], title: str = "", console: Console | None = None
+) -> None:
     """Prints all rows as one table, its columns aligned over the groups."""
     if console is None:
         console = Console(highlight=False)
@@ -113,7 +115,7 @@ def escaped(text: str) -> str:
     return text.replace("[", r"\[")
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[BenchmarkRow]) -> str:
     """A Markdown table a group, under the group's title."""
     parts = []
     for group, members in grouped(rows):

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from benchmarks import _alone, _measure
-from benchmarks._suite import Budget, Case, Row, each
+from benchmarks._suite import BenchmarkRow, Budget, Case, each
 from icltheory.attention import LinearAttentionStack
 from icltheory.bounds import generalization_bound
 
@@ -23,7 +23,7 @@ GROUP = "Theorem 2 in the ambient space with jitter"
 SIZES = {(4, 40, 6, 1000, 50): 4, (2, 40, 64, 1, 1): 12, (4, 64, 1024, 1, 0): 10}
 
 
-def measure(budget: Budget) -> Iterator[Row]:
+def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     """Many small prompts, one in the middle, one too large for a dense evaluation."""
     cases = [Case(name(*s), t, functools.partial(row, *s)) for s, t in SIZES.items()]
     yield from each(GROUP, budget, cases)
@@ -81,7 +81,7 @@ def operations(L: int, N: int, n: int) -> float:
 
 
 @jax.default_matmul_precision("highest")
-def row(L: int, N: int, n: int, prompts: int, compare: int) -> Row:
+def row(L: int, N: int, n: int, prompts: int, compare: int) -> BenchmarkRow:
     """Time, memory and value; NumPy on the first ``compare`` prompts."""
     stack, H = problem(L, N, n, prompts)
     batched = jax.vmap(ours(N // 2, N), (None, 0))
@@ -93,13 +93,13 @@ def row(L: int, N: int, n: int, prompts: int, compare: int) -> Row:
         "facts": {**facts, "one C_t alone MiB": n**4 * 4 / 2**20},
     }
     if not compare:
-        return Row(**found, note="C_t as a matrix does not fit")
+        return BenchmarkRow(**found, note="C_t as a matrix does not fit")
     # On the host: NumPy does not wait for copies from a device.
     host, prompts_there = jax.device_get((stack, H[:compare]))
     items = [(host, each, N // 2) for each in prompts_there]
     plain, seconds = _measure.part_of_loop(numpy_bound, items, prompts)
     part = f"alternative timed on {compare} prompts, scaled" * (compare < prompts)
-    return Row(
+    return BenchmarkRow(
         **found,
         alternative="NumPy, C_t as a matrix",
         alternative_s=seconds,

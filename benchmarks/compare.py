@@ -22,7 +22,7 @@ from rich.table import Table
 
 from benchmarks import _results, _table
 from benchmarks._results import Results
-from benchmarks._suite import Row
+from benchmarks._suite import BenchmarkRow
 
 
 class Change(NamedTuple):
@@ -36,7 +36,7 @@ class Change(NamedTuple):
         missing: ``"left out"`` or ``"gone"`` if the later run did not measure it.
     """
 
-    row: Row
+    row: BenchmarkRow
     time: float | None
     ratio: float | None
     share: float | None
@@ -61,7 +61,7 @@ def changes(before: Results, after: Results) -> Iterator[Change]:
     old, new = (_measured(results) for results in (before, after))
     left_out = {row.key[:2] for row in after.rows if row.left_out}
     for key in [*old, *(key for key in new if key not in old)]:
-        was, now = old.get(key, Row()), new.get(key, Row())
+        was, now = old.get(key, BenchmarkRow()), new.get(key, BenchmarkRow())
         yield Change(
             new.get(key, was),
             _over(now.ours_s, was.ours_s),
@@ -71,7 +71,7 @@ def changes(before: Results, after: Results) -> Iterator[Change]:
         )
 
 
-def _measured(results: Results) -> dict[tuple[str, str, str], Row]:
+def _measured(results: Results) -> dict[tuple[str, str, str], BenchmarkRow]:
     return {row.key: row for row in results.rows if row.status == "measured"}
 
 

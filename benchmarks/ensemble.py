@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from benchmarks import _alone, _measure
-from benchmarks._suite import Budget, Case, Row, each
+from benchmarks._suite import BenchmarkRow, Budget, Case, each
 from experiments.garg_linear import PRESETS, set_up
 from icltheory import training
 from icltheory.training import Curriculum, Ensemble, OptimizerConfig
@@ -30,7 +30,7 @@ SIZES = ("dim", "num_points", "width", "num_layers", "batch_size")
 TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2}
 
 
-def measure(budget: Budget) -> Iterator[Row]:
+def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     """One, two, four and eight members; most members first, should time run out."""
     on_gpu = jax.default_backend() == "gpu"
     config = dataclasses.replace(
@@ -111,7 +111,7 @@ class Single:
 
 def row(
     single: Single, ensemble: Ensemble, at_once: int | None, chunks: int = 4
-) -> Row:
+) -> BenchmarkRow:
     """The fused program and the single one, in turns; the first chunk warms up."""
     config, setup, count = single.config, single.setup, len(ensemble)
     args = setup.model, setup.task, config.optimizer, ensemble
@@ -136,7 +136,7 @@ def row(
         times.append(chunk.seconds / single.chunk_steps)
         alternatives.append(single.seconds(count))
     ours, alternative = statistics.median(times), statistics.median(alternatives)
-    return Row(
+    return BenchmarkRow(
         ours_s=ours,
         alternative="one model after another",
         alternative_s=alternative,

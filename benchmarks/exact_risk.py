@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks import _alone, _measure
-from benchmarks._suite import Budget, Case, Row, each
+from benchmarks._suite import BenchmarkRow, Budget, Case, each
 from icltheory.regression import ltb
 from icltheory.regression.tasks import LinearRegression
 
@@ -24,7 +24,7 @@ BATCH_GROUP = "1,000 (problem, M) pairs at d = 20 in one call"
 LSA_GROUP = "Search for the best LSA, 16 starts, M = 40"
 
 
-def measure(budget: Budget) -> Iterator[Row]:
+def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     """One risk, a thousand, and a search over models."""
     one = [
         Case(f"d {dim}, M {2 * dim}", seconds, functools.partial(against, dim, 2 * dim))
@@ -56,7 +56,7 @@ def _block(dim: int) -> ltb.LTB:
 
 
 @jax.default_matmul_precision("highest")
-def against(dim: int, M: int) -> Row:
+def against(dim: int, M: int) -> BenchmarkRow:
     """The exact risk, and what a simulation to 1 % costs.
 
     A simulation of relative accuracy a needs (standard deviation / mean / a)^2 prompts,
@@ -83,7 +83,7 @@ def against(dim: int, M: int) -> Row:
     mean, spread = (float(x) for x in simulate(jax.random.key(3)))
     z = (mean - truth) / (spread / PROMPTS**0.5)
     prompts_needed = (spread / truth / 0.01) ** 2
-    return Row(
+    return BenchmarkRow(
         ours_s=ours,
         alternative="simulation to 1 %, compiled",
         alternative_s=prompts_needed / PROMPTS * batch,
@@ -96,7 +96,7 @@ def against(dim: int, M: int) -> Row:
 
 
 @jax.default_matmul_precision("highest")
-def batched(function) -> Row:
+def batched(function) -> BenchmarkRow:
     """A vmapped call beside one compiled call a problem, timed on some."""
     count, sample = 1000, 50
     tasks = jax.jit(jax.vmap(lambda seed: problem(20, seed)))(jnp.arange(count))
@@ -112,7 +112,7 @@ def batched(function) -> Row:
     part = jax.tree.map(lambda x: x[:sample], together(tasks, lengths))
     same = jax.tree.map(lambda *xs: jnp.stack(xs), *found)
     pairs = zip(*map(jax.tree.leaves, (part, same)), strict=True)
-    return Row(
+    return BenchmarkRow(
         ours_s=ours,
         alternative="a compiled call a problem",
         alternative_s=theirs,
@@ -123,12 +123,12 @@ def batched(function) -> Row:
 
 
 @jax.default_matmul_precision("highest")
-def search(dim: int) -> Row:
+def search(dim: int) -> BenchmarkRow:
     """The best LSA, which nothing else that we know finds."""
     task = problem(dim)
     function = functools.partial(_least_risk, task)
     program, facts = _measure.compiled(function, jnp.asarray(40))
-    return Row(
+    return BenchmarkRow(
         ours_s=_measure.seconds(lambda: program(jnp.asarray(40))),
         facts={"compile s": facts["compile s"]},
     )

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 from benchmarks import _alone, _measure
-from benchmarks._suite import Budget, Case, Row, each
+from benchmarks._suite import BenchmarkRow, Budget, Case, each
 from icltheory.regression import flow, ltb
 from icltheory.regression.tasks import LinearRegression
 
@@ -29,7 +29,7 @@ GROUP = f"GD-beta flow to excess {TARGET:g}, d = {DIM}, M = {M}"
 CONDITIONS = ((1.0, 10.0, 10), (10.0, 12.0, 18), (100.0, 12.0, 32))
 
 
-def measure(budget: Budget) -> Iterator[Row]:
+def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     """Problems that grow stiffer."""
     cases = [
         Case(f"condition {c:g}", seconds, functools.partial(rows, c, limit))
@@ -109,7 +109,7 @@ def by_scipy(task, end: float, method: str, limit: float):
 
 
 @jax.enable_x64(True)
-def rows(condition: float, limit: float) -> list[Row]:
+def rows(condition: float, limit: float) -> list[BenchmarkRow]:
     """Ours beside each of SciPy's methods on one problem."""
     task = problem(condition)
     end = time_to_target(task)
@@ -126,11 +126,11 @@ def rows(condition: float, limit: float) -> list[Row]:
     ]
 
 
-def row(condition, ours, ours_s, note, method, found, found_s) -> Row:
+def row(condition, ours, ours_s, note, method, found, found_s) -> BenchmarkRow:
     """One pair; a method that was stopped gives a lower bound of its time."""
     if found is None:
         note += "; alternative stopped, its time is a lower bound"
-    return Row(
+    return BenchmarkRow(
         name=f"condition {condition:g}, {method}",
         ours_s=ours_s,
         alternative=f"SciPy {method}",

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks import _alone
-from benchmarks._suite import Budget, Case, Row, Skip, each
+from benchmarks._suite import BenchmarkRow, Budget, Case, Skip, each
 from experiments._run import Run
 from icltheory.kernels import Plan, TunedPlan, tune
 from icltheory.kernels.choice import Timing
@@ -31,7 +31,7 @@ from icltheory.kernels.tuning import SUBJECTS
 BATCH, TOKENS, WIDTH, HEADS, DTYPE = 64, 82, 256, 8, jnp.bfloat16
 
 
-def measure(budget: Budget, plan: Path | None = None) -> Iterator[Row]:
+def measure(budget: Budget, plan: Path | None = None) -> Iterator[BenchmarkRow]:
     """A row a kernel and pass."""
     group = f"Kernels of a block, {BATCH} x {TOKENS} tokens, width {WIDTH}"
     found: dict[str, TunedPlan] = {}
@@ -58,7 +58,7 @@ def _keep(plan: Path | None, found: dict[str, TunedPlan]) -> None:
     Run(plan.parent).write_json(plan.name, {"plan": fields, **about})
 
 
-def rows(name: str, found: dict[str, TunedPlan]) -> Iterator[Row]:
+def rows(name: str, found: dict[str, TunedPlan]) -> Iterator[BenchmarkRow]:
     """Rows of one kernel: the value, and value and gradient."""
     if jax.default_backend() != "gpu":
         raise Skip("needs a GPU")
@@ -75,13 +75,13 @@ def rows(name: str, found: dict[str, TunedPlan]) -> Iterator[Row]:
         yield _row(label, table)
 
 
-def _row(label: str, table: tuple[Timing, ...]) -> Row:
+def _row(label: str, table: tuple[Timing, ...]) -> BenchmarkRow:
     """XLA's code is the first of a table."""
     right = [row for row in table if row.seconds is not None]
     best = min(right, key=lambda row: row.seconds or 0.0)
     dropped = [row for row in table if row.seconds is None]
     eps = float(jnp.finfo(DTYPE).eps)
-    return Row(
+    return BenchmarkRow(
         name=label,
         ours_s=best.seconds,
         alternative="XLA",

@@ -23,7 +23,7 @@ from jax.experimental import topologies
 from jax.sharding import NamedSharding, PartitionSpec
 
 from benchmarks import _alone
-from benchmarks._suite import Budget, Case, Row, each
+from benchmarks._suite import BenchmarkRow, Budget, Case, each
 from experiments.garg_linear import PRESETS, set_up
 from experiments.garg_linear.config import Config
 from experiments.garg_linear.train import initial_state, training_step
@@ -190,14 +190,14 @@ def cases() -> dict[str, tuple[Config, Plan, bool]]:
     }
 
 
-def measure(budget: Budget) -> Iterator[Row]:
+def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     """A row a program; there is nothing to time."""
 
     def row(config, plan, packed):
         with device() as place:
             found = launches_of(config, plan, place, packed)
         facts = {f"{kind} launches": found[kind] for kind in KINDS}
-        return Row(
+        return BenchmarkRow(
             precision=config.precision,
             facts={"all launches": found.total()} | facts,
             note="compiled, not run",

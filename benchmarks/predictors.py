@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 
 from benchmarks import _alone, _measure
-from benchmarks._suite import Budget, Case, Row, each
+from benchmarks._suite import BenchmarkRow, Budget, Case, each
 from icltheory.regression import predictors
 from icltheory.regression.tasks import LinearRegression
 
@@ -143,7 +143,7 @@ def pairs(pool: Array) -> dict[str, Pair]:
     }
 
 
-def measure(budget: Budget) -> Iterator[Row]:
+def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     """Every predictor on the same prompts."""
     task = LinearRegression.isotropic(DIM, dtype=jnp.float32)
     prompt = task.sample(jax.random.key(0), POINTS - 1, PROMPTS).prefixes()
@@ -156,13 +156,13 @@ def measure(budget: Budget) -> Iterator[Row]:
 
 
 @jax.default_matmul_precision("highest")
-def row(pair: Pair, X: Array, y: Array) -> Row:
+def row(pair: Pair, X: Array, y: Array) -> BenchmarkRow:
     """All prompts by ours, some by the rule."""
     compute = jax.jit(pair.ours)
     ours = _measure.seconds(lambda: compute(X, y), repeats=3)
     found, theirs = loop(pair.rule, np.asarray(X), np.asarray(y))
     moved = _measure.nbytes(X, y, y)
-    return Row(
+    return BenchmarkRow(
         ours_s=ours,
         alternative=pair.alternative,
         alternative_s=theirs,

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import _alone, _measure, _suite
-from benchmarks._suite import Budget, Row
+from benchmarks._suite import BenchmarkRow, Budget
 from icltheory.bridge import Architecture, Decoder, LanguageModel, Rotary
 from icltheory.bridge.evaluation import (
     Evaluation,
@@ -34,7 +34,7 @@ from icltheory.bridge.evaluation import (
     evaluate_rates,
     tokenize,
 )
-from icltheory.bridge.tasks import Example, Prompt, Task
+from icltheory.bridge.tasks import Example, PromptTemplate, Task
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.linalg import svd
 from icltheory.pruning import module_matrices, rank_for_rate
@@ -105,7 +105,7 @@ def task_of(count: int, vocabulary: int) -> Task:
     rows = tuple(
         Example({"text": text(length)}, i % 2, i) for i, length in enumerate(lengths)
     )
-    template = Prompt("{text} 7 {label} 8\n", "{text} 7", LABELS)
+    template = PromptTemplate("{text} 7 {label} 8\n", "{text} 7", LABELS)
     return Task(
         name="words",
         profile="paper",
@@ -166,7 +166,7 @@ def operations(prompts: Prompts, arch: Architecture, layer: int) -> float:
     return block * (layer + len(RATES) * (arch.num_layers - layer))
 
 
-def measure(budget: Budget) -> Iterator[Row]:
+def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     """Searches at the layers and modules of the case."""
     on_gpu = jax.default_backend() == "gpu"
     case = GPU if on_gpu else CPU
@@ -192,7 +192,9 @@ def measure(budget: Budget) -> Iterator[Row]:
     yield from _suite.each(group, budget, cases)
 
 
-def row(case: Case, model, task: Task, some: Task, layer: int, module: str) -> Row:
+def row(
+    case: Case, model, task: Task, some: Task, layer: int, module: str
+) -> BenchmarkRow:
     """One search both ways, the plain one on some of the examples."""
     specs = module_matrices(model, layer, module)
     matrices = [get_matrix(model.params, spec) for spec in specs]
@@ -223,7 +225,7 @@ def row(case: Case, model, task: Task, some: Task, layer: int, module: str) -> R
     tokens = layer_tokens(prompts, layer, case.arch.num_layers)
     dtype = jnp.dtype(case.dtype).name
     exact = dtype == "float32"
-    return Row(
+    return BenchmarkRow(
         ours_s=fast,
         alternative="a prompt at a time, all layers",
         alternative_s=part * total / answered,

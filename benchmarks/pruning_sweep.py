@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import _alone, _measure
-from benchmarks._suite import Budget, Case, Row, each
+from benchmarks._suite import BenchmarkRow, Budget, Case, each
 from icltheory.layered import forward
 from icltheory.models import GPT2, LayeredGPT2
 from icltheory.pruning import prune_module, sweep
@@ -29,7 +29,7 @@ GROUP = (
 TRACES: list[int] = []
 
 
-def measure(budget: Budget) -> Iterator[Row]:
+def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     """A layer at the top, where a sweep is cheapest, and one in the middle."""
     pruned = {(11, "attn"): 13, (11, "all"): 15, (6, "all"): 20}
     cases = [
@@ -67,7 +67,7 @@ def operations(layer: int) -> float:
 
 
 @jax.default_matmul_precision("highest")
-def row(layer: int, module: str) -> Row:
+def row(layer: int, module: str) -> BenchmarkRow:
     """One sweep, and the same scores rate by rate."""
     model, params, inputs = problem()
     y = inputs[1]
@@ -105,7 +105,7 @@ def row(layer: int, module: str) -> Row:
     evaluation, ours = _measure.in_turns(functools.partial(whole, params), swept)
     size = np.max(np.abs(slow))
     effect = np.max(np.abs(np.asarray(slow - slow[:1]))) / size
-    return Row(
+    return BenchmarkRow(
         ours_s=ours,
         alternative="every rate through the whole model",
         alternative_s=theirs,

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from benchmarks import _alone, _measure
 from benchmarks._scaling_model import ASSUMED, Compute, predict
-from benchmarks._suite import Budget, Case, Row, Skip, each
+from benchmarks._suite import BenchmarkRow, Budget, Case, Skip, each
 from experiments.garg_linear import PRESETS, set_up
 from icltheory import training
 from icltheory.training import Curriculum, OptimizerConfig, devices
@@ -39,7 +39,7 @@ GRADIENT_BYTES, EXCHANGES = 18_982_400 + 52_232, 2
 HOST_DEVICES = 4
 
 
-def measure(budget: Budget) -> Iterator[Row]:
+def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     """The sum of a gradient, a batch split, members split."""
     count, on_gpu = jax.device_count(), jax.default_backend() == "gpu"
     config = _config()
@@ -71,7 +71,7 @@ def _several() -> int:
     return jax.device_count()
 
 
-def all_reduce(size: int) -> Row:
+def all_reduce(size: int) -> BenchmarkRow:
     """Every device's float32 array summed over all devices."""
     n = _several()
     mesh = devices.data_mesh()
@@ -89,18 +89,18 @@ def all_reduce(size: int) -> Row:
     took = _measure.seconds(lambda: program(values))
     # What each device sends in a ring
     sent = 2 * (n - 1) / n * 4 * size
-    return Row(
+    return BenchmarkRow(
         ours_s=took, error=wrong, tolerance=0.0, facts={"GB/s": sent / took / 1e9}
     )
 
 
-def split(config, members: bool) -> Row:
+def split(config, members: bool) -> BenchmarkRow:
     """A step on all devices beside the same on one, with the same numbers."""
     n = _several()
     mesh = devices.device_mesh(models=n if members else 1)
     ours, found = step_seconds(config, mesh, n if members else 0)
     one, expected = step_seconds(config, None, n if members else 0)
-    return Row(
+    return BenchmarkRow(
         ours_s=ours,
         alternative="one device",
         alternative_s=one,

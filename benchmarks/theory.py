@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import _alone, _measure, _products, _theory_cases
-from benchmarks._suite import Budget, Case, Row, each
+from benchmarks._suite import BenchmarkRow, Budget, Case, each
 from benchmarks.bounds import numpy_bound, ours
 from benchmarks.trajectory import numpy_norms
 from icltheory import noise, pruning, trajectory
@@ -44,7 +44,7 @@ COARSE = {
 }
 
 
-def measure(budget: Budget) -> Iterator[Row]:
+def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     """Calculators at two sizes, then the precision of all of them."""
     sizes = (1000, 64_000 if jax.default_backend() == "gpu" else 4000)
     cases = [
@@ -128,7 +128,7 @@ def plain_table(stack, H) -> np.ndarray:
     return np.array([*rows, plain_norms(stack, H)])
 
 
-def row(name: str, prompts: int, dtype: str = "float32") -> Row:
+def row(name: str, prompts: int, dtype: str = "float32") -> BenchmarkRow:
     """One calculator on all prompts, beside NumPy on some of them."""
     with jax.enable_x64(dtype == "float64"):
         function, plain, tolerance = calculators(jnp.dtype(dtype))[name]
@@ -143,7 +143,7 @@ def row(name: str, prompts: int, dtype: str = "float32") -> Row:
         got = program(stack, H)[:COMPARE]
         mapped = jax.vmap(function, (None, 0))
         _, facts = _measure.compiled(mapped, stack, H[:BATCH])
-        return Row(
+        return BenchmarkRow(
             name=f"{name}, {prompts:,} prompts",
             ours_s=seconds,
             alternative="NumPy, a prompt at a time",
@@ -160,7 +160,7 @@ def row(name: str, prompts: int, dtype: str = "float32") -> Row:
         )
 
 
-def precision(name: str, case: _theory_cases.Case) -> Row:
+def precision(name: str, case: _theory_cases.Case) -> BenchmarkRow:
     """Errors against float64: as it is, and with the products that devices default to.
 
     On an accelerator those are the device's own; elsewhere their operands are rounded.
@@ -187,7 +187,7 @@ def precision(name: str, case: _theory_cases.Case) -> Row:
         found = error(asked(*arrays), exact)
     why = COARSE.get(name, "")
     tolerance = None if why else TOLERANCE
-    return Row(error=found, tolerance=tolerance, facts=facts, note=why)
+    return BenchmarkRow(error=found, tolerance=tolerance, facts=facts, note=why)
 
 
 def _all(kind):

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import _alone, _measure
-from benchmarks._suite import Budget, Case, Row, each
+from benchmarks._suite import BenchmarkRow, Budget, Case, each
 from experiments.garg_linear import PRESETS, set_up
 from experiments.garg_linear.train import initial_state, training_step
 from icltheory import training
@@ -33,7 +33,7 @@ SIZES = ("dim", "num_points", "width", "num_layers", "num_heads", "batch_size")
 TOLERANCES = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 1e-1}
 
 
-def measure(budget: Budget) -> Iterator[Row]:
+def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     """Optimisers, and on a GPU precisions, a larger batch and eight seeds."""
     on_gpu = jax.default_backend() == "gpu"
     base = PRESETS["paper" if on_gpu else "cpu"]
@@ -70,7 +70,7 @@ def changes(on_gpu: bool) -> dict[str, dict[str, Any]]:
     }
 
 
-def row(config) -> Row:
+def row(config) -> BenchmarkRow:
     """PyTorch's step, then ours."""
     on_gpu = jax.default_backend() == "gpu"
     plain, models = torch_row(config), len(config.seeds)
@@ -116,15 +116,15 @@ def train(config, chunk_steps: int, chunks: int) -> dict[str, float]:
     return {"step s": step_seconds, "state bytes": held, **facts}
 
 
-def torch_row(config) -> Row:
+def torch_row(config) -> BenchmarkRow:
     """The alternative's half of the row: its time, and how far the gradients differ."""
     if importlib.util.find_spec("torch") is None:
-        return Row(note="PyTorch is not installed: the group bench brings it")
+        return BenchmarkRow(note="PyTorch is not installed: the group bench brings it")
     from benchmarks import torch_trainer
 
     trainer = torch_trainer.Trainer(**{name: getattr(config, name) for name in SIZES})
     error = gradient_difference(config, trainer)
-    return Row(
+    return BenchmarkRow(
         alternative="eager PyTorch, Adam, float32",
         alternative_s=_measure.seconds(trainer.step, repeats=30),
         error=error,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import _alone, _measure
-from benchmarks._suite import Budget, Case, Row, each
+from benchmarks._suite import BenchmarkRow, Budget, Case, each
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory import depth_errors, implicit_gd_norms
 
@@ -26,7 +26,7 @@ DEPTH_SIZES = ((8, 16, 16), (24, 16, 16), (24, 64, 64))
 METHODS = ("factors", "dense", "gram")
 
 
-def measure(budget: Budget) -> Iterator[Row]:
+def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     """Norms at every size, then the errors by depth."""
     cases = [Case(name(s), t, functools.partial(row, *s)) for s, t in SIZES.items()]
     yield from each(GROUP, budget, cases)
@@ -74,7 +74,7 @@ def operations(L: int, N: int, n: int) -> float:
 
 
 @jax.default_matmul_precision("highest")
-def row(L: int, N: int, n: int) -> Row:
+def row(L: int, N: int, n: int) -> BenchmarkRow:
     """The path chosen beside NumPy; the three paths as facts."""
     stack, H = problem(L, N, n, jnp.float32)
     host = [np.asarray(a) for a in (stack.W_V, stack.W_K, stack.W_Q, H)]
@@ -89,7 +89,7 @@ def row(L: int, N: int, n: int) -> Row:
     ours, theirs = _measure.in_turns(paths["auto"], plain, repeats=3)
     got = paths["auto"]()
     # Bytes: the weights read once
-    return Row(
+    return BenchmarkRow(
         ours_s=ours,
         alternative="NumPy, n x n matrices",
         alternative_s=theirs,
@@ -102,13 +102,13 @@ def row(L: int, N: int, n: int) -> Row:
 
 
 @jax.enable_x64(True)
-def depth(L: int, N: int, n: int) -> Row:
+def depth(L: int, N: int, n: int) -> BenchmarkRow:
     """Relative error of the float32 trajectory at each depth."""
     stack, H = problem(L, N, n, jnp.float64)
     errors = np.asarray(depth_errors(stack, H, jnp.ones(n)))
     at = (1, L // 4, L // 2, L)
     found = ", ".join(f"{errors[t - 1]:.2g} at {t}" for t in at)
-    return Row(
+    return BenchmarkRow(
         alternative="float64 forward pass",
         error=float(errors.max()),
         # Sixteen roundings of float32: the update is small beside the state.

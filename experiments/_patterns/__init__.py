@@ -7,7 +7,7 @@ and returns them with their tasks. ``over_seeds`` maps a function over them;
 """
 
 from experiments._patterns.ensemble import Ensemble as Ensemble
-from experiments._patterns.ensemble import Trained as Trained
+from experiments._patterns.ensemble import TrainedEnsemble as TrainedEnsemble
 from experiments._patterns.ensemble import train_ensemble as train_ensemble
 from experiments._patterns.scores import Means as Means
 from experiments._patterns.scores import check_sums as check_sums
@@ -21,7 +21,7 @@ from experiments._patterns.scores import shifted_prompts as shifted_prompts
 __all__ = [
     "Ensemble",
     "Means",
-    "Trained",
+    "TrainedEnsemble",
     "check_sums",
     "means_of",
     "over_seeds",

@@ -122,7 +122,7 @@ class Ensemble:
 
 
 @dataclasses.dataclass(frozen=True)
-class Trained:
+class TrainedEnsemble:
     """Trained models.
 
     Attributes:
@@ -155,10 +155,10 @@ class Trained:
         return jax.tree.map(lambda leaf: leaf[index], (self.tasks, self.params))
 
 
-def train_ensemble(ensemble: Ensemble) -> Trained:
+def train_ensemble(ensemble: Ensemble) -> TrainedEnsemble:
     """Trains the models of all seeds, in one program and full float32."""
     jax.config.update("jax_default_matmul_precision", "highest")
-    return Trained(ensemble, *_trained(ensemble))
+    return TrainedEnsemble(ensemble, *_trained(ensemble))
 
 
 @functools.partial(jax.jit, static_argnums=0)

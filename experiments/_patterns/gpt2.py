@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from experiments._fields import check_at_least
-from experiments._patterns.ensemble import Trained
+from experiments._patterns.ensemble import TrainedEnsemble
 from experiments._run import Run
 from experiments._trained import Timing, fit
 from experiments._trained.fit import mean_metrics
@@ -148,7 +148,7 @@ class TrainedGpt:
 def train_gpt(
     gpt: Gpt,
     seeds: Sequence[int],
-    trained: Trained,
+    trained: TrainedEnsemble,
     run: Run,
     console: Console,
     earlier: Sequence[dict[str, Any]] = (),

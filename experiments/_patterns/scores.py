@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments._patterns.ensemble import Trained
+from experiments._patterns.ensemble import TrainedEnsemble
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
 from icltheory.patterns import PatternPrompt, PatternTask, Scores, all_tasks, scores
@@ -46,7 +46,9 @@ def means_of(found: Scores) -> Means:
     )
 
 
-def over_seeds(function: Callable[..., Any], trained: Trained, *args: Any) -> Any:
+def over_seeds(
+    function: Callable[..., Any], trained: TrainedEnsemble, *args: Any
+) -> Any:
     """Applies ``function(task, params, *arg)`` to every seed in one compiled program.
 
     Args:
@@ -61,7 +63,7 @@ def over_seeds(function: Callable[..., Any], trained: Trained, *args: Any) -> An
 
 
 def scores_on(
-    trained: Trained,
+    trained: TrainedEnsemble,
     num_prompts: int,
     *,
     num_examples: int = 20,
@@ -90,7 +92,7 @@ def scores_on(
 
 
 def scores_on_all(
-    trained: Trained,
+    trained: TrainedEnsemble,
     num_prompts: int,
     *,
     num_examples: int = 20,
@@ -149,7 +151,7 @@ def shifted_prompts(
 
 
 def scores_at_sums(
-    trained: Trained,
+    trained: TrainedEnsemble,
     sums: Sequence[float],
     num_draws: int,
     num_prompts: int,
@@ -214,7 +216,7 @@ def _at_sums(model, num_draws, num_prompts, num_examples, *arrays) -> Means:
     return jax.vmap(one)(*stacked)
 
 
-def with_all_tasks(trained: Trained) -> PatternTask:
+def with_all_tasks(trained: TrainedEnsemble) -> PatternTask:
     """The tasks' patterns with all pairs: one structure, whatever was trained on."""
     return trained.tasks.with_tasks(all_tasks(trained.ensemble.num_relevant))
 

@@ -15,7 +15,7 @@ from experiments._trained.references import (
     gradient_descent_errors as gradient_descent_errors,
 )
 from experiments._trained.references import one_layer_optimum as one_layer_optimum
-from experiments._trained.train import Trained as Trained
+from experiments._trained.train import TrainedModels as TrainedModels
 from experiments._trained.train import train as train
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "Fitted",
     "Recipe",
     "Timing",
-    "Trained",
+    "TrainedModels",
     "fit",
     "gradient_descent_errors",
     "linear_recipe",

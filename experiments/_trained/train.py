@@ -17,7 +17,7 @@ from icltheory.models import LayeredGPT2
 
 
 @dataclasses.dataclass(frozen=True)
-class Trained:
+class TrainedModels:
     """A trained model.
 
     Attributes:
@@ -68,7 +68,7 @@ def train(
     *,
     name: str | None = None,
     earlier: Sequence[dict[str, Any]] = (),
-) -> Trained:
+) -> TrainedModels:
     """Trains to the last step, or goes on from the newest checkpoint of an earlier try.
 
     Products run in full float32. Checkpoints are in ``checkpoints/NAME`` of the run
@@ -116,7 +116,7 @@ def train(
             return params
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], params)
 
-    return Trained(
+    return TrainedModels(
         name,
         recipe,
         recipe.module(),

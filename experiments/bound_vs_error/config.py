@@ -7,7 +7,7 @@ from experiments.bound_vs_error.reference import GENERIC, ROWS
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class ProblemSize:
     """One learner, on pools of one size.
 
     Attributes:
@@ -82,32 +82,34 @@ class Config:
                     f"L={row.num_layers}"
                 )
 
-    def table(self) -> list[Row]:
+    def table(self) -> list[ProblemSize]:
         """Rows of the table: gradient descent, then generic weights."""
-        gd = [Row(*row) for row in self.rows]
-        return gd + [Row(2, N, b, 1, generic=True) for N, b in self.generic]
+        gd = [ProblemSize(*row) for row in self.rows]
+        return gd + [ProblemSize(2, N, b, 1, generic=True) for N, b in self.generic]
 
-    def fraction_sweep(self) -> list[Row]:
+    def fraction_sweep(self) -> list[ProblemSize]:
         """Rows with b = N / 2."""
-        return [Row(5, N, N // 2, 2) for N in self.sweep]
+        return [ProblemSize(5, N, N // 2, 2) for N in self.sweep]
 
-    def shots_sweep(self) -> list[Row]:
+    def shots_sweep(self) -> list[ProblemSize]:
         """Rows with b fixed."""
         return [
-            Row(5, N, self.sweep_shots, 2) for N in self.sweep if self.sweep_shots < N
+            ProblemSize(5, N, self.sweep_shots, 2)
+            for N in self.sweep
+            if self.sweep_shots < N
         ]
 
-    def planned(self) -> dict[float, Row]:
+    def planned(self) -> dict[float, ProblemSize]:
         """For each target the row that the plan asks for."""
         sizes = {target: planned_samples(target) for target in self.targets}
-        return {target: Row(5, N, N // 2, 2) for target, N in sizes.items()}
+        return {target: ProblemSize(5, N, N // 2, 2) for target, N in sizes.items()}
 
-    def all_rows(self) -> list[Row]:
+    def all_rows(self) -> list[ProblemSize]:
         """Every row once, those of the table first."""
         rows = [*self.table(), *self.fraction_sweep(), *self.shots_sweep()]
         return list(dict.fromkeys(rows + list(self.planned().values())))
 
-    def replicates_of(self, row: Row) -> int:
+    def replicates_of(self, row: ProblemSize) -> int:
         """Replicates of a row, a power of two."""
         affordable = self.work // (row.num_demos * (row.dim + 1) * row.num_layers)
         count = max(min(affordable, self.replicates), self.replicates // 8, 16)

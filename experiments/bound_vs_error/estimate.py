@@ -6,7 +6,7 @@ import math
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.bound_vs_error.config import Row
+from experiments.bound_vs_error.config import ProblemSize
 from experiments.bound_vs_error.simulate import SMOOTHING, R, Replicates, held_out_sizes
 from icltheory.bounds import (
     isotropic_term,
@@ -57,7 +57,9 @@ def mean(sample: np.ndarray) -> DeltaEstimate:
     return DeltaEstimate(float(np.mean(sample)), sample)
 
 
-def bounds(row: Row, sample: Replicates, support_dim: int) -> dict[str, DeltaEstimate]:
+def bounds(
+    row: ProblemSize, sample: Replicates, support_dim: int
+) -> dict[str, DeltaEstimate]:
     """Every variant of the bound; ``inside`` is none."""
     N, m = row.num_demos, support_dim
 
@@ -92,7 +94,9 @@ def _bound(terms, each, num_samples) -> DeltaEstimate:
     return DeltaEstimate(value, slope * each.sum(axis=1))
 
 
-def smoothing(row: Row, sample: Replicates) -> tuple[DeltaEstimate, float, float]:
+def smoothing(
+    row: ProblemSize, sample: Replicates
+) -> tuple[DeltaEstimate, float, float]:
     """The best smoothing bound, its c, and the spread without opposite pairs."""
     found = []
     weights = jnp.asarray(sample.det_w)
@@ -133,7 +137,9 @@ def ordering(found: dict[str, DeltaEstimate]) -> dict[str, float]:
     return gaps
 
 
-def measure(row: Row, sample: Replicates, support_dim: int, printed: float) -> dict:
+def measure(
+    row: ProblemSize, sample: Replicates, support_dim: int, printed: float
+) -> dict:
     """The record of a row."""
     found = bounds(row, sample, support_dim)
     smooth, c, single = smoothing(row, sample)

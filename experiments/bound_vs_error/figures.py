@@ -3,7 +3,7 @@
 import math
 
 from experiments._run import Run
-from experiments.bound_vs_error.config import Config, Row
+from experiments.bound_vs_error.config import Config, ProblemSize
 from experiments.bound_vs_error.drawing import (
     SamplePanel,
     bounds_against_samples,
@@ -77,7 +77,7 @@ def _scaling_figure(config: Config, rows: dict[str, dict]):
 
 
 def _sample_panel(
-    sweep: list[Row], rows: dict[str, dict], powers: tuple[float, ...]
+    sweep: list[ProblemSize], rows: dict[str, dict], powers: tuple[float, ...]
 ) -> SamplePanel:
     records = [rows[row.label] for row in sweep]
     sizes = [row.num_demos for row in sweep]

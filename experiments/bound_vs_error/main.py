@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from experiments import _launch
 from experiments._run import Run, console_of, default_preset
-from experiments.bound_vs_error.config import PRESETS, Config, Row
+from experiments.bound_vs_error.config import PRESETS, Config, ProblemSize
 from experiments.bound_vs_error.estimate import measure
 from experiments.bound_vs_error.invariance import measure_invariance
 from experiments.bound_vs_error.report import INVARIANCE, report
@@ -52,7 +52,7 @@ def _run_all(launch: _launch.Launch[Config]) -> dict:
 
 
 def measure_all(
-    config: Config, rows: list[Row], run: Run, console: Console
+    config: Config, rows: list[ProblemSize], run: Run, console: Console
 ) -> dict[str, dict]:
     """Records by name; those that ``metrics.jsonl`` has are not measured again."""
     jobs: dict[str, Callable[[], dict]] = {
@@ -76,7 +76,7 @@ def measure_all(
     return found
 
 
-def measure_row(config: Config, row: Row) -> dict:
+def measure_row(config: Config, row: ProblemSize) -> dict:
     """The record of a row."""
     learner = learner_of(row, config.seed)
     sample = simulate(config, row)

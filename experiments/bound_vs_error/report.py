@@ -13,7 +13,7 @@ from experiments.bound_vs_error.compare import (
     reference_values,
     z_scores,
 )
-from experiments.bound_vs_error.config import Config, Row
+from experiments.bound_vs_error.config import Config, ProblemSize
 from experiments.bound_vs_error.estimate import ORDER, VALID
 from experiments.bound_vs_error.figures import draw
 from experiments.bound_vs_error.invariance import HELD_OUT, POPULATION
@@ -257,7 +257,7 @@ def bounds_table(config: Config, rows: dict[str, dict]) -> Table:
     return table
 
 
-def extra_rows(config: Config) -> list[Row]:
+def extra_rows(config: Config) -> list[ProblemSize]:
     """Rows of the sweeps and the plan that the table does not have."""
     table = config.table()
     return [row for row in config.all_rows() if row not in table]

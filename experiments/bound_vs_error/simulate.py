@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.bound_vs_error.config import Config, Row
+from experiments.bound_vs_error.config import Config, ProblemSize
 from experiments.bound_vs_error.learners import (
     CLIP,
     GenericWeights,
@@ -83,14 +83,14 @@ def held_out_sizes(num_demos: int) -> tuple[int, int, int]:
     return num_demos // 2, num_demos - max(1, num_demos // 10), num_demos - 1
 
 
-def learner_of(row: Row, seed: int) -> Learner:
+def learner_of(row: ProblemSize, seed: int) -> Learner:
     """Weights of a row; generic ones are drawn once for all rows."""
     if row.generic:
         return GenericWeights(seed)
     return GradientDescent(row.dim, row.num_layers)
 
 
-def simulate(config: Config, row: Row) -> Replicates:
+def simulate(config: Config, row: ProblemSize) -> Replicates:
     """All replicates of a row, by a compiled map over chunks of them."""
     count = config.replicates_of(row)
     keys = tuple(jax.random.split(k, count) for k in row_keys(config.seed, row))
@@ -101,7 +101,7 @@ def simulate(config: Config, row: Row) -> Replicates:
     return Replicates(*map(np.asarray, out))
 
 
-def row_keys(seed: int, row: Row) -> Array:
+def row_keys(seed: int, row: ProblemSize) -> Array:
     """Keys of a row's data, noise and perturbations; no two rows share them."""
     key = jax.random.key(seed)
     for number in dataclasses.astuple(row):
@@ -109,7 +109,7 @@ def row_keys(seed: int, row: Row) -> Array:
     return jax.random.split(key, 3)
 
 
-def _chunk(row: Row, count: int) -> int:
+def _chunk(row: ProblemSize, count: int) -> int:
     """Prompts at once, a power of two; one on a CPU, where a batch gains nothing."""
     if jax.default_backend() == "cpu":
         return 1
@@ -122,7 +122,7 @@ def _support_dims(learner: Learner) -> np.ndarray:
     return np.asarray(jax.jit(support_dims)(learner.stack()))
 
 
-def printed_bound(learner: Learner, row: Row) -> float:
+def printed_bound(learner: Learner, row: ProblemSize) -> float:
     """Theorem 2 as printed: infinite, C_t being singular, unless its rank is n^2."""
     n = learner.dim + 1
     rank = np.minimum(row.num_demos - 1, _support_dims(learner))

@@ -13,8 +13,8 @@ from experiments.cot.drawing import (
     lengths_that_suffice,
 )
 from experiments.cot.findings import LEVEL, needed, predicted, stage_ends
-from experiments.cot.measure import Measured
-from experiments.cot.settings import FRACTION, RHO, TAU, Setting
+from experiments.cot.measure import SettingErrors
+from experiments.cot.settings import FRACTION, RHO, TAU, ReasoningSetting
 from experiments.cot.theory import Lines
 from icltheory.chain_of_thought import AttentionMasses
 from icltheory.statistics import Estimate
@@ -33,8 +33,8 @@ def draw(
     config: Config,
     run: Run,
     masses: AttentionMasses,
-    swept: list[tuple[Setting, Measured]],
-    compared: list[tuple[Setting, Measured, Lines]],
+    swept: list[tuple[ReasoningSetting, SettingErrors]],
+    compared: list[tuple[ReasoningSetting, SettingErrors, Lines]],
 ) -> None:
     """Saves all figures."""
     of = f"mean and 95 % interval of {len(config.seeds)} trainings"

@@ -7,16 +7,16 @@ import numpy as np
 from experiments._run import Check
 from experiments.cot import reference
 from experiments.cot.config import Config
-from experiments.cot.measure import Measured, needed_length
-from experiments.cot.settings import FAITHFUL, FRACTION, RHO, TAU, Setting
+from experiments.cot.measure import SettingErrors, needed_length
+from experiments.cot.settings import FAITHFUL, FRACTION, RHO, TAU, ReasoningSetting
 from experiments.cot.theory import Lines
 from icltheory import chain_of_thought as cot
 from icltheory.statistics import Estimate
 
 LEVEL = 0.1
 SMALL = 0.03  # CoT below it where ICL is within it of its limit
-Swept = list[tuple[Setting, Measured]]
-Compared = list[tuple[Setting, Measured, Lines]]
+Swept = list[tuple[ReasoningSetting, SettingErrors]]
+Compared = list[tuple[ReasoningSetting, SettingErrors, Lines]]
 
 
 def needed(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.cot.config import Config
-from experiments.cot.settings import Setting
+from experiments.cot.settings import ReasoningSetting
 from experiments.cot.train import Ensemble
 from icltheory import chain_of_thought as cot
 from icltheory.batching import in_turns
@@ -32,7 +32,7 @@ class Errors(NamedTuple):
     direct: Any
 
 
-class Measured(NamedTuple):
+class SettingErrors(NamedTuple):
     """Errors of the trained models, and of attention that only counts votes."""
 
     trained: Errors
@@ -42,18 +42,18 @@ class Measured(NamedTuple):
 def measure(
     config: Config,
     ensemble: Ensemble,
-    settings: Sequence[Setting],
+    settings: Sequence[ReasoningSetting],
     lengths: Sequence[int],
     prompts: int,
     direct: bool,
-) -> list[Measured]:
+) -> list[SettingErrors]:
     """Measures all settings; those of one shape are one program.
 
     Trained and counting models see the same prompts, and the prompts of all lengths
     begin with the same examples.
     """
     shapes = dict.fromkeys(setting.steps.shape for setting in settings)
-    found: dict[int, Measured] = {}
+    found: dict[int, SettingErrors] = {}
     for shape in shapes:
         own = [i for i, s in enumerate(settings) if s.steps.shape == shape]
         chosen = [settings[i] for i in own]
@@ -63,7 +63,7 @@ def measure(
     return [found[i] for i in range(len(settings))]
 
 
-def _measure_shape(config, settings, lengths, program) -> list[Measured]:
+def _measure_shape(config, settings, lengths, program) -> list[SettingErrors]:
     axes = (len(settings), 2, len(config.seeds), config.draws)
     grid = np.indices(axes).reshape(len(axes), -1).T
     found = jax.tree.map(
@@ -71,7 +71,9 @@ def _measure_shape(config, settings, lengths, program) -> list[Measured]:
         jax.device_get(program(jnp.asarray(grid))),
     )
     return [
-        Measured(*(jax.tree.map(lambda a, i=i, j=j: a[i, j], found) for j in range(2)))
+        SettingErrors(
+            *(jax.tree.map(lambda a, i=i, j=j: a[i, j], found) for j in range(2))
+        )
         for i in range(len(settings))
     ]
 

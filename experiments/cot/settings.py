@@ -8,7 +8,7 @@ from experiments.cot.config import Config
 from icltheory import chain_of_thought as cot
 
 
-class Setting(NamedTuple):
+class ReasoningSetting(NamedTuple):
     """A task, and how many of the examples help.
 
     Attributes:
@@ -35,7 +35,7 @@ SLIDE, POPULAR, FAITHFUL = "slide", "popular answer", "right with .8"
 _EVEN_PROBABILITY = 0.8
 
 
-def sweeps(config: Config) -> list[Setting]:
+def sweeps(config: Config) -> list[ReasoningSetting]:
     """Figures 17 and 18, and the settings for which the sheet has numbers."""
     K, M, alpha = config.chain_steps, config.states, config.chain_fraction
 
@@ -47,18 +47,20 @@ def sweeps(config: Config) -> list[Setting]:
         return contested(tau, 1 - (1 - first) / (M - 1) / first)
 
     base = contested(config.tau_of_rhos, config.rhos[0])
-    found = [Setting(FRACTION, a, base, a) for a in config.fractions]
+    found = [ReasoningSetting(FRACTION, a, base, a) for a in config.fractions]
     found += [
-        Setting(TAU, tau, contested(tau, config.rho_of_taus), alpha)
+        ReasoningSetting(TAU, tau, contested(tau, config.rho_of_taus), alpha)
         for tau in config.taus
     ]
     found += [
-        Setting(RHO, rho, contested(config.tau_of_rhos, rho), alpha)
+        ReasoningSetting(RHO, rho, contested(config.tau_of_rhos, rho), alpha)
         for rho in config.rhos
     ]
     whole = even(_EVEN_PROBABILITY**K)
-    found += [Setting(EVEN_FRACTION, a, whole, a) for a in config.fractions]
-    return found + [Setting(EVEN_TAU, tau, even(tau), alpha) for tau in config.taus]
+    found += [ReasoningSetting(EVEN_FRACTION, a, whole, a) for a in config.fractions]
+    return found + [
+        ReasoningSetting(EVEN_TAU, tau, even(tau), alpha) for tau in config.taus
+    ]
 
 
 def tasks() -> dict[str, np.ndarray]:
@@ -70,10 +72,10 @@ def tasks() -> dict[str, np.ndarray]:
     }
 
 
-def comparisons(config: Config) -> list[Setting]:
+def comparisons(config: Config) -> list[ReasoningSetting]:
     """Figure 19."""
     return [
-        Setting("comparison", name, steps, fraction)
+        ReasoningSetting("comparison", name, steps, fraction)
         for name, steps in tasks().items()
         for fraction in config.compare_fractions
     ]

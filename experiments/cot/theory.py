@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.cot.settings import Setting
+from experiments.cot.settings import ReasoningSetting
 from icltheory import chain_of_thought as cot
 
 
@@ -31,7 +31,7 @@ class Lines(NamedTuple):
     direct_votes: np.ndarray | None
 
 
-def lines(setting: Setting, lengths: Sequence[int]) -> Lines:
+def lines(setting: ReasoningSetting, lengths: Sequence[int]) -> Lines:
     """All lines, in double precision."""
     with jax.enable_x64(True):
         steps = jnp.asarray(setting.steps, jnp.float64)

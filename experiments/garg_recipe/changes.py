@@ -9,7 +9,7 @@ from icltheory.training import OptimizerConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
+class TrainingSetting:
     """How one model is trained.
 
     Attributes:
@@ -47,11 +47,11 @@ class Setting:
         return self.steps * self.batch_size
 
 
-Change = Callable[[Setting], Setting]
+Change = Callable[[TrainingSetting], TrainingSetting]
 
 
 def _optimizer(**changed: Any) -> Change:
-    def change(setting: Setting) -> Setting:
+    def change(setting: TrainingSetting) -> TrainingSetting:
         return dataclasses.replace(
             setting, optimizer=dataclasses.replace(setting.optimizer, **changed)
         )
@@ -64,7 +64,7 @@ def _setting(**changed: Any) -> Change:
 
 
 def _rate(factor: float) -> Change:
-    def change(setting: Setting) -> Setting:
+    def change(setting: TrainingSetting) -> TrainingSetting:
         rule, peaks = setting.optimizer, {}
         for name in ("learning_rate", "adam_learning_rate"):
             peak = getattr(rule, name)
@@ -74,7 +74,7 @@ def _rate(factor: float) -> Change:
     return change
 
 
-def shortened(setting: Setting, part: float) -> Setting:
+def shortened(setting: TrainingSetting, part: float) -> TrainingSetting:
     """The same training in fewer steps, its warm-up and curriculum with it."""
     rule = setting.optimizer
     return dataclasses.replace(
@@ -90,7 +90,7 @@ def shortened(setting: Setting, part: float) -> Setting:
 def _batch(factor: float) -> Change:
     """Another batch at the same number of prompts."""
 
-    def change(setting: Setting) -> Setting:
+    def change(setting: TrainingSetting) -> TrainingSetting:
         size = round(factor * setting.batch_size)
         return dataclasses.replace(shortened(setting, 1 / factor), batch_size=size)
 
@@ -101,17 +101,17 @@ def _init(factor: float) -> Change:
     return lambda s: dataclasses.replace(s, init_std=factor * s.init_std)
 
 
-def _curriculum(setting: Setting) -> Setting:
+def _curriculum(setting: TrainingSetting) -> TrainingSetting:
     """Garg's, over before a fifth of the steps."""
     return dataclasses.replace(setting, curriculum_interval=max(setting.steps // 75, 1))
 
 
-def _mean(setting: Setting) -> Setting:
+def _mean(setting: TrainingSetting) -> TrainingSetting:
     """A mean of the weights that reaches back a twentieth of the steps."""
     return _optimizer(average=1 - min(20 / setting.steps, 0.5))(setting)
 
 
-def _constant_mean(setting: Setting) -> Setting:
+def _constant_mean(setting: TrainingSetting) -> TrainingSetting:
     return _mean(_optimizer(schedule="constant")(setting))
 
 

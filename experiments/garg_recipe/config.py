@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments._fields import check_at_least, check_seeds
-from experiments.garg_recipe.changes import CHANGES, Setting, shortened
+from experiments.garg_recipe.changes import CHANGES, TrainingSetting, shortened
 from icltheory import training
 from icltheory.models import GPT2
 from icltheory.regression.tasks import LinearRegression
@@ -37,7 +37,7 @@ class Config:
     width: int
     num_layers: int
     num_heads: int
-    baseline: Setting
+    baseline: TrainingSetting
     changes: tuple[str, ...] = tuple(name for name in CHANGES if name != "muon")
     recipe: tuple[str, ...] = ("rate-double", "trapezoid", "posterior")
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -65,7 +65,7 @@ class Config:
                     f"{setting.steps} for {self.points} points of {name}"
                 )
 
-    def settings(self) -> dict[str, Setting]:
+    def settings(self) -> dict[str, TrainingSetting]:
         """What is trained: the baseline, each change, the recipe, and half of it."""
         united = self.baseline
         for name in self.recipe:
@@ -81,7 +81,7 @@ class Config:
         """Garg's task, without noise."""
         return LinearRegression.isotropic(self.dim, dtype=jnp.float32)
 
-    def model(self, setting: Setting, precision: str = "float32") -> GPT2:
+    def model(self, setting: TrainingSetting, precision: str = "float32") -> GPT2:
         """The transformer of a setting."""
         return GPT2(
             dim=self.dim,
@@ -93,7 +93,7 @@ class Config:
             dtype=jnp.bfloat16 if precision == "bfloat16" else jnp.float32,
         )
 
-    def curriculum(self, setting: Setting) -> Curriculum:
+    def curriculum(self, setting: TrainingSetting) -> Curriculum:
         """None, or Garg's stairs from a quarter of the dimensions."""
         if not setting.curriculum_interval:
             return Curriculum.none(self.dim, self.num_points)
@@ -103,7 +103,7 @@ class Config:
             Ramp(start, self.dim, 1, every), Ramp(points, self.num_points, 2, every)
         )
 
-    def start(self, setting: Setting) -> training.EnsembleState:
+    def start(self, setting: TrainingSetting) -> training.EnsembleState:
         """State at step 0 of all seeds."""
         return training.init_ensemble(
             self.model(setting),
@@ -114,7 +114,7 @@ class Config:
             num_points=self.num_points,
         )
 
-    def phases(self, setting: Setting) -> list[Phase]:
+    def phases(self, setting: TrainingSetting) -> list[Phase]:
         """Steps in the setting's precision, then those whose products are float32."""
         first = round(setting.steps * (1 - setting.last_float32))
         parts = {first: setting.precision, setting.steps: "float32"}
@@ -125,7 +125,7 @@ class Config:
             for until, precision in parts.items()
         ]
 
-    def _step(self, setting: Setting, precision: str) -> training.Step:
+    def _step(self, setting: TrainingSetting, precision: str) -> training.Step:
         posterior = setting.targets == "posterior"
         step = training.make_ensemble_step(
             self.model(setting, precision),
@@ -164,7 +164,7 @@ PRESETS = {
         width=48,
         num_layers=3,
         num_heads=4,
-        baseline=Setting(
+        baseline=TrainingSetting(
             OptimizerConfig(
                 "muon",
                 5e-3,
@@ -180,7 +180,7 @@ PRESETS = {
     ),
     "gpu": Config(
         **_GARG,
-        baseline=Setting(
+        baseline=TrainingSetting(
             OptimizerConfig(
                 "muon", 2e-3, schedule="cosine", warmup_steps=1000, clip_norm=1.0
             ),
@@ -194,7 +194,7 @@ PRESETS = {
     ),
     "paper": Config(
         **_GARG,
-        baseline=Setting(
+        baseline=TrainingSetting(
             OptimizerConfig("adam", 1e-4),
             steps=500_001,
             batch_size=64,

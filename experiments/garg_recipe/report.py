@@ -10,8 +10,8 @@ from experiments._run import Check, Run, claim_table, print_checks, stated_claim
 from experiments.garg_recipe.config import Config
 from experiments.garg_recipe.drawing import Ratio, recipes_beside_baseline
 from experiments.garg_recipe.noise import gradient_noise
-from experiments.garg_recipe.summary import Row, rows
-from experiments.garg_recipe.train import Trained
+from experiments.garg_recipe.summary import ChangeSummary, rows
+from experiments.garg_recipe.train import TrainedWithChange
 from icltheory.plotting import Curve
 from icltheory.regression import risks
 from icltheory.statistics import Estimate
@@ -20,7 +20,7 @@ _SHOWN = ("baseline", "recipe", "recipe, half")
 
 
 def report(
-    config: Config, run: Run, trained: dict[str, Trained], console: Console
+    config: Config, run: Run, trained: dict[str, TrainedWithChange], console: Console
 ) -> dict[str, Any]:
     """Prints the table, draws the figure and collects the result."""
     found = rows(config, trained)
@@ -46,7 +46,7 @@ def report(
     }
 
 
-def checks(config: Config, found: list[Row]) -> list[Check]:
+def checks(config: Config, found: list[ChangeSummary]) -> list[Check]:
     """What a training of the baseline and of the recipe must show."""
     task, k = config.task(), 2 * config.dim
     optimum = risks.linear_attention_optimum(task, k, query_noise=False).risk
@@ -64,7 +64,7 @@ def checks(config: Config, found: list[Row]) -> list[Check]:
     ]
 
 
-def claims(config: Config, found: list[Row]) -> list[dict[str, Any]]:
+def claims(config: Config, found: list[ChangeSummary]) -> list[dict[str, Any]]:
     """Whether a change helps, by two standard errors of the paired ratio."""
     stated = []
     for row in found[1:]:
@@ -78,7 +78,7 @@ def claims(config: Config, found: list[Row]) -> list[dict[str, Any]]:
     return stated
 
 
-def table(config: Config, found: list[Row]) -> Table:
+def table(config: Config, found: list[ChangeSummary]) -> Table:
     """All settings beside the baseline."""
     d = config.dim
     out = Table(
@@ -121,7 +121,9 @@ def noise_table(config: Config, noise: dict[str, dict[str, np.ndarray]]) -> Tabl
     return out
 
 
-def draw(config: Config, trained: dict[str, Trained], found: list[Row]) -> Any:
+def draw(
+    config: Config, trained: dict[str, TrainedWithChange], found: list[ChangeSummary]
+) -> Any:
     """The excess along training, and the ratio that each change leaves."""
     curves = {}
     for name in _SHOWN:

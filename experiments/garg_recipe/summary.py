@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from experiments.garg_recipe.config import Config
-from experiments.garg_recipe.train import Trained
+from experiments.garg_recipe.train import TrainedWithChange
 from icltheory.statistics import Estimate
 
 Pair = tuple[float, float]
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class ChangeSummary:
     """One setting at its end: mean over seeds and its standard error.
 
     Attributes:
@@ -56,7 +56,7 @@ class Row:
         }
 
 
-def rows(config: Config, trained: dict[str, Trained]) -> list[Row]:
+def rows(config: Config, trained: dict[str, TrainedWithChange]) -> list[ChangeSummary]:
     """The settings in the order in which they were trained, the baseline first."""
     base, found = trained["baseline"].excess[-1], []
     for name, setting in config.settings().items():
@@ -64,7 +64,7 @@ def rows(config: Config, trained: dict[str, Trained]) -> list[Row]:
         logs = _mean(np.log(own.excess[-1] / base))
         seeds, timing = len(config.seeds), own.timing
         found.append(
-            Row(
+            ChangeSummary(
                 name,
                 setting.steps,
                 setting.batch_size,

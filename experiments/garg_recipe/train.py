@@ -11,14 +11,14 @@ from rich.console import Console
 
 from experiments._run import Run
 from experiments._trained import Fitted, Timing, fit
-from experiments.garg_recipe.changes import Setting
+from experiments.garg_recipe.changes import TrainingSetting
 from experiments.garg_recipe.config import Config
 from icltheory import training
 from icltheory.regression.prompts import PrefixPrompt
 
 
 @dataclasses.dataclass(frozen=True)
-class Trained:
+class TrainedWithChange:
     """What a setting came to.
 
     Attributes:
@@ -38,7 +38,7 @@ class Trained:
     timing: Timing
 
 
-def train(config: Config, run: Run, console: Console) -> dict[str, Trained]:
+def train(config: Config, run: Run, console: Console) -> dict[str, TrainedWithChange]:
     """Trains all settings one after another, or goes on where a run stopped."""
     prompt = evaluation_prompt(config)
     bayes = bayes_answers(config, prompt)
@@ -82,7 +82,7 @@ def bayes_answers(config: Config, prompt: PrefixPrompt) -> jax.Array:
 def _record(
     config: Config,
     name: str,
-    setting: Setting,
+    setting: TrainingSetting,
     prompt: PrefixPrompt,
     bayes: jax.Array,
     done: int,
@@ -117,7 +117,7 @@ def _scores(model: Any, params: Any, prompt: PrefixPrompt, bayes: jax.Array) -> 
     return jax.lax.map(one, params)
 
 
-def _trained(fitted: Fitted) -> Trained:
+def _trained(fitted: Fitted) -> TrainedWithChange:
     records = fitted.records
     diverged = np.array([line["diverged"] for line in records])
     errors = np.array([line["errors"] for line in records])
@@ -125,4 +125,4 @@ def _trained(fitted: Fitted) -> Trained:
     errors[diverged] = excess[diverged] = np.nan
     prompts = np.array([line["prompts"] for line in records])
     params = training.averaged(fitted.state)
-    return Trained(prompts, errors, excess, params, fitted.timing)
+    return TrainedWithChange(prompts, errors, excess, params, fitted.timing)

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 
 from experiments.garg_sweep.config import Config
-from experiments.garg_sweep.measure import Measured
+from experiments.garg_sweep.measure import SweepMeasurements
 from experiments.garg_sweep.summary import Cell, best
 from icltheory import plotting
 from icltheory.plotting import Line, LinePanel
 
 
-def draw(config: Config, measured: Measured, found: list[Cell]) -> Any:
+def draw(config: Config, measured: SweepMeasurements, found: list[Cell]) -> Any:
     """Above the rates, below the prefixes; one column a noise."""
     recipe, above, below = config.recipe, {}, {}
     for noise_var, lines in zip(config.noise_vars, measured.lines, strict=True):

@@ -37,7 +37,7 @@ class Lines:
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
+class SweepMeasurements:
     """Errors of the grid; arrays begin with (noise, width, rate, seed).
 
     All are squared, against <w, x> without noise, divided by d; NaN where a model
@@ -58,7 +58,7 @@ class Measured:
     lines: list[Lines]
 
 
-def measure(config: Config, parts: Sequence[Any]) -> Measured:
+def measure(config: Config, parts: Sequence[Any]) -> SweepMeasurements:
     """Measures all models on the same inputs, tasks and noise up to its scale."""
     grid = len(config.noise_vars), len(config.learning_rates), len(config.recipe.seeds)
     rules, found, lines = _rules(config), [], []
@@ -84,7 +84,7 @@ def measure(config: Config, parts: Sequence[Any]) -> Measured:
     fallen = at >= 0
     for values in (errors, distances, z):
         values[fallen] = np.nan
-    return Measured(errors, distances, z, at, lines)
+    return SweepMeasurements(errors, distances, z, at, lines)
 
 
 def _rules(config: Config) -> list[Any]:

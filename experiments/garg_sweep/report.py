@@ -9,13 +9,15 @@ from rich.table import Table
 from experiments._run import Check, Run, claim_table, print_checks, stated_claim
 from experiments.garg_sweep.config import Config
 from experiments.garg_sweep.figure import draw
-from experiments.garg_sweep.measure import Lines, Measured
+from experiments.garg_sweep.measure import Lines, SweepMeasurements
 from experiments.garg_sweep.summary import Cell, best, cells, mean_and_error
 
 _SIGMAS = 5.0  # of a difference that should be 0
 
 
-def checks(config: Config, measured: Measured, found: list[Cell]) -> list[Check]:
+def checks(
+    config: Config, measured: SweepMeasurements, found: list[Cell]
+) -> list[Check]:
     """What theory says of the lines, and what a sweep that was trained must show."""
     low, _, high = config.counted()
     out = []
@@ -51,7 +53,7 @@ def checks(config: Config, measured: Measured, found: list[Cell]) -> list[Check]
     return out
 
 
-def _largest_z(measured: Measured, found: list[Cell]) -> float:
+def _largest_z(measured: SweepMeasurements, found: list[Cell]) -> float:
     """Of the models that learned; without noise Bayes is exact and says less."""
     sound = np.array([cell.sound for cell in found])
     sound = sound.reshape(measured.identity_z.shape[:3])
@@ -102,7 +104,9 @@ def claims(config: Config, found: list[Cell]) -> list[dict[str, Any]]:
     return stated
 
 
-def comparison_table(config: Config, measured: Measured, found: list[Cell]) -> Table:
+def comparison_table(
+    config: Config, measured: SweepMeasurements, found: list[Cell]
+) -> Table:
     """Every cell beside the references of its noise."""
     ks = config.counted()
     table = Table(
@@ -143,7 +147,7 @@ def _row(cell: Cell, ks: tuple[int, ...]) -> list[str]:
 
 
 def report(
-    config: Config, run: Run, measured: Measured, console: Console
+    config: Config, run: Run, measured: SweepMeasurements, console: Console
 ) -> dict[str, Any]:
     """Prints the table, draws the figure and collects the result."""
     found = cells(config, measured)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from experiments.garg_sweep.config import Config
-from experiments.garg_sweep.measure import Measured
+from experiments.garg_sweep.measure import SweepMeasurements
 from icltheory.statistics import Estimate
 
 # Of the error of the answer 0, which is 1: as much is left where nothing was learned.
@@ -58,7 +58,7 @@ def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, error
 
 
-def cells(config: Config, measured: Measured) -> list[Cell]:
+def cells(config: Config, measured: SweepMeasurements) -> list[Cell]:
     """The grid, noise outside and rates inside."""
     found = []
     for index in np.ndindex(measured.errors.shape[:3]):

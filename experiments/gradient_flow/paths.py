@@ -25,7 +25,7 @@ class FlowPath(NamedTuple):
         frozen: Largest change of what the inputs do not span.
     """
 
-    trajectory: flow.Trajectory
+    trajectory: flow.FlowTrajectory
     bounds: flow.FlowBounds
     limit: ltb.GDBeta
     start: np.ndarray
@@ -79,7 +79,7 @@ def _measure(config: Config, null: int) -> FlowPath:
     )
 
 
-def _frozen(path: flow.Trajectory, P: np.ndarray) -> float:
+def _frozen(path: flow.FlowTrajectory, P: np.ndarray) -> float:
     beta, Gamma = np.asarray(path.beta), np.asarray(path.Gamma)
     in_beta = (beta - beta[:1]) @ (np.eye(len(P)) - P)
     change = Gamma - Gamma[:1]

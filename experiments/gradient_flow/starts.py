@@ -96,7 +96,7 @@ def draw_weights(config: Config, name: str, dim: int) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
 
 
-def _flow(problem, M, models, times, max_steps: int) -> flow.Trajectory:
+def _flow(problem, M, models, times, max_steps: int) -> flow.FlowTrajectory:
     @jax.jit
     def run(problem, M, models):
         return jax.vmap(

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._trained import Trained
+from experiments._trained import TrainedModels
 from experiments.implicit_noise.config import Config, measured_steps
 from experiments.implicit_noise.implied import (
     Split,
@@ -18,7 +18,7 @@ from icltheory import training
 from icltheory.regression import risks
 
 
-def measure_gpt2(config: Config, trained: Trained) -> dict[int, Split]:
+def measure_gpt2(config: Config, trained: TrainedModels) -> dict[int, Split]:
     """Error of the transformer and its parts, by training step."""
     recipe = config.gpt2
     keys = jax.random.split(training.stream_key(recipe.seeds[0], "evaluation"), 2)
@@ -33,7 +33,7 @@ def measure_gpt2(config: Config, trained: Trained) -> dict[int, Split]:
     return parts
 
 
-def measure_stack(config: Config, trained: Trained) -> dict[int, SubsetNoise]:
+def measure_stack(config: Config, trained: TrainedModels) -> dict[int, SubsetNoise]:
     """Noise of the stack's implicit gradients, by training step."""
     recipe = config.stack
     keys = jax.random.split(training.stream_key(recipe.seeds[0], "evaluation"), 2)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from experiments.ledger.rows import Row, number
+from experiments.ledger.rows import LedgerRow, number
 
 __all__ = ["page", "print_rows", "write_whole"]
 
@@ -23,7 +23,7 @@ _COLOURS = {
 }
 
 
-def print_rows(console: Console, rows: Sequence[Row]) -> None:
+def print_rows(console: Console, rows: Sequence[LedgerRow]) -> None:
     """Prints one table a paper."""
     for paper in dict.fromkeys(row.statement.paper for row in rows):
         table = Table(title=paper, show_lines=True, title_justify="left", expand=True)
@@ -37,7 +37,7 @@ def print_rows(console: Console, rows: Sequence[Row]) -> None:
         console.print(table)
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: LedgerRow) -> list[str]:
     said, status = row.statement, row.statement.status
     functions = "\n".join(f"[cyan]{escape(name)}[/]" for name in said.functions)
     tests = "\n".join(escape(_short(test)) for test in said.tests)
@@ -62,7 +62,7 @@ def _short(test: str) -> str:
     return f"{file}: {name.removeprefix('test_')}"
 
 
-def page(rows: Sequence[Row], heading: Sequence[str]) -> str:
+def page(rows: Sequence[LedgerRow], heading: Sequence[str]) -> str:
     """The ledger in Markdown.
 
     Args:
@@ -83,7 +83,7 @@ def page(rows: Sequence[Row], heading: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _page_cells(row: Row) -> list[str]:
+def _page_cells(row: LedgerRow) -> list[str]:
     said = row.statement
     tests = "<br>".join(
         f"[`{pattern.split('::')[1]}`]({pattern.split('::')[0]})"

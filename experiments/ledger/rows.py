@@ -10,11 +10,11 @@ from experiments.ledger.collect import claimed, is_claimed
 from experiments.ledger.measure import Session
 from experiments.ledger.statement import Statement
 
-__all__ = ["Measured", "Row", "make_rows", "number", "summary"]
+__all__ = ["MeasuredNumber", "LedgerRow", "make_rows", "number", "summary"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
+class MeasuredNumber:
     """A number that the tests of a statement recorded.
 
     Attributes:
@@ -29,7 +29,7 @@ class Measured:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class LedgerRow:
     """A line of the ledger.
 
     Attributes:
@@ -42,7 +42,7 @@ class Row:
     statement: Statement
     verdict: str
     cases: int
-    measured: tuple[Measured, ...]
+    measured: tuple[MeasuredNumber, ...]
 
     @property
     def outcome(self) -> str:
@@ -52,12 +52,12 @@ class Row:
 
 def make_rows(
     statements: Sequence[Statement], session: Session, root: Path
-) -> list[Row]:
+) -> list[LedgerRow]:
     """One row a statement, in the order they were declared."""
     return [_row(statement, session, root) for statement in statements]
 
 
-def _row(statement: Statement, session: Session, root: Path) -> Row:
+def _row(statement: Statement, session: Session, root: Path) -> LedgerRow:
     ran = {n: c for n, c in session.cases.items() if is_claimed(statement, n)}
     counts = collections.Counter(case.outcome for case in ran.values())
     if not claimed(statement, root):
@@ -70,8 +70,8 @@ def _row(statement: Statement, session: Session, root: Path) -> Row:
     for node, case in sorted(ran.items()):
         for name, value in case.measured:
             numbers.setdefault((node.split("[")[0], name), []).append(value)
-    measured = (Measured(n, largest(v), len(v)) for (_, n), v in numbers.items())
-    return Row(statement, verdict, cases, tuple(measured))
+    measured = (MeasuredNumber(n, largest(v), len(v)) for (_, n), v in numbers.items())
+    return LedgerRow(statement, verdict, cases, tuple(measured))
 
 
 def largest(values: Iterable[float]) -> float:
@@ -79,13 +79,13 @@ def largest(values: Iterable[float]) -> float:
     return max(values, key=lambda v: (math.isnan(v), abs(v)))
 
 
-def number(item: Measured) -> str:
+def number(item: MeasuredNumber) -> str:
     """A number with its name, and of how many it is the largest."""
     text = f"{item.name}: {item.value:.3g}"
     return f"{text} (largest of {item.count})" if item.count > 1 else text
 
 
-def summary(rows: Sequence[Row]) -> str:
+def summary(rows: Sequence[LedgerRow]) -> str:
     """How many statements there are, by status and by verdict."""
     parts = []
     for kinds in (

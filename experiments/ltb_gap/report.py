@@ -9,9 +9,9 @@ from rich.table import Table
 from experiments._run import Check, Run, largest, print_checks
 from experiments.ltb_gap.config import Config
 from experiments.ltb_gap.drawing import GapPanel, excess_hills, gap_panels, gap_phases
-from experiments.ltb_gap.settings import Setting, axes, trained_settings
+from experiments.ltb_gap.settings import PopulationSetting, axes, trained_settings
 from experiments.ltb_gap.theory import CONSTRUCTIONS, Phases, Risks
-from experiments.ltb_gap.train import Trained
+from experiments.ltb_gap.train import TrainedBlocks
 from icltheory.statistics import Estimate
 
 LABELS = {
@@ -30,8 +30,8 @@ CLOSEST = {
 
 def report(
     config: Config,
-    exact: dict[Setting, Risks],
-    trained: Trained,
+    exact: dict[PopulationSetting, Risks],
+    trained: TrainedBlocks,
     grid: Phases,
     arcs: dict[float, np.ndarray],
     run: Run,
@@ -53,7 +53,9 @@ def report(
     }
 
 
-def checks(exact: dict[Setting, Risks], trained: Trained, grid: Phases) -> list[Check]:
+def checks(
+    exact: dict[PopulationSetting, Risks], trained: TrainedBlocks, grid: Phases
+) -> list[Check]:
     """What theory says must hold."""
     every = exact.values()
     least = {
@@ -87,7 +89,7 @@ def checks(exact: dict[Setting, Risks], trained: Trained, grid: Phases) -> list[
 
 
 def _rows(
-    config: Config, exact: dict[Setting, Risks], trained: Trained
+    config: Config, exact: dict[PopulationSetting, Risks], trained: TrainedBlocks
 ) -> list[dict[str, Any]]:
     rows = []
     for setting in trained_settings(config):
@@ -134,8 +136,8 @@ def _trained_cell(row: dict[str, Any], name: str, seeds: int) -> str:
 
 def _figures(
     config: Config,
-    exact: dict[Setting, Risks],
-    trained: Trained,
+    exact: dict[PopulationSetting, Risks],
+    trained: TrainedBlocks,
     grid: Phases,
     arcs: dict[float, np.ndarray],
 ) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from icltheory.regression.tasks import LinearRegression
 AXES = ("mean_norm", "num_examples", "dim", "noise_var")
 
 
-class Setting(NamedTuple):
+class PopulationSetting(NamedTuple):
     """One problem and prompt length."""
 
     dim: int
@@ -28,10 +28,10 @@ class Axis:
     """One of the four axes: where there are lines, and where there are dots."""
 
     name: str
-    line: list[Setting]
-    dots: list[Setting]
+    line: list[PopulationSetting]
+    dots: list[PopulationSetting]
 
-    def values(self, settings: list[Setting]) -> list[float]:
+    def values(self, settings: list[PopulationSetting]) -> list[float]:
         """What varies."""
         return [float(getattr(setting, self.name)) for setting in settings]
 
@@ -58,12 +58,16 @@ def _around(values: Sequence[float]) -> list[float]:
     return np.geomspace(min(values) / 2, 2 * max(values), 33).tolist()
 
 
-def _vary(config: Config, name: str, values: Iterable[float]) -> list[Setting]:
-    base: dict[str, Any] = {field: getattr(config, field) for field in Setting._fields}
-    return [Setting(**(base | {name: value})) for value in values]
+def _vary(
+    config: Config, name: str, values: Iterable[float]
+) -> list[PopulationSetting]:
+    base: dict[str, Any] = {
+        field: getattr(config, field) for field in PopulationSetting._fields
+    }
+    return [PopulationSetting(**(base | {name: value})) for value in values]
 
 
-def trained_settings(config: Config) -> list[Setting]:
+def trained_settings(config: Config) -> list[PopulationSetting]:
     """The settings with dots, each once."""
     return list(dict.fromkeys(s for axis in axes(config) for s in axis.dots))
 

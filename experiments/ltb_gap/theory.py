@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.ltb_gap.config import Config
-from experiments.ltb_gap.settings import Setting, axes, problem
+from experiments.ltb_gap.settings import PopulationSetting, axes, problem
 from icltheory.regression import bayes, ltb, risks
 from icltheory.regression.tasks import LinearRegression
 
@@ -37,7 +37,7 @@ class Risks(NamedTuple):
     bayes_error: float
 
 
-def theory(config: Config) -> dict[Setting, Risks]:
+def theory(config: Config) -> dict[PopulationSetting, Risks]:
     """The theory of every setting that has a line or a dot, one compilation each."""
     settings = list(
         dict.fromkeys(s for axis in axes(config) for s in axis.line + axis.dots)
@@ -66,8 +66,8 @@ def _exact(dim, M, norm, noise, width):
 
 
 def _bayes(
-    config: Config, settings: list[Setting], width: int
-) -> dict[Setting, tuple[float, float]]:
+    config: Config, settings: list[PopulationSetting], width: int
+) -> dict[PopulationSetting, tuple[float, float]]:
     """Bayes risks and their standard errors.
 
     Either M is that of the config, or all but M is: the first are one vmapped estimate,

@@ -13,7 +13,7 @@ from rich.console import Console
 from experiments._run import Run
 from experiments._trained.fit import fit
 from experiments.ltb_gap.config import Config
-from experiments.ltb_gap.settings import Setting, problem, trained_settings
+from experiments.ltb_gap.settings import PopulationSetting, problem, trained_settings
 from icltheory._typing import Array
 from icltheory.regression import ltb
 from icltheory.regression.tasks import LinearRegression
@@ -23,14 +23,14 @@ MODELS = {"lsa": ltb.LSA, "ltb": ltb.LTB}
 
 
 @dataclasses.dataclass(frozen=True)
-class Trained:
+class TrainedBlocks:
     """Exact risks of the trained models, by model and setting: one a seed."""
 
-    risks: dict[str, dict[Setting, np.ndarray]]
+    risks: dict[str, dict[PopulationSetting, np.ndarray]]
     seconds: float
 
 
-def train(config: Config, run: Run, console: Console) -> Trained:
+def train(config: Config, run: Run, console: Console) -> TrainedBlocks:
     """Trains every model, or goes on where an interrupted run stopped."""
     settings = trained_settings(config)
     cases = [(setting, seed) for setting in settings for seed in config.seeds]
@@ -68,7 +68,7 @@ def train(config: Config, run: Run, console: Console) -> Trained:
         tasks, M = _problems([setting for setting, _ in cases], width)
         risks = _risks(fitted.state.params, tasks, M)
     shape = (len(settings), len(config.seeds))
-    return Trained(
+    return TrainedBlocks(
         {
             name: dict(zip(settings, values.reshape(shape), strict=True))
             for name, values in risks.items()
@@ -125,7 +125,9 @@ def _step(config: Config, optimizer: optax.GradientTransformation, length: int):
     return step
 
 
-def _problems(settings: list[Setting], width: int) -> tuple[LinearRegression, Array]:
+def _problems(
+    settings: list[PopulationSetting], width: int
+) -> tuple[LinearRegression, Array]:
     """All problems as one, with a leading axis, and their numbers of examples."""
     columns = zip(*settings, strict=True)
     dim, M, norm, noise = (jnp.asarray(column) for column in columns)

@@ -8,10 +8,10 @@ import numpy as np
 
 from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
 
-__all__ = ["Setting", "models_between_lines"]
+__all__ = ["Table1Setting", "models_between_lines"]
 
 
-class Setting(NamedTuple):
+class Table1Setting(NamedTuple):
     """One group of the figure.
 
     Attributes:
@@ -27,7 +27,9 @@ class Setting(NamedTuple):
     published: Mapping[str, float] = {}
 
 
-def models_between_lines(settings: Mapping[str, Setting], ylabel: str, title: str):
+def models_between_lines(
+    settings: Mapping[str, Table1Setting], ylabel: str, title: str
+):
     """Draws each model's seeds in each setting, on a log axis, with lines of theory.
 
     Args:
@@ -75,7 +77,7 @@ def _offset(place: int, index: int, count: int) -> float:
     return place + 0.4 * (index - (count - 1) / 2) / max(count - 1, 1)
 
 
-def _model(axes, setting: Setting, model: str, x: float, index: int) -> None:
+def _model(axes, setting: Table1Setting, model: str, x: float, index: int) -> None:
     """Seeds as dots, their mean with its interval beside them, the paper's number."""
     colour = COLOURS[(1 + index) % len(COLOURS)]
     values = np.asarray(setting.dots[model], dtype=float)

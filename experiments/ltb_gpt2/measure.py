@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._trained import Trained
+from experiments._trained import TrainedModels
 from experiments.ltb_gpt2.config import Config
 from icltheory import training
 from icltheory.regression import bayes, ltb, predictors, risks
@@ -80,7 +80,7 @@ def evaluation_prompt(config: Config, mean: float) -> Prompt:
     return _task(config, mean).sample(key, config.num_examples, config.eval_prompts)
 
 
-def model_errors(trained: Trained, prompt: Prompt) -> np.ndarray:
+def model_errors(trained: TrainedModels, prompt: Prompt) -> np.ndarray:
     """Squared errors of every seed's model, (seeds, prompts)."""
     inputs = prompt.X, prompt.y, prompt.x_query
 

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from experiments._run import Check, Run, claim_table, print_checks
 from experiments.ltb_gpt2.config import PAPER_TABLE, Cell, Config
-from experiments.ltb_gpt2.drawing import Setting, models_between_lines
+from experiments.ltb_gpt2.drawing import Table1Setting, models_between_lines
 from experiments.ltb_gpt2.measure import References, Score, rule_scores
 
 Scores, Columns = dict[Cell, Score], dict[float, References]
@@ -203,7 +203,7 @@ def figure(config: Config, scores: Scores, columns: Columns) -> Any:
     settings = {}
     for mean in config.means:
         cells = [Cell(mlp, mean) for mlp in (True, False)]
-        settings[rf"$\beta^* = {mean:g} \cdot (1, \dots, 1)$"] = Setting(
+        settings[rf"$\beta^* = {mean:g} \cdot (1, \dots, 1)$"] = Table1Setting(
             dots={c.model: scores[c].per_seed for c in cells},
             intervals={c.model: (scores[c].mean, *scores[c].interval) for c in cells},
             lines={

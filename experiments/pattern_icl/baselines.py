@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-from experiments._patterns import Trained, over_seeds
+from experiments._patterns import TrainedEnsemble, over_seeds
 from experiments._patterns.gpt2 import TrainedGpt
 from experiments.pattern_icl.config import Config
 from experiments.pattern_icl.gpt2 import margins_by_length
@@ -62,7 +62,7 @@ class Comparison:
 
 
 def compare(
-    config: Config, trained: Trained, gpt: TrainedGpt
+    config: Config, trained: TrainedEnsemble, gpt: TrainedGpt
 ) -> tuple[Comparison, ...]:
     """All methods on prompts of unseen tasks; the first n contexts at each length."""
     return tuple(

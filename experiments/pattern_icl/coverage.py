@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from experiments._patterns import (
-    Trained,
+    TrainedEnsemble,
     over_seeds,
     scores_at_sums,
     scores_on_all,
@@ -40,7 +40,7 @@ class Cover:
     spread: np.ndarray
 
 
-def coverage(config: Config, known: Trained) -> list[Cover]:
+def coverage(config: Config, known: TrainedEnsemble) -> list[Cover]:
     """Trains and measures every cover; that of ``known`` is not trained again."""
     found = []
     for size in config.covers:
@@ -51,7 +51,7 @@ def coverage(config: Config, known: Trained) -> list[Cover]:
     return found
 
 
-def _cover(config: Config, trained: Trained) -> Cover:
+def _cover(config: Config, trained: TrainedEnsemble) -> Cover:
     M, tasks = trained.ensemble.num_relevant, trained.tasks.tasks
     inside, unseen = (np.asarray(part) for part in _inside(trained, 2 * config.prompts))
     outside = scores_at_sums(
@@ -72,6 +72,6 @@ def _cover(config: Config, trained: Trained) -> Cover:
     )
 
 
-def _inside(trained: Trained, num_prompts: int):
+def _inside(trained: TrainedEnsemble, num_prompts: int):
     found, unseen = scores_on_all(trained, num_prompts)
     return hinge(found.margins), unseen

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from experiments._patterns import Trained, over_seeds
+from experiments._patterns import TrainedEnsemble, over_seeds
 from experiments.pattern_icl.config import Config
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
@@ -42,7 +42,7 @@ def prefix(prompt: PatternPrompt, length: int) -> PatternPrompt:
     )
 
 
-def error_by_length(config: Config, trained: Trained) -> tuple[Shares, Shares]:
+def error_by_length(config: Config, trained: TrainedEnsemble) -> tuple[Shares, Shares]:
     """Shares in domain on unseen tasks, and on one draw of shifted patterns a seed."""
 
     def shares(params, prompt):

@@ -2,7 +2,7 @@
 
 import jax
 
-from experiments._patterns import Means, Trained, means_of, over_seeds
+from experiments._patterns import Means, TrainedEnsemble, means_of, over_seeds
 from experiments.pattern_icl.config import Config
 from icltheory._pytree import pytree
 from icltheory.patterns import (
@@ -35,7 +35,7 @@ class Mechanism:
     parts: NeuronParts
 
 
-def mechanism(config: Config, trained: Trained) -> Mechanism:
+def mechanism(config: Config, trained: TrainedEnsemble) -> Mechanism:
     """Probes every snapshot of every seed on the same prompts, in one program."""
     ensemble = trained.ensemble
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from experiments._patterns import Trained
+from experiments._patterns import TrainedEnsemble
 from experiments._patterns.gpt2 import TrainedGpt
 from experiments.pattern_icl.baselines import Comparison
 from experiments.pattern_icl.coverage import Cover
@@ -32,7 +32,7 @@ class Results:
         comparisons: Classical classifiers beside both.
     """
 
-    figures: Trained
+    figures: TrainedEnsemble
     mechanism: Mechanism
     sweeps: dict[str, Sweep]
     inside: Shares

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from experiments._patterns import Means, Trained, over_seeds, scores_at_sums
+from experiments._patterns import Means, TrainedEnsemble, over_seeds, scores_at_sums
 from experiments.pattern_icl.config import Config
 from icltheory.patterns import gain_ratio, hinge, margin
 
@@ -21,7 +21,7 @@ class Sweep:
         margins: Closed-form margin F(S_1), (seeds, sums).
     """
 
-    trained: Trained
+    trained: TrainedEnsemble
     sums: np.ndarray
     found: Means
     ratio: np.ndarray
@@ -38,7 +38,7 @@ class Sweep:
         return np.asarray(self.found.hinge).mean(axis=-1) - self.hinge
 
 
-def sweep(config: Config, trained: Trained) -> Sweep:
+def sweep(config: Config, trained: TrainedEnsemble) -> Sweep:
     """Measures all S_1, draws and seeds; F needs the weights and the attention mass."""
     found = scores_at_sums(
         trained,

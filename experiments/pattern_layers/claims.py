@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments._run import stated_claim
 from experiments.pattern_layers.config import Config
-from experiments.pattern_layers.measure import Measured
+from experiments.pattern_layers.measure import DepthMeasurements
 from experiments.pattern_layers.summary import (
     estimate,
     growth,
@@ -15,7 +15,9 @@ from experiments.pattern_layers.summary import (
 )
 
 
-def claims(config: Config, measured: dict[str, Measured]) -> list[dict[str, Any]]:
+def claims(
+    config: Config, measured: dict[str, DepthMeasurements]
+) -> list[dict[str, Any]]:
     """Statements with numbers; none of them decides the run."""
     many, ring = measured
     stated = []
@@ -27,7 +29,7 @@ def claims(config: Config, measured: dict[str, Measured]) -> list[dict[str, Any]
     return stated
 
 
-def _attention(name: str, found: Measured) -> dict[str, Any]:
+def _attention(name: str, found: DepthMeasurements) -> dict[str, Any]:
     start, end = found.attention[:, 0], found.attention[:, -1]
     shown = ", ".join(
         f"{a:.3f} -> {b:.3f}" for a, b in zip(start.mean(0), end.mean(0), strict=True)
@@ -41,7 +43,7 @@ def _attention(name: str, found: Measured) -> dict[str, Any]:
     )
 
 
-def _labels(name: str, found: Measured) -> dict[str, Any]:
+def _labels(name: str, found: DepthMeasurements) -> dict[str, Any]:
     grown, angle = growth(found), turned(found)
     most = np.argmax(angle, axis=1)
     second = np.sort(angle, axis=1)[:, -2]
@@ -61,7 +63,9 @@ def _labels(name: str, found: Measured) -> dict[str, Any]:
     )
 
 
-def _sums(config: Config, name: str, found: Measured, what: str) -> dict[str, Any]:
+def _sums(
+    config: Config, name: str, found: DepthMeasurements, what: str
+) -> dict[str, Any]:
     difference = low_minus_high(config, found, what)
     title = {"error": "0-1 error", "hinge": "hinge error"}[what]
     seeds = ", ".join(f"{x:.4f}" for x in difference.by_seed)

@@ -10,11 +10,11 @@ from experiments.pattern_layers.drawing import (
     errors_against_sum,
     labels_by_layer,
 )
-from experiments.pattern_layers.measure import Measured
+from experiments.pattern_layers.measure import DepthMeasurements
 from experiments.pattern_layers.summary import at_sum, estimate
 
 
-def figures(config: Config, measured: dict[str, Measured]) -> dict[str, Any]:
+def figures(config: Config, measured: dict[str, DepthMeasurements]) -> dict[str, Any]:
     """All figures by file name."""
     seeds = len(config.layers.seeds)
     sums = sorted(config.sums)

@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments._patterns import (
     Means,
-    Trained,
+    TrainedEnsemble,
     means_of,
     over_seeds,
     scores_at_sums,
@@ -22,7 +22,7 @@ _PROBE = 6
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
+class DepthMeasurements:
     """What one set of training tasks leads to.
 
     Attributes:
@@ -45,7 +45,7 @@ class Measured:
     outside: Means
 
 
-def measure(config: Config, trained: Trained) -> Measured:
+def measure(config: Config, trained: TrainedEnsemble) -> DepthMeasurements:
     """Follows the snapshots of every seed, then tests the last one."""
     model = trained.model
 
@@ -77,7 +77,7 @@ def measure(config: Config, trained: Trained) -> Measured:
     outside = scores_at_sums(
         trained, config.sums, config.draws, config.prompts, **settings
     )
-    return Measured(
+    return DepthMeasurements(
         steps=trained.steps,
         attention=attention,
         hinge=hinge,

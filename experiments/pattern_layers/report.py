@@ -10,7 +10,7 @@ from experiments._run import Check, Run, claim_table, print_checks
 from experiments.pattern_layers.claims import claims
 from experiments.pattern_layers.config import Config
 from experiments.pattern_layers.figures import figures
-from experiments.pattern_layers.measure import Measured
+from experiments.pattern_layers.measure import DepthMeasurements
 from experiments.pattern_layers.summary import (
     at_sum,
     estimate,
@@ -22,7 +22,7 @@ from icltheory.patterns import miss_probability
 
 
 def report(
-    config: Config, measured: dict[str, Measured], run: Run, console: Console
+    config: Config, measured: dict[str, DepthMeasurements], run: Run, console: Console
 ) -> dict[str, Any]:
     """Prints tables and checks, draws the figures, returns result.json's contents."""
     verdicts, stated = checks(config, measured), claims(config, measured)
@@ -42,7 +42,7 @@ def report(
     }
 
 
-def checks(config: Config, measured: dict[str, Measured]) -> list[Check]:
+def checks(config: Config, measured: dict[str, DepthMeasurements]) -> list[Check]:
     """What Proposition 1 and uniform attention say."""
     verdicts = []
     uniform = config.relevant_fraction / 2
@@ -81,7 +81,7 @@ def _prompts(config: Config) -> int:
     return len(config.layers.seeds) * config.draws * config.prompts
 
 
-def _layer_table(measured: dict[str, Measured]) -> Table:
+def _layer_table(measured: dict[str, DepthMeasurements]) -> Table:
     table = Table(title="by layer: mean over seeds (smallest, largest)")
     for head in ("tasks", "layer", "attention at the start", "at the end"):
         table.add_column(head)
@@ -108,7 +108,7 @@ def _spread(values: np.ndarray) -> str:
     return f"{known.mean():.3g} ({known.min():.3g}, {known.max():.3g})"
 
 
-def _sum_table(config: Config, measured: dict[str, Measured]) -> Table:
+def _sum_table(config: Config, measured: dict[str, DepthMeasurements]) -> Table:
     table = Table(
         title="out of domain: mean over seeds and draws (standard error over draws), "
         "share of draws with a 0-1 error above .01"
@@ -134,7 +134,7 @@ def _sum_table(config: Config, measured: dict[str, Measured]) -> Table:
     return table
 
 
-def _plain(found: Measured) -> dict[str, Any]:
+def _plain(found: DepthMeasurements) -> dict[str, Any]:
     return {
         "steps": found.steps,
         "attention [seed][step][layer]": found.attention.tolist(),

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.pattern_layers.config import Config
-from experiments.pattern_layers.measure import Measured
+from experiments.pattern_layers.measure import DepthMeasurements
 
 
 class GivenModels(NamedTuple):
@@ -34,30 +34,32 @@ def estimate(values: Any) -> GivenModels:
     return GivenModels(float(values.mean()), float(error), values.mean(axis=1))
 
 
-def at_sum(config: Config, found: Measured, name: str, value: float) -> np.ndarray:
+def at_sum(
+    config: Config, found: DepthMeasurements, name: str, value: float
+) -> np.ndarray:
     """Means of each draw at one S_1, ``(seeds, draws)``."""
     return getattr(found.outside, name)[:, config.sums.index(value)]
 
 
-def low_minus_high(config: Config, found: Measured, name: str) -> GivenModels:
+def low_minus_high(config: Config, found: DepthMeasurements, name: str) -> GivenModels:
     """Error at the low S_1 minus that at the high one, paired by draw."""
     low, high = (at_sum(config, found, name, s) for s in (config.low, config.high))
     return estimate(low - high)
 
 
-def growth(found: Measured) -> np.ndarray:
+def growth(found: DepthMeasurements) -> np.ndarray:
     """Label norms at the end over those at the start, mean over neurons, by layer."""
     norms = found.label_norm.mean(axis=-1)
     return norms[:, -1] / norms[:, 0]
 
 
-def turned(found: Measured) -> np.ndarray:
+def turned(found: DepthMeasurements) -> np.ndarray:
     """Decrease of the angle to q or -q in multiples of pi, mean over neurons."""
     angles = found.label_angle.mean(axis=-1)
     return angles[:, 0] - angles[:, -1]
 
 
-def jump(found: Measured, level: float = 0.7) -> np.ndarray:
+def jump(found: DepthMeasurements, level: float = 0.7) -> np.ndarray:
     """First recorded step at which attention exceeds a level; NaN where it never does.
 
     By seed and layer.

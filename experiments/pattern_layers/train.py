@@ -7,7 +7,7 @@ import jax
 import optax
 
 from experiments._fields import check_at_least
-from experiments._patterns import Ensemble, Trained
+from experiments._patterns import Ensemble, TrainedEnsemble
 from icltheory.patterns import DeepPatternTransformer, PatternTask, train
 
 
@@ -53,7 +53,7 @@ class Layers(Ensemble):
         )
 
 
-def train_layers(layers: Layers) -> Trained:
+def train_layers(layers: Layers) -> TrainedEnsemble:
     """Trains the models of all seeds, in one program and full float32."""
     jax.config.update("jax_default_matmul_precision", "highest")
     rule = optax.adam(layers.step_size, b2=layers.decay)
@@ -74,4 +74,4 @@ def train_layers(layers: Layers) -> Trained:
 
     tasks = layers.tasks()
     path = jax.vmap(one)(tasks, layers.start(tasks), layers.keys(2))
-    return Trained(layers, tasks, jax.block_until_ready(path))
+    return TrainedEnsemble(layers, tasks, jax.block_until_ready(path))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._patterns import Trained
+from experiments._patterns import TrainedEnsemble
 from experiments.pattern_pruning.basis import basis_of, in_basis
 from experiments.pattern_pruning.config import Config
 from experiments.pattern_pruning.prompts import PROMPTS, errors, prompts_of
@@ -65,7 +65,7 @@ class Bridge:
         return found
 
 
-def compare(config: Config, trained: Trained) -> Bridge:
+def compare(config: Config, trained: TrainedEnsemble) -> Bridge:
     """Prunes every module by every method; seeds side by side, sizes in one program."""
 
     def ask(task, key):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._patterns import Trained, over_seeds
+from experiments._patterns import TrainedEnsemble, over_seeds
 from experiments.pattern_pruning.config import Config
 from experiments.pattern_pruning.prompts import PROMPTS, errors, prompts_of
 from icltheory.patterns import (
@@ -67,7 +67,7 @@ class NeuronCurves:
     exact: dict[str, Curve]
 
 
-def prune(config: Config, trained: Trained) -> NeuronCurves:
+def prune(config: Config, trained: TrainedEnsemble) -> NeuronCurves:
     """Prunes the neurons of every seed, in one program."""
 
     def one(task, params, key):

@@ -27,5 +27,5 @@ class Found(NamedTuple):
     forms: dict[str, float]
     errors: dict[str, tuple[dict[str, kernels.Depths], kernels.Depths]]
     circuit: circuit.Circuit
-    language: language.Measured
+    language: language.LanguageCurves
     regression: regression.Lookup

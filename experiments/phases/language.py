@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 LENGTH = 101
 
 
-class Measured(NamedTuple):
+class LanguageCurves(NamedTuple):
     """Scores of the small language model.
 
     Attributes:
@@ -68,7 +68,7 @@ def load(config: Heads) -> LanguageModel:
     return model
 
 
-def measure(config: Heads, seed: int, model: LanguageModel) -> Measured:
+def measure(config: Heads, seed: int, model: LanguageModel) -> LanguageCurves:
     """Takes all scores on fresh sequences."""
     keys = jax.random.split(stream_key(seed, "evaluation"))
     words = jnp.arange(v.FIRST_WORD, len(v.VOCABULARY))
@@ -82,7 +82,7 @@ def measure(config: Heads, seed: int, model: LanguageModel) -> Measured:
     labels = _label_losses(model, drawn, config.demonstrations)
     paired = labels[:, _last(labels)] - labels[:, 1]
     right, by_count = _right(model, drawn)
-    return Measured(
+    return LanguageCurves(
         right=right,
         by_count=by_count,
         repeated=_heads(model, ids, every, ids != v.START),

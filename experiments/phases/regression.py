@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._trained import Recipe, Trained
+from experiments._trained import Recipe, TrainedModels
 from icltheory import induction
 from icltheory.models import LayeredGPT2
 from icltheory.training import stream_key
@@ -29,7 +29,9 @@ class Lookup(NamedTuple):
     fresh: float
 
 
-def measure(recipe: Recipe, trained: Trained, sequences: int, seed: int) -> Lookup:
+def measure(
+    recipe: Recipe, trained: TrainedModels, sequences: int, seed: int
+) -> Lookup:
     """Prompts of distinct pairs that come a second time in the same order."""
     n = recipe.num_points // 2
     model = LayeredGPT2(trained.module)

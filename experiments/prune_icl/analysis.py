@@ -23,7 +23,7 @@ from icltheory.statistics import Estimate, adjust_holm
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
+class PruningMeasurements:
     """Everything measured of one subject.
 
     Attributes:
@@ -56,7 +56,7 @@ class Measured:
         return self.at(condition, shot)[:, 0, 0, 0]
 
 
-def measure(subject: Subject, config: Config) -> Measured:
+def measure(subject: Subject, config: Config) -> PruningMeasurements:
     """Runs all sweeps of one subject."""
     asked = questions(subject, config)
     standard = questions(subject, config, CONDITIONS[:1])
@@ -74,7 +74,7 @@ def measure(subject: Subject, config: Config) -> Measured:
             chosen += found
     groups = [m for m in subject.modules if m != "all"]
     magnitude = {m: magnitude_answers(subject, standard, 0, m) for m in groups}
-    return Measured(
+    return PruningMeasurements(
         subject,
         asked,
         np.stack(errors),
@@ -100,7 +100,9 @@ def weights_unchanged(subject: Subject) -> float:
     return float(largest(subject.params[0]))
 
 
-def improvements(measured: Measured, config: Config, condition: str) -> dict[str, Any]:
+def improvements(
+    measured: PruningMeasurements, config: Config, condition: str
+) -> dict[str, Any]:
     """How many of all (seed, layer, module, rate) beat the unpruned model, on test.
 
     Each is a paired one-sided test; Holm's procedure guards the whole family.
@@ -137,14 +139,14 @@ def improvements(measured: Measured, config: Config, condition: str) -> dict[str
 
 
 def inflation(
-    measured: Measured, condition: str = "standard", shot: int = -1
+    measured: PruningMeasurements, condition: str = "standard", shot: int = -1
 ) -> np.ndarray:
     """log10 of error over unpruned error, (seeds, layers, modules, rates)."""
     mean = measured.at(condition, shot).mean(axis=-1, dtype=np.float64)
     return np.log10(mean / mean[:, :1, :1, :1])
 
 
-def depth_effect(measured: Measured, module: int) -> dict[str, Any]:
+def depth_effect(measured: PruningMeasurements, module: int) -> dict[str, Any]:
     """Mean |log10 inflation| of the first and the last layer over rates >= 0.5."""
     severe = [i for i, rate in enumerate(measured.subject.rates) if rate >= 0.5]
     size = np.abs(inflation(measured)[:, :, module][:, :, severe]).mean(axis=-1)
@@ -155,7 +157,7 @@ def depth_effect(measured: Measured, module: int) -> dict[str, Any]:
     }
 
 
-def shot_effect(measured: Measured, module: int) -> dict[str, float]:
+def shot_effect(measured: PruningMeasurements, module: int) -> dict[str, float]:
     """log10 inflation of the first layer over rates >= 0.5, at each number of shots."""
     severe = [i for i, rate in enumerate(measured.subject.rates) if rate >= 0.5]
     return {
@@ -166,7 +168,7 @@ def shot_effect(measured: Measured, module: int) -> dict[str, float]:
     }
 
 
-def spectra(measured: Measured) -> list[dict[str, Any]]:
+def spectra(measured: PruningMeasurements) -> list[dict[str, Any]]:
     """Condition number, its ratio to noise and ranks of every matrix of every seed."""
     subject = measured.subject
     return [
@@ -185,7 +187,7 @@ def spectra(measured: Measured) -> list[dict[str, Any]]:
     ]
 
 
-def condition_by_depth(measured: Measured, level: float) -> dict[str, float]:
+def condition_by_depth(measured: PruningMeasurements, level: float) -> dict[str, float]:
     """Condition number of the last layer over that of the first.
 
     The geometric mean over seeds and matrices, with its interval over seeds, as the
@@ -200,7 +202,7 @@ def condition_by_depth(measured: Measured, level: float) -> dict[str, float]:
     return {n: float(np.exp(v)) for n, v in zip(names, values, strict=True)}
 
 
-def inflation_against_condition(measured: Measured) -> dict[str, float]:
+def inflation_against_condition(measured: PruningMeasurements) -> dict[str, float]:
     """Spearman correlation of a matrix's condition number with the harm of pruning it.
 
     Over layers and single matrices of the first seed; the harm is the mean log10
@@ -214,7 +216,7 @@ def inflation_against_condition(measured: Measured) -> dict[str, float]:
     return {"correlation": float(found.statistic), "p": float(found.pvalue)}
 
 
-def magnitude_depth(measured: Measured, module: str) -> tuple[float, float]:
+def magnitude_depth(measured: PruningMeasurements, module: str) -> tuple[float, float]:
     """Mean log10 inflation of the first and the last layer by magnitude pruning."""
     mean = measured.magnitude[module][..., -1].mean(axis=-1, dtype=np.float64)
     severe = [i for i, rate in enumerate(measured.subject.rates) if rate >= 0.5]
@@ -222,6 +224,6 @@ def magnitude_depth(measured: Measured, module: str) -> tuple[float, float]:
     return float(size[0]), float(size[-1])
 
 
-def kept_table(measured: Measured, module: str) -> list[float]:
+def kept_table(measured: PruningMeasurements, module: str) -> list[float]:
     """Shares of parameters kept, beside which magnitude pruning is drawn."""
     return kept_shares(measured.subject, module)

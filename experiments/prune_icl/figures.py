@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from experiments.prune_icl.algorithm import condition_numbers
-from experiments.prune_icl.analysis import Measured, kept_table
+from experiments.prune_icl.analysis import PruningMeasurements, kept_table
 from experiments.prune_icl.config import Config
 from experiments.prune_icl.drawing import (
     Gain,
@@ -21,7 +21,7 @@ from icltheory.plotting import Curve
 from icltheory.statistics import Estimate
 
 
-def _ticks(measured: Measured) -> list[str]:
+def _ticks(measured: PruningMeasurements) -> list[str]:
     subject = measured.subject
     return [
         f"{rate:.2f}".removeprefix("0") + f"\n({rank})"
@@ -46,14 +46,18 @@ def _curves(errors: np.ndarray, level: float) -> tuple[dict[str, Curve], float]:
 
 
 def _panel(
-    measured: Measured, config: Config, module: int, condition: str, shot: int = -1
+    measured: PruningMeasurements,
+    config: Config,
+    module: int,
+    condition: str,
+    shot: int = -1,
 ) -> RatePanel:
     errors = measured.at(condition, shot)[:, :, module]
     curves, baseline = _curves(errors, config.level)
     return RatePanel(_ticks(measured), curves, baseline)
 
 
-def draw(all_measured: list[Measured], config: Config) -> dict[str, Any]:
+def draw(all_measured: list[PruningMeasurements], config: Config) -> dict[str, Any]:
     """All figures by file name."""
     percent = f"{100 * config.level:g} %"
     seeds = len(all_measured[0].subject.params)
@@ -105,7 +109,7 @@ def draw(all_measured: list[Measured], config: Config) -> dict[str, Any]:
     }
 
 
-def _kinds(m: Measured, module: str) -> RatePanel:
+def _kinds(m: PruningMeasurements, module: str) -> RatePanel:
     """SVD and magnitude pruning of one module, over the share of parameters kept."""
     place = m.subject.modules.index(module)
     chosen = m.asked.parts["standard", "test"]
@@ -126,7 +130,7 @@ def _kinds(m: Measured, module: str) -> RatePanel:
     )
 
 
-def _matrices(m: Measured) -> dict[str, tuple[np.ndarray, float]]:
+def _matrices(m: PruningMeasurements) -> dict[str, tuple[np.ndarray, float]]:
     subject = m.subject
     values = np.array(
         [condition_numbers(subject, s) for s in range(len(subject.params))]
@@ -139,7 +143,7 @@ def _matrices(m: Measured) -> dict[str, tuple[np.ndarray, float]]:
     return found
 
 
-def _gains(all_measured: list[Measured], condition: str) -> dict[str, Gain]:
+def _gains(all_measured: list[PruningMeasurements], condition: str) -> dict[str, Gain]:
     gains = {}
     for m in all_measured:
         for c in m.choices:

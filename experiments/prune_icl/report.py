@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments._run import Check, Run, claim_table, print_checks
-from experiments._trained import Trained, gradient_descent_errors
+from experiments._trained import TrainedModels, gradient_descent_errors
 from experiments.prune_icl.analysis import (
-    Measured,
+    PruningMeasurements,
     condition_by_depth,
     depth_effect,
     improvements,
@@ -32,8 +32,8 @@ from icltheory.statistics import adjust_holm
 
 
 def report(
-    trained: list[Trained],
-    measured: list[Measured],
+    trained: list[TrainedModels],
+    measured: list[PruningMeasurements],
     config: Config,
     run: Run,
     console: Console,
@@ -65,7 +65,7 @@ def report(
     }
 
 
-def _checks(m: Measured) -> list[Check]:
+def _checks(m: PruningMeasurements) -> list[Check]:
     """What must hold whatever pruning does."""
     name, rate0 = m.subject.name, m.errors[0, :, :, 0]
     spread = np.abs(rate0 - rate0[:1, :1]).max()
@@ -100,7 +100,7 @@ def _checks(m: Measured) -> list[Check]:
     ]
 
 
-def _stack_against_descent(out: Trained, m: Measured) -> Check:
+def _stack_against_descent(out: TrainedModels, m: PruningMeasurements) -> Check:
     recipe = out.recipe
     key = training.stream_key(recipe.seeds[0], "evaluation")
     prompt = recipe.task().sample(key, recipe.num_points - 1, 1024)
@@ -113,7 +113,7 @@ def _stack_against_descent(out: Trained, m: Measured) -> Check:
     )
 
 
-def claims(measured: list[Measured], config: Config) -> list[dict[str, Any]]:
+def claims(measured: list[PruningMeasurements], config: Config) -> list[dict[str, Any]]:
     """The paper's claims, what they predict here, and what was measured."""
     stated = []
     for m in measured:
@@ -165,7 +165,9 @@ def claims(measured: list[Measured], config: Config) -> list[dict[str, Any]]:
     return [*stated, *_about_choices(measured, config)]
 
 
-def _about_condition_numbers(m: Measured, config: Config) -> list[dict[str, Any]]:
+def _about_condition_numbers(
+    m: PruningMeasurements, config: Config
+) -> list[dict[str, Any]]:
     name = m.subject.name
     ratio, harm = condition_by_depth(m, config.level), inflation_against_condition(m)
     return [
@@ -184,7 +186,9 @@ def _about_condition_numbers(m: Measured, config: Config) -> list[dict[str, Any]
     ]
 
 
-def _about_choices(measured: list[Measured], config: Config) -> list[dict[str, Any]]:
+def _about_choices(
+    measured: list[PruningMeasurements], config: Config
+) -> list[dict[str, Any]]:
     """Algorithm 1, the exhaustive search and the control, in each condition."""
     stated = []
     for rule in ("Algorithm 1", "exhaustive", "scaled answer", "beyond scaling"):
@@ -215,7 +219,7 @@ def _claim(claim: str, expected: str, measured: str, held: bool) -> dict[str, An
     }
 
 
-def _numbers(m: Measured) -> dict[str, Any]:
+def _numbers(m: PruningMeasurements) -> dict[str, Any]:
     subject = m.subject
     mean = {
         c: np.stack(
@@ -250,7 +254,7 @@ def _numbers(m: Measured) -> dict[str, Any]:
     }
 
 
-def _unpruned_table(m: Measured, label_noise: float) -> Table:
+def _unpruned_table(m: PruningMeasurements, label_noise: float) -> Table:
     table = Table(
         title=f"{m.subject.name}, unpruned: error / d, mean over seeds (range)"
     )
@@ -276,7 +280,7 @@ def _unpruned_table(m: Measured, label_noise: float) -> Table:
     return table
 
 
-def _inflation_table(m: Measured) -> Table:
+def _inflation_table(m: PruningMeasurements) -> Table:
     """Error over unpruned error at the main shots, layers in rows."""
     subject = m.subject
     factor = 10 ** inflation(m).mean(axis=0)
@@ -315,7 +319,7 @@ def _multiplicity_table(tested: dict[str, dict[str, dict[str, Any]]]) -> Table:
     return table
 
 
-def _choice_table(measured: list[Measured], config: Config) -> Table:
+def _choice_table(measured: list[PruningMeasurements], config: Config) -> Table:
     table = Table(
         title="chosen on validation, judged on test: relative change of the error "
         f"({100 * config.level:g} % interval)"

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._trained import Recipe, Trained
+from experiments._trained import Recipe, TrainedModels
 from experiments.prune_icl.config import Config
 from icltheory import training
 from icltheory.layered import Batched, LayeredModel
@@ -51,7 +51,7 @@ class Subject:
         return range(self.model.num_layers)
 
 
-def subject(trained: Trained, config: Config) -> Subject:
+def subject(trained: TrainedModels, config: Config) -> Subject:
     """What is pruned of a trained model, and how it is asked."""
     recipe, seeds = trained.recipe, range(len(trained.recipe.seeds))
     d = recipe.dim

@@ -16,7 +16,7 @@ from experiments.prune_llm.drawing import (
 )
 from experiments.prune_llm.study import Study
 from experiments.prune_llm.subject import Case
-from experiments.prune_llm.tables import Row, panel
+from experiments.prune_llm.tables import TestedChoice, panel
 from icltheory.plotting import Curve
 from icltheory.strict_json import number
 
@@ -29,7 +29,9 @@ THEORY = {
 }
 
 
-def draw(study: Study, rows: list[Row], measured: dict[str, Any]) -> dict[str, Any]:
+def draw(
+    study: Study, rows: list[TestedChoice], measured: dict[str, Any]
+) -> dict[str, Any]:
     """All figures by file name."""
     config, ways = study.config, measured["ways"]
     note = f"bands: {100 * config.level:g} % intervals of the paired difference"
@@ -141,7 +143,7 @@ def _theory(study: Study, measured: dict[str, Any]) -> Any:
     )
 
 
-def _gain(row: Row, level: float) -> BeforeAfter:
+def _gain(row: TestedChoice, level: float) -> BeforeAfter:
     r = row.result
     return BeforeAfter(
         (r.test_before, r.before_interval.low, r.before_interval.high),
@@ -152,7 +154,7 @@ def _gain(row: Row, level: float) -> BeforeAfter:
     )
 
 
-def _p(row: Row) -> str:
+def _p(row: TestedChoice) -> str:
     if row.result.rate == 0:
         return "not pruned"
     return f"p = {row.result.p_value:.2g}, Holm {row.holm:.2g}"

@@ -8,13 +8,13 @@ import scipy.stats
 
 from experiments.prune_llm.study import Study
 from experiments.prune_llm.subject import Case
-from experiments.prune_llm.tables import Row, beyond_chance, panel, shots_curve
+from experiments.prune_llm.tables import TestedChoice, beyond_chance, panel, shots_curve
 from icltheory.statistics import compare
 
 
 def findings(
     study: Study,
-    rows: list[Row],
+    rows: list[TestedChoice],
     repeated: list[dict[str, Any]],
     raced: list[dict[str, Any]],
     theory: dict[str, Any] | None,
@@ -33,7 +33,7 @@ def findings(
     ]
 
 
-def _helped(study: Study, rows: list[Row]) -> str:
+def _helped(study: Study, rows: list[TestedChoice]) -> str:
     verdicts = [row.verdict(study.config.level) for row in rows]
     counts = {v: verdicts.count(v) for v in ("better", "worse", "could be chance")}
     pruned = sum(row.result.rate > 0 for row in rows)
@@ -50,7 +50,7 @@ def _helped(study: Study, rows: list[Row]) -> str:
     )
 
 
-def _optimism(rows: list[Row]) -> str:
+def _optimism(rows: list[TestedChoice]) -> str:
     chosen = [row.result for row in rows if row.result.rate > 0]
     if not chosen:
         return "No rate improved on the unpruned model on validation."
@@ -104,7 +104,7 @@ def _depth(study: Study) -> str:
     )
 
 
-def _layer(study: Study, rows: list[Row]) -> list[str]:
+def _layer(study: Study, rows: list[TestedChoice]) -> list[str]:
     """Whether condition numbers pick the layer that gains most."""
     best, of = 0, 0
     for row in rows:

@@ -10,7 +10,7 @@ from experiments.prune_llm.figures import draw
 from experiments.prune_llm.findings import findings
 from experiments.prune_llm.study import Study
 from experiments.prune_llm.tables import (
-    Row,
+    TestedChoice,
     algorithm1_rows,
     as_numbers,
     beyond_chance,
@@ -141,7 +141,7 @@ def _learns_in_context(study: Study) -> list[Check]:
     return [Check(name, 0.0, gains[best], "<=")]
 
 
-def algorithm1_table(rows: list[Row], level: float) -> Table:
+def algorithm1_table(rows: list[TestedChoice], level: float) -> Table:
     """The table of Algorithm 1, a row for each task and module."""
     table = Table(
         title="Algorithm 1: chosen on validation, judged once on the test set "

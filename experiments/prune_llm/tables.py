@@ -21,7 +21,7 @@ RACES = 20
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Row:
+class TestedChoice:
     """A row of the Algorithm 1 table.
 
     Attributes:
@@ -62,7 +62,7 @@ class Panel(NamedTuple):
     majority: float
 
 
-def algorithm1_rows(study: Study, cases: list[Case]) -> list[Row]:
+def algorithm1_rows(study: Study, cases: list[Case]) -> list[TestedChoice]:
     """Algorithm 1 of each case and module; Holm's family is all of them."""
     config = study.config
     found: list[tuple[Case, str, Algorithm1Result]] = []
@@ -81,7 +81,7 @@ def algorithm1_rows(study: Study, cases: list[Case]) -> list[Row]:
         p = np.array([result.p_value for _, _, result in found])
         holm[tested] = adjust_holm(p[tested])
     return [
-        Row(case, module, result, float(p))
+        TestedChoice(case, module, result, float(p))
         for (case, module, result), p in zip(found, holm, strict=True)
     ]
 
@@ -145,7 +145,7 @@ def shots_curve(study: Study, task: str) -> dict[int, np.ndarray]:
     }
 
 
-def replicates(study: Study, rows: list[Row]) -> list[dict[str, Any]]:
+def replicates(study: Study, rows: list[TestedChoice]) -> list[dict[str, Any]]:
     """Mean over draws and orders of the demonstrations, for each task and module."""
     found = []
     for task in study.config.tasks:
@@ -173,7 +173,7 @@ def replicates(study: Study, rows: list[Row]) -> list[dict[str, Any]]:
     return found
 
 
-def races(study: Study, row: Row) -> dict[str, Any] | None:
+def races(study: Study, row: TestedChoice) -> dict[str, Any] | None:
     """Races over the answers of the full grid, in several orders of the examples.
 
     ``None`` where a race was the search, and left no full grid to race over.
@@ -206,7 +206,7 @@ def _answers(right: np.ndarray):
     return lambda arms, examples: right[np.ix_(arms, examples)]
 
 
-def as_numbers(row: Row, level: float) -> dict[str, Any]:
+def as_numbers(row: TestedChoice, level: float) -> dict[str, Any]:
     """A row for ``result.json``."""
     result = row.result
     selection = None if result.selection is None else result.selection._asdict()

@@ -11,7 +11,7 @@ from experiments.small_lm import vocabulary as v
 from experiments.small_lm.curve import Question, question
 from experiments.small_lm.language import Language, sentences
 from experiments.small_lm.words import GROUP, NONCE
-from icltheory.bridge.tasks import Prompt, Recipe, Split, TaskSpec
+from icltheory.bridge.tasks import PromptTemplate, Recipe, Split, TaskSpec
 
 # Name of a task and its kind of question.
 SHIPPED = {
@@ -46,7 +46,7 @@ def declaration(name: str) -> TaskSpec:
         fields={"text": "{text}"},
         labels=(("label", numbers),),
         recipes=Recipe(
-            Prompt("{text} : {label}\n", "{text} :", words),
+            PromptTemplate("{text} : {label}\n", "{text} :", words),
             Split(per_class=DEMONSTRATIONS // len(words)),
         ),
     )

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._trained import Trained
+from experiments._trained import TrainedModels
 from experiments.trajectories.config import Config
 from icltheory import constructions, training
 from icltheory._typing import Array
 from icltheory.attention import LinearAttentionStack
 
 
-def stacks(config: Config, trained: Trained) -> dict[str, LinearAttentionStack]:
+def stacks(config: Config, trained: TrainedModels) -> dict[str, LinearAttentionStack]:
     """Random, gradient-descent and trained weights, in the precision in force."""
     L, d = config.linear.num_layers, config.linear.dim
     key = training.stream_key(config.linear.seeds[0], "init")

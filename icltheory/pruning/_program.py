@@ -79,7 +79,7 @@ def _run(program, embed, together, params, start, kept, score_args):
     return in_turns(at, kept, together), finite
 
 
-class Trunk:
+class CachedLayers:
     """The state that enters a layer, advanced block by block from the last one asked.
 
     One state is held. Every block is a program of its own, compiled once.

@@ -10,7 +10,7 @@ from icltheory._checks import check_shape
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import PyTree
 from icltheory.layered import LayeredModel
-from icltheory.pruning._program import Program, Trunk, evaluate
+from icltheory.pruning._program import CachedLayers, Program, evaluate
 from icltheory.pruning.choice import choose_rate
 from icltheory.pruning.modules import Cutting, module_matrices, prune_module
 
@@ -109,7 +109,7 @@ def compose(
         raise ValueError("pairs: expected at least one (layer, module), got none")
     if not len(rates):
         raise ValueError("rates: expected at least one rate, got none")
-    cutting, trunk = Cutting(method, rule, at_least_one), Trunk(model, inputs)
+    cutting, trunk = Cutting(method, rule, at_least_one), CachedLayers(model, inputs)
     chosen, path = [], []
     for layer, module in pairs:
         specs = module_matrices(model, layer, module)

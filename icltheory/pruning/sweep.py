@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from icltheory._typing import PyTree
 from icltheory.layered import LayeredModel
-from icltheory.pruning._program import Program, Trunk, evaluate
+from icltheory.pruning._program import CachedLayers, Program, evaluate
 from icltheory.pruning.modules import Cutting, module_matrices
 
 __all__ = ["sweep", "sweep_grid"]
@@ -167,7 +167,7 @@ def sweep_grid(
     if not len(layers) or not len(modules):
         which = "modules" if len(layers) else "layers"
         raise ValueError(f"{which}: expected at least one, got none")
-    cutting, trunk = Cutting(method, rule, at_least_one), Trunk(model, inputs)
+    cutting, trunk = Cutting(method, rule, at_least_one), CachedLayers(model, inputs)
     rows = {}
     for layer in sorted(set(layers)):
         specs, kept = _table_of_modules(cutting, model, params, layer, modules, rates)

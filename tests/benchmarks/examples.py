@@ -1,7 +1,7 @@
 """Results of a machine that is not there."""
 
 from benchmarks._results import Results
-from benchmarks._suite import Row
+from benchmarks._suite import BenchmarkRow
 
 ABOUT = {
     "machine": {"name": "Some CPU, 2 cores", "backend": "cpu"},
@@ -20,4 +20,4 @@ def results(*rows, **about):
 
 
 def row(name="a", ours=1.0, theirs=10.0, floor=0.5, *, group="group", **more):
-    return Row(group, name, ours, "NumPy", theirs, floor, **more)
+    return BenchmarkRow(group, name, ours, "NumPy", theirs, floor, **more)

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import _measure
 from benchmarks._registry import BENCHMARKS
-from benchmarks._suite import Budget, Row
+from benchmarks._suite import BenchmarkRow, Budget
 from icltheory.kernels import Plan, Tile, TunedPlan
 from icltheory.kernels.tuning import Problem
 from icltheory.training import Curriculum
@@ -205,7 +205,7 @@ def test_the_plan_of_the_kernels_is_what_was_timed_and_xla_for_the_rest(
         if name in broken:
             raise RuntimeError("does not compile")
         found[name] = TunedPlan(best, (), Problem(1, 2, 16, 1, "bfloat16"), "GPU")
-        return [Row(name=name)]
+        return [BenchmarkRow(name=name)]
 
     monkeypatch.setattr(kernels, "rows", rows)
     file = tmp_path / "made" / "plan.json"

@@ -7,7 +7,7 @@ import matplotlib
 import pytest
 
 from benchmarks import _machine, _picture, _results, _table, compare, report
-from benchmarks._suite import Row
+from benchmarks._suite import BenchmarkRow
 from experiments._cores import cores_usable
 from tests.benchmarks.examples import results, row
 
@@ -16,7 +16,7 @@ KEPT = sorted((Path(report.__file__).parent / "results").glob("*.json"))
 
 
 def test_what_is_stored_is_read_back(tmp_path):
-    before = results(row(error=1e-7), Row.failed("g", "b", "c"))
+    before = results(row(error=1e-7), BenchmarkRow.failed("g", "b", "c"))
     after = _results.load(_results.save(before, tmp_path / "new"))
     assert after == before
     assert after.title == "Some CPU, 2 cores, 2026-11-22 (Python 3.11.7, jax 0.10.2)"
@@ -60,9 +60,9 @@ def test_slower_is_what_also_lost_against_the_alternative_of_its_own_run():
 
 
 def test_rows_that_came_or_went():
-    skipped = Row.skipped("group", "a", "no time")
+    skipped = BenchmarkRow.skipped("group", "a", "no time")
     assert verdicts([row()], [skipped, row("b")]) == {"a": "left out", "b": "new"}
-    assert verdicts([row()], [Row.failed("group", "a", "no")]) == {"a": "gone"}
+    assert verdicts([row()], [BenchmarkRow.failed("group", "a", "no")]) == {"a": "gone"}
 
 
 def test_comparing_files(tmp_path, capsys):
@@ -96,7 +96,7 @@ def test_the_table_shows_every_row_and_brackets_as_they_are(capsys):
     rows = [
         row("good", error=1e-7, tolerance=1e-5, facts={"MiB": 3.0}),
         row("bad", error=1e-3, tolerance=1e-5),
-        Row.failed("other", "c", "shape [3]"),
+        BenchmarkRow.failed("other", "c", "shape [3]"),
     ]
     _table.show(rows, "title")
     out = capsys.readouterr().out
@@ -113,7 +113,7 @@ def test_the_picture_has_a_bar_for_each_ratio_and_each_floor():
         row("a"),
         row("b", floor=None),
         row("c", theirs=None),
-        Row.skipped("g", "d", "e"),
+        BenchmarkRow.skipped("g", "d", "e"),
     )
     figure = _picture.draw(results(*rows))
     left, right = figure.axes

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import __main__ as suite
 from benchmarks import _results, _runner
 from benchmarks._registry import BENCHMARKS, Expected
-from benchmarks._suite import Row
+from benchmarks._suite import BenchmarkRow
 from tests.benchmarks.examples import ABOUT, row
 
 
@@ -82,7 +82,9 @@ class Hasty(Launches):
         second = {pair: row(pair[1], group=pair[0]) for pair in slot.wanted}
         if second or slot.name != "a":
             return list(second.values()) or [row(slot.name)]
-        late = [Row.late(group, "big", "needs about 9 s") for group in ("g", "h")]
+        late = [
+            BenchmarkRow.late(group, "big", "needs about 9 s") for group in ("g", "h")
+        ]
         return [row("small", group="g"), late[0], row("small", group="h"), late[1]]
 
 
@@ -142,7 +144,7 @@ def test_stopped_at_the_end_of_the_budget_is_late_and_before_it_a_failure(
 
 def test_half_a_line_is_no_row():
     assert _runner._read('{"group": "g", "na') == []
-    assert _runner._read('{"group": "g"}') == [Row("g")]
+    assert _runner._read('{"group": "g"}') == [BenchmarkRow("g")]
 
 
 @pytest.fixture
@@ -154,7 +156,7 @@ def launched(monkeypatch):
 
 
 def test_the_suite_writes_its_files_and_prints_the_table(launched, tmp_path, capsys):
-    launched += [row(), Row.skipped("group", "b", "quick run")]
+    launched += [row(), BenchmarkRow.skipped("group", "b", "quick run")]
     argv = ["--only", "flow", "--quick", "--output", str(tmp_path)]
     assert suite.main(argv) == 0
     out = capsys.readouterr().out
@@ -181,7 +183,7 @@ def test_a_suite_that_is_stopped_leaves_what_it_measured(
 
 @pytest.mark.slow
 def test_a_failed_benchmark_makes_the_status_1(launched, tmp_path, capsys):
-    launched += [row(), Row.failed("group", "b", "broken")]
+    launched += [row(), BenchmarkRow.failed("group", "b", "broken")]
     assert suite.main(["--only", "flow", "--output", str(tmp_path)]) == 1
     assert "group: b: FAILED: broken" in capsys.readouterr().err
 

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from benchmarks import _alone, _suite
-from benchmarks._suite import Budget, Case, Row, Skip, each
+from benchmarks._suite import BenchmarkRow, Budget, Case, Skip, each
 from tests.benchmarks.examples import row
 
 
@@ -20,7 +20,7 @@ class Clock:
     def case(self, name, expected, taken=None):
         def measure():
             self.now += expected if taken is None else taken
-            return Row(ours_s=1.0)
+            return BenchmarkRow(ours_s=1.0)
 
         return Case(name, expected, measure)
 
@@ -32,9 +32,9 @@ def clock(monkeypatch):
 
 def test_ratio_and_share_of_the_floor():
     assert (row().ratio, row().share_of_floor) == (10.0, 0.5)
-    assert Row(alternative_s=1.0, floor_s=1.0).ratio is None
-    assert Row(ours_s=1.0).ratio is None
-    assert Row(ours_s=1.0).share_of_floor is None
+    assert BenchmarkRow(alternative_s=1.0, floor_s=1.0).ratio is None
+    assert BenchmarkRow(ours_s=1.0).ratio is None
+    assert BenchmarkRow(ours_s=1.0).share_of_floor is None
 
 
 def test_a_fast_wrong_answer_is_bad_and_so_is_nan():
@@ -42,16 +42,19 @@ def test_a_fast_wrong_answer_is_bad_and_so_is_nan():
     assert row(error=1e-4, tolerance=1e-5).wrong
     assert row(error=math.nan, tolerance=1e-5).bad
     assert not row(error=1e-4).bad
-    assert Row.failed("group", "a", ValueError("b\nc")).note == "ValueError: b"
-    assert Row.failed("group", "a", "b").bad
-    for left_out in (Row.skipped("group", "a", "b"), Row.late("group", "a", "b")):
+    assert BenchmarkRow.failed("group", "a", ValueError("b\nc")).note == "ValueError: b"
+    assert BenchmarkRow.failed("group", "a", "b").bad
+    for left_out in (
+        BenchmarkRow.skipped("group", "a", "b"),
+        BenchmarkRow.late("group", "a", "b"),
+    ):
         assert left_out.left_out
         assert not left_out.bad
 
 
 def test_a_row_survives_json():
     before = row(error=math.inf, tolerance=1e-5, facts={"compile s": 1.5})
-    assert Row(**json.loads(json.dumps(before.as_dict()))) == before
+    assert BenchmarkRow(**json.loads(json.dumps(before.as_dict()))) == before
 
 
 def test_cases_run_in_order_and_take_their_names(clock):
@@ -60,7 +63,7 @@ def test_cases_run_in_order_and_take_their_names(clock):
         ("g", "a", "measured"),
         ("g", "b", "measured"),
     ]
-    own = Row("other", "own", 1.0)
+    own = BenchmarkRow("other", "own", 1.0)
     assert list(each("g", Budget(), [Case("a", 1, lambda: own)])) == [own]
 
 
@@ -97,7 +100,7 @@ def test_a_failure_does_not_stop_the_other_cases(clock):
         raise Skip("needs two devices")
 
     def two():
-        return [Row(name="x", ours_s=1.0), Row(name="y", ours_s=2.0)]
+        return [BenchmarkRow(name="x", ours_s=1.0), BenchmarkRow(name="y", ours_s=2.0)]
 
     cases = [Case("a", 1, broken), Case("b", 1, unfit), Case("c", 1, two)]
     rows = list(each("g", Budget(), cases))
@@ -127,6 +130,6 @@ def test_as_part_of_the_suite_it_leaves_rows_up_to_its_failure(tmp_path):
 
     path = tmp_path / "rows"
     _alone.main(measure, ["--rows", str(path), "--budget", "7"])
-    rows = [Row(**json.loads(line)) for line in path.read_text().splitlines()]
+    rows = [BenchmarkRow(**json.loads(line)) for line in path.read_text().splitlines()]
     assert rows[0] == row("a")
     assert (rows[1].status, rows[1].note) == ("failed", "RuntimeError: late")

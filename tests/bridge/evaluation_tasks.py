@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory.bridge import Architecture, Decoder, LanguageModel, Rotary
-from icltheory.bridge.tasks import Example, Prompt, Task
+from icltheory.bridge.tasks import Example, PromptTemplate, Task
 
 WORDS = ("red", "wet", "sky", "sea", "was", "the", "ice", "sun", "low", "far")
 
@@ -45,7 +45,9 @@ def classification(count=11, demonstrations=4, seed=0, longest=2, **changes):
     """A task with three labels of one token each."""
     texts = sentences(count + demonstrations, seed, longest)
     rows = [Example({"text": t}, i % 3, i) for i, t in enumerate(texts)]
-    template = Prompt("{text}\n : {label}\n", "{text}\n :", ("pos", "neg", "odd"))
+    template = PromptTemplate(
+        "{text}\n : {label}\n", "{text}\n :", ("pos", "neg", "odd")
+    )
     values = {
         "name": "toy",
         "profile": "paper",
@@ -68,7 +70,7 @@ def choice(count=7, demonstrations=3, seed=1, **changes):
         Example({"text": text, "a": next(options), "b": next(options)}, i % 2, i)
         for i, text in enumerate(texts)
     ]
-    template = Prompt("{text}\n{label}\n", "{text}\n", options=("{a}", "{b}"))
+    template = PromptTemplate("{text}\n{label}\n", "{text}\n", options=("{a}", "{b}"))
     values = {
         "name": "pick",
         "profile": "paper",

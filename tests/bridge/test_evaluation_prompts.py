@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from icltheory.bridge.evaluation import Batches, padded_lengths, tokenize
-from icltheory.bridge.tasks import Example, Prompt
+from icltheory.bridge.tasks import Example, PromptTemplate
 from tests.bridge.evaluation_tasks import Letters, choice, classification
 
 
@@ -45,7 +45,9 @@ def test_prefix_and_rest_are_the_whole_text_and_the_prefix_is_longest():
 
 
 def test_a_boundary_inside_a_token_shortens_the_prefix():
-    template = Prompt("{text}\n: {label}!\n", "{text}\n :", ("pos", "neg", "odd"))
+    template = PromptTemplate(
+        "{text}\n: {label}!\n", "{text}\n :", ("pos", "neg", "odd")
+    )
     task = classification(12, template=template, scoring="average_log_likelihood")
     # An odd number of characters: the last one melts into each question.
     prefix = task.prefix(3)
@@ -121,7 +123,9 @@ def test_prompts_that_are_too_long_or_missing():
 
 
 def trailing(profile):
-    template = Prompt("{text}\n: {label}\n", "{text}\n: ", ("pos", "neg", "odd"))
+    template = PromptTemplate(
+        "{text}\n: {label}\n", "{text}\n: ", ("pos", "neg", "odd")
+    )
     return classification(6, template=template, profile=profile)
 
 

@@ -7,7 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 import icltheory.bridge.tasks as tasks
-from icltheory.bridge.tasks import File, Prompt, Recipe, Split, TaskSpec, load_task
+from icltheory.bridge.tasks import (
+    File,
+    PromptTemplate,
+    Recipe,
+    Split,
+    TaskSpec,
+    load_task,
+)
 from icltheory.bridge.tasks.template import fill
 from tests.bridge.tasks_data import jsonl, lines
 
@@ -16,7 +23,7 @@ WEATHER = TaskSpec(
     fields={"text": "{report}"},
     labels=(("label", ("dry", "wet")),),
     recipes=Recipe(
-        Prompt("{text!t} It is {label}.\n", "{text!t} It is", ("dry", "wet")),
+        PromptTemplate("{text!t} It is {label}.\n", "{text!t} It is", ("dry", "wet")),
         Split(per_class=2, validation="rest"),
     ),
 )
@@ -158,12 +165,15 @@ def test_too_few_rows(folder):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"prompt": Prompt("d", "q")}, "words: expected"),
+        ({"prompt": PromptTemplate("d", "q")}, "words: expected"),
         (
-            {"prompt": Prompt("d", "q", ("a", "b", "c"))},
+            {"prompt": PromptTemplate("d", "q", ("a", "b", "c"))},
             "labels: expected values for 3",
         ),
-        ({"prompt": Prompt("d", "q", ("a", "b"), scored=("a",))}, "scored: expected 2"),
+        (
+            {"prompt": PromptTemplate("d", "q", ("a", "b"), scored=("a",))},
+            "scored: expected 2",
+        ),
         ({"split": Split(order=(0, 0))}, "order: expected each class"),
         ({"merge": (0,)}, "labels: expected"),
     ],
@@ -183,8 +193,11 @@ def test_declarations_that_do_not_fit_together(change, message):
         (lambda: Split(keep=-1), "keep: expected an integer >= 0, got -1"),
         (lambda: Split(seed=-1), "seed: expected an integer >= 0, got -1"),
         (lambda: Split(test="train"), "test: expected"),
-        (lambda: Recipe(Prompt("", ""), scoring="f1"), "scoring: expected"),
-        (lambda: Recipe(Prompt("", ""), denominator="n+1"), "denominator: expected"),
+        (lambda: Recipe(PromptTemplate("", ""), scoring="f1"), "scoring: expected"),
+        (
+            lambda: Recipe(PromptTemplate("", ""), denominator="n+1"),
+            "denominator: expected",
+        ),
         (lambda: TaskSpec("a", {}, (), {}, kind="span"), "kind: expected"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 from experiments.bound_vs_error import compare, estimate, plan, reference
-from experiments.bound_vs_error.config import Row
+from experiments.bound_vs_error.config import ProblemSize
 from experiments.bound_vs_error.learners import (
     GenericWeights,
     GradientDescent,
@@ -116,7 +116,7 @@ def test_theorem2_gives_the_bounds_of_the_replicates_on_the_same_draws(learner, 
         *split
     )
     sample = Replicates(*map(np.asarray, sample))
-    row = Row(2, N, b, L, isinstance(learner, GenericWeights))
+    row = ProblemSize(2, N, b, L, isinstance(learner, GenericWeights))
     found = estimate.bounds(row, sample, learner.support_dim)
 
     stack = learner.stack()
@@ -152,7 +152,7 @@ def test_theorem2_gives_the_bounds_of_the_replicates_on_the_same_draws(learner, 
 
 @pytest.mark.slow
 def test_the_printed_bound_is_infinite_by_both_routes(key):
-    learner, row = GradientDescent(1, 1), Row(1, 8, 4, 1)
+    learner, row = GradientDescent(1, 1), ProblemSize(1, 8, 4, 1)
 
     @jax.jit
     def as_printed(key):
@@ -229,7 +229,7 @@ def without(sample, i):
 @pytest.mark.slow
 def test_standard_errors_are_those_of_the_jackknife(monkeypatch):
     monkeypatch.setattr(estimate, "SMOOTHING", estimate.SMOOTHING[:2])
-    B, row = 200, Row(2, 40, 20, 2)
+    B, row = 200, ProblemSize(2, 40, 20, 2)
     sample = synthetic(B, 2)
     whole = estimate.bounds(row, sample, 2)
     left_out = [estimate.bounds(row, without(sample, i), 2) for i in range(B)]
@@ -250,7 +250,7 @@ def test_an_order_that_does_not_hold_is_seen():
     sample = synthetic(100, 2)
     below = sample._replace(paper_square=sample.squared_G / 2)
     above = sample._replace(paper_square=sample.squared_G * 2)
-    row = Row(2, 40, 20, 2)
+    row = ProblemSize(2, 40, 20, 2)
     name = "frobenius >= exact"
     assert estimate.ordering(estimate.bounds(row, below, 2))[name] > 5
     assert estimate.ordering(estimate.bounds(row, above, 2))[name] < -5
@@ -261,7 +261,7 @@ def test_too_few_demonstrations_make_every_bound_infinite(key):
     keys = jax.random.split(key, 3)
     sample = jax.jit(lambda k: replicate(k, jnp.asarray(3), learner, 6))(keys)
     batch = Replicates(*(np.asarray(field)[None].repeat(2, 0) for field in sample))
-    found = estimate.bounds(Row(2, 6, 3, 1, True), batch, 6)
+    found = estimate.bounds(ProblemSize(2, 6, 3, 1, True), batch, 6)
     assert {each.value for each in found.values()} == {math.inf}
     assert np.isfinite(sample.gap)
 

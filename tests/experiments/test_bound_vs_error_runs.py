@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments import bound_vs_error
-from experiments.bound_vs_error.config import Config, Row
+from experiments.bound_vs_error.config import Config, ProblemSize
 from experiments.bound_vs_error.drawing import (
     SamplePanel,
     bounds_against_samples,
@@ -117,7 +117,7 @@ def test_a_small_run_writes_everything_and_resumes_to_the_same(tmp_path):
 
 
 def test_a_row_does_not_depend_on_the_others():
-    row = Row(1, 6, 2, 1)
+    row = ProblemSize(1, 6, 2, 1)
     small = {"generic": (), "sweep": (), "targets": (), "replicates": 16}
     alone = simulate(Config(rows=((1, 6, 2, 1),), **small), row)
     among = simulate(Config(rows=((2, 9, 2, 1), (1, 6, 2, 1)), **small), row)

@@ -104,7 +104,9 @@ def test_settings_have_the_tau_and_rho_that_they_are_named_after():
 
 
 def test_lines_of_two_states_are_exact_votes():
-    setting = settings.Setting("comparison", "slide", settings.tasks()["slide"], 1.0)
+    setting = settings.ReasoningSetting(
+        "comparison", "slide", settings.tasks()["slide"], 1.0
+    )
     lines = theory.lines(setting, (1, 11))
     np.testing.assert_allclose(lines.first_votes[0], 0.4, rtol=1e-6)
     np.testing.assert_allclose(lines.direct_votes[0], (0.56 + 0.36) / 2, rtol=1e-6)

@@ -17,7 +17,7 @@ from experiments.garg_recipe import report, summary
 from experiments.garg_recipe.changes import CHANGES, shortened
 from experiments.garg_recipe.config import PRESETS
 from experiments.garg_recipe.noise import gradient_noise
-from experiments.garg_recipe.train import Trained
+from experiments.garg_recipe.train import TrainedWithChange
 from icltheory import training
 from icltheory.training import bayes_targets
 
@@ -90,7 +90,9 @@ def made_up(factors):
         excess = np.stack([np.ones(3), factor * np.array([1.0, 2.0, 4.0])])
         errors = np.broadcast_to(excess[..., None] / 10, (2, 3, CONFIG.num_points))
         timing = Timing(10, 0.3, 1.0)
-        found[name] = Trained(np.array([64, 128]), errors, excess, None, timing)
+        found[name] = TrainedWithChange(
+            np.array([64, 128]), errors, excess, None, timing
+        )
     return found
 
 

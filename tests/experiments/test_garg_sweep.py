@@ -14,7 +14,7 @@ import pytest
 from experiments import garg_sweep
 from experiments._trained import Recipe, Timing
 from experiments.garg_sweep import report, summary
-from experiments.garg_sweep.measure import Lines, Measured, measure
+from experiments.garg_sweep.measure import Lines, SweepMeasurements, measure
 from experiments.garg_sweep.train import means
 from icltheory import training
 from icltheory.training import Curriculum, OptimizerConfig
@@ -109,7 +109,7 @@ def made_up(diverged=(), idle=()):
         np.full(5, np.inf),
         np.full(5, 0.3),
     )
-    return Measured(errors, distances, np.zeros((1, 2, 2, 3)), at, [lines])
+    return SweepMeasurements(errors, distances, np.zeros((1, 2, 2, 3)), at, [lines])
 
 
 CHOSEN = dataclasses.replace(

@@ -15,7 +15,7 @@ from experiments import ltb_gap
 from experiments.ltb_gap.drawing import GapPanel, excess_hills, gap_panels, gap_phases
 from experiments.ltb_gap.settings import axes, problem, trained_settings
 from experiments.ltb_gap.theory import Phases, Risks, hills, phases, theory
-from experiments.ltb_gap.train import Trained
+from experiments.ltb_gap.train import TrainedBlocks
 from icltheory.regression import ltb
 
 matplotlib.use("Agg")
@@ -162,7 +162,7 @@ def test_the_command_line_writes_what_is_reported_of_its_models(
             }
             for name, factors in above.items()
         }
-        return Trained(risks, seconds=1.0)
+        return TrainedBlocks(risks, seconds=1.0)
 
     angles = np.linspace(0, np.pi / 2, 181)
     arcs = {0.05: np.cos(angles) + np.sin(2 * angles)}

@@ -16,7 +16,7 @@ from experiments._run import Run
 from experiments._trained import Timing
 from experiments.ltb_gpt2 import Cell
 from experiments.ltb_gpt2.config import PAPER_TABLE
-from experiments.ltb_gpt2.drawing import Setting, models_between_lines
+from experiments.ltb_gpt2.drawing import Table1Setting, models_between_lines
 from experiments.ltb_gpt2.join import join
 from experiments.ltb_gpt2.measure import Score, references, rule_scores
 from experiments.ltb_gpt2.report import checks, claims
@@ -306,7 +306,7 @@ def test_mistakes_are_named_and_nothing_is_written(change, message, tmp_path):
 @pytest.mark.slow
 def test_the_figure_shows_seeds_means_lines_and_published_numbers():
     settings = {
-        name: Setting(
+        name: Table1Setting(
             dots={"a": (0.1, 0.2), "b": (1.0, 3.0)},
             intervals={"a": (0.15, 0.1, 0.2), "b": (2.0, -1.0, 5.0)},
             lines={"exact": 0.5, "zero": 0.0},

@@ -13,7 +13,7 @@ import pytest
 
 from experiments import pattern_pruning
 from experiments._launch import read_config
-from experiments._patterns import Ensemble, Trained
+from experiments._patterns import Ensemble, TrainedEnsemble
 from experiments._patterns.gpt2 import Gpt
 from experiments.pattern_pruning.basis import basis_of, in_basis
 from experiments.pattern_pruning.bridge import (
@@ -125,7 +125,7 @@ def ran(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def trained(ran) -> Trained:
+def trained(ran) -> TrainedEnsemble:
     return ran[2]["train_ensemble"]
 
 

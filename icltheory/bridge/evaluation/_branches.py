@@ -1,4 +1,4 @@
-"""Caches of the shared prefix, and the ways from a layer to the scores."""
+"""The cached prefix that all prompts share, and the layers from a pruned one on."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,8 +18,8 @@ from icltheory.layered import MatrixSpec
 _STEP = 32  # The prefix is padded to a multiple of this.
 
 
-class Ways:
-    """A model's program with its weights, and the scoring of a task."""
+class ModelPrograms:
+    """The compiled steps of a model with its weights, for one way of scoring."""
 
     def __init__(self, decoder: Decoder, params: PyTree, prompts: Prompts):
         self.decoder, self.params = decoder, params
@@ -47,17 +47,17 @@ class Ways:
         return programs.embed(self.decoder, table, tokens, start)
 
     def block(self, layer: int, stream: Stream, prefix: KV | None):
-        """One block of the trunk."""
+        """One block, unpruned."""
         weights = self.params["layers"][layer]
         return programs.block(self.decoder, False, weights, stream, prefix)
 
 
-class Trunk:
-    """The prefix on its way up, and its keys and values in the layers passed."""
+class SharedPrefix:
+    """The prefix's hidden states at a layer, and its keys and values below it."""
 
-    def __init__(self, ways: Ways):
-        self.ways, self.layer = ways, 0
-        self.stream = ways.embed_prefix()
+    def __init__(self, model: ModelPrograms):
+        self.model, self.layer = model, 0
+        self.stream = model.embed_prefix()
         self.caches: list[KV | None] = []
 
     def advance(self, layer: int) -> None:
@@ -65,7 +65,7 @@ class Trunk:
         for index in range(self.layer, layer):
             cache = None
             if self.stream is not None:
-                self.stream, cache = self.ways.block(index, self.stream, None)
+                self.stream, cache = self.model.block(index, self.stream, None)
             self.caches.append(cache)
         self.layer = max(self.layer, layer)
 
@@ -74,7 +74,7 @@ class Branch:
     """From the stream that enters a layer to scores, at several rates.
 
     Args:
-        ways: The model.
+        model: The model.
         layer: Number of the pruned layer.
         specs: Its pruned matrices, as paths within the layer; none for the whole model.
         matrices: For each of them a stack over the rates.
@@ -83,32 +83,37 @@ class Branch:
 
     def __init__(
         self,
-        ways: Ways,
+        model: ModelPrograms,
         layer: int,
         specs: tuple[MatrixSpec, ...],
         matrices: tuple[jax.Array, ...],
         prefix: Stream | None,
     ):
-        self.ways, self.layer, self.specs, self.matrices = ways, layer, specs, matrices
+        self.model, self.layer, self.specs, self.matrices = (
+            model,
+            layer,
+            specs,
+            matrices,
+        )
         rates = matrices[0].shape[0] if matrices else 1
         self.before: Any = (jnp.zeros(rates, jnp.float32), np.int32(0))
-        self.caches: list[KV | None] = [None] * (ways.decoder.num_layers - layer)
+        self.caches: list[KV | None] = [None] * (model.decoder.num_layers - layer)
         if prefix is not None:
             self._fill(prefix)
 
     def _fill(self, stream: Stream) -> None:
-        needed = self.ways.scoring == "mean_logit"
+        needed = self.model.scoring == "mean_logit"
         stream, self.caches = self._run(stream, self.caches, not needed)
         if needed:
             total, count = programs.prefix_logits(
-                self.ways.decoder, self.ways.ends, stream
+                self.model.decoder, self.model.ends, stream
             )
             self.before = (total[:, 0], count[0])
 
     def __call__(self, stream: Stream, answers: Answers) -> jax.Array:
         """Scores of rows whose stream enters the layer, (R, B, K) or (R, B, 1)."""
-        stream, _ = self._run(stream, self.caches, self.ways.last_only)
-        way = self.ways
+        stream, _ = self._run(stream, self.caches, self.model.last_only)
+        way = self.model
         return programs.score(
             way.decoder, way.scoring, way.ends, stream, answers, self.before
         )
@@ -116,7 +121,7 @@ class Branch:
     def take(self, rates: Sequence[int]) -> "Branch":
         """The branch with some of its rates."""
         chosen, new = jnp.asarray(rates), object.__new__(Branch)
-        new.ways, new.layer, new.specs = self.ways, self.layer, self.specs
+        new.model, new.layer, new.specs = self.model, self.layer, self.specs
         new.matrices = tuple(stack[chosen] for stack in self.matrices)
         new.before = (self.before[0][chosen], self.before[1])
         shared = not programs.changes_keys(self.specs)
@@ -129,7 +134,7 @@ class Branch:
         return new
 
     def _run(self, stream, prefixes, last_only):
-        caches, way = [], self.ways
+        caches, way = [], self.model
         for number, prefix in enumerate(prefixes):
             layer = self.layer + number
             weights = way.params["layers"][layer]

@@ -1,18 +1,18 @@
-"""Branches over one trunk, and the batches that go through them."""
+"""One data split, evaluated at several layers and rates behind one cached prefix."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from icltheory.bridge.evaluation._branches import Branch, Trunk, Ways
+from icltheory.bridge.evaluation._branches import Branch, ModelPrograms, SharedPrefix
 from icltheory.bridge.evaluation.batches import Batches
 from icltheory.bridge.evaluation.prompts import Prompts
 from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
 
 
-class Run:
-    """One pass over a split, with what hangs on it."""
+class SplitEvaluator:
+    """Evaluates one data split and shares the prefix's hidden states across rates."""
 
     def __init__(
         self, model: Any, prompts: Prompts, batch_size: int, buckets: int, padding: str
@@ -21,15 +21,15 @@ class Run:
         self.prompts = prompts
         self.batches = Batches(prompts, limit, batch_size, buckets, padding)
         _check_turns(model.decoder.arch.rotary, prompts)
-        self.ways = Ways(model.decoder, model.params, prompts)
-        self.trunk = Trunk(self.ways)
+        self.programs = ModelPrograms(model.decoder, model.params, prompts)
+        self.prefix_cache = SharedPrefix(self.programs)
         self.branches: dict[Any, Branch] = {}
         self._chosen: tuple[Any, Mapping[Any, Branch]] = (None, self.branches)
 
     def add(self, key: Any, layer: int, specs: Any = (), stacks: Any = ()) -> None:
         """Adds a branch at a layer that is not below the last one added."""
-        self.trunk.advance(layer)
-        branch = Branch(self.ways, layer, specs, stacks, self.trunk.stream)
+        self.prefix_cache.advance(layer)
+        branch = Branch(self.programs, layer, specs, stacks, self.prefix_cache.stream)
         self.branches[key] = branch
         self._num_rates = len(stacks[0]) if stacks else 1
 
@@ -58,10 +58,11 @@ class Run:
         }
 
     def _scores(self, batch, branches):
-        stream, layer = self.ways.embed(batch.tokens), 0
+        stream, layer = self.programs.embed(batch.tokens), 0
         for key, branch in branches.items():
             for index in range(layer, branch.layer):
-                stream, _ = self.ways.block(index, stream, self.trunk.caches[index])
+                cache = self.prefix_cache.caches[index]
+                stream, _ = self.programs.block(index, stream, cache)
             layer = branch.layer
             yield key, branch(stream, batch.answers)
 

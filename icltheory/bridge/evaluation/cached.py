@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from icltheory.bridge.evaluation._run import Run
+from icltheory.bridge.evaluation._run import SplitEvaluator
 from icltheory.bridge.evaluation.grid import Grid
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation
@@ -53,7 +53,7 @@ def evaluate(
         Yao et al. (2024), section 4. Verified by ``tests/bridge/test_evaluation.py``.
     """
     prompts = tokenize(model, task, split, shots)
-    run = Run(model, prompts, batch_size, buckets, padding)
+    run = SplitEvaluator(model, prompts, batch_size, buckets, padding)
     run.add("model", 0)
     return run.evaluations()["model"][0]
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icltheory._checks import check_choice
-from icltheory.bridge.evaluation._run import Run
+from icltheory.bridge.evaluation._run import SplitEvaluator
 from icltheory.bridge.evaluation._stacks import pruned_stacks
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation, predict
@@ -102,7 +102,7 @@ class Grid:
         self.rates = tuple(float(rate) for rate in rates)
         self.keys = tuple((int(l), m) for l in sorted(set(layers)) for m in modules)
         prompts = tokenize(model, task, split, shots)
-        self._run = run = Run(model, prompts, batch_size, buckets, padding)
+        self._run = run = SplitEvaluator(model, prompts, batch_size, buckets, padding)
         for layer, module in self.keys:
             specs, stacks = pruned_stacks(
                 model, layer, module, rates, method, at_least_one, systems

@@ -7,12 +7,13 @@ local files, in two profiles: what the paper says, and what the authors' scripts
 A task of one's own is a declaration of ten lines, and a folder with ``train.jsonl`` and
 ``test.jsonl`` (or tsv, csv):
 
+>>> words = ("dry", "wet")
 >>> weather = TaskSpec(
 ...     name="weather",
 ...     fields={"text": "{report}"},
-...     labels=(("label", ("dry", "wet")),),
+...     labels=(("label", words),),
 ...     recipes=Recipe(
-...         Prompt("{text!t} It is {label}.\n", "{text!t} It is", ("dry", "wet")),
+...         PromptTemplate("{text!t} It is {label}.\n", "{text!t} It is", words),
 ...         Split(per_class=2, validation="rest"),
 ...     ),
 ... )
@@ -29,7 +30,7 @@ from icltheory.bridge.tasks.declare import (
     PROFILES,
     SCORINGS,
     File,
-    Prompt,
+    PromptTemplate,
     Recipe,
     Split,
     TaskSpec,
@@ -53,7 +54,7 @@ __all__ = [
     "File",
     "Finding",
     "ProfileDifference",
-    "Prompt",
+    "PromptTemplate",
     "Recipe",
     "Split",
     "Task",

@@ -9,7 +9,7 @@ scripts do: shuffle seeds, classes in turn, equal classes in validation, label w
 
 from dataclasses import replace
 
-from icltheory.bridge.tasks.declare import File, Prompt, Recipe, Split, TaskSpec
+from icltheory.bridge.tasks.declare import File, PromptTemplate, Recipe, Split, TaskSpec
 
 __all__ = ["TASKS"]
 
@@ -20,14 +20,14 @@ def _profiles(paper: Recipe, code: Recipe) -> dict[str, Recipe]:
 
 def _text_prompts(
     words: tuple[str, ...], paper_word: str, choices: str, end: str
-) -> tuple[Prompt, Prompt]:
+) -> tuple[PromptTemplate, PromptTemplate]:
     """Prompts of the tasks with one text, by the paper and by the scripts."""
-    paper = Prompt(
+    paper = PromptTemplate(
         demonstration=f"text: {{text!t}} {paper_word}: {{label}}\n",
         query=f"text: {{text!t}} {paper_word}:",
         words=words,
     )
-    code = Prompt(
+    code = PromptTemplate(
         demonstration="text: {text}\n sentiment : {label} \n",
         query="text: {text!t}\n sentiment :",
         words=words,
@@ -90,7 +90,7 @@ def _emoc() -> TaskSpec:
 
 def _mrpc() -> TaskSpec:
     words = ("false", "true")
-    paper = Prompt(
+    paper = PromptTemplate(
         demonstration=(
             "sentence1: {sentence1!t} sentence2: {sentence2!t} label : {label}\n"
         ),
@@ -98,7 +98,7 @@ def _mrpc() -> TaskSpec:
         words=words,
     )
     pair = "sentence1: {sentence1} \n sentence2: {sentence2!e}"
-    code = Prompt(
+    code = PromptTemplate(
         demonstration=(
             "sentence1: {sentence1} \n sentence2: {sentence2}\n label : {label} \n"
         ),
@@ -130,7 +130,7 @@ def _mrpc() -> TaskSpec:
 
 def _rte() -> TaskSpec:
     question = "{premise} Does this mean that {hypothesis} is true? select Yes or No?"
-    paper = Prompt(question + " {label}\n", question, ("Yes", "No"))
+    paper = PromptTemplate(question + " {label}\n", question, ("Yes", "No"))
     split = Split(seed=66, per_class=5, skip=200, validation="rest", test="validation")
     return TaskSpec(
         name="rte",
@@ -162,11 +162,13 @@ def _cb() -> TaskSpec:
         labels=(("label", relations), ("label", ("0", "1", "2"))),
         recipes=_profiles(
             Recipe(
-                Prompt(question + " {label}\n", question, answers, scored=answers),
+                PromptTemplate(
+                    question + " {label}\n", question, answers, scored=answers
+                ),
                 split,
             ),
             Recipe(
-                Prompt(
+                PromptTemplate(
                     demonstration=quoted + "Yes, No, or Maybe? {label}\n",
                     query=quoted + "Yes, or No, or Mi? ",
                     words=("Yes", "No", "Mi"),
@@ -181,7 +183,7 @@ def _cb() -> TaskSpec:
 
 
 def _copa() -> TaskSpec:
-    paper = Prompt(
+    paper = PromptTemplate(
         demonstration="{premise}\n{question}\n{label!e}\n",
         query="{premise}\n{question}\n",
         options=("{choice1}", "{choice2}"),

@@ -10,14 +10,22 @@ from dataclasses import dataclass, field
 
 from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
 
-__all__ = ["PROFILES", "SCORINGS", "File", "Prompt", "Recipe", "Split", "TaskSpec"]
+__all__ = [
+    "PROFILES",
+    "SCORINGS",
+    "File",
+    "PromptTemplate",
+    "Recipe",
+    "Split",
+    "TaskSpec",
+]
 
 PROFILES = ("paper", "authors_code")
 SCORINGS = ("label_token", "average_log_likelihood", "mean_logit")
 
 
 @dataclass(frozen=True)
-class Prompt:
+class PromptTemplate:
     """The strings of a task, as templates over the fields of an example.
 
     ``{text}`` is the field as it stands in the file, ``{text!t}`` without white space
@@ -114,7 +122,7 @@ class Recipe:
         Verified by ``tests/bridge/test_tasks.py``.
     """
 
-    prompt: Prompt
+    prompt: PromptTemplate
     split: Split = field(default_factory=Split)
     scoring: str = "label_token"
     denominator: str = "n"

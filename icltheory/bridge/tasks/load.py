@@ -6,7 +6,7 @@ from typing import Any
 from icltheory._checks import check_nonnegative_int
 from icltheory.bridge.tasks.catalogue import TASKS
 from icltheory.bridge.tasks.declare import Recipe, TaskSpec
-from icltheory.bridge.tasks.rows import Row, Table
+from icltheory.bridge.tasks.rows import SourceRow, Table
 from icltheory.bridge.tasks.sources import hub_source, local_source
 from icltheory.bridge.tasks.splits import draw
 from icltheory.bridge.tasks.task import Example, Task
@@ -107,7 +107,7 @@ class _Splits:
         return self.loaded[split]
 
 
-def _fields(spec: TaskSpec, origin: str, row: Row) -> dict[str, str]:
+def _fields(spec: TaskSpec, origin: str, row: SourceRow) -> dict[str, str]:
     fields = {}
     for name, templates in spec.fields.items():
         for template in (templates,) if isinstance(templates, str) else templates:
@@ -124,7 +124,7 @@ def _fields(spec: TaskSpec, origin: str, row: Row) -> dict[str, str]:
     return fields
 
 
-def _label(spec: TaskSpec, recipe: Recipe, origin: str, row: Row) -> int:
+def _label(spec: TaskSpec, recipe: Recipe, origin: str, row: SourceRow) -> int:
     for column, values in spec.labels:
         if row.columns.get(column) in values:
             label = values.index(row.columns[column])

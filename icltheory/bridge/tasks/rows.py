@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
-__all__ = ["Row", "Table", "read_table"]
+__all__ = ["SourceRow", "Table", "read_table"]
 
 FORMATS = (".jsonl", ".json", ".tsv", ".csv", ".txt", ".xml")
 
 
-class Row(NamedTuple):
+class SourceRow(NamedTuple):
     """One row of a task file.
 
     Args:
@@ -45,7 +45,7 @@ class Table(NamedTuple):
     """
 
     origin: str
-    rows: tuple[Row, ...]
+    rows: tuple[SourceRow, ...]
 
 
 def read_table(
@@ -105,7 +105,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def _json_rows(path: Path, text: str) -> Iterator[Row]:
+def _json_rows(path: Path, text: str) -> Iterator[SourceRow]:
     for number, line in _lines(text):
         try:
             value = json.loads(line)
@@ -117,7 +117,7 @@ def _json_rows(path: Path, text: str) -> Iterator[Row]:
             raise ValueError(
                 f"{path}:{number}: expected a JSON object, got {line[:60]}"
             )
-        yield Row({name: as_text(item) for name, item in value.items()}, number)
+        yield SourceRow({name: as_text(item) for name, item in value.items()}, number)
 
 
 def as_text(value: Any) -> str:
@@ -149,7 +149,7 @@ def _named(
     lines: Iterator[tuple[int, list[str]]],
     keys: tuple[str, ...],
     headerless: tuple[tuple[str, ...], ...],
-) -> Iterator[Row]:
+) -> Iterator[SourceRow]:
     """Gives the cells of each line the names of a header or of a layout."""
     names: tuple[str, ...] | None = None
     for number, cells in lines:
@@ -168,12 +168,12 @@ def _named(
                 f"{path}:{number}: expected {len(names)} columns "
                 f"({', '.join(names)}), got {len(cells)}"
             )
-        yield Row(dict(zip(names, cells, strict=True)), number)
+        yield SourceRow(dict(zip(names, cells, strict=True)), number)
 
 
-def _xml_rows(path: Path, text: str) -> Iterator[Row]:
+def _xml_rows(path: Path, text: str) -> Iterator[SourceRow]:
     """Items of a list: attributes and the texts of children are the columns."""
-    rows: list[Row] = []
+    rows: list[SourceRow] = []
     inside: list[str] = []
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -181,7 +181,7 @@ def _xml_rows(path: Path, text: str) -> Iterator[Row]:
     def start(tag: str, attributes: dict[str, str]) -> None:
         inside.append(tag)
         if tag == "item":
-            rows.append(Row(dict(attributes), parser.CurrentLineNumber))
+            rows.append(SourceRow(dict(attributes), parser.CurrentLineNumber))
 
     def end(tag: str) -> None:
         inside.pop()

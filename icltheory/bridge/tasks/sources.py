@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from icltheory.bridge.tasks.declare import TaskSpec
-from icltheory.bridge.tasks.rows import FORMATS, Row, Table, as_text, read_table
+from icltheory.bridge.tasks.rows import FORMATS, SourceRow, Table, as_text, read_table
 
 __all__ = ["hub_source", "local_source"]
 
@@ -122,7 +122,7 @@ def hub_source(spec: TaskSpec) -> Callable[[str], Table]:
         return Table(
             f"{'/'.join(spec.hub)}[{split}]",
             tuple(
-                Row({name: as_text(value) for name, value in row.items()}, number)
+                SourceRow({name: as_text(value) for name, value in row.items()}, number)
                 for number, row in enumerate(rows, start=1)
             ),
         )

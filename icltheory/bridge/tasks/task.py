@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icltheory._checks import check_choice, check_nonnegative_int
-from icltheory.bridge.tasks.declare import Prompt
+from icltheory.bridge.tasks.declare import PromptTemplate
 from icltheory.bridge.tasks.lint import (
     Finding,
     check_labels,
@@ -71,7 +71,7 @@ class Task:
     demonstrations: tuple[Example, ...]
     validation: tuple[Example, ...]
     test: tuple[Example, ...]
-    template: Prompt
+    template: PromptTemplate
     scoring: str = "label_token"
     denominator: str = "n"
     sources: tuple[str, ...] = ()

@@ -11,11 +11,11 @@ from icltheory.regression.flow.attention_start import AttentionWeights, attentio
 from icltheory.regression.flow.descent import gradient_descent, sampled_sgd
 from icltheory.regression.flow.gd_beta import FlowBounds, gd_beta_limit, gd_beta_rates
 from icltheory.regression.flow.ode import gradient_flow
-from icltheory.regression.flow.trajectory import Trajectory
+from icltheory.regression.flow.trajectory import FlowTrajectory
 
 __all__ = [
     "FlowBounds",
-    "Trajectory",
+    "FlowTrajectory",
     "AttentionTrajectory",
     "AttentionWeights",
     "gradient_descent",

@@ -12,7 +12,7 @@ from icltheory._typing import PRNGKey
 from icltheory.regression import ltb
 from icltheory.regression._linalg import Number
 from icltheory.regression.flow._start import read_start
-from icltheory.regression.flow.trajectory import Trajectory, record
+from icltheory.regression.flow.trajectory import FlowTrajectory, record
 from icltheory.regression.risks._population import Count
 from icltheory.regression.tasks.linear import LinearRegression
 
@@ -29,7 +29,7 @@ def gradient_descent(
     num_steps: int,
     *,
     record_every: int = 1,
-) -> Trajectory:
+) -> FlowTrajectory:
     r"""Gradient descent on the exact risk, the Euler method of ``gradient_flow``.
 
     .. math:: \theta_{k+1} = \theta_k - \eta \nabla R(\theta_k), \qquad t_k = \eta k.
@@ -69,7 +69,7 @@ def gradient_descent(
 
 
 @functools.partial(jax.jit, static_argnums=(4, 5))
-def _descend(problem, M, model, step_size, num_steps, record_every) -> Trajectory:
+def _descend(problem, M, model, step_size, num_steps, record_every) -> FlowTrajectory:
     def gradient(model, _):
         return ltb.risk_gradient(model, problem, M)
 
@@ -86,7 +86,7 @@ def sampled_sgd(
     key: PRNGKey,
     batch_size: int,
     record_every: int = 1,
-) -> Trajectory:
+) -> FlowTrajectory:
     r"""Stochastic gradient descent on fresh prompts, with the exact risk of its path.
 
     .. math:: \theta_{k+1} = \theta_k - \frac{\eta}{B} \sum_{i=1}^{B} \nabla
@@ -132,7 +132,7 @@ def sampled_sgd(
 
 
 @functools.partial(jax.jit, static_argnums=4)
-def _sample_and_descend(problem, model, step_size, key, sizes) -> Trajectory:
+def _sample_and_descend(problem, model, step_size, key, sizes) -> FlowTrajectory:
     num_examples, num_steps, batch_size, record_every = sizes
 
     def loss(model, prompt):
@@ -159,7 +159,7 @@ def _read(
     return jnp.asarray(step_size, dtype)
 
 
-def _run(gradient, problem, M, model, step_size, num_steps, every) -> Trajectory:
+def _run(gradient, problem, M, model, step_size, num_steps, every) -> FlowTrajectory:
     model = jax.tree.map(lambda leaf: jnp.asarray(leaf, step_size.dtype), model)
 
     def slope(model, k):

@@ -20,7 +20,7 @@ from icltheory.regression.flow._integrate import (
     read_times,
 )
 from icltheory.regression.flow._start import read_start
-from icltheory.regression.flow.trajectory import Trajectory, record
+from icltheory.regression.flow.trajectory import FlowTrajectory, record
 from icltheory.regression.ltb import _formulas
 from icltheory.regression.ltb._moments import Moments
 from icltheory.regression.risks._population import Count
@@ -39,7 +39,7 @@ def gradient_flow(
     rtol: Number | None = None,
     atol: Number | None = None,
     max_steps: int = 100_000,
-) -> Trajectory:
+) -> FlowTrajectory:
     r"""Gradient flow on the exact risk of a model, from the model at time 0.
 
     .. math:: \frac{d}{dt} \theta_t = -\nabla R(\theta_t), \qquad
@@ -109,7 +109,7 @@ def gradient_flow(
 
 
 @functools.partial(jax.jit, static_argnums=(6, 7))
-def _solve(problem, M, model, times, rtol, atol, solver, max_steps) -> Trajectory:
+def _solve(problem, M, model, times, rtol, atol, solver, max_steps) -> FlowTrajectory:
     settings = {"rtol": rtol, "atol": atol, "max_steps": max_steps, "solver": solver}
     model = jax.tree.map(lambda leaf: jnp.asarray(leaf, times.dtype), model)
     run = _in_coordinates if solver == "exponential" else _as_it_is

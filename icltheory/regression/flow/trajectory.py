@@ -10,11 +10,11 @@ from icltheory.regression import ltb
 from icltheory.regression._linalg import einsum
 from icltheory.regression.tasks.linear import LinearRegression
 
-__all__ = ["Trajectory"]
+__all__ = ["FlowTrajectory"]
 
 
 @pytree
-class Trajectory:
+class FlowTrajectory:
     r"""A model at several times, with its exact risk.
 
     .. math:: R(\theta_t) = R_{\min} + \text{excess}_t.
@@ -71,11 +71,11 @@ def record(
     times: Array,
     succeeded: Array,
     num_steps: Array,
-) -> Trajectory:
+) -> FlowTrajectory:
     """The trajectory of stacked models, with their risks."""
     risk = jax.vmap(lambda m: m.risk(problem, num_examples))(models)
     total = jax.vmap(lambda m: excess(m, problem, num_examples))(models)
-    return Trajectory(times, models, risk, total, succeeded, num_steps)
+    return FlowTrajectory(times, models, risk, total, succeeded, num_steps)
 
 
 def excess(model: Any, problem: LinearRegression, M: Any) -> Array:
