@@ -80,6 +80,16 @@ def test_an_import_upwards_is_found(tmp_path, monkeypatch):
     assert found == ["icltheory.bounds", "torch.nn"]
 
 
+def test_experiments_import_nothing_private():
+    private = [
+        f"{path}:{line} {module}"
+        for path in sorted((ROOT / "experiments").rglob("*.py"))
+        for module, line in imported(path)
+        if module.startswith("icltheory.") and "._" in module
+    ]
+    assert private == []
+
+
 def test_files_hold_one_idea():
     assert [p for p in FILES if len(p.read_text().splitlines()) > 400] == []
 

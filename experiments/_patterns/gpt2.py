@@ -2,11 +2,13 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jaxtyping import Float
 from rich.console import Console
 
 from experiments._fields import check_at_least
@@ -15,8 +17,6 @@ from experiments._run import Run
 from experiments._trained import Timing, fit
 from experiments._trained.fit import mean_metrics
 from icltheory import training
-from icltheory._pytree import pytree
-from icltheory._typing import Array, Float
 from icltheory.models import GPT2
 from icltheory.patterns import PatternPrompt, PatternTask
 from icltheory.training import Curriculum, OptimizerConfig, make_optimizer
@@ -78,8 +78,7 @@ GPT_PAPER = Gpt(
 )
 
 
-@pytree
-class Pairs:
+class Pairs(NamedTuple):
     """Prompts as the trainer reads them, the query last.
 
     Attributes:

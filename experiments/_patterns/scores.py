@@ -2,22 +2,21 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
 
 from experiments._patterns.ensemble import TrainedEnsemble
-from icltheory._pytree import pytree
-from icltheory._typing import Array, Float
 from icltheory.patterns import PatternPrompt, PatternTask, Scores, all_tasks, scores
 
 # Purposes of keys; see Ensemble.keys.
 _IN_DOMAIN, _SHIFTED = 3, 4
 
 
-@pytree
-class Means:
+class Means(NamedTuple):
     """Means over prompts, with any leading axes.
 
     Attributes:

@@ -13,8 +13,8 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from icltheory._typing import Array
 from icltheory.attention import LinearAttentionStack
 from icltheory.constructions import gradient_descent
 from icltheory.trajectory import TrajectoryFactors

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from experiments.bound_vs_error.config import Config, ProblemSize
 from experiments.bound_vs_error.learners import (
@@ -19,7 +20,6 @@ from experiments.bound_vs_error.learners import (
     draw_tokens,
     population_loss,
 )
-from icltheory._typing import Array
 from icltheory.batching import in_turns
 from icltheory.bounds import (
     AS_PRINTED,

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from experiments.ltb_gap.config import Config
-from icltheory._typing import Array
 from icltheory.regression.tasks import LinearRegression
 
 AXES = ("mean_norm", "num_examples", "dim", "noise_var")

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax import Array
 from rich.console import Console
 
 from experiments._run import Run
 from experiments._trained.fit import fit
 from experiments.ltb_gap.config import Config
 from experiments.ltb_gap.settings import PopulationSetting, problem, trained_settings
-from icltheory._typing import Array
 from icltheory.regression import ltb
 from icltheory.regression.tasks import LinearRegression
 from icltheory.training import TrainState, stream_key

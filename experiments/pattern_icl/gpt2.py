@@ -6,11 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jaxtyping import Float
 
 from experiments._patterns.gpt2 import TrainedGpt, pairs
 from experiments.pattern_icl.config import Config
 from icltheory import training
-from icltheory._typing import Array, Float
 from icltheory.models import GPT2
 from icltheory.patterns import PatternPrompt
 

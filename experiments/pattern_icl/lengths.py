@@ -1,19 +1,20 @@
 """Errors against the number of contexts, beside the chance of a miss."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
 
 from experiments._patterns import TrainedEnsemble, over_seeds
 from experiments.pattern_icl.config import Config
-from icltheory._pytree import pytree
-from icltheory._typing import Array, Float
 from icltheory.patterns import PatternPrompt, scores
 
 _KEYS = 11
 
 
-@pytree
-class Shares:
+class Shares(NamedTuple):
     """Shares of prompts, with leading axes (seeds, fractions, lengths).
 
     Attributes:

@@ -1,10 +1,11 @@
 """What training does to attention and neurons (Figures 8 to 11)."""
 
+from typing import NamedTuple
+
 import jax
 
 from experiments._patterns import Means, TrainedEnsemble, means_of, over_seeds
 from experiments.pattern_icl.config import Config
-from icltheory._pytree import pytree
 from icltheory.patterns import (
     NeuronParts,
     Projections,
@@ -16,8 +17,7 @@ from icltheory.patterns import (
 _KEYS = 10
 
 
-@pytree
-class Mechanism:
+class Mechanism(NamedTuple):
     """Probes along training; every leaf begins with (seeds, snapshots).
 
     Attributes:

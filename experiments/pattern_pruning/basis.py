@@ -4,8 +4,9 @@ import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
 
-from icltheory._typing import Array, Float
 from icltheory.patterns import PatternPrompt, PatternTask
 
 

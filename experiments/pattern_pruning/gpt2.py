@@ -6,13 +6,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jaxtyping import Bool, Float
 
 from experiments._patterns.gpt2 import TrainedGpt
 from experiments.pattern_pruning.config import Config
 from experiments.pattern_pruning.neurons import ORDERS
 from experiments.pattern_pruning.prompts import OUTSIDE, errors, prompts_of
 from icltheory import training
-from icltheory._typing import Array, Bool, Float
 from icltheory.models import GPT2
 from icltheory.patterns import PatternPrompt
 from icltheory.pruning import prune_rows

@@ -4,10 +4,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
 
 from experiments._patterns import shifted_prompts
 from experiments.pattern_pruning.config import Config
-from icltheory._typing import Array, Float
 from icltheory.patterns import PatternPrompt, PatternTask, hinge
 
 # Purpose of the keys of the prompts; see Ensemble.keys.

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from experiments.phases.config import Heads
 from icltheory import induction
-from icltheory._typing import Array
 from icltheory.layered import attention_patterns
 from icltheory.training import stream_key
 

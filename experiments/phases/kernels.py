@@ -5,10 +5,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from experiments.phases.config import Kernels
 from icltheory import constructions
-from icltheory._typing import Array
 from icltheory.attention import kernel_matrix
 from icltheory.regression import kernel_descent as theory
 from icltheory.statistics import Estimate

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from experiments.phases.circuit import blocks, on_cpu
 from experiments.phases.config import Heads
@@ -13,7 +14,6 @@ from experiments.small_lm import vocabulary as v
 from experiments.small_lm.language import Documents, Language, documents
 from experiments.small_lm.model import logits
 from icltheory import induction
-from icltheory._typing import Array
 from icltheory.bridge import LanguageModel, Tokens, load_checkpoint
 from icltheory.layered import attention_patterns
 from icltheory.training import stream_key

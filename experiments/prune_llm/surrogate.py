@@ -24,8 +24,9 @@ from collections.abc import Mapping
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jaxtyping import PyTree
 
-from icltheory._typing import Array, PyTree
 from icltheory.bounds import isotropic_term, ledoit_wolf_intensity
 from icltheory.bridge import Architecture
 from icltheory.linalg import thin_frobenius_norm

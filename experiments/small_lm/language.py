@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from experiments._fields import check_at_least
 from experiments.small_lm import vocabulary as v
 from experiments.small_lm.words import GROUP, LIST_LENGTH
-from icltheory._typing import Array
 
 _KINDS = len(v.ATTRIBUTES)
 _MODULUS = 5

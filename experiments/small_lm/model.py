@@ -4,9 +4,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from experiments.small_lm.config import Config
-from icltheory._typing import Array
 from icltheory.bridge import Decoder, Tokens
 from icltheory.bridge.families import read_architecture
 

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from jax import Array
 from rich.console import Console
 
 from experiments._run import Run
@@ -16,7 +17,6 @@ from experiments.small_lm.language import Documents, documents
 from experiments.small_lm.model import decoder_of, logits, start
 from experiments.small_lm.vocabulary import FIRST_NONCE
 from icltheory import training
-from icltheory._typing import Array
 from icltheory.training import TrainState, stream_key
 
 

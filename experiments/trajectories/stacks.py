@@ -6,11 +6,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from experiments._trained import TrainedModels
 from experiments.trajectories.config import Config
 from icltheory import constructions, training
-from icltheory._typing import Array
 from icltheory.attention import LinearAttentionStack
 
 
