@@ -18,8 +18,7 @@ LEVEL = 0.9999
 
 def checks(config: Config, found: Results) -> list[Check]:
     """All verdicts; JSON knows no other numbers than Python's own."""
-    made = _checks(config, found)
-    return made
+    return _checks(config, found)
 
 
 def _checks(config: Config, found: Results) -> list[Check]:
