@@ -70,3 +70,5 @@ PRESETS = {
     "cpu": Config(),
     "gpu": Config(seeds=tuple(range(16)), steps=20_000, batch_size=256),
 }
+# As measured; the other presets were not run yet.
+TIMES = {"cpu": "1 min, 4 cores"}

@@ -17,11 +17,7 @@ LEVEL = 0.9999
 
 
 def checks(config: Config, found: Results) -> list[Check]:
-    """All verdicts; JSON knows no other numbers than Python's own."""
-    return _checks(config, found)
-
-
-def _checks(config: Config, found: Results) -> list[Check]:
+    """All verdicts."""
     return [
         *_mechanism(config, found),
         *_sums(found),

@@ -57,3 +57,5 @@ PRESETS = {
         linear=_recipe(12, 10, 101, 6000), ranks=(1, 3, 6), prompts=2048, shots=50
     ),
 }
+# As measured; the other presets were not run yet.
+TIMES = {"cpu": "30 s, 2 cores"}

@@ -1,0 +1,25 @@
+"""``python -m experiments`` lists every experiment as it is."""
+
+import importlib
+
+import pytest
+
+from experiments.__main__ import experiments, main
+
+LISTED = experiments()
+
+
+@pytest.mark.parametrize("one", LISTED, ids=lambda one: one.name)
+def test_what_is_listed_is_what_there_is(one):
+    module = importlib.import_module(f"experiments.{one.name}")
+    assert one.summary == module.__doc__.splitlines()[0]
+    assert list(one.presets) == list(getattr(module, "PRESETS", {}))
+    if one.presets:
+        config = importlib.import_module(f"experiments.{one.name}.config")
+        assert set(config.TIMES) <= set(one.presets)
+
+
+def test_all_are_printed(capsys):
+    main()
+    printed = capsys.readouterr().out
+    assert all(f" {one.name} " in printed for one in LISTED)
