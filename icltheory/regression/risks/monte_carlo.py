@@ -46,6 +46,7 @@ def monte_carlo_risk(
         ValueError: If a count is missing or out of range.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> from icltheory.regression import predictors, tasks
         >>> task = tasks.LinearRegression.isotropic(2)
         >>> args = predictors.ols_prefixes, task, jax.random.key(0), 400
