@@ -20,7 +20,7 @@ from experiments.gradient_flow.drawing import (
 )
 from experiments.implicit_noise.drawing import error_sources, noise_against_shots
 from experiments.ltb_gap.drawing import excess_hills
-from experiments.ltb_gpt2.drawing import Setting, models_between_lines
+from experiments.ltb_gpt2.drawing import Table1Setting, models_between_lines
 from icltheory.plotting import Curve
 
 matplotlib.use("Agg")
@@ -115,7 +115,7 @@ STARTS = FlowStarts(
             {k: (MEAN, Curve(v, v, v)) for k, v in MANY.items()}, {}, "title"
         ),
         lambda: models_between_lines(
-            {"group": Setting({}, {}, dict.fromkeys(MANY, 1.0))}, "y", "title"
+            {"group": Table1Setting({}, {}, dict.fromkeys(MANY, 1.0))}, "y", "title"
         ),
     ],
 )

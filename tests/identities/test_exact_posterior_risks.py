@@ -43,7 +43,6 @@ def full_task(noise_var=0.5, seed=1, dim=3):
     return LinearRegression(A @ A.T, rng.normal(size=dim), C @ C.T, noise_var)
 
 
-@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), penalty=st.sampled_from([0.01, 1.0, 30.0]))
 def test_ridge_given_inputs_is_the_expansion_in_weight_and_noise(
@@ -182,7 +181,6 @@ def test_the_bayes_risk_lies_between_jensen_and_one_gradient_step(measured):
         assert low - slack <= risk.mean[k] <= high + slack
 
 
-@pytest.mark.slow
 def test_the_published_ridge_curve(measured):
     # d = 8, sigma^2 = 1/4, errors against noiseless labels, over d, k = 0..15
     reference = np.array(
@@ -199,7 +197,6 @@ def test_the_published_ridge_curve(measured):
     assert abs(risk.mean.mean() / 8 - 0.3445) < 0.004
 
 
-@pytest.mark.slow
 def test_the_published_ridge_risks_of_transformers_as_statisticians(measured):
     # d = n = 20, w ~ N(0, I / 20), penalty d sigma^2
     for sigma, expected in ((0.1, 0.103), (0.25, 0.229), (0.5, 0.398), (1.0, 0.622)):

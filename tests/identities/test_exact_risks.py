@@ -97,7 +97,6 @@ def test_least_squares_averaging_and_one_layer_attention_for_d_20(measured):
     np.testing.assert_allclose(total / 41, 210 / 41, rtol=1e-12)
 
 
-@pytest.mark.slow
 def test_noise_enters_attention_and_averaging_as_d_plus_1_plus_sigma_squared(measured):
     for d, noise in ((1, 0.0), (3, 0.7)):
         task = LinearRegression.isotropic(d, noise)

@@ -181,7 +181,6 @@ def test_first_phase_is_of_order_k_squared(measured):
     assert ratios[2] == pytest.approx(1 + 3 * np.log(1000) / 1000, abs=0.003)
 
 
-@pytest.mark.slow
 def test_a_rare_query_sheds_the_dominant_feature_and_is_learned_late(measured):
     p = np.r_[0.5, np.full(7, 0.5 / 7)]
     path = descend(FeaturePopulation.infinite(p), 1.0, 700)

@@ -9,7 +9,6 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from icltheory.patterns import (
     PatternTask,
@@ -73,7 +72,6 @@ def hinge(found):
     return np.maximum(1 - found.margins, 0).mean(-1)
 
 
-@pytest.mark.slow
 def test_unseen_tasks_are_learned(measured):
     found = trained()
     assert np.all(hinge(found["start"]) > 0.9)

@@ -39,7 +39,6 @@ def test_unseen_tasks_are_learned(measured):
     measured("hinge error on unseen tasks", found.hinge.max())
 
 
-@pytest.mark.slow
 def test_error_of_an_ideal_network_is_that_of_a_miss(measured):
     """At alpha' = 1, as for the trained network below."""
     task = pattern_task(6, 4, 2.0)

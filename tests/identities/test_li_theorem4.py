@@ -62,7 +62,6 @@ def test_training_ends_with_a_small_loss_in_a_small_setting(measured):
     assert np.all(np.abs(others) < 0.5 * own.min())
 
 
-@pytest.mark.slow
 def test_attention_finds_the_step_and_then_the_input_in_a_small_setting(measured):
     _, masses, _ = small()
     same, other_step, step, neither = (mass.mean(axis=-1) for mass in masses)

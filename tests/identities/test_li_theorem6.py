@@ -39,13 +39,12 @@ def test_two_inputs_cannot_both_fail_with_the_slides_first_step():
         assert np.all(np.any(jax.jit(jax.vmap(cot.condition_1))(steps), axis=1))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "limit"),
     [
         ("slide", 0.5),
         pytest.param("popular_answer", 1.0, marks=pytest.mark.slow),
-        ("faithful", 0.0),
+        pytest.param("faithful", 0.0, marks=pytest.mark.slow),
     ],
 )
 def test_the_error_tends_to_its_limit(name, limit, measured):

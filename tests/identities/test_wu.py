@@ -101,7 +101,6 @@ def test_risk_at_another_length_is_exact(measured):
         np.testing.assert_allclose(used_elsewhere(*started), moved.risk, rtol=1e-11)
 
 
-@pytest.mark.slow
 def test_rate_at_another_length_is_two_sided(measured):
     count, d = 200, 12
     rng = np.random.default_rng(0)

@@ -40,7 +40,6 @@ def test_least_risk_of_one_step_is_that_of_the_simulation(measured):
     assert abs(z) < 4
 
 
-@pytest.mark.slow
 def test_excess_of_least_squares_is_of_order_d_squared_over_tasks(measured):
     rng = np.random.default_rng(1)
     problem = the_problem()

@@ -268,7 +268,6 @@ def test_the_simulated_prompt_of_b_shots_is_the_stack_on_b_demonstrations(key):
     assert min(relative(path.W, W) for W in np.asarray(alone(H[subsets]))) < 1e-12
 
 
-@pytest.mark.slow
 def test_assumption_1_independence_over_the_layers_fails_for_real_prompts(
     measured, key
 ):

@@ -49,7 +49,6 @@ def test_remark_4_trace_falls_when_the_gradient_rises(measured):
         assert error < 1e-12
 
 
-@pytest.mark.slow
 def test_remark_4_pruning_acts_through_the_dimension_not_the_norm(measured):
     stack, H = problem()
     W_V = np.asarray(stack.W_V)

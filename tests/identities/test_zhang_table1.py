@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from icltheory.models import GPT2
 from icltheory.regression import ltb
@@ -52,7 +51,6 @@ def prior_mean_reader():
     return model, jax.tree.map(jnp.asarray, params)
 
 
-@pytest.mark.slow
 def test_without_mlp_the_stream_carries_the_prior_mean_to_the_answer(measured):
     model, params = prior_mean_reader()
     assert not any("mlp" in name for name in params["block_0"])
