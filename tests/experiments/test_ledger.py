@@ -1,5 +1,6 @@
 """The ledger: what it declares is there, and what it shows is what happened."""
 
+import ast
 import functools
 from pathlib import Path
 
@@ -53,6 +54,33 @@ def test_functions_and_tests_of_a_statement_exist(said):
 @pytest.mark.usefixtures("parsed_once")
 def test_every_identity_test_belongs_to_a_statement():
     assert not collect.orphans(STATEMENTS, ROOT)
+
+
+@functools.cache
+def slow_tests(file):
+    """Test functions of a file of which no case is in the quick tier."""
+    tree = ast.parse((ROOT / file).read_text())
+    marked = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    names = ("pytest.mark.slow", "SLOW")
+    return {
+        f"{file}::{node.name}"
+        for node in marked
+        if any(ast.unparse(mark) in names for mark in node.decorator_list)
+    }
+
+
+@pytest.mark.usefixtures("parsed_once")
+def test_every_statement_has_a_quick_test():
+    left_out = [
+        f"{said.paper}: {said.label}"
+        for said in STATEMENTS
+        if said.tests
+        and all(
+            case in slow_tests(case.split("::")[0])
+            for case in collect.claimed(said, ROOT)
+        )
+    ]
+    assert left_out == []
 
 
 def test_labels_are_unique_and_false_statements_say_what_is_right():
