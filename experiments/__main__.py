@@ -39,7 +39,7 @@ def _read(folder: Path) -> Experiment:
     return Experiment(folder.name, (text or "").splitlines()[0], presets)
 
 
-def _constants(path: Path) -> dict[str, dict[str, Any]]:
+def _constants(path: Path) -> dict[str, dict[Any, Any]]:
     """``PRESETS`` and ``TIMES`` of a module; what is no literal is ``None``."""
     found = {}
     for node in ast.parse(path.read_text()).body:

@@ -65,7 +65,7 @@ def line_panels(panels: Mapping[str, LinePanel], title: str, columns: int = 3):
 
     References:
         Huang et al. (2024), phases of training; Cheng et al. (2024), error by depth.
-        Verified by ``tests/experiments/test_phases.py``.
+        Verified by ``tests/experiments/test_mechanisms.py``.
     """
     import matplotlib.pyplot as plt
 

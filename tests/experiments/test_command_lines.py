@@ -40,7 +40,7 @@ PARTS = {
         "train_gpt": (),
         "prune_gpt": (),
     },
-    "phases": {
+    "mechanisms": {
         "train": TRAINED,
         **dict.fromkeys(("language", "features", "kernels", "circuit"), MODULE),
         "regression": MODULE,
@@ -60,7 +60,7 @@ OPTIONS = {
     "cot": ("seeds", "4 5", (4, 5)),
     "gradient_flow": ("num-starts", "9", 9),
     "implicit_noise": ("gpt2.steps", "200", 200),
-    "phases": ("gpt2.steps", "2000", 2000),
+    "mechanisms": ("gpt2.steps", "2000", 2000),
     "prune_llm": ("rates", "0 0.25", (0.0, 0.25)),
     "pattern_icl": ("prompts", "7", 7),
     "pattern_layers": ("layers.num-neurons", "8", 8),

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.phases.config import Kernels
+from experiments.mechanisms.config import Kernels
 from icltheory import constructions
 from icltheory.attention import kernel_matrix
 from icltheory.regression import kernel_descent as theory

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.phases.config import Features
+from experiments.mechanisms.config import Features
 from icltheory.regression import features as theory
 
 

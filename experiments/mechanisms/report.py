@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments._run import Run, claim_table, print_checks
-from experiments.phases.config import Config
-from experiments.phases.figures import figures
-from experiments.phases.found import Found
-from experiments.phases.verdicts import checks, claims
+from experiments.mechanisms.config import Config
+from experiments.mechanisms.figures import figures
+from experiments.mechanisms.found import Found
+from experiments.mechanisms.verdicts import checks, claims
 
 
 def report(config: Config, found: Found, run: Run, console: Console) -> dict[str, Any]:

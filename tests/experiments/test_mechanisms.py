@@ -1,4 +1,4 @@
-"""The phases experiment end to end, and its pictures."""
+"""The experiment on mechanisms end to end, and its pictures."""
 
 import json
 
@@ -6,8 +6,8 @@ import matplotlib
 import numpy as np
 import pytest
 
-from experiments import phases
-from experiments.phases.drawing import head_score_maps
+from experiments import mechanisms
+from experiments.mechanisms.drawing import head_score_maps
 from icltheory.plotting import Line, LinePanel, line_panels
 
 matplotlib.use("Agg")
@@ -34,8 +34,8 @@ def _close():
 
 @pytest.mark.slow
 def test_a_small_run_passes_its_checks_and_draws_its_pictures(tmp_path):
-    result = phases.main([*SMALL.split(), "--output", str(tmp_path)])
-    (folder,) = (tmp_path / "phases").iterdir()
+    result = mechanisms.main([*SMALL.split(), "--output", str(tmp_path)])
+    (folder,) = (tmp_path / "mechanisms").iterdir()
     text = (folder / "result.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == result
     pictures = {path.name for path in folder.glob("*.png")}
@@ -70,7 +70,7 @@ def test_impossible_configs_are_refused_before_anything_is_written(
 ):
     args = ["--preset", "cpu", *change, "--output", str(tmp_path / "runs")]
     with pytest.raises(ValueError, match="expected") as caught:
-        phases.main(args)
+        mechanisms.main(args)
     assert message in str(caught.value)
     assert not (tmp_path / "runs").exists()
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.phases.circuit import blocks, on_cpu
-from experiments.phases.config import Heads
+from experiments.mechanisms.circuit import blocks, on_cpu
+from experiments.mechanisms.config import Heads
 from experiments.small_lm import vocabulary as v
 from experiments.small_lm.language import Documents, Language, documents
 from experiments.small_lm.model import logits

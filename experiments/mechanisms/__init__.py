@@ -1,7 +1,7 @@
-"""Phases of attention on features, depth with a kernel, and induction heads.
+"""Mechanisms of attention: phases of features, depth with a kernel, induction heads.
 
 Command
-    python -m experiments.phases [--preset cpu|gpu|paper] [--resume RUN]
+    python -m experiments.mechanisms [--preset cpu|gpu|paper] [--resume RUN]
         [any field of Config, e.g. --features.balanced 5 10 --kernels.draws 2000]
 
 What it does
@@ -41,8 +41,8 @@ Expect (cpu)
     fresh ones 0.328. Trained values depend on the platform's rounding.
 """
 
-from experiments.phases.config import PRESETS as PRESETS
-from experiments.phases.config import Config as Config
-from experiments.phases.main import main as main
+from experiments.mechanisms.config import PRESETS as PRESETS
+from experiments.mechanisms.config import Config as Config
+from experiments.mechanisms.main import main as main
 
 __all__ = ["PRESETS", "Config", "main"]

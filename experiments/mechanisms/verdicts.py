@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from experiments._run import Check, stated_claim
-from experiments.phases.config import Config, Kernels
-from experiments.phases.found import Found
+from experiments.mechanisms.config import Config, Kernels
+from experiments.mechanisms.found import Found
 
 # Mean squared errors of an independent simulation, 60 draws: rbf attention on rbf data.
 REFERENCE = {1: 0.755, 3: 0.682, 10: 0.647, 100: 0.6357, 1000: 0.6355}

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.phases.config import Config
-from experiments.phases.drawing import head_score_maps
-from experiments.phases.found import Found
+from experiments.mechanisms.config import Config
+from experiments.mechanisms.drawing import head_score_maps
+from experiments.mechanisms.found import Found
 from icltheory.plotting import Line, LinePanel, line_panels
 
 

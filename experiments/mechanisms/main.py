@@ -7,12 +7,12 @@ import jax
 from experiments import _launch
 from experiments._run import Run, console_of, default_preset
 from experiments._trained import train
-from experiments.phases import circuit, features, kernels, language, regression
-from experiments.phases.config import PRESETS
-from experiments.phases.found import Found
-from experiments.phases.report import report
+from experiments.mechanisms import circuit, features, kernels, language, regression
+from experiments.mechanisms.config import PRESETS
+from experiments.mechanisms.found import Found
+from experiments.mechanisms.report import report
 
-NAME = "phases"
+NAME = "mechanisms"
 
 
 def main(argv: list[str] | None = None) -> dict:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.phases import circuit, features, kernels, language, regression
+from experiments.mechanisms import circuit, features, kernels, language, regression
 
 
 class Found(NamedTuple):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.phases.config import Heads
+from experiments.mechanisms.config import Heads
 from icltheory import induction
 from icltheory.layered import attention_patterns
 from icltheory.training import stream_key

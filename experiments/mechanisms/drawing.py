@@ -22,7 +22,7 @@ def head_score_maps(panels: Mapping[str, Any], title: str):
 
     References:
         Olsson et al. (2022), scores of all heads. Verified by
-        ``tests/experiments/test_phases.py``.
+        ``tests/experiments/test_mechanisms.py``.
     """
     import matplotlib.pyplot as plt
 
