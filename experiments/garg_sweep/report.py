@@ -10,7 +10,8 @@ from experiments._run import Check, Run, claim_table, print_checks, stated_claim
 from experiments.garg_sweep.config import Config
 from experiments.garg_sweep.figure import draw
 from experiments.garg_sweep.measure import Lines, SweepMeasurements
-from experiments.garg_sweep.summary import Cell, best, cells, mean_and_error
+from experiments.garg_sweep.summary import Cell, best, cells
+from icltheory.statistics import Estimate
 
 _SIGMAS = 5.0  # of a difference that should be 0
 
@@ -22,7 +23,8 @@ def checks(
     low, _, high = config.counted()
     out = []
     for noise_var, lines in zip(config.noise_vars, measured.lines, strict=True):
-        mean, error = mean_and_error(lines.bayes[:, low] - lines.bayes_risk[:, low])
+        gap = np.asarray(lines.bayes[:, low] - lines.bayes_risk[:, low])
+        mean, error = Estimate.of(gap)
         out.append(
             Check(
                 f"noise {noise_var:g}: Bayes sampled minus exact at k = {low}",

@@ -52,25 +52,19 @@ class Cell:
         return "learns"
 
 
-def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over the leading axis and its standard error."""
-    mean, error = Estimate.of(np.asarray(values))
-    return mean, error
-
-
 def cells(config: Config, measured: SweepMeasurements) -> list[Cell]:
     """The grid, noise outside and rates inside."""
     found = []
     for index in np.ndindex(measured.errors.shape[:3]):
         n, w, r = index
-        mean, error = mean_and_error(measured.distances[index].mean(axis=-1))
+        mean, error = Estimate.of(measured.distances[index].mean(axis=-1))
         last = measured.errors[index][:, 2 * config.recipe.dim]
         found.append(
             Cell(
                 config.noise_vars[n],
                 config.widths[w],
                 config.learning_rates[r],
-                mean_and_error(measured.errors[index]),
+                tuple(Estimate.of(measured.errors[index])),
                 (float(mean), float(error)),
                 measured.diverged_at[index].tolist(),
                 int((last > _NOTHING_LEARNED).sum()),
