@@ -15,8 +15,8 @@ from typing import Any
 import jax
 
 from benchmarks import _measure
-from experiments._cores import cores_usable
-from experiments._run import environment
+from experiments._frame.cores import cores_usable
+from experiments._frame.environment import environment
 
 _PACKAGES = ("jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn", "torch")
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import _machine
 from benchmarks._suite import BenchmarkRow
-from experiments._run import Run
+from experiments._frame.run import Run
 
 FORMAT = 1
 # Processes that ran already, on average over a minute, above which times are doubtful

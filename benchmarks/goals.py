@@ -27,7 +27,7 @@ from rich.table import Table
 
 from benchmarks import _table
 from benchmarks._profile import profile
-from experiments._run import Run
+from experiments._frame.run import Run
 from experiments.garg_linear import PRESETS, set_up
 from experiments.garg_linear.config import Config, Setup
 from experiments.garg_linear.evaluate import evaluation_prompt, model_errors

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from benchmarks import _alone
 from benchmarks._suite import BenchmarkRow, Budget, Case, Skip, each
-from experiments._run import Run
+from experiments._frame.run import Run
 from icltheory.kernels import Plan, TunedPlan, tune
 from icltheory.kernels.choice import Timing
 from icltheory.kernels.tuning import SUBJECTS

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 from icltheory.patterns import (
     PatternTask,
     PatternTransformer,

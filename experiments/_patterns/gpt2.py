@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Float
-from rich.console import Console
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
+from experiments._frame.run import Run
 from experiments._patterns.ensemble import TrainedEnsemble
-from experiments._run import Run
 from experiments._trained import Timing, fit
 from experiments._trained.fit import mean_metrics
 from icltheory import training
@@ -149,7 +148,6 @@ def train_gpt(
     seeds: Sequence[int],
     trained: TrainedEnsemble,
     run: Run,
-    console: Console,
     earlier: Sequence[dict[str, Any]] = (),
 ) -> TrainedGpt:
     """Trains in the run folder, on the patterns of the first one-layer model.
@@ -159,7 +157,6 @@ def train_gpt(
         seeds: One training for each.
         trained: One-layer models; the first one's task is the task.
         run: Run folder; checkpoints are resumed from there.
-        console: Where progress is shown.
         earlier: Records that precede those of this training in ``metrics.jsonl``.
 
     Returns:
@@ -193,7 +190,6 @@ def train_gpt(
         jax.vmap(step),
         training.init_state(module, asked, rule, seeds, num_points=P),
         run,
-        console,
         lambda done, chunk: {
             "model": "gpt2",
             "step": done,

@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -19,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from experiments._run import Run
+from experiments._frame.run import Run
 from icltheory import training
 
 _COLUMNS = (
@@ -73,7 +72,6 @@ def fit(
     step: training.Step | Sequence[training.Phase],
     state: Any,
     run: Run,
-    console: Console,
     record: Callable[[int, training.Chunk], dict[str, Any]],
     *,
     folder: Path,
@@ -91,7 +89,6 @@ def fit(
         step: One training step, or phases with a step each.
         state: Where to begin.
         run: Run folder; its ``metrics.jsonl`` gets one record a chunk.
-        console: Where progress is shown.
         record: Makes the record of a chunk from the steps taken and the chunk.
         folder: Where the checkpoints are.
         num_steps: Steps in all.
@@ -117,16 +114,16 @@ def fit(
     }
     restored = store.restore(_saved(state, kept))
     for line in restored.damaged:
-        console.print(f"[yellow]warning:[/] {line}; the one before it is used")
+        run.console.print(f"[yellow]warning:[/] {line}; the one before it is used")
     records, timing = [], Timing()
     if restored.state is not None:
         _check_config(folder, restored.extra["config"], config)
         state, kept = _loaded(restored.state, kept)
         records, timing = restored.extra["metrics"], Timing(**restored.extra["timing"])
-        console.print(f"resuming at step {int(np.max(state.step)):,}")
+        run.console.print(f"resuming at step {int(np.max(state.step)):,}")
     run.reset_metrics([*earlier, *records])
     done = int(np.max(state.step))
-    with Progress(*_COLUMNS, console=console, disable=not run.writes) as progress:
+    with Progress(*_COLUMNS, console=run.console, disable=not run.writes) as progress:
         bar = progress.add_task(
             label,
             total=num_steps,

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 from icltheory import constructions, training
 from icltheory.models import GPT2, LinearStack
 from icltheory.regression.tasks import LinearRegression

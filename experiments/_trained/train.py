@@ -6,9 +6,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from rich.console import Console
 
-from experiments._run import Run
+from experiments._frame.run import Run
 from experiments._trained.fit import Timing, fit, mean_metrics
 from experiments._trained.recipes import Recipe
 from icltheory.attention import LinearAttentionStack
@@ -64,7 +63,6 @@ class TrainedModels:
 def train(
     recipe: Recipe,
     run: Run,
-    console: Console,
     *,
     name: str | None = None,
     earlier: Sequence[dict[str, Any]] = (),
@@ -78,7 +76,6 @@ def train(
     Args:
         recipe: What to train.
         run: The run folder; ``metrics.jsonl`` gets a line a chunk.
-        console: Where progress is shown.
         name: Name of the model within the run; the recipe's kind if not given.
         earlier: Records that are to stay in ``metrics.jsonl``: those of the models that
             this run trained before.
@@ -99,7 +96,6 @@ def train(
         recipe.step(),
         recipe.start(),
         run,
-        console,
         record,
         folder=run.folder / "checkpoints" / name,
         num_steps=recipe.steps,

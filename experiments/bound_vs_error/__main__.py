@@ -1,6 +1,6 @@
 """``python -m experiments.bound_vs_error``."""
 
-from experiments import _run
+from experiments._frame.program import run_program
 from experiments.bound_vs_error.main import main
 
-_run.main(main)
+run_program(main)

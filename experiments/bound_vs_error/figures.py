@@ -2,7 +2,8 @@
 
 import math
 
-from experiments._run import Run
+from matplotlib.figure import Figure
+
 from experiments.bound_vs_error.config import Config, ProblemSize
 from experiments.bound_vs_error.drawing import (
     SamplePanel,
@@ -24,13 +25,15 @@ NOISY = {
 }
 
 
-def draw(config: Config, run: Run, rows: dict[str, dict]) -> None:
-    """Saves ``rows.png`` and, with two sizes or more, ``scaling.png``."""
+def figures(config: Config, rows: dict[str, dict]) -> dict[str, Figure]:
+    """``rows.png`` and, with two sizes or more, ``scaling.png``."""
+    found = {}
     table = [rows[row.label] for row in config.table()]
     if table:
-        run.save_figure("rows.png", _rows_figure(table))
+        found["rows.png"] = _rows_figure(table)
     if len(config.sweep) > 1:
-        run.save_figure("scaling.png", _scaling_figure(config, rows))
+        found["scaling.png"] = _scaling_figure(config, rows)
+    return found
 
 
 def _error_curve(records: list[dict], name: str) -> Curve:

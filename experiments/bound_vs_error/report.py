@@ -4,10 +4,9 @@ import math
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, print_checks
+from experiments._frame.report import Check, Report
 from experiments.bound_vs_error.compare import (
     ERRORS,
     reference_values,
@@ -15,7 +14,7 @@ from experiments.bound_vs_error.compare import (
 )
 from experiments.bound_vs_error.config import Config, ProblemSize
 from experiments.bound_vs_error.estimate import ORDER, VALID
-from experiments.bound_vs_error.figures import draw
+from experiments.bound_vs_error.figures import figures
 from experiments.bound_vs_error.invariance import HELD_OUT, POPULATION
 from experiments.bound_vs_error.plan import (
     crossing,
@@ -37,29 +36,29 @@ NAMES = {
 ASYMPTOTIC = 200  # slopes are fitted from this N on
 
 
-def report(
-    config: Config, run: Run, records: dict[str, dict], console: Console
-) -> dict[str, Any]:
-    """Prints tables and checks, saves the figures; returns the results."""
+def report(config: Config, records: dict[str, dict]) -> Report:
+    """Tables, figures, checks, findings and numbers of a run."""
     rows = {row.label: with_ratios(records[row.label]) for row in config.all_rows()}
     scaling, plan = measure_scaling(config, rows), measure_plan(config, rows)
     found = checks(list(rows.values()), records[INVARIANCE])
     found += scaling_checks(scaling) + plan_checks(plan)
-    draw(config, run, rows)
-    console.print(bounds_table(config, rows))
-    console.print(comparison_table(config, rows))
-    console.print(plan_table(plan))
-    for line in findings(records[INVARIANCE], scaling, plan):
-        console.print(f"- {line}", highlight=False)
-    print_checks(console, found)
-    return {
-        "passed": all(check.passed for check in found),
-        "checks": [check.as_dict() for check in found],
+    numbers = {
         "rows": rows,
         "invariance": records[INVARIANCE],
         "scaling": scaling,
         "plan": plan,
     }
+    return Report(
+        numbers,
+        checks=found,
+        tables=[
+            bounds_table(config, rows),
+            comparison_table(config, rows),
+            plan_table(plan),
+        ],
+        findings=findings(records[INVARIANCE], scaling, plan),
+        figures=figures(config, rows),
+    )
 
 
 def with_ratios(record: dict[str, Any]) -> dict[str, Any]:

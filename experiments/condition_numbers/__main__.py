@@ -1,6 +1,6 @@
 """``python -m experiments.condition_numbers``."""
 
-from experiments import _run
+from experiments._frame.program import run_program
 from experiments.condition_numbers.main import main
 
-_run.main(main)
+run_program(main)

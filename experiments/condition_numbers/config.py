@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 
 ROOT = Path(__file__).parents[2]
 

@@ -3,10 +3,8 @@
 import time
 from collections.abc import Iterator
 
-from rich.console import Console
-
-from experiments import _launch
-from experiments._run import Run, console_of
+from experiments._frame.command_line import parse
+from experiments._frame.run import Run
 from experiments.condition_numbers.config import PRESETS, Config
 from experiments.condition_numbers.report import report
 from icltheory.bridge.checkpoint import load_checkpoint
@@ -18,36 +16,23 @@ from icltheory.bridge.spectra import (
 )
 from icltheory.pruning import module_matrices
 
-NAME = "condition_numbers"
-
 
 def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
-    launch = _launch.parse(
-        PRESETS,
-        lambda: "tiny",
-        argv,
-        description="Condition numbers of the matrices of a language model.",
-    )
+    launch = parse(PRESETS, argv)
     config = launch.config
-    start = time.perf_counter()
     model = load_checkpoint(
         config.place, config.dtype, revision=config.revision or None
     )
     for layer in layers_of(config, model):
         module_matrices(model, layer, config.module)  # complains before it takes long
-    run = Run.of(launch, NAME)
-    console = console_of(run)
-    console.print(
-        f"{NAME}, preset {launch.preset}: {model.arch.family} of {model.num_layers} "
-        f"layers from {config.checkpoint}\nwriting to {run.folder}"
+    run = Run.begin(
+        launch,
+        f"{model.arch.family} of {model.num_layers} layers from {config.checkpoint}",
     )
-    rows = tuple(measure(config, model, run, console))
-    result = report(config, model, rows, run, console)
-    result["seconds"] = time.perf_counter() - start
-    written = run.write_json("result.json", result)
-    console.print(f"{result['seconds']:.0f} s; results and figure in {run.folder}")
-    return written
+    with run.phase("decompositions"):
+        rows = tuple(measure(config, model, run))
+    return run.finish(report(config, model, rows))
 
 
 def layers_of(config: Config, model: LanguageModel) -> tuple[int, ...]:
@@ -56,7 +41,7 @@ def layers_of(config: Config, model: LanguageModel) -> tuple[int, ...]:
 
 
 def measure(
-    config: Config, model: LanguageModel, run: Run, console: Console
+    config: Config, model: LanguageModel, run: Run
 ) -> Iterator[ConditionNumber]:
     """Rows layer by layer; those of a stopped run are found in the cache."""
     cache = SingularSystems(config.cache or run.folder / "singular_values")
@@ -67,5 +52,5 @@ def measure(
         run.log({"layer": layer} | {row.matrix: row.condition_number for row in rows})
         seconds = time.perf_counter() - begin
         if seconds > 10:  # of a large model
-            console.print(f"layer {layer}: {seconds:.0f} s")
+            run.console.print(f"layer {layer}: {seconds:.0f} s")
         yield from rows

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import scipy.stats
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, claim_table, print_checks
+from experiments._frame.report import Check, Claim, Report
 from experiments.condition_numbers.config import Config
 from experiments.condition_numbers.drawing import (
     ConditionCurve,
@@ -26,23 +25,17 @@ MODULES = {"attn": "attention", "mlp": "MLP"}
 AGGREGATES = ("max", "mean", "geometric_mean", "min")
 
 
-def report(
-    config: Config, model: LanguageModel, rows: Rows, run: Run, console: Console
-) -> dict[str, Any]:
-    """Prints tables, claims and checks, saves the figure; returns the results."""
-    found, said, chosen = checks(model, rows), claims(rows), choices(config, rows)
-    console.print(conditions_table(rows))
-    console.print(choices_table(config, chosen))
-    console.print(claim_table("what the paper says of its models, here", said))
-    print_checks(console, found)
-    run.save_figure("condition_numbers.png", figure(config, rows))
-    return {
-        "passed": all(check.passed for check in found),
-        "checks": [check.as_dict() for check in found],
-        "claims": said,
-        "choices": chosen,
-        "rows": [as_json(row) for row in rows],
-    }
+def report(config: Config, model: LanguageModel, rows: Rows) -> Report:
+    """Tables, figure, claims, checks and numbers of a run."""
+    chosen = choices(config, rows)
+    return Report(
+        {"choices": chosen, "rows": [as_json(row) for row in rows]},
+        checks=checks(model, rows),
+        tables=[conditions_table(rows), choices_table(config, chosen)],
+        claims=claims(rows),
+        claims_title="what the paper says of its models, here",
+        figures={"condition_numbers.png": figure(config, rows)},
+    )
 
 
 def as_json(row: ConditionNumber) -> dict[str, Any]:
@@ -74,7 +67,7 @@ def checks(model: LanguageModel, rows: Rows) -> list[Check]:
     return [Check(name, float(max(wrong)), 0.0, "<=", 1e-10)]
 
 
-def claims(rows: Rows) -> list[dict[str, Any]]:
+def claims(rows: Rows) -> list[Claim]:
     """The statements of section 3.4 and whether this model bears them out."""
     said = []
     groups = {m: [r for r in rows if r.module == m] for m in MODULES}
@@ -88,21 +81,21 @@ def claims(rows: Rows) -> list[dict[str, Any]]:
                 for m in ("attn", "mlp")
             )
             measured = f"medians {mlp:.3g} (MLP) and {attn:.3g} (attention)"
-            said.append({"claim": claim, "measured": measured, "held": mlp < attn})
+            said.append(Claim(claim=claim, measured=measured, held=mlp < attn))
     said += growth(rows)
     hidden = sum(not row.resolved for row in rows)
     said.append(
-        {
-            "claim": "rounded weights still show their smallest singular values",
-            "measured": f"hidden in {hidden} of {len(rows)} matrices "
+        Claim(
+            claim="rounded weights still show their smallest singular values",
+            measured=f"hidden in {hidden} of {len(rows)} matrices "
             f"({', '.join(sorted({row.dtype for row in rows}))})",
-            "held": hidden == 0,
-        }
+            held=hidden == 0,
+        )
     )
     return said
 
 
-def growth(rows: Rows) -> list[dict[str, Any]]:
+def growth(rows: Rows) -> list[Claim]:
     """Whether condition numbers grow with depth: Kendall's tau of each matrix."""
     depths = {n: r for n, r in by_matrix(rows).items() if len(r) > 1}
     if not depths:
@@ -117,12 +110,12 @@ def growth(rows: Rows) -> list[dict[str, Any]]:
     grow = int(np.sum(adjusted < 0.05))
     pairs = ", ".join(f"{n} {t:+.2f}" for n, t in zip(depths, taus, strict=True))
     return [
-        {
-            "claim": "condition numbers grow with depth",
-            "measured": f"in {grow} of {len(taus)} matrices (p < 0.05 after Holm); "
+        Claim(
+            claim="condition numbers grow with depth",
+            measured=f"in {grow} of {len(taus)} matrices (p < 0.05 after Holm); "
             f"Kendall's tau {pairs}",
-            "held": grow == len(taus),
-        }
+            held=grow == len(taus),
+        )
     ]
 
 

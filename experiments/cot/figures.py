@@ -1,8 +1,8 @@
 """The figures of a run."""
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from experiments._run import Run
 from experiments.cot.config import Config
 from experiments.cot.drawing import (
     LengthPanel,
@@ -29,44 +29,45 @@ _CLASSES = {
 }
 
 
-def draw(
+def figures(
     config: Config,
-    run: Run,
     masses: AttentionMasses,
     swept: list[tuple[ReasoningSetting, SettingErrors]],
     compared: list[tuple[ReasoningSetting, SettingErrors, Lines]],
-) -> None:
-    """Saves all figures."""
+) -> dict[str, Figure]:
+    """All figures by file name."""
     of = f"mean and 95 % interval of {len(config.seeds)} trainings"
-    figure = errors_against_length(
+    lengths = errors_against_length(
         _length_panels(config, swept),
         f"CoT error, {config.chain_steps} steps ({of}; dashed: votes counted)",
         ylabel="CoT error",
         shared_legend=False,
     )
-    run.save_figure("lengths.png", figure)
-    figure = lengths_that_suffice(
+    needed = lengths_that_suffice(
         _need_panels(config, swept),
         "Prompt length against what Theorem 5 says it depends on",
         f"examples for a CoT error of {LEVEL:g}",
     )
-    run.save_figure("needed.png", figure)
-    figure = errors_against_length(
+    comparison = errors_against_length(
         _comparison_panels(config, compared),
         f"Chain of thought and plain ICL, two steps ({of})",
         ylabel="error",
         floor=3e-4,
     )
-    run.save_figure("comparison.png", figure)
     first, second = stage_ends(config, masses)
-    figure = attention_along_training(
+    mechanism = attention_along_training(
         np.arange(0, config.iterations + 1, config.record_every),
         {label: getattr(masses, name) for name, label in _CLASSES.items()},
         [stage for stage in (first, second) if np.isfinite(stage)],
         f"Attention along training, mean and range of {len(config.seeds)} seeds\n"
         "(dotted: the step is found; the input leads)",
     )
-    run.save_figure("mechanism.png", figure)
+    return {
+        "lengths.png": lengths,
+        "needed.png": needed,
+        "comparison.png": comparison,
+        "mechanism.png": mechanism,
+    }
 
 
 def _length_panels(config, swept) -> dict[str, LengthPanel]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments._run import Check
+from experiments._frame.report import Check
 from experiments.cot import reference
 from experiments.cot.config import Config
 from experiments.cot.measure import SettingErrors, needed_length

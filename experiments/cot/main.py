@@ -1,12 +1,10 @@
 """The command line of the experiment."""
 
-import time
-
 import jax
 import numpy as np
 
-from experiments import _launch
-from experiments._run import Run, console_of, default_preset
+from experiments._frame.command_line import Launch, parse
+from experiments._frame.run import Run
 from experiments.cot.config import PRESETS, Config
 from experiments.cot.measure import measure
 from experiments.cot.report import report
@@ -14,72 +12,44 @@ from experiments.cot.settings import comparisons, sweeps
 from experiments.cot.theory import lines
 from experiments.cot.train import masses, train
 
-NAME = "cot"
-
 
 def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
-    launch = _launch.parse(
-        PRESETS,
-        default_preset,
-        argv,
-        description="Chain of thought against plain in-context learning.",
-    )
+    launch = parse(PRESETS, argv)
     with jax.default_matmul_precision("highest"), jax.enable_x64(False):
         return _run_all(launch)
 
 
-def _run_all(launch: _launch.Launch[Config]) -> dict:
+def _run_all(launch: Launch[Config]) -> dict:
     config = launch.config
     swept, compared = sweeps(config), comparisons(config)  # refuses what is infeasible
-    run = Run.of(launch, NAME)
-    console = console_of(run)
-    console.print(
-        f"{NAME}, preset {launch.preset}: {len(config.seeds)} seeds, "
-        f"{config.iterations} iterations, {len(swept)} + {len(compared)} settings, "
-        f"{config.draws} x {config.prompts} and {config.compare_prompts} prompts each, "
-        f"on {jax.devices()[0].device_kind}\nwriting to {run.folder}"
+    run = Run.begin(
+        launch,
+        f"{len(config.seeds)} seeds, {config.iterations} iterations, {len(swept)} + "
+        f"{len(compared)} settings, {config.draws} x {config.prompts} and "
+        f"{config.compare_prompts} prompts each",
     )
-    start = time.perf_counter()
-    run.reset_metrics([])
-
-    def timed(name, function, *args):
-        before = time.perf_counter()
-        found = jax.block_until_ready(function(config, *args))
-        seconds = time.perf_counter() - before
-        run.log({"name": name, "seconds": round(seconds, 1)})
-        console.print(f"{name}: {seconds:.1f} s")
-        return found
-
-    chains = timed("training, steps", train, config.chain_steps, config.chain_fraction)
-    along = timed("attention along training", masses, chains)
-    pairs = timed("training, two steps", train, 2, config.compare_fraction)
-    errors = timed(
-        "prompt lengths", measure, chains, swept, config.lengths, config.prompts, False
-    )
-    beside = timed(
-        "comparison",
-        measure,
-        pairs,
-        compared,
-        config.compare_lengths,
-        config.compare_prompts,
-        True,
-    )
-    result = report(
+    with run.phase("training, steps"):
+        chains = jax.block_until_ready(
+            train(config, config.chain_steps, config.chain_fraction)
+        )
+    with run.phase("attention along training"):
+        along = jax.block_until_ready(masses(config, chains))
+    with run.phase("training, two steps"):
+        pairs = jax.block_until_ready(train(config, 2, config.compare_fraction))
+    with run.phase("prompt lengths"):
+        errors = measure(config, chains, swept, config.lengths, config.prompts, False)
+    with run.phase("comparison"):
+        lengths, prompts = config.compare_lengths, config.compare_prompts
+        beside = measure(config, pairs, compared, lengths, prompts, True)
+    found = report(
         config,
-        run,
         along,
         np.asarray(chains.path.losses),
         list(zip(swept, errors, strict=True)),
         [
-            (setting, found, lines(setting, config.compare_lengths))
-            for setting, found in zip(compared, beside, strict=True)
+            (setting, errors, lines(setting, lengths))
+            for setting, errors in zip(compared, beside, strict=True)
         ],
-        console,
     )
-    written = run.write_json("result.json", result)
-    console.print(
-        f"{time.perf_counter() - start:.0f} s; results and figures in {run.folder}"
-    )
-    return written
+    return run.finish(found)

@@ -3,13 +3,12 @@
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Run, claim_table, print_checks
+from experiments._frame.report import Claim, Report
 from experiments.cot import findings, reference
 from experiments.cot.config import Config
-from experiments.cot.figures import draw
+from experiments.cot.figures import figures
 from experiments.cot.findings import Compared, Swept
 from experiments.cot.measure import Errors
 from experiments.cot.settings import FRACTION, RHO, TAU
@@ -19,30 +18,19 @@ from icltheory.statistics import Estimate
 
 def report(
     config: Config,
-    run: Run,
     masses: AttentionMasses,
     losses: np.ndarray,
     swept: Swept,
     compared: Compared,
-    console: Console,
-) -> dict[str, Any]:
-    """Prints the tables, draws the figures and returns the contents of result.json."""
+) -> Report:
+    """Tables, figures, claims, checks and numbers of a run."""
     found = [
         *findings.slide_checks(),
         *findings.mechanism_checks(config, masses, losses),
         *findings.sweep_checks(config, swept),
         *findings.comparison_checks(config, compared),
     ]
-    stated = claims(config, swept)
-    draw(config, run, masses, swept, compared)
-    console.print(sweep_table(config, swept))
-    console.print(comparison_table(config, compared))
-    console.print(claim_table("what the theorems say of the length", stated))
-    print_checks(console, found)
-    return {
-        "checks": [check.as_dict() for check in found],
-        "passed": all(check.passed for check in found),
-        "claims": stated,
+    numbers = {
         "not reproduced": NOT_REPRODUCED,
         "attention": {k: np.asarray(v).tolist() for k, v in masses._asdict().items()},
         "stage_ends": list(findings.stage_ends(config, masses)),
@@ -76,6 +64,14 @@ def report(
         ],
         "precision": "float32; theory float64",
     }
+    return Report(
+        numbers,
+        checks=found,
+        tables=[sweep_table(config, swept), comparison_table(config, compared)],
+        claims=claims(config, swept),
+        claims_title="what the theorems say of the length",
+        figures=figures(config, masses, swept, compared),
+    )
 
 
 NOT_REPRODUCED = (
@@ -109,7 +105,7 @@ def _numbers(errors: Errors) -> dict[str, Any]:
     return numbers
 
 
-def claims(config: Config, swept: Swept) -> list[dict[str, Any]]:
+def claims(config: Config, swept: Swept) -> list[Claim]:
     """How the length that suffices depends on alpha', tau and rho."""
     stated = []
     for group in (FRACTION, TAU, RHO):
@@ -124,15 +120,14 @@ def claims(config: Config, swept: Swept) -> list[dict[str, Any]]:
             for part in findings.predicted(config, group, values)
         )
         stated.append(
-            {
-                "claim": f"examples needed fall with {group} as in the proof: slope "
+            Claim(
+                claim=f"examples needed fall with {group} as in the proof: slope "
                 f"{proved:.2f} (Theorem 5 asks for {asked:.2f})",
-                "expected": "slope on doubly logarithmic axes within .3",
-                "measured": f"{lengths}; slope {slopes[0]:.2f}, votes counted "
+                expected="slope on doubly logarithmic axes within .3",
+                measured=f"{lengths}; slope {slopes[0]:.2f}, votes counted "
                 f"{slopes[1]:.2f}",
-                "slopes": [s if np.isfinite(s) else None for s in slopes],
-                "held": bool(abs(slopes[0] - proved) <= 0.3),
-            }
+                held=bool(abs(slopes[0] - proved) <= 0.3),
+            )
         )
     return stated
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 from experiments._trained.recipes import GPT2_CPU
 from icltheory import training
 from icltheory.models import GPT2

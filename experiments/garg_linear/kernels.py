@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
-from rich.console import Console
 
-from experiments._run import Run
+from experiments._frame.run import Run
 from experiments.garg_linear.config import Setup
 from icltheory.kernels import Plan, TunedPlan, tune
 
 FILE = "kernels.json"
 
 
-def with_kernels(setup: Setup, run: Run, console: Console) -> Setup:
+def with_kernels(setup: Setup, run: Run) -> Setup:
     """Gives the model its plan, which the run keeps in ``kernels.json``.
 
     A resumed run reads it there, for other tiles would move the last bits.
@@ -32,7 +31,7 @@ def with_kernels(setup: Setup, run: Run, console: Console) -> Setup:
         path = own if own.exists() else Path(setup.config.kernels)
         plan = read_plan(path, setup.model.dtype)
     else:
-        plan = _tuned(setup, console).plan
+        plan = _tuned(setup, run).plan
     if not own.exists():
         timed = {"dtype": jnp.dtype(setup.model.dtype).name}
         run.write_json(FILE, {"plan": plan.to_json(), "problem": timed})
@@ -61,7 +60,7 @@ def read_plan(path: Path, dtype: Any) -> Plan:
     return plan
 
 
-def _tuned(setup: Setup, console: Console) -> TunedPlan:
+def _tuned(setup: Setup, run: Run) -> TunedPlan:
     config, model = setup.config, setup.model
     found = tune(
         config.batch_size // config.accumulation,
@@ -72,5 +71,5 @@ def _tuned(setup: Setup, console: Console) -> TunedPlan:
     )
     for name, rows in found.table:
         times = [1e6 * row.seconds for row in rows if row.seconds is not None]
-        console.print(f"{name}: {min(times):.1f} us, XLA {times[0]:.1f} us")
+        run.console.print(f"{name}: {min(times):.1f} us, XLA {times[0]:.1f} us")
     return found

@@ -4,10 +4,10 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, print_checks
+from experiments._frame.report import Check, Report
+from experiments._frame.run import Run
 from experiments.garg_linear.config import Config, Setup
 from experiments.garg_linear.drawing import (
     error_against_examples,
@@ -94,10 +94,8 @@ def _cell(curve: Curve, k: int) -> str:
     return f"{curve.mean[k]:.4f}\n\\[{curve.low[k]:.3f}, {curve.high[k]:.3f}]"
 
 
-def report(
-    setup: Setup, run: Run, params: Any, records: list[dict], console: Console
-) -> dict:
-    """Measures the final model, draws the figures, writes and prints the results."""
+def report(setup: Setup, params: Any, records: list[dict]) -> Report:
+    """Measures the final model: table, figures, checks and numbers."""
     config = setup.config
     prompt = evaluation_prompt(setup)
     errors = model_errors(setup, params, prompt)
@@ -110,25 +108,13 @@ def report(
     seeds = ", ".join(map(str, config.seeds))
     title = f"In-context linear regression, d = {config.dim} (seed {seeds})"
     legend = f"{config.eval_prompts:,} prompts; bands: 90 % intervals; dashed: exact"
-    figure = error_against_examples(curves, config.dim, f"{title}\n{legend}")
-    run.save_figure("figure5a.png", figure)
     snapshots = {
         record["step"]: Curve(np.mean(record["errors"], axis=0))
         for record in records
         if "errors" in record
     }
     reference = ("least squares (exact)", Curve(exact["least squares"], exact=True))
-    run.save_figure(
-        "figure5b.png",
-        errors_over_training(
-            snapshots, reference, config.dim, f"{title}: the Transformer as it trains"
-        ),
-    )
-
-    found = checks(config, errors, baselines, exact)
-    result = {
-        "checks": [check.as_dict() for check in found],
-        "passed": all(check.passed for check in found),
+    numbers = {
         "normalizer": config.dim,
         "curves": {
             name: {
@@ -144,12 +130,25 @@ def report(
         "exact": {name: value.tolist() for name, value in exact.items()},
         "precision": config.precision,
     }
-    console.print(comparison_table(config, curves))
-    print_checks(console, found)
-    return result
+    return Report(
+        numbers,
+        checks=checks(config, errors, baselines, exact),
+        tables=[comparison_table(config, curves)],
+        figures={
+            "figure5a.png": error_against_examples(
+                curves, config.dim, f"{title}\n{legend}"
+            ),
+            "figure5b.png": errors_over_training(
+                snapshots,
+                reference,
+                config.dim,
+                f"{title}: the Transformer as it trains",
+            ),
+        },
+    )
 
 
-def report_shifts(setup: Setup, run: Run, params: Any, console: Console) -> dict:
+def report_shifts(setup: Setup, run: Run, params: Any) -> dict:
     """Measures the model and the predictors on Garg's fifteen evaluation settings."""
     config = setup.config
     names = (TRANSFORMER, "least squares", "averaging", "3-NN")
@@ -178,7 +177,7 @@ def report_shifts(setup: Setup, run: Run, params: Any, console: Console) -> dict
             for value in k
         ]
         table.add_row(shift.name, *cells)
-    console.print(table)
+    run.console.print(table)
     title = f"Garg's evaluation settings, d = {config.dim}"
     run.save_figure("shifts.png", errors_by_setting(panels, title))
     return results

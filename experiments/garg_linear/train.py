@@ -6,9 +6,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from rich.console import Console
 
-from experiments._run import Run
+from experiments._frame.run import Run
 from experiments._trained import Timing, fit
 from experiments._trained.fit import mean_metrics
 from experiments.garg_linear.config import Config, Setup
@@ -16,9 +15,7 @@ from experiments.garg_linear.evaluate import evaluation_prompt, model_errors
 from icltheory import training
 
 
-def train(
-    setup: Setup, run: Run, console: Console
-) -> tuple[Any, list[dict[str, Any]], Timing]:
+def train(setup: Setup, run: Run) -> tuple[Any, list[dict[str, Any]], Timing]:
     """Trains to the last step, from the newest checkpoint if there is one.
 
     Returns:
@@ -39,7 +36,6 @@ def train(
         training_step(setup),
         initial_state(setup),
         run,
-        console,
         record,
         folder=run.folder / "checkpoints",
         num_steps=config.steps,

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 from icltheory.training import OptimizerConfig
 
 

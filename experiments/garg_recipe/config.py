@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments._fields import check_at_least, check_seeds
+from experiments._frame.fields import check_at_least, check_seeds
 from experiments.garg_recipe.changes import CHANGES, TrainingSetting, shortened
 from icltheory import training
 from icltheory.models import GPT2

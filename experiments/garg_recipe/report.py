@@ -3,10 +3,9 @@
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, claim_table, print_checks, stated_claim
+from experiments._frame.report import Check, Claim, Report
 from experiments.garg_recipe.config import Config
 from experiments.garg_recipe.drawing import Ratio, recipes_beside_baseline
 from experiments.garg_recipe.noise import gradient_noise
@@ -19,31 +18,28 @@ from icltheory.statistics import Estimate
 _SHOWN = ("baseline", "recipe", "recipe, half")
 
 
-def report(
-    config: Config, run: Run, trained: dict[str, TrainedWithChange], console: Console
-) -> dict[str, Any]:
-    """Prints the table, draws the figure and collects the result."""
+def report(config: Config, trained: dict[str, TrainedWithChange]) -> Report:
+    """Tables, figure, claims, checks and numbers of a run."""
     found = rows(config, trained)
-    run.save_figure("recipe.png", draw(config, trained, found))
-    verdicts, stated = checks(config, found), claims(config, found)
     noise = {
         "at the start": gradient_noise(config, config.start(config.baseline).params),
         "at the baseline's end": gradient_noise(config, trained["baseline"].params),
     }
-    console.print(table(config, found))
-    console.print(noise_table(config, noise))
-    console.print(claim_table("what each change is for", stated))
-    print_checks(console, verdicts)
-    return {
-        "checks": [check.as_dict() for check in verdicts],
-        "passed": all(check.passed for check in verdicts),
-        "claims": stated,
+    numbers = {
         "settings": {row.name: row.as_dict() for row in found},
         "gradient_noise": {
             when: {name: values.tolist() for name, values in traces.items()}
             for when, traces in noise.items()
         },
     }
+    return Report(
+        numbers,
+        checks=checks(config, found),
+        tables=[table(config, found), noise_table(config, noise)],
+        claims=claims(config, found),
+        claims_title="what each change is for",
+        figures={"recipe.png": draw(config, trained, found)},
+    )
 
 
 def checks(config: Config, found: list[ChangeSummary]) -> list[Check]:
@@ -64,7 +60,7 @@ def checks(config: Config, found: list[ChangeSummary]) -> list[Check]:
     ]
 
 
-def claims(config: Config, found: list[ChangeSummary]) -> list[dict[str, Any]]:
+def claims(config: Config, found: list[ChangeSummary]) -> list[Claim]:
     """Whether a change helps, by two standard errors of the paired ratio."""
     stated = []
     for row in found[1:]:
@@ -74,7 +70,9 @@ def claims(config: Config, found: list[ChangeSummary]) -> list[dict[str, Any]]:
         else:
             words, held = "a smaller excess than the baseline", high < 1
         shown = f"{row.ratio[0]:.2f} times ({low:.2f} to {high:.2f})"
-        stated.append(stated_claim(row.name, words, shown, bool(held)))
+        stated.append(
+            Claim(claim=row.name, expected=words, measured=shown, held=bool(held))
+        )
     return stated
 
 

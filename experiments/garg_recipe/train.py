@@ -7,9 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rich.console import Console
 
-from experiments._run import Run
+from experiments._frame.run import Run
 from experiments._trained import Fitted, Timing, fit
 from experiments.garg_recipe.changes import TrainingSetting
 from experiments.garg_recipe.config import Config
@@ -38,7 +37,7 @@ class TrainedWithChange:
     timing: Timing
 
 
-def train(config: Config, run: Run, console: Console) -> dict[str, TrainedWithChange]:
+def train(config: Config, run: Run) -> dict[str, TrainedWithChange]:
     """Trains all settings one after another, or goes on where a run stopped."""
     prompt = evaluation_prompt(config)
     bayes = bayes_answers(config, prompt)
@@ -50,7 +49,6 @@ def train(config: Config, run: Run, console: Console) -> dict[str, TrainedWithCh
             config.phases(setting),
             config.start(setting),
             run,
-            console,
             functools.partial(_record, config, name, setting, prompt, bayes),
             folder=run.folder / "checkpoints" / name,
             num_steps=setting.steps,

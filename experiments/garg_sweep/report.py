@@ -3,10 +3,9 @@
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, claim_table, print_checks, stated_claim
+from experiments._frame.report import Check, Claim, Report
 from experiments.garg_sweep.config import Config
 from experiments.garg_sweep.figure import draw
 from experiments.garg_sweep.measure import Lines, SweepMeasurements
@@ -63,7 +62,7 @@ def _largest_z(measured: SweepMeasurements, found: list[Cell]) -> float:
     return float(values.max()) if values.size else 0.0
 
 
-def claims(config: Config, found: list[Cell]) -> list[dict[str, Any]]:
+def claims(config: Config, found: list[Cell]) -> list[Claim]:
     """What one expects of widths, rates and noise; it does not decide the run."""
     stated, rates = [], {}
     for noise_var in config.noise_vars:
@@ -77,21 +76,24 @@ def claims(config: Config, found: list[Cell]) -> list[dict[str, Any]]:
         spread = float(np.hypot(first.distance[1], last.distance[1]))
         pair = f"width {first.width} and {last.width}"
         stated.append(
-            stated_claim(
-                f"noise {noise_var:g}: wider is nearer Bayes, each at its best rate",
-                "distance falls by two standard errors",
-                f"{first.distance[0]:.4f} and {last.distance[0]:.4f} at {pair} "
+            Claim(
+                claim=f"noise {noise_var:g}: wider is nearer Bayes, each at its best "
+                "rate",
+                expected="distance falls by two standard errors",
+                measured=f"{first.distance[0]:.4f} and {last.distance[0]:.4f} at "
+                f"{pair} "
                 f"(s.e. of the difference {spread:.4f})",
-                gain > 2 * spread,
+                held=gain > 2 * spread,
             )
         )
         shown = ", ".join(f"{rate:g}" for rate in rates[noise_var])
         stated.append(
-            stated_claim(
-                f"noise {noise_var:g}: the best rate does not grow with the width",
-                "rates that do not ascend",
-                f"{shown} for widths {', '.join(map(str, config.widths))}",
-                sorted(rates[noise_var], reverse=True) == rates[noise_var],
+            Claim(
+                claim=f"noise {noise_var:g}: the best rate does not grow with the "
+                "width",
+                expected="rates that do not ascend",
+                measured=f"{shown} for widths {', '.join(map(str, config.widths))}",
+                held=sorted(rates[noise_var], reverse=True) == rates[noise_var],
             )
         )
     if len(rates) > 1:
@@ -101,7 +103,12 @@ def claims(config: Config, found: list[Cell]) -> list[dict[str, Any]]:
             for noise, values in rates.items()
         )
         stated.append(
-            stated_claim("the best rate is that of all noises", "same", shown, same)
+            Claim(
+                claim="the best rate is that of all noises",
+                expected="same",
+                measured=shown,
+                held=same,
+            )
         )
     return stated
 
@@ -148,20 +155,10 @@ def _row(cell: Cell, ks: tuple[int, ...]) -> list[str]:
     return [*own, *shown, cell.fate]
 
 
-def report(
-    config: Config, run: Run, measured: SweepMeasurements, console: Console
-) -> dict[str, Any]:
-    """Prints the table, draws the figure and collects the result."""
+def report(config: Config, measured: SweepMeasurements) -> Report:
+    """Table, figure, claims, checks and numbers of a run."""
     found = cells(config, measured)
-    run.save_figure("sweep.png", draw(config, measured, found))
-    verdicts, stated = checks(config, measured, found), claims(config, found)
-    console.print(comparison_table(config, measured, found))
-    console.print(claim_table("what one expects", stated))
-    print_checks(console, verdicts)
-    return {
-        "checks": [check.as_dict() for check in verdicts],
-        "passed": all(check.passed for check in verdicts),
-        "claims": stated,
+    numbers = {
         "cells": [_as_dict(cell) for cell in found],
         "references": {
             f"{noise_var:g}": references(lines)
@@ -169,6 +166,14 @@ def report(
         },
         "precision": config.precision,
     }
+    return Report(
+        numbers,
+        checks=checks(config, measured, found),
+        tables=[comparison_table(config, measured, found)],
+        claims=claims(config, found),
+        claims_title="what one expects",
+        figures={"sweep.png": draw(config, measured, found)},
+    )
 
 
 def _as_dict(cell: Cell) -> dict[str, Any]:

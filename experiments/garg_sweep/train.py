@@ -4,15 +4,14 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
-from experiments._run import Run
+from experiments._frame.run import Run
 from experiments._trained import Fitted, fit
 from experiments.garg_sweep.config import Config
 from icltheory import training
 
 
-def train(config: Config, run: Run, console: Console) -> Fitted:
+def train(config: Config, run: Run) -> Fitted:
     """Trains to the last step, or goes on from the newest checkpoint of an earlier try.
 
     Returns:
@@ -30,7 +29,6 @@ def train(config: Config, run: Run, console: Console) -> Fitted:
         training.side_by_side(steps),
         start,
         run,
-        console,
         record,
         folder=run.folder / "checkpoints",
         num_steps=recipe.steps,

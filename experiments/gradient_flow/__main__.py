@@ -1,6 +1,6 @@
 """``python -m experiments.gradient_flow``."""
 
-from experiments import _run
+from experiments._frame.program import run_program
 from experiments.gradient_flow.main import main
 
-_run.main(main)
+run_program(main)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The figures of a run."""
 
-from experiments._run import Run
+from matplotlib.figure import Figure
+
 from experiments.gradient_flow.config import Config
 from experiments.gradient_flow.descents import Descents
 from experiments.gradient_flow.drawing import (
@@ -16,20 +17,17 @@ from experiments.gradient_flow.starts import FATES, Starts
 from icltheory.statistics import proportion_interval
 
 
-def draw(
+def figures(
     config: Config,
-    run: Run,
     paths: dict[str, FlowPath],
     descents: Descents,
     starts: dict[tuple[str, int, int], Starts],
-) -> None:
-    """Saves all figures."""
+) -> dict[str, Figure]:
+    """All figures by file name."""
     panels = {name: _panel(path) for name, path in paths.items()}
     of = f"d = {config.dim}, M = {config.num_examples}"
-    run.save_figure("paths.png", flow_paths(panels, f"Gradient flow of GD-beta, {of}"))
     title = f"Gradient flow of GD-beta stays below its proved bounds, {of}"
-    run.save_figure("rates.png", flow_rates(panels, title))
-    figure = descents_beside_flow(
+    beside = descents_beside_flow(
         descents.flow,
         {
             f"step {share:g} of the largest stable": path
@@ -40,13 +38,17 @@ def draw(
         f"GD-beta, H = Psi = I, d = {config.descent_dim}, M = {config.num_examples}: "
         f"descent beside the flow ({config.seeds} seeds)",
     )
-    run.save_figure("descents.png", figure)
-    figure = fates_of_starts(
+    fates = fates_of_starts(
         [_setting(config, *key, part) for key, part in starts.items()],
         f"Gradient flow of all weights from {config.num_starts} random starts "
         f"(entries of standard deviation {config.start_scale:g})",
     )
-    run.save_figure("starts.png", figure)
+    return {
+        "paths.png": flow_paths(panels, f"Gradient flow of GD-beta, {of}"),
+        "rates.png": flow_rates(panels, title),
+        "descents.png": beside,
+        "starts.png": fates,
+    }
 
 
 def _panel(path: FlowPath) -> FlowPanel:

@@ -3,13 +3,12 @@
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, print_checks
+from experiments._frame.report import Check, Report
 from experiments.gradient_flow.config import Config
 from experiments.gradient_flow.descents import Descents
-from experiments.gradient_flow.figures import draw
+from experiments.gradient_flow.figures import figures
 from experiments.gradient_flow.paths import FlowPath
 from experiments.gradient_flow.starts import FATES, MODELS, Starts
 from icltheory.statistics import proportion_interval
@@ -18,29 +17,15 @@ Fates = dict[tuple[str, int, int], Starts]
 
 
 def report(
-    config: Config,
-    run: Run,
-    paths: dict[str, FlowPath],
-    descents: Descents,
-    starts: Fates,
-    console: Console,
-) -> dict[str, Any]:
-    """Prints tables and checks, saves the figures; returns the results."""
+    config: Config, paths: dict[str, FlowPath], descents: Descents, starts: Fates
+) -> Report:
+    """Table, figures, checks, findings and numbers of a run."""
     found = [
         *path_checks(paths),
         *descent_checks(config, descents),
         *start_checks(config, starts),
     ]
-    said = findings(config, paths, descents, starts)
-    draw(config, run, paths, descents, starts)
-    console.print(fates_table(config, starts))
-    for line in said:
-        console.print(f"- {line}", highlight=False)
-    print_checks(console, found)
-    return {
-        "passed": all(check.passed for check in found),
-        "checks": [check.as_dict() for check in found],
-        "findings": said,
+    numbers = {
         "paths": {name: path_numbers(path) for name, path in paths.items()},
         "descents": {
             "largest_step": descents.largest_step,
@@ -51,6 +36,13 @@ def report(
             start_numbers(config, *setting, part) for setting, part in starts.items()
         ],
     }
+    return Report(
+        numbers,
+        checks=found,
+        tables=[fates_table(config, starts)],
+        findings=findings(config, paths, descents, starts),
+        figures=figures(config, paths, descents, starts),
+    )
 
 
 def share_of_bound(value: Any, bound: Any, floor: float) -> float:

@@ -1,6 +1,6 @@
 """``python -m experiments.implicit_noise``."""
 
-from experiments import _run
+from experiments._frame.program import run_program
 from experiments.implicit_noise.main import main
 
-_run.main(main)
+run_program(main)

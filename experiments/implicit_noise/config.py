@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 from experiments._trained import GPT2_CPU, GPT2_GPU, Recipe, linear_recipe
 
 

@@ -1,12 +1,10 @@
 """Tables, figures and verdicts of a run."""
 
-from typing import Any
-
 import numpy as np
-from rich.console import Console
+from matplotlib.figure import Figure
 from rich.table import Table
 
-from experiments._run import Check, Run, largest, print_checks
+from experiments._frame.report import Check, Report, largest
 from experiments.implicit_noise.config import Config
 from experiments.implicit_noise.drawing import error_sources, noise_against_shots
 from experiments.implicit_noise.implied import Split
@@ -18,23 +16,10 @@ from icltheory.statistics import Estimate
 Splits, Noises = dict[int, Split], dict[int, SubsetNoise]
 
 
-def report(
-    config: Config, run: Run, splits: Splits, noises: Noises, console: Console
-) -> dict[str, Any]:
-    """Prints tables and checks, saves the figures; returns the results."""
+def report(config: Config, splits: Splits, noises: Noises) -> Report:
+    """Tables, figures, checks, findings and numbers of a run."""
     bayes = bayes_with_label_noise(config)
-    found = [*gpt2_checks(config, splits), *stack_checks(config, noises)]
-    said = findings(config, splits, noises, bayes)
-    _draw(config, run, splits, noises, bayes)
-    console.print(sources_table(config, splits))
-    console.print(noise_table(config, noises))
-    for line in said:
-        console.print(f"- {line}", highlight=False)
-    print_checks(console, found)
-    return {
-        "passed": all(check.passed for check in found),
-        "checks": [check.as_dict() for check in found],
-        "findings": said,
+    numbers = {
         "gpt2": {
             str(step): {
                 name: values.mean(axis=0).tolist()
@@ -55,6 +40,13 @@ def report(
             for step, noise in noises.items()
         },
     }
+    return Report(
+        numbers,
+        checks=[*gpt2_checks(config, splits), *stack_checks(config, noises)],
+        tables=[sources_table(config, splits), noise_table(config, noises)],
+        findings=findings(config, splits, noises, bayes),
+        figures=_figures(config, splits, noises, bayes),
+    )
 
 
 def z_score(sample: np.ndarray, axis: int = 0) -> np.ndarray:
@@ -196,12 +188,14 @@ def _quartiles(sample: np.ndarray) -> Curve:
     return Curve(middle, low, high)
 
 
-def _draw(config, run: Run, splits: Splits, noises: Noises, bayes) -> None:
+def _figures(
+    config: Config, splits: Splits, noises: Noises, bayes: np.ndarray
+) -> dict[str, Figure]:
     d = config.gpt2.dim
     last = splits[max(splits)]
     k = np.arange(last.total.shape[1])
     noisy = f"Bayes, label noise {config.label_noise:g}"
-    figure = error_sources(
+    sources = error_sources(
         {step: _interval(s.total) for step, s in splits.items()},
         {
             "least squares": _interval(last.shots),
@@ -212,7 +206,6 @@ def _draw(config, run: Run, splits: Splits, noises: Noises, bayes) -> None:
         d,
         f"GPT-2 on noiseless linear regression, d = {d}: two sources of error",
     )
-    run.save_figure("sources.png", figure)
     step = max(noises)
     noise = noises[step]
     below = [i for i, b in enumerate(config.shots) if b < config.pool]
@@ -227,11 +220,12 @@ def _draw(config, run: Run, splits: Splits, noises: Noises, bayes) -> None:
         }
         for t in range(config.stack.num_layers)
     }
-    if below:
-        figure = noise_against_shots(
-            [config.shots[i] for i in below],
-            panels,
-            f"Implicit noise of a linear stack trained for {step:,} steps, "
-            f"N = {config.pool}",
-        )
-        run.save_figure("subsets.png", figure)
+    if not below:
+        return {"sources.png": sources}
+    subsets = noise_against_shots(
+        [config.shots[i] for i in below],
+        panels,
+        f"Implicit noise of a linear stack trained for {step:,} steps, "
+        f"N = {config.pool}",
+    )
+    return {"sources.png": sources, "subsets.png": subsets}

@@ -2,7 +2,7 @@
 
 import sys
 
-from experiments import _run
+from experiments._frame.program import run_program
 from experiments.ledger.main import main
 
-_run.main(lambda: sys.exit(main()))
+run_program(lambda: sys.exit(main()))

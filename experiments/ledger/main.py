@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments._cores import cores_usable
+from experiments._frame.cores import cores_usable
 from experiments.ledger.collect import claimed, orphans
 from experiments.ledger.measure import Session, run_tests
 from experiments.ledger.report import page, print_rows, write_whole

@@ -1,6 +1,6 @@
 """``python -m experiments.ltb_gap``."""
 
-from experiments import _run
+from experiments._frame.program import run_program
 from experiments.ltb_gap.main import main
 
-_run.main(main)
+run_program(main)

@@ -3,10 +3,9 @@
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, largest, print_checks
+from experiments._frame.report import Check, Report, largest
 from experiments.ltb_gap.config import Config
 from experiments.ltb_gap.drawing import GapPanel, excess_hills, gap_panels, gap_phases
 from experiments.ltb_gap.settings import PopulationSetting, axes, trained_settings
@@ -34,23 +33,20 @@ def report(
     trained: TrainedBlocks,
     grid: Phases,
     arcs: dict[float, np.ndarray],
-    run: Run,
-    console: Console,
-) -> dict[str, Any]:
-    """Prints the table, draws the figures and returns the contents of result.json."""
-    found = checks(exact, trained, grid)
+) -> Report:
+    """Table, figures, checks and numbers of a run."""
     rows = _rows(config, exact, trained)
-    console.print(_table(config, rows))
-    print_checks(console, found)
-    for name, figure in _figures(config, exact, trained, grid, arcs).items():
-        run.save_figure(name, figure)
-    return {
-        "checks": [check.as_dict() for check in found],
-        "passed": all(check.passed for check in found),
+    numbers = {
         "settings": rows,
         "phase_seconds": grid.seconds,
         "precision": "float32 training; risks and optima in float64",
     }
+    return Report(
+        numbers,
+        checks=checks(exact, trained, grid),
+        tables=[_table(config, rows)],
+        figures=_figures(config, exact, trained, grid, arcs),
+    )
 
 
 def checks(

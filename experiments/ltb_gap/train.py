@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
-from rich.console import Console
 
-from experiments._run import Run
+from experiments._frame.run import Run
 from experiments._trained.fit import fit
 from experiments.ltb_gap.config import Config
 from experiments.ltb_gap.settings import PopulationSetting, problem, trained_settings
@@ -30,7 +29,7 @@ class TrainedBlocks:
     seconds: float
 
 
-def train(config: Config, run: Run, console: Console) -> TrainedBlocks:
+def train(config: Config, run: Run) -> TrainedBlocks:
     """Trains every model, or goes on where an interrupted run stopped."""
     settings = trained_settings(config)
     cases = [(setting, seed) for setting in settings for seed in config.seeds]
@@ -55,7 +54,6 @@ def train(config: Config, run: Run, console: Console) -> TrainedBlocks:
         step,
         jax.jit(jax.vmap(start))(seeds),
         run,
-        console,
         record,
         folder=run.folder / "checkpoints",
         num_steps=config.steps,

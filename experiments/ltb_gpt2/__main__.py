@@ -1,6 +1,6 @@
 """``python -m experiments.ltb_gpt2``."""
 
-from experiments import _run
+from experiments._frame.program import run_program
 from experiments.ltb_gpt2.main import main
 
-_run.main(main)
+run_program(main)

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from typing import NamedTuple
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 from experiments._trained import Recipe
 from icltheory.training import OptimizerConfig
 

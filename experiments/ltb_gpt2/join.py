@@ -9,9 +9,9 @@ import dataclasses
 import json
 from pathlib import Path
 
-from experiments import _run
-from experiments._launch import read_config
-from experiments._run import Run, console_of
+from experiments._frame.command_line import read_config
+from experiments._frame.program import run_program
+from experiments._frame.run import Run
 from experiments.ltb_gpt2.config import PRESETS, Cell, Config
 from experiments.ltb_gpt2.measure import Score, references
 from experiments.ltb_gpt2.report import report
@@ -30,9 +30,8 @@ def join(folders: list[Path], output: Path) -> dict:
     scores = {c: Score.joined([part[c] for part in parts]) for c in config.cells}
     columns = {mean: references(config, mean) for mean in config.means}
     run = Run.create(output, "ltb_gpt2", "joined", config)
-    result = report(config, scores, columns, run, console_of(run))
-    result["runs"] = [str(folder) for folder in folders]
-    return run.write_json("result.json", result)
+    found = report(config, scores, columns)
+    return run.finish(found, runs=[str(folder) for folder in folders])
 
 
 def _with_all_seeds(folders: list[Path], configs: list[Config]) -> Config:
@@ -77,4 +76,4 @@ def main(argv: list[str] | None = None) -> dict:
 
 
 if __name__ == "__main__":
-    _run.main(main)
+    run_program(main)

@@ -3,10 +3,9 @@
 import dataclasses
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, claim_table, print_checks
+from experiments._frame.report import Check, Claim, Report
 from experiments.ltb_gpt2.config import PAPER_TABLE, Cell, Config
 from experiments.ltb_gpt2.drawing import Table1Setting, models_between_lines
 from experiments.ltb_gpt2.measure import References, Score, rule_scores
@@ -30,23 +29,9 @@ _ROWS = {
 }
 
 
-def report(
-    config: Config, scores: Scores, columns: Columns, run: Run, console: Console
-) -> dict[str, Any]:
-    """Prints the table and the checks, saves the figure; returns the results."""
-    found = checks(config, scores, columns)
-    said, claimed = findings(config, scores, columns), claims(config, scores)
-    console.print(table(config, scores, columns))
-    console.print(claim_table("the published table (of other d and M) says", claimed))
-    for line in said:
-        console.print(f"- {line}", highlight=False)
-    print_checks(console, found)
-    run.save_figure("table1.png", figure(config, scores, columns))
-    return {
-        "passed": all(check.passed for check in found),
-        "checks": [check.as_dict() for check in found],
-        "claims": claimed,
-        "findings": said,
+def report(config: Config, scores: Scores, columns: Columns) -> Report:
+    """Table, figure, claims, findings, checks and numbers of a run."""
+    numbers = {
         "cells": {
             cell.name: {
                 **dataclasses.asdict(score),
@@ -61,6 +46,15 @@ def report(
         },
         "ratios": {f"mean_{m:g}": ratio(scores, m) for m in config.means},
     }
+    return Report(
+        numbers,
+        checks=checks(config, scores, columns),
+        tables=[table(config, scores, columns)],
+        findings=findings(config, scores, columns),
+        claims=claims(config, scores),
+        claims_title="the published table (of other d and M) says",
+        figures={"table1.png": figure(config, scores, columns)},
+    )
 
 
 def ratio(scores: Scores, mean: float) -> float:
@@ -90,7 +84,7 @@ def checks(config: Config, scores: Scores, columns: Columns) -> list[Check]:
     return found
 
 
-def claims(config: Config, scores: Scores) -> list[dict[str, Any]]:
+def claims(config: Config, scores: Scores) -> list[Claim]:
     """What the published table says of the two models, and whether it held here."""
     far = config.mean
     worst = max(scores[Cell(True, far)].per_seed)
@@ -100,21 +94,21 @@ def claims(config: Config, scores: Scores) -> list[dict[str, Any]]:
     # it: "significantly larger" has to be more than that.
     times = _paper_ratio(0.0)
     return [
-        {
-            "claim": f"at mean {far:g} every seed is better with MLP",
-            "measured": f"worst with {worst:.4f}, best without {best:.4f}",
-            "held": worst < best,
-        },
-        {
-            "claim": f"leaving it out costs more at mean {far:g} than at 0",
-            "measured": f"{there:.2f} times, and {near:.2f} times",
-            "held": there > near,
-        },
-        {
-            "claim": f"at mean {far:g} it costs more than {times:.0f} times the error",
-            "measured": f"{there:.2f} times (published: {_paper_ratio(far):.0f})",
-            "held": there > times,
-        },
+        Claim(
+            claim=f"at mean {far:g} every seed is better with MLP",
+            measured=f"worst with {worst:.4f}, best without {best:.4f}",
+            held=worst < best,
+        ),
+        Claim(
+            claim=f"leaving it out costs more at mean {far:g} than at 0",
+            measured=f"{there:.2f} times, and {near:.2f} times",
+            held=there > near,
+        ),
+        Claim(
+            claim=f"at mean {far:g} it costs more than {times:.0f} times the error",
+            measured=f"{there:.2f} times (published: {_paper_ratio(far):.0f})",
+            held=there > times,
+        ),
     ]
 
 

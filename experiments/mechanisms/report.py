@@ -3,34 +3,32 @@
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Run, claim_table, print_checks
+from experiments._frame.report import Report
 from experiments.mechanisms.config import Config
 from experiments.mechanisms.figures import figures
 from experiments.mechanisms.found import Found
 from experiments.mechanisms.verdicts import checks, claims
 
 
-def report(config: Config, found: Found, run: Run, console: Console) -> dict[str, Any]:
-    """Prints tables, draws the figures and returns the contents of result.json."""
-    judged, stated = checks(config, found), claims(config, found)
-    console.print(_features_table(config, found))
-    for data in found.errors:
-        console.print(_kernel_table(config, found, data))
-    console.print(_heads_table(found))
-    console.print(claim_table("what the models that were trained do", stated))
-    print_checks(console, judged)
-    for name, figure in figures(config, found).items():
-        run.save_figure(name, figure)
-    return {
-        "checks": [check.as_dict() for check in judged],
-        "passed": all(check.passed for check in judged),
-        "claims": stated,
-        "numbers": numbers(config, found),
-        "precision": "float64; float32 for the models that were trained",
-    }
+def report(config: Config, found: Found) -> Report:
+    """Tables, figures, claims, checks and numbers of a run."""
+    return Report(
+        {
+            "numbers": numbers(config, found),
+            "precision": "float64; float32 for the models that were trained",
+        },
+        checks=checks(config, found),
+        tables=[
+            _features_table(config, found),
+            *(_kernel_table(config, found, data) for data in found.errors),
+            _heads_table(found),
+        ],
+        claims=claims(config, found),
+        claims_title="what the models that were trained do",
+        figures=figures(config, found),
+    )
 
 
 def numbers(config: Config, found: Found) -> dict[str, Any]:

@@ -1,10 +1,8 @@
 """What theory says must hold, and what one would look for in trained models."""
 
-from typing import Any
-
 import numpy as np
 
-from experiments._run import Check, stated_claim
+from experiments._frame.report import Check, Claim
 from experiments.mechanisms.config import Config, Kernels
 from experiments.mechanisms.found import Found
 
@@ -110,7 +108,7 @@ def _circuit_checks(found: Found) -> list[Check]:
     ]
 
 
-def claims(config: Config, found: Found) -> list[dict[str, Any]]:
+def claims(config: Config, found: Found) -> list[Claim]:
     """What one would look for in trained models, and whether it is there."""
     lm, reg = found.language, found.regression
     n = config.gpt2.num_points // 2
@@ -119,41 +117,43 @@ def claims(config: Config, found: Found) -> list[dict[str, Any]]:
     loss, error = lm.label_score
     lookup, start = (float(s.prefix_matching.max()) for s in reg[:2])
     return [
-        stated_claim(
-            "small LM: an induction head on random repeated words",
-            "largest prefix-matching score above three times uniform",
-            f"{best:.3f}; uniform {float(lm.repeated.uniform):.3f}",
-            best > 3 * float(lm.repeated.uniform),
+        Claim(
+            claim="small LM: an induction head on random repeated words",
+            expected="largest prefix-matching score above three times uniform",
+            measured=f"{best:.3f}; uniform {float(lm.repeated.uniform):.3f}",
+            held=best > 3 * float(lm.repeated.uniform),
         ),
-        stated_claim(
-            "small LM: heads that look from a colon to the label words before",
-            "largest score at colons above three times uniform",
-            f"{colon:.3f}; uniform {float(lm.colons.uniform):.3f}",
-            colon > 3 * float(lm.colons.uniform),
+        Claim(
+            claim="small LM: heads that look from a colon to the label words before",
+            expected="largest score at colons above three times uniform",
+            measured=f"{colon:.3f}; uniform {float(lm.colons.uniform):.3f}",
+            held=colon > 3 * float(lm.colons.uniform),
         ),
-        stated_claim(
-            "small LM: of these label words the right one gets more",
-            "largest share above the share by count by 0.1",
-            f"{float(lm.right.max()):.3f}; by count {lm.by_count:.3f}",
-            float(lm.right.max()) > lm.by_count + 0.1,
+        Claim(
+            claim="small LM: of these label words the right one gets more",
+            expected="largest share above the share by count by 0.1",
+            measured=f"{float(lm.right.max()):.3f}; by count {lm.by_count:.3f}",
+            held=float(lm.right.max()) > lm.by_count + 0.1,
         ),
-        stated_claim(
-            "small LM: context lowers the loss of labels",
-            f"label {len(lm.labels)} minus label 2 below 0 by three standard errors",
-            f"{loss:.3f} ({error:.3f})",
-            loss < -3 * error,
+        Claim(
+            claim="small LM: context lowers the loss of labels",
+            expected=f"label {len(lm.labels)} minus label 2 below 0 by three standard "
+            "errors",
+            measured=f"{loss:.3f} ({error:.3f})",
+            held=loss < -3 * error,
         ),
-        stated_claim(
-            "GPT-2 on regression: a head looks up the label of an input seen before",
-            "largest prefix-matching score above three times uniform",
-            f"{lookup:.3f}; untrained {start:.3f}, uniform "
+        Claim(
+            claim="GPT-2 on regression: a head looks up the label of an input seen "
+            "before",
+            expected="largest prefix-matching score above three times uniform",
+            measured=f"{lookup:.3f}; untrained {start:.3f}, uniform "
             f"{float(reg.trained.uniform):.3f}",
-            lookup > 3 * float(reg.trained.uniform),
+            held=lookup > 3 * float(reg.trained.uniform),
         ),
-        stated_claim(
-            "GPT-2 on regression: an input seen before is answered better",
-            f"error / d at inputs 1 to {n} again below that of a fresh input",
-            f"{reg.again:.4f} against {reg.fresh:.4f}",
-            reg.again < reg.fresh,
+        Claim(
+            claim="GPT-2 on regression: an input seen before is answered better",
+            expected=f"error / d at inputs 1 to {n} again below that of a fresh input",
+            measured=f"{reg.again:.4f} against {reg.fresh:.4f}",
+            held=reg.again < reg.fresh,
         ),
     ]

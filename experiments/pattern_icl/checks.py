@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from experiments._run import Check
+from experiments._frame.report import Check
 from experiments.pattern_icl.config import Config
 from experiments.pattern_icl.results import Results
 from icltheory.patterns import miss_probability

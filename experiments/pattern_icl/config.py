@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 from experiments._patterns import Ensemble, check_sums
 from experiments._patterns.gpt2 import GPT_GPU, GPT_PAPER, Gpt
 

@@ -1,13 +1,9 @@
 """The command line of the experiment."""
 
-import time
-
-import jax
-
-from experiments import _launch
+from experiments._frame.command_line import parse
+from experiments._frame.run import Run
 from experiments._patterns import train_ensemble
 from experiments._patterns.gpt2 import train_gpt
-from experiments._run import Run, console_of, default_preset
 from experiments.pattern_icl.baselines import compare
 from experiments.pattern_icl.config import PRESETS, Config
 from experiments.pattern_icl.coverage import coverage
@@ -19,40 +15,27 @@ from experiments.pattern_icl.results import Results
 from experiments.pattern_icl.speed import speed
 from experiments.pattern_icl.sums import sweep
 
-NAME = "pattern_icl"
-
 
 def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
-    launch = _launch.parse(
-        PRESETS,
-        default_preset,
-        argv,
-        description="In-context classification of patterns by nonlinear transformers.",
-    )
+    launch = parse(PRESETS, argv)
     config = launch.config
-    run = Run.of(launch, NAME)
-    console = console_of(run)
-    console.print(
-        f"{NAME}, preset {launch.preset}: M1 = {config.figures.num_relevant}, "
-        f"{config.figures.num_neurons} neurons, seeds {config.figures.seeds}, GPT-2 of "
-        f"{config.gpt.num_layers} layers, on {jax.devices()[0].device_kind}\n"
-        f"writing to {run.folder}"
+    figures = config.figures
+    run = Run.begin(
+        launch,
+        f"M1 = {figures.num_relevant}, {figures.num_neurons} neurons, seeds "
+        f"{figures.seeds}, GPT-2 of {config.gpt.num_layers} layers",
     )
-    start = time.perf_counter()
-    found = measure(config, run, console)
-    result = report(config, found, run, console)
-    result["seconds"] = time.perf_counter() - start
-    written = run.write_json("result.json", result)
-    console.print(f"{result['seconds']:.0f} s; results and figures in {run.folder}")
-    return written
+    with run.phase("training and measuring"):
+        found = measure(config, run)
+    return run.finish(report(config, found))
 
 
-def measure(config: Config, run: Run, console) -> Results:
+def measure(config: Config, run: Run) -> Results:
     """Trains and measures everything."""
     figures = train_ensemble(config.figures)
     shifted = train_ensemble(config.shifted)
-    gpt = train_gpt(config.gpt, config.gpt_seeds, figures, run, console)
+    gpt = train_gpt(config.gpt, config.gpt_seeds, figures, run)
     inside, outside = error_by_length(config, figures)
     return Results(
         figures,

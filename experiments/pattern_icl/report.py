@@ -3,10 +3,9 @@
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Run, claim_table, print_checks
+from experiments._frame.report import Report
 from experiments.pattern_icl.checks import checks, miss_law
 from experiments.pattern_icl.claims import claims
 from experiments.pattern_icl.config import Config
@@ -15,21 +14,9 @@ from experiments.pattern_icl.results import Results
 from icltheory.statistics import Estimate
 
 
-def report(
-    config: Config, found: Results, run: Run, console: Console
-) -> dict[str, Any]:
-    """Prints tables and verdicts, saves the figures; returns the results."""
-    verdicts, stated = checks(config, found), claims(config, found)
-    console.print(_sums_table(found))
-    console.print(_methods_table(config, found))
-    console.print(claim_table("what the slides' figures say", stated))
-    print_checks(console, verdicts)
-    for name, figure in figures(config, found).items():
-        run.save_figure(name, figure)
-    return {
-        "passed": all(check.passed for check in verdicts),
-        "checks": [check.as_dict() for check in verdicts],
-        "claims": stated,
+def report(config: Config, found: Results) -> Report:
+    """Tables, figures, claims, checks and numbers of a run."""
+    numbers = {
         "mechanism": _mechanism(found),
         "sums": {name: _sweep(sweep) for name, sweep in found.sweeps.items()},
         "lengths": _lengths(config, found),
@@ -39,6 +26,14 @@ def report(
         "baselines": [_comparison(config, one) for one in found.comparisons],
         "precision": "float32",
     }
+    return Report(
+        numbers,
+        checks=checks(config, found),
+        tables=[_sums_table(found), _methods_table(config, found)],
+        claims=claims(config, found),
+        claims_title="what the slides' figures say",
+        figures=figures(config, found),
+    )
 
 
 def _list(values: Any) -> list:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 from experiments._patterns import check_sums
 from experiments.pattern_layers.train import Layers
 from icltheory.patterns import circulant_tasks

@@ -3,10 +3,9 @@
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, claim_table, print_checks
+from experiments._frame.report import Check, Report
 from experiments.pattern_layers.claims import claims
 from experiments.pattern_layers.config import Config
 from experiments.pattern_layers.figures import figures
@@ -21,25 +20,21 @@ from experiments.pattern_layers.summary import (
 from icltheory.patterns import miss_probability
 
 
-def report(
-    config: Config, measured: dict[str, DepthMeasurements], run: Run, console: Console
-) -> dict[str, Any]:
-    """Prints tables and checks, draws the figures, returns result.json's contents."""
-    verdicts, stated = checks(config, measured), claims(config, measured)
-    console.print(_layer_table(measured))
-    console.print(_sum_table(config, measured))
-    console.print(claim_table("what is read off the figures", stated))
-    print_checks(console, verdicts)
-    for name, figure in figures(config, measured).items():
-        run.save_figure(name, figure)
-    return {
-        "checks": [check.as_dict() for check in verdicts],
-        "passed": all(check.passed for check in verdicts),
-        "claims": stated,
+def report(config: Config, measured: dict[str, DepthMeasurements]) -> Report:
+    """Tables, figures, claims, checks and numbers of a run."""
+    numbers = {
         "sums": list(config.sums),
         "sets": {name: _plain(found) for name, found in measured.items()},
         "precision": "float32",
     }
+    return Report(
+        numbers,
+        checks=checks(config, measured),
+        tables=[_layer_table(measured), _sum_table(config, measured)],
+        claims=claims(config, measured),
+        claims_title="what is read off the figures",
+        figures=figures(config, measured),
+    )
 
 
 def checks(config: Config, measured: dict[str, DepthMeasurements]) -> list[Check]:

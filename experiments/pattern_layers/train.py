@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import optax
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 from experiments._patterns import Ensemble, TrainedEnsemble
 from icltheory.patterns import DeepPatternTransformer, PatternTask, train
 

@@ -1,10 +1,8 @@
 """What the papers say of pruning, and what these models did."""
 
-from typing import Any
-
 import numpy as np
 
-from experiments._run import stated_claim
+from experiments._frame.report import Claim
 from experiments.pattern_pruning.bridge import (
     AXES,
     ENTRIES,
@@ -23,7 +21,7 @@ from experiments.pattern_pruning.summary import interval, least_kept
 
 def claims(
     config: Config, found: NeuronCurves, gpt: GptCurves, bridge: Bridge
-) -> list[dict[str, Any]]:
+) -> list[Claim]:
     """Statements of both papers with numbers; none of them decides the run."""
     stated = [_zero_one(config, found), *_alphas(config, found)]
     stated += [*gpt_claims(config, gpt), _gain(config, bridge)]
@@ -33,21 +31,22 @@ def claims(
     return stated
 
 
-def _zero_one(config: Config, found: NeuronCurves) -> dict[str, Any]:
+def _zero_one(config: Config, found: NeuronCurves) -> Claim:
     """Figure 14, which is GPT-2's, on one layer."""
     curve = found.curves["magnitude"]
     place = nearest(config.rates, 0.4)
     rise = interval(curve.error[:, place, OUTSIDE] - curve.error[:, 0, OUTSIDE])
     hinge = interval(curve.hinge[:, place, OUTSIDE] - curve.hinge[:, 0, OUTSIDE])
-    return stated_claim(
-        "one layer: the 0-1 error rises with the pruned fraction (Figure 14)",
-        "GPT-2 from .007 to .030 at R = .4; the lower end of the rise above 0",
-        f"R = {config.rates[place]:g}: 0-1 error rises by {rise}, hinge by {hinge}",
-        rise.low > 0,
+    return Claim(
+        claim="one layer: the 0-1 error rises with the pruned fraction (Figure 14)",
+        expected="GPT-2 from .007 to .030 at R = .4; the lower end of the rise above 0",
+        measured=f"R = {config.rates[place]:g}: 0-1 error rises by {rise}, hinge by "
+        f"{hinge}",
+        held=rise.low > 0,
     )
 
 
-def _alphas(config: Config, found: NeuronCurves) -> list[dict[str, Any]]:
+def _alphas(config: Config, found: NeuronCurves) -> list[Claim]:
     """Figure 15, in the hinge error."""
     if len(config.alphas) < 2:
         return []
@@ -60,16 +59,17 @@ def _alphas(config: Config, found: NeuronCurves) -> list[dict[str, Any]]:
         for i, x in zip(order, hinge.mean(0), strict=True)
     )
     return [
-        stated_claim(
-            "one layer: pruning costs more where alpha' is small (Figure 15), hinge",
-            "lower end of the paired difference above 0",
-            f"alpha' {shown}; largest minus smallest {drop}",
-            drop.low > 0,
+        Claim(
+            claim="one layer: pruning costs more where alpha' is small (Figure 15), "
+            "hinge",
+            expected="lower end of the paired difference above 0",
+            measured=f"alpha' {shown}; largest minus smallest {drop}",
+            held=drop.low > 0,
         )
     ]
 
 
-def _gain(config: Config, bridge: Bridge) -> dict[str, Any]:
+def _gain(config: Config, bridge: Bridge) -> Claim:
     """Yao et al.: pruning can improve in-context learning."""
     gains = {
         (curve.module, rank): interval(
@@ -80,29 +80,29 @@ def _gain(config: Config, bridge: Bridge) -> dict[str, Any]:
         for place, rank in enumerate(config.ranks)
     }
     (module, rank), best = max(gains.items(), key=lambda item: item[1].low)
-    return stated_claim(
-        "some clip lowers the error out of domain (Yao et al.)",
-        f"lower end of the best of {len(gains)} above 0",
-        f"unpruned hinge {bridge.hinge[:, OUTSIDE].mean():.1e}; best {module} to rank "
+    return Claim(
+        claim="some clip lowers the error out of domain (Yao et al.)",
+        expected=f"lower end of the best of {len(gains)} above 0",
+        measured=f"unpruned hinge {bridge.hinge[:, OUTSIDE].mean():.1e}; best {module} "
+        "to rank "
         f"{rank}, lower by {best.mean:.1e} [{best.low:.1e}, {best.high:.1e}]",
-        best.low > 1e-6,  # rounding of float32
+        held=best.low > 1e-6,  # rounding of float32
     )
 
 
-def _fewer(
-    config: Config, bridge: Bridge, module: str, one: str, other: str
-) -> dict[str, Any]:
+def _fewer(config: Config, bridge: Bridge, module: str, one: str, other: str) -> Claim:
     """Which of two methods needs fewer parameters, in every seed."""
     a, b = (
         least_kept(config, bridge, bridge.of(module, method), OUTSIDE)
         for method in (one, other)
     )
     total = bridge.of(module, one).total
-    return stated_claim(
-        f"{module}: {one} need fewer parameters than {other}",
-        f"hinge out of domain within {config.tolerance:g} of the unpruned, every seed",
-        f"{_shown(a)} against {_shown(b)} of {total}",
-        (a < b).all(),
+    return Claim(
+        claim=f"{module}: {one} need fewer parameters than {other}",
+        expected=f"hinge out of domain within {config.tolerance:g} of the unpruned, "
+        "every seed",
+        measured=f"{_shown(a)} against {_shown(b)} of {total}",
+        held=(a < b).all(),
     )
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from experiments._frame.report import Check, Claim
 from experiments._patterns.gpt2 import TrainedGpt
-from experiments._run import Check, stated_claim
 from experiments.pattern_pruning.config import Config
 from experiments.pattern_pruning.gpt2 import GptCurves
 from experiments.pattern_pruning.neurons import ORDERS, TITLES
@@ -32,7 +32,7 @@ def gpt_check(trained: TrainedGpt) -> Check:
     return Check("GPT-2: hinge loss at the end of training", trained.loss, 0.05, "<=")
 
 
-def gpt_claims(config: Config, found: GptCurves) -> list[dict[str, Any]]:
+def gpt_claims(config: Config, found: GptCurves) -> list[Claim]:
     """Figures 14 and 15 on GPT-2, with paired differences over the seeds."""
     few, many = (nearest(config.gpt_rates, rate) for rate in (FEW, MANY))
     error = found.error["magnitude"]
@@ -43,25 +43,28 @@ def gpt_claims(config: Config, found: GptCurves) -> list[dict[str, Any]]:
         _first_rise(config, curve) for curve in (error, found.hinge["magnitude"])
     )
     return [
-        stated_claim(
-            "GPT-2: the 0-1 error rises with the pruned fraction (Figure 14)",
-            "from .007 to .030 at R = .4; the lower end of the rise above 0",
-            f"from {error[:, 0].mean():.4f}, at R = {config.gpt_rates[many]:g} by "
+        Claim(
+            claim="GPT-2: the 0-1 error rises with the pruned fraction (Figure 14)",
+            expected="from .007 to .030 at R = .4; the lower end of the rise above 0",
+            measured=f"from {error[:, 0].mean():.4f}, at R = "
+            f"{config.gpt_rates[many]:g} by "
             f"{rise}; first R with a rise beyond its interval: {first} "
             f"(hinge: {hinge})",
-            rise.low > 0,
+            held=rise.low > 0,
         ),
-        stated_claim(
-            "GPT-2: small neurons cost less than random ones (Figure 14)",
-            ".030 against .044 at R = .4; the lower end of the difference above 0",
-            f"random minus small first at R = {config.gpt_rates[many]:g}: {gain}",
-            gain.low > 0,
+        Claim(
+            claim="GPT-2: small neurons cost less than random ones (Figure 14)",
+            expected=".030 against .044 at R = .4; the lower end of the difference "
+            "above 0",
+            measured=f"random minus small first at R = {config.gpt_rates[many]:g}: "
+            f"{gain}",
+            held=gain.low > 0,
         ),
-        stated_claim(
-            "GPT-2: the first pruning lowers the error (Figure 14)",
-            "from .007 to .0057 at R = .1; the lower end of the drop above 0",
-            f"at R = {config.gpt_rates[few]:g} lower by {drop}",
-            drop.low > 0,
+        Claim(
+            claim="GPT-2: the first pruning lowers the error (Figure 14)",
+            expected="from .007 to .0057 at R = .1; the lower end of the drop above 0",
+            measured=f"at R = {config.gpt_rates[few]:g} lower by {drop}",
+            held=drop.low > 0,
         ),
         *_alphas(config, found, many),
         _split(found),
@@ -75,7 +78,7 @@ def _first_rise(config: Config, curve: np.ndarray) -> str:
     return f"{beyond[0]:g}" if beyond else "none"
 
 
-def _alphas(config: Config, found: GptCurves, many: int) -> list[dict[str, Any]]:
+def _alphas(config: Config, found: GptCurves, many: int) -> list[Claim]:
     """Figure 15."""
     if len(config.alphas) < 2:
         return []
@@ -91,17 +94,18 @@ def _alphas(config: Config, found: GptCurves, many: int) -> list[dict[str, Any]]
         )
     )
     return [
-        stated_claim(
-            "GPT-2: larger alpha' errs less with neurons pruned (Figure 15)",
-            ".030, .0105 and .0072 at R = .4; lower end of the difference above 0",
-            f"alpha' {shown}; smallest minus largest {level}",
-            level.low > 0,
+        Claim(
+            claim="GPT-2: larger alpha' errs less with neurons pruned (Figure 15)",
+            expected=".030, .0105 and .0072 at R = .4; lower end of the difference "
+            "above 0",
+            measured=f"alpha' {shown}; smallest minus largest {level}",
+            held=level.low > 0,
         ),
-        stated_claim(
-            "GPT-2: pruning costs more where alpha' is small (Figure 15)",
-            "lower end of the difference of the rises above 0",
-            f"rise at the smallest alpha' minus rise at the largest {cost}",
-            cost.low > 0,
+        Claim(
+            claim="GPT-2: pruning costs more where alpha' is small (Figure 15)",
+            expected="lower end of the difference of the rises above 0",
+            measured=f"rise at the smallest alpha' minus rise at the largest {cost}",
+            held=cost.low > 0,
         ),
     ]
 
@@ -111,15 +115,17 @@ def gap_ratio(sizes: np.ndarray) -> np.ndarray:
     return (sizes[..., 1:] / sizes[..., :-1]).max(-1)
 
 
-def _split(found: GptCurves) -> dict[str, Any]:
+def _split(found: GptCurves) -> Claim:
     ratios = gap_ratio(found.sizes)
     sizes = found.sizes
-    return stated_claim(
-        "GPT-2: a gap parts small neurons from large ones (Figure 14)",
-        "neighbours .175 and .38 in the slides; a ratio above 1.5 in every block",
-        f"norms {sizes.min():.2f} to {sizes.max():.2f}; largest ratio of neighbours "
+    return Claim(
+        claim="GPT-2: a gap parts small neurons from large ones (Figure 14)",
+        expected="neighbours .175 and .38 in the slides; a ratio above 1.5 in every "
+        "block",
+        measured=f"norms {sizes.min():.2f} to {sizes.max():.2f}; largest ratio of "
+        "neighbours "
         f"{ratios.min():.2f} to {ratios.max():.2f}",
-        ratios.min() > 1.5,
+        held=ratios.min() > 1.5,
     )
 
 

@@ -3,11 +3,10 @@
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
+from experiments._frame.report import Check, Report
 from experiments._patterns.gpt2 import TrainedGpt
-from experiments._run import Check, Run, claim_table, print_checks
 from experiments.pattern_pruning.bridge import (
     METHODS,
     MODULES,
@@ -38,23 +37,9 @@ def report(
     gpt: TrainedGpt,
     gpt_found: GptCurves,
     bridge: Bridge,
-    run: Run,
-    console: Console,
-) -> dict[str, Any]:
-    """Prints tables and checks, draws the figures, returns result.json's contents."""
-    verdicts = [*checks(config, found, bridge), gpt_check(gpt)]
-    stated = claims(config, found, gpt_found, bridge)
-    console.print(_rate_table(config, found))
-    console.print(gpt_table(config, gpt_found))
-    console.print(_kept_table(config, bridge))
-    console.print(claim_table("what the papers say, on these models", stated))
-    print_checks(console, verdicts)
-    for name, figure in figures(config, found, gpt_found, bridge).items():
-        run.save_figure(name, figure)
-    return {
-        "checks": [check.as_dict() for check in verdicts],
-        "passed": all(check.passed for check in verdicts),
-        "claims": stated,
+) -> Report:
+    """Tables, figures, claims, checks and numbers of a run."""
+    numbers = {
         "neurons": {
             "sizes": found.sizes.tolist(),
             "small": found.small.tolist(),
@@ -76,6 +61,18 @@ def report(
         },
         "precision": "float32",
     }
+    return Report(
+        numbers,
+        checks=[*checks(config, found, bridge), gpt_check(gpt)],
+        tables=[
+            _rate_table(config, found),
+            gpt_table(config, gpt_found),
+            _kept_table(config, bridge),
+        ],
+        claims=claims(config, found, gpt_found, bridge),
+        claims_title="what the papers say, on these models",
+        figures=figures(config, found, gpt_found, bridge),
+    )
 
 
 def _plain(curves) -> dict[str, Any]:

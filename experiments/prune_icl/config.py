@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from experiments._fields import check_at_least, check_seeds
+from experiments._frame.fields import check_at_least, check_seeds
 from experiments._trained import GPT2_CPU, GPT2_GPU, Recipe, linear_recipe
 
 SEEDS = (0, 1, 2)

@@ -6,10 +6,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, claim_table, print_checks
+from experiments._frame.report import Check, Claim, Report
 from experiments._trained import TrainedModels, gradient_descent_errors
 from experiments.prune_icl.analysis import (
     PruningMeasurements,
@@ -32,37 +31,32 @@ from icltheory.statistics import adjust_holm
 
 
 def report(
-    trained: list[TrainedModels],
-    measured: list[PruningMeasurements],
-    config: Config,
-    run: Run,
-    console: Console,
-) -> dict[str, Any]:
-    """Prints the tables, draws the figures and returns the contents of result.json."""
+    trained: list[TrainedModels], measured: list[PruningMeasurements], config: Config
+) -> Report:
+    """Tables, figures, claims, checks and numbers of a run."""
     found = [check for m in measured for check in _checks(m)]
     found.append(_stack_against_descent(trained[-1], measured[-1]))
-    stated = claims(measured, config)
     tested = {
         m.subject.name: {c: improvements(m, config, c) for c in CONDITIONS}
         for m in measured
     }
+    tables = []
     for m in measured:
-        console.print(_unpruned_table(m, config.label_noise))
-        console.print(_inflation_table(m))
-    console.print(_multiplicity_table(tested))
-    console.print(_choice_table(measured, config))
-    console.print(claim_table("the paper's claims on these models", stated))
-    print_checks(console, found)
-    for name, figure in draw(measured, config).items():
-        run.save_figure(name, figure)
-    return {
-        "checks": [check.as_dict() for check in found],
-        "passed": all(check.passed for check in found),
-        "claims": stated,
+        tables += [_unpruned_table(m, config.label_noise), _inflation_table(m)]
+    tables += [_multiplicity_table(tested), _choice_table(measured, config)]
+    numbers = {
         "improvements": tested,
         "subjects": {m.subject.name: _numbers(m) for m in measured},
         "precision": "float32",
     }
+    return Report(
+        numbers,
+        checks=found,
+        tables=tables,
+        claims=claims(measured, config),
+        claims_title="the paper's claims on these models",
+        figures=draw(measured, config),
+    )
 
 
 def _checks(m: PruningMeasurements) -> list[Check]:
@@ -113,7 +107,7 @@ def _stack_against_descent(out: TrainedModels, m: PruningMeasurements) -> Check:
     )
 
 
-def claims(measured: list[PruningMeasurements], config: Config) -> list[dict[str, Any]]:
+def claims(measured: list[PruningMeasurements], config: Config) -> list[Claim]:
     """The paper's claims, what they predict here, and what was measured."""
     stated = []
     for m in measured:
@@ -122,11 +116,12 @@ def claims(measured: list[PruningMeasurements], config: Config) -> list[dict[str
             best = improvements(m, config, condition)
             change, after = best["best relative change"], best["after Holm"]
             stated.append(
-                _claim(
-                    f"pruning can lower the error ({name}, {condition})",
-                    "some (layer, module, rate) below the unpruned error after Holm",
-                    f"{after} of {best['family']}; best change {change:+.1%}",
-                    after > 0,
+                Claim(
+                    claim=f"pruning can lower the error ({name}, {condition})",
+                    expected="some (layer, module, rate) below the unpruned error "
+                    "after Holm",
+                    measured=f"{after} of {best['family']}; best change {change:+.1%}",
+                    held=after > 0,
                 )
             )
         for place, module in enumerate(m.subject.modules):
@@ -134,61 +129,61 @@ def claims(measured: list[PruningMeasurements], config: Config) -> list[dict[str
             pairs = depth["deep"], depth["shallow"]
             deep, shallow = np.mean(pairs, axis=1)
             stated.append(
-                _claim(
-                    f"deep layers bear pruning better ({name}, {module})",
-                    "|log10 inflation| of the last layer below the first's, all seeds",
-                    f"last {deep:.2f}, first {shallow:.2f}",
-                    all(a < b for a, b in zip(*pairs, strict=True)),
+                Claim(
+                    claim=f"deep layers bear pruning better ({name}, {module})",
+                    expected="|log10 inflation| of the last layer below the first's, "
+                    "all seeds",
+                    measured=f"last {deep:.2f}, first {shallow:.2f}",
+                    held=all(a < b for a, b in zip(*pairs, strict=True)),
                 )
             )
             shots = shot_effect(m, place)
             values = list(shots.values())
             stated.append(
-                _claim(
-                    f"fewer shots slow the collapse ({name}, {module})",
-                    "log10 inflation of the first layer grows with the shots",
-                    ", ".join(f"k={k}: {v:.2f}" for k, v in shots.items()),
-                    all(a <= b for a, b in zip(values, values[1:], strict=False)),
+                Claim(
+                    claim=f"fewer shots slow the collapse ({name}, {module})",
+                    expected="log10 inflation of the first layer grows with the shots",
+                    measured=", ".join(f"k={k}: {v:.2f}" for k, v in shots.items()),
+                    held=all(a <= b for a, b in zip(values, values[1:], strict=False)),
                 )
             )
         stated += _about_condition_numbers(m, config)
         for module in m.magnitude:
             first, last = magnitude_depth(m, module)
             stated.append(
-                _claim(
-                    f"control: so do they bear magnitude pruning ({name}, {module})",
-                    "log10 inflation of the last layer below that of the first",
-                    f"last {last:.2f}, first {first:.2f}",
-                    last < first,
+                Claim(
+                    claim=f"control: so do they bear magnitude pruning ({name}, "
+                    f"{module})",
+                    expected="log10 inflation of the last layer below that of the "
+                    "first",
+                    measured=f"last {last:.2f}, first {first:.2f}",
+                    held=last < first,
                 )
             )
     return [*stated, *_about_choices(measured, config)]
 
 
-def _about_condition_numbers(
-    m: PruningMeasurements, config: Config
-) -> list[dict[str, Any]]:
+def _about_condition_numbers(m: PruningMeasurements, config: Config) -> list[Claim]:
     name = m.subject.name
     ratio, harm = condition_by_depth(m, config.level), inflation_against_condition(m)
     return [
-        _claim(
-            f"deep layers are worse conditioned ({name})",
-            "condition number of the last layer over that of the first above 1",
-            f"{ratio['ratio']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]",
-            ratio["low"] > 1,
+        Claim(
+            claim=f"deep layers are worse conditioned ({name})",
+            expected="condition number of the last layer over that of the first above "
+            "1",
+            measured=f"{ratio['ratio']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]",
+            held=ratio["low"] > 1,
         ),
-        _claim(
-            f"a large condition number marks what can be pruned ({name})",
-            "negative rank correlation with the harm of pruning a matrix",
-            f"Spearman {harm['correlation']:+.2f} (p = {harm['p']:.2g})",
-            harm["correlation"] < 0 and harm["p"] < 1 - config.level,
+        Claim(
+            claim=f"a large condition number marks what can be pruned ({name})",
+            expected="negative rank correlation with the harm of pruning a matrix",
+            measured=f"Spearman {harm['correlation']:+.2f} (p = {harm['p']:.2g})",
+            held=harm["correlation"] < 0 and harm["p"] < 1 - config.level,
         ),
     ]
 
 
-def _about_choices(
-    measured: list[PruningMeasurements], config: Config
-) -> list[dict[str, Any]]:
+def _about_choices(measured: list[PruningMeasurements], config: Config) -> list[Claim]:
     """Algorithm 1, the exhaustive search and the control, in each condition."""
     stated = []
     for rule in ("Algorithm 1", "exhaustive", "scaled answer", "beyond scaling"):
@@ -199,24 +194,16 @@ def _about_choices(
             better = sum(chosen[i].test < 0 for i in rows)
             change = np.mean([chosen[i].test for i in rows])
             stated.append(
-                _claim(
-                    f"{rule} lowers the test error ({condition})",
-                    "better on test in most runs, and some after Holm",
-                    f"{better} of {len(rows)} better, mean change {change:+.1%}, "
+                Claim(
+                    claim=f"{rule} lowers the test error ({condition})",
+                    expected="better on test in most runs, and some after Holm",
+                    measured=f"{better} of {len(rows)} better, mean change "
+                    f"{change:+.1%}, "
                     f"{int(after[rows].sum())} after Holm",
-                    better > len(rows) / 2 and bool(after[rows].any()),
+                    held=better > len(rows) / 2 and bool(after[rows].any()),
                 )
             )
     return stated
-
-
-def _claim(claim: str, expected: str, measured: str, held: bool) -> dict[str, Any]:
-    return {
-        "claim": claim,
-        "expected": expected,
-        "measured": measured,
-        "held": bool(held),
-    }
 
 
 def _numbers(m: PruningMeasurements) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 
 # The grid of the paper, section C.2.
 PAPER_RATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)

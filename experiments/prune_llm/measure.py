@@ -3,23 +3,21 @@
 import itertools
 import time
 
-from rich.console import Console
-
-from experiments._run import Run
+from experiments._frame.run import Run
 from experiments.prune_llm.study import Study, systems_of
 from experiments.prune_llm.subject import Case, Subject
 from icltheory.bridge.algorithm1 import algorithm1
 from icltheory.bridge.examiner import Examiner
 
 
-def measure(study: Study, subject: Subject, run: Run, console: Console) -> int:
+def measure(study: Study, subject: Subject, run: Run) -> int:
     """Fills the books; returns how many answers the model gave in this process."""
     begin, systems = time.perf_counter(), systems_of(run)
 
     def say(what: str, case: Case) -> None:
         added = sum(book.added for book in study.books.values())
         seconds = time.perf_counter() - begin
-        console.print(
+        run.console.print(
             f"{what}, {case.task}, {case.shots} demonstrations (seed {case.seed}, "
             f"order {case.order}): {added:,} new answers so far, {seconds:.0f} s"
         )

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, print_checks
+from experiments._frame.report import Check, Report
 from experiments.prune_llm.figures import draw
 from experiments.prune_llm.findings import findings
 from experiments.prune_llm.study import Study
@@ -27,32 +26,20 @@ SPEEDUP = 20
 SCORES_AGREE = 1e-4
 
 
-def report(
-    study: Study, measured: dict[str, Any], run: Run, console: Console
-) -> dict[str, Any]:
-    """Prints the tables, draws the figures and returns the contents of result.json."""
+def report(study: Study, measured: dict[str, Any]) -> Report:
+    """Tables, figures, findings, checks and numbers of a run."""
     config = study.config
     every = algorithm1_rows(study, study.judged_cases)
     main = [case for case in study.judged_cases if case in study.grid_cases]
     rows = algorithm1_rows(study, main)
     repeated = replicates(study, every)
     raced = [found for row in rows if (found := races(study, row)) is not None]
-    told = findings(study, rows, repeated, raced, measured["theory"])
-    checks = _checks(study, measured)
-    console.print(algorithm1_table(rows, config.level))
+    tables = [algorithm1_table(rows, config.level)]
     if len(every) > len(rows):
-        console.print(_replicates_table(repeated))
+        tables.append(_replicates_table(repeated))
     if raced:
-        console.print(_race_table(raced))
-    for sentence in told:
-        console.print(f"- {sentence}", highlight=False)
-    print_checks(console, checks)
-    for name, figure in draw(study, rows, measured).items():
-        run.save_figure(name, figure)
-    return {
-        "checks": [check.as_dict() for check in checks],
-        "passed": all(check.passed for check in checks),
-        "findings": told,
+        tables.append(_race_table(raced))
+    numbers = {
         "algorithm1": [as_numbers(row, config.level) for row in rows],
         "all draws and orders": [as_numbers(row, config.level) for row in every],
         "replicates": repeated,
@@ -67,6 +54,13 @@ def report(
         "theory": measured["theory"],
         "answers": len(study.records),
     }
+    return Report(
+        numbers,
+        checks=_checks(study, measured),
+        tables=tables,
+        findings=findings(study, rows, repeated, raced, measured["theory"]),
+        figures=draw(study, rows, measured),
+    )
 
 
 def _grid(study: Study, task: str) -> dict[str, Any]:

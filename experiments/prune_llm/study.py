@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments._run import Run
+from experiments._frame.run import Run
 from experiments.prune_llm import subject as subjects
 from experiments.prune_llm.config import Config
 from experiments.prune_llm.subject import Case, Subject

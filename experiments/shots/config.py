@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal
 
 from experiments import prune_llm
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, print_checks
+from experiments._frame.report import Check, Report
 from experiments.prune_llm.subject import Subject
 from experiments.shots.config import Config
 from experiments.shots.curve import Curve, Point, curve, differences
@@ -67,12 +66,8 @@ def found(config: Config, subject: Subject, records: Records, name: str) -> Foun
     )
 
 
-def report(
-    config: Config, results: dict[str, Found], run: Run, console: Console
-) -> dict[str, Any]:
-    """Prints tables and checks, draws the figure, returns result.json's contents."""
-    for name, one in results.items():
-        console.print(_table(config, name, one))
+def report(config: Config, results: dict[str, Found]) -> Report:
+    """Tables, figure, checks and numbers of a run."""
     rising = config.rising or config.tasks
     checks = [
         check
@@ -80,13 +75,13 @@ def report(
         if name in rising
         for check in _checks(name, one)
     ]
-    print_checks(console, checks)
-    run.save_figure("shots.png", figure(config, results))
-    return {
-        "checks": [check.as_dict() for check in checks],
-        "passed": all(check.passed for check in checks),
-        "tasks": {name: _plain(config, one) for name, one in results.items()},
-    }
+    tasks = {name: _plain(config, one) for name, one in results.items()}
+    return Report(
+        {"tasks": tasks},
+        checks=checks,
+        tables=[_table(config, name, one) for name, one in results.items()],
+        figures={"shots.png": figure(config, results)},
+    )
 
 
 def _checks(name: str, one: Found) -> list[Check]:

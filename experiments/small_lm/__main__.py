@@ -1,6 +1,6 @@
 """``python -m experiments.small_lm``."""
 
-from experiments import _run
+from experiments._frame.program import run_program
 from experiments.small_lm.main import main
 
-_run.main(main)
+run_program(main)

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 from experiments.small_lm.language import Language
 from experiments.small_lm.vocabulary import END, START, VOCABULARY
 from icltheory.training import OptimizerConfig

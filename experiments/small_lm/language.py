@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments._fields import check_at_least
+from experiments._frame.fields import check_at_least
 from experiments.small_lm import vocabulary as v
 from experiments.small_lm.words import GROUP, LIST_LENGTH
 

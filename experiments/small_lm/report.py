@@ -4,10 +4,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, print_checks
+from experiments._frame.report import Check, Report
 from experiments._trained import Fitted
 from experiments.small_lm import vocabulary as v
 from experiments.small_lm.config import Config
@@ -19,21 +18,13 @@ from icltheory.statistics import Estimate
 RISE = 0.1
 
 
-def report(
-    config: Config, fitted: Fitted, found: dict[str, Curves], run: Run, console: Console
-) -> dict[str, Any]:
-    """Prints the table, draws the curves and returns the contents of result.json."""
+def report(config: Config, fitted: Fitted, found: dict[str, Curves]) -> Report:
+    """Table, figure, checks and numbers of a run."""
     summaries = {
         name: {part: summary(values, config.level) for part, values in _parts(c)}
         for name, c in found.items()
     }
-    console.print(_table(config, summaries))
-    stated = checks(config, found)
-    print_checks(console, stated)
-    run.save_figure("in_context_curves.png", in_context_curves(config, summaries))
-    return {
-        "checks": [check.as_dict() for check in stated],
-        "passed": all(check.passed for check in stated),
+    numbers = {
         "shots": list(config.shots),
         "curves": summaries,
         "parameters": int(
@@ -42,6 +33,12 @@ def report(
         "last_losses": fitted.records[-1],
         "training_seconds": fitted.timing.train_seconds,
     }
+    return Report(
+        numbers,
+        checks=checks(config, found),
+        tables=[_table(config, summaries)],
+        figures={"in_context_curves.png": in_context_curves(config, summaries)},
+    )
 
 
 def summary(values: np.ndarray, level: float) -> dict[str, list[float]]:

@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
-from rich.console import Console
 
-from experiments._run import Run
+from experiments._frame.run import Run
 from experiments._trained import Fitted, fit
 from experiments._trained.fit import mean_metrics
 from experiments.small_lm.config import Config
@@ -92,7 +91,7 @@ def _optimizer(config: Config) -> optax.GradientTransformation:
     return training.make_optimizer(config.optimizer, config.steps)
 
 
-def train(config: Config, run: Run, console: Console) -> Fitted:
+def train(config: Config, run: Run) -> Fitted:
     """Trains the model, or goes on where an interrupted run stopped."""
 
     def record(done, chunk):
@@ -103,7 +102,6 @@ def train(config: Config, run: Run, console: Console) -> Fitted:
         make_step(config),
         initial_state(config),
         run,
-        console,
         record,
         folder=run.folder / "checkpoints",
         num_steps=config.steps,

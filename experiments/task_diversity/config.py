@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from experiments._fields import check_at_least, check_seeds
+from experiments._frame.fields import check_at_least, check_seeds
 from experiments._trained import GPT2_CPU, Recipe
 from icltheory.training import OptimizerConfig
 

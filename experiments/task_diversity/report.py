@@ -1,12 +1,9 @@
 """Table, figures and verdicts of a run."""
 
-from typing import Any
-
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, largest, print_checks
+from experiments._frame.report import Check, Report, largest
 from experiments.task_diversity.config import Config
 from experiments.task_diversity.figures import draw_distances, draw_errors
 from experiments.task_diversity.measure import DMMSE, MODEL, NEW, POOL, RIDGE, Scores
@@ -139,28 +136,17 @@ def comparison_table(
     return table
 
 
-def report(
-    config: Config,
-    run: Run,
-    measured: list[dict[str, Scores]],
-    lines: Theory,
-    console: Console,
-) -> dict[str, Any]:
-    """Prints the table, draws the figures and collects the result."""
+def report(config: Config, measured: list[dict[str, Scores]], lines: Theory) -> Report:
+    """Tables, figures, checks and numbers of a run."""
     tables = by_size(config, measured)
     crossed = {source: crossings(config, table) for source, table in tables.items()}
     marks = {s: _geometric_mean(sizes) for s, sizes in crossed.items()}
-    run.save_figure("errors.png", draw_errors(config, tables, lines))
-    run.save_figure("distances.png", draw_distances(config, tables, lines, marks))
-    found = checks(config, tables, measured, lines)
+    shown: list[Table | str] = []
     for source, sizes in crossed.items():
-        console.print(comparison_table(config, tables, lines, source))
-        shown = ", ".join(f"{size:.0f}" for size in sizes)
-        console.print(f"closer to ridge on {source} tasks from M = {shown} (by seed)")
-    print_checks(console, found)
-    return {
-        "checks": [check.as_dict() for check in found],
-        "passed": all(check.passed for check in found),
+        shown.append(comparison_table(config, tables, lines, source))
+        crossing = ", ".join(f"{size:.0f}" for size in sizes)
+        shown.append(f"closer to ridge on {source} tasks from M = {crossing} (by seed)")
+    numbers = {
         "pool_sizes": list(config.pool_sizes),
         "transformer": {
             source: {name: values.tolist() for name, values in table.items()}
@@ -183,6 +169,15 @@ def report(
             for source, sizes in crossed.items()
         },
     }
+    return Report(
+        numbers,
+        checks=checks(config, tables, measured, lines),
+        tables=shown,
+        figures={
+            "errors.png": draw_errors(config, tables, lines),
+            "distances.png": draw_distances(config, tables, lines, marks),
+        },
+    )
 
 
 def _geometric_mean(sizes: np.ndarray) -> float | None:

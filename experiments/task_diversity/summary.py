@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments._run import largest
+from experiments._frame.report import largest
 from experiments.task_diversity.config import Config
 from experiments.task_diversity.measure import (
     DMMSE,

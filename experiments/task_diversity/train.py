@@ -5,9 +5,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from rich.console import Console
 
-from experiments._run import Run
+from experiments._frame.run import Run
 from experiments._trained import Fitted, fit
 from experiments._trained.fit import mean_metrics
 from experiments.task_diversity.config import Config
@@ -17,7 +16,7 @@ from icltheory.batching import in_turns
 from icltheory.training import Curriculum
 
 
-def train(config: Config, run: Run, console: Console) -> Fitted:
+def train(config: Config, run: Run) -> Fitted:
     """Trains to the last step, or goes on from the newest checkpoint of an earlier try.
 
     Runs of one seed share their initial weights, inputs and noise, whatever the pool.
@@ -36,7 +35,6 @@ def train(config: Config, run: Run, console: Console) -> Fitted:
         training_step(config),
         initial_state(config),
         run,
-        console,
         record,
         folder=run.folder / "checkpoints",
         num_steps=recipe.steps,

@@ -1,43 +1,30 @@
 """The command line of the experiment."""
 
-import time
-
 import jax
 
-from experiments import _launch
-from experiments._run import Run, console_of, default_preset
+from experiments._frame.command_line import parse
+from experiments._frame.run import Run
 from experiments._trained import train
 from experiments.trajectories.config import PRESETS
 from experiments.trajectories.measure import KINDS, Judge, clipped, norms
 from experiments.trajectories.report import report
 from experiments.trajectories.stacks import prompts, stacks
 
-NAME = "trajectories"
-
 
 def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
-    launch = _launch.parse(
-        PRESETS,
-        default_preset,
-        argv,
-        description="Implicit gradient trajectories before and after pruning.",
-    )
+    launch = parse(PRESETS, argv)
     config = launch.config
-    run = Run.of(launch, NAME)
-    console = console_of(run)
     L = config.linear.num_layers
-    console.print(
-        f"{NAME}, preset {launch.preset}: stacks of {L} layers, d = "
-        f"{config.linear.dim}, {config.prompts:,} prompts of "
-        f"{config.linear.num_points - 1} demonstrations, on "
-        f"{jax.devices()[0].device_kind}\nwriting to {run.folder}"
+    run = Run.begin(
+        launch,
+        f"stacks of {L} layers, d = {config.linear.dim}, {config.prompts:,} prompts of "
+        f"{config.linear.num_points - 1} demonstrations",
     )
-    start = time.perf_counter()
-    trained = train(config.linear, run, console)
-    middle = time.perf_counter()
+    with run.phase("training"):
+        trained = train(config.linear, run)
     # Norms that cancel along the path need the digits; training does not.
-    with jax.enable_x64(True):
+    with run.phase("trajectories"), jax.enable_x64(True):
         compared, asked = stacks(config, trained), prompts(config)
         cases = {
             (name, kind, rank): norms(config, stack, asked, kind, rank)
@@ -52,11 +39,4 @@ def main(argv: list[str] | None = None) -> dict:
             for case in cases
             for k in range(L)
         }
-    result = report(config, cases, plain, effects, run, console)
-    result["seconds"] = {"training": middle - start}
-    written = run.write_json("result.json", result)
-    console.print(
-        f"{time.perf_counter() - start:.0f} s, of which training "
-        f"{middle - start:.0f} s; results and figures in {run.folder}"
-    )
-    return written
+    return run.finish(report(config, cases, plain, effects))

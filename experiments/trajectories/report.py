@@ -3,10 +3,9 @@
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments._run import Check, Run, claim_table, largest, print_checks
+from experiments._frame.report import Check, Claim, Report, largest
 from experiments.trajectories.config import Config
 from experiments.trajectories.drawing import norms_along_depth, ratio_heat_maps
 from experiments.trajectories.measure import KINDS, Effect, Norms, geometric_mean
@@ -21,27 +20,25 @@ def report(
     cases: Cases,
     plain: dict[str, Effect],
     effects: Effects,
-    run: Run,
-    console: Console,
-) -> dict[str, Any]:
-    """Prints the table, draws the figures and returns the contents of result.json."""
-    found = checks(config, cases)
-    stated = claims(config, cases, plain, effects)
+) -> Report:
+    """Tables, figures, claims, checks and numbers of a run."""
+    tables = []
     for name in plain:
-        console.print(_plain_table(name, cases, plain[name]))
-        console.print(_ratio_table(name, config, cases, plain[name], effects))
-    console.print(claim_table("the paper's claims on these stacks", stated))
-    print_checks(console, found)
-    for name, figure in _figures(config, cases).items():
-        run.save_figure(name, figure)
-    return {
-        "checks": [check.as_dict() for check in found],
-        "passed": all(check.passed for check in found),
-        "claims": stated,
+        tables.append(_plain_table(name, cases, plain[name]))
+        tables.append(_ratio_table(name, config, cases, plain[name], effects))
+    numbers = {
         "unpruned": {name: _plain(cases, name, plain[name]) for name in plain},
         "pruned": [_row(case, table, effects) for case, table in cases.items()],
         "precision": "float64 on float32 training",
     }
+    return Report(
+        numbers,
+        checks=checks(config, cases),
+        tables=tables,
+        claims=claims(config, cases, plain, effects),
+        claims_title="the paper's claims on these stacks",
+        figures=_figures(config, cases),
+    )
 
 
 def _of(cases: Cases, stack: str, kind: str | None = None) -> list[tuple[int, Norms]]:
@@ -105,7 +102,7 @@ def checks(config: Config, cases: Cases) -> list[Check]:
 
 def claims(
     config: Config, cases: Cases, plain: dict[str, Effect], effects: Effects
-) -> list[dict[str, Any]]:
+) -> list[Claim]:
     """What Remark 5 and the examples say, and what was measured."""
     L = config.linear.num_layers
     k, t = np.indices((L, L))
@@ -115,25 +112,22 @@ def claims(
         moved = np.mean([np.abs(np.log(x.ratios()[0])) for x in tables], axis=0)
         by_layer = [float(moved[i][t[i] >= i].sum()) for i in range(L)]
         stated.append(
-            {
-                "claim": f"pruning a shallow layer moves more of the path ({name})",
-                "expected": "sum over t of |log ratio of ||G_t||| falls with k",
-                "measured": ", ".join(
-                    f"k={i}: {x:.2f}" for i, x in enumerate(by_layer)
-                ),
-                "held": bool(by_layer[0] > by_layer[-1]),
-            }
+            Claim(
+                claim=f"pruning a shallow layer moves more of the path ({name})",
+                expected="sum over t of |log ratio of ||G_t||| falls with k",
+                measured=", ".join(f"k={i}: {x:.2f}" for i, x in enumerate(by_layer)),
+                held=bool(by_layer[0] > by_layer[-1]),
+            )
         )
         harm, low, high = _harm(name, config, plain, effects)
         stated.append(
-            {
-                "claim": f"pruning a shallow layer harms more ({name})",
-                "expected": "error over the unpruned error larger for the first layer "
+            Claim(
+                claim=f"pruning a shallow layer harms more ({name})",
+                expected="error over the unpruned error larger for the first layer "
                 "than for the last, 95 % interval of the paired difference above 0",
-                "measured": f"{_by_layer(harm)}; first minus last {low:.2g} to "
-                f"{high:.2g}",
-                "held": bool(low > 0),
-            }
+                measured=f"{_by_layer(harm)}; first minus last {low:.2g} to {high:.2g}",
+                held=bool(low > 0),
+            )
         )
         for kind in KINDS:
             own = max(
@@ -141,21 +135,21 @@ def claims(
                 for _, x in _of(cases, name, kind)
             )
             stated.append(
-                {
-                    "claim": f"pruning {kind} lowers ||dW_k|| of its layer ({name})",
-                    "expected": "ratio at t = k at most 1 for every k and rank",
-                    "measured": f"largest ratio {own:.3f}",
-                    "held": bool(own <= 1 + 1e-9),
-                }
+                Claim(
+                    claim=f"pruning {kind} lowers ||dW_k|| of its layer ({name})",
+                    expected="ratio at t = k at most 1 for every k and rank",
+                    measured=f"largest ratio {own:.3f}",
+                    held=bool(own <= 1 + 1e-9),
+                )
             )
         rises = float(np.mean([(x.ratios()[0][t > k] > 1).mean() for x in tables]))
         stated.append(
-            {
-                "claim": f"pruning lowers the later ||G_t|| ({name})",
-                "expected": "ratios at t > k below 1",
-                "measured": f"{rises:.0%} of the ratios at t > k are above 1",
-                "held": bool(rises < 0.5),
-            }
+            Claim(
+                claim=f"pruning lowers the later ||G_t|| ({name})",
+                expected="ratios at t > k below 1",
+                measured=f"{rises:.0%} of the ratios at t > k are above 1",
+                held=bool(rises < 0.5),
+            )
         )
     return stated
 

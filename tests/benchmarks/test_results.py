@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import _machine, _picture, _results, _table, compare, report
 from benchmarks._suite import BenchmarkRow
-from experiments._cores import cores_usable
+from experiments._frame.cores import cores_usable
 from tests.benchmarks.examples import results, row
 
 matplotlib.use("Agg")

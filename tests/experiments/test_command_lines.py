@@ -6,11 +6,13 @@ The parts are tested, and each experiment is run as a whole, in its own file.
 import importlib
 import json
 import sys
+from collections import Counter
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
 
+from experiments._frame.report import Report
 from experiments._trained import Timing
 
 TRAINED = SimpleNamespace(records=[], name="model", timing=Timing(), path=MagicMock())
@@ -28,7 +30,7 @@ PARTS = {
     "gradient_flow": {
         "measure_paths": (),
         "measure_descents": (),
-        "measure_starts": (),
+        "measure_starts": SimpleNamespace(counts=Counter()),
     },
     "implicit_noise": {"train": TRAINED, "measure_gpt2": (), "measure_stack": ()},
     "pattern_icl": {"measure": ()},
@@ -92,7 +94,7 @@ def test_what_is_asked_for_is_measured_reported_and_written(
     experiment = importlib.import_module(f"experiments.{name}")
     main = sys.modules[f"experiments.{name}.main"]
     parts = {part: stand_in(found) for part, found in PARTS[name].items()}
-    report = MagicMock(return_value={"passed": True, "checks": []})
+    report = MagicMock(return_value=Report({}))
     for part, replaced in [*parts.items(), ("report", report)]:
         monkeypatch.setattr(main, part, replaced)
     option, words, expected = OPTIONS[name]

@@ -70,7 +70,13 @@ def test_a_run_writes_everything_it_promises_and_resumes(model, tmp_path, monkey
     output = ["--output", str(tmp_path / "runs")]
     result = experiment.main(["--checkpoint", str(checkpoint), *output])
     folder = run_of(tmp_path / "runs")
-    names = {"config.json", "metrics.jsonl", "result.json", "condition_numbers.png"}
+    names = {
+        "config.json",
+        "metrics.jsonl",
+        "result.json",
+        "timing.json",
+        "condition_numbers.png",
+    }
     assert {path.name for path in folder.iterdir()} == names | {"singular_values"}
     assert json.loads((folder / "result.json").read_text()) == result
     assert result["passed"]
@@ -144,7 +150,7 @@ def test_the_usual_checkpoint_is_looked_for_in_the_repository(tmp_path, monkeypa
 
 
 def held(rows):
-    return {said["claim"]: said["held"] for said in claims(tuple(rows))}
+    return {said.claim: said.held for said in claims(tuple(rows))}
 
 
 def test_growth_with_depth_needs_more_than_chance():

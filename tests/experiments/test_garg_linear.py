@@ -1,8 +1,6 @@
 """Experiments end to end: small runs, kill and resume, and what a user mistypes."""
 
-import dataclasses
 import json
-import math
 import random
 import shutil
 import signal
@@ -12,7 +10,8 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import _launch, _run, cot, garg_linear
+from experiments import garg_linear
+from experiments._frame.program import run_program
 from tests import processes
 
 SMALL = {
@@ -82,7 +81,13 @@ def whole(tmp_path_factory):
 def test_a_small_run_writes_everything_it_promises(whole):
     folder, result = whole
     names = {path.name for path in folder.iterdir()}
-    expected = {"config.json", "metrics.jsonl", "result.json", "checkpoints"}
+    expected = {
+        "config.json",
+        "metrics.jsonl",
+        "result.json",
+        "timing.json",
+        "checkpoints",
+    }
     assert names == expected | {"figure5a.png", "figure5b.png"}
     assert json.loads((folder / "result.json").read_text()) == result
     lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -184,24 +189,15 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
 )
 def test_mistakes_are_one_line_and_nothing_is_written(args, message, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
-        _run.main(lambda: garg_linear.main([*args, "--output", str(tmp_path / "runs")]))
+        run_program(
+            lambda: garg_linear.main([*args, "--output", str(tmp_path / "runs")])
+        )
     assert ended.value.code == 2
     err = capsys.readouterr().err
     assert message in err
     assert len(err.strip().splitlines()) == 1
     assert "Traceback" not in err
     assert not (tmp_path / "runs").exists()
-
-
-def test_an_interrupted_run_ends_in_one_line(capsys):
-    def stopped():
-        raise KeyboardInterrupt
-
-    with pytest.raises(SystemExit) as ended:
-        _run.main(stopped)
-    assert ended.value.code == 130
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "--resume RUN" in line
 
 
 def test_a_results_folder_that_cannot_be_written_is_named(tmp_path, capsys):
@@ -213,103 +209,10 @@ def test_a_results_folder_that_cannot_be_written_is_named(tmp_path, capsys):
     assert occupied.read_text() == "not a folder"
 
 
-def test_a_resume_with_another_config_is_refused(tmp_path):
-    config = garg_linear.PRESETS["cpu"]
-    run = _run.Run.create(tmp_path, "garg_linear", "cpu", config)
-    for change, name in (("--width", "32"), ("--preset", "gpu")):
-        with pytest.raises(ValueError, match="resume: expected the config of .* got"):
-            _launch.parse(
-                garg_linear.PRESETS,
-                lambda: "cpu",
-                ["--resume", str(run.folder), change, name],
-                description="",
-            )
-    assert sorted(path.name for path in run.folder.iterdir()) == ["config.json"]
-
-
-def resumed(folder, experiment=garg_linear):
-    """What the command line makes of a run folder."""
-    args = ["--resume", str(folder)]
-    launch = _launch.parse(experiment.PRESETS, lambda: "cpu", args, description="")
-    return launch.config
-
-
-def test_fields_that_came_later_have_their_defaults_and_are_named(tmp_path, capsys):
-    config = garg_linear.PRESETS["cpu"]
-    run = _run.Run.create(tmp_path, "garg_linear", "cpu", config)
-    path = run.folder / "config.json"
-    stored = json.loads(path.read_text())
-    del stored["config"]["targets"], stored["config"]["optimizer"]["average"]
-    path.write_text(json.dumps(stored))
-    assert resumed(run.folder) == config
-    err = capsys.readouterr().err
-    assert "config.json lacks what came later: " in err
-    assert "targets = labels" in err
-    assert "optimizer.average = 0.0" in err
-    for part, name, at in (
-        (stored["config"], "dim", "no value, and no default, of dim"),
-        (stored["config"]["curriculum"]["dims"], "end", "of curriculum.dims.end"),
-    ):
-        kept = part.pop(name)
-        path.write_text(json.dumps(stored))
-        with pytest.raises(ValueError, match=f"^resume: .*{at}"):
-            resumed(run.folder)
-        part[name] = kept
-    stored["config"]["optimizer"]["lookahead"] = 3
-    path.write_text(json.dumps(stored))
-    with pytest.raises(ValueError, match=r"that are not there: optimizer\.lookahead"):
-        resumed(run.folder)
-
-
-def test_the_run_of_another_experiment_is_told_by_its_name(tmp_path):
-    run = _run.Run.create(tmp_path, "cot", "cpu", cot.PRESETS["cpu"])
-    assert resumed(run.folder, cot) == cot.PRESETS["cpu"]
-    with pytest.raises(ValueError, match="it is a run of cot, not of garg_linear"):
-        resumed(run.folder)
-
-
-def test_a_number_that_is_none_fails_its_check():
-    assert _run.largest([1, 3.0, np.float64(2)]) == 3
-    worst = _run.largest(x for x in (0.0, float("nan"), 1.0))
-    assert not _run.Check("largest of some", worst, 5.0, "<=").passed
-    assert not _run.Check("of some", worst, 0.0, "within", 5.0).passed
-
-
 def test_help_names_the_presets(capsys):
     with pytest.raises(SystemExit):
         garg_linear.main(["--preset", "cpu", "--help"])
     assert "--preset {cpu,gpu,paper}" in capsys.readouterr().out
-
-
-def test_a_path_where_checkpoints_could_not_be_read_again_is_refused(tmp_path):
-    config = garg_linear.PRESETS["cpu"]
-    for name in ("runs[v2]", "[red]/b"):
-        with pytest.raises(ValueError, match=r"^output: expected a path without \["):
-            _run.Run.create(tmp_path / name, "garg_linear", "cpu", config)
-    assert not list(tmp_path.iterdir())
-
-
-def test_results_are_strict_json_and_configs_come_back(tmp_path):
-    run = _run.Run(tmp_path)
-    run.write_json("a.json", {"x": [float("nan"), 1.5], "y": (np.float64("inf"), "z")})
-    text = (tmp_path / "a.json").read_text()
-    found = json.loads(text, parse_constant=pytest.fail)
-    assert found == {"x": [None, 1.5], "y": ["Infinity", "z"]}
-    config = dataclasses.replace(garg_linear.PRESETS["cpu"], ridge_penalty=math.inf)
-    run = _run.Run.create(tmp_path, "garg_linear", "cpu", config)
-    assert resumed(run.folder) == config
-
-
-def test_a_stored_config_comes_back_as_it_was(tmp_path):
-    for name, preset in garg_linear.PRESETS.items():
-        run = _run.Run.create(tmp_path, "garg_linear", name, preset)
-        launch = _launch.parse(
-            garg_linear.PRESETS,
-            lambda: "cpu",
-            ["--resume", str(run.folder)],
-            description="",
-        )
-        assert launch.config == preset
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from experiments._run import Run, console_of
+from experiments._frame.run import Run
 from experiments.garg_linear import PRESETS, set_up
 from experiments.garg_linear.kernels import FILE, with_kernels
 from icltheory.kernels import Plan, Tile
@@ -18,7 +18,7 @@ def run(tmp_path):
 
 def planned(run, kernels):
     setup = set_up(dataclasses.replace(PRESETS["cpu"], kernels=kernels), devices=1)
-    return with_kernels(setup, run, console_of(run)).model.plan
+    return with_kernels(setup, run).model.plan
 
 
 def test_xla_leaves_the_model_alone(run):

@@ -109,9 +109,9 @@ def test_ratios_are_of_pairs_and_claims_can_fail():
     spread = np.std([1, 2, 4], ddof=1) / np.sqrt(3)
     np.testing.assert_allclose(recipe.high, (0.07 / 3, 0.01 * spread))
     assert recipe.ms == pytest.approx(10.0)
-    held = [claim["held"] for claim in report.claims(config, [base, linear, mean])]
+    held = [claim.held for claim in report.claims(config, [base, linear, mean])]
     assert held == [False, True]
-    held = [claim["held"] for claim in report.claims(config, [base, recipe, half])]
+    held = [claim.held for claim in report.claims(config, [base, recipe, half])]
     assert held == [True, False]
     checks = report.checks(config, [base, dataclasses.replace(recipe, high=(2, 0))])
     assert [check.passed for check in checks] == [True, False]
@@ -125,7 +125,7 @@ def test_the_command_line_writes_what_is_reported_of_its_models(tmp_path, monkey
     factors = {"baseline": 1.0, "linear": 2.0, "recipe": 0.1, "recipe, half": 1.5}
     asked = []
 
-    def train(config, run, console):
+    def train(config, run):
         asked.append(config)
         return made_up(factors)
 

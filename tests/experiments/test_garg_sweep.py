@@ -143,8 +143,8 @@ def test_checks_and_claims_can_fail():
     assert one_layer.passed
     assert identity.passed
     nearer, smaller = report.claims(CHOSEN, found)
-    assert nearer["held"]
-    assert smaller["held"]
+    assert nearer.held
+    assert smaller.held
 
     lines = dataclasses.replace(measured.lines[0], bayes_risk=np.full((4, 5), 0.0))
     wrong = dataclasses.replace(
@@ -156,7 +156,7 @@ def test_checks_and_claims_can_fail():
     wrong = dataclasses.replace(wrong, identity_z=measured.identity_z + 9)
     found = summary.cells(CHOSEN, wrong)
     assert not any(check.passed for check in report.checks(CHOSEN, wrong, found))
-    assert not any(claim["held"] for claim in report.claims(CHOSEN, found))
+    assert not any(claim.held for claim in report.claims(CHOSEN, found))
     # Where nothing learned there is nothing to claim, and the check says so.
     none = made_up(idle=[(0,)])
     found = summary.cells(CHOSEN, none)
@@ -168,7 +168,7 @@ def test_the_command_line_writes_what_is_reported_of_its_models(tmp_path, monkey
     main = sys.modules["experiments.garg_sweep.main"]
     asked = []
 
-    def train(config, run, console):
+    def train(config, run):
         asked.append(config)
         return SimpleNamespace(state=SimpleNamespace(parts=None), timing=Timing(3, 1.5))
 

@@ -34,7 +34,12 @@ def test_a_small_run_writes_everything_it_promises(tmp_path):
     (folder,) = (tmp_path / "gradient_flow").iterdir()
     names = {path.name for path in folder.iterdir()}
     figures = {"paths.png", "rates.png", "descents.png", "starts.png"}
-    assert names == figures | {"config.json", "metrics.jsonl", "result.json"}
+    assert names == figures | {
+        "config.json",
+        "metrics.jsonl",
+        "result.json",
+        "timing.json",
+    }
     assert json.loads((folder / "result.json").read_text()) == result
     verdicts = {check["name"]: check["passed"] for check in result["checks"]}
     for name in ("regular H", "singular H"):

@@ -170,7 +170,13 @@ def test_a_small_run_writes_everything_it_promises_and_resumes(tmp_path):
     result = implicit_noise.main([*TINY, "--output", str(tmp_path)])
     (folder,) = (tmp_path / "implicit_noise").iterdir()
     names = {path.name for path in folder.iterdir()}
-    written = {"config.json", "metrics.jsonl", "result.json", "checkpoints"}
+    written = {
+        "config.json",
+        "metrics.jsonl",
+        "result.json",
+        "timing.json",
+        "checkpoints",
+    }
     assert names == written | {"sources.png", "subsets.png"}
     assert json.loads((folder / "result.json").read_text()) == result
     assert set(result["gpt2"]) == set(result["stack"]) == {"0", "20"}

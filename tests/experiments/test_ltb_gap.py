@@ -153,7 +153,7 @@ def test_the_command_line_writes_what_is_reported_of_its_models(
     main, asked = sys.modules["experiments.ltb_gap.main"], []
     exact, grid = made_up(small)
 
-    def train(config, run, console):
+    def train(config, run):
         asked.append(config)
         above = {"lsa": np.array([1.0, 1.05]), "ltb": np.array([1.05, 1.2])}
         risks = {

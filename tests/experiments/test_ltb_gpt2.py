@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from experiments import ltb_gpt2
-from experiments._run import Run
+from experiments._frame.run import Run
 from experiments._trained import Timing
 from experiments.ltb_gpt2 import Cell
 from experiments.ltb_gpt2.config import PAPER_TABLE
@@ -209,7 +209,7 @@ def test_the_checks_ask_whether_the_models_learned():
 
 def test_the_claims_tell_the_published_pattern_from_its_absence():
     def held(values):
-        return [claim["held"] for claim in claims(CPU, scores_of(values))]
+        return [claim.held for claim in claims(CPU, scores_of(values))]
 
     published = [PAPER_TABLE[cell] for cell in CPU.cells]
     assert held(published) == held((0.03, 0.1, 0.03, 2.0)) == [True, True, True]
@@ -224,7 +224,7 @@ def test_the_claims_tell_the_published_pattern_from_its_absence():
 def test_the_command_line_writes_what_is_reported_of_its_models(tmp_path, monkeypatch):
     main, asked = sys.modules["experiments.ltb_gpt2.main"], []
 
-    def train(recipe, run, console, *, name, earlier):
+    def train(recipe, run, *, name, earlier):
         asked.append((name, recipe))
         return SimpleNamespace(records=[name], timing=Timing(), mean=recipe.task_mean)
 
@@ -256,7 +256,13 @@ def test_a_killed_run_ends_as_one_that_was_not(tmp_path, interrupted):
     result = ltb_gpt2.main([*TINY, "--output", str(tmp_path / "whole")])
     (folder,) = (tmp_path / "whole" / "ltb_gpt2").iterdir()
     names = {path.name for path in folder.iterdir()}
-    written = {"config.json", "metrics.jsonl", "result.json", "checkpoints"}
+    written = {
+        "config.json",
+        "metrics.jsonl",
+        "result.json",
+        "timing.json",
+        "checkpoints",
+    }
     assert names == written | {"table1.png"}
     assert json.loads((folder / "result.json").read_text()) == result
     lines = (folder / "metrics.jsonl").read_text().splitlines()

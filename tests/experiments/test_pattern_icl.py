@@ -1,7 +1,6 @@
 """Pattern classification in context: small parts, the task of GPT-2, the whole way."""
 
 import dataclasses
-import json
 from functools import partial
 
 import jax
@@ -224,14 +223,12 @@ def test_the_way_through(tmp_path):
         shifted=SMALL,  # the same, which saves a compilation
         **TINY,
     )
-    from experiments._run import Run, console_of
+    from experiments._frame.run import Run
     from experiments.pattern_icl.main import measure
     from experiments.pattern_icl.report import report
 
     run = Run.create(tmp_path, "pattern_icl", "tiny", config)
-    console = console_of(run)
-    result = report(config, measure(config, run, console), run, console)
-    result = json.loads(json.dumps(result))
+    result = run.finish(report(config, measure(config, run)))
     names = [check["name"] for check in result["checks"]]
     assert len(set(names)) == len(names)
     assert {claim["held"] for claim in result["claims"]} <= {True, False}

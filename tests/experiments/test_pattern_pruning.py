@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from experiments import pattern_pruning
-from experiments._launch import read_config
+from experiments._frame.command_line import read_config
 from experiments._patterns import Ensemble, TrainedEnsemble
 from experiments._patterns.gpt2 import Gpt
 from experiments.pattern_pruning.basis import basis_of, in_basis
@@ -244,7 +244,7 @@ def test_claims_of_gpt2_follow_the_curves():
             error=error, hinge=error, test_error=tests, sizes=np.array(sizes)
         )
         config = dataclasses.replace(CONFIG, gpt_rates=(0.0, 0.1, 0.4))
-        return [claim["held"] for claim in gpt_claims(config, curves)]
+        return [claim.held for claim in gpt_claims(config, curves)]
 
     as_published = np.array([0.007, 0.0057, 0.030]), np.array([0.007, 0.0108, 0.044])
     low = np.array([0.006, 0.006, 0.01])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from experiments import prune_llm
-from experiments._run import Run
+from experiments._frame.run import Run
 from experiments.prune_llm import figures
 from experiments.prune_llm import study as studies
 from experiments.prune_llm import subject as subjects

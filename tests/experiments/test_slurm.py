@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import _launch, _processes, _slurm, garg_linear
+from experiments import garg_linear
+from experiments._frame import command_line, processes, slurm
 
 TINY = {
     "dim": 2,
@@ -49,17 +50,15 @@ class Executor:
 def cluster(monkeypatch):
     stand_in = types.SimpleNamespace(SlurmExecutor=Executor, LocalExecutor=Executor)
     monkeypatch.setitem(sys.modules, "submitit", stand_in)
-    monkeypatch.setattr(_slurm, "module_run", lambda: "experiments.garg_linear")
+    monkeypatch.setattr(slurm, "module_run", lambda: "experiments.garg_linear")
     return Executor
 
 
 def parse(args, parallel=True):
-    return _launch.parse(
+    return command_line.parse(
         garg_linear.PRESETS,
-        lambda: "cpu",
         args,
-        description="",
-        add_flags=_processes.add_flags if parallel else None,
+        add_flags=processes.add_flags if parallel else None,
     )
 
 
@@ -98,7 +97,7 @@ def test_a_line_is_submitted_less_what_is_said_to_the_cluster(
 
 
 def test_each_host_runs_one_process_that_knows_the_others(tmp_path):
-    job = _slurm.Job("experiments.x", ("--a", "1"), tmp_path, "python")
+    job = slurm.Job("experiments.x", ("--a", "1"), tmp_path, "python")
     alone = ["python", "-m", "experiments.x", "--a", "1", "--output", str(tmp_path)]
     assert job.command(where()) == alone
     second = job.command(where(1, 2, "5000"))
@@ -110,13 +109,13 @@ def test_each_host_runs_one_process_that_knows_the_others(tmp_path):
 
 
 def test_a_requeued_job_goes_on_with_the_run_that_it_began(tmp_path):
-    job = _slurm.Job("experiments.x", (), tmp_path, "python")
+    job = slurm.Job("experiments.x", (), tmp_path, "python")
     run = tmp_path / "x" / "stamp"
     run.mkdir(parents=True)
     assert "--resume" not in job.command(where())  # it died before it wrote anything
     (run / "config.json").write_text("{}")
     assert job.command(where())[-2:] == ["--resume", str(run)]
-    asked = _slurm.Job("experiments.x", ("--resume", "mine"), tmp_path, "python")
+    asked = slurm.Job("experiments.x", ("--resume", "mine"), tmp_path, "python")
     assert asked.command(where()) == ["python", "-m", "experiments.x", *asked.args]
 
 
@@ -125,7 +124,7 @@ def test_a_requeued_job_goes_on_with_the_run_that_it_began(tmp_path):
     [("90", 90), ("1:30", 2), ("1:30:00", 90), ("2-0", 2880), ("1-2:30", 1590)],
 )
 def test_limits_are_written_as_slurm_has_them(time, expected):
-    assert _slurm.minutes(time) == expected
+    assert slurm.minutes(time) == expected
 
 
 @pytest.mark.parametrize(
@@ -166,23 +165,23 @@ def test_an_experiment_of_one_process_is_refused_two_hosts(cluster, monkeypatch)
 def test_tasks_of_srun_join_each_other(monkeypatch):
     joined = []
     monkeypatch.setattr(
-        _processes.training, "initialize_distributed", lambda *a: joined.append(a)
+        processes.training, "initialize_distributed", lambda *a: joined.append(a)
     )
     parser = argparse.ArgumentParser()
-    _processes.add_flags(parser)
-    _processes.join(parser.parse_args([]))
+    processes.add_flags(parser)
+    processes.join(parser.parse_args([]))
     assert joined == []
     for name, value in (("STEP_NODELIST", "a"), ("PROCID", "0"), ("NTASKS", "2")):
         monkeypatch.setenv(f"SLURM_{name}", value)
-    _processes.join(parser.parse_args([]))
+    processes.join(parser.parse_args([]))
     told = ["--coordinator", "a:1", "--num-processes", "2", "--process-id", "0"]
-    _processes.join(parser.parse_args(told))
+    processes.join(parser.parse_args(told))
     assert joined == [(), ("a:1", 2, 0)]
 
 
 def test_without_submitit_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
-    monkeypatch.setattr(_slurm, "module_run", lambda: "experiments.garg_linear")
+    monkeypatch.setattr(slurm, "module_run", lambda: "experiments.garg_linear")
     with pytest.raises(ValueError, match=r"expected submitit, got none .*\[slurm\]"):
         parse(CLUSTER)
 
@@ -190,7 +189,7 @@ def test_without_submitit_the_extra_is_named(monkeypatch):
 def test_without_slurm_there_is_one_line(monkeypatch):
     pytest.importorskip("submitit")
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(_slurm, "module_run", lambda: "experiments.garg_linear")
+    monkeypatch.setattr(slurm, "module_run", lambda: "experiments.garg_linear")
     with pytest.raises(ValueError, match="slurm: .*srun"):
         parse(CLUSTER)
 
@@ -199,10 +198,10 @@ def test_without_slurm_there_is_one_line(monkeypatch):
 def test_a_local_job_trains(tmp_path, monkeypatch):
     submitit = pytest.importorskip("submitit")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    asked = _slurm.request(argparse.Namespace(**{"slurm.local": True}))
+    asked = slurm.request(argparse.Namespace(**{"slurm.local": True}))
     executor = submitit.LocalExecutor(tmp_path)
-    executor.update_parameters(**_slurm.parameters(asked, "garg_linear"))
-    job = _slurm.Job("experiments.garg_linear", ("--preset", "cpu", *ARGS), tmp_path)
+    executor.update_parameters(**slurm.parameters(asked, "garg_linear"))
+    job = slurm.Job("experiments.garg_linear", ("--preset", "cpu", *ARGS), tmp_path)
     submitted = executor.submit(job)
     submitted.result()
     (run,) = (tmp_path / "garg_linear").iterdir()
@@ -213,4 +212,4 @@ def test_a_local_job_trains(tmp_path, monkeypatch):
 
 def test_only_a_module_can_be_sent():
     with pytest.raises(ValueError, match="slurm: expected python -m experiments.NAME"):
-        _slurm.module_run()
+        slurm.module_run()

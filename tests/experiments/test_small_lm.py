@@ -281,7 +281,7 @@ def test_the_command_line_writes_what_is_reported_of_its_model(tmp_path, monkeyp
     pytest.importorskip("tokenizers")
     place, asked = sys.modules["experiments.small_lm.main"], []
 
-    def train(config, run, console):
+    def train(config, run):
         asked.append(config)
         params = start(config, jax.random.key(0))
         state = SimpleNamespace(params=params)

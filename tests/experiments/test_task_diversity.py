@@ -213,7 +213,7 @@ def test_the_command_line_writes_what_is_reported_of_its_models(
     main = sys.modules["experiments.task_diversity.main"]
     rng, asked = np.random.default_rng(0), []
 
-    def train(config, run, console):
+    def train(config, run):
         asked.append(config)
         return SimpleNamespace(state=SimpleNamespace(params="all"), timing=Timing())
 

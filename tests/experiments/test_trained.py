@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments._run import Run, console_of
+from experiments._frame.run import Run
 from experiments._trained import (
     GPT2_CPU,
     Recipe,
@@ -49,7 +49,7 @@ RECIPES = {"linear": LINEAR, "gpt2": GPT2}
 def trained(recipe, folder, **kwargs):
     folder.mkdir(exist_ok=True)
     run = Run(folder)
-    return train(recipe, run, console_of(run), **kwargs)
+    return train(recipe, run, **kwargs)
 
 
 @pytest.fixture(scope="module")

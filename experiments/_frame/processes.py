@@ -2,7 +2,7 @@
 
 import argparse
 
-from experiments._slurm import tasks_of_srun
+from experiments._frame.slurm import tasks_of_srun
 from icltheory import training
 
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
+import jax
 import tyro
 
-from experiments import _slurm
+from experiments._frame import slurm
 
 Config = TypeVar("Config")
 
@@ -23,6 +24,7 @@ class Launch(Generic[Config]):
     """What a command line asked for.
 
     Attributes:
+        name: The experiment.
         config: What to compute; it alone decides the numbers.
         preset: Name of the preset it began from.
         resume: Run folder to go on with, if any.
@@ -30,6 +32,7 @@ class Launch(Generic[Config]):
         flags: The experiment's own switches.
     """
 
+    name: str
     config: Config
     preset: str
     resume: Path | None
@@ -39,23 +42,23 @@ class Launch(Generic[Config]):
 
 def parse(
     presets: Mapping[str, Config],
-    default_preset: Callable[[], str],
     argv: list[str] | None = None,
     *,
-    description: str,
     add_flags: Callable[[argparse.ArgumentParser], None] | None = None,
     on_flags: Callable[[argparse.Namespace], None] | None = None,
 ) -> Launch[Config]:
-    """Reads a command line.
+    """Reads the command line of an experiment.
 
-    ``--preset`` names the sizes and every field of the config is an option that
-    overrides it. ``--resume RUN`` takes the config of a run instead; options that would
-    change it are refused. The experiment's own switches are declared by ``add_flags``
-    and handed to ``on_flags`` before anything else, so that processes can join.
+    ``--preset`` names the sizes, and every field of the config is an option that
+    overrides it. Without it the preset is ``gpu`` where there is a GPU and such a
+    preset, else the first one. ``--resume RUN`` takes the config of a run instead;
+    options that would change it are refused. The experiment's own switches are declared
+    by ``add_flags`` and handed to ``on_flags`` before anything else, so that processes
+    can join.
 
-    With ``--slurm`` options (:mod:`experiments._slurm`) it sends the rest of the line
-    to the cluster and ends the program. An experiment runs in several processes if its
-    switches have ``--num-processes``.
+    With ``--slurm`` options (:mod:`experiments._frame.slurm`) it sends the rest of the
+    line to the cluster and ends the program. An experiment runs in several processes if
+    its switches have ``--num-processes``.
 
     Raises:
         ValueError: if the preset is unknown, the run has no readable config, a resumed
@@ -63,18 +66,19 @@ def parse(
             experiment that runs in one.
         SystemExit: once a job is submitted.
     """
+    name, description = _experiment_of(next(iter(presets.values())))
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     own.add_argument("--preset", metavar=f"{{{','.join(presets)}}}")
     own.add_argument("--resume", type=Path)
     own.add_argument("--output", type=Path, default=Path("runs"))
     if add_flags is not None:
         add_flags(own)
-    _slurm.add_flags(own)
+    slurm.add_flags(own)
     argv = sys.argv[1:] if argv is None else argv
     flags, rest = own.parse_known_args(argv)
 
-    asked = _slurm.request(flags)
-    processes = _slurm.tasks_of_srun() if asked is None else asked.nodes
+    asked = slurm.request(flags)
+    processes = slurm.tasks_of_srun() if asked is None else asked.nodes
     if processes > 1 and not hasattr(flags, "num_processes"):
         raise ValueError(
             f"slurm: expected one host and one task, got {processes}: this experiment "
@@ -83,8 +87,8 @@ def parse(
     if asked is not None:
         usage = f"{description}\n\nAlso: {own.format_usage()}"
         _check_overrides(presets, flags, rest, usage)
-        module = _slurm.module_run()
-        print(*_slurm.submit(asked, module, argv, flags.output), sep="\n")
+        module = slurm.module_run()
+        print(*slurm.submit(asked, module, argv, flags.output), sep="\n")
         raise SystemExit(0)
     if on_flags is not None:
         on_flags(flags)
@@ -96,7 +100,7 @@ def parse(
         start = stored if preset is None else presets[preset]
         preset = preset or "stored"
     else:
-        preset = preset or default_preset()
+        preset = preset or _default_preset(presets)
         stored = start = presets[preset]
     config = _overridden(start, rest, f"{description}\n\nAlso: {own.format_usage()}")
     if flags.resume is not None and config != stored:
@@ -104,7 +108,21 @@ def parse(
             f"resume: expected the config of {flags.resume}, got another "
             f"{_differences(stored, config)}"
         )
-    return Launch(config, preset, flags.resume, flags.output, flags)
+    return Launch(name, config, preset, flags.resume, flags.output, flags)
+
+
+def _experiment_of(config: Any) -> tuple[str, str]:
+    """Name and first line of documentation of the package that defines a config."""
+    package = type(config).__module__.rpartition(".")[0]
+    text = getattr(sys.modules.get(package), "__doc__", None) or ""
+    return package.rpartition(".")[2], text.partition("\n")[0]
+
+
+def _default_preset(presets: Mapping[str, Any]) -> str:
+    # Asking for the backend starts it, which must follow joining other processes.
+    if "gpu" in presets and jax.default_backend() == "gpu":
+        return "gpu"
+    return next(iter(presets))
 
 
 def _resumed(run: Path, presets: Mapping[str, Config]) -> Config:
@@ -183,9 +201,8 @@ def read_config(run: Path, example: Config) -> Config:
 
 def _check_experiment(stored: dict[str, Any], example: Any) -> None:
     """Raises if a run is of another experiment than a config's package."""
-    package, _, rest = type(example).__module__.partition(".")
-    own, found = rest.partition(".")[0], stored.get("experiment")
-    if package == "experiments" and found not in (None, own):
+    own, found = _experiment_of(example)[0], stored.get("experiment")
+    if found not in (None, own):
         raise ValueError(f"it is a run of {found}, not of {own}")
 
 

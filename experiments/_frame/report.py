@@ -1,0 +1,137 @@
+"""What an experiment found: numbers, checks, claims, tables and figures."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """A measured number beside the number it is compared with.
+
+    Attributes:
+        name: What was measured.
+        measured: Its value.
+        reference: What it is compared with.
+        relation: ``"<="`` or ``"within"``.
+        tolerance: Allowed distance, for ``"within"``; slack, for ``"<="``.
+    """
+
+    name: str
+    measured: float
+    reference: float
+    relation: str
+    tolerance: float = 0.0
+
+    def __post_init__(self):
+        # NumPy's numbers would make NumPy's booleans, which are not JSON.
+        for name in ("measured", "reference", "tolerance"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    @property
+    def passed(self) -> bool:
+        """Whether the number is what was expected."""
+        if self.relation == "<=":
+            return self.measured <= self.reference + self.tolerance
+        return abs(self.measured - self.reference) <= self.tolerance
+
+    def as_dict(self) -> dict[str, Any]:
+        """The check and its verdict, for JSON."""
+        return {**dataclasses.asdict(self), "passed": self.passed}
+
+
+def largest(values: Iterable[Any]) -> float:
+    """The maximum for a check: NaN if one is, over which Python's ``max`` may pass."""
+    return float(np.max([float(value) for value in values]))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a paper claims and what was measured; it does not decide the run.
+
+    Attributes:
+        claim: What the paper says.
+        measured: What was measured.
+        held: Whether it agrees.
+        expected: What one measures if the claim holds, where that needs words.
+    """
+
+    claim: str
+    measured: str
+    held: bool | np.bool | np.ndarray
+    expected: str = ""
+
+    def __post_init__(self):
+        # A comparison of NumPy numbers is no boolean of JSON.
+        object.__setattr__(self, "held", bool(self.held))
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What an experiment found.
+
+    Attributes:
+        numbers: Contents of ``result.json`` beside those of the other attributes.
+        checks: Comparisons that decide whether the run passed.
+        figures: Figures by file name.
+        tables: Tables and lines to print, in order.
+        claims: Claims of the papers beside what was measured.
+        claims_title: Title of the table of claims.
+        findings: Sentences that sum up the numbers.
+    """
+
+    numbers: Mapping[str, Any]
+    checks: Sequence[Check] = ()
+    figures: Mapping[str, "Figure"] = dataclasses.field(default_factory=dict)
+    tables: Sequence[Table | str] = ()
+    claims: Sequence[Claim] = ()
+    claims_title: str = "claims and measurements"
+    findings: Sequence[str] = ()
+
+    def print(self, console: Console) -> None:
+        """Prints tables, findings, claims and checks."""
+        for table in self.tables:
+            console.print(table)
+        for line in self.findings:
+            console.print(f"- {line}", highlight=False)
+        if self.claims:
+            console.print(_claim_table(self.claims_title, self.claims))
+        for check in self.checks:
+            console.print(_check_line(check))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The contents of ``result.json``."""
+        found: dict[str, Any] = {
+            "passed": all(check.passed for check in self.checks),
+            "checks": [check.as_dict() for check in self.checks],
+        }
+        if self.claims:
+            found["claims"] = [dataclasses.asdict(claim) for claim in self.claims]
+        if self.findings:
+            found["findings"] = list(self.findings)
+        return found | dict(self.numbers)
+
+
+def _claim_table(title: str, claims: Iterable[Claim]) -> Table:
+    table = Table(title=title)
+    for name in ("claim", "measured", "held"):
+        table.add_column(name)
+    for claim in claims:
+        verdict = "[green]yes[/]" if claim.held else "[red]no[/]"
+        table.add_row(claim.claim, claim.measured, verdict)
+    return table
+
+
+def _check_line(check: Check) -> str:
+    verdict = "[green]pass[/]" if check.passed else "[red]FAIL[/]"
+    return (
+        f"{verdict}  {check.name}: {check.measured:.4g} {check.relation} "
+        f"{check.reference:.4g} (+- {check.tolerance:.4g})"
+    )

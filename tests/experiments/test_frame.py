@@ -1,0 +1,160 @@
+"""What all experiments share: configs, run folders, reports and checks."""
+
+import dataclasses
+import json
+import math
+
+import jax
+import numpy as np
+import pytest
+from rich.table import Table
+
+from experiments import cot, garg_linear, shots
+from experiments._frame.command_line import parse
+from experiments._frame.program import run_program
+from experiments._frame.report import Check, Claim, Report, largest
+from experiments._frame.run import Run
+
+
+def test_an_interrupted_run_ends_in_one_line(capsys):
+    def stopped():
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ended:
+        run_program(stopped)
+    assert ended.value.code == 130
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--resume RUN" in line
+
+
+def test_a_resume_with_another_config_is_refused(tmp_path):
+    config = garg_linear.PRESETS["cpu"]
+    run = Run.create(tmp_path, "garg_linear", "cpu", config)
+    for change, name in (("--width", "32"), ("--preset", "gpu")):
+        args = ["--resume", str(run.folder), change, name]
+        with pytest.raises(ValueError, match="resume: expected the config of .* got"):
+            parse(garg_linear.PRESETS, args)
+    assert sorted(path.name for path in run.folder.iterdir()) == ["config.json"]
+
+
+def resumed(folder, experiment=garg_linear):
+    """What the command line makes of a run folder."""
+    args = ["--resume", str(folder)]
+    return parse(experiment.PRESETS, args).config
+
+
+def test_fields_that_came_later_have_their_defaults_and_are_named(tmp_path, capsys):
+    config = garg_linear.PRESETS["cpu"]
+    run = Run.create(tmp_path, "garg_linear", "cpu", config)
+    path = run.folder / "config.json"
+    stored = json.loads(path.read_text())
+    del stored["config"]["targets"], stored["config"]["optimizer"]["average"]
+    path.write_text(json.dumps(stored))
+    assert resumed(run.folder) == config
+    err = capsys.readouterr().err
+    assert "config.json lacks what came later: " in err
+    assert "targets = labels" in err
+    assert "optimizer.average = 0.0" in err
+    for part, name, at in (
+        (stored["config"], "dim", "no value, and no default, of dim"),
+        (stored["config"]["curriculum"]["dims"], "end", "of curriculum.dims.end"),
+    ):
+        kept = part.pop(name)
+        path.write_text(json.dumps(stored))
+        with pytest.raises(ValueError, match=f"^resume: .*{at}"):
+            resumed(run.folder)
+        part[name] = kept
+    stored["config"]["optimizer"]["lookahead"] = 3
+    path.write_text(json.dumps(stored))
+    with pytest.raises(ValueError, match=r"that are not there: optimizer\.lookahead"):
+        resumed(run.folder)
+
+
+def test_the_run_of_another_experiment_is_told_by_its_name(tmp_path):
+    run = Run.create(tmp_path, "cot", "cpu", cot.PRESETS["cpu"])
+    assert resumed(run.folder, cot) == cot.PRESETS["cpu"]
+    with pytest.raises(ValueError, match="it is a run of cot, not of garg_linear"):
+        resumed(run.folder)
+
+
+def test_a_number_that_is_none_fails_its_check():
+    assert largest([1, 3.0, np.float64(2)]) == 3
+    worst = largest(x for x in (0.0, float("nan"), 1.0))
+    assert not Check("largest of some", worst, 5.0, "<=").passed
+    assert not Check("of some", worst, 0.0, "within", 5.0).passed
+
+
+def test_a_path_where_checkpoints_could_not_be_read_again_is_refused(tmp_path):
+    config = garg_linear.PRESETS["cpu"]
+    for name in ("runs[v2]", "[red]/b"):
+        with pytest.raises(ValueError, match=r"^output: expected a path without \["):
+            Run.create(tmp_path / name, "garg_linear", "cpu", config)
+    assert not list(tmp_path.iterdir())
+
+
+def test_results_are_strict_json_and_configs_come_back(tmp_path):
+    run = Run(tmp_path)
+    run.write_json("a.json", {"x": [float("nan"), 1.5], "y": (np.float64("inf"), "z")})
+    text = (tmp_path / "a.json").read_text()
+    found = json.loads(text, parse_constant=pytest.fail)
+    assert found == {"x": [None, 1.5], "y": ["Infinity", "z"]}
+    config = dataclasses.replace(garg_linear.PRESETS["cpu"], ridge_penalty=math.inf)
+    run = Run.create(tmp_path, "garg_linear", "cpu", config)
+    assert resumed(run.folder) == config
+
+
+def test_a_stored_config_comes_back_as_it_was(tmp_path):
+    for name, preset in garg_linear.PRESETS.items():
+        run = Run.create(tmp_path, "garg_linear", name, preset)
+        assert resumed(run.folder) == preset
+
+
+class Figure:
+    """A stand-in for a figure."""
+
+    def savefig(self, path, format):
+        path.write_text(format)
+
+
+def test_a_finished_run_holds_its_report_and_prints_it(tmp_path, capsys):
+    table = Table("k", "error")
+    table.add_row("1", "0.25")
+    found = Report(
+        {"errors": [0.25]},
+        checks=[Check("error", 0.25, 0.2, "<="), Check("zero", 0.0, 0.0, "within")],
+        tables=[table, "one line"],
+        claims=[Claim(claim="it falls", measured="0.25", held=np.bool(True))],
+        claims_title="said",
+        findings=["it is small"],
+        figures={"errors.png": Figure()},
+    )
+    run = Run(tmp_path)
+    with run.phase("training"):
+        pass
+    written = run.finish(found, steps=3)
+    assert written == json.loads((tmp_path / "result.json").read_text())
+    assert written["passed"] is False
+    assert [check["passed"] for check in written["checks"]] == [False, True]
+    claim = {"claim": "it falls", "measured": "0.25", "held": True, "expected": ""}
+    assert written["claims"] == [claim]
+    assert (written["findings"], written["errors"]) == (["it is small"], [0.25])
+    assert written["steps"] == 3
+    timing = json.loads((tmp_path / "timing.json").read_text())
+    assert list(timing["seconds"]) == ["training"]
+    assert (tmp_path / "errors.png").read_text() == "png"
+    out = capsys.readouterr().out
+    shown = ["training: ", "0.25", "one line", "- it is small", "said", "it falls"]
+    places = [out.index(text) for text in [*shown, "FAIL  error", "pass  zero"]]
+    assert places == sorted(places)
+
+
+def test_a_report_without_checks_passes_and_has_no_empty_parts(tmp_path):
+    assert Report({"x": 1}).as_dict() == {"passed": True, "checks": [], "x": 1}
+
+
+def test_the_preset_is_that_of_the_device(monkeypatch):
+    assert parse(garg_linear.PRESETS, []).preset == "cpu"
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert parse(garg_linear.PRESETS, []).preset == "gpu"
+    assert parse(shots.PRESETS, []).preset == "tiny"
+    assert parse(shots.PRESETS, []).name == "shots"
