@@ -41,6 +41,8 @@ if XLA_FLAGS not in os.environ.get("XLA_FLAGS", ""):
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
+import tests.typechecker  # noqa: E402, F401  The option --jaxtyping-packages names it.
+
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_default_matmul_precision", "highest")

@@ -45,8 +45,14 @@ def same(fast, plain, atol=1e-10):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scoring", TASKS)
-@pytest.mark.parametrize("family", GROUPS)
+@pytest.mark.parametrize(
+    ("family", "scoring"),
+    [
+        *(("groups", scoring) for scoring in TASKS),
+        ("gpt2", "label_token"),
+        ("gptj", "average_log_likelihood"),
+    ],
+)
 def test_batches_behind_a_cache_answer_as_one_prompt_at_a_time(family, scoring):
     plain = naive(family, scoring)
     assert np.ptp(plain.scores) > 1e-3
@@ -92,7 +98,7 @@ def test_a_prompt_without_a_shared_beginning():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gptj", "gpt2_untied", "mistral", "qwen3", "phi"])
+@pytest.mark.parametrize("name", ["gptj", "mistral", "qwen3"])
 def test_stored_checkpoints(name, tmp_path):
     model = load(name, tmp_path)
     small = Letters(vocab=model.arch.vocab_size)

@@ -69,8 +69,13 @@ class Compiled:
         return self.decoder.matrices(layer)
 
 
+# One of each way through a block; the logits of all others are compared above.
+BLOCKS = ("gptj", "gpt2", "llama_groups", "llama3", "llama_yarn", "mistral", "qwen3")
+BLOCKS += ("phi", "phi3", "gpt_neox", "gemma")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", quick(["gptj"], stored.PADDED))
+@pytest.mark.parametrize("name", BLOCKS)
 def test_parts_are_the_whole(name, tmp_path):
     """From the state before every layer; and behind a prefix that rows share."""
     model = stored.load(name, tmp_path)

@@ -101,14 +101,8 @@ def dense_functions(learner, stack, shots):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("learner", "L"),
-    [
-        (GradientDescent(2, 2), 2),
-        pytest.param(GenericWeights(1), 1, marks=pytest.mark.slow),
-    ],
-)
-def test_theorem2_gives_the_bounds_of_the_replicates_on_the_same_draws(learner, L, key):
+def test_theorem2_gives_the_bounds_of_the_replicates_on_the_same_draws(key):
+    learner, L = GradientDescent(2, 2), 2
     N, b, B = 16, 6, 3
     keys = jax.random.split(key, 3)
     split = [jax.random.split(k, B) for k in keys]
