@@ -73,7 +73,7 @@ def run(
     Each gets a share of the time left, as it expects of the rest: less than it expects
     or, for a machine slower than expected, more. What one leaves over goes to the next,
     and what all leave over to the cases that had no time in their share. ``keep`` gets
-    all rows so far after each benchmark, so that whoever stops the suite has them.
+    all rows so far after each benchmark, so that an interrupted suite keeps them.
     """
     deadline, found = clock() + budget, dict[str, list[BenchmarkRow]]()
     names = list(expected)

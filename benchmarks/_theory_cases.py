@@ -18,7 +18,7 @@ n = D + 1
 SHOTS = 20
 
 
-class Case(NamedTuple):
+class TheoryCase(NamedTuple):
     """A calculator and float64 arrays for it."""
 
     function: Callable[..., Any]
@@ -61,7 +61,7 @@ def _noise(function, *more, **options):
     return compute
 
 
-def _theory() -> dict[str, Case]:
+def _theory() -> dict[str, TheoryCase]:
     """Trajectories, noise and bounds."""
     small, wide = stack_and_tokens(L, N, n), stack_and_tokens(L, 8, 64)
     prompts = stack_and_tokens(L, N, 4, 30)
@@ -90,17 +90,21 @@ def _theory() -> dict[str, Case]:
     gaussians = (means[0], covs[0], means[1], covs[1])
     gd, norms = trajectory.implicit_gd, trajectory.implicit_gd_norms
     cases = {
-        "implicit_gd, dense": Case(_on_stack(gd, method="dense"), small),
-        "implicit_gd, gram": Case(_on_stack(gd, method="gram"), small),
-        "implicit_gd_factors": Case(_on_stack(trajectory.implicit_gd_factors), wide),
-        "Trajectory.outputs": Case(outputs, (*small, h)),
-        "Theorem 1, both sides": Case(identity, (*small, h)),
-        "implicit_update": Case(trajectory.implicit_update, (*one_layer, small[1])),
-        "demonstration_gradients": Case(
+        "implicit_gd, dense": TheoryCase(_on_stack(gd, method="dense"), small),
+        "implicit_gd, gram": TheoryCase(_on_stack(gd, method="gram"), small),
+        "implicit_gd_factors": TheoryCase(
+            _on_stack(trajectory.implicit_gd_factors), wide
+        ),
+        "Trajectory.outputs": TheoryCase(outputs, (*small, h)),
+        "Theorem 1, both sides": TheoryCase(identity, (*small, h)),
+        "implicit_update": TheoryCase(
+            trajectory.implicit_update, (*one_layer, small[1])
+        ),
+        "demonstration_gradients": TheoryCase(
             _on_stack(noise.demonstration_gradients), small
         ),
-        "noise_covariance": Case(_noise(noise.noise_covariance, 1), small),
-        "noisy_trajectory": Case(
+        "noise_covariance": TheoryCase(_noise(noise.noise_covariance, 1), small),
+        "noisy_trajectory": TheoryCase(
             lambda weights, H: noise.noisy_trajectory(
                 jax.random.key(0),
                 LinearAttentionStack(*weights),
@@ -111,21 +115,21 @@ def _theory() -> dict[str, Case]:
             ),
             small,
         ),
-        "gaussian_kl": Case(bounds.gaussian_kl, gaussians),
-        "held_out_term": Case(
+        "gaussian_kl": TheoryCase(bounds.gaussian_kl, gaussians),
+        "held_out_term": TheoryCase(
             lambda z: bounds.held_out_term(z, 20, 15), (rng.standard_normal((N, 4)),)
         ),
-        "smoothing_bound": Case(
+        "smoothing_bound": TheoryCase(
             lambda w: bounds.smoothing_bound(w, 0.1, 0.1, 1.0, N, 1.0),
             (rng.standard_normal((30, 36)),),
         ),
     }
     for method, arrays in (("factors", wide), ("dense", small), ("gram", small)):
-        cases[f"implicit_gd_norms, {method}"] = Case(
+        cases[f"implicit_gd_norms, {method}"] = TheoryCase(
             _on_stack(norms, method=method), arrays
         )
     for method in ("rows", "symmetric", "gram"):
-        cases[f"noise_spectrum, {method}"] = Case(spectrum(method), small)
+        cases[f"noise_spectrum, {method}"] = TheoryCase(spectrum(method), small)
     kinds: dict[str, dict[str, Any]] = {
         "exact": {},
         "spectral": {"numerator": "spectral"},
@@ -135,12 +139,12 @@ def _theory() -> dict[str, Case]:
         "held out": {"prior": "held_out", "held_out": 20},
     }
     return cases | {
-        f"generalization_bound, {name}": Case(_theorem2(**options), prompts)
+        f"generalization_bound, {name}": TheoryCase(_theorem2(**options), prompts)
         for name, options in kinds.items()
     }
 
 
-def _pruning() -> dict[str, Case]:
+def _pruning() -> dict[str, TheoryCase]:
     """Pruning, spectra and the layers that they act on."""
     small, h = stack_and_tokens(L, N, n), np.ones(n)
     one_layer = tuple(W[0] for W in small[0])
@@ -163,7 +167,7 @@ def _pruning() -> dict[str, Case]:
         def compute(weights, H, h):
             return kind(*weights, **options).apply(H / N**0.5, h).h_query
 
-        return Case(compute, (*small, h))
+        return TheoryCase(compute, (*small, h))
 
     def view(weights, H, h):
         W_V, W_K, W_Q = weights
@@ -171,7 +175,7 @@ def _pruning() -> dict[str, Case]:
         return attention.softmax_kernel_view(*tokens, d_scale=float(n))
 
     return {
-        "depth_table": Case(
+        "depth_table": TheoryCase(
             _on_stack(
                 lambda stack, H, **k: (
                     pruning.depth_table(stack, H, "W_K", rank=3, **k).delta_W
@@ -179,22 +183,22 @@ def _pruning() -> dict[str, Case]:
             ),
             small,
         ),
-        "update_upper_bound": Case(
+        "update_upper_bound": TheoryCase(
             pruning.update_upper_bound, (*one_layer, small[1] / 6)
         ),
-        "update_split": Case(
+        "update_split": TheoryCase(
             lambda *a: pruning.update_split("W_K", 3, *a), (*one_layer, small[1] / 6)
         ),
-        "clip": Case(lambda W: pruning.clip(W, rank=10), (W,)),
-        "frobenius_split": Case(lambda W: pruning.frobenius_split(W, 10), (W,)),
-        "SVD.truncate": Case(lambda W: linalg.svd(W).truncate(10), (W,)),
-        "thin_frobenius_norm": Case(linalg.thin_frobenius_norm, tuple(thin)),
-        "condition_number": Case(linalg.condition_number, (W,)),
-        "sweep": Case(swept, (*small, h)),
+        "clip": TheoryCase(lambda W: pruning.clip(W, rank=10), (W,)),
+        "frobenius_split": TheoryCase(lambda W: pruning.frobenius_split(W, 10), (W,)),
+        "SVD.truncate": TheoryCase(lambda W: linalg.svd(W).truncate(10), (W,)),
+        "thin_frobenius_norm": TheoryCase(linalg.thin_frobenius_norm, tuple(thin)),
+        "condition_number": TheoryCase(linalg.condition_number, (W,)),
+        "sweep": TheoryCase(swept, (*small, h)),
         "linear stack": applied(LinearAttentionStack),
         "softmax stack": applied(attention.SoftmaxAttentionStack, d_scale=6.0),
         "relu-kernel stack": applied(attention.KernelAttentionStack, kernel="relu"),
-        "softmax_kernel_view": Case(view, (one_layer, small[1], h)),
+        "softmax_kernel_view": TheoryCase(view, (one_layer, small[1], h)),
     }
 
 
@@ -202,7 +206,7 @@ def _problem(H, mean, Psi):
     return LinearRegression(H, mean, Psi, jnp.asarray(0.25, H.dtype))
 
 
-def _regression() -> dict[str, Case]:
+def _regression() -> dict[str, TheoryCase]:
     """Predictors on all prefixes, and exact risks."""
     rng = np.random.default_rng(4)
     X = rng.standard_normal((16, 21, D))
@@ -215,7 +219,7 @@ def _regression() -> dict[str, Case]:
     query, target = X[:, -1], X[:, :-1]
 
     def on_problem(function, *more):
-        return Case(lambda *arrays: function(_problem(*arrays), *more), problem)
+        return TheoryCase(lambda *arrays: function(_problem(*arrays), *more), problem)
 
     def bayesian(X, y, mean, prior):
         options = {"task_mean": mean, "task_cov": prior, "noise_var": 0.25}
@@ -231,51 +235,53 @@ def _regression() -> dict[str, Case]:
         return bayes.posterior_mean(_problem(*problem), X, y, form="dual")
 
     return {
-        "ols_prefixes": Case(predictors.ols_prefixes, data),
-        "ridge": Case(
+        "ols_prefixes": TheoryCase(predictors.ols_prefixes, data),
+        "ridge": TheoryCase(
             lambda X, y, x: predictors.ridge(X, y, x, 1.0), (target, y[:, :-1], query)
         ),
-        "ridge_prefixes": Case(
+        "ridge_prefixes": TheoryCase(
             lambda X, y: predictors.ridge_prefixes(X, y, penalty=1.0), data
         ),
-        "bayes_prefixes": Case(bayesian, (X, y, mean, prior)),
-        "discrete_mmse_prefixes": Case(
+        "bayes_prefixes": TheoryCase(bayesian, (X, y, mean, prior)),
+        "discrete_mmse_prefixes": TheoryCase(
             lambda X, y, pool: predictors.discrete_mmse_prefixes(
                 X, y, pool=pool, noise_var=0.25
             ),
             (X, y, pool),
         ),
-        "gradient_descent_prefixes": Case(
+        "gradient_descent_prefixes": TheoryCase(
             lambda X, y: predictors.gradient_descent_prefixes(
                 X, y, steps=20, step_size=0.1
             ),
             data,
         ),
-        "newton_prefixes": Case(
+        "newton_prefixes": TheoryCase(
             lambda X, y: predictors.newton_prefixes(X, y, steps=8), data
         ),
-        "nearest_neighbors_prefixes": Case(predictors.nearest_neighbors_prefixes, data),
-        "posterior_mean, dual": Case(dual, (target, y[:, :-1], *problem)),
+        "nearest_neighbors_prefixes": TheoryCase(
+            predictors.nearest_neighbors_prefixes, data
+        ),
+        "posterior_mean, dual": TheoryCase(dual, (target, y[:, :-1], *problem)),
         "ltb.minimal_risk": on_problem(ltb.minimal_risk, 20),
         "ltb.approximation_gap": on_problem(ltb.approximation_gap, 20),
-        "linear_attention_optimum": Case(
+        "linear_attention_optimum": TheoryCase(
             lambda H, mean, Psi: risks.linear_attention_optimum(
                 _problem(H, 0 * mean, Psi), 20
             ),
             problem,
         ),
-        "bayes_risk_given": Case(
+        "bayes_risk_given": TheoryCase(
             lambda X, *problem: risks.bayes_risk_given(_problem(*problem), X),
             (X, *problem),
         ),
         "rates.risk_rate": on_problem(bayes.risk_rate, 20),
-        "kernel_descent": Case(descent, (X[0, :-1], y[0, :-1], query[0])),
-        "kriging_risk": Case(
+        "kernel_descent": TheoryCase(descent, (X[0, :-1], y[0, :-1], query[0])),
+        "kriging_risk": TheoryCase(
             kernel_descent.kriging_risk, (X[0] @ X[0].T + np.eye(21),)
         ),
     }
 
 
-def cases() -> dict[str, Case]:
+def cases() -> dict[str, TheoryCase]:
     """Every calculator that the precision table lists."""
     return _theory() | _pruning() | _regression()

@@ -25,7 +25,7 @@ from benchmarks import _alone
 from benchmarks._suite import BenchmarkRow, Budget, Case, Skip, each
 from experiments._frame.run import Run
 from icltheory.kernels import Plan, TunedPlan, tune
-from icltheory.kernels.choice import Timing
+from icltheory.kernels.choice import KernelTiming
 from icltheory.kernels.tuning import SUBJECTS
 
 BATCH, TOKENS, WIDTH, HEADS, DTYPE = 64, 82, 256, 8, jnp.bfloat16
@@ -37,7 +37,7 @@ def measure(budget: Budget, plan: Path | None = None) -> Iterator[BenchmarkRow]:
     found: dict[str, TunedPlan] = {}
     cases = [Case(name, 60, functools.partial(rows, name, found)) for name in SUBJECTS]
     for row in each(group, budget, cases):
-        # At once: compiling takes minutes, and whoever stops it keeps what was found.
+        # At once: compiling takes minutes, and an interrupted run keeps its results.
         _keep(plan, found)
         yield row
     _keep(plan, found)
@@ -75,7 +75,7 @@ def rows(name: str, found: dict[str, TunedPlan]) -> Iterator[BenchmarkRow]:
         yield _row(label, table)
 
 
-def _row(label: str, table: tuple[Timing, ...]) -> BenchmarkRow:
+def _row(label: str, table: tuple[KernelTiming, ...]) -> BenchmarkRow:
     """XLA's code is the first of a table."""
     right = [row for row in table if row.seconds is not None]
     best = min(right, key=lambda row: row.seconds or 0.0)

@@ -46,7 +46,7 @@ SAMPLE = 8
 FIELDS = ("scores", "predictions")
 
 
-class Case(NamedTuple):
+class SearchCase(NamedTuple):
     """A model's size, a number of examples, and what is pruned."""
 
     arch: Architecture
@@ -77,8 +77,10 @@ def gpt_j(layers: int, width: int, vocabulary: int) -> Architecture:
     )
 
 
-CPU = Case(gpt_j(12, 256, 8192), jnp.float32, 64, 16, ((10, "mlp"), (11, "attn")))
-GPU = Case(gpt_j(28, 4096, 50400), jnp.bfloat16, 128, 64, ((26, "mlp"), (27, "attn")))
+CPU = SearchCase(gpt_j(12, 256, 8192), jnp.float32, 64, 16, ((10, "mlp"), (11, "attn")))
+GPU = SearchCase(
+    gpt_j(28, 4096, 50400), jnp.bfloat16, 128, 64, ((26, "mlp"), (27, "attn"))
+)
 
 
 class Words:
@@ -118,7 +120,7 @@ def task_of(count: int, vocabulary: int) -> Task:
     )
 
 
-def model_of(case: Case) -> LanguageModel:
+def model_of(case: SearchCase) -> LanguageModel:
     """Random weights, large enough that pruning changes answers."""
     decoder = Decoder(case.arch)
     params = decoder.init(jax.random.key(0), case.dtype)
@@ -193,7 +195,7 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
 
 
 def row(
-    case: Case, model, task: Task, some: Task, layer: int, module: str
+    case: SearchCase, model, task: Task, some: Task, layer: int, module: str
 ) -> BenchmarkRow:
     """One search both ways, the plain one on some of the examples."""
     specs = module_matrices(model, layer, module)
@@ -247,7 +249,7 @@ def row(
     )
 
 
-def compare(case: Case, ours: Any, plain: Any) -> tuple[float, str]:
+def compare(case: SearchCase, ours: Any, plain: Any) -> tuple[float, str]:
     """How far the scores differ; that no answer differs but by rounding, in words.
 
     Raises:

@@ -160,7 +160,7 @@ def row(name: str, prompts: int, dtype: str = "float32") -> BenchmarkRow:
         )
 
 
-def precision(name: str, case: _theory_cases.Case) -> BenchmarkRow:
+def precision(name: str, case: _theory_cases.TheoryCase) -> BenchmarkRow:
     """Errors against float64: as it is, and with the products that devices default to.
 
     On an accelerator those are the device's own; elsewhere their operands are rounded.

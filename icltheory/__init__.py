@@ -24,7 +24,11 @@ Conventions, fixed once for the whole package:
 * ``vec`` is row-major over ``(n, n)``.
 
 Packages are imported when they are first used: ``icltheory.attention``,
-``icltheory.trajectory``, ``icltheory.regression`` and so on.
+``icltheory.trajectory``, ``icltheory.regression`` and so on. The documentation of each
+ends with its stability. A public name of a **stable** package is removed or changed
+only after one minor version in which it warns (``DeprecationWarning``) and names what
+replaces it. A **provisional** package may change in any minor version; the changelog
+says how.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What importing icltheory changes outside of it: two settings against one hang.
+"""Side effects of importing icltheory: two settings that prevent one deadlock.
 
 1. ``OPENBLAS_NUM_THREADS=1``, unless it is set, as the package is imported. On a CPU,
    JAX spreads a batch of LAPACK calls over its own threads; where OpenBLAS starts

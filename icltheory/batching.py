@@ -1,4 +1,7 @@
-"""Thousands of prompts with the memory of a few: ``vmap`` over one batch at a time."""
+"""Thousands of prompts with the memory of a few: ``vmap`` over one batch at a time.
+
+Stability: stable.
+"""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -25,7 +28,7 @@ def batched(
     program, so that decompositions stay out of loops. Called inside ``jit`` they are
     unrolled: then few batches should do.
 
-    Keep what comes back, and call it again: a new one compiles anew.
+    Keep what comes back, and call it again: a new one is compiled again.
 
     Args:
         function: Maps one entry of each mapped argument; returns a pytree of arrays.

@@ -11,6 +11,8 @@ the mean :math:`L = \frac{1}{2N} \sum_i \|\cdot\|^2`. No weight knows N. Layer t
 step t, the label slots of the demonstrations carry the residuals
 :math:`y_i - W_t x_i`, and the label slot of the query carries minus the prediction. The
 mask is ``"demos"``.
+
+Stability: stable.
 """
 
 import jax.numpy as jnp

@@ -1,4 +1,7 @@
-"""JSON that every reader takes: infinities are words, and NaN is null."""
+"""JSON that every reader takes: infinities are words, and NaN is null.
+
+Stability: stable.
+"""
 
 import dataclasses
 import math

@@ -30,7 +30,7 @@ PLAIN = {
     },
     "linalg": {
         *("condition_number", "effective_rank", "safe_sqrt", "singular_values"),
-        *("stable_rank", "svd"),
+        *("marchenko_pastur_density", "stable_rank", "svd"),
     },
     "noise": {"without_replacement_factor"},
     "pruning": {

@@ -90,3 +90,9 @@ def test_every_package_is_reachable():
         assert getattr(icltheory, name).__name__ == f"icltheory.{name}"
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         icltheory.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("name", icltheory._PACKAGES)
+def test_every_package_says_how_stable_it_is(name):
+    text = importlib.import_module(f"icltheory.{name}").__doc__ or ""
+    assert text.rstrip().endswith(("Stability: stable.", "Stability: provisional."))

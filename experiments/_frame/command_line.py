@@ -27,7 +27,7 @@ class Launch(Generic[Config]):
         name: The experiment.
         config: What to compute; it alone decides the numbers.
         preset: Name of the preset it began from.
-        resume: Run folder to go on with, if any.
+        resume: Run folder to continue, if any.
         output: Folder under which a new run's folder is made.
         flags: The experiment's own switches.
     """

@@ -135,7 +135,7 @@ class Job:
     python: str = sys.executable
 
     def __call__(self) -> None:
-        """Runs the experiment, or goes on with what an earlier try left."""
+        """Runs the experiment, or continues the run of an earlier try."""
         import submitit
 
         where = submitit.JobEnvironment()

@@ -6,7 +6,7 @@ and returns them with their tasks. ``over_seeds`` maps a function over them;
 :mod:`experiments._patterns.gpt2` trains GPT-2 on the same prompts.
 """
 
-from experiments._patterns.ensemble import Ensemble as Ensemble
+from experiments._patterns.ensemble import PatternEnsemble as PatternEnsemble
 from experiments._patterns.ensemble import TrainedEnsemble as TrainedEnsemble
 from experiments._patterns.ensemble import train_ensemble as train_ensemble
 from experiments._patterns.scores import Means as Means
@@ -19,7 +19,7 @@ from experiments._patterns.scores import scores_on_all as scores_on_all
 from experiments._patterns.scores import shifted_prompts as shifted_prompts
 
 __all__ = [
-    "Ensemble",
+    "PatternEnsemble",
     "Means",
     "TrainedEnsemble",
     "check_sums",

@@ -18,7 +18,7 @@ from icltheory.patterns import (
 
 
 @dataclasses.dataclass(frozen=True)
-class Ensemble:
+class PatternEnsemble:
     """Data, start and training of one-layer models; it decides every number.
 
     The defaults are those of the figures at beta = 2; what the slides do not state was
@@ -131,7 +131,7 @@ class TrainedEnsemble:
         path: Parameters along training; leaves begin with (seeds, snapshots).
     """
 
-    ensemble: Ensemble
+    ensemble: PatternEnsemble
     tasks: PatternTask
     path: Training
 
@@ -155,14 +155,14 @@ class TrainedEnsemble:
         return jax.tree.map(lambda leaf: leaf[index], (self.tasks, self.params))
 
 
-def train_ensemble(ensemble: Ensemble) -> TrainedEnsemble:
+def train_ensemble(ensemble: PatternEnsemble) -> TrainedEnsemble:
     """Trains the models of all seeds, in one program and full float32."""
     jax.config.update("jax_default_matmul_precision", "highest")
     return TrainedEnsemble(ensemble, *_trained(ensemble))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _trained(ensemble: Ensemble) -> tuple[PatternTask, Training]:
+def _trained(ensemble: PatternEnsemble) -> tuple[PatternTask, Training]:
     def one(task, params, key):
         return train(
             ensemble.model(),

@@ -4,7 +4,7 @@ It was written in NumPy, shares no code with this library and took no closed for
 demonstrations stand for the population. Errors come with their standard errors, bounds
 to three digits without; ``replicates`` says how many prompts a row had, so that their
 sampling error can be had from the spread measured here. ``det`` is the learner without
-noise. The generic weights were drawn anew for every row, from another generator than
+noise. The generic weights were drawn for every row, from another generator than
 here: only what does not depend on the weights can be compared.
 """
 

@@ -16,7 +16,7 @@ Presets
     gptj    GPT-J-6B and
     llama2  LLaMA-2-7B, from the hub or --checkpoint FOLDER; not run yet. Singular
             values are kept as they come (--cache FOLDER, or in the run), so that a
-            stopped run goes on with --resume.
+            stopped run continues with --resume.
 
 Expect
     checks  pass: singular values reproduce the norms of the matrices.

@@ -15,7 +15,7 @@ from experiments.cot.drawing import (
 from experiments.cot.findings import LEVEL, needed, predicted, stage_ends
 from experiments.cot.measure import SettingErrors
 from experiments.cot.settings import FRACTION, RHO, TAU, ReasoningSetting
-from experiments.cot.theory import Lines
+from experiments.cot.theory import TheoryLines
 from icltheory.chain_of_thought import AttentionMasses
 from icltheory.statistics import Estimate
 
@@ -33,7 +33,7 @@ def figures(
     config: Config,
     masses: AttentionMasses,
     swept: list[tuple[ReasoningSetting, SettingErrors]],
-    compared: list[tuple[ReasoningSetting, SettingErrors, Lines]],
+    compared: list[tuple[ReasoningSetting, SettingErrors, TheoryLines]],
 ) -> dict[str, Figure]:
     """All figures by file name."""
     of = f"mean and 95 % interval of {len(config.seeds)} trainings"

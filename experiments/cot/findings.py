@@ -9,14 +9,14 @@ from experiments.cot import reference
 from experiments.cot.config import Config
 from experiments.cot.measure import SettingErrors, needed_length
 from experiments.cot.settings import FAITHFUL, FRACTION, RHO, TAU, ReasoningSetting
-from experiments.cot.theory import Lines
+from experiments.cot.theory import TheoryLines
 from icltheory import chain_of_thought as cot
 from icltheory.statistics import Estimate
 
 LEVEL = 0.1
 SMALL = 0.03  # CoT below it where ICL is within it of its limit
 Swept = list[tuple[ReasoningSetting, SettingErrors]]
-Compared = list[tuple[ReasoningSetting, SettingErrors, Lines]]
+Compared = list[tuple[ReasoningSetting, SettingErrors, TheoryLines]]
 
 
 def needed(

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.cot.config import Config
 from experiments.cot.settings import ReasoningSetting
-from experiments.cot.train import Ensemble
+from experiments.cot.train import ChainEnsemble
 from icltheory import chain_of_thought as cot
 from icltheory.batching import in_turns
 
@@ -41,7 +41,7 @@ class SettingErrors(NamedTuple):
 
 def measure(
     config: Config,
-    ensemble: Ensemble,
+    ensemble: ChainEnsemble,
     settings: Sequence[ReasoningSetting],
     lengths: Sequence[int],
     prompts: int,

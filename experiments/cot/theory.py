@@ -12,7 +12,7 @@ from experiments.cot.settings import ReasoningSetting
 from icltheory import chain_of_thought as cot
 
 
-class Lines(NamedTuple):
+class TheoryLines(NamedTuple):
     """Theory of one setting; arrays over prompt lengths.
 
     Attributes:
@@ -31,13 +31,13 @@ class Lines(NamedTuple):
     direct_votes: np.ndarray | None
 
 
-def lines(setting: ReasoningSetting, lengths: Sequence[int]) -> Lines:
+def lines(setting: ReasoningSetting, lengths: Sequence[int]) -> TheoryLines:
     """All lines, in double precision."""
     with jax.enable_x64(True):
         steps = jnp.asarray(setting.steps, jnp.float64)
         found = _lines(steps, tuple(lengths), setting.fraction)
         limit, *arrays = jax.device_get(found)
-        return Lines(float(limit), *arrays)
+        return TheoryLines(float(limit), *arrays)
 
 
 @partial(jax.jit, static_argnames="lengths")

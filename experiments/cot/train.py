@@ -9,7 +9,7 @@ from experiments.cot.config import Config
 from icltheory import chain_of_thought as cot
 
 
-class Ensemble(NamedTuple):
+class ChainEnsemble(NamedTuple):
     """Trained models, a leading axis of seeds everywhere.
 
     Attributes:
@@ -28,7 +28,7 @@ class Ensemble(NamedTuple):
         return jax.tree.map(lambda leaf: leaf[:, -1], self.path.models)
 
 
-def train(config: Config, num_steps: int, fraction: float) -> Ensemble:
+def train(config: Config, num_steps: int, fraction: float) -> ChainEnsemble:
     """Trains for tasks of ``num_steps`` steps, every seed on its own patterns."""
 
     def one(seed):
@@ -47,12 +47,12 @@ def train(config: Config, num_steps: int, fraction: float) -> Ensemble:
             scale=config.scale,
             record_every=config.record_every,
         )
-        return Ensemble(alphabet, path, later)
+        return ChainEnsemble(alphabet, path, later)
 
     return jax.jit(jax.vmap(one))(jnp.asarray(config.seeds))
 
 
-def masses(config: Config, ensemble: Ensemble) -> cot.AttentionMasses:
+def masses(config: Config, ensemble: ChainEnsemble) -> cot.AttentionMasses:
     """Attention masses along training on error-free prompts, (seeds, T)."""
     K = ensemble.alphabets.codes.shape[1]
     steps = jnp.stack([jnp.roll(jnp.eye(config.states), k, axis=1) for k in range(K)])

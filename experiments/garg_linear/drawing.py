@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from icltheory.plotting import Curve, draw_curve
-from icltheory.plotting.style import COLOURS, STYLE
+from icltheory.plotting import Curve, draw_curve, method_colours
+from icltheory.plotting.style import STYLE
 
 __all__ = [
     "error_against_examples",
@@ -36,9 +36,9 @@ def error_against_examples(
 
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6.4, 4.2))
+        colours = method_colours(curves)
         for order, (label, curve) in enumerate(curves.items()):
-            colour = COLOURS[order % len(COLOURS)]
-            draw_curve(axes, curve, label, colour, zorder=10 - order)
+            draw_curve(axes, curve, label, colours[label], zorder=10 - order)
         axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
         _mark_dimension(axes, dim, top)
         axes.set(
@@ -123,9 +123,9 @@ def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
         for axes in grid[-1]:
             axes.set_xlabel("in-context examples k")
         for axes, (name, curves) in zip(grid.flat, panels.items(), strict=False):
+            colours = method_colours(curves)
             for order, (label, curve) in enumerate(curves.items()):
-                colour = COLOURS[order % len(COLOURS)]
-                draw_curve(axes, curve, label, colour, zorder=10 - order)
+                draw_curve(axes, curve, label, colours[label], zorder=10 - order)
             axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
             axes.set(title=name, ylim=(0, 1.6))
         handles, labels = grid.flat[0].get_legend_handles_labels()

@@ -6,12 +6,12 @@ import numpy as np
 
 from experiments.garg_sweep.config import Config
 from experiments.garg_sweep.measure import SweepMeasurements
-from experiments.garg_sweep.summary import Cell, best
+from experiments.garg_sweep.summary import SweepCell, best
 from icltheory import plotting
 from icltheory.plotting import Line, LinePanel
 
 
-def draw(config: Config, measured: SweepMeasurements, found: list[Cell]) -> Any:
+def draw(config: Config, measured: SweepMeasurements, found: list[SweepCell]) -> Any:
     """Above the rates, below the prefixes; one column a noise."""
     recipe, above, below = config.recipe, {}, {}
     for noise_var, lines in zip(config.noise_vars, measured.lines, strict=True):
@@ -27,7 +27,7 @@ def draw(config: Config, measured: SweepMeasurements, found: list[Cell]) -> Any:
     return plotting.line_panels(panels, title, columns=len(config.noise_vars))
 
 
-def _rates(config: Config, own: list[Cell], lines: Any) -> LinePanel:
+def _rates(config: Config, own: list[SweepCell], lines: Any) -> LinePanel:
     drawn = {}
     for colour, width in enumerate(config.widths, start=1):
         of = [cell for cell in own if cell.width == width and max(cell.diverged) < 0]
@@ -43,7 +43,7 @@ def _rates(config: Config, own: list[Cell], lines: Any) -> LinePanel:
     return LinePanel(drawn, "learning rate", label, "log", "log", levels)
 
 
-def _prefixes(config: Config, own: list[Cell], lines: Any) -> LinePanel:
+def _prefixes(config: Config, own: list[SweepCell], lines: Any) -> LinePanel:
     ks = np.arange(config.recipe.num_points)
     drawn = {}
     for colour, width in enumerate(config.widths, start=1):

@@ -17,7 +17,7 @@ from icltheory.statistics import Estimate
 
 
 @dataclasses.dataclass(frozen=True)
-class Lines:
+class ReferenceRisks:
     """What models of one noise are compared with, divided by d, by prefix.
 
     Attributes:
@@ -55,7 +55,7 @@ class SweepMeasurements:
     distances: np.ndarray
     identity_z: np.ndarray
     diverged_at: np.ndarray
-    lines: list[Lines]
+    lines: list[ReferenceRisks]
 
 
 def measure(config: Config, parts: Sequence[Any]) -> SweepMeasurements:
@@ -95,7 +95,9 @@ def _rules(config: Config) -> list[Any]:
     ]
 
 
-def _lines(config: Config, task: Any, prompt: PrefixPrompt, bayes: Any) -> Lines:
+def _lines(
+    config: Config, task: Any, prompt: PrefixPrompt, bayes: Any
+) -> ReferenceRisks:
     truth, d = task.evaluate(prompt.w, prompt.X), config.recipe.dim
     plain = jax.jit(predictors.ols_prefixes)(prompt.X, prompt.y)
     ks = jnp.arange(config.recipe.num_points)
@@ -104,7 +106,7 @@ def _lines(config: Config, task: Any, prompt: PrefixPrompt, bayes: Any) -> Lines
     def exact(rule):
         return np.asarray(jax.jit(jax.vmap(rule))(ks), np.float64) / d
 
-    return Lines(
+    return ReferenceRisks(
         np.asarray(jnp.square(bayes - truth), np.float64) / d,
         np.asarray(jnp.square(plain - truth), np.float64) / d,
         np.asarray(given(task, prompt.X), np.float64) / d,

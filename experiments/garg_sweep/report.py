@@ -8,15 +8,15 @@ from rich.table import Table
 from experiments._frame.report import Check, Claim, Report
 from experiments.garg_sweep.config import Config
 from experiments.garg_sweep.figure import draw
-from experiments.garg_sweep.measure import Lines, SweepMeasurements
-from experiments.garg_sweep.summary import Cell, best, cells
+from experiments.garg_sweep.measure import ReferenceRisks, SweepMeasurements
+from experiments.garg_sweep.summary import SweepCell, best, cells
 from icltheory.statistics import Estimate
 
 _SIGMAS = 5.0  # of a difference that should be 0
 
 
 def checks(
-    config: Config, measured: SweepMeasurements, found: list[Cell]
+    config: Config, measured: SweepMeasurements, found: list[SweepCell]
 ) -> list[Check]:
     """What theory says of the lines, and what a sweep that was trained must show."""
     low, _, high = config.counted()
@@ -54,7 +54,7 @@ def checks(
     return out
 
 
-def _largest_z(measured: SweepMeasurements, found: list[Cell]) -> float:
+def _largest_z(measured: SweepMeasurements, found: list[SweepCell]) -> float:
     """Of the models that learned; without noise Bayes is exact and says less."""
     sound = np.array([cell.sound for cell in found])
     sound = sound.reshape(measured.identity_z.shape[:3])
@@ -62,7 +62,7 @@ def _largest_z(measured: SweepMeasurements, found: list[Cell]) -> float:
     return float(values.max()) if values.size else 0.0
 
 
-def claims(config: Config, found: list[Cell]) -> list[Claim]:
+def claims(config: Config, found: list[SweepCell]) -> list[Claim]:
     """What one expects of widths, rates and noise; it does not decide the run."""
     stated, rates = [], {}
     for noise_var in config.noise_vars:
@@ -114,7 +114,7 @@ def claims(config: Config, found: list[Cell]) -> list[Claim]:
 
 
 def comparison_table(
-    config: Config, measured: SweepMeasurements, found: list[Cell]
+    config: Config, measured: SweepMeasurements, found: list[SweepCell]
 ) -> Table:
     """Every cell beside the references of its noise."""
     ks = config.counted()
@@ -138,7 +138,7 @@ def comparison_table(
     return table
 
 
-def references(lines: Lines) -> dict[str, np.ndarray]:
+def references(lines: ReferenceRisks) -> dict[str, np.ndarray]:
     """What is known without training, by prefix; the means of ridge over inputs."""
     return {
         "Bayes": lines.bayes_risk.mean(axis=0),
@@ -147,7 +147,7 @@ def references(lines: Lines) -> dict[str, np.ndarray]:
     }
 
 
-def _row(cell: Cell, ks: tuple[int, ...]) -> list[str]:
+def _row(cell: SweepCell, ks: tuple[int, ...]) -> list[str]:
     mean, error = cell.errors
     pairs = [*((mean[k], error[k]) for k in ks), cell.distance]
     shown = [f"{m:.3f} ({e:.3f})" if np.isfinite(m) else "-" for m, e in pairs]
@@ -176,7 +176,7 @@ def report(config: Config, measured: SweepMeasurements) -> Report:
     )
 
 
-def _as_dict(cell: Cell) -> dict[str, Any]:
+def _as_dict(cell: SweepCell) -> dict[str, Any]:
     return {
         "noise_var": cell.noise_var,
         "width": cell.width,

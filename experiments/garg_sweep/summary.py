@@ -13,7 +13,7 @@ _NOTHING_LEARNED = 0.9
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class SweepCell:
     """Models that differ in the seed alone.
 
     Attributes:
@@ -52,7 +52,7 @@ class Cell:
         return "learns"
 
 
-def cells(config: Config, measured: SweepMeasurements) -> list[Cell]:
+def cells(config: Config, measured: SweepMeasurements) -> list[SweepCell]:
     """The grid, noise outside and rates inside."""
     found = []
     for index in np.ndindex(measured.errors.shape[:3]):
@@ -60,7 +60,7 @@ def cells(config: Config, measured: SweepMeasurements) -> list[Cell]:
         mean, error = Estimate.of(measured.distances[index].mean(axis=-1))
         last = measured.errors[index][:, 2 * config.recipe.dim]
         found.append(
-            Cell(
+            SweepCell(
                 config.noise_vars[n],
                 config.widths[w],
                 config.learning_rates[r],
@@ -73,7 +73,9 @@ def cells(config: Config, measured: SweepMeasurements) -> list[Cell]:
     return found
 
 
-def best(found: list[Cell], noise_var: float, width: int | None = None) -> Cell | None:
+def best(
+    found: list[SweepCell], noise_var: float, width: int | None = None
+) -> SweepCell | None:
     """The nearest to Bayes of the cells whose every seed learned, if there is one."""
     fitting = [
         cell

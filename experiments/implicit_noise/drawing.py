@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from icltheory.plotting import Curve
-from icltheory.plotting.style import STYLE, colours
+from icltheory.plotting.style import STYLE, colours, method_colours
 
 __all__ = ["error_sources", "noise_against_shots"]
 
@@ -41,8 +41,9 @@ def error_sources(
         for axes, curves in ((left, totals), (right, training)):
             for colour, (step, curve) in zip(shades, curves.items(), strict=True):
                 _draw(axes, range(len(curve.mean)), curve, f"step {step:,}", colour)
-        for colour, (name, curve) in zip(colours(), shots.items(), strict=False):
-            _draw(middle, range(len(curve.mean)), curve, name, colour)
+        own = method_colours(shots)
+        for name, curve in shots.items():
+            _draw(middle, range(len(curve.mean)), curve, name, own[name])
         left.set(title="error of the model", ylabel="squared error / d", ylim=(0, 1.4))
         middle.set(title="= what the shots leave open", ylim=(0, 1.4))
         right.set(title="+ what training leaves", yscale="log", ylim=(1e-4, 3))

@@ -10,7 +10,7 @@ import numpy as np
 from icltheory.regression.prompts import PrefixPrompt
 
 
-class Split(NamedTuple):
+class ErrorSplit(NamedTuple):
     """Squared error / d of each prompt and number of examples, and its parts.
 
     ``total = shots + training + curvature + cross`` holds for every entry. The cross
@@ -68,7 +68,7 @@ def least_squares_weights(prompt: PrefixPrompt) -> np.ndarray:
     return np.stack(prefixes, axis=1)
 
 
-def split(values: Any, queries: Any, w_ls: np.ndarray, w: Any) -> Split:
+def split(values: Any, queries: Any, w_ls: np.ndarray, w: Any) -> ErrorSplit:
     """Parts of the error of ``answers`` on ``queries``."""
     values, X, w = (np.asarray(a, np.float64) for a in (values, queries, w))
     d = X.shape[2]
@@ -76,7 +76,7 @@ def split(values: Any, queries: Any, w_ls: np.ndarray, w: Any) -> Split:
     truth = np.einsum("bqd,bd->bq", X, w)[:, None]
     linear = np.einsum("bpd,bqd->bpq", w_hat, X)
     missed, off = w_ls - w[:, None], w_hat - w_ls
-    return Split(
+    return ErrorSplit(
         total=((values - truth) ** 2).mean(axis=2) / d,
         shots=(missed**2).sum(axis=2) / d,
         training=(off**2).sum(axis=2) / d,

@@ -7,7 +7,7 @@ import numpy as np
 from experiments._trained import TrainedModels
 from experiments.implicit_noise.config import Config, measured_steps
 from experiments.implicit_noise.implied import (
-    Split,
+    ErrorSplit,
     answers,
     least_squares_weights,
     query_design,
@@ -18,7 +18,7 @@ from icltheory import training
 from icltheory.regression import risks
 
 
-def measure_gpt2(config: Config, trained: TrainedModels) -> dict[int, Split]:
+def measure_gpt2(config: Config, trained: TrainedModels) -> dict[int, ErrorSplit]:
     """Error of the transformer and its parts, by training step."""
     recipe = config.gpt2
     keys = jax.random.split(training.stream_key(recipe.seeds[0], "evaluation"), 2)

@@ -7,13 +7,13 @@ from rich.table import Table
 from experiments._frame.report import Check, Report, largest
 from experiments.implicit_noise.config import Config
 from experiments.implicit_noise.drawing import error_sources, noise_against_shots
-from experiments.implicit_noise.implied import Split
+from experiments.implicit_noise.implied import ErrorSplit
 from experiments.implicit_noise.measure import bayes_with_label_noise
 from experiments.implicit_noise.subsets import SubsetNoise
 from icltheory.plotting import Curve
 from icltheory.statistics import Estimate
 
-Splits, Noises = dict[int, Split], dict[int, SubsetNoise]
+Splits, Noises = dict[int, ErrorSplit], dict[int, SubsetNoise]
 
 
 def report(config: Config, splits: Splits, noises: Noises) -> Report:

@@ -9,13 +9,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["Case", "Session", "run_tests"]
+__all__ = ["TestOutcome", "Session", "run_tests"]
 
 SOURCE = Path(__file__).parents[2]
 
 
 @dataclasses.dataclass(frozen=True)
-class Case:
+class TestOutcome:
     """What became of a test with one set of parameters.
 
     Attributes:
@@ -37,7 +37,7 @@ class Session:
         output: What pytest printed.
     """
 
-    cases: dict[str, Case]
+    cases: dict[str, TestOutcome]
     healthy: bool
     output: str
 
@@ -83,6 +83,6 @@ def run_tests(
     return Session(cases, healthy, done.stdout)
 
 
-def _case(test: dict) -> Case:
+def _case(test: dict) -> TestOutcome:
     numbers = ((name, float(value)) for name, value in test["measured"])
-    return Case(test["outcome"], tuple(numbers))
+    return TestOutcome(test["outcome"], tuple(numbers))

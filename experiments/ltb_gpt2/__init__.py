@@ -55,8 +55,8 @@ Expect (mean +- standard error over seeds 0 to 2)
 """
 
 from experiments.ltb_gpt2.config import PRESETS as PRESETS
-from experiments.ltb_gpt2.config import Cell as Cell
 from experiments.ltb_gpt2.config import Config as Config
+from experiments.ltb_gpt2.config import ModelSetting as ModelSetting
 from experiments.ltb_gpt2.main import main as main
 
-__all__ = ["PRESETS", "Cell", "Config", "main"]
+__all__ = ["PRESETS", "ModelSetting", "Config", "main"]

@@ -11,7 +11,7 @@ from icltheory.training import OptimizerConfig
 WITH_MLP, WITHOUT_MLP = "GPT-2", "GPT-2 without MLP"
 
 
-class Cell(NamedTuple):
+class ModelSetting(NamedTuple):
     """One cell of the table.
 
     Attributes:
@@ -35,10 +35,10 @@ class Cell(NamedTuple):
 
 # Zhang, Wu and Bartlett 2024, Table 1; its d, M, sigma and Psi are not known.
 PAPER_TABLE = {
-    Cell(True, 0.0): 0.003,
-    Cell(False, 0.0): 0.024,
-    Cell(True, 10.0): 0.013,
-    Cell(False, 10.0): 8.871,
+    ModelSetting(True, 0.0): 0.003,
+    ModelSetting(False, 0.0): 0.024,
+    ModelSetting(True, 10.0): 0.013,
+    ModelSetting(False, 10.0): 8.871,
 }
 
 
@@ -91,17 +91,17 @@ class Config:
         return 0.0, self.mean
 
     @property
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[ModelSetting, ...]:
         """The four cells, column by column."""
         pairs = itertools.product(self.means, (True, False))
-        return tuple(Cell(mlp, mean) for mean, mlp in pairs)
+        return tuple(ModelSetting(mlp, mean) for mean, mlp in pairs)
 
     @property
-    def cells_as_trained(self) -> tuple[Cell, ...]:
+    def cells_as_trained(self) -> tuple[ModelSetting, ...]:
         """The far column first, which is slowest to converge and decides."""
         return self.cells[2:] + self.cells[:2]
 
-    def recipe_of(self, cell: Cell) -> Recipe:
+    def recipe_of(self, cell: ModelSetting) -> Recipe:
         """The recipe of a cell."""
         return dataclasses.replace(self.recipe, mlp=cell.mlp, task_mean=cell.mean)
 

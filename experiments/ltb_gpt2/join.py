@@ -12,7 +12,7 @@ from pathlib import Path
 from experiments._frame.command_line import read_config
 from experiments._frame.program import run_program
 from experiments._frame.run import Run
-from experiments.ltb_gpt2.config import PRESETS, Cell, Config
+from experiments.ltb_gpt2.config import PRESETS, Config, ModelSetting
 from experiments.ltb_gpt2.measure import Score, references
 from experiments.ltb_gpt2.report import report
 
@@ -53,7 +53,7 @@ def _with_seeds(config: Config, seeds: tuple[int, ...]) -> Config:
     return dataclasses.replace(config, recipe=recipe)
 
 
-def _scores(folder: Path, config: Config) -> dict[Cell, Score]:
+def _scores(folder: Path, config: Config) -> dict[ModelSetting, Score]:
     path = folder / "result.json"
     names = [field.name for field in dataclasses.fields(Score)]
     try:

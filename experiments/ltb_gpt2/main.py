@@ -5,7 +5,7 @@ import dataclasses
 from experiments._frame.command_line import parse
 from experiments._frame.run import Run
 from experiments._trained import train
-from experiments.ltb_gpt2.config import PRESETS, Cell
+from experiments.ltb_gpt2.config import PRESETS, ModelSetting
 from experiments.ltb_gpt2.measure import (
     Score,
     evaluation_prompt,
@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> dict:
         f"d = {recipe.dim}, M = {config.num_examples}, GPT-2 of {recipe.num_layers} "
         f"layers, width {recipe.width}, {recipe.steps:,} steps, seeds {recipe.seeds}",
     )
-    scores: dict[Cell, Score] = {}
+    scores: dict[ModelSetting, Score] = {}
     timing, records = {}, []
     for cell in config.cells_as_trained:
         with run.phase(cell.name):

@@ -6,11 +6,11 @@ from typing import Any
 from rich.table import Table
 
 from experiments._frame.report import Check, Claim, Report
-from experiments.ltb_gpt2.config import PAPER_TABLE, Cell, Config
+from experiments.ltb_gpt2.config import PAPER_TABLE, Config, ModelSetting
 from experiments.ltb_gpt2.drawing import Table1Setting, models_between_lines
 from experiments.ltb_gpt2.measure import References, Score, rule_scores
 
-Scores, Columns = dict[Cell, Score], dict[float, References]
+Scores, Columns = dict[ModelSetting, Score], dict[float, References]
 _LINES = {
     "attention": "best linear attention layer",
     "prior_mean": r"the answer $\langle\beta^*, x\rangle$",
@@ -59,13 +59,17 @@ def report(config: Config, scores: Scores, columns: Columns) -> Report:
 
 def ratio(scores: Scores, mean: float) -> float:
     """Error without MLP over the error with it."""
-    return scores[Cell(False, mean)].mean / scores[Cell(True, mean)].mean
+    return (
+        scores[ModelSetting(False, mean)].mean / scores[ModelSetting(True, mean)].mean
+    )
 
 
 def _paper_ratio(mean: float) -> float:
     """That of the published table, whose two means are 0 and 10."""
     mean = 10.0 if mean else 0.0
-    return PAPER_TABLE[Cell(False, mean)] / PAPER_TABLE[Cell(True, mean)]
+    return (
+        PAPER_TABLE[ModelSetting(False, mean)] / PAPER_TABLE[ModelSetting(True, mean)]
+    )
 
 
 def checks(config: Config, scores: Scores, columns: Columns) -> list[Check]:
@@ -73,7 +77,7 @@ def checks(config: Config, scores: Scores, columns: Columns) -> list[Check]:
     found = [
         Check(
             f"GPT-2 at mean {mean:g} against the best one-layer block",
-            scores[Cell(True, mean)].mean,
+            scores[ModelSetting(True, mean)].mean,
             columns[mean].block,
             "<=",
         )
@@ -87,8 +91,8 @@ def checks(config: Config, scores: Scores, columns: Columns) -> list[Check]:
 def claims(config: Config, scores: Scores) -> list[Claim]:
     """What the published table says of the two models, and whether it held here."""
     far = config.mean
-    worst = max(scores[Cell(True, far)].per_seed)
-    best = min(scores[Cell(False, far)].per_seed)
+    worst = max(scores[ModelSetting(True, far)].per_seed)
+    best = min(scores[ModelSetting(False, far)].per_seed)
     near, there = ratio(scores, 0.0), ratio(scores, far)
     # What the paper calls nearly zero without MLP at mean 0 is 8 times the error with
     # it: "significantly larger" has to be more than that.
@@ -129,8 +133,8 @@ def _sampling_checks(
                 5 * error,
             )
         )
-    lowest = min(scores[Cell(mlp, mean)].mean for mlp in (True, False))
-    spread = max(scores[Cell(mlp, mean)].prompt_error for mlp in (True, False))
+    lowest = min(scores[ModelSetting(mlp, mean)].mean for mlp in (True, False))
+    spread = max(scores[ModelSetting(mlp, mean)].prompt_error for mlp in (True, False))
     found.append(
         Check(
             f"Bayes against the better model at mean {mean:g}",
@@ -153,7 +157,7 @@ def findings(config: Config, scores: Scores, columns: Columns) -> list[str]:
             f"mean {mean:g}: without MLP the error is {ratio(scores, mean):.1f} times "
             f"that with it{paper}"
         )
-    far, column = scores[Cell(False, config.mean)].mean, columns[config.mean]
+    far, column = scores[ModelSetting(False, config.mean)].mean, columns[config.mean]
     names = {
         "best one-layer block": column.block,
         "answer <beta*, x>": column.prior_mean,
@@ -176,7 +180,7 @@ def table(config: Config, scores: Scores, columns: Columns) -> Table:
     for mean in config.means:
         shown.add_column(f"beta* = {mean:g} 1", justify="right", no_wrap=True)
     for mlp in (True, False):
-        cells = [Cell(mlp, mean) for mean in config.means]
+        cells = [ModelSetting(mlp, mean) for mean in config.means]
         shown.add_row(cells[0].model, *(_score(scores[cell]) for cell in cells))
         published = [PAPER_TABLE.get(cell) for cell in cells]
         texts = ["-" if value is None else f"{value:.3f}" for value in published]
@@ -196,7 +200,7 @@ def figure(config: Config, scores: Scores, columns: Columns) -> Any:
     """The four cells between the lines of theory."""
     settings = {}
     for mean in config.means:
-        cells = [Cell(mlp, mean) for mlp in (True, False)]
+        cells = [ModelSetting(mlp, mean) for mlp in (True, False)]
         settings[rf"$\beta^* = {mean:g} \cdot (1, \dots, 1)$"] = Table1Setting(
             dots={c.model: scores[c].per_seed for c in cells},
             intervals={c.model: (scores[c].mean, *scores[c].interval) for c in cells},

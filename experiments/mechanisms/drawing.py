@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from icltheory.plotting import heat_map
 from icltheory.plotting.style import STYLE
 
 __all__ = ["head_score_maps"]
@@ -37,20 +38,8 @@ def head_score_maps(panels: Mapping[str, Any], title: str):
         )
         image: Any = None
         for axes, (name, scores) in zip(grid[0], panels.items(), strict=True):
-            scores = np.asarray(scores, float)
-            image = axes.imshow(scores, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
-            for (layer, head), value in np.ndenumerate(scores):
-                colour = "white" if abs(value) > 0.65 else "black"
-                axes.text(
-                    head,
-                    layer,
-                    f"{value:.2f}",
-                    **{"ha": "center", "va": "center", "fontsize": 7, "color": colour},
-                )
-            axes.set_xticks(np.arange(scores.shape[1]))
-            axes.set_yticks(np.arange(scores.shape[0]))
-            axes.set_xlabel("head")
-            axes.set_title(name, fontsize=9)
+            labels = {"xlabel": "head", "ylabel": "", "title": name}
+            image = heat_map(scores, ax=axes, limit=1.0, **labels)
         grid[0, 0].set_ylabel("layer")
         figure.colorbar(image, ax=grid, shrink=0.9)
         figure.suptitle(title)

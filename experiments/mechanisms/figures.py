@@ -6,11 +6,11 @@ import numpy as np
 
 from experiments.mechanisms.config import Config
 from experiments.mechanisms.drawing import head_score_maps
-from experiments.mechanisms.found import Found
+from experiments.mechanisms.found import MechanismFindings
 from icltheory.plotting import Line, LinePanel, line_panels
 
 
-def figures(config: Config, found: Found) -> dict[str, Any]:
+def figures(config: Config, found: MechanismFindings) -> dict[str, Any]:
     """All figures by their file names."""
     lm = found.language
     return {
@@ -50,7 +50,7 @@ def figures(config: Config, found: Found) -> dict[str, Any]:
     }
 
 
-def _balanced(found: Found) -> LinePanel:
+def _balanced(found: MechanismFindings) -> LinePanel:
     lines = {}
     for order, (K, one) in enumerate(found.balanced.items()):
         lines[f"descent, K = {K}"] = Line(one.steps[1:], one.losses[1:], order)
@@ -60,7 +60,7 @@ def _balanced(found: Found) -> LinePanel:
     return LinePanel(lines, "steps", "loss", "log", "log")
 
 
-def _finite(config: Config, found: Found) -> LinePanel:
+def _finite(config: Config, found: MechanismFindings) -> LinePanel:
     K = config.features.balanced[0]
     lines = {
         f"N = {N}": Line(steps[1:], losses[1:], order + 1)
@@ -80,7 +80,7 @@ def _floor(K: int, N: int) -> float:
     return (1 - 1 / K) ** N * 0.5 * (1 + 1 / (K - 1))
 
 
-def _attention(config: Config, found: Found) -> LinePanel:
+def _attention(config: Config, found: MechanismFindings) -> LinePanel:
     path, phases = found.imbalanced
     steps, attention = (np.asarray(x) for x in (path.steps, path.attention))
     lines = {
@@ -98,7 +98,7 @@ def _attention(config: Config, found: Found) -> LinePanel:
     return LinePanel(lines, "steps", "attention", "log", "linear", marks=marks)
 
 
-def _logits(found: Found) -> LinePanel:
+def _logits(found: MechanismFindings) -> LinePanel:
     path, phases = found.imbalanced
     steps, logits = np.asarray(path.steps), np.asarray(path.logits)
     lines = {
@@ -111,7 +111,7 @@ def _logits(found: Found) -> LinePanel:
     return LinePanel(lines, "steps", "logit", "log", "linear", marks=marks)
 
 
-def _depths(config: Config, found: Found, data: str) -> LinePanel:
+def _depths(config: Config, found: MechanismFindings, data: str) -> LinePanel:
     by_kernel, best = found.errors[data]
     lines = {
         f"{name}{' (not PSD)' if one.bad > 0.5 else ''}": Line(
@@ -132,19 +132,19 @@ def _depths(config: Config, found: Found, data: str) -> LinePanel:
     )
 
 
-def _circuit(config: Config, found: Found) -> LinePanel:
+def _circuit(config: Config, found: MechanismFindings) -> LinePanel:
     losses, n = found.circuit.losses, config.heads.block
     lines = {"loss of the next token": Line(np.arange(len(losses)), losses, 1)}
     return LinePanel(lines, "position", "loss", marks={"first repeat": float(n)})
 
 
-def _repeats(config: Config, found: Found) -> LinePanel:
+def _repeats(config: Config, found: MechanismFindings) -> LinePanel:
     losses, n = found.language.losses, config.heads.block
     lines = {"loss of the next word": Line(np.arange(len(losses)), losses, 1)}
     return LinePanel(lines, "position", "loss", marks={"first repeat": float(n)})
 
 
-def _labels(found: Found) -> LinePanel:
+def _labels(found: MechanismFindings) -> LinePanel:
     lm = found.language
     place = np.arange(1, len(lm.labels) + 1)
     lines = {"loss of the label": Line(place, lm.labels, 1, error=lm.labels_error)}

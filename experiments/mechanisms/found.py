@@ -7,7 +7,7 @@ import numpy as np
 from experiments.mechanisms import circuit, features, kernels, language, regression
 
 
-class Found(NamedTuple):
+class MechanismFindings(NamedTuple):
     """Everything that was measured.
 
     Attributes:

@@ -7,7 +7,7 @@ from experiments._frame.run import Run
 from experiments._trained import train
 from experiments.mechanisms import circuit, features, kernels, language, regression
 from experiments.mechanisms.config import PRESETS
-from experiments.mechanisms.found import Found
+from experiments.mechanisms.found import MechanismFindings
 from experiments.mechanisms.report import report
 
 
@@ -46,5 +46,7 @@ def main(argv: list[str] | None = None) -> dict:
         read = language.measure(heads, seed, model)
     with run.phase("regression"):
         lookup = regression.measure(config.gpt2, trained, heads.sequences, seed)
-    found = Found(balanced, finite, imbalanced, forms, errors, built, read, lookup)
+    found = MechanismFindings(
+        balanced, finite, imbalanced, forms, errors, built, read, lookup
+    )
     return run.finish(report(config, found))

@@ -8,11 +8,11 @@ from rich.table import Table
 from experiments._frame.report import Report
 from experiments.mechanisms.config import Config
 from experiments.mechanisms.figures import figures
-from experiments.mechanisms.found import Found
+from experiments.mechanisms.found import MechanismFindings
 from experiments.mechanisms.verdicts import checks, claims
 
 
-def report(config: Config, found: Found) -> Report:
+def report(config: Config, found: MechanismFindings) -> Report:
     """Tables, figures, claims, checks and numbers of a run."""
     return Report(
         {
@@ -31,7 +31,7 @@ def report(config: Config, found: Found) -> Report:
     )
 
 
-def numbers(config: Config, found: Found) -> dict[str, Any]:
+def numbers(config: Config, found: MechanismFindings) -> dict[str, Any]:
     """All numbers behind the figures but the paths."""
     phases = found.imbalanced.phases
     lm, reg = found.language, found.regression
@@ -82,7 +82,7 @@ def _number(value: Any) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _features_table(config: Config, found: Found) -> Table:
+def _features_table(config: Config, found: MechanismFindings) -> Table:
     level = config.features.loss_level
     table = Table(title=f"equally likely features, step {config.features.step_size:g}")
     for name in (
@@ -108,7 +108,7 @@ def _features_table(config: Config, found: Found) -> Table:
     return table
 
 
-def _kernel_table(config: Config, found: Found, data: str) -> Table:
+def _kernel_table(config: Config, found: MechanismFindings, data: str) -> Table:
     by_kernel, best = found.errors[data]
     table = Table(
         title=f"{data} data: error by depth over that of 0, kriging {best.mean[0]:.4f}"
@@ -123,7 +123,7 @@ def _kernel_table(config: Config, found: Found, data: str) -> Table:
     return table
 
 
-def _heads_table(found: Found) -> Table:
+def _heads_table(found: MechanismFindings) -> Table:
     lm, reg = found.language, found.regression
     table = Table(title="heads: the largest scores, and those of uniform attention")
     for name in ("model", "prefix", "uniform", "previous token", "copying"):

@@ -4,14 +4,14 @@ import numpy as np
 
 from experiments._frame.report import Check, Claim
 from experiments.mechanisms.config import Config, Kernels
-from experiments.mechanisms.found import Found
+from experiments.mechanisms.found import MechanismFindings
 
 # Mean squared errors of an independent simulation, 60 draws: rbf attention on rbf data.
 REFERENCE = {1: 0.755, 3: 0.682, 10: 0.647, 100: 0.6357, 1000: 0.6355}
 REFERENCE_DRAWS = 60
 
 
-def checks(config: Config, found: Found) -> list[Check]:
+def checks(config: Config, found: MechanismFindings) -> list[Check]:
     """What theory says must hold."""
     made = []
     for K, one in found.balanced.items():
@@ -43,7 +43,7 @@ def checks(config: Config, found: Found) -> list[Check]:
     return made + _circuit_checks(found)
 
 
-def _error_checks(config: Config, found: Found) -> list[Check]:
+def _error_checks(config: Config, found: MechanismFindings) -> list[Check]:
     made = []
     for data, (by_kernel, best) in found.errors.items():
         if data not in by_kernel:
@@ -72,7 +72,7 @@ def _error_checks(config: Config, found: Found) -> list[Check]:
     return made + _reference_checks(config.kernels, found)
 
 
-def _reference_checks(config: Kernels, found: Found) -> list[Check]:
+def _reference_checks(config: Kernels, found: MechanismFindings) -> list[Check]:
     """Against the other simulation, within three standard errors of the difference."""
     same = Kernels(draws=config.draws, depths=config.depths)
     if config != same:
@@ -87,7 +87,7 @@ def _reference_checks(config: Kernels, found: Found) -> list[Check]:
     return sorted(made, key=lambda check: -check.reference)
 
 
-def _circuit_checks(found: Found) -> list[Check]:
+def _circuit_checks(found: MechanismFindings) -> list[Check]:
     one = found.circuit
     return [
         Check("circuit: prefix score of layer 2", one.prefix[1], 1.0, "within", 1e-6),
@@ -108,7 +108,7 @@ def _circuit_checks(found: Found) -> list[Check]:
     ]
 
 
-def claims(config: Config, found: Found) -> list[Claim]:
+def claims(config: Config, found: MechanismFindings) -> list[Claim]:
     """What one would look for in trained models, and whether it is there."""
     lm, reg = found.language, found.regression
     n = config.gpt2.num_points // 2

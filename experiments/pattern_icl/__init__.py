@@ -12,7 +12,7 @@ What it does
     the number of training tasks; iterations against alpha. GPT-2 reads the same prompts
     as pairs (x, y), and classifiers of scikit-learn are fitted to their contexts.
     Sizes, step sizes and GPT-2's shape are not on the slides: M1 = 6, m = 64, beta = 2
-    were read off figures, the rest was chosen. A resumed run goes on with GPT-2; the
+    were read off figures, the rest was chosen. A resumed run continues with GPT-2; the
     one-layer models take seconds and are trained again.
 
 Time

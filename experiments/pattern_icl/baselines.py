@@ -37,7 +37,7 @@ CLASSIFIERS: dict[str, Callable[[], Any]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class MethodComparison:
     """Wrong answers of every method on the same prompts.
 
     Attributes:
@@ -63,14 +63,14 @@ class Comparison:
 
 def compare(
     config: Config, trained: TrainedEnsemble, gpt: TrainedGpt
-) -> tuple[Comparison, ...]:
+) -> tuple[MethodComparison, ...]:
     """All methods on prompts of unseen tasks; the first n contexts at each length."""
     return tuple(
         _compare(config, trained, gpt, i) for i in range(len(config.baseline_fractions))
     )
 
 
-def _compare(config, trained, gpt, index) -> Comparison:
+def _compare(config, trained, gpt, index) -> MethodComparison:
     fraction, lengths = config.baseline_fractions[index], config.baseline_lengths
     share = -(-config.baseline_prompts // len(config.figures.seeds))
 
@@ -91,7 +91,7 @@ def _compare(config, trained, gpt, index) -> Comparison:
     with sklearn.config_context(**quick), threadpool_limits(1):
         for name, make in CLASSIFIERS.items():
             wrong[name] = _classifier_wrong(make, prompts, lengths)
-    return Comparison(fraction, wrong, _joined(np.asarray(missed)))
+    return MethodComparison(fraction, wrong, _joined(np.asarray(missed)))
 
 
 def _joined(by_seed: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments._frame.report import Check
 from experiments.pattern_icl.config import Config
-from experiments.pattern_icl.results import Results
+from experiments.pattern_icl.results import PatternResults
 from icltheory.patterns import miss_probability
 from icltheory.statistics import proportion_interval
 
@@ -16,7 +16,7 @@ HINGE_TOLERANCE = 0.03
 LEVEL = 0.9999
 
 
-def checks(config: Config, found: Results) -> list[Check]:
+def checks(config: Config, found: PatternResults) -> list[Check]:
     """All verdicts."""
     return [
         *_mechanism(config, found),
@@ -28,7 +28,7 @@ def checks(config: Config, found: Results) -> list[Check]:
     ]
 
 
-def _mechanism(config: Config, found: Results) -> list[Check]:
+def _mechanism(config: Config, found: PatternResults) -> list[Check]:
     ensemble, probes = config.figures, found.mechanism
     attention = np.asarray(probes.in_domain.attention)
     away = np.asarray(probes.shifted.attention)
@@ -59,7 +59,7 @@ def start_attention(config: Config) -> float:
     return pull / (pull + 1 - half)
 
 
-def _sums(found: Results) -> list[Check]:
+def _sums(found: PatternResults) -> list[Check]:
     made = []
     for name, sweep in found.sweeps.items():
         hinge = np.asarray(sweep.found.hinge).mean(axis=(0, 2))
@@ -90,7 +90,7 @@ def _most(values: np.ndarray) -> float:
     return float(values.max()) if values.size else 0.0
 
 
-def _lengths(config: Config, found: Results) -> list[Check]:
+def _lengths(config: Config, found: PatternResults) -> list[Check]:
     domains = {"in domain": found.inside, "out of domain": found.outside}
     total = config.prompts * len(config.figures.seeds)
     law = miss_law(config)
@@ -145,7 +145,7 @@ def _outside(shares: np.ndarray, law: np.ndarray, total: int) -> int:
     return int(np.sum((law < low) | (law > high)))
 
 
-def _coverage(config: Config, found: Results) -> list[Check]:
+def _coverage(config: Config, found: PatternResults) -> list[Check]:
     enough = (config.shifted.num_relevant - 1) ** -0.5
     covers = found.covers
     unseen = max(cover.hinge.mean() for cover in covers)

@@ -9,13 +9,13 @@ from experiments.pattern_icl.baselines import (
     NEAREST_3,
     ONE_LAYER,
     ORIGIN,
-    Comparison,
+    MethodComparison,
 )
 from experiments.pattern_icl.config import Config
-from experiments.pattern_icl.results import Results
+from experiments.pattern_icl.results import PatternResults
 
 
-def claims(config: Config, found: Results) -> list[Claim]:
+def claims(config: Config, found: PatternResults) -> list[Claim]:
     """Figures 8, 12, 13, 27 and 28, and the 0-1 error of Theorem 2."""
     stated = [
         _component(found),
@@ -27,7 +27,7 @@ def claims(config: Config, found: Results) -> list[Claim]:
     return stated
 
 
-def _component(found: Results) -> Claim:
+def _component(found: PatternResults) -> Claim:
     tokens = found.mechanism.tokens
     ends = [
         np.asarray(part)[:, -1].mean()
@@ -51,7 +51,7 @@ def _zero_one(name: str, sweep) -> Claim:
     )
 
 
-def _gpt(config: Config, found: Results) -> list[Claim]:
+def _gpt(config: Config, found: PatternResults) -> list[Claim]:
     errors, last = found.gpt_errors, config.figures.num_examples
     order = np.argsort(config.gpt_sums)
     by_sum = errors.sums[order, ..., last].mean(axis=1)  # sums, seeds
@@ -91,7 +91,7 @@ def _gpt(config: Config, found: Results) -> list[Claim]:
     return stated
 
 
-def _methods(comparison: Comparison) -> list[Claim]:
+def _methods(comparison: MethodComparison) -> list[Claim]:
     at = f"Figures 27/28, alpha' = {comparison.fraction:g}"
     means = {name: comparison.error(name).mean() for name in CLASSIFIERS}
     best = min(means, key=lambda name: means[name])
@@ -112,7 +112,7 @@ def _methods(comparison: Comparison) -> list[Claim]:
     ]
 
 
-def _against(at: str, comparison: Comparison, name: str) -> Claim:
+def _against(at: str, comparison: MethodComparison, name: str) -> Claim:
     apart, error = comparison.difference(ONE_LAYER, name)
     return Claim(
         claim=f"{at}: it errs less than {name}",

@@ -3,7 +3,7 @@
 import dataclasses
 
 from experiments._frame.fields import check_at_least
-from experiments._patterns import Ensemble, check_sums
+from experiments._patterns import PatternEnsemble, check_sums
 from experiments._patterns.gpt2 import GPT_GPU, GPT_PAPER, Gpt
 
 SUMS = (1.4, 1.3, 1.1, 1.0, 0.9, 0.7, 0.5, 0.0, -0.5, -1.0, -1.4)
@@ -39,8 +39,8 @@ class Config:
         baseline_prompts: Prompts for each of them.
     """
 
-    figures: Ensemble = Ensemble()
-    shifted: Ensemble = Ensemble(scale=3.0, step_size=1.0)
+    figures: PatternEnsemble = PatternEnsemble()
+    shifted: PatternEnsemble = PatternEnsemble(scale=3.0, step_size=1.0)
     gpt: Gpt = Gpt()
     gpt_seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     prompts: int = 2048
@@ -108,8 +108,8 @@ def _check_fractions(name: str, values: tuple[float, ...]) -> None:
 
 _SEEDS = tuple(range(10))
 _LARGE = {
-    "figures": Ensemble(seeds=_SEEDS),
-    "shifted": Ensemble(scale=3.0, step_size=1.0, seeds=_SEEDS),
+    "figures": PatternEnsemble(seeds=_SEEDS),
+    "shifted": PatternEnsemble(scale=3.0, step_size=1.0, seeds=_SEEDS),
     "prompts": 16_384,
     "draws": 8,
     "gpt_prompts": 4096,

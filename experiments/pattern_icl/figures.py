@@ -4,18 +4,18 @@ from typing import Any
 
 import numpy as np
 
-from experiments.pattern_icl.baselines import LOGISTIC, ORIGIN, Comparison
+from experiments.pattern_icl.baselines import LOGISTIC, ORIGIN, MethodComparison
 from experiments.pattern_icl.checks import miss_law
 from experiments.pattern_icl.clouds import NeuronCloud, neuron_clouds
 from experiments.pattern_icl.config import Config
 from experiments.pattern_icl.drawing import PatternPanel, PatternSeries, pattern_panels
-from experiments.pattern_icl.results import Results
+from experiments.pattern_icl.results import PatternResults
 from icltheory.statistics import Estimate, proportion_interval
 
 _HINGE, _ERROR = "hinge error", "0-1 error"
 
 
-def figures(config: Config, found: Results) -> dict[str, Any]:
+def figures(config: Config, found: PatternResults) -> dict[str, Any]:
     """All pictures by file name."""
     return {
         "attention.png": attention(config, found),
@@ -35,7 +35,7 @@ def _banded(x, values, axis=0, top=np.inf, **style) -> PatternSeries:
     return PatternSeries(x, mean, mean - 2 * error, high, **style)
 
 
-def attention(config: Config, found: Results) -> Any:
+def attention(config: Config, found: PatternResults) -> Any:
     """Figures 9 and 8."""
     probes, steps = found.mechanism, found.figures.steps
     series = {
@@ -68,7 +68,7 @@ def attention(config: Config, found: Results) -> Any:
     return pattern_panels(panels, _title(config, "What attention learns"))
 
 
-def neurons(found: Results) -> Any:
+def neurons(found: PatternResults) -> Any:
     """Figures 10 and 11, of the first seed."""
     parts = found.mechanism.parts
     first = [
@@ -94,7 +94,7 @@ def neurons(found: Results) -> Any:
     return neuron_clouds(clouds, found.figures.steps, title, ("a > 0", "a < 0"))
 
 
-def sums(found: Results) -> Any:
+def sums(found: PatternResults) -> Any:
     """Hinge and 0-1 errors against S_1."""
     panels = {}
     for measured in (_HINGE, _ERROR):
@@ -118,7 +118,7 @@ def sums(found: Results) -> Any:
     return pattern_panels(panels, "Out-of-domain patterns (means over draws and seeds)")
 
 
-def lengths(config: Config, found: Results) -> Any:
+def lengths(config: Config, found: PatternResults) -> Any:
     """Error against the number of contexts, beside the chance of a miss."""
     total = config.prompts * len(config.figures.seeds)
     domains = {
@@ -145,7 +145,7 @@ def lengths(config: Config, found: Results) -> Any:
     return pattern_panels(panels, _title(config, "One layer: errors are misses"))
 
 
-def coverage(config: Config, found: Results) -> Any:
+def coverage(config: Config, found: PatternResults) -> Any:
     """Coverage of the tasks, and iterations against alpha."""
     ratios = [cover.ratio for cover in found.covers]
     kinds = {
@@ -204,7 +204,7 @@ def coverage(config: Config, found: Results) -> Any:
     return pattern_panels(panels, "Conditions of Theorem 1 (one layer)", columns=3)
 
 
-def gpt2(config: Config, found: Results) -> Any:
+def gpt2(config: Config, found: PatternResults) -> Any:
     """Figures 12 and 13."""
     errors, length = found.gpt_errors, config.figures.num_examples
     x = np.arange(length + 1)
@@ -244,7 +244,7 @@ def gpt2(config: Config, found: Results) -> Any:
     )
 
 
-def baselines(config: Config, found: Results) -> Any:
+def baselines(config: Config, found: PatternResults) -> Any:
     """Figures 27 and 28."""
     panels = {
         f"α' = {c.fraction:g} (Figures 27, 28)": PatternPanel(
@@ -260,7 +260,7 @@ def baselines(config: Config, found: Results) -> Any:
     return pattern_panels(panels, title)
 
 
-def _methods(comparison: Comparison, lengths) -> dict[str, PatternSeries]:
+def _methods(comparison: MethodComparison, lengths) -> dict[str, PatternSeries]:
     made = {}
     for name, wrong in comparison.wrong.items():
         total = wrong.shape[1]

@@ -11,7 +11,7 @@ from experiments.pattern_icl.gpt2 import gpt_errors
 from experiments.pattern_icl.lengths import error_by_length
 from experiments.pattern_icl.mechanism import mechanism
 from experiments.pattern_icl.report import report
-from experiments.pattern_icl.results import Results
+from experiments.pattern_icl.results import PatternResults
 from experiments.pattern_icl.speed import speed
 from experiments.pattern_icl.sums import sweep
 
@@ -31,13 +31,13 @@ def main(argv: list[str] | None = None) -> dict:
     return run.finish(report(config, found))
 
 
-def measure(config: Config, run: Run) -> Results:
+def measure(config: Config, run: Run) -> PatternResults:
     """Trains and measures everything."""
     figures = train_ensemble(config.figures)
     shifted = train_ensemble(config.shifted)
     gpt = train_gpt(config.gpt, config.gpt_seeds, figures, run)
     inside, outside = error_by_length(config, figures)
-    return Results(
+    return PatternResults(
         figures,
         mechanism(config, figures),
         {

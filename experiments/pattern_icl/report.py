@@ -10,11 +10,11 @@ from experiments.pattern_icl.checks import checks, miss_law
 from experiments.pattern_icl.claims import claims
 from experiments.pattern_icl.config import Config
 from experiments.pattern_icl.figures import figures
-from experiments.pattern_icl.results import Results
+from experiments.pattern_icl.results import PatternResults
 from icltheory.statistics import Estimate
 
 
-def report(config: Config, found: Results) -> Report:
+def report(config: Config, found: PatternResults) -> Report:
     """Tables, figures, claims, checks and numbers of a run."""
     numbers = {
         "mechanism": _mechanism(found),
@@ -45,7 +45,7 @@ def _pair(values: Any, axis: int = 0) -> dict[str, list]:
     return {"mean": _list(mean), "standard error": _list(np.nan_to_num(error))}
 
 
-def _mechanism(found: Results) -> dict[str, Any]:
+def _mechanism(found: PatternResults) -> dict[str, Any]:
     probes = found.mechanism
     parts = probes.parts
     return {
@@ -78,7 +78,7 @@ def _sweep(sweep) -> dict[str, Any]:
     }
 
 
-def _lengths(config: Config, found: Results) -> dict[str, Any]:
+def _lengths(config: Config, found: PatternResults) -> dict[str, Any]:
     domains = {"in domain": found.inside, "out of domain": found.outside}
     rows = {
         name: {
@@ -122,7 +122,7 @@ def _speed(speed) -> dict[str, Any]:
     }
 
 
-def _gpt(config: Config, found: Results) -> dict[str, Any]:
+def _gpt(config: Config, found: PatternResults) -> dict[str, Any]:
     errors = found.gpt_errors
     by_seed = {
         "by S_1": errors.sums,
@@ -148,7 +148,7 @@ def _comparison(config: Config, one) -> dict[str, Any]:
     }
 
 
-def _sums_table(found: Results) -> Table:
+def _sums_table(found: PatternResults) -> Table:
     table = Table(title="one layer, out of domain: hinge, its closed form, 0-1 error")
     table.add_column("S_1", justify="right")
     for name in found.sweeps:
@@ -167,7 +167,7 @@ def _sums_table(found: Results) -> Table:
     return table
 
 
-def _methods_table(config: Config, found: Results) -> Table:
+def _methods_table(config: Config, found: PatternResults) -> Table:
     table = Table(title="0-1 error on unseen tasks (standard error)")
     table.add_column("alpha'")
     table.add_column("method", no_wrap=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments._patterns import TrainedEnsemble
 from experiments._patterns.gpt2 import TrainedGpt
-from experiments.pattern_icl.baselines import Comparison
+from experiments.pattern_icl.baselines import MethodComparison
 from experiments.pattern_icl.coverage import Cover
 from experiments.pattern_icl.gpt2 import GptErrors
 from experiments.pattern_icl.lengths import Shares
@@ -16,7 +16,7 @@ from experiments.pattern_icl.sums import Sweep
 
 
 @dataclasses.dataclass(frozen=True)
-class Results:
+class PatternResults:
     """What was measured; see the modules.
 
     Attributes:
@@ -41,7 +41,7 @@ class Results:
     speed: Speed
     gpt: TrainedGpt
     gpt_errors: GptErrors
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[MethodComparison, ...]
 
     def large_angles(self) -> dict[str, np.ndarray]:
         """Mean angles of the large neurons in pi: by part, (seeds, snapshots)."""

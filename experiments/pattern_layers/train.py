@@ -7,12 +7,12 @@ import jax
 import optax
 
 from experiments._frame.fields import check_at_least
-from experiments._patterns import Ensemble, TrainedEnsemble
+from experiments._patterns import PatternEnsemble, TrainedEnsemble
 from icltheory.patterns import DeepPatternTransformer, PatternTask, train
 
 
 @dataclasses.dataclass(frozen=True)
-class Layers(Ensemble):
+class Layers(PatternEnsemble):
     """Data, start and training of models of several layers.
 
     Attributes:

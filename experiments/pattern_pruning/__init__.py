@@ -16,7 +16,7 @@ What it does
     Student's t over the seeds. Figures 14 and 15 are GPT-2's: one of three blocks, of
     128 neurons each, is trained on the same prompts as pairs, and loses the same
     fraction of the neurons in every block. A neuron is a row of the matrix into the MLP
-    with its bias; its norm is the row's. A resumed run goes on with GPT-2; the
+    with its bias; its norm is the row's. A resumed run continues with GPT-2; the
     one-layer models take seconds and are trained again.
 
 Time

@@ -3,7 +3,7 @@
 import dataclasses
 
 from experiments._frame.fields import check_at_least
-from experiments._patterns import Ensemble, check_sums
+from experiments._patterns import PatternEnsemble, check_sums
 from experiments._patterns.gpt2 import GPT_GPU, GPT_PAPER, Gpt
 
 # The slides end at .4; GPT-2 here does without more.
@@ -35,7 +35,7 @@ class Config:
         gpt_prompts: Prompts of a draw for GPT-2.
     """
 
-    ensemble: Ensemble
+    ensemble: PatternEnsemble
     rates: tuple[float, ...]
     ranks: tuple[int, ...]
     draws: int
@@ -108,9 +108,9 @@ def _check_rates(name: str, rates: tuple[float, ...]) -> None:
         raise ValueError(f"{name}: expected 0 and larger ones below 1, got {rates}")
 
 
-def _ensemble(num_seeds: int) -> Ensemble:
-    steps = Ensemble().steps
-    return Ensemble(record_every=steps, seeds=tuple(range(num_seeds)))
+def _ensemble(num_seeds: int) -> PatternEnsemble:
+    steps = PatternEnsemble().steps
+    return PatternEnsemble(record_every=steps, seeds=tuple(range(num_seeds)))
 
 
 _RATES = tuple(i / 40 for i in range(33))

@@ -25,7 +25,7 @@ _ORDER_KEYS = 7
 
 
 @dataclasses.dataclass(frozen=True)
-class Curve:
+class PruningCurve:
     """Errors in one order of pruning, random orders averaged.
 
     Attributes:
@@ -63,8 +63,8 @@ class NeuronCurves:
     firing: np.ndarray
     gain_ratio: np.ndarray
     margin: np.ndarray
-    curves: dict[str, Curve]
-    exact: dict[str, Curve]
+    curves: dict[str, PruningCurve]
+    exact: dict[str, PruningCurve]
 
 
 def prune(config: Config, trained: TrainedEnsemble) -> NeuronCurves:
@@ -97,11 +97,11 @@ def prune(config: Config, trained: TrainedEnsemble) -> NeuronCurves:
     known, found = jax.tree.map(np.asarray, (known, found))
     # (seeds, orders, rates, tests): two orders by size, then the random ones.
     split = [(m[:, 0], m[:, 1], m[:, 2:].mean(1)) for m in found]
-    curves = {o: Curve(*(x[i] for x in split)) for i, o in enumerate(ORDERS)}
+    curves = {o: PruningCurve(*(x[i] for x in split)) for i, o in enumerate(ORDERS)}
 
     def part(which):
         return {
-            order: Curve(*(values[:, which] for values in vars(curve).values()))
+            order: PruningCurve(*(values[:, which] for values in vars(curve).values()))
             for order, curve in curves.items()
         }
 

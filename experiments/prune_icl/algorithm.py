@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments.prune_icl.config import Config
 from experiments.prune_icl.measure import errors_of
-from experiments.prune_icl.subjects import Questions, Subject
+from experiments.prune_icl.subjects import PrunedSubject, Questions
 from icltheory import pruning
 from icltheory.statistics import Estimate
 
@@ -14,7 +14,7 @@ _FACTORS = np.linspace(0, 1.2, 61)
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class ChosenPruning:
     """A layer, module and rate, what it promised and what it kept.
 
     Attributes:
@@ -45,7 +45,7 @@ class Choice:
 
 
 def condition_numbers(
-    subject: Subject, seed: int, module: str = "all"
+    subject: PrunedSubject, seed: int, module: str = "all"
 ) -> list[list[float]]:
     """Condition numbers of the matrices of a module, a row for each layer."""
     params = subject.params[seed]
@@ -54,13 +54,13 @@ def condition_numbers(
 
 
 def choices(
-    subject: Subject,
+    subject: PrunedSubject,
     config: Config,
     asked: Questions,
     answers: np.ndarray,
     condition: str,
     seed: int,
-) -> list[Choice]:
+) -> list[ChosenPruning]:
     """Algorithm 1 for each module, the best of everything, and the two controls.
 
     Args:
@@ -96,7 +96,7 @@ def choices(
     what = f"{_named(subject, *at)} x {_FACTORS[best[0]]:.2f}"
     found["beyond scaling"] = what, control, both
     return [
-        Choice(
+        ChosenPruning(
             subject.name,
             subject.recipe.seeds[seed],
             condition,
@@ -126,7 +126,7 @@ def _searched(subject, config, search, seed) -> dict[str, tuple[int, int, int]]:
     return found | {"exhaustive": (int(best[0]), int(best[1]), int(best[2]))}
 
 
-def _named(subject: Subject, layer: int, module: int, rate: int) -> str:
+def _named(subject: PrunedSubject, layer: int, module: int, rate: int) -> str:
     if rate == 0:
         return "unpruned"
     return f"{subject.modules[module]} {layer} rank {subject.ranks[rate]}"

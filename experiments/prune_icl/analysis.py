@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
-from experiments.prune_icl.algorithm import Choice, choices, condition_numbers
+from experiments.prune_icl.algorithm import ChosenPruning, choices, condition_numbers
 from experiments.prune_icl.config import Config
 from experiments.prune_icl.measure import (
     errors_of,
@@ -17,7 +17,12 @@ from experiments.prune_icl.measure import (
     magnitude_answers,
     plain_answers,
 )
-from experiments.prune_icl.subjects import CONDITIONS, Questions, Subject, questions
+from experiments.prune_icl.subjects import (
+    CONDITIONS,
+    PrunedSubject,
+    Questions,
+    questions,
+)
 from icltheory import pruning
 from icltheory.statistics import Estimate, adjust_holm
 
@@ -39,13 +44,13 @@ class PruningMeasurements:
         choices: What Algorithm 1 and the exhaustive search chose.
     """
 
-    subject: Subject
+    subject: PrunedSubject
     asked: Questions
     errors: np.ndarray
     single: np.ndarray
     magnitude: dict[str, np.ndarray]
     plain: np.ndarray
-    choices: list[Choice]
+    choices: list[ChosenPruning]
 
     def at(self, condition: str, shot: int = -1, part: str = "test") -> np.ndarray:
         """Errors on some prompts at one number of shots."""
@@ -56,7 +61,7 @@ class PruningMeasurements:
         return self.at(condition, shot)[:, 0, 0, 0]
 
 
-def measure(subject: Subject, config: Config) -> PruningMeasurements:
+def measure(subject: PrunedSubject, config: Config) -> PruningMeasurements:
     """Runs all sweeps of one subject."""
     asked = questions(subject, config)
     standard = questions(subject, config, CONDITIONS[:1])
@@ -85,7 +90,7 @@ def measure(subject: Subject, config: Config) -> PruningMeasurements:
     )
 
 
-def weights_unchanged(subject: Subject) -> float:
+def weights_unchanged(subject: PrunedSubject) -> float:
     """Largest change of any weight by clipping at rate 0."""
 
     @jax.jit

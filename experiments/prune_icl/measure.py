@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.prune_icl.subjects import Questions, Subject
+from experiments.prune_icl.subjects import PrunedSubject, Questions
 from icltheory import pruning
 from icltheory.layered import forward, get_matrix
 
@@ -22,7 +22,7 @@ def stack_answers(outputs: Any, shots: Any) -> Any:
     return -outputs[:, -1].reshape(-1, len(shots))
 
 
-def _score(subject: Subject):
+def _score(subject: PrunedSubject):
     score = gpt2_answers if subject.recipe.model == "gpt2" else stack_answers
     return score, (jnp.asarray(subject.shots),)
 
@@ -34,7 +34,7 @@ def errors_of(answers: Any, targets: Any, dim: int, cap: float) -> np.ndarray:
     return np.fmin(np.where(np.isnan(errors), cap, errors), cap)
 
 
-def plain_answers(subject: Subject, asked: Questions, seed: int) -> np.ndarray:
+def plain_answers(subject: PrunedSubject, asked: Questions, seed: int) -> np.ndarray:
     """Answers of the model as it is, by a forward pass, (prompts, shots)."""
     score, args = _score(subject)
 
@@ -46,7 +46,7 @@ def plain_answers(subject: Subject, asked: Questions, seed: int) -> np.ndarray:
 
 
 def grid_answers(
-    subject: Subject, asked: Questions, seed: int, modules: Sequence[str]
+    subject: PrunedSubject, asked: Questions, seed: int, modules: Sequence[str]
 ) -> np.ndarray:
     """Answers after clipping, (layers, modules, rates, prompts, shots)."""
     score, args = _score(subject)
@@ -64,7 +64,7 @@ def grid_answers(
 
 
 def magnitude_answers(
-    subject: Subject, asked: Questions, seed: int, module: str
+    subject: PrunedSubject, asked: Questions, seed: int, module: str
 ) -> np.ndarray:
     """Answers after magnitude pruning that keeps as many parameters as each rank.
 
@@ -90,7 +90,7 @@ def magnitude_answers(
     return np.stack([np.asarray(a) for a in answers])
 
 
-def kept_shares(subject: Subject, module: str) -> list[float]:
+def kept_shares(subject: PrunedSubject, module: str) -> list[float]:
     """Share of a module's parameters that each rank stores, as two thin factors."""
     specs = pruning.module_matrices(subject.model, 0, module)
     shapes = [get_matrix(subject.params[0], spec).shape for spec in specs]

@@ -17,7 +17,7 @@ CONDITIONS = ("standard", "label noise", "skewed inputs")
 
 
 @dataclasses.dataclass(frozen=True)
-class Subject:
+class PrunedSubject:
     """A trained model as the sweeps see it.
 
     Attributes:
@@ -51,7 +51,7 @@ class Subject:
         return range(self.model.num_layers)
 
 
-def subject(trained: TrainedModels, config: Config) -> Subject:
+def subject(trained: TrainedModels, config: Config) -> PrunedSubject:
     """What is pruned of a trained model, and how it is asked."""
     recipe, seeds = trained.recipe, range(len(trained.recipe.seeds))
     d = recipe.dim
@@ -61,7 +61,7 @@ def subject(trained: TrainedModels, config: Config) -> Subject:
     if recipe.model == "gpt2":
         modules = ("attn", "mlp", "all") if recipe.mlp else ("attn",)
         params = tuple(trained.of_seed(s) for s in seeds)
-        return Subject(
+        return PrunedSubject(
             "GPT-2",
             recipe,
             model,
@@ -73,7 +73,7 @@ def subject(trained: TrainedModels, config: Config) -> Subject:
         )
     shots = tuple(sorted({*shots, recipe.num_points - 1}))
     params = tuple(trained.stack(s) for s in seeds)
-    return Subject(
+    return PrunedSubject(
         "linear stack",
         recipe,
         Batched(model),
@@ -101,7 +101,7 @@ class Questions:
 
 
 def questions(
-    subject: Subject, config: Config, conditions: tuple[str, ...] = CONDITIONS
+    subject: PrunedSubject, config: Config, conditions: tuple[str, ...] = CONDITIONS
 ) -> Questions:
     """Fresh prompts, the same for every seed, layer, module and rate.
 

@@ -14,7 +14,7 @@ What it does
     grid, and a linear surrogate of each layer beside the accuracies.
 
     Every answer is a line of ``answers.jsonl`` as soon as it is there. A run that was
-    killed goes on with ``--resume`` and asks nothing twice that is written down;
+    killed continues with ``--resume`` and asks nothing twice that is written down;
     ``--rebuild`` makes tables and figures again from the folder, without the model.
 
 Time

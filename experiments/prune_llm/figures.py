@@ -15,7 +15,7 @@ from experiments.prune_llm.drawing import (
     search_cost,
 )
 from experiments.prune_llm.study import Study
-from experiments.prune_llm.subject import Case
+from experiments.prune_llm.subject import TaskDraw
 from experiments.prune_llm.tables import TestedChoice, panel
 from icltheory.plotting import Curve
 from icltheory.strict_json import number
@@ -95,7 +95,7 @@ def _shots(study: Study) -> str:
     return f"{' or '.join(map(str, sorted(shots)))} demonstrations"
 
 
-def _panel(study: Study, case: Case, module: str) -> AccuracyPanel:
+def _panel(study: Study, case: TaskDraw, module: str) -> AccuracyPanel:
     found = panel(study, case, module)
     shown = _shallow_and_deep(study.layers)
     curves = {}
@@ -116,7 +116,7 @@ def _shallow_and_deep(layers: tuple[int, ...]) -> tuple[int, ...]:
 
 def _theory(study: Study, measured: dict[str, Any]) -> Any:
     """The surrogate's numbers of each layer and rate, beside the accuracy."""
-    case, module = Case(**measured["case"]), measured["module"]
+    case, module = TaskDraw(**measured["case"]), measured["module"]
     found = panel(study, case, module)
     rows = {(row["layer"], row["rate"]): row for row in measured["rows"]}
     layers = _shallow_and_deep(study.layers)

@@ -7,7 +7,7 @@ import scipy.special
 import scipy.stats
 
 from experiments.prune_llm.study import Study
-from experiments.prune_llm.subject import Case
+from experiments.prune_llm.subject import TaskDraw
 from experiments.prune_llm.tables import TestedChoice, beyond_chance, panel, shots_curve
 from icltheory.statistics import compare
 
@@ -177,7 +177,7 @@ def _theory(study: Study, theory: dict[str, Any] | None) -> list[str]:
     if theory is None:
         return []
     rates, module = study.config.rates, theory["module"]
-    accuracy = panel(study, Case(**theory["case"]), module)
+    accuracy = panel(study, TaskDraw(**theory["case"]), module)
     rows = {(row["layer"], row["rate"]): row for row in theory["rows"]}
     sizes, changes = [], []
     for layer, scores in zip(study.layers, accuracy.accuracy, strict=True):

@@ -1,21 +1,21 @@
-"""Asks the model whatever a study does not know yet."""
+"""Evaluates the answers that a study lacks."""
 
 import itertools
 import time
 
 from experiments._frame.run import Run
 from experiments.prune_llm.study import Study, systems_of
-from experiments.prune_llm.subject import Case, Subject
+from experiments.prune_llm.subject import Subject, TaskDraw
 from icltheory.bridge.algorithm1 import algorithm1
-from icltheory.bridge.examiner import Examiner
+from icltheory.bridge.cached_evaluator import CachedEvaluator
 
 
 def measure(study: Study, subject: Subject, run: Run) -> int:
-    """Fills the books; returns how many answers the model gave in this process."""
+    """Fills the caches; returns how many answers were evaluated in this process."""
     begin, systems = time.perf_counter(), systems_of(run)
 
-    def say(what: str, case: Case) -> None:
-        added = sum(book.added for book in study.books.values())
+    def say(what: str, case: TaskDraw) -> None:
+        added = sum(answers.added for answers in study.answers.values())
         seconds = time.perf_counter() - begin
         run.console.print(
             f"{what}, {case.task}, {case.shots} demonstrations (seed {case.seed}, "
@@ -23,20 +23,20 @@ def measure(study: Study, subject: Subject, run: Run) -> int:
         )
 
     for case in study.grid_cases:
-        _ask_grid(study, subject, case, systems)
+        _evaluate_grid(study, subject, case, systems)
         say("grid", case)
     for case in study.judged_cases:
         for module in study.config.modules:
             _judge(study, subject, case, module, systems)
         say("Algorithm 1", case)
-    return sum(book.added for book in study.books.values())
+    return sum(answers.added for answers in study.answers.values())
 
 
-def _ask_grid(study: Study, subject: Subject, case: Case, systems) -> None:
+def _evaluate_grid(study: Study, subject: Subject, case: TaskDraw, systems) -> None:
     """Every layer, module and rate on validation, a few layers at a time."""
     config = study.config
-    examiner = Examiner(
-        study.books[case],
+    evaluator = CachedEvaluator(
+        study.answers[case],
         subject.model,
         subject.tasks[case],
         case.shots,
@@ -45,10 +45,12 @@ def _ask_grid(study: Study, subject: Subject, case: Case, systems) -> None:
     )
     layers = iter(study.layers)
     while some := tuple(itertools.islice(layers, config.layers_at_once)):
-        examiner.ask("validation", some, config.modules, config.rates)
+        evaluator.evaluate_missing("validation", some, config.modules, config.rates)
 
 
-def _judge(study: Study, subject: Subject, case: Case, module: str, systems) -> None:
+def _judge(
+    study: Study, subject: Subject, case: TaskDraw, module: str, systems
+) -> None:
     config = study.config
     algorithm1(
         subject.model,
@@ -58,7 +60,7 @@ def _judge(study: Study, subject: Subject, case: Case, module: str, systems) -> 
         config.top_k,
         config.aggregate,
         shots=case.shots,
-        records=study.books[case],
+        records=study.answers[case],
         race=config.race,
         cache=systems,
         seed=config.seed,

@@ -10,9 +10,9 @@ import numpy as np
 from experiments._frame.run import Run
 from experiments.prune_llm import subject as subjects
 from experiments.prune_llm.config import Config
-from experiments.prune_llm.subject import Case, Subject
+from experiments.prune_llm.subject import Subject, TaskDraw
 from icltheory.bridge.algorithm1 import layer_choice
-from icltheory.bridge.answers import PLACE_FIELDS, AnswerBook, TaskFacts, facts_of
+from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, TaskFacts, facts_of
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import (
     ConditionNumber,
@@ -34,7 +34,7 @@ class Study:
         family: Architecture of the model.
         num_layers: Number of its layers.
         conditions: Condition numbers of all its matrices.
-        books: The answers of each case.
+        answers: The answers of each case.
         records: Where the answers are.
     """
 
@@ -42,7 +42,7 @@ class Study:
     family: str
     num_layers: int
     conditions: tuple[ConditionNumber, ...]
-    books: dict[Case, AnswerBook]
+    answers: dict[TaskDraw, AnswerCache]
     records: Records
 
     @property
@@ -51,16 +51,16 @@ class Study:
         return subjects.grid_layers(self.config, self.num_layers)
 
     @property
-    def grid_cases(self) -> list[Case]:
+    def grid_cases(self) -> list[TaskDraw]:
         """Cases of the grid."""
-        return subjects.main_cases(self.config, list(self.books))
+        return subjects.main_cases(self.config, list(self.answers))
 
     @property
-    def judged_cases(self) -> list[Case]:
+    def judged_cases(self) -> list[TaskDraw]:
         """Cases on which Algorithm 1 runs."""
-        return subjects.judged_cases(self.config, list(self.books))
+        return subjects.judged_cases(self.config, list(self.answers))
 
-    def main_case(self, task: str) -> Case:
+    def main_case(self, task: str) -> TaskDraw:
         """The case of the grid on which Algorithm 1 runs."""
         (case,) = (
             c for c in self.grid_cases if c.task == task and c in self.judged_cases
@@ -89,7 +89,7 @@ def begin(config: Config, subject: Subject, run: Run) -> Study:
     facts = {case: facts_of(task) for case, task in subject.tasks.items()}
     records = Records(
         run.folder / ANSWERS,
-        (*Case._fields, *PLACE_FIELDS),
+        (*TaskDraw._fields, *PLACE_FIELDS),
         config={
             "config": dataclasses.asdict(config),
             "weights": subject.digest,
@@ -107,13 +107,13 @@ def begin(config: Config, subject: Subject, run: Run) -> Study:
 def rebuild(config: Config, run: Run) -> Study:
     """The study of a run's folder; no model is needed, and no answer is added."""
     records = Records(
-        run.folder / ANSWERS, (*Case._fields, *PLACE_FIELDS), read_only=True
+        run.folder / ANSWERS, (*TaskDraw._fields, *PLACE_FIELDS), read_only=True
     )
     return _read(config, run.folder / STUDY, records)
 
 
 def _stored(
-    subject: Subject, rows: Any, facts: dict[Case, TaskFacts]
+    subject: Subject, rows: Any, facts: dict[TaskDraw, TaskFacts]
 ) -> dict[str, Any]:
     conditions = [row._asdict() for row in rows]
     for row in conditions:
@@ -131,17 +131,19 @@ def _stored(
 
 def _read(config: Config, path: Path, records: Records) -> Study:
     stored = json.loads(path.read_text())
-    books = {}
+    answers = {}
     for entry in stored["cases"]:
         facts = TaskFacts(**entry["facts"])
         facts = facts._replace(labels=tuple(facts.labels))
-        books[Case(**entry["case"])] = AnswerBook(facts, records, **entry["case"])
+        answers[TaskDraw(**entry["case"])] = AnswerCache(
+            facts, records, **entry["case"]
+        )
     return Study(
         config,
         stored["family"],
         stored["num_layers"],
         tuple(_condition(row) for row in stored["conditions"]),
-        books,
+        answers,
         records,
     )
 

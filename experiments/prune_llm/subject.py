@@ -28,7 +28,7 @@ PUBLISHED_LAYERS = {
 }
 
 
-class Case(NamedTuple):
+class TaskDraw(NamedTuple):
     """A task behind certain demonstrations.
 
     Attributes:
@@ -56,7 +56,7 @@ class Subject:
 
     model: LanguageModel
     digest: str
-    tasks: dict[Case, Task]
+    tasks: dict[TaskDraw, Task]
 
 
 def load(config: Config) -> Subject:
@@ -72,7 +72,7 @@ def load(config: Config) -> Subject:
     tasks = {}
     for (task, seed, order), found in drawn.items():
         for place, shots in enumerate(_shots(found, config)):
-            tasks[Case(task, shots, seed, order)] = found
+            tasks[TaskDraw(task, shots, seed, order)] = found
             if order == config.orders[0]:
                 for split in ("validation", "test")[: 2 if place == 0 else 1]:
                     tokenize(model, found, split, shots)
@@ -90,13 +90,13 @@ def grid_layers(config: Config, num_layers: int) -> tuple[int, ...]:
     return tuple(sorted({layer % num_layers for layer in wanted}))
 
 
-def main_cases(config: Config, cases: Sequence[Case]) -> list[Case]:
+def main_cases(config: Config, cases: Sequence[TaskDraw]) -> list[TaskDraw]:
     """Cases of the first draw in the first order: those of the grid."""
     first = config.demonstration_seeds[0], config.orders[0]
     return [case for case in cases if case[2:] == first]
 
 
-def judged_cases(config: Config, cases: Sequence[Case]) -> list[Case]:
+def judged_cases(config: Config, cases: Sequence[TaskDraw]) -> list[TaskDraw]:
     """Cases on which Algorithm 1 runs: the first number of shots, and all draws."""
     first: dict[str, int] = {}
     for case in cases:

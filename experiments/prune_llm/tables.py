@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.prune_llm.study import Study
-from experiments.prune_llm.subject import Case
+from experiments.prune_llm.subject import TaskDraw
 from icltheory.bridge import racing
 from icltheory.bridge.algorithm1 import Algorithm1Result, read_algorithm1
 from icltheory.statistics import (
@@ -31,7 +31,7 @@ class TestedChoice:
         holm: p-value after Holm's correction over the table.
     """
 
-    case: Case
+    case: TaskDraw
     module: str
     result: Algorithm1Result
     holm: float
@@ -62,16 +62,16 @@ class Panel(NamedTuple):
     majority: float
 
 
-def algorithm1_rows(study: Study, cases: list[Case]) -> list[TestedChoice]:
+def algorithm1_rows(study: Study, cases: list[TaskDraw]) -> list[TestedChoice]:
     """Algorithm 1 of each case and module; Holm's family is all of them."""
     config = study.config
-    found: list[tuple[Case, str, Algorithm1Result]] = []
+    found: list[tuple[TaskDraw, str, Algorithm1Result]] = []
     for case in cases:
         for module in config.modules:
             layer, choice = study.choice(module)
             options = {"layers": choice, "race": config.race, "seed": config.seed}
             result = read_algorithm1(
-                study.books[case], layer, module, config.rates, **options
+                study.answers[case], layer, module, config.rates, **options
             )
             found.append((case, module, result))
     # An unpruned model is compared with itself: there is nothing to test.
@@ -86,24 +86,24 @@ def algorithm1_rows(study: Study, cases: list[Case]) -> list[TestedChoice]:
     ]
 
 
-def panel(study: Study, case: Case, module: str) -> Panel:
+def panel(study: Study, case: TaskDraw, module: str) -> Panel:
     """The grid of a case and module."""
-    config, book = study.config, study.books[case]
+    config, answers = study.config, study.answers[case]
     cells, accuracy = [], []
     for layer in study.layers:
-        right = book.correct("validation", layer, module, config.rates)
+        right = answers.correct("validation", layer, module, config.rates)
         options = {"level": config.level, "method": "conditional"}
         cells.append([compare(right[0], row, **options) for row in right])
-        accuracy.append([book.accuracy(row) for row in right])
+        accuracy.append([answers.accuracy(row) for row in right])
     return Panel(
         np.array(accuracy),
         cells,
         accuracy[0][0],
-        majority_baseline(book.labels("validation"), book.facts.labels).share,
+        majority_baseline(answers.labels("validation"), answers.facts.labels).share,
     )
 
 
-def beyond_chance(study: Study, case: Case) -> dict[str, Any]:
+def beyond_chance(study: Study, case: TaskDraw) -> dict[str, Any]:
     """How many cells of a case's grid differ from the unpruned model after Holm."""
     found = [
         (module, layer, rate, cell)
@@ -137,7 +137,7 @@ def shots_curve(study: Study, task: str) -> dict[int, np.ndarray]:
     """Which validation examples the unpruned model has right, by demonstrations."""
     module = study.config.modules[0]
     return {
-        case.shots: study.books[case].correct(
+        case.shots: study.answers[case].correct(
             "validation", study.layers[0], module, study.config.rates[:1]
         )[0]
         for case in sorted(study.grid_cases)
@@ -180,10 +180,10 @@ def races(study: Study, row: TestedChoice) -> dict[str, Any] | None:
     """
     arms = tuple(sorted({0.0, *study.config.rates}))
     layer = row.result.layer
-    book = study.books[row.case]
-    if not book.known("validation", layer, row.module, arms).all():
+    answers = study.answers[row.case]
+    if not answers.known("validation", layer, row.module, arms).all():
         return None
-    right = book.correct("validation", layer, row.module, arms)
+    right = answers.correct("validation", layer, row.module, arms)
     whole = racing.full_grid(_answers(right), *right.shape).winner
     raced = [
         racing.race(_answers(right), *right.shape, seed=study.config.seed + i)

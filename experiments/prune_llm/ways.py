@@ -9,9 +9,9 @@ import numpy as np
 
 from experiments.prune_llm.study import Study
 from experiments.prune_llm.subject import Subject
-from experiments.prune_llm.theory import surrogate_terms
 from icltheory.bridge import clip_module
 from icltheory.bridge.evaluation import evaluate, evaluate_naive, evaluate_rates
+from icltheory.bridge.surrogate import surrogate_terms
 from icltheory.bridge.tasks import Task
 
 
@@ -83,7 +83,7 @@ def rate_0(study: Study, subject: Subject) -> dict[str, Any]:
         alone = evaluate(model, task, shots=case.shots, batch_size=config.batch_size)
         for layer in study.layers:
             for module in config.modules:
-                found = study.books[case].scores(
+                found = study.answers[case].scores(
                     "validation", layer, module, config.rates[:1]
                 )[0]
                 largest = max(largest, float(np.nanmax(np.abs(found - alone.scores))))

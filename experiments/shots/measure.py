@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.prune_llm.subject import Case, Subject
+from experiments.prune_llm.subject import Subject, TaskDraw
 from experiments.shots.config import Config
 from icltheory.bridge.evaluation import Evaluation, evaluate, evaluate_rates
 from icltheory.bridge.records import Records
@@ -19,7 +19,7 @@ def records_of(config: Config, subject: Subject, path: Path) -> Records:
     return Records(path, KEY, config={"config": config, "weights": subject.digest})
 
 
-def measure(config: Config, subject: Subject, records: Records) -> Iterator[Case]:
+def measure(config: Config, subject: Subject, records: Records) -> Iterator[TaskDraw]:
     """Answers what is not recorded yet; yields each case that was answered."""
     for case, task in subject.tasks.items():
         if records.done(**case._asdict()):
@@ -33,7 +33,7 @@ def measure(config: Config, subject: Subject, records: Records) -> Iterator[Case
 
 
 def _answers(
-    config: Config, subject: Subject, case: Case, task: Task
+    config: Config, subject: Subject, case: TaskDraw, task: Task
 ) -> tuple[Evaluation, ...]:
     model, size = subject.model, {"batch_size": config.batch_size}
     if not config.rate:

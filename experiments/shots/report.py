@@ -16,7 +16,7 @@ from icltheory import plotting
 from icltheory.bridge.records import Records
 
 
-class Found(NamedTuple):
+class TaskFindings(NamedTuple):
     """What was found on one task.
 
     Attributes:
@@ -42,7 +42,9 @@ class Found(NamedTuple):
     pruned: str
 
 
-def found(config: Config, subject: Subject, records: Records, name: str) -> Found:
+def found(
+    config: Config, subject: Subject, records: Records, name: str
+) -> TaskFindings:
     """Everything about one task, from the records alone."""
     tasks = [task for case, task in subject.tasks.items() if case.task == name]
     asked = [task.examples(config.split) for task in tasks]
@@ -50,7 +52,7 @@ def found(config: Config, subject: Subject, records: Records, name: str) -> Foun
     right = {rate: correct(config, records, name, rate) for rate in config.rates}
     counts = np.mean([task.class_counts(config.split) for task in tasks], axis=0)
     predictions = records.table("prediction", task=name).values
-    return Found(
+    return TaskFindings(
         curves={rate: curve(x, same, config.level) for rate, x in right.items()},
         differences=differences(right[0.0], right[config.rate], same, config.level)
         if config.rate
@@ -66,7 +68,7 @@ def found(config: Config, subject: Subject, records: Records, name: str) -> Foun
     )
 
 
-def report(config: Config, results: dict[str, Found]) -> Report:
+def report(config: Config, results: dict[str, TaskFindings]) -> Report:
     """Tables, figure, checks and numbers of a run."""
     rising = config.rising or config.tasks
     checks = [
@@ -84,7 +86,7 @@ def report(config: Config, results: dict[str, Found]) -> Report:
     )
 
 
-def _checks(name: str, one: Found) -> list[Check]:
+def _checks(name: str, one: TaskFindings) -> list[Check]:
     first, last = (one.curves[0.0].shots[place] for place in (0, -1))
     return [
         Check(
@@ -102,7 +104,7 @@ def _checks(name: str, one: Found) -> list[Check]:
     ]
 
 
-def figure(config: Config, results: dict[str, Found]):
+def figure(config: Config, results: dict[str, TaskFindings]):
     """The curves, in the manner of Figure 2."""
     panels = {}
     for name, one in results.items():
@@ -126,11 +128,11 @@ def figure(config: Config, results: dict[str, Found]):
     )
 
 
-def _label(one: Found, rate: float) -> str:
+def _label(one: TaskFindings, rate: float) -> str:
     return one.pruned if rate else "unpruned"
 
 
-def _table(config: Config, name: str, one: Found) -> Table:
+def _table(config: Config, name: str, one: TaskFindings) -> Table:
     table = Table(
         title=f"{name}: accuracy on {one.questions} questions; chance "
         f"{one.chance:.3f}, majority {one.majority:.3f}, ties {one.ties}, NaN {one.nan}"
@@ -160,7 +162,7 @@ def _may_be_chance(change: Point) -> bool:
     return not (change.low > 0 or change.high < 0)
 
 
-def _plain(config: Config, one: Found) -> dict[str, Any]:
+def _plain(config: Config, one: TaskFindings) -> dict[str, Any]:
     row: dict[str, Any] = {
         name: getattr(one, name)
         for name in ("chance", "majority", "questions", "same_questions", "ties", "nan")

@@ -8,7 +8,7 @@ What it does
     A LLaMA of 4 layers and width 64 (188,160 parameters, 757 kB) learns documents of
     demonstrations ``w w w : LABEL``. The words betray a sentiment, a season and a
     topic; one of the three decides the label. In a quarter of the documents label words
-    mean what they say, in the others they are nonce words drawn anew for each document,
+    mean what they say, in the others they are nonce words drawn for each document,
     so that nothing can be known without demonstrations. Labels count in full in the
     loss, all other words a tenth. The curriculum goes from few words, one or two a
     sentence, to the whole language, and from short documents to long ones; how much of

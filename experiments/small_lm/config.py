@@ -10,7 +10,7 @@ from icltheory.training import OptimizerConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class Curriculum:
+class SentenceCurriculum:
     """What changes while the model learns, by the share of the training that is done.
 
     Attributes:
@@ -84,7 +84,9 @@ class Config:
             b2=0.98,
         )
     )
-    curriculum: Curriculum = dataclasses.field(default_factory=Curriculum)
+    curriculum: SentenceCurriculum = dataclasses.field(
+        default_factory=SentenceCurriculum
+    )
     steps: int = 4000
     lengths: tuple[int, ...] = (29, 53, 101)
     batch_sizes: tuple[int, ...] = (64, 64, 32)

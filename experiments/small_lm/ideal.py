@@ -39,7 +39,7 @@ class Reading(NamedTuple):
         return Reading(tuple(p[index] for p in self.classes), self.subject[index])
 
 
-class Task(NamedTuple):
+class LanguageTask(NamedTuple):
     """The subject, the class of each label word, and how often it is met."""
 
     subject: int
@@ -77,7 +77,7 @@ def _subject_likelihood(
     return own * np.log(focus + other) + (length[..., None] - own) * np.log(other)
 
 
-def tasks_of(language: Language, subject: int, meant: bool) -> list[Task]:
+def tasks_of(language: Language, subject: int, meant: bool) -> list[LanguageTask]:
     """What label words may stand for: a subject, and a class for each of them.
 
     Words that mean what they say stand for their classes; ``positive`` and ``negative``
@@ -92,11 +92,13 @@ def tasks_of(language: Language, subject: int, meant: bool) -> list[Task]:
     else:
         subjects = [a for a, count in enumerate(v.NUM_CLASSES) if count == classes]
         orders = list(itertools.permutations(range(classes)))
-    return [Task(a, o, language.attribute_odds[a]) for o in orders for a in subjects]
+    return [
+        LanguageTask(a, o, language.attribute_odds[a]) for o in orders for a in subjects
+    ]
 
 
 def learner(
-    shown: Reading, labels: np.ndarray, asked: Reading, tasks: list[Task]
+    shown: Reading, labels: np.ndarray, asked: Reading, tasks: list[LanguageTask]
 ) -> np.ndarray:
     """Probability of each label word for each question, given demonstrations.
 

@@ -11,7 +11,7 @@ from experiments.small_lm import vocabulary as v
 from experiments.small_lm.curve import Question, question
 from experiments.small_lm.language import Language, sentences
 from experiments.small_lm.words import GROUP, NONCE
-from icltheory.bridge.tasks import PromptTemplate, Recipe, Split, TaskSpec
+from icltheory.bridge.tasks import PromptTemplate, Split, TaskRecipe, TaskSpec
 
 # Name of a task and its kind of question.
 SHIPPED = {
@@ -45,7 +45,7 @@ def declaration(name: str) -> TaskSpec:
         name=name,
         fields={"text": "{text}"},
         labels=(("label", numbers),),
-        recipes=Recipe(
+        recipes=TaskRecipe(
             PromptTemplate("{text} : {label}\n", "{text} :", words),
             Split(per_class=DEMONSTRATIONS // len(words)),
         ),

@@ -17,7 +17,7 @@ Time
     gpu     12 layers, d = 10; not measured yet.
 
 Expect (cpu)
-    checks              all pass: layers t < k are untouched bit for bit, all t >= k
+    checks              all pass: layers t < k are unchanged to the bit, all t >= k
                         change for random and trained weights, and none at all for
                         gradient descent with W_V cut.
     gradient descent    W_K of layer k cut to rank 1: ||G_k|| times 0.25, every later

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from icltheory.plotting import heat_map
 from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
 from icltheory.statistics import Estimate
 
@@ -98,7 +99,6 @@ def ratio_heat_maps(panels: Mapping[str, Any], title: str, columns: int = 3):
 
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    largest = np.log(4.0)
     style = {**STYLE, "font.size": 9, "axes.grid": False}
     with plt.rc_context(style):
         figure, grid = plt.subplots(
@@ -111,23 +111,16 @@ def ratio_heat_maps(panels: Mapping[str, Any], title: str, columns: int = 3):
             axes.set_visible(False)
         images = []
         for axes, (name, ratios) in zip(grid.flat, panels.items(), strict=False):
-            logs = np.log(np.asarray(ratios, float))
-            limits = {"vmin": -largest, "vmax": largest}
-            images.append(axes.imshow(logs, cmap="RdBu_r", **limits))
-            for (k, t), value in np.ndenumerate(np.exp(logs)):
-                dark = abs(logs[k, t]) > 0.7 * largest
-                axes.text(
-                    t,
-                    k,
-                    _short(value),
-                    ha="center",
-                    va="center",
-                    fontsize=7,
-                    color="white" if dark else "black",
-                )
-            axes.set_xticks(np.arange(logs.shape[1]))
-            axes.set_yticks(np.arange(logs.shape[0]))
-            axes.set_title(name)
+            image = heat_map(
+                np.log(np.asarray(ratios, float)),
+                ax=axes,
+                xlabel="",
+                ylabel="",
+                limit=float(np.log(4.0)),
+                write=lambda log: _short(np.exp(log)),
+                title=name,
+            )
+            images.append(image)
         for axes in grid[-1]:
             axes.set_xlabel("layer t")
         for axes in grid[:, 0]:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.trajectories.config import Config
-from experiments.trajectories.stacks import Prompts
+from experiments.trajectories.stacks import TrajectoryPrompts
 from icltheory import bounds, linalg, noise, pruning
 from icltheory.attention import LinearAttentionStack
 from icltheory.statistics import Estimate
@@ -53,7 +53,11 @@ def geometric_mean(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def norms(
-    config: Config, stack: LinearAttentionStack, asked: Prompts, kind: str, rank: int
+    config: Config,
+    stack: LinearAttentionStack,
+    asked: TrajectoryPrompts,
+    kind: str,
+    rank: int,
 ) -> Norms:
     """Remark 5's table of every prompt."""
     scale = 1.0 / asked.H.shape[1]
@@ -89,7 +93,7 @@ class Effect:
 class Judge:
     """Compiled once for all stacks of a shape."""
 
-    def __init__(self, config: Config, asked: Prompts):
+    def __init__(self, config: Config, asked: TrajectoryPrompts):
         self._asked = asked
         N, d = asked.H.shape[1], config.linear.dim
 

@@ -35,7 +35,7 @@ def stacks(config: Config, trained: TrainedModels) -> dict[str, LinearAttentionS
     }
 
 
-class Prompts(NamedTuple):
+class TrajectoryPrompts(NamedTuple):
     """Prompts as tokens, with the answers.
 
     Attributes:
@@ -49,7 +49,7 @@ class Prompts(NamedTuple):
     answers: Array
 
 
-def prompts(config: Config) -> Prompts:
+def prompts(config: Config) -> TrajectoryPrompts:
     """Fresh prompts with noisy labels, in the precision in force."""
     key = training.stream_key(config.linear.seeds[0], "evaluation")
     task = config.linear.task(config.label_noise)
@@ -57,4 +57,4 @@ def prompts(config: Config) -> Prompts:
     dtype = jnp.result_type(float)
     drawn = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), dtype), drawn)
     H, h_query = drawn.tokens()
-    return Prompts(H, h_query, jnp.sum(drawn.x_query * drawn.w, axis=1))
+    return TrajectoryPrompts(H, h_query, jnp.sum(drawn.x_query * drawn.w, axis=1))

@@ -2,6 +2,8 @@
 
 Single layers are functions; stacks are pytrees with one ``apply``. Masks have names
 (:mod:`icltheory.attention.masks`), the papers' 1/N is the argument ``scale``.
+
+Stability: stable.
 """
 
 from icltheory.attention._layer import LayerOutput

@@ -189,7 +189,7 @@ class AttentionStack(abc.ABC):
         """Applies the one layer that is left of a stack without its layer axis."""
 
     def _weights(self, H, h_query, mask) -> Array:
-        """Its attention weights: those of linear attention, unless it says other."""
+        """Its attention weights; those of linear attention unless overridden."""
         layer: Any = self
         return kernel_weights(layer.W_K, layer.W_Q, H, h_query, mask=mask)
 

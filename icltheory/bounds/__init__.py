@@ -5,6 +5,8 @@ from any learner. :func:`generalization_bound` (Theorem 2 of Yao et al.) puts th
 together for a stack of linear attention, as printed and as provable: every choice that
 the printed form leaves open has a name, infinity is a value with a reason, and what is
 no bound says so.
+
+Stability: stable.
 """
 
 from icltheory.bounds.gaussian import (

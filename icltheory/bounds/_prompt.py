@@ -1,4 +1,4 @@
-"""What Theorem 2 needs to know about each prompt, batched over prompts and layers."""
+"""The quantities of each prompt that enter Theorem 2, for all prompts and layers."""
 
 from typing import Any, NamedTuple
 
@@ -11,9 +11,28 @@ from icltheory.noise import NoiseSpectrum, noisy_trajectory
 from icltheory.noise._routes import support_coordinates
 from icltheory.noise.gradients import layer_parts
 from icltheory.noise.spectrum import spectrum_on_path
+from icltheory.trajectory._recursion import Learner
 
 
-class Prompts(NamedTuple):
+class Sample(NamedTuple):
+    """The noisy learner of Theorem 2 on B prompts.
+
+    Attributes:
+        learner: The stack as an implicit learner.
+        H: The pools of demonstrations, ``(B, N, n)``.
+        shots: Demonstrations b that the learner sees.
+        W: Weights before each layer, ``(B, L, n, n)``; Theorem 1's where ``None``.
+        batch_size: PromptQuantities that are computed at the same time.
+    """
+
+    learner: Learner
+    H: Array
+    shots: Any
+    W: Any
+    batch_size: int | None
+
+
+class PromptQuantities(NamedTuple):
     """Quantities of B prompts; arrays lead with (B, L).
 
     Attributes:
@@ -33,26 +52,26 @@ class Prompts(NamedTuple):
     width: int
 
 
-def noisy_paths(key, stack, H, shots, demo_updates, scale, batch_size):
-    """Weights before each step of the noisy learner, a path a prompt, (B, L, n, n)."""
+def noisy_paths(key, sample: Sample):
+    """Weights before each layer of the noisy learner, one path per prompt."""
+    stack, demo_updates, scale = sample.learner
 
     def one(key, H):
         path = noisy_trajectory(
-            key, stack, H, shots, demo_updates=demo_updates, scale=scale
+            key, stack, H, sample.shots, demo_updates=demo_updates, scale=scale
         )
         return jnp.concatenate([jnp.zeros_like(path.W[:1]), path.W[:-1]])
 
-    keys = jax.random.split(key, H.shape[0])
-    return in_batches(jax.vmap(one), batch_size, keys, H)
+    keys = jax.random.split(key, sample.H.shape[0])
+    return in_batches(jax.vmap(one), sample.batch_size, keys, sample.H)
 
 
-def prompt_quantities(
-    stack, H, shots, demo_updates, scale, W, m, dense, batch_size
-) -> Prompts:
+def prompt_quantities(sample: Sample, support_dims, dense: bool) -> PromptQuantities:
     """Spectra and norms of every prompt; dense G and W only on request."""
+    learner, H, shots, W, batch_size = sample
 
     def one(H, W):
-        spectrum, g = spectrum_on_path(stack, H, shots, demo_updates, scale, W, m)
+        spectrum, g = spectrum_on_path(learner, H, shots, W, support_dims)
         V, U, C = g.left, g.right_delta_W, g.right_G
         G = jnp.swapaxes(V, 1, 2) @ C if dense else None
         return spectrum, _thin_square(V, C), _thin_square(V, U), G
@@ -61,15 +80,15 @@ def prompt_quantities(
     spectrum, squared_G, squared_dW, G = in_batches(mapped, batch_size, H, W)
     if G is not None and W is None:
         W = jnp.cumsum(G, axis=1) - G
-    return Prompts(spectrum, squared_G, squared_dW, G, W, H.shape[-1])
+    return PromptQuantities(spectrum, squared_G, squared_dW, G, W, H.shape[-1])
 
 
-def in_support(stack, H, demo_updates, scale, W):
+def in_support(learner: Learner, H, W):
     """Gradients z_i in a basis of the support, and the basis, for every prompt."""
 
     def one(H, W):
-        tokens, *_, B = layer_parts(stack, H, demo_updates, scale, W)
-        A = scale * stack.W_V
+        tokens, *_, B = layer_parts(learner, H, W)
+        A = learner.scale * learner.stack.W_V
         rows, basis = jax.vmap(support_coordinates)(A, B, tokens)
         return H.shape[0] * rows, basis
 

@@ -10,7 +10,7 @@ from icltheory._checks import check_shape, concrete
 from icltheory._typing import Array
 from icltheory.batching import batches_of, in_batches
 from icltheory.bounds._checks import is_choice
-from icltheory.bounds._prompt import Prompts, in_support
+from icltheory.bounds._prompt import PromptQuantities, Sample, in_support
 from icltheory.bounds.gaussian import (
     centred_rows,
     check_held_out,
@@ -42,8 +42,8 @@ class Terms(NamedTuple):
     dim: Array
 
 
-def squared_distances(q: Prompts, numerator, center):
-    """||G_t - g_t||^2 or what stands for it, (B, L)."""
+def squared_distances(q: PromptQuantities, numerator, center):
+    """||G_t - g_t||^2 or the chosen upper bound on it, (B, L)."""
     if numerator == "exact":
         if is_choice(center, "zero"):
             return q.squared_G
@@ -53,7 +53,7 @@ def squared_distances(q: Prompts, numerator, center):
     return q.squared_delta_W * jnp.linalg.norm(P, ord=order, axis=(2, 3)) ** 2
 
 
-def centers(q: Prompts, center):
+def centers(q: PromptQuantities, center):
     """The prior means g_t, broadcastable to (B, L, n, n)."""
     if isinstance(center, str):
         mean = jnp.mean(q.G, axis=0, keepdims=True)
@@ -73,7 +73,7 @@ def _each_layer(function, W):
     return jnp.stack(per_layer, axis=1)
 
 
-def isotropic_terms(q: Prompts, squares, shots, dim, jitter, log) -> Terms:
+def isotropic_terms(q: PromptQuantities, squares, shots, dim, jitter, log) -> Terms:
     """The terms m log(A_1 / m) - A_2, with what the caller chose."""
     m = q.spectrum.support_dim[0]
     D = m if dim == "support" else jnp.full_like(m, q.width**2)
@@ -120,15 +120,15 @@ def _noise_terms(spectrum, shots, D, jitter):
 
 
 def gaussian_terms(
-    q: Prompts, learner, shots, center, prior, held_out, batch_size
+    q: PromptQuantities, sample: Sample, center, prior, held_out
 ) -> Terms:
     """Terms of a prior that is not isotropic, in coordinates of the support."""
-    stack, H, demo_updates, scale, W = learner
+    learner, H, shots, W, batch_size = sample
     m, columns = q.spectrum.support_dim[0], q.width * (q.width + 1) // 2
     mask = (jnp.arange(columns)[None] < m[:, None]).astype(H.dtype)
 
     def coordinates(H, W):
-        z, basis = in_support(stack, H, demo_updates, scale, W)
+        z, basis = in_support(learner, H, W)
         return z * mask[None, :, None, :], basis * mask[None, :, None, :]
 
     if is_choice(prior, "held_out"):
@@ -142,22 +142,20 @@ def gaussian_terms(
 
         each = in_batches(held, batch_size, H, W)
     else:
-        each = _anisotropic(
-            q, coordinates, (H, W), mask, shots, center, prior, batch_size
-        )
+        each = _anisotropic(q, sample, coordinates, mask, center, prior)
     each = jnp.where(q.spectrum.rank == m[None], each, jnp.inf)
     terms, influence = jnp.mean(each, axis=0), jnp.sum(each, axis=1)
     finite = jnp.all(jnp.isfinite(q.squared_G + q.spectrum.trace), axis=0)
     return _finish(q, terms, influence, shots, m, finite, 6)
 
 
-def _anisotropic(q, coordinates, learner, mask, shots, center, prior, batch_size):
+def _anisotropic(q, sample: Sample, coordinates, mask, center, prior):
     """Terms of every prompt; the fitted prior takes a pass of its own over them.
 
     Covariances are kept as rows whose Gram matrix they are, see ``factored_term``.
     """
-    N = learner[0].shape[-2]
-    kappa = without_replacement_factor(N, shots).astype(mask.dtype)
+    N, paths = sample.H.shape[-2], (sample.H, sample.W)
+    kappa = without_replacement_factor(N, sample.shots).astype(mask.dtype)
     flat = (q.G - centers(q, center)).reshape(*q.G.shape[:2], -1)
     pad = (1 - mask)[:, :, None] * jnp.eye(mask.shape[1], dtype=mask.dtype)[None]
     term = jax.vmap(jax.vmap(factored_term))
@@ -187,12 +185,12 @@ def _anisotropic(q, coordinates, learner, mask, shots, center, prior, batch_size
 
     common = jnp.zeros(())
     if not callable(prior):
-        parts = [fitted(*part) for part in batches_of(batch_size, *learner, flat)]
+        parts = [fitted(*part) for part in batches_of(sample.batch_size, *paths, flat)]
         both = functools.reduce(
             lambda a, b: compressed(jnp.concatenate([a, b], axis=1)), parts
         )
         common = both / flat.shape[0] ** 0.5
-    return in_batches(divergence, batch_size, q.W, *learner, flat)
+    return in_batches(divergence, sample.batch_size, q.W, *paths, flat)
 
 
 def _over(rows, pad):
@@ -202,7 +200,7 @@ def _over(rows, pad):
 
 
 def _finish(q, terms, influence, shots, D, finite, otherwise) -> Terms:
-    """Non-negative terms, infinite where they say nothing, each with its reason."""
+    """Non-negative terms, infinite where they are vacuous, each with its reason."""
     spectrum, N = q.spectrum, q.spectrum.eigenvalues.shape[-1]
     m, rank = spectrum.support_dim[0], jnp.min(spectrum.rank, axis=0)
     terms = jnp.where(finite & ~jnp.isnan(terms), jnp.maximum(terms, 0), jnp.inf)

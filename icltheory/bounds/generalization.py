@@ -22,7 +22,7 @@ from icltheory.bounds._checks import (
     check_subgaussian_scale,
     is_choice,
 )
-from icltheory.bounds._prompt import noisy_paths, prompt_quantities
+from icltheory.bounds._prompt import Sample, noisy_paths, prompt_quantities
 from icltheory.bounds._terms import (
     FITTED,
     gaussian_terms,
@@ -162,8 +162,8 @@ def generalization_bound(
     if batch_size is not None:
         check_positive_int("batch_size", batch_size)
     m = support_dims(stack)
-    stack, _, scale = prepare(stack, prompts[0], demo_updates, scale)
-    prompts = prompts.astype(scale.dtype)
+    learner, _ = prepare(stack, prompts[0], demo_updates, scale)
+    prompts = prompts.astype(learner.scale.dtype)
     B, N, n = prompts.shape
     without_replacement_factor(N, shots)
     simple = is_choice(prior, "isotropic")
@@ -179,20 +179,17 @@ def generalization_bound(
             "demo_updates with prior 'held_out'", demo_updates, ("shared", "frozen")
         )
         used = N - int(held_out or 0)
-    W = None
+    sample = Sample(learner, prompts, shots, None, batch_size)
     if key is not None:
-        W = noisy_paths(key, stack, prompts, shots, demo_updates, scale, batch_size)
+        sample = sample._replace(W=noisy_paths(key, sample))
 
     dense = not (simple and numerator == "exact" and is_choice(center, "zero"))
-    path = shots, demo_updates, scale, W, m, dense
-    quantities = prompt_quantities(stack, prompts, *path, batch_size)
+    quantities = prompt_quantities(sample, m, dense)
     if simple:
         squares = squared_distances(quantities, numerator, center)
         terms = isotropic_terms(quantities, squares, shots, dim, jitter, log)
     else:
-        learner = stack, prompts, demo_updates, scale, W
-        how = shots, center, prior, held_out, batch_size
-        terms = gaussian_terms(quantities, learner, *how)
+        terms = gaussian_terms(quantities, sample, center, prior, held_out)
     value, error = _value(terms, subgaussian_scale, used)
     limit = 2 * jnp.asarray(subgaussian_scale) if trivial is None else trivial
     check_positive("trivial", limit)

@@ -1,4 +1,4 @@
-"""How many demonstrations a bound needs before it says anything."""
+"""How many demonstrations a bound needs before it is not vacuous."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike

@@ -1,4 +1,4 @@
-"""What a bound is: a value, its terms, and in words why it says nothing."""
+"""The record of a bound: its value, its terms, and why it is infinite."""
 
 from icltheory._checks import concrete
 from icltheory._pytree import pytree, static_field
@@ -56,7 +56,7 @@ class Bound:
 
     @property
     def is_bound(self) -> bool:
-        """Whether the formula is a proved bound; ``notes`` says why if it is not."""
+        """Whether the formula is a proved bound; if not, ``notes`` has the reasons."""
         return not self.notes
 
     @property

@@ -5,6 +5,8 @@ clipped; a task becomes prompts with label words; Algorithm 1 chooses a layer an
 and is judged once on the test set. Further names are in ``bridge.tasks``,
 ``bridge.evaluation``, ``bridge.spectra`` and ``bridge.export``; comparisons of two
 models are in ``icltheory.statistics``.
+
+Stability: provisional.
 """
 
 from icltheory.bridge.algorithm1 import Algorithm1Result, algorithm1

@@ -9,7 +9,7 @@ _ALIGNMENT = 64
 
 
 def to_device(leaf: np.ndarray, dtype: np.dtype) -> jax.Array:
-    """An array of the model; what is writable is ours, and handed over as it is."""
+    """An array on the device; a writable one is not copied first."""
     ready = leaf.dtype == dtype and leaf.flags.c_contiguous and leaf.flags.writeable
     return jax.device_put(leaf if ready else cast(leaf, dtype))
 

@@ -90,7 +90,7 @@ class Config:
         return _ACTIVATIONS[value]
 
     def refuse(self, name: str, unless: Any) -> None:
-        """Raises where the config asks for something that is not built."""
+        """Raises where the config needs a feature that is not implemented."""
         value = self.get(name)
         if value is not None and value != unless:
             raise ValueError(f"{name}: expected {unless!r}, got {value!r}")

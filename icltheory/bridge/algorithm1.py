@@ -2,14 +2,14 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from icltheory.bridge import racing
-from icltheory.bridge.answers import PLACE_FIELDS, AnswerBook, facts_of
-from icltheory.bridge.examiner import Examiner, method_name
+from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
+from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
 from icltheory.bridge.model import weights_digest
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import (
@@ -117,7 +117,7 @@ def algorithm1(
     aggregate: str,
     *,
     shots: int | None = None,
-    records: Records | AnswerBook | str | os.PathLike | None = None,
+    records: Records | AnswerCache | str | os.PathLike | None = None,
     race: bool = False,
     cache: SingularSystems | None = None,
     seed: int = 0,
@@ -142,7 +142,7 @@ def algorithm1(
     the scripts do. Their layers are given by ``layer`` (26 and 27 of GPT-J, 30 of LLaMA
     2). Their search is had by ``method=Cumulative(rates)``: a randomised approximation
     of what the rate before left, of which a draw is fixed by a seed; theirs had none.
-    As there, the test clips the very weights at the chosen rate, by another draw. By
+    As there, the test clips the original weights at the chosen rate, by a new draw. By
     default every rate is the best approximation of the weights, in either profile.
 
     Args:
@@ -154,8 +154,8 @@ def algorithm1(
         aggregate: How those of a module's matrices become one; nor does it say that:
             ``"max"``, ``"mean"``, ``"geometric_mean"`` or ``"min"``.
         shots: Demonstrations in front; all if ``None``.
-        records: Where answers are looked up and written down: a file, made if absent,
-            which is of one task and of these very weights; or records or a book with
+        records: Where answers are read and stored: a file, made if absent,
+            which is of one task and of these weights; or records or a cache with
             keys of one's own, whose weights are the caller's care. In memory if
             ``None``. The answers of two methods, loops or seeds are kept apart.
         race: Whether rates that cannot win are dropped early; see
@@ -199,9 +199,9 @@ def algorithm1(
         choice = layer_choice(rows, module, top_k, aggregate)
         layer = choice.deepest
     method = method_name(options.get("method", "svd"))
-    book = _book(records, model, task, shots, method)
-    examiner = Examiner(book, model, task, shots, systems=cache, **options)
-    return _conduct(book, examiner.ask, layer, choice, module, rates, race, seed)
+    answers = _answers(records, model, task, shots, method)
+    evaluator = CachedEvaluator(answers, model, task, shots, systems=cache, **options)
+    return _conduct(evaluator, layer, choice, module, rates, race, seed)
 
 
 def layer_choice(
@@ -239,7 +239,7 @@ def layer_choice(
 
 
 def read_algorithm1(
-    book: AnswerBook,
+    answers: AnswerCache,
     layer: int,
     module: str,
     rates: Sequence[Any],
@@ -248,10 +248,10 @@ def read_algorithm1(
     race: bool = False,
     seed: int = 0,
 ) -> Algorithm1Result:
-    """Algorithm 1 from answers that are written down; no model is asked.
+    """Algorithm 1 from stored answers, without the model.
 
     Args:
-        book: The answers.
+        answers: The answers.
         layer: The layer that was chosen.
         module: The pruned module.
         rates: The clipping rates.
@@ -269,19 +269,11 @@ def read_algorithm1(
         Yao et al. (2024), Algorithm 1. Verified by ``tests/bridge/test_algorithm1.py``.
     """
     rates = _checked(rates)
-    return _conduct(book, _ask_nobody, layer, layers, module, rates, race, seed)
-
-
-Ask = Callable[..., None]
-
-
-def _ask_nobody(*_: Any) -> None:
-    """The book has to know."""
+    return _conduct(answers, layer, layers, module, rates, race, seed)
 
 
 def _conduct(
-    book: AnswerBook,
-    ask: Ask,
+    answers: AnswerCache | CachedEvaluator,
     layer: int,
     layers: LayerChoice | None,
     module: str,
@@ -289,31 +281,29 @@ def _conduct(
     race: bool,
     seed: int,
 ) -> Algorithm1Result:
-    """Search and test, asking before every look into the book."""
+    """Searches the rates on the validation set and tests the chosen one."""
     arms = tuple(sorted({0.0, *rates}))
     at = (layer, module)
-    examples, selection, raced = book.facts.sizes["validation"], None, None
+    examples, selection, raced = answers.facts.sizes["validation"], None, None
     if race and len(arms) > 1:
-        raced = _race(book, ask, at, arms, seed)
+        raced = _race(answers, at, arms, seed)
         scores = [c / n for c, n in zip(raced.num_correct, raced.num_seen, strict=True)]
         rate = arms[raced.winner]
     else:
-        ask("validation", [layer], [module], arms)
-        right = book.correct("validation", *at, arms)
-        scores = [book.accuracy(row) for row in right]
+        right = answers.correct("validation", *at, arms)
+        scores = [answers.accuracy(row) for row in right]
         rate = choose_rate(scores[1:], arms[1:], scores[0]).rate
         if examples > 1 and len(arms) > 1:
             selection = corrected_selection(right[1:], arms[1:], right[0], seed=seed)
     pair = (0.0,) if rate == 0 else (0.0, rate)
-    ask("test", [layer], [module], pair)
-    tested = book.correct("test", *at, pair)
-    labels, score_at = book.facts.labels, dict(zip(arms, scores, strict=True))
+    tested = answers.correct("test", *at, pair)
+    labels, score_at = answers.facts.labels, dict(zip(arms, scores, strict=True))
     return Algorithm1Result(
         layer=layer,
         rate=rate,
         validation_scores=tuple(score_at[rate] for rate in rates),
-        test_before=book.accuracy(tested[0]),
-        test_after=book.accuracy(tested[-1]),
+        test_before=answers.accuracy(tested[0]),
+        test_after=answers.accuracy(tested[-1]),
         p_value=(found := compare(tested[0], tested[-1], seed=seed)).p_value,
         rates=rates,
         unpruned_score=scores[0],
@@ -322,7 +312,7 @@ def _conduct(
         comparison=found,
         before_interval=proportion_interval(int(tested[0].sum()), len(tested[0])),
         after_interval=proportion_interval(int(tested[-1].sum()), len(tested[-1])),
-        majority=majority_baseline(book.labels("test"), labels),
+        majority=majority_baseline(answers.labels("test"), labels),
         selection=selection,
         race=raced,
         evaluations=len(arms) * examples if raced is None else raced.evaluations,
@@ -330,15 +320,16 @@ def _conduct(
     )
 
 
-def _race(book, ask, at, arms, seed) -> racing.RaceResult:
-    layer, module = at
-
+def _race(
+    answers: AnswerCache | CachedEvaluator,
+    at: tuple[int, str],
+    arms: tuple[float, ...],
+    seed: int,
+) -> racing.RaceResult:
     def correct(places: tuple[int, ...], examples: np.ndarray) -> np.ndarray:
-        ask("validation", [layer], [module], arms, examples, places)
-        alive = [arms[place] for place in places]
-        return book.correct("validation", layer, module, alive, examples)
+        return answers.correct("validation", *at, arms, examples, places)
 
-    return racing.race(correct, len(arms), book.facts.sizes["validation"], seed=seed)
+    return racing.race(correct, len(arms), answers.facts.sizes["validation"], seed=seed)
 
 
 def _checked(rates: Sequence[Any]) -> tuple[float, ...]:
@@ -353,12 +344,12 @@ def _checked(rates: Sequence[Any]) -> tuple[float, ...]:
     return values
 
 
-def _book(
+def _answers(
     records: Any, model: Any, task: Task, shots: int | None, method: str
-) -> AnswerBook:
-    """The book that was given, or one of the records, for this task alone."""
+) -> AnswerCache:
+    """The answers that were given, or those of the records, for this task alone."""
     facts = facts_of(task)
-    if isinstance(records, AnswerBook):
+    if isinstance(records, AnswerCache):
         if records.facts != facts:
             raise ValueError(
                 f"records: expected those of {facts.name} with these demonstrations "
@@ -366,7 +357,7 @@ def _book(
             )
         return records
     if records is None:
-        return AnswerBook(facts, method=method)
+        return AnswerCache(facts, method=method)
     shown = len(task.demonstrations) if shots is None else shots
     fields: dict[str, Any] = {"task": task.name, "profile": task.profile}
     fields |= {"shots": shown, "method": method}
@@ -374,4 +365,4 @@ def _book(
         config = {"checkpoint": model.source, "weights": weights_digest(model)}
         config["task"] = facts._asdict()
         records = Records(records, (*fields, *PLACE_FIELDS), config=config)
-    return AnswerBook(facts, records, **fields)
+    return AnswerCache(facts, records, **fields)

@@ -140,7 +140,7 @@ class LanguageModel:
     ) -> Float[Array, "B T vocab"]:
         """Logits of the next token behind every token, in float32.
 
-        Compiled block by block, once for all layers; a new shape compiles anew. What
+        One compiled program per block and shape, shared by all layers. What
         stands at padding has no meaning.
 
         Args:
@@ -184,7 +184,7 @@ def clip_module(
     .. math:: W \mapsto U_{:r} S_{:r} V_{:r}^\top , \qquad
               r = \lfloor \min(m, n) (1 - \xi) \rfloor .
 
-    Decomposed in float32 and stored in the dtype it had; at rate 0 bit for bit the old
+    Decomposed in float32 and stored in the dtype it had; at rate 0 unchanged to the bit
     weights.
 
     Args:

@@ -90,7 +90,7 @@ class Tokenizer:
             backend = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises nothing more specific
             raise ValueError(f"{path}: expected a tokenizer, got {error}") from error
-        # Long prompts are an error of whoever asks, never cut or filled in silence.
+        # A prompt that is too long is an error, never truncated in silence.
         backend.no_truncation()
         backend.no_padding()
         return backend

@@ -4,6 +4,8 @@ A task is K transition matrices over M states. Examples walk along them with err
 query asks for the path that takes the likeliest state at every step. Chain of thought
 votes step by step, plain in-context learning votes for the final state at once, and the
 two differ where errors on the way add up to a popular wrong answer (Condition 1).
+
+Stability: provisional.
 """
 
 from icltheory.chain_of_thought.alphabet import (
@@ -35,7 +37,6 @@ from icltheory.chain_of_thought.inference import (
     cot_infer,
     icl_infer,
 )
-from icltheory.chain_of_thought.layered import LayeredReasoner
 from icltheory.chain_of_thought.measures import (
     condition_1,
     icl_error_limit,
@@ -73,7 +74,6 @@ __all__ = [
     "Alphabet",
     "AttentionMasses",
     "Inference",
-    "LayeredReasoner",
     "ReasoningAttention",
     "ReasoningPrompt",
     "ReasoningTask",

@@ -135,7 +135,7 @@ def count(columns: Columns, alphabet: Alphabet) -> Counts:
 
 
 def query_column(prompt: ReasoningPrompt, state: Array, step: Array) -> Array:
-    """The column that asks for a step: (z; 0) + c_step, noisy if the input was."""
+    """The query column of a step: (z; 0) + c_step, noisy if the input was."""
     query = prompt.alphabet.embed(state, jnp.asarray(NOTHING), step)
     if prompt.noise is None:
         return query

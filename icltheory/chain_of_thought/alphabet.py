@@ -66,7 +66,7 @@ class Alphabet:
     def embed(
         self, x: Int[Array, "*n"], y: Int[Array, "*n"], step: Int[Array, "*n"]
     ) -> Float[Array, "*n _"]:
-        """Columns (x; y) + c_step of numbered states; -1 stands for zero."""
+        """Columns (x; y) + c_step of numbered states; -1 is the zero vector."""
         rows = jnp.pad(self.patterns, ((0, 1), (0, 0)))
         return jnp.concatenate([rows[x], rows[y]], axis=-1) + self.codes[step]
 

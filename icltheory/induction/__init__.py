@@ -3,6 +3,8 @@
 The scores of Olsson et al., "In-context Learning and Induction Heads" (2022), for the
 heads of any layered model: prefix matching, previous token, copying and in-context
 score. :func:`induction_circuit` gives two layers of attention that repeat a sequence.
+
+Stability: provisional.
 """
 
 from icltheory.induction.circuit import InductionCircuit, induction_circuit

@@ -3,6 +3,8 @@
 A kernel's function computes the twin unless it is given a :class:`Tile`; a
 :class:`Plan` names the choice for each kernel, and :func:`tune` makes it by
 measurement on the device at hand.
+
+Stability: provisional.
 """
 
 from icltheory.kernels.attention import (
@@ -10,17 +12,17 @@ from icltheory.kernels.attention import (
     causal_attention,
     split_heads,
 )
-from icltheory.kernels.choice import Choice, Timing, choose
+from icltheory.kernels.choice import KernelChoice, KernelTiming, choose
 from icltheory.kernels.dense import linear_residual, norm_linear
 from icltheory.kernels.mlp import residual_mlp
 from icltheory.kernels.plan import Plan, Tile
 from icltheory.kernels.tuning import TunedPlan, tune
 
 __all__ = [
-    "Choice",
+    "KernelChoice",
     "Plan",
     "Tile",
-    "Timing",
+    "KernelTiming",
     "TunedPlan",
     "attention_weights",
     "causal_attention",

@@ -91,7 +91,7 @@ def linear(x: jax.Array, W: jax.Array, b: jax.Array) -> jax.Array:
     """Computes ``x @ W + b`` in the dtype of x, as ``flax.linen.Dense`` does.
 
     In rows: the weights' gradient of more axes is three times slower on a CPU, where
-    XLA lays the larger factor out anew and leaves its fast product.
+    XLA changes the layout of the larger factor and leaves its fast product.
     """
     rows = x.reshape(-1, x.shape[-1])
     y = rows @ W.astype(x.dtype) + _as_row(b.astype(x.dtype), rows)

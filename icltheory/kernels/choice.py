@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["Choice", "Timing", "choose"]
+__all__ = ["KernelChoice", "KernelTiming", "choose"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Timing:
+class KernelTiming:
     """What was seen of one candidate.
 
     Args:
@@ -39,16 +39,16 @@ class Timing:
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class KernelChoice:
     """The fastest of the candidates that are right, and the table of all.
 
     Args:
         best: Candidate with the least median; of equals the first.
-        table: One :class:`Timing` a candidate, in their order.
+        table: One :class:`KernelTiming` a candidate, in their order.
     """
 
     best: Any
-    table: tuple[Timing, ...]
+    table: tuple[KernelTiming, ...]
 
 
 def choose(
@@ -60,7 +60,7 @@ def choose(
     roundings: float = 16.0,
     repeats: int = 9,
     clock: Callable[[], float] = time.perf_counter,
-) -> Choice:
+) -> KernelChoice:
     r"""Times every candidate on the present device and takes the fastest right one.
 
     The error of a result is its largest distance from the reference, leaf by leaf in
@@ -122,14 +122,14 @@ def choose(
                 call = None
                 note = f"wrong by {error:.3g} roundings, at most {limit:.3g} allowed"
         calls.append(call)
-        table.append(Timing(candidate, None, error, note))
+        table.append(KernelTiming(candidate, None, error, note))
     times = _in_turns(calls, repeats, clock)
     table = [
         dataclasses.replace(row, seconds=statistics.median(seen) if seen else None)
         for row, seen in zip(table, times, strict=True)
     ]
     timed = [row for row in table if row.seconds is not None]
-    return Choice(min(timed, key=lambda row: row.seconds).candidate, tuple(table))
+    return KernelChoice(min(timed, key=lambda row: row.seconds).candidate, tuple(table))
 
 
 def _first(make, candidate):

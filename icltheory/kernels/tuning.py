@@ -12,10 +12,17 @@ import jax.numpy as jnp
 from icltheory._checks import check_choice, check_positive_int
 from icltheory.kernels import attention, dense, mlp
 from icltheory.kernels._pallas import available
-from icltheory.kernels.choice import Choice, Timing, choose
+from icltheory.kernels.choice import KernelChoice, KernelTiming, choose
 from icltheory.kernels.plan import Plan, Tile
 
-__all__ = ["COMPILER_OPTIONS", "SUBJECTS", "Problem", "Subject", "TunedPlan", "tune"]
+__all__ = [
+    "COMPILER_OPTIONS",
+    "SUBJECTS",
+    "Problem",
+    "TuningSubject",
+    "TunedPlan",
+    "tune",
+]
 
 # cuBLAS beats the generated GEMMs for products as narrow as these models', and training
 # compiles so; what is timed here has to be what runs there.
@@ -53,7 +60,7 @@ class Problem:
 
 
 @dataclasses.dataclass(frozen=True)
-class Subject:
+class TuningSubject:
     """A kernel as the tuner sees it.
 
     Args:
@@ -88,16 +95,20 @@ def _residual_mlp(p: Problem) -> list[tuple[int, ...]]:
 
 
 SUBJECTS = {
-    "attention": Subject(_attention, lambda p: [p.stream(3)], attention.candidates),
-    "norm_linear": Subject(
+    "attention": TuningSubject(
+        _attention, lambda p: [p.stream(3)], attention.candidates
+    ),
+    "norm_linear": TuningSubject(
         lambda _: dense.norm_linear, _norm_linear, dense.norm_linear_candidates
     ),
-    "linear_residual": Subject(
+    "linear_residual": TuningSubject(
         lambda _: dense.linear_residual,
         _linear_residual,
         dense.linear_residual_candidates,
     ),
-    "residual_mlp": Subject(lambda _: mlp.residual_mlp, _residual_mlp, mlp.candidates),
+    "residual_mlp": TuningSubject(
+        lambda _: mlp.residual_mlp, _residual_mlp, mlp.candidates
+    ),
 }
 
 
@@ -114,7 +125,7 @@ class TunedPlan:
     """
 
     plan: Plan
-    table: tuple[tuple[str, tuple[Timing, ...]], ...]
+    table: tuple[tuple[str, tuple[KernelTiming, ...]], ...]
     problem: Problem
     device: str
 
@@ -140,7 +151,7 @@ def tune(
     num_heads: int,
     dtype: Any,
     *,
-    subjects: Mapping[str, Subject] | None = None,
+    subjects: Mapping[str, TuningSubject] | None = None,
     calls: int = 20,
     repeats: int = 9,
     interpret: bool = False,
@@ -203,7 +214,7 @@ def tune(
     return TunedPlan(Plan(**fields), tuple(table), problem, device)
 
 
-def _tune_one(name: str, bench: "_Bench", pick: Callable[..., Choice]):
+def _tune_one(name: str, bench: "_Bench", pick: Callable[..., KernelChoice]):
     """The pair (tile, backward) of one kernel, and two tables of timings."""
     offered = bench.subject.candidates(bench.problem)
     pairs = [(None, None), *((tile, None) for tile in offered["tile"])]
@@ -219,7 +230,7 @@ def _tune_one(name: str, bench: "_Bench", pick: Callable[..., Choice]):
     return both.best, [*rows, (f"{name}.both", _per_call(both, bench.calls))]
 
 
-def _per_call(choice: Choice, calls: int) -> tuple[Timing, ...]:
+def _per_call(choice: KernelChoice, calls: int) -> tuple[KernelTiming, ...]:
     return tuple(
         row
         if row.seconds is None
@@ -231,7 +242,9 @@ def _per_call(choice: Choice, calls: int) -> tuple[Timing, ...]:
 class _Bench:
     """Inputs of one kernel, what it should return, and programs that repeat it."""
 
-    def __init__(self, subject: Subject, problem: Problem, calls: int, interpret: bool):
+    def __init__(
+        self, subject: TuningSubject, problem: Problem, calls: int, interpret: bool
+    ):
         self.subject, self.problem, self.calls = subject, problem, calls
         self._interpret = interpret
         shapes = tuple(subject.shapes(problem))

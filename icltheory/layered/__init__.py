@@ -1,10 +1,12 @@
-"""The layered-model protocol: what pruning, spectra and caching speak.
+"""The layered-model protocol, which pruning, spectra and caching use.
 
 A model is a small hashable description; its parameters are a plain pytree beside it and
 are never edited in place. The same few functions then serve a linear-attention stack, a
 Flax transformer with a nested dict of kernels, and a large language model: run all
 layers, stop before layer l, or resume there from a cached hidden state; read or replace
 one named weight matrix; and, where a model offers it, read the attention of its heads.
+
+Stability: stable.
 """
 
 from icltheory.layered.attention import (

@@ -16,7 +16,7 @@ __all__ = ["MatrixSpec", "get_matrix", "replace_matrix"]
 
 @dataclasses.dataclass(frozen=True)
 class MatrixSpec:
-    """Where one weight matrix of a layer lives, and how it is stored.
+    """The path of one weight matrix in the parameters, and how it is stored.
 
     ``path`` names a leaf of the parameter pytree by its keys, attribute names and
     positions. Entries that are left when the leaf is reached index its leading axes, so

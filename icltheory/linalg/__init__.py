@@ -3,6 +3,8 @@
 Everything here is about one matrix or a stack of matrices ``(..., m, n)``. Matrices of
 half precision are decomposed in float32, the smallest type that LAPACK and cuSOLVER
 know.
+
+Stability: stable.
 """
 
 from icltheory.linalg.decomposition import SVD, low_rank_approximation, svd
@@ -11,6 +13,7 @@ from icltheory.linalg.products import (
     thin_frobenius_inner,
     thin_frobenius_norm,
 )
+from icltheory.linalg.random_matrices import marchenko_pastur_density
 from icltheory.linalg.spectra import (
     condition_number,
     effective_rank,
@@ -23,6 +26,7 @@ __all__ = [
     "condition_number",
     "effective_rank",
     "low_rank_approximation",
+    "marchenko_pastur_density",
     "safe_sqrt",
     "singular_values",
     "stable_rank",

@@ -1,4 +1,7 @@
-"""Models that are trained: GPT-2 on prompts of pairs, and linear attention stacks."""
+"""Models that are trained: GPT-2 on prompts of pairs, and linear attention stacks.
+
+Stability: provisional.
+"""
 
 from icltheory.models.gpt2 import GPT2 as GPT2
 from icltheory.models.layered import LayeredGPT2 as LayeredGPT2

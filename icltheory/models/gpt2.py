@@ -98,7 +98,7 @@ class Block(nn.Module):
 
     def _attend(self, packed, mask):
         """Mixed values of all heads, (B, T, width), from the packed projection."""
-        # A fused kernel keeps its weights to itself: whoever reads them goes without.
+        # A fused kernel does not return its weights: reading them disables it.
         reads = self.is_mutable_collection("intermediates")
         if mask is None and not reads:
             tiles = self.plan.tiles("attention")

@@ -81,7 +81,7 @@ class LinearStack(nn.Module):
         self.W_Q = self.param("W_Q", init, shape, self.param_dtype)
 
     def stack(self) -> LinearAttentionStack:
-        """The weights as the object that the theory speaks of."""
+        """The weights as the stack of linear attention that the theory is about."""
         return LinearAttentionStack(self.W_V, self.W_K, self.W_Q)
 
     def __call__(

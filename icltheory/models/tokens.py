@@ -10,7 +10,7 @@ __all__ = ["TokenSequence", "interleaved", "token_matrix"]
 
 @pytree
 class TokenSequence:
-    """Tokens of a batch of prompts and where the predictions stand.
+    """Tokens of a batch of prompts and the positions of the predictions.
 
     Attributes:
         tokens: Token vectors.

@@ -5,6 +5,8 @@ each demonstration, the covariance of what is left out, its spectrum without any
 of n^2 x n^2, and two simulators: the Gaussian noise that the theory assumes, and the
 b-shot prompt itself. Matrices are flattened row by row wherever ``vec`` appears, and
 layers count from 0.
+
+Stability: stable.
 """
 
 from icltheory.noise.covariance import noise_covariance, without_replacement_factor

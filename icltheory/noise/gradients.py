@@ -9,6 +9,7 @@ from icltheory._precision import exact_products
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory._recursion import (
+    Learner,
     factor_recursion,
     parts_on_path,
     prepare,
@@ -68,22 +69,22 @@ def demonstration_gradients(
         Yao et al. (2024), section 3.3.
         Verified by ``tests/identities/test_yao_noise.py``.
     """
-    stack, H, scale = prepare(stack, H, demo_updates, scale)
-    return path_gradients(stack, H, demo_updates, scale, W)
+    learner, H = prepare(stack, H, demo_updates, scale)
+    return path_gradients(learner, H, W)
 
 
-def path_gradients(stack, H, demo_updates, scale, W):
+def path_gradients(learner: Learner, H, W) -> TrajectoryFactors:
     """Factors by the cheaper of two recursions, or at given weights."""
-    if W is None and stack.num_layers * H.shape[0] < H.shape[1]:
-        return TrajectoryFactors(*factor_recursion(stack, H, demo_updates, scale))
-    _, V, U, C, _ = layer_parts(stack, H, demo_updates, scale, W)
+    if W is None and learner.stack.num_layers * H.shape[0] < H.shape[1]:
+        return TrajectoryFactors(*factor_recursion(learner, H))
+    _, V, U, C, _ = layer_parts(learner, H, W)
     return TrajectoryFactors(V, U, C)
 
 
-def layer_parts(stack, H, demo_updates, scale, W):
+def layer_parts(learner: Learner, H, W):
     """Tokens, V, U, C and B of every layer, on Theorem 1's path or a given one."""
     if W is None:
-        return token_recursion(stack, H, demo_updates, scale)
-    check_choice("demo_updates", demo_updates, ("shared", "frozen"))
-    check_shape("W", W, stack.W_V.shape)
-    return parts_on_path(stack, H, demo_updates, scale, jnp.asarray(W, H.dtype))
+        return token_recursion(learner, H)
+    check_choice("demo_updates", learner.demo_updates, ("shared", "frozen"))
+    check_shape("W", W, learner.stack.W_V.shape)
+    return parts_on_path(learner, H, jnp.asarray(W, H.dtype))

@@ -1,4 +1,4 @@
-"""Assumption 1 as a simulator, beside the prompts that it stands for."""
+"""Assumption 1 as a simulator, beside the b-shot prompts that it models."""
 
 import jax
 import jax.numpy as jnp
@@ -102,7 +102,7 @@ def noisy_trajectory(
     """
     check_choice("noise", noise, NOISES)
     check_choice("demo_updates", demo_updates, ("shared", "frozen"))
-    stack, H, scale = prepare(stack, H, demo_updates, scale)
+    (stack, _, scale), H = prepare(stack, H, demo_updates, scale)
     kappa = without_replacement_factor(H.shape[0], shots).astype(H.dtype)
     one = jnp.eye(H.shape[1], dtype=H.dtype)
 

@@ -20,7 +20,7 @@ from icltheory.noise.covariance import without_replacement_factor
 from icltheory.noise.gradients import layer_parts, path_gradients
 from icltheory.noise.support import support_dims
 from icltheory.trajectory import TrajectoryFactors
-from icltheory.trajectory._recursion import prepare
+from icltheory.trajectory._recursion import Learner, prepare
 
 __all__ = ["NoiseSpectrum", "noise_spectrum", "spectrum_of_gradients"]
 
@@ -30,7 +30,7 @@ _ROWS_LIMIT = 2**25
 
 @pytree
 class NoiseSpectrum:
-    r"""What a bound needs to know about :math:`C_t`; entry ``[t]`` is layer t + 1.
+    r"""The spectrum of :math:`C_t` and what bounds need of it; ``[t]`` is layer t + 1.
 
     ``rank`` counts the eigenvalues that stand above rounding, and never more than the
     N - 1 or m_t that exact arithmetic allows; where it is less than both, the
@@ -124,19 +124,20 @@ def noise_spectrum(
     """
     check_choice("method", method, ("auto", "rows", "symmetric", "gram"))
     m = support_dims(stack)
-    stack, H, scale = prepare(stack, H, demo_updates, scale)
-    return spectrum_on_path(stack, H, shots, demo_updates, scale, W, m, method)[0]
+    learner, H = prepare(stack, H, demo_updates, scale)
+    return spectrum_on_path(learner, H, shots, W, m, method)[0]
 
 
-def spectrum_on_path(stack, H, shots, demo_updates, scale, W, m, method="auto"):
+def spectrum_on_path(learner: Learner, H, shots, W, m, method="auto"):
     """The spectrum and the gradients it was made of."""
     N, n = H.shape
     without_replacement_factor(N, shots)
     if method == "symmetric" or (method == "auto" and n * (n + 1) // 2 < N):
-        H_t, V, U, C, B = layer_parts(stack, H, demo_updates, scale, W)
-        rows = jax.vmap(symmetric_rows)(scale * stack.W_V, B, H_t)
+        H_t, V, U, C, B = layer_parts(learner, H, W)
+        A = learner.scale * learner.stack.W_V
+        rows = jax.vmap(symmetric_rows)(A, B, H_t)
         return _from_rows(rows, m, N, shots), TrajectoryFactors(V, U, C)
-    gradients = path_gradients(stack, H, demo_updates, scale, W)
+    gradients = path_gradients(learner, H, W)
     return spectrum_of_gradients(gradients, shots, m, method=method), gradients
 
 

@@ -1,4 +1,4 @@
-"""The subspace in which the implicit gradient noise can live, from weights alone."""
+"""The subspace that contains the implicit gradient noise, from weights alone."""
 
 import jax
 import jax.numpy as jnp

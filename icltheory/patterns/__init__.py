@@ -3,6 +3,8 @@
 Data, models, probes and pruning of "How Do Nonlinear Transformers Learn and Generalize
 in In-Context Learning?" (2024), with closed forms to hold them against. Sizes that the
 slides do not state are inferred from their figures; docstrings say where.
+
+Stability: provisional.
 """
 
 from icltheory.patterns.alignment import (

@@ -149,7 +149,7 @@ def neuron_parts(
 
 @pytree
 class GainRatio:
-    """What the closed-form margin asks of a trained network.
+    """The ratio of gains that the closed-form margin assumes of a trained network.
 
     Args:
         gain: g.

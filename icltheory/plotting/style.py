@@ -1,12 +1,24 @@
 """One look for all figures."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-__all__ = ["COLOURS", "STYLE"]
+__all__ = ["COLOURS", "METHODS", "STYLE", "method_colours"]
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+# One colour for each method, in every figure.
+METHODS = {
+    "transformer": COLOURS[0],
+    "exact": COLOURS[0],
+    "least squares": COLOURS[1],
+    "ridge": COLOURS[2],
+    "Bayes": COLOURS[2],
+    "averaging": COLOURS[3],
+    "3-NN": COLOURS[4],
+    "one-layer optimum": COLOURS[5],
+    "dMMSE": COLOURS[6],
+}
 STYLE = {
     "axes.grid": True,
     "axes.spines.right": False,
@@ -25,8 +37,36 @@ def colours(first: int = 0) -> Iterator[str]:
     return itertools.cycle(COLOURS[first:])
 
 
+def method_colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each method: for those of :data:`METHODS` the same in every figure.
+
+    Args:
+        names: The methods. What follows a bracket or a comma does not count, nor does
+            case: ``"ridge (1)"`` is ridge. Others get colours that are left.
+
+    Returns:
+        Colours of matplotlib by the names.
+
+    Example:
+        >>> method_colours(["ridge (1)", "mine"])
+        {'ridge (1)': '#D55E00', 'mine': '#000000'}
+
+    References:
+        Okabe and Ito (2008). Verified by ``tests/plotting/test_figures.py``.
+    """
+    own = {name.lower(): colour for name, colour in METHODS.items()}
+    found = {name: own.get(_plain(name)) for name in names}
+    taken = set(found.values())
+    left = itertools.cycle([c for c in COLOURS if c not in taken] or COLOURS)
+    return {name: colour or next(left) for name, colour in found.items()}
+
+
+def _plain(name: str) -> str:
+    return name.partition("(")[0].partition(",")[0].strip().lower()
+
+
 def plain_log_axis(axis, span: float) -> None:
-    """Makes an axis logarithmic; over few decades it says 0.3, not 3 x 10^-1.
+    """Makes an axis logarithmic; over few decades its labels are plain numbers.
 
     Args:
         axis: A matplotlib axis.

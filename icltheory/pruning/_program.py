@@ -80,7 +80,7 @@ def _run(program, embed, together, params, start, kept, score_args):
 
 
 class CachedLayers:
-    """The state that enters a layer, advanced block by block from the last one asked.
+    """The state that enters a layer, advanced block by block from the last one read.
 
     One state is held. Every block is a program of its own, compiled once.
     """

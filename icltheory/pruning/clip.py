@@ -28,7 +28,7 @@ def clip(
 
     The Eckart-Young optimum, by a full decomposition in float32 or better; not the
     randomised one, whose error depends on the draw. At rate 0 or full rank the matrix
-    itself comes back, bit for bit. The derivative is that of
+    itself is returned, unchanged. The derivative is that of
     :func:`~icltheory.linalg.low_rank_approximation` and survives repeated values.
 
     Args:
@@ -137,7 +137,7 @@ def _split_jvp(primals, tangents):
 
 
 def resolve_rank(shape: tuple[int, ...], rate: Any, rank: Any, rule: str) -> int:
-    """The rank that exactly one of a rate and a rank asks for."""
+    """The rank that is given by exactly one of a rate and a rank."""
     if (rate is None) == (rank is None):
         got = "neither" if rate is None else "both"
         raise ValueError(f"rate, rank: expected exactly one of them, got {got}")

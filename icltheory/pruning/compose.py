@@ -59,7 +59,7 @@ def compose(
     Each pair is swept with the prunings kept so far in place, beside the rate 0 in the
     same program, and judged by :func:`~icltheory.pruning.choose_rate` against that rate
     0: strictly better by more than ``min_gain``, ties to the smaller rate. If nothing
-    is better the parameters stay the very arrays they were. Only the module that wins
+    is better the parameters stay the same arrays. Only the module that wins
     is replaced, so nothing of a rejected trial remains.
 
     The search is greedy: another order may end elsewhere. From the shallowest layer to

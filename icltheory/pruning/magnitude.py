@@ -27,7 +27,7 @@ def magnitude_prune(
 
     The count is exact, by the rational rule of
     :func:`~icltheory.pruning.rank_for_rate`. Of equal magnitudes the one that comes
-    first, row by row, is dropped first. At rate 0 the matrix comes back bit for bit. To
+    first, row by row, is dropped first. At rate 0 the matrix is returned unchanged. To
     compare with clipping at rank r on equal storage ask for
     ``kept=kept_parameters(W.shape, r)``. Cost of one sort.
 

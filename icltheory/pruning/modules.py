@@ -25,7 +25,7 @@ __all__ = ["module_matrices", "prune_module"]
 def module_matrices(
     model: LayeredModel, layer: int, module: str
 ) -> tuple[MatrixSpec, ...]:
-    """The weight matrices that a module name stands for.
+    """The weight matrices of a module, by its name.
 
     Args:
         model: The layered model.
@@ -81,7 +81,7 @@ def prune_module(
         method: ``"svd"`` or ``"magnitude"``.
 
     Returns:
-        New parameters; at rate 0 every weight is bit for bit the old one.
+        New parameters; at rate 0 every weight is unchanged to the bit.
 
     Raises:
         ValueError: If a name, the layer or the rate is out of range, or a weight is not
@@ -144,7 +144,7 @@ def _shape(params, spec):
 
 
 def svd_cutter(W: Float[Array, "m n"]) -> Callable[[Any], Array]:
-    """One decomposition for every rank; the full rank is the matrix bit for bit."""
+    """One decomposition for every rank; the full rank is the unchanged matrix."""
     parts = svd(W)
 
     def cut(rank):

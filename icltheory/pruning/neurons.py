@@ -42,7 +42,7 @@ def prune_rows(
         key: Random key, for ``"random"`` alone.
 
     Returns:
-        The pruned matrix; rows that stay are bit for bit the old ones.
+        The pruned matrix; rows that are kept are unchanged to the bit.
 
     Raises:
         ValueError: If not exactly one of ``fraction`` and ``kept`` is given, either is

@@ -44,7 +44,7 @@ def sweep(
     All matrices of the module are pruned at the same rate. The state :math:`x_l` is
     computed once, or taken as ``hidden``; a rate is a traced rank that masks the
     singular values, so that R rates at layer l cost one trunk, one decomposition a
-    matrix and R (L - l) blocks. At rate 0 the weights are bit for bit the old ones.
+    matrix and R (L - l) blocks. At rate 0 the weights are unchanged to the bit.
 
     The program is compiled once for each model, layer, module, method, ``score`` and
     shapes: other rates, as many, compile nothing. ``score`` is part of its identity, so

@@ -1,4 +1,7 @@
-"""In-context regression: tasks, shifts, predictors, exact risks, trained attention."""
+"""In-context regression: tasks, shifts, predictors, exact risks, trained attention.
+
+Stability: stable.
+"""
 
 from icltheory.regression import (
     bayes,

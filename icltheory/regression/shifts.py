@@ -89,7 +89,7 @@ class Shift:
 
     @property
     def num_informative(self) -> int | None:
-        """Prefixes that ask a question; after those the orthogonal query is 0."""
+        """Prefixes with a query that is not 0."""
         return self.dim if self.name == "orthogonal_train_test" else None
 
     def __call__(self, key: PRNGKey, num_points: int, batch_size: int) -> PrefixPrompt:

@@ -4,6 +4,8 @@ What experiments and language models share: a mean with its standard error
 (:class:`Estimate`), intervals of proportions and of curves, and tests of two models on
 the same examples. Class predictions are class numbers; -1 means that there was none
 because a score was NaN, which counts as wrong.
+
+Stability: stable.
 """
 
 from icltheory.statistics.comparison import Comparison, compare

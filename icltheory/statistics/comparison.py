@@ -16,7 +16,7 @@ __all__ = ["Comparison", "compare"]
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What :func:`compare` says of two models on the same examples.
+    """Two models on the same examples, as :func:`compare` returns them.
 
     Args:
         before: Accuracy of the first.

@@ -4,6 +4,8 @@ The pieces, each in its own module, are a curriculum (which coordinates and poin
 count), an objective (what is minimised), an optimiser, a step (state to state), and the
 loop that scans many steps in one dispatch. A step is any function of that type; replace
 it and the loop, the checkpoints and the experiments stay as they are.
+
+Stability: provisional.
 """
 
 from icltheory.training.averaging import averaged as averaged

@@ -27,7 +27,7 @@ class AveragedState(NamedTuple):
 def with_average(
     inner: optax.GradientTransformation, decay: float
 ) -> optax.GradientTransformation:
-    r"""Keeps an exponential mean of the weights that ``inner`` walks through.
+    r"""Keeps an exponential moving average of the weights that ``inner`` updates.
 
     .. math:: \bar\theta_t = \gamma_t \bar\theta_{t-1} + (1 - \gamma_t) \theta_t,
               \qquad \gamma_t = \min\!\left(\gamma, \frac{t}{t + 9}\right)

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or absent, and that say so when they were damaged."""
+"""Checkpoints that are written whole or not at all; damaged ones are reported."""
 
 import hashlib
 import json

@@ -180,7 +180,7 @@ class _Taken:
         self.axis, self.arrays = axis, {}
 
     def add(self, *arrays: Array) -> _Piece:
-        """Takes arrays of one dtype; returns what stands in their place."""
+        """Packs arrays of one dtype and returns their placeholders."""
         kind = arrays[0].dtype.name
         mine = self.arrays.setdefault(kind, [])
         mine.extend(arrays)

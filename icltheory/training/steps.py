@@ -60,7 +60,7 @@ Targets = Callable[[Any, Array, Array], Array]
 
 @runtime_checkable
 class Task(Protocol):
-    """What the trainer asks of a task; see :mod:`icltheory.regression.tasks`."""
+    """What the trainer needs of a task; see :mod:`icltheory.regression.tasks`."""
 
     @property
     def dim(self) -> int:

@@ -6,6 +6,8 @@ same recursion and agree to rounding.
 
 Nothing is normalised or signed on the way: ``G`` is what the model adds, and the
 papers' 1/N is the argument ``scale``.
+
+Stability: stable.
 """
 
 from icltheory.trajectory.dense import implicit_gd

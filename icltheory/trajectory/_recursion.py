@@ -1,16 +1,33 @@
 """The recursion of Theorem 1: from tokens, from their Gram matrix, in thin factors."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_shape
 from icltheory._precision import widened
+from icltheory._typing import Array
 from icltheory.attention import LinearAttentionStack
 
 DEMO_UPDATES = ("shared", "causal", "frozen")
 
 
-def prepare(stack, H, demo_updates, scale):
+class Learner(NamedTuple):
+    """A stack as the implicit learner of Theorem 1.
+
+    Attributes:
+        stack: The weights.
+        demo_updates: How layers move the demonstrations, one of ``DEMO_UPDATES``.
+        scale: Factor c on the attention sum.
+    """
+
+    stack: LinearAttentionStack
+    demo_updates: str
+    scale: Array
+
+
+def prepare(stack, H, demo_updates, scale) -> tuple[Learner, Array]:
     """Checks the arguments and casts all of them to one dtype."""
     if not isinstance(stack, LinearAttentionStack):
         kind = type(stack).__name__
@@ -19,7 +36,10 @@ def prepare(stack, H, demo_updates, scale):
     check_shape("H", H, ("N", stack.W_V.shape[-1]))
     stack, H = jax.tree.map(widened, (stack, H))
     dtype = jnp.result_type(H, *jax.tree.leaves(stack))
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), (stack, H, scale))
+    stack, H, scale = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, dtype), (stack, H, scale)
+    )
+    return Learner(stack, demo_updates, scale), H
 
 
 def demo_factors(layer, H, scale):
@@ -28,7 +48,7 @@ def demo_factors(layer, H, scale):
 
 
 def move_demos(demo_updates, H, V, U):
-    """Demonstrations after the layer; they feel the same update as the query."""
+    """Demonstrations after the layer; they get the same update as the query."""
     if demo_updates == "frozen":
         return H
     if demo_updates == "causal":
@@ -54,7 +74,7 @@ def telescope(stack, state, update, emit):
 
 
 def choose_dense(method, demo_updates, H):
-    """The cheaper of the two dense methods, or the one asked for if it applies."""
+    """The cheaper of the two dense methods, or the given one if it applies."""
     check_choice("method", method, ("auto", "dense", "gram"))
     if method == "gram" and demo_updates == "causal":
         raise ValueError(
@@ -66,8 +86,9 @@ def choose_dense(method, demo_updates, H):
     return method
 
 
-def dense_recursion(stack, H, demo_updates, scale, method, emit):
+def dense_recursion(learner: Learner, H, method, emit):
     """Runs Theorem 1 with n x n matrices and keeps what ``emit`` chooses."""
+    stack, demo_updates, scale = learner
 
     def from_tokens(H, layer):
         V, U = demo_factors(layer, H, scale)
@@ -85,8 +106,9 @@ def dense_recursion(stack, H, demo_updates, scale, method, emit):
     return telescope(stack, H, from_tokens, emit)
 
 
-def factor_recursion(stack, H, demo_updates, scale):
+def factor_recursion(learner: Learner, H):
     """Runs Theorem 1 in thin factors: the left one, and the right ones of dW and G."""
+    stack, demo_updates, scale = learner
     layers = stack.num_layers
     empty = jnp.zeros((layers, *H.shape), H.dtype)
 
@@ -106,12 +128,13 @@ def factor_recursion(stack, H, demo_updates, scale):
     return left, right, right_G
 
 
-def token_recursion(stack, H, demo_updates, scale):
+def token_recursion(learner: Learner, H):
     """Runs Theorem 1 on tokens and keeps what makes up each g_i, layer by layer.
 
     The tokens that enter the layer, the factors V, U and C of dW and G, and the
     matrix B = W_K^T W_Q (1 + W), for which ``C = tokens @ B``.
     """
+    stack, demo_updates, scale = learner
     one = jnp.eye(H.shape[1], dtype=H.dtype)
 
     def step(carry, layer):
@@ -123,8 +146,9 @@ def token_recursion(stack, H, demo_updates, scale):
     return jax.lax.scan(step, (H, one), stack)[1]
 
 
-def parts_on_path(stack, H, demo_updates, scale, W):
+def parts_on_path(learner: Learner, H, W):
     """The same at given weights W_{t-1}, where tokens are (1 + W) h or stay."""
+    stack, demo_updates, scale = learner
     one = jnp.eye(H.shape[1], dtype=H.dtype)
 
     def one_layer(layer, W):

@@ -68,10 +68,10 @@ def implicit_gd(
         Yao et al. (2024), Theorem 1 and Remark 2.
         Verified by ``tests/identities/test_yao_theorem1.py``.
     """
-    stack, H, scale = prepare(stack, H, demo_updates, scale)
+    learner, H = prepare(stack, H, demo_updates, scale)
     method = choose_dense(method, demo_updates, H)
 
     def emit(delta_W, G, W):
         return delta_W, G, W + G
 
-    return Trajectory(*dense_recursion(stack, H, demo_updates, scale, method, emit))
+    return Trajectory(*dense_recursion(learner, H, method, emit))

@@ -56,5 +56,5 @@ def implicit_gd_factors(
         Yao et al. (2024), Theorem 1. Verified by
         ``tests/trajectory/test_trajectory.py``.
     """
-    stack, H, scale = prepare(stack, H, demo_updates, scale)
-    return TrajectoryFactors(*factor_recursion(stack, H, demo_updates, scale))
+    learner, H = prepare(stack, H, demo_updates, scale)
+    return TrajectoryFactors(*factor_recursion(learner, H))

@@ -77,12 +77,12 @@ def implicit_gd_norms(
         Verified by ``tests/trajectory/test_trajectory.py``.
     """
     check_choice("method", method, ("auto", "factors", "dense", "gram"))
-    stack, H, scale = prepare(stack, H, demo_updates, scale)
-    few_demos = stack.num_layers * H.shape[0] < H.shape[1]
+    learner, H = prepare(stack, H, demo_updates, scale)
+    few_demos = learner.stack.num_layers * H.shape[0] < H.shape[1]
     if method == "factors" or (method == "auto" and few_demos):
-        return _norms_of_factors(*factor_recursion(stack, H, demo_updates, scale))
+        return _norms_of_factors(*factor_recursion(learner, H))
     method = choose_dense(method, demo_updates, H)
-    norms = dense_recursion(stack, H, demo_updates, scale, method, _norms_of_step)
+    norms = dense_recursion(learner, H, method, _norms_of_step)
     return TrajectoryNorms(*norms)
 
 

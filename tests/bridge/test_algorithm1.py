@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge import clip_module, examiner
+from icltheory.bridge import cached_evaluator, clip_module
 from icltheory.bridge.algorithm1 import algorithm1, layer_choice, read_algorithm1
-from icltheory.bridge.answers import PLACE_FIELDS, AnswerBook, TaskFacts, facts_of
+from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, TaskFacts, facts_of
+from icltheory.bridge.cached_evaluator import CachedEvaluator
 from icltheory.bridge.evaluation import GridChunk, evaluate_naive
-from icltheory.bridge.examiner import Examiner
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import condition_numbers
 from icltheory.pruning import choose_layers, choose_rate, module_matrices
@@ -118,7 +118,7 @@ def test_what_is_recorded_is_not_asked_again(model, task, tmp_path, monkeypatch)
     def never(*_, **__):
         raise AssertionError("a model was asked")
 
-    monkeypatch.setattr(examiner, "Grid", never)
+    monkeypatch.setattr(cached_evaluator, "Grid", never)
     again = algorithm1(model, task, "mlp", RATES, 1, "max", records=path)
     assert path.read_bytes() == content
     assert str(again) == str(first)
@@ -135,22 +135,25 @@ def test_what_is_recorded_is_not_asked_again(model, task, tmp_path, monkeypatch)
 
 @pytest.mark.slow
 def test_only_what_is_missing_is_asked(model, task):
-    book = AnswerBook(facts_of(task))
-    asking = Examiner(book, model, task)
-    whole = AnswerBook(facts_of(task))
-    Examiner(whole, model, task).ask("validation", [0, 1], ["mlp", "attn"], RATES)
+    answers = AnswerCache(facts_of(task))
+    evaluate = CachedEvaluator(answers, model, task).evaluate_missing
+    whole = AnswerCache(facts_of(task))
+    every = ("validation", [0, 1], ["mlp", "attn"], RATES)
+    CachedEvaluator(whole, model, task).evaluate_missing(*every)
     assert whole.added == 2 * 2 * 4 * 9
-    asking.ask("validation", [1], ["mlp"], RATES, examples=[2, 5], places=[0, 3])
-    assert book.added == 4
-    asking.ask("validation", [1], ["mlp"], RATES, examples=[2, 3])
-    assert book.added == 4 + 2 + 4
-    asking.ask("validation", [0, 1], ["mlp", "attn"], RATES)
-    assert book.added == whole.added
+    evaluate("validation", [1], ["mlp"], RATES, examples=[2, 5], places=[0, 3])
+    assert answers.added == 4
+    evaluate("validation", [1], ["mlp"], RATES, examples=[2, 3])
+    assert answers.added == 4 + 2 + 4
+    evaluate(*every)
+    assert answers.added == whole.added
     for layer in (0, 1):
         for module in ("mlp", "attn"):
             at = ("validation", layer, module, RATES)
-            np.testing.assert_array_equal(book.correct(*at), whole.correct(*at))
-            np.testing.assert_allclose(book.scores(*at), whole.scores(*at), atol=1e-5)
+            np.testing.assert_array_equal(answers.correct(*at), whole.correct(*at))
+            np.testing.assert_allclose(
+                answers.scores(*at), whole.scores(*at), atol=1e-5
+            )
 
 
 def test_a_race_makes_the_grids_choice_and_records_what_it_asked(model, task, tmp_path):
@@ -165,8 +168,8 @@ def test_a_race_makes_the_grids_choice_and_records_what_it_asked(model, task, tm
     assert len(asked) == raced.evaluations == raced.race.evaluations
 
 
-def book_of(right, facts=None, scores=None, tested=None):
-    """A book in which each rate (rows) is right on the examples that ``right`` says."""
+def answers_of(right, facts=None, scores=None, tested=None):
+    """Answers: each rate (rows) is right on the examples that ``right`` says."""
     right = np.asarray(right, bool)
     facts = facts or TaskFacts(
         "made",
@@ -177,7 +180,7 @@ def book_of(right, facts=None, scores=None, tested=None):
         {"validation": right.shape[1], "test": right.shape[1]},
         "",
     )
-    book = AnswerBook(facts)
+    answers = AnswerCache(facts)
     labels = np.arange(right.shape[1]) % 2
     rates = np.arange(len(right)) / 10
     for split, values in (("validation", right), ("test", tested)):
@@ -185,16 +188,16 @@ def book_of(right, facts=None, scores=None, tested=None):
         best = np.where(values, labels, 1 - labels)
         made = np.eye(2)[best] if scores is None else scores
         chunk = GridChunk(0, "mlp", np.arange(right.shape[1]), made)
-        book.add(split, rates.tolist(), [chunk], labels)
-    return book, rates.tolist()
+        answers.add(split, rates.tolist(), [chunk], labels)
+    return answers, rates.tolist()
 
 
 def test_a_race_over_clear_winners_saves_most_of_the_grid():
     rng = np.random.default_rng(0)
     right = rng.random((8, 400)) < np.array([0.6, *[0.5] * 6, 0.9])[:, None]
-    book, rates = book_of(right)
-    found = read_algorithm1(book, 0, "mlp", rates, race=True)
-    assert found.rate == read_algorithm1(book, 0, "mlp", rates).rate == 0.7
+    answers, rates = answers_of(right)
+    found = read_algorithm1(answers, 0, "mlp", rates, race=True)
+    assert found.rate == read_algorithm1(answers, 0, "mlp", rates).rate == 0.7
     assert found.evaluations < found.full_evaluations / 3
     assert found.full_evaluations == 3200
     assert found.comparison.verdict == "better"
@@ -203,8 +206,8 @@ def test_a_race_over_clear_winners_saves_most_of_the_grid():
 def test_a_search_among_equals_is_told_from_a_gain():
     rng = np.random.default_rng(1)
     validation, test = rng.random((2, 8, 200)) < 0.5
-    book, rates = book_of(validation, tested=test)
-    found = read_algorithm1(book, 0, "mlp", rates)
+    answers, rates = answers_of(validation, tested=test)
+    found = read_algorithm1(answers, 0, "mlp", rates)
     assert found.rate > 0
     assert found.could_be_chance
     assert found.selection.optimism > 0
@@ -223,25 +226,25 @@ def test_the_authors_profile_divides_by_one_less_and_counts_ties_as_wrong():
     )
     scores = np.array([[[1.0, 0], [0, 1], [1, 0], [0, 0]]] * 2)
     right = np.ones((2, 4))
-    book, rates = book_of(right, facts, scores)
-    found = read_algorithm1(book, 0, "mlp", rates)
+    answers, rates = answers_of(right, facts, scores)
+    found = read_algorithm1(answers, 0, "mlp", rates)
     assert found.unpruned_score == found.test_before == 1.0  # 3 of 4, by n - 1
     assert found.comparison.before == 0.75
     # Label 1 ties on the last example; in the paper's profile the first option wins.
-    paper, _ = book_of(right, facts._replace(profile="paper"), scores)
+    paper, _ = answers_of(right, facts._replace(profile="paper"), scores)
     assert paper.correct("test", 0, "mlp", [0]).tolist() == [[True, True, True, False]]
     scores[:, 2] = 0
-    strict, _ = book_of(right, facts, scores)
-    first, _ = book_of(right, facts._replace(profile="paper"), scores)
+    strict, _ = answers_of(right, facts, scores)
+    first, _ = answers_of(right, facts._replace(profile="paper"), scores)
     assert strict.correct("test", 0, "mlp", [0]).sum() == 2
     assert first.correct("test", 0, "mlp", [0]).sum() == 3
 
 
 def test_nan_is_wrong_and_known():
     scores = np.array([[[1.0, 0], [0, np.nan]]])
-    book, _ = book_of([[True, True]], scores=scores)
-    assert book.known("test", 0, "mlp", [0]).all()
-    assert book.correct("test", 0, "mlp", [0]).tolist() == [[True, False]]
+    answers, _ = answers_of([[True, True]], scores=scores)
+    assert answers.known("test", 0, "mlp", [0]).all()
+    assert answers.correct("test", 0, "mlp", [0]).tolist() == [[True, False]]
 
 
 def test_scores_come_back_from_a_file_to_the_last_bit(tmp_path):
@@ -254,10 +257,10 @@ def test_scores_come_back_from_a_file_to_the_last_bit(tmp_path):
     scores[0, 1, 0] = np.nan
     labels = np.array([0, 1, 1])
     for seed in (0, 1):
-        book = AnswerBook(facts, Records(path, key), seed=seed)
+        answers = AnswerCache(facts, Records(path, key), seed=seed)
         chunk = GridChunk(0, "mlp", np.array([2, 0]), scores[:, [2, 0]] + seed)
-        book.add("validation", (0.0, 0.5), [chunk], labels)
-    again = AnswerBook(facts, Records(path, key), seed=0)
+        answers.add("validation", (0.0, 0.5), [chunk], labels)
+    again = AnswerCache(facts, Records(path, key), seed=0)
     found = again.scores("validation", 0, "mlp", (0.0, 0.5)).astype(np.float32)
     np.testing.assert_array_equal(found[:, [0, 2]], scores[:, [0, 2]])
     assert again.known("validation", 0, "mlp", [0.5]).tolist() == [[True, False, True]]
@@ -268,7 +271,7 @@ def test_scores_come_back_from_a_file_to_the_last_bit(tmp_path):
     with pytest.raises(ValueError, match="expected each key once"):
         again.add("validation", (0.0, 0.5), [chunk], labels)
     with pytest.raises(ValueError, match="expected the key fields example, layer"):
-        AnswerBook(facts, Records(path, key))
+        AnswerCache(facts, Records(path, key))
 
 
 def test_the_layer_is_the_deepest_of_the_largest(model):
@@ -320,11 +323,11 @@ def test_what_cannot_be_done_is_said_in_one_line(model, task, changes, message):
     assert "\n" not in str(caught.value)
 
 
-def test_tasks_without_examples_and_books_of_others_are_refused(model, task):
+def test_tasks_without_examples_and_answers_of_others_are_refused(model, task):
     for split in ("validation", "test"):
         none = dataclasses.replace(task, **{split: ()})
         with pytest.raises(ValueError, match=f"task: expected {split} examples of toy"):
             algorithm1(model, none, "mlp", RATES, 1, "max")
-    book = AnswerBook(facts_of(task.with_demonstrations(task.demonstrations[::-1])))
+    answers = AnswerCache(facts_of(task.with_demonstrations(task.demonstrations[::-1])))
     with pytest.raises(ValueError, match="records: expected those of toy with these"):
-        algorithm1(model, task, "mlp", RATES, 1, "max", records=book)
+        algorithm1(model, task, "mlp", RATES, 1, "max", records=answers)

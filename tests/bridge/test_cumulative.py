@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from icltheory.bridge.algorithm1 import algorithm1
-from icltheory.bridge.answers import PLACE_FIELDS, AnswerBook, facts_of
+from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
+from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
 from icltheory.bridge.evaluation import evaluate, evaluate_rates
 from icltheory.bridge.evaluation._stacks import pruned_stacks
-from icltheory.bridge.examiner import Examiner, method_name
 from icltheory.bridge.racing import race
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import Cumulative
@@ -211,13 +211,13 @@ def edited(model, loop, rates):
 
 @pytest.fixture(scope="module")
 def whole(model, task, tmp_path_factory):
-    """Algorithm 1 by the loop, in one go, and the book it wrote."""
+    """Algorithm 1 by the loop, in one go, and the answers it stored."""
     path = tmp_path_factory.mktemp("loop") / "answers.jsonl"
     found = search(model, task, path)
     fields = {"task": "toy", "profile": "paper", "shots": 4}
     fields["method"] = method_name(LOOP)
     records = Records(path, (*fields, *PLACE_FIELDS), read_only=True)
-    return found, AnswerBook(facts_of(task), records, **fields)
+    return found, AnswerCache(facts_of(task), records, **fields)
 
 
 def search(model, task, records, **options):
@@ -227,10 +227,10 @@ def search(model, task, records, **options):
 
 @pytest.mark.slow
 def test_algorithm1_searches_the_loop_and_tests_fresh_weights(model, task, whole):
-    found, book = whole
+    found, answers = whole
     shown = [edited(model, LOOP, RATES[: i + 1]) for i in range(4)]
     plain = [evaluate(m, task) for m in shown]
-    scores = book.scores("validation", LAYER, MODULE, RATES)
+    scores = answers.scores("validation", LAYER, MODULE, RATES)
     for one, other in zip(scores, plain, strict=True):
         np.testing.assert_allclose(one, other.scores, atol=2e-3)
     accuracies = [p.accuracy for p in plain]
@@ -238,7 +238,7 @@ def test_algorithm1_searches_the_loop_and_tests_fresh_weights(model, task, whole
     assert found.rate == choose_rate(accuracies, RATES, accuracies[0]).rate > 0
     tested = edited(model, LOOP.fresh, (found.rate,))
     after = evaluate(tested, task, "test")
-    pair = book.scores("test", LAYER, MODULE, (0, found.rate))
+    pair = answers.scores("test", LAYER, MODULE, (0, found.rate))
     np.testing.assert_allclose(pair[1], after.scores, atol=2e-3)
     assert found.test_after == pytest.approx(after.accuracy)
     before = evaluate(model, task, "test")
@@ -252,9 +252,9 @@ def test_algorithm1_searches_the_loop_and_tests_fresh_weights(model, task, whole
 def test_a_run_that_was_killed_goes_on_in_the_same_loop(
     kept, model, task, whole, tmp_path
 ):
-    found, book = whole
+    found, answers = whole
     path = tmp_path / "answers.jsonl"
-    lines = book.records.path.read_bytes().splitlines(keepends=True)
+    lines = answers.records.path.read_bytes().splitlines(keepends=True)
     # Some rates of some examples are lost, on validation or test; half a line is left.
     path.write_bytes(b"".join(lines[:kept]) + lines[kept][:9])
     again = search(model, task, path)
@@ -276,18 +276,17 @@ def answer(line):
 
 @pytest.mark.slow
 def test_a_race_goes_through_the_same_loop(model, task, whole):
-    book = AnswerBook(facts_of(task), method=method_name(LOOP))
-    examiner = Examiner(book, model, task, method=LOOP)
+    answers = AnswerCache(facts_of(task), method=method_name(LOOP))
+    evaluator = CachedEvaluator(answers, model, task, method=LOOP)
 
     def correct(places, examples):
-        examiner.ask("validation", [LAYER], [MODULE], RATES, examples, places)
-        alive = [RATES[place] for place in places]
-        return book.correct("validation", LAYER, MODULE, alive, examples)
+        at = ("validation", LAYER, MODULE)
+        return evaluator.correct(*at, RATES, examples, places)
 
     found = race(correct, len(RATES), 9, batch=3, delta=0.9)
-    known = book.known("validation", LAYER, MODULE, RATES)
+    known = answers.known("validation", LAYER, MODULE, RATES)
     scores, all_scores = (
-        b.scores("validation", LAYER, MODULE, RATES) for b in (book, whole[1])
+        b.scores("validation", LAYER, MODULE, RATES) for b in (answers, whole[1])
     )
     np.testing.assert_allclose(scores[known], all_scores[known], atol=1e-9)
     assert found.evaluations == known.sum()
@@ -305,12 +304,12 @@ def test_answers_of_two_ways_are_kept_apart(model, task, tmp_path):
         asked = [line["method"] for line in lines if line["split"] == "validation"]
         assert asked == sorted(asked, reverse=True)
         assert len(asked) == (i + 1) * total
-    book = AnswerBook(facts_of(task), method=names[2])
+    answers = AnswerCache(facts_of(task), method=names[2])
     for way in (*ways[:2], *ways[3:]):
-        with raises(f"method: expected '{names[2]}', of which the book's answers are"):
-            search(model, task, book, method=way)
-    with raises("method: expected 'svd', of which the book's answers are"):
-        search(model, task, AnswerBook(facts_of(task)))
+        with raises(f"method: expected '{names[2]}', as the answers in the cache"):
+            search(model, task, answers, method=way)
+    with raises("method: expected 'svd', as the answers in the cache"):
+        search(model, task, AnswerCache(facts_of(task)))
 
 
 def test_what_is_no_loop_is_refused(model, task):

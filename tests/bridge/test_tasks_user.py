@@ -10,8 +10,8 @@ import icltheory.bridge.tasks as tasks
 from icltheory.bridge.tasks import (
     File,
     PromptTemplate,
-    Recipe,
     Split,
+    TaskRecipe,
     TaskSpec,
     load_task,
 )
@@ -22,7 +22,7 @@ WEATHER = TaskSpec(
     name="weather",
     fields={"text": "{report}"},
     labels=(("label", ("dry", "wet")),),
-    recipes=Recipe(
+    recipes=TaskRecipe(
         PromptTemplate("{text!t} It is {label}.\n", "{text!t} It is", ("dry", "wet")),
         Split(per_class=2, validation="rest"),
     ),
@@ -68,7 +68,9 @@ def test_a_single_file_serves_as_training_rows(folder):
         "weather",
         WEATHER.fields,
         WEATHER.labels,
-        Recipe(WEATHER.recipes.prompt, Split(per_class=1, validation=2, test="rest")),
+        TaskRecipe(
+            WEATHER.recipes.prompt, Split(per_class=1, validation=2, test="rest")
+        ),
     )
     task = load_task(spec, folder / "train.jsonl")
     assert (len(task.validation), len(task.test)) == (4, 2)
@@ -181,7 +183,7 @@ def test_too_few_rows(folder):
 def test_declarations_that_do_not_fit_together(change, message):
     recipe = {"prompt": WEATHER.recipes.prompt, **change}
     with pytest.raises(ValueError, match=message):
-        TaskSpec("weather", WEATHER.fields, WEATHER.labels, Recipe(**recipe))
+        TaskSpec("weather", WEATHER.fields, WEATHER.labels, TaskRecipe(**recipe))
 
 
 @pytest.mark.parametrize(
@@ -193,9 +195,9 @@ def test_declarations_that_do_not_fit_together(change, message):
         (lambda: Split(keep=-1), "keep: expected an integer >= 0, got -1"),
         (lambda: Split(seed=-1), "seed: expected an integer >= 0, got -1"),
         (lambda: Split(test="train"), "test: expected"),
-        (lambda: Recipe(PromptTemplate("", ""), scoring="f1"), "scoring: expected"),
+        (lambda: TaskRecipe(PromptTemplate("", ""), scoring="f1"), "scoring: expected"),
         (
-            lambda: Recipe(PromptTemplate("", ""), denominator="n+1"),
+            lambda: TaskRecipe(PromptTemplate("", ""), denominator="n+1"),
             "denominator: expected",
         ),
         (lambda: TaskSpec("a", {}, (), {}, kind="span"), "kind: expected"),

@@ -46,7 +46,7 @@ PARTS = {
         "train": TRAINED,
         **dict.fromkeys(("language", "features", "kernels", "circuit"), MODULE),
         "regression": MODULE,
-        "Found": (),
+        "MechanismFindings": (),
     },
     "prune_llm": {"subjects": MODULE, "studies": MODULE, "measure": 3, "_checked": {}},
     "prune_icl": {"train": TRAINED, "subject": (), "measure": ()},

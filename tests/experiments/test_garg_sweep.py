@@ -14,7 +14,7 @@ import pytest
 from experiments import garg_sweep
 from experiments._trained import Recipe, Timing
 from experiments.garg_sweep import report, summary
-from experiments.garg_sweep.measure import Lines, SweepMeasurements, measure
+from experiments.garg_sweep.measure import ReferenceRisks, SweepMeasurements, measure
 from experiments.garg_sweep.train import means
 from icltheory import training
 from icltheory.training import Curriculum, OptimizerConfig
@@ -102,7 +102,7 @@ def made_up(diverged=(), idle=()):
         at[place] = 7
     for place in idle:
         errors[place] = 1.0
-    lines = Lines(
+    lines = ReferenceRisks(
         np.full((4, 5), 0.1) + np.arange(4)[:, None] * 0.01,
         np.full((4, 5), 0.1),
         np.full((4, 5), 0.1),

@@ -14,7 +14,7 @@ import pytest
 from experiments import ltb_gpt2
 from experiments._frame.run import Run
 from experiments._trained import Timing
-from experiments.ltb_gpt2 import Cell
+from experiments.ltb_gpt2 import ModelSetting
 from experiments.ltb_gpt2.config import PAPER_TABLE
 from experiments.ltb_gpt2.drawing import Table1Setting, models_between_lines
 from experiments.ltb_gpt2.join import join
@@ -73,7 +73,7 @@ def test_the_large_presets_are_the_papers_model():
 
 @pytest.mark.slow
 def test_prompts_are_drawn_from_the_prior_of_their_cell():
-    task = CPU.recipe_of(Cell(False, 10.0)).task()
+    task = CPU.recipe_of(ModelSetting(False, 10.0)).task()
     prompt = task.sample(jax.random.key(0), CPU.num_examples, 20_000)
     w = np.asarray(prompt.w, np.float64)
     np.testing.assert_allclose(w.mean(axis=0), 10, atol=5 / math.sqrt(20_000))

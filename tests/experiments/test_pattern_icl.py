@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from experiments import pattern_icl
-from experiments._patterns import Ensemble, scores_on_all, train_ensemble
+from experiments._patterns import PatternEnsemble, scores_on_all, train_ensemble
 from experiments._patterns.gpt2 import PairTask
-from experiments.pattern_icl.baselines import CLASSIFIERS, Comparison, classify
+from experiments.pattern_icl.baselines import CLASSIFIERS, MethodComparison, classify
 from experiments.pattern_icl.checks import miss_law, start_attention
 from experiments.pattern_icl.clouds import NeuronCloud, neuron_clouds
 from experiments.pattern_icl.drawing import PatternPanel, PatternSeries, pattern_panels
@@ -22,7 +22,7 @@ from icltheory.models import GPT2
 from icltheory.patterns import PatternTask, circulant_tasks
 
 matplotlib.use("Agg")
-SMALL = Ensemble(
+SMALL = PatternEnsemble(
     num_irrelevant=2,
     num_neurons=4,
     steps=2,
@@ -102,9 +102,9 @@ def test_classifiers_find_the_nearest_pattern(name):
 
 def test_differences_of_methods_are_paired():
     wrong = np.array([[True, False, False, False], [True, True, False, False]])
-    same = Comparison(0.8, {"a": wrong, "b": wrong}, wrong)
+    same = MethodComparison(0.8, {"a": wrong, "b": wrong}, wrong)
     assert same.difference("a", "b") == (0, 0)
-    other = Comparison(0.8, {"a": wrong, "b": ~wrong}, wrong)
+    other = MethodComparison(0.8, {"a": wrong, "b": ~wrong}, wrong)
     mean, error = other.difference("a", "b")
     each = np.array([1.0, 0.0, -1.0, -1.0])
     assert mean == pytest.approx(each.mean())
@@ -172,7 +172,7 @@ def test_configs_that_mean_nothing_are_refused(changes, message):
 )
 def test_ensembles_that_mean_nothing_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        Ensemble(**changes)
+        PatternEnsemble(**changes)
 
 
 def test_gpt2_that_cannot_be_is_refused():

@@ -13,7 +13,7 @@ import pytest
 
 from experiments import pattern_pruning
 from experiments._frame.command_line import read_config
-from experiments._patterns import Ensemble, TrainedEnsemble
+from experiments._patterns import PatternEnsemble, TrainedEnsemble
 from experiments._patterns.gpt2 import Gpt
 from experiments.pattern_pruning.basis import basis_of, in_basis
 from experiments.pattern_pruning.bridge import (
@@ -39,7 +39,7 @@ from icltheory.patterns import prune_neurons
 from icltheory.pruning import clip, magnitude_prune
 
 matplotlib.use("Agg")
-ENSEMBLE = Ensemble(
+ENSEMBLE = PatternEnsemble(
     num_relevant=4,
     num_irrelevant=4,
     num_shifted=2,

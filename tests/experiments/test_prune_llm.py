@@ -19,12 +19,12 @@ from experiments.prune_llm import study as studies
 from experiments.prune_llm import subject as subjects
 from experiments.prune_llm.findings import findings
 from experiments.prune_llm.study import ANSWERS, Study
-from experiments.prune_llm.subject import Case
+from experiments.prune_llm.subject import TaskDraw
 from experiments.prune_llm.tables import algorithm1_rows, panel, races, replicates
 from experiments.small_lm import checkpoint, tasks
 from experiments.small_lm.config import Config as SmallConfig
 from experiments.small_lm.model import start
-from icltheory.bridge.answers import AnswerBook, TaskFacts
+from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
 from icltheory.bridge.evaluation import GridChunk
 from icltheory.bridge.spectra import ConditionNumber
 from tests import processes
@@ -278,7 +278,7 @@ def made_up(gain, num_layers=3):
         "",
     )
     labels = np.arange(size) % 2
-    book = AnswerBook(facts)
+    answers = AnswerCache(facts)
     for split in ("validation", "test"):
         plain = rng.random(size) < 0.6
         for layer in range(num_layers):
@@ -289,15 +289,15 @@ def made_up(gain, num_layers=3):
                     right[1] |= plain if gain > 0 else False
                 scores = np.eye(2)[np.where(right, labels, 1 - labels)]
                 chunk = GridChunk(layer, module, np.arange(size), scores)
-                book.add(split, config.rates, [chunk], labels)
+                answers.add(split, config.rates, [chunk], labels)
     more = (1.0, 1.0, (4, 4), "float32", 1e6, True, np.empty(0))
     conditions = tuple(
         ConditionNumber(layer, module, "W", 10.0 + layer, *more)
         for layer in range(num_layers)
         for module in config.modules
     )
-    books = {Case("toy", 4, 0, 0): book}
-    return Study(config, "llama", num_layers, conditions, books, None)
+    answers = {TaskDraw("toy", 4, 0, 0): answers}
+    return Study(config, "llama", num_layers, conditions, answers, None)
 
 
 def said(study):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments import shots
-from experiments.prune_llm.subject import Case
+from experiments.prune_llm.subject import TaskDraw
 from experiments.shots.curve import curve, differences, point
 from experiments.shots.main import main
 from experiments.shots.measure import KEY, correct, measure
@@ -161,7 +161,7 @@ def test_what_is_recorded_is_what_the_plain_way_answers(checkpoint, tmp_path):
     assert list(measure(config, subject, records)) == list(subject.tasks)
     model = load_checkpoint(checkpoint / "checkpoint")
     pruned = clip_module(model, 0, "attn", 0.5)
-    task = subject.tasks[Case("topic", 3, 1, 5)]
+    task = subject.tasks[TaskDraw("topic", 3, 1, 5)]
     for rate, one in ((0.0, model), (0.5, pruned)):
         plain = evaluate_naive(one, task, "validation", 3)
         found = records.table("prediction", task="topic", rate=rate, shots=3)
@@ -173,14 +173,14 @@ def test_what_is_recorded_is_what_the_plain_way_answers(checkpoint, tmp_path):
 
 
 def test_a_curve_that_rises_passes_and_a_flat_one_fails():
-    from experiments.shots.report import Found, _checks
+    from experiments.shots.report import TaskFindings, _checks
 
     def checks(accuracies):
         rng = np.random.default_rng(2)
         chances = np.array(accuracies)[:, None, None, None]
         right = rng.random((len(accuracies), 5, 2, 200)) < chances
         curves = {0.0: curve(right, True, 0.95)}
-        one = Found(curves, (), 0.5, 0.5, 200, True, 0, 0, "")
+        one = TaskFindings(curves, (), 0.5, 0.5, 200, True, 0, 0, "")
         return [check.passed for check in _checks("toy", one)]
 
     assert checks([0.5, 0.7, 0.9]) == [True, True]

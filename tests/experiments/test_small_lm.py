@@ -19,7 +19,7 @@ from experiments.small_lm import checkpoint, ideal, tasks
 from experiments.small_lm import language as drawing
 from experiments.small_lm import model as models
 from experiments.small_lm import vocabulary as v
-from experiments.small_lm.config import PRESETS, Config, Curriculum
+from experiments.small_lm.config import PRESETS, Config, SentenceCurriculum
 from experiments.small_lm.curve import QUESTIONS, Curves, curves
 from experiments.small_lm.language import Language, Sentences
 from experiments.small_lm.main import main
@@ -252,7 +252,7 @@ def test_the_ideal_learner_weighs_tasks_by_the_demonstrations():
         )
 
     shown, asked = reading([0.9, 0.1], [0.5, 0.5]), reading([0.8, 0.2], [0.3, 0.7])
-    tasks = [ideal.Task(a, (0, 1), 1.0) for a in (0, 1)]
+    tasks = [ideal.LanguageTask(a, (0, 1), 1.0) for a in (0, 1)]
     none = np.array([], int)
     before = ideal.learner(shown.at(slice(0)), none, asked, tasks)
     first = (0.2 * 0.8 + 0.4 * 0.3) / 0.6
@@ -397,7 +397,10 @@ def test_the_bridge_evaluates_the_shipped_tasks(shipped, name):
     [
         (lambda: Language(noise=1.0), r"noise: expected a value in \[0, 1\), got 1.0"),
         (lambda: Language(fewest_words=0), "fewest_words: expected at least 1, got 0"),
-        (lambda: Curriculum(words_from=0.5), "words_from: expected a share below"),
+        (
+            lambda: SentenceCurriculum(words_from=0.5),
+            "words_from: expected a share below",
+        ),
         (lambda: Config(shots=()), "shots: expected some"),
         (lambda: Config(lengths=(5, 53, 101)), "lengths: expected at least 7"),
         (lambda: Config(lengths=(53,)), "lengths: expected 3 and as many"),

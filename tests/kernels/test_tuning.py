@@ -10,7 +10,7 @@ import pytest
 
 from icltheory.kernels import Plan, Tile, choose, tune, tuning
 from icltheory.kernels.plan import KERNELS
-from icltheory.kernels.tuning import SUBJECTS, Problem, Subject
+from icltheory.kernels.tuning import SUBJECTS, Problem, TuningSubject
 from icltheory.training import loop
 
 GOOD = np.linspace(0.0, 1.0, 5, dtype=np.float32)
@@ -138,7 +138,7 @@ def one_tile(_):
 @pytest.fixture(scope="module")
 def attention():
     subject = SUBJECTS["attention"]
-    return {"attention": Subject(subject.function, subject.shapes, one_tile)}
+    return {"attention": TuningSubject(subject.function, subject.shapes, one_tile)}
 
 
 def clock_of(order):
@@ -180,7 +180,7 @@ def test_neither_a_kernel_that_loses_nor_a_wrong_one_is_in_the_plan(attention):
 
         return attend
 
-    wrong = Subject(function, right.shapes, right.candidates)
+    wrong = TuningSubject(function, right.shapes, right.candidates)
     # Forward twin and kernel; then both with the gradient. The wrong one never runs.
     clock = clock_of([2.0, 1.0, 3.0, 3.5, 4.0])
     tuned = tune(*SHAPE, subjects={"attention": wrong}, clock=clock, **QUICK)

@@ -1,4 +1,4 @@
-"""Rows of tokens in few shapes: padded lengths, batches, and where answers stand."""
+"""Rows of tokens in few shapes: padded lengths, batches, and positions of answers."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _STEP = 8  # Lengths are multiples of this, so that other prompts meet compiled 
 
 
 class Answers(NamedTuple):
-    """Where the tokens of the options stand.
+    """Positions of the tokens of the options.
 
     Args:
         tokens: The tokens, ``(B, M)``.

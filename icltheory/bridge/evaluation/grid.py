@@ -58,7 +58,7 @@ class Grid:
         task: The task.
         layers: Numbers of the layers.
         modules: Modules that are pruned, one at a time.
-        rates: Clipping rates; 0 stands for the very weights.
+        rates: Clipping rates; 0 leaves the original weights.
         split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
         shots: Demonstrations in front; all if ``None``.
         batch_size: Most examples that run together.

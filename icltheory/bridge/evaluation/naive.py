@@ -19,7 +19,7 @@ def evaluate_naive(
     """Answers a split one prompt at a time, with all logits at all tokens.
 
     What :func:`~icltheory.bridge.evaluation.evaluate` has to agree with, and what it
-    is measured against. Every length of a prompt compiles anew.
+    is measured against. Every length of a prompt is compiled again.
 
     Args:
         model: The model, of which logits, tokenizer and context length are used.

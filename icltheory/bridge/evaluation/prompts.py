@@ -141,7 +141,7 @@ class _Reader:
         return self.prefix + query
 
     def question(self, example: Any) -> list[tuple[tuple[int, ...], int]]:
-        """The row of an example whose label token is asked for."""
+        """The row of an example whose label token is predicted."""
         row = self.encode(self.text(example))
         if not row:
             raise ValueError(f"{self.where} example {example.index}: no tokens")

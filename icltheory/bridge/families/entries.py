@@ -83,7 +83,7 @@ def _one(name, path, shape):
 
 
 def _shapes(arch):
-    """Shapes of the parameters; one layer stands for all."""
+    """Shapes of the parameters; those of one layer hold for all."""
     tree = jax.eval_shape(Decoder(arch).init, jax.random.key(0))
     tree = {**tree, "layer": tree["layers"][0]}
     return jax.tree.map(lambda leaf: tuple(leaf.shape), tree)

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from icltheory.bridge.records.table import Table, tabulate
+from icltheory.bridge.records.table import RecordTable, tabulate
 from icltheory.bridge.records.values import (
     config_hash,
     first_difference,
@@ -161,7 +161,7 @@ class Records:
 
     def table(
         self, value: str = "prediction", *, column: str = "example", **fixed: Hashable
-    ) -> Table:
+    ) -> RecordTable:
         """Rebuilds an array from the records, whatever order they were written in.
 
         Args:

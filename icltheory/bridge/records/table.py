@@ -7,10 +7,10 @@ import numpy as np
 
 from icltheory.strict_json import number
 
-__all__ = ["Table"]
+__all__ = ["RecordTable"]
 
 
-class Table(NamedTuple):
+class RecordTable(NamedTuple):
     """Records as an array; rows and columns ascend.
 
     Args:
@@ -30,7 +30,7 @@ class Table(NamedTuple):
     present: np.ndarray
 
 
-def tabulate(cells: Mapping[tuple, Any], axis: int) -> Table:
+def tabulate(cells: Mapping[tuple, Any], axis: int) -> RecordTable:
     """The table of values by key; part ``axis`` of a key is the column."""
     split = {key: (key[:axis] + key[axis + 1 :], key[axis]) for key in cells}
     rows = tuple(sorted({row for row, _ in split.values()}))
@@ -47,7 +47,7 @@ def tabulate(cells: Mapping[tuple, Any], axis: int) -> Table:
     fill = np.nan if np.issubdtype(flat.dtype, np.floating) else -1
     values, present = np.full((*shape, *flat.shape[1:]), fill), np.zeros(shape, bool)
     values[where], present[where] = flat, True
-    return Table(rows, columns, values, present)
+    return RecordTable(rows, columns, values, present)
 
 
 def _stacked(values: list[Any]) -> np.ndarray:

@@ -18,7 +18,7 @@ __all__ = ["Cumulative"]
 
 @dataclasses.dataclass(frozen=True)
 class Cumulative:
-    r"""Randomised clipping in which each rate goes on from what the one before it left.
+    r"""Randomised clipping in which each rate starts from the result of the one before.
 
     .. math::
         W_0 = W , \qquad
@@ -27,7 +27,7 @@ class Cumulative:
 
     with :math:`\xi^-` the largest of the loop's rates below :math:`\xi`, or 0, and the
     rounding that of the dtype of W. This is the rate loop of the published code, which
-    edits one model in place; for the very rounding load the model in ``"float16"``. At
+    edits one model in place; for the same rounding load the model in ``"float16"``. At
     rate 0 the weights stay as they are, where the code rounds them once more.
 
     With the best approximation a loop would change nothing, since truncations are
@@ -41,7 +41,7 @@ class Cumulative:
 
     Args:
         rates: Rates of the loop, in [0, 1); 0 may be left out. Without any, every rate
-            clips the very weights, once; see :attr:`fresh`.
+            clips the original weights, once; see :attr:`fresh`.
         seed: Seed of the draws.
         iterations: Subspace iterations.
 
@@ -77,7 +77,7 @@ class Cumulative:
 
     @property
     def name(self) -> str:
-        """Iterations, seed and rates: what tells its answers from others."""
+        """Iterations, seed and rates, as one name."""
         rates = ",".join(map(str, self.rates))
         return f"cumulative-i{self.iterations}-s{self.seed}-[{rates}]"
 

@@ -19,7 +19,7 @@ _VALUES = "values"
 
 
 class SingularSystems:
-    """A folder of singular systems, shared by whoever decomposes the same matrix.
+    """A folder of singular systems, one for each matrix that was decomposed.
 
     A file is named by the SHA-256 of the matrix's shape, dtype and bytes and by the
     method, so that tasks, seeds, rates and runs find what one of them computed, and a
@@ -127,7 +127,7 @@ def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def _read(path: Path, *names: str) -> list[np.ndarray]:
-    """Arrays of a file; those not asked for are not read."""
+    """The chosen arrays of a file; the others are not read."""
     try:
         # Opened here, since NumPy leaves a file open that it cannot read.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:

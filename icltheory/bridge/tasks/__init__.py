@@ -12,7 +12,7 @@ A task of one's own is a declaration of ten lines, and a folder with ``train.jso
 ...     name="weather",
 ...     fields={"text": "{report}"},
 ...     labels=(("label", words),),
-...     recipes=Recipe(
+...     recipes=TaskRecipe(
 ...         PromptTemplate("{text!t} It is {label}.\n", "{text!t} It is", words),
 ...         Split(per_class=2, validation="rest"),
 ...     ),
@@ -31,8 +31,8 @@ from icltheory.bridge.tasks.declare import (
     SCORINGS,
     File,
     PromptTemplate,
-    Recipe,
     Split,
+    TaskRecipe,
     TaskSpec,
 )
 from icltheory.bridge.tasks.differences import (
@@ -55,7 +55,7 @@ __all__ = [
     "Finding",
     "ProfileDifference",
     "PromptTemplate",
-    "Recipe",
+    "TaskRecipe",
     "Split",
     "Task",
     "TaskSpec",

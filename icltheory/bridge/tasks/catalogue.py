@@ -9,12 +9,18 @@ scripts do: shuffle seeds, classes in turn, equal classes in validation, label w
 
 from dataclasses import replace
 
-from icltheory.bridge.tasks.declare import File, PromptTemplate, Recipe, Split, TaskSpec
+from icltheory.bridge.tasks.declare import (
+    File,
+    PromptTemplate,
+    Split,
+    TaskRecipe,
+    TaskSpec,
+)
 
 __all__ = ["TASKS"]
 
 
-def _profiles(paper: Recipe, code: Recipe) -> dict[str, Recipe]:
+def _profiles(paper: TaskRecipe, code: TaskRecipe) -> dict[str, TaskRecipe]:
     return {"paper": paper, "authors_code": code}
 
 
@@ -48,7 +54,7 @@ def _sst2() -> TaskSpec:
         name="sst2",
         fields={"text": "{sentence}"},
         labels=(("label", ("0", "1")), ("label", ("negative", "positive"))),
-        recipes=_profiles(Recipe(paper, split), Recipe(code, split)),
+        recipes=_profiles(TaskRecipe(paper, split), TaskRecipe(code, split)),
         hub=("stanfordnlp/sst2",),
     )
 
@@ -65,7 +71,7 @@ def _agnews() -> TaskSpec:
             ("label", ("0", "1", "2", "3")),
             ("label", ("World", "Sports", "Business", "Sci/Tech")),
         ),
-        recipes=_profiles(Recipe(paper, split), Recipe(code, split)),
+        recipes=_profiles(TaskRecipe(paper, split), TaskRecipe(code, split)),
         hub=("fancyzhx/ag_news",),
         headerless=(("class_index", "title", "description"), ("text", "label")),
     )
@@ -81,8 +87,8 @@ def _emoc() -> TaskSpec:
         fields={"text": ("{text}", "{turn1} {turn2} {turn3}")},
         labels=(("label", emotions), ("label", ("0", "1", "2", "3"))),
         recipes=_profiles(
-            Recipe(paper, split, merge=(0, 1, 0, 0)),
-            Recipe(code, split, merge=(1, 0, 0, 0)),
+            TaskRecipe(paper, split, merge=(0, 1, 0, 0)),
+            TaskRecipe(code, split, merge=(1, 0, 0, 0)),
         ),
         hub=("SemEvalWorkshop/emo",),
     )
@@ -121,7 +127,9 @@ def _mrpc() -> TaskSpec:
             ("label", ("0", "1")),
             ("label", ("not_equivalent", "equivalent")),
         ),
-        recipes=_profiles(Recipe(paper, split), Recipe(code, split, denominator="n-1")),
+        recipes=_profiles(
+            TaskRecipe(paper, split), TaskRecipe(code, split, denominator="n-1")
+        ),
         hub=("nyu-mll/glue", "mrpc"),
         # GLUE's own test.tsv has no labels.
         files=(File("test", "msr_paraphrase_test.txt"),),
@@ -137,8 +145,8 @@ def _rte() -> TaskSpec:
         fields={"premise": "{premise}", "hypothesis": "{hypothesis}"},
         labels=(("label", ("entailment", "not_entailment")), ("label", ("0", "1"))),
         recipes=_profiles(
-            Recipe(paper, split),
-            Recipe(
+            TaskRecipe(paper, split),
+            TaskRecipe(
                 replace(paper, query=question + " "),
                 replace(split, keep=5, validation=200),
                 denominator="n-1",
@@ -161,13 +169,13 @@ def _cb() -> TaskSpec:
         fields={"premise": "{premise}", "hypothesis": "{hypothesis}"},
         labels=(("label", relations), ("label", ("0", "1", "2"))),
         recipes=_profiles(
-            Recipe(
+            TaskRecipe(
                 PromptTemplate(
                     question + " {label}\n", question, answers, scored=answers
                 ),
                 split,
             ),
-            Recipe(
+            TaskRecipe(
                 PromptTemplate(
                     demonstration=quoted + "Yes, No, or Maybe? {label}\n",
                     query=quoted + "Yes, or No, or Mi? ",
@@ -209,8 +217,8 @@ def _copa() -> TaskSpec:
         },
         labels=(("label", ("0", "1")), ("most-plausible-alternative", ("1", "2"))),
         recipes=_profiles(
-            Recipe(paper, split, scoring="average_log_likelihood"),
-            Recipe(code, replace(split, keep=5), scoring="mean_logit"),
+            TaskRecipe(paper, split, scoring="average_log_likelihood"),
+            TaskRecipe(code, replace(split, keep=5), scoring="mean_logit"),
         ),
         hub=("aps/super_glue", "copa"),
         files=(

@@ -15,7 +15,7 @@ __all__ = [
     "SCORINGS",
     "File",
     "PromptTemplate",
-    "Recipe",
+    "TaskRecipe",
     "Split",
     "TaskSpec",
 ]
@@ -107,7 +107,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TaskRecipe:
     """How one profile uses a task.
 
     Args:
@@ -176,7 +176,7 @@ class TaskSpec:
     name: str
     fields: Mapping[str, str | tuple[str, ...]]
     labels: tuple[tuple[str, tuple[str, ...]], ...]
-    recipes: Recipe | Mapping[str, Recipe]
+    recipes: TaskRecipe | Mapping[str, TaskRecipe]
     kind: str = "classification"
     hub: tuple[str, ...] = ()
     files: tuple[File, ...] = ()
@@ -185,10 +185,10 @@ class TaskSpec:
     def __post_init__(self):
         check_choice("kind", self.kind, ("classification", "choice"))
         given = self.recipes
-        for recipe in (given,) if isinstance(given, Recipe) else given.values():
+        for recipe in (given,) if isinstance(given, TaskRecipe) else given.values():
             _check_recipe(self, recipe)
 
-    def recipe(self, profile: str) -> Recipe:
+    def recipe(self, profile: str) -> TaskRecipe:
         """The recipe of a profile.
 
         Args:
@@ -200,14 +200,14 @@ class TaskSpec:
         Raises:
             ValueError: If there is no such profile.
         """
-        if isinstance(self.recipes, Recipe):
+        if isinstance(self.recipes, TaskRecipe):
             check_choice("profile", profile, PROFILES)
             return self.recipes
         check_choice("profile", profile, tuple(self.recipes))
         return self.recipes[profile]
 
 
-def _check_recipe(spec: TaskSpec, recipe: Recipe) -> None:
+def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
     """Raises unless prompts, labels and the order of classes fit each other."""
     prompt = recipe.prompt
     wanted = "words" if spec.kind == "classification" else "options"

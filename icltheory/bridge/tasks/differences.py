@@ -182,7 +182,7 @@ def _record(topic: str, field: str, task: str) -> ProfileDifference:
 
 
 def _shown(task: str, profile: str, field: str) -> str:
-    """What a recipe says in a field, in words where the value alone is unclear."""
+    """The value of a recipe's field, in words where the value alone is unclear."""
     recipe = TASKS[task].recipe(profile)
     value: Any = recipe
     for part in field.split("."):

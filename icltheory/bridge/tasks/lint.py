@@ -165,7 +165,7 @@ def check_prompt(
 def check_overlap(
     where: str, examples: Iterable[Any], test: Iterable[Any]
 ) -> tuple[Finding, ...]:
-    """Finds examples whose texts stand in the test set too.
+    """Finds examples whose texts occur in the test set too.
 
     Args:
         where: Split, for messages.

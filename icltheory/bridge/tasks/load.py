@@ -5,8 +5,8 @@ from typing import Any
 
 from icltheory._checks import check_nonnegative_int
 from icltheory.bridge.tasks.catalogue import TASKS
-from icltheory.bridge.tasks.declare import Recipe, TaskSpec
-from icltheory.bridge.tasks.rows import SourceRow, Table
+from icltheory.bridge.tasks.declare import TaskRecipe, TaskSpec
+from icltheory.bridge.tasks.rows import SourceRow, SourceTable
 from icltheory.bridge.tasks.sources import hub_source, local_source
 from icltheory.bridge.tasks.splits import draw
 from icltheory.bridge.tasks.task import Example, Task
@@ -87,7 +87,9 @@ def _numbered(count: int) -> tuple[str, ...]:
 class _Splits:
     """Reads each split once, as labelled examples."""
 
-    def __init__(self, spec: TaskSpec, recipe: Recipe, read: Callable[[str], Table]):
+    def __init__(
+        self, spec: TaskSpec, recipe: TaskRecipe, read: Callable[[str], SourceTable]
+    ):
         self.spec, self.recipe, self.read = spec, recipe, read
         self.loaded: dict[str, tuple[Example, ...]] = {}
         self.sources: list[str] = []
@@ -124,7 +126,7 @@ def _fields(spec: TaskSpec, origin: str, row: SourceRow) -> dict[str, str]:
     return fields
 
 
-def _label(spec: TaskSpec, recipe: Recipe, origin: str, row: SourceRow) -> int:
+def _label(spec: TaskSpec, recipe: TaskRecipe, origin: str, row: SourceRow) -> int:
     for column, values in spec.labels:
         if row.columns.get(column) in values:
             label = values.index(row.columns[column])

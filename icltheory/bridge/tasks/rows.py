@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
-__all__ = ["SourceRow", "Table", "read_table"]
+__all__ = ["SourceRow", "SourceTable", "read_table"]
 
 FORMATS = (".jsonl", ".json", ".tsv", ".csv", ".txt", ".xml")
 
@@ -33,7 +33,7 @@ class SourceRow(NamedTuple):
     line: int
 
 
-class Table(NamedTuple):
+class SourceTable(NamedTuple):
     """The rows of one file, and where they came from.
 
     Args:
@@ -53,8 +53,8 @@ def read_table(
     *,
     keys: tuple[str, ...] = ("label",),
     headerless: tuple[tuple[str, ...], ...] = (),
-) -> Table:
-    """Reads a task file; the ending of its name says how.
+) -> SourceTable:
+    """Reads a task file in the format of its suffix.
 
     A tsv, txt or csv file has a header if its first line holds one of ``keys``. If not,
     the layout of ``headerless`` with that many columns names the columns. In tsv and
@@ -81,11 +81,13 @@ def read_table(
         raise ValueError(f"{path}: expected one of {', '.join(FORMATS)}")
     text = _text(path)
     if path.suffix in (".jsonl", ".json"):
-        return Table(str(path), tuple(_json_rows(path, text)))
+        return SourceTable(str(path), tuple(_json_rows(path, text)))
     if path.suffix == ".xml":
-        return Table(str(path), tuple(_xml_rows(path, text)))
+        return SourceTable(str(path), tuple(_xml_rows(path, text)))
     split = _csv_cells if path.suffix == ".csv" else _tab_cells
-    return Table(str(path), tuple(_named(path, split(path, text), keys, headerless)))
+    return SourceTable(
+        str(path), tuple(_named(path, split(path, text), keys, headerless))
+    )
 
 
 def _text(path: Path) -> str:

@@ -5,7 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from icltheory.bridge.tasks.declare import TaskSpec
-from icltheory.bridge.tasks.rows import FORMATS, SourceRow, Table, as_text, read_table
+from icltheory.bridge.tasks.rows import (
+    FORMATS,
+    SourceRow,
+    SourceTable,
+    as_text,
+    read_table,
+)
 
 __all__ = ["hub_source", "local_source"]
 
@@ -17,7 +23,7 @@ _NAMES = {
 }
 
 
-def local_source(spec: TaskSpec, path: Any) -> Callable[[str], Table]:
+def local_source(spec: TaskSpec, path: Any) -> Callable[[str], SourceTable]:
     """A reader of the splits of a folder.
 
     A split is the file that the declaration names for it, or the one called ``train``,
@@ -42,7 +48,7 @@ def local_source(spec: TaskSpec, path: Any) -> Callable[[str], Table]:
         raise FileNotFoundError(f"{folder}: no such folder of files for {spec.name}")
     keys = tuple(dict.fromkeys(column for column, _ in spec.labels))
 
-    def read(split: str) -> Table:
+    def read(split: str) -> SourceTable:
         file, start, stop = _find(spec, folder, split)
         table = read_table(file, keys=keys, headerless=spec.headerless)
         return table._replace(rows=table.rows[start:stop])
@@ -89,7 +95,7 @@ def _one_of(folder: Path, patterns: list[str], name: str, split: str) -> list[Pa
     return found
 
 
-def hub_source(spec: TaskSpec) -> Callable[[str], Table]:
+def hub_source(spec: TaskSpec) -> Callable[[str], SourceTable]:
     """A reader of the splits of a data set on the hub.
 
     Args:
@@ -117,9 +123,9 @@ def hub_source(spec: TaskSpec) -> Callable[[str], Table]:
             "pip install icltheory[llm], or give the path of local files"
         ) from error
 
-    def read(split: str) -> Table:
+    def read(split: str) -> SourceTable:
         rows = datasets.load_dataset(*spec.hub, split=split)
-        return Table(
+        return SourceTable(
             f"{'/'.join(spec.hub)}[{split}]",
             tuple(
                 SourceRow({name: as_text(value) for name, value in row.items()}, number)

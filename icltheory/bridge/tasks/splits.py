@@ -55,7 +55,7 @@ def draw(
     words: Sequence[str],
     seed: int = 0,
 ) -> Draw:
-    """Splits training rows as the declaration says.
+    """Splits training rows as declared.
 
     The shuffle is ``numpy.random.default_rng(seed).permutation(n)``, which is also what
     ``Dataset.shuffle`` of Hugging Face does.

@@ -1,4 +1,4 @@
-"""Integration by diffrax: the choice of solver, tolerances, what is said on failure."""
+"""Integration by diffrax: the choice of solver, tolerances, and error messages."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ SOLVERS = ("auto", "exponential", "explicit", "implicit")
 
 
 class Path(NamedTuple):
-    """States at the times asked for, whether all were reached, and the steps made."""
+    """States at the given times, whether all were reached, and the number of steps."""
 
     states: Any
     succeeded: Array
@@ -69,7 +69,7 @@ def integrate(
 
 
 def load() -> Any:
-    """The module diffrax, or one line that says how to get it."""
+    """The module diffrax, or an error that says how to install it."""
     try:
         import diffrax
     except ImportError as error:

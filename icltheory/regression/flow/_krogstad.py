@@ -28,7 +28,7 @@ class Split(NamedTuple):
 class Krogstad(diffrax.AbstractAdaptiveSolver):
     """The solver; the vector field is the whole right-hand side, its args a ``Split``.
 
-    The rates are read off anew at the start of each step.
+    The rates are evaluated at the start of each step.
     """
 
     term_structure: ClassVar = diffrax.AbstractTerm

@@ -1,4 +1,4 @@
-"""What every flow and descent asks of its start."""
+"""Checks of the start of every flow and descent."""
 
 from typing import Any
 

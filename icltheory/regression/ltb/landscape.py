@@ -52,7 +52,7 @@ class SpuriousMinimum:
 
 
 def spurious_minimum(problem: LinearRegression, num_examples: Count) -> SpuriousMinimum:
-    r"""Where gradient descent on an LTB can be caught.
+    r"""A local minimum of the LTB's risk that is not global.
 
     .. math:: v = 0, \quad A = 0, \quad c = \beta^*, \quad
         q g^\top = \frac{\phi_1}{\omega_1} e_1 e_1^\top

@@ -49,7 +49,7 @@ class TwoSidedRate:
 def effective_dimension(
     problem: LinearRegression, num_examples: Count
 ) -> Float[Array, ""]:
-    r"""The number of directions that M examples can tell from noise (Section 6).
+    r"""The number of directions that M examples distinguish from noise (Section 6).
 
     .. math:: D_{eff} = \sum_i \min\{1, M \phi_i / \sigma^2\},
 

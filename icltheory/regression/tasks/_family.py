@@ -21,7 +21,7 @@ class Family(abc.ABC):
     A subclass is a frozen pytree with an integer ``dim`` and a ``dtype``; it says how
     parameters arise and how they label inputs. All of it is traceable and is drawn by
     whole-array calls, so a sharded batch has the same values as an unsharded one.
-    ``targets`` names the labels, ``"real"`` or ``"sign"``, for whoever picks the loss.
+    ``targets`` names the labels, ``"real"`` or ``"sign"``, for the choice of the loss.
     """
 
     if TYPE_CHECKING:  # a dataclass would take an inherited property for a default
@@ -44,7 +44,7 @@ class Family(abc.ABC):
     def sample_inputs(
         self, key: PRNGKey, num_points: int, batch_size: int
     ) -> Float[Array, "B P d"]:
-        """Standard normal inputs unless a family says otherwise."""
+        """Standard normal inputs unless a family overrides them."""
         return jax.random.normal(key, (batch_size, num_points, self.dim), self.dtype)
 
     @abc.abstractmethod

@@ -150,7 +150,7 @@ class LinearClassification(_GaussianWeights):
     .. math:: y = \mathrm{sign} \langle w, x\rangle \in \{-1, 0, 1\}, \ w \sim N(0, I),
 
     where 0 only arises for an input that is 0. ``targets`` is ``"sign"``: the loss is
-    chosen by whoever trains (Garg's is the logistic loss of (y + 1) / 2).
+    chosen with the training (Garg's is the logistic loss of (y + 1) / 2).
 
     Args:
         dim: Input dimension d.

@@ -11,7 +11,7 @@ from icltheory.regression.risks._population import Count
 
 
 def read_input_cov(input_cov: Matrix, *, definite: bool = False) -> Array:
-    """Lambda as floats, checked: a covariance, not 0, positive definite if asked."""
+    """Lambda as floats, checked: a covariance, not 0, positive definite if required."""
     check_shape("input_cov", input_cov, ("d", "d"))
     check_covariance("input_cov", input_cov, jnp.shape(input_cov)[0])
     known = concrete(input_cov)

@@ -1,7 +1,10 @@
-"""Implicit updates and the terms of Theorem 2 on a linear surrogate of each layer.
+r"""Implicit updates and the terms of Theorem 2 on a linear surrogate of each layer.
 
-The surrogate is that of :mod:`~experiments.prune_llm.surrogate`: the layer's weights
-and the tokens that enter it, with linear attention in the place of softmax.
+The surrogate keeps the layer's weights and the tokens that enter it, and puts linear
+attention in the place of softmax:
+
+.. math:: \Delta W_l = \frac{1}{T \sqrt{d}} \sum_{a} \sum_{p} W_O^a W_V^a x_p \,
+    (W_K^a x_p)^\top W_Q^a , \qquad x_p = \operatorname{norm}_1(h_p) .
 
 What it is not: the model. Softmax, its higher orders, rotation by position, biases, the
 norms of queries and keys, the causal mask among demonstrations, what the question's own
@@ -20,14 +23,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.prune_llm.surrogate import (
+from icltheory.bridge.evaluation import tokenize
+from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.streams import Tokens
+from icltheory.bridge.surrogate._layer import (
     Noise,
     attention_factors,
     support_dim,
     through_mlp,
 )
-from icltheory.bridge import LanguageModel, Tokens
-from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.tasks import Task
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.linalg import SVD
@@ -50,8 +54,7 @@ class SurrogateTerms(NamedTuple):
         G_norm: :math:`\|G_l\|_F`.
         noise_trace: :math:`\operatorname{tr} C_l` of b of the N demonstrations.
         noise_rank: Rank of :math:`C_l`, at most N - 1.
-        dim: Dimension m of the space of the gradients, for weights in general position
-            (:func:`~experiments.prune_llm.surrogate.support_dim`).
+        dim: Dimension m of the space of the gradients, for weights in general position.
         term: T_l of the corrected Theorem 2; infinite while N - 1 < m.
         bound: :math:`R \sqrt{T_l / N}` with R = 1/2, this layer's share alone.
         shrunk_bound: The same with the noise shrunk to a multiple of the identity as
@@ -60,6 +63,9 @@ class SurrogateTerms(NamedTuple):
             what attention to the demonstrations adds to the last token.
         cosine_error: Its standard error.
         reason: Why the term is infinite.
+
+    References:
+        Verified by ``tests/bridge/test_surrogate.py``.
     """
 
     layer: int
@@ -111,6 +117,10 @@ def surrogate_terms(
     Raises:
         ValueError: If there are fewer than two demonstrations, a prompt cannot be
             answered, or a name, a layer or a rate is out of range.
+
+    References:
+        Yao et al. (2024), Theorems 1 and 2 and Appendix B.3. Verified by
+        ``tests/bridge/test_surrogate.py``.
     """
     prompt = _prompt(model, task, split, num_queries)
     N = len(task.demonstrations)

@@ -5,17 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.prune_llm.surrogate import (
+from icltheory import bounds, noise
+from icltheory.attention import LinearAttentionStack
+from icltheory.bridge import Architecture, Stream, Tokens, clip_module
+from icltheory.bridge._blocks import Norm
+from icltheory.bridge.surrogate import surrogate_terms
+from icltheory.bridge.surrogate._layer import (
     Noise,
     attention_factors,
     support_dim,
     through_mlp,
 )
-from experiments.prune_llm.theory import surrogate_terms
-from icltheory import bounds, noise
-from icltheory.attention import LinearAttentionStack
-from icltheory.bridge import Architecture, Stream, Tokens, clip_module
-from icltheory.bridge._blocks import Norm
 from icltheory.pruning import rank_for_rate
 from icltheory.trajectory import implicit_update
 from tests.bridge.evaluation_tasks import classification, tiny

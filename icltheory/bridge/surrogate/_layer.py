@@ -28,7 +28,7 @@ from jax import Array
 from jaxtyping import PyTree
 
 from icltheory.bounds import isotropic_term, ledoit_wolf_intensity
-from icltheory.bridge import Architecture
+from icltheory.bridge.architecture import Architecture
 from icltheory.linalg import thin_frobenius_norm
 from icltheory.noise import without_replacement_factor
 

@@ -1,20 +1,20 @@
-"""Asks a model what a book of answers does not know, and writes it down."""
+"""Evaluates the examples that are missing from an answer cache, and stores them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from icltheory.bridge.answers import AnswerBook
+from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
 from icltheory.bridge.evaluation import Grid, GridChunk
 from icltheory.bridge.spectra import Cumulative
 from icltheory.bridge.tasks import Task
 
-__all__ = ["Examiner", "method_name"]
+__all__ = ["CachedEvaluator", "method_name"]
 
 
 def method_name(method: str | Cumulative) -> str:
-    """The name by which a book tells ways of pruning apart.
+    """The name of a pruning method in the key of an answer cache.
 
     Args:
         method: As :class:`~icltheory.bridge.evaluation.Grid` takes it.
@@ -32,24 +32,26 @@ def method_name(method: str | Cumulative) -> str:
     return method.name if isinstance(method, Cumulative) else method
 
 
-class Examiner:
-    """A model, a task, and the book in which its answers are looked up first.
+class CachedEvaluator:
+    """A model and a task whose answers are evaluated once and then read from a cache.
 
-    A loop over rates (:class:`~icltheory.bridge.spectra.Cumulative`) is gone through on
-    the validation split alone. On the test set, as in the published code, each rate
-    clips the very weights, once and with another draw: the matrices are not those that
-    the rate was chosen by.
+    It gives the same answers as its cache (:meth:`correct`), and evaluates those that
+    are missing first. A loop over rates
+    (:class:`~icltheory.bridge.spectra.Cumulative`) is applied on the validation split
+    alone. On the test set, as in the published code, each rate clips the original
+    weights, once and with another draw: the matrices are not those by which the rate
+    was chosen.
 
     Args:
-        book: The book; ``method`` among its fields is the :func:`method_name` of how
-            the model is pruned, or is absent, which means ``"svd"``.
+        cache: The answers; ``method`` among its fields is the :func:`method_name` of
+            how the model is pruned, or is absent, which means ``"svd"``.
         model: The model.
         task: The task.
         shots: Demonstrations in front; all if ``None``.
         **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
 
     Raises:
-        ValueError: If the answers of the book are those of another method.
+        ValueError: If the answers of the cache are those of another method.
 
     References:
         Verified by ``tests/bridge/test_algorithm1.py`` and
@@ -58,24 +60,23 @@ class Examiner:
 
     def __init__(
         self,
-        book: AnswerBook,
+        cache: AnswerCache,
         model: Any,
         task: Task,
         shots: int | None = None,
         **options: Any,
     ):
-        self.book, self.model, self.task, self.shots = book, model, task, shots
+        self.cache, self.model, self.task, self.shots = cache, model, task, shots
         self.options = options
         self.method = options.setdefault("method", "svd")
-        kept, name = book.fields.get("method", "svd"), method_name(self.method)
+        kept, name = cache.fields.get("method", "svd"), method_name(self.method)
         if name != kept:
             raise ValueError(
-                f"method: expected {kept!r}, of which the book's answers are, got "
-                f"{name!r}"
+                f"method: expected {kept!r}, as the answers in the cache, got {name!r}"
             )
         self._grid: tuple[Any, Grid | None] = (None, None)
 
-    def ask(
+    def evaluate_missing(
         self,
         split: str,
         layers: Sequence[int],
@@ -84,7 +85,7 @@ class Examiner:
         examples: Sequence[int] | np.ndarray | None = None,
         places: Sequence[int] | None = None,
     ) -> None:
-        """Has the model answer what the book does not know, and writes it down.
+        """Evaluates the answers that are not in the cache and stores them.
 
         Args:
             split: ``"validation"`` or ``"test"``.
@@ -98,7 +99,7 @@ class Examiner:
         Raises:
             ValueError: As :class:`~icltheory.bridge.evaluation.Grid`.
         """
-        total = self.book.facts.sizes[split]
+        total = self.cache.facts.sizes[split]
         chosen = np.arange(total) if examples is None else np.asarray(examples)
         asked = np.isin(
             np.arange(len(rates)), range(len(rates)) if places is None else places
@@ -111,14 +112,43 @@ class Examiner:
                 chunks = grid.stream() if whole else grid.stream(numbers, places)
                 some_rates = [rates[place] for place in places]
                 for batch in _batches(chunks, len(grid.keys)):
-                    self.book.add(split, some_rates, batch, grid.labels)
+                    self.cache.add(split, some_rates, batch, grid.labels)
+
+    @property
+    def facts(self) -> TaskFacts:
+        """The task's name, labels and sizes."""
+        return self.cache.facts
+
+    def labels(self, split: str) -> np.ndarray:
+        """Number of the right option of each example, as the cache has it."""
+        return self.cache.labels(split)
+
+    def accuracy(self, correct: np.ndarray) -> float:
+        """Share of right answers, by the denominator of the task."""
+        return self.cache.accuracy(correct)
+
+    def correct(
+        self,
+        split: str,
+        layer: int,
+        module: str,
+        rates: Sequence[Any],
+        examples: Sequence[int] | np.ndarray | None = None,
+        places: Sequence[int] | None = None,
+    ) -> np.ndarray:
+        """Which answers are right, after those that are missing are evaluated.
+
+        The arguments and the result are those of :meth:`AnswerCache.correct`.
+        """
+        self.evaluate_missing(split, [layer], [module], rates, examples, places)
+        return self.cache.correct(split, layer, module, rates, examples, places)
 
     def _missing(self, split, layers, modules, rates, chosen, asked):
-        """What to ask, by the layers and modules that lack the same answers."""
+        """What to evaluate, by the layers and modules that lack the same answers."""
         lacking: dict[Any, dict[str, list[int]]] = {}
         for module in modules:
             for layer in layers:
-                known = self.book.known(split, layer, module, rates)[:, chosen]
+                known = self.cache.known(split, layer, module, rates)[:, chosen]
                 pattern = _pattern(asked[:, None] & ~known, chosen)
                 if pattern:
                     by_module = lacking.setdefault(pattern, {})

@@ -11,7 +11,7 @@ from icltheory.bridge.evaluation import GridChunk, predict
 from icltheory.bridge.records import Records
 from icltheory.bridge.tasks import Task
 
-__all__ = ["PLACE_FIELDS", "AnswerBook", "TaskFacts", "facts_of"]
+__all__ = ["PLACE_FIELDS", "AnswerCache", "TaskFacts", "facts_of"]
 
 # Key fields of a record that say which model answered which example.
 PLACE_FIELDS = ("split", "layer", "module", "rate", "example")
@@ -71,11 +71,11 @@ def facts_of(task: Task) -> TaskFacts:
     )
 
 
-class AnswerBook:
+class AnswerCache:
     """The scores of one model, pruned in many ways, on the examples of one task.
 
-    With records it begins with what they hold and appends what is added; without, it
-    lives in memory. It knows no model, so that every table can be rebuilt from a file.
+    With records it begins with what they hold and appends what is added; without, it is
+    kept in memory. It needs no model, so that every table can be rebuilt from a file.
 
     Args:
         facts: The task.
@@ -90,10 +90,10 @@ class AnswerBook:
     Example:
         >>> facts = TaskFacts("toy", "paper", "label_token", "n", ("a", "b"),
         ...     {"validation": 2, "test": 0}, "")
-        >>> book = AnswerBook(facts)
+        >>> answers = AnswerCache(facts)
         >>> chunk = GridChunk(3, "mlp", np.array([1, 0]), np.array([[[2, 1], [0, 1]]]))
-        >>> book.add("validation", (0.5,), [chunk], labels=np.array([0, 1]))
-        >>> book.correct("validation", 3, "mlp", (0.5,)).tolist()
+        >>> answers.add("validation", (0.5,), [chunk], labels=np.array([0, 1]))
+        >>> answers.correct("validation", 3, "mlp", (0.5,)).tolist()
         [[False, False]]
 
     References:
@@ -131,14 +131,14 @@ class AnswerBook:
         if split not in self._labels or (self._labels[split] < 0).any():
             raise ValueError(
                 f"records: expected answers to all examples of {self.facts.name} "
-                f"{split}, got too few; go on with the run first"
+                f"{split}, got too few; continue the run first"
             )
         return self._labels[split]
 
     def known(
         self, split: str, layer: int, module: str, rates: Sequence[Any]
     ) -> np.ndarray:
-        """Which answers are there.
+        """Which answers are stored.
 
         Args:
             split: ``"validation"`` or ``"test"``.
@@ -179,6 +179,7 @@ class AnswerBook:
         module: str,
         rates: Sequence[Any],
         examples: Sequence[int] | np.ndarray | None = None,
+        places: Sequence[int] | None = None,
     ) -> np.ndarray:
         """Which answers are right; one that has a NaN among its scores is not.
 
@@ -188,6 +189,7 @@ class AnswerBook:
             module: The pruned module.
             rates: Clipping rates.
             examples: Numbers of the examples; all if ``None``.
+            places: Which of the rates are asked for; all if ``None``.
 
         Returns:
             Booleans, ``(rates, examples)``.
@@ -195,13 +197,14 @@ class AnswerBook:
         Raises:
             ValueError: If an answer is not known.
         """
+        rates = rates if places is None else [rates[place] for place in places]
         total = self.facts.sizes[split]
         chosen = np.arange(total) if examples is None else np.asarray(examples)
         known = self.known(split, layer, module, rates)[:, chosen]
         if not known.all():
             raise ValueError(
                 f"records: expected {known.size} answers of {self.facts.name} {split}, "
-                f"{module} of layer {layer}, got {int(known.sum())}; go on with the "
+                f"{module} of layer {layer}, got {int(known.sum())}; continue the "
                 "run first"
             )
         scores = self.scores(split, layer, module, rates)[:, chosen]
@@ -229,7 +232,7 @@ class AnswerBook:
         chunks: Iterable[GridChunk],
         labels: np.ndarray,
     ) -> None:
-        """Writes down answers, in one piece.
+        """Stores answers, all of them or none.
 
         Args:
             split: ``"validation"`` or ``"test"``.
@@ -238,7 +241,7 @@ class AnswerBook:
             labels: Number of the right option of every example of the split.
 
         Raises:
-            ValueError: If an answer is there already.
+            ValueError: If an answer is stored already.
             OSError: If it cannot be written.
         """
         chunks = list(chunks)

@@ -1,0 +1,58 @@
+"""Random matrices, the reference that spectra of weights are compared with."""
+
+import math
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from icltheory._typing import Array, Float
+
+__all__ = ["marchenko_pastur_density"]
+
+
+def marchenko_pastur_density(
+    s: Float[ArrayLike, "*points"], shape: tuple[int, int], std: float = 1.0
+) -> Float[Array, "*points"]:
+    r"""Density of the singular values of a large matrix with independent entries.
+
+    .. math:: f(s) = \frac{\sqrt{(s^2 - a^2)(b^2 - s^2)}}{\pi \sigma^2 k s},
+        \qquad a, b = \sigma (\sqrt{\max(m, n)} \mp \sqrt k), \quad k = \min(m, n)
+
+    between a and b, and 0 elsewhere: the limit of Marchenko and Pastur as m and n grow
+    in proportion, for entries of mean 0 and standard deviation :math:`\sigma`. It
+    integrates to 1. A value of a trained matrix above b is no effect of chance.
+
+    Args:
+        s: Where the density is asked for, of any shape.
+        shape: The matrix's m and n.
+        std: The entries' standard deviation :math:`\sigma`.
+
+    Returns:
+        The density at each point.
+
+    Raises:
+        ValueError: If ``shape`` is not two positive integers or ``std`` not above 0.
+
+    Example:
+        >>> import numpy as np
+        >>> marchenko_pastur_density(np.array([1.0, 3.0]), (4, 1)).round(3).tolist()
+        [0.0, 0.0]
+        >>> float(marchenko_pastur_density(1.0, (1, 1)).round(4))  # a quarter circle
+        0.5513
+
+    References:
+        Marchenko and Pastur (1967). Verified by
+        ``tests/linalg/test_random_matrices.py``.
+    """
+    if len(shape) != 2 or min(shape) < 1:
+        raise ValueError(f"shape: expected two positive integers, got {shape}")
+    if not std > 0:
+        raise ValueError(f"std: expected a number above 0, got {std}")
+    k, long, short = min(shape), math.sqrt(max(shape)), math.sqrt(min(shape))
+    low, high = std * (long - short), std * (long + short)
+    s = jnp.asarray(s, float)
+    # Of a square matrix a is 0, and the density at 0 is not.
+    inside = (s >= low) & (s < high)
+    below = 1 - (low / jnp.where(inside, s, 1.0)) ** 2 if low > 0 else 1.0
+    product = jnp.where(inside, below * (high**2 - s**2), 0.0)
+    return jnp.sqrt(product) / (math.pi * std**2 * k)
