@@ -165,7 +165,7 @@ def test_pruning_sweep(monkeypatch):
 def test_prune_search(monkeypatch):
     prune_search = case("prune_search")
     arch = prune_search.gpt_j(2, 256, 64)
-    small = prune_search.Case(arch, jnp.float32, 3, 2, ((1, "mlp"),))
+    small = prune_search.SearchCase(arch, jnp.float32, 3, 2, ((1, "mlp"),))
     monkeypatch.setattr(prune_search, "CPU", small)
     monkeypatch.setattr(prune_search, "SAMPLE", 2)
     monkeypatch.setattr(prune_search, "RATES", (0.0, 0.5))

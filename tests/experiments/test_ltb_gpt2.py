@@ -137,6 +137,7 @@ def test_join_makes_one_table_of_several_runs(tmp_path):
     assert {path.name for path in folder.iterdir()} == {
         "config.json",
         "result.json",
+        "timing.json",
         "table1.png",
     }
     for name, cell in result["cells"].items():

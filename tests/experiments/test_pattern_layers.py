@@ -87,7 +87,8 @@ def test_a_small_run_writes_its_numbers_and_pictures(ran):
     }
     assert list(result["sets"]) == ["8 tasks", "4 tasks"]
     assert [len(trained.tasks.tasks) for trained, _ in parts] == [8, 4]
-    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
+    phases = json.loads((folder / "timing.json").read_text())["seconds"]
+    assert len(phases) == 4  # two sets of tasks are trained and measured
     assert len(result["checks"]) == 6
     assert len(result["claims"]) == 9
 
