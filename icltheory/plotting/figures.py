@@ -22,8 +22,8 @@ def error_curves(
     """Draws errors against the number of in-context examples, with their intervals.
 
     Each method has the same colour in every figure
-    (:func:`icltheory.plotting.method_colours`). Its name stands at the end of its
-    curve, in place of a legend.
+    (:func:`icltheory.plotting.method_colours`). Its name is written to the right of the
+    end of its curve, in place of a legend.
 
     Args:
         curves: The curves by the names of their methods: :class:`Curve`, or an array
@@ -45,7 +45,7 @@ def error_curves(
     """
     if not curves:
         raise ValueError("curves: expected at least one, got none")
-    ax, ends = _axes(ax), []
+    ax, ends, values = _axes(ax), [], []
     colours = method_colours(curves)
     for name, given in curves.items():
         curve = given if isinstance(given, Curve) else Curve(given)
@@ -53,11 +53,11 @@ def error_curves(
         mean = np.where(mean > 0, mean, np.nan) if log else mean
         draw_curve(ax, curve._replace(mean=mean), name, colours[name])
         if np.isfinite(mean).any():
-            last = int(np.flatnonzero(np.isfinite(mean))[-1])
-            ends.append((last, float(mean[last]), name))
+            ends.append((float(mean[np.isfinite(mean)][-1]), name))
+            values += [float(np.nanmin(mean)), float(np.nanmax(mean))]
     if log:
-        values = [value for _, value, _ in ends] or [1.0]
-        plain_log_axis(ax.yaxis, max(values) / min(values))
+        plain_log_axis(ax.yaxis, max(values, default=1.0) / min(values, default=1.0))
+    ax.xaxis.get_major_locator().set_params(integer=True)
     _name_ends(ax, ends, colours, log)
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
@@ -231,7 +231,7 @@ def _axes(ax: Any) -> Any:
 
 
 def _name_ends(ax, ends, colours: Mapping[str, str], log: bool) -> None:
-    """Writes each name behind the end of its curve, apart from the others."""
+    """Writes the names right of the axes, at the height of the ends of their curves."""
     low, high = ax.get_ylim()
 
     def height(value: float) -> float:
@@ -240,17 +240,7 @@ def _name_ends(ax, ends, colours: Mapping[str, str], log: bool) -> None:
         return (value - low) / (high - low)
 
     free = -np.inf
-    for last, value, name in sorted(ends, key=lambda end: height(end[1])):
+    for value, name in sorted(ends):
         free = max(height(value), free + 0.06)
-        place = (1.01, free) if last == max(end[0] for end in ends) else None
-        ax.annotate(
-            name,
-            (last, value) if place is None else place,
-            xycoords="data" if place is None else "axes fraction",
-            xytext=(4, 0),
-            textcoords="offset points",
-            color=colours[name],
-            fontsize=8,
-            va="center",
-            annotation_clip=False,
-        )
+        style = {"color": colours[name], "fontsize": 8, "va": "center"}
+        ax.text(1.02, free, name, transform=ax.transAxes, **style)
