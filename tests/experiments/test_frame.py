@@ -116,6 +116,16 @@ class Figure:
         path.write_text(format)
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError("x")])
+def test_errors_are_raised_whole_if_the_user_asks_for_it(monkeypatch, error):
+    def stopped():
+        raise error
+
+    monkeypatch.setenv("ICLTHEORY_TRACEBACK", "1")
+    with pytest.raises(type(error) if isinstance(error, ValueError) else error):
+        run_program(stopped)
+
+
 def test_a_finished_run_holds_its_report_and_prints_it(tmp_path, capsys):
     table = Table("k", "error")
     table.add_row("1", "0.25")

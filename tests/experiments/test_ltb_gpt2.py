@@ -146,6 +146,11 @@ def test_join_makes_one_table_of_several_runs(tmp_path):
             for run in (first, second)
         ]
         assert list(cell["per_seed"]) == sum(stored, [])
+
+
+def test_runs_that_do_not_belong_together_are_not_joined(tmp_path):
+    first = finished(tmp_path / "first", (0,), 1.0)
+    second = finished(tmp_path / "second", (1, 4), 2.0)
     with pytest.raises(ValueError, match="runs: expected different seeds"):
         join([first, first], tmp_path / "out")
     (second / "result.json").unlink()
