@@ -186,31 +186,14 @@ class Decoder:
     def attention_weights(
         self, layer: int, params: PyTree, hidden: Stream
     ) -> Float[Array, "B heads T T"]:
-        """Attention weights of every head of one block; rows of padding mean nothing.
-
-        Args:
-            layer: Number of the block.
-            params: Parameters of the model.
-            hidden: The stream that enters the block.
-
-        Returns:
-            The weights.
-        """
+        """Attention weights of every head of one block; rows of padding mean nothing."""
         own = {"params": params["layers"][layer]}
         kept: Any = Block(self.arch).apply(own, hidden, mutable=["intermediates"])[1]
         weights = kept["intermediates"]["attn"]["weights"][0]
         return weights.reshape(weights.shape[0], -1, *weights.shape[-2:])
 
     def ov_factors(self, layer: int, params: PyTree) -> OVFactors:
-        """Values and output of every head, the linear part of the norm folded in.
-
-        Args:
-            layer: Number of the block.
-            params: Parameters of the model.
-
-        Returns:
-            The factors; heads of one group share their values.
-        """
+        """Values and output of every head, the linear part of the norm folded in."""
         a = self.arch
         specs = {spec.name: spec for spec in self.matrices(layer)}
         W_O = get_matrix(params, specs["W_O"]).reshape(a.width, a.num_heads, a.head_dim)

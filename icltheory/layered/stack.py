@@ -78,74 +78,24 @@ class LayeredStack:
         return cls(stack.num_layers, tuple(stack.groups.items()), mask, scale)
 
     def embed(self, params: AttentionStack, inputs: Any) -> LayerOutput:
-        """The tokens themselves.
-
-        Args:
-            params: The stack.
-            inputs: Demonstrations ``(N, n)`` and query ``(n,)``.
-
-        Returns:
-            Both, checked.
-
-        Raises:
-            ValueError: If the widths do not fit.
-
-        References:
-            Verified by ``tests/layered/test_layered.py``.
-        """
+        """The tokens themselves."""
         H, h_query = inputs
         return LayerOutput(*as_tokens(H, h_query, params.width))
 
     def block(
         self, layer: int, params: AttentionStack, hidden: LayerOutput
     ) -> LayerOutput:
-        """One attention layer.
-
-        Args:
-            layer: Number of the layer, from 0.
-            params: The stack.
-            hidden: Tokens that enter it.
-
-        Returns:
-            Tokens that leave it.
-
-        References:
-            Verified by ``tests/layered/test_layered.py``.
-        """
+        """One attention layer."""
         return params.layer(layer, *hidden, self.mask, scale=self.scale)
 
     def read_out(
         self, params: AttentionStack, hidden: LayerOutput
     ) -> Float[Array, " n"]:
-        """The query token.
-
-        Args:
-            params: The stack, unused.
-            hidden: Tokens after the last layer.
-
-        Returns:
-            The query token, ``(n,)``.
-
-        References:
-            Verified by ``tests/layered/test_layered.py``.
-        """
+        """The query token."""
         return hidden.h_query
 
     def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
-        """The weight matrices of one layer: slices of leaves with a layer axis.
-
-        Args:
-            layer: Number of the layer, from 0.
-
-        Returns:
-            One entry for each weight matrix.
-
-        Raises:
-            ValueError: If there is no such layer.
-
-        References:
-            Verified by ``tests/layered/test_layered.py``.
-        """
+        """The weight matrices of one layer: slices of leaves with a layer axis."""
         if not 0 <= layer < self.num_layers:
             raise ValueError(f"layer: expected 0 to {self.num_layers - 1}, got {layer}")
         return tuple(MatrixSpec(name, g, (name, layer)) for name, g in self.groups)
@@ -153,38 +103,11 @@ class LayeredStack:
     def attention_weights(
         self, layer: int, params: AttentionStack, hidden: LayerOutput
     ) -> Float[Array, "1 P P"]:
-        """The one head's weights, masked and without the scale.
-
-        Args:
-            layer: Number of the layer, from 0.
-            params: The stack.
-            hidden: Tokens that enter it.
-
-        Returns:
-            Weights ``(1, N + 1, N + 1)``; the last token is the query.
-
-        References:
-            Verified by ``tests/layered/test_attention.py``.
-        """
+        """The one head's weights, masked and without the scale."""
         return params.weights(layer, *hidden, self.mask)[None]
 
     def ov_factors(self, layer: int, params: AttentionStack) -> OVFactors:
-        """The value matrix, which writes where it reads.
-
-        Args:
-            layer: Number of the layer, from 0.
-            params: The stack.
-
-        Returns:
-            The identity and the value matrix.
-
-        Raises:
-            ValueError: If there is no such layer, or an MLP stands behind the values,
-                so that no matrix says what is written.
-
-        References:
-            Verified by ``tests/layered/test_attention.py``.
-        """
+        """The value matrix, which writes where it reads."""
         specs = {spec.name: spec for spec in self.matrices(layer)}
         if "mlp" in dict(self.groups).values():
             raise ValueError("params: expected attention alone, got an MLP behind it")

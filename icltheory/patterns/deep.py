@@ -112,37 +112,14 @@ class DeepPatternTransformer:
         }
 
     def embed(self, params: Params, inputs: Any) -> Float[Array, "*B P D"]:
-        """The tokens, the query last.
-
-        Args:
-            params: The parameters, unused.
-            inputs: A prompt, or contexts ``(..., l, D)`` and query ``(..., D)``.
-
-        Returns:
-            All tokens, ``(..., l + 1, D)``.
-
-        References:
-            Verified by ``tests/patterns/test_deep.py``.
-        """
+        """The tokens, the query last."""
         P, P_query = tokens(inputs)
         return jnp.concatenate([P, P_query[..., None, :]], axis=-2)
 
     def block(
         self, layer: int, params: Params, hidden: Float[Array, "*B P D"]
     ) -> Float[Array, "*B P D"]:
-        """One layer of attention and neurons.
-
-        Args:
-            layer: Number of the layer, from 0.
-            params: The parameters.
-            hidden: Tokens that enter it.
-
-        Returns:
-            Tokens that leave it.
-
-        References:
-            Verified by ``tests/patterns/test_deep.py``.
-        """
+        """One layer of attention and neurons."""
         W_V, W_O, W_U = (params[name][layer] for name in ("W_V", "W_O", "W_U"))
         mixed = _weights(layer, params, hidden) @ hidden[..., :-1, :]
         hidden = hidden + mixed @ W_V.T
@@ -151,52 +128,17 @@ class DeepPatternTransformer:
     def read_out(
         self, params: Params, hidden: Float[Array, "*B P D"]
     ) -> Float[Array, "*B"]:
-        """A linear function of the query token.
-
-        Args:
-            params: The parameters.
-            hidden: Tokens after the last layer.
-
-        Returns:
-            F, one number for each prompt.
-
-        References:
-            Verified by ``tests/patterns/test_deep.py``.
-        """
+        """A linear function of the query token."""
         return hidden[..., -1, :] @ params["w"]
 
     def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
-        """The five weight matrices of one layer.
-
-        Args:
-            layer: Number of the layer, from 0.
-
-        Returns:
-            Where they lie in the parameters.
-
-        Raises:
-            ValueError: If there is no such layer.
-
-        References:
-            Verified by ``tests/patterns/test_deep.py``.
-        """
+        """The five weight matrices of one layer."""
         if not 0 <= layer < self.num_layers:
             raise ValueError(f"layer: expected 0 to {self.num_layers - 1}, got {layer}")
         return layer_specs(GROUPS | {"W_O": "mlp", "W_U": "mlp"}, layer)
 
     def attention(self, params: Params, inputs: Any) -> Float[Array, "L *B l"]:
-        """Attention of the query to each context, in every layer.
-
-        Args:
-            params: The parameters.
-            inputs: As for ``embed``.
-
-        Returns:
-            Weights that sum to 1 over the contexts.
-
-        References:
-            Verified by ``tests/patterns/test_deep.py``.
-        """
+        """Attention of the query to each context, in every layer."""
         states = all_hidden(self, params, inputs)[:-1]
         weights = [_weights(l, params, hidden) for l, hidden in enumerate(states)]
         return jnp.stack([A[..., -1, :] for A in weights])

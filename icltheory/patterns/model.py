@@ -125,36 +125,13 @@ class PatternTransformer:
         }
 
     def embed(self, params: Params, inputs: Any) -> tuple[Array, Array]:
-        """The tokens themselves.
-
-        Args:
-            params: The parameters, unused.
-            inputs: A prompt, or contexts ``(..., l, D)`` and query ``(..., D)``.
-
-        Returns:
-            Contexts and query.
-
-        References:
-            Verified by ``tests/patterns/test_model.py``.
-        """
+        """The tokens themselves."""
         return tokens(inputs)
 
     def block(
         self, layer: int, params: Params, hidden: tuple[Array, Array]
     ) -> Float[Array, "*B m"]:
-        """Attention, then the neurons before their ReLU.
-
-        Args:
-            layer: 0.
-            params: The parameters.
-            hidden: Contexts and query.
-
-        Returns:
-            What enters the ReLU, ``(..., m)``.
-
-        References:
-            Verified by ``tests/patterns/test_model.py``.
-        """
+        """Attention, then the neurons before their ReLU."""
         P, P_query = hidden
         weights = query_weights(params["W_K"], params["W_Q"], P, P_query)
         pooled = jnp.einsum("...l,...ld->...d", weights, P)
@@ -163,52 +140,16 @@ class PatternTransformer:
     def read_out(
         self, params: Params, hidden: Float[Array, "*B m"]
     ) -> Float[Array, "*B"]:
-        """The sum of the neurons' outputs with weights a.
-
-        Args:
-            params: The parameters.
-            hidden: What enters the ReLU.
-
-        Returns:
-            F, one number for each prompt.
-
-        References:
-            Verified by ``tests/patterns/test_model.py``.
-        """
+        """The sum of the neurons' outputs with weights a."""
         return jax.nn.relu(hidden) @ params["a"]
 
     def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
-        """The four weight matrices; W_O is the group ``"mlp"``.
-
-        Args:
-            layer: 0.
-
-        Returns:
-            Where they lie in the parameters.
-
-        Raises:
-            ValueError: If there is no such layer.
-
-        References:
-            Verified by ``tests/patterns/test_model.py``.
-        """
+        """The four weight matrices; W_O is the group ``"mlp"``."""
         if layer != 0:
             raise ValueError(f"layer: expected 0, got {layer}")
         return layer_specs(GROUPS | {"W_O": "mlp"})
 
     def attention(self, params: Params, inputs: Any) -> Float[Array, "1 *B l"]:
-        """Attention of the query to each context.
-
-        Args:
-            params: The parameters.
-            inputs: As for ``embed``.
-
-        Returns:
-            Weights that sum to 1 over the contexts, with a leading axis of layers.
-
-        References:
-            Li et al. (2024), equation (7). Verified by
-            ``tests/patterns/test_model.py``.
-        """
+        """Attention of the query to each context."""
         P, P_query = tokens(inputs)
         return query_weights(params["W_K"], params["W_Q"], P, P_query)[None]
