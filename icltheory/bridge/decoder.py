@@ -186,7 +186,7 @@ class Decoder:
     def attention_weights(
         self, layer: int, params: PyTree, hidden: Stream
     ) -> Float[Array, "B heads T T"]:
-        """Attention weights of every head of one block; rows of padding mean nothing."""
+        """Attention weights of the heads of one block; rows of padding mean nothing."""
         own = {"params": params["layers"][layer]}
         kept: Any = Block(self.arch).apply(own, hidden, mutable=["intermediates"])[1]
         weights = kept["intermediates"]["attn"]["weights"][0]

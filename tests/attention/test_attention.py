@@ -341,6 +341,7 @@ def test_bad_weights_say_what_was_expected():
         ValueError, match=r"^W_V: expected at least one layer, got L = 0"
     ):
         LinearAttentionStack(W[:0], W[:0], W[:0])
+    MLPAttentionStack(W, W, W, np.ones((2, 4, 3)), np.ones((2, 3, 4)))  # as wide as 4
     with raises("W_in: expected shape (2, dim2, 3), got"):
         MLPAttentionStack(W, W, W, np.ones((2, 4, 5)), np.ones((2, 3, 4)))
     with raises("W_out: expected shape (2, 3, 4), got"):

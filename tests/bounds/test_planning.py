@@ -25,7 +25,6 @@ def test_planned_bound_is_infinite_without_enough_demonstrations():
     assert math.isinf(planned_bound(10, 5, np.array([n * (n + 1) // 2]), 1.0))
 
 
-@pytest.mark.slow
 def test_planned_bound_in_float32_where_few_of_many_are_shown():
     N, b = 10**9, 10  # 1 - b / N is 1 in float32
     total = sum(m * (-math.log1p(-b / N) + (m + 1) / (2 * N)) for m in DIMS)

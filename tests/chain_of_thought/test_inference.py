@@ -15,13 +15,12 @@ from tests.chain_of_thought.test_attention import DIM, random_model
 chain, direct = jax.jit(cot.cot_infer), jax.jit(cot.icl_infer)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("K", "M", "l", "noise"),
     [
         pytest.param(1, 3, 4, 0.0, marks=pytest.mark.slow),
         (3, 4, 9, 0.4),
-        (2, 2, 40, 0.0),
+        pytest.param(2, 2, 40, 0.0, marks=pytest.mark.slow),
     ],
 )
 def test_answers_are_those_of_the_loop(K, M, l, noise):
@@ -45,7 +44,6 @@ def test_answers_are_those_of_the_loop(K, M, l, noise):
                 assert found.wrong.tolist() == [answer != truth[-1]]
 
 
-@pytest.mark.slow
 def test_both_memories_read_the_same_after_a_column_joins():
     letters = drawn.alphabet(3, 2, DIM)
     columns = _memory.chain_columns(drawn.prompt(letters, 6))

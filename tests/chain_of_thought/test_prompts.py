@@ -39,7 +39,6 @@ def test_training_prompts_are_permutations_without_errors(letters):
         assert np.abs(z_of(share, 0.25, 500)).max() < 4
 
 
-@pytest.mark.slow
 def test_test_prompts_follow_the_transition_matrices(letters):
     steps = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 4))
     steps[0, 0] = [0, 0.5, 0.5, 0]

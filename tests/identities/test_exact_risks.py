@@ -92,6 +92,7 @@ def test_least_squares_averaging_and_one_layer_attention_for_d_20(measured):
     measured("one layer", np.abs(best / (21 / (k + 21)) - 1).max())
     np.testing.assert_allclose(best, 21 / (k + 21), rtol=1e-12)
     assert zero_risk(task) == 20.0
+    assert zero_risk(LinearRegression.isotropic(20, 0.25)) == 20.25
     # Garg's training loss of least squares over 41 points
     total = 20 + curve(least_squares_risk).sum() * 20
     np.testing.assert_allclose(total / 41, 210 / 41, rtol=1e-12)

@@ -203,7 +203,6 @@ def test_theorem_2_logarithm_inside_is_smaller(measured):
     np.testing.assert_allclose(inside.terms, np.mean(each, axis=0), rtol=1e-12)
 
 
-@pytest.mark.slow
 def test_theorem_2_is_infinite_while_the_support_tells_of_the_demonstrations():
     stack, H = problem(N=10)
     bound = bound_jit(stack, H, 4, 1.0)

@@ -239,6 +239,10 @@ def test_predictions_of_the_best_lsa_need_no_mlp(measured):
     by_attention, by_block = predictions(lsa)
     measured("difference", np.abs(by_attention - by_block).max())
     np.testing.assert_allclose(by_attention, by_block, rtol=1e-11)
+    # Of all models with these predictions it is the one whose two sides have one norm.
+    parts = jax.tree.map(np.asarray, jax.jit(lambda lsa: lsa.effective())(lsa))
+    values = np.sum(parts.p**2) + parts.v**2
+    assert values == pytest.approx(np.sum(parts.U**2) + np.sum(parts.u**2), rel=1e-12)
 
 
 # --- closed forms

@@ -54,8 +54,7 @@ LOWER = {
 UPPER = {"labels": "labels", "values": "values", "zero start": "zero_start"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("d", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_the_bounds_are_their_formulas_and_in_order(d, measured):
     rng = np.random.default_rng([41, d])
     cases = [(wild_population(rng, d), int(rng.choice(LENGTHS))) for _ in range(30)]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from icltheory.regression import ltb
+from icltheory.regression.ltb._spectral import InputRoots
 from icltheory.regression.tasks import LinearRegression
 from tests import oracles
 from tests.oracles_ltb import (
@@ -259,3 +260,11 @@ def test_the_set_has_derivatives_where_eigenvalues_coincide():
     slope = total(1.0)[1]
     ends = [float(total(1.0 + s * 1e-6)[0]) for s in (1, -1)]
     assert float(slope) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6)
+
+
+def test_the_roots_of_a_singular_covariance_are_0_where_it_is():
+    found = jax.jit(InputRoots.of)(jnp.diag(jnp.array([4.0, 0.0])))
+    np.testing.assert_allclose(found.root, np.diag([2.0, 0]), atol=1e-15)
+    np.testing.assert_allclose(found.inverse, np.diag([0.5, 0]), atol=1e-15)
+    np.testing.assert_allclose(found.projector, np.diag([1.0, 0]), atol=1e-15)
+    np.testing.assert_allclose(found.values, [0, 4.0], atol=1e-15)

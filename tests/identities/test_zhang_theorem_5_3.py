@@ -162,6 +162,16 @@ def test_distances_are_their_formulas_in_label_units():
             squares = [(a @ H @ a) / tau for a in (c - mean, p / v + mean, tau * v * u)]
             expected = np.sqrt([*squares, np.trace(D.T @ H @ D @ H)])
             np.testing.assert_allclose(lengths[k, j + 2], expected, 1e-8, 1e-6)
+    # The value only has to differ from 0; every distance has to be small.
+    for value, distance, holds in (
+        (0.0, 0.0, False),
+        (1.0, 0.0, True),
+        (1.0, 1.0, False),
+    ):
+        found = ltb.OptimalityConditions(
+            *map(jnp.asarray, (value, 0.0, 0.0, distance, 0.0, 2))
+        )
+        assert bool(found.hold()) == holds
 
 
 def _least(lengths, k):

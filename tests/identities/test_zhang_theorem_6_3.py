@@ -9,6 +9,7 @@ import pytest
 from scipy.integrate import quad, solve_ivp
 
 from icltheory.regression import flow, ltb
+from icltheory.regression.flow._coordinates import basis_along
 from icltheory.regression.tasks import LinearRegression
 from tests import oracles_ltb as oracles
 
@@ -163,6 +164,15 @@ def test_flow_converges_for_singular_priors_too(rank_Psi, measured):
     measured("excess at the end", path.excess[-1])
     assert 0 <= path.excess[-1] < 1e-12
     np.testing.assert_allclose(path.risk[-1], least(population, M), rtol=1e-14)
+
+
+def test_what_inputs_do_not_span_leaves_a_basis_along_the_direction():
+    """Only among equal eigenvalues, and whatever the direction's length and sign."""
+    direction = -1e6 * np.array([1.0, 1.0, 2.0])
+    _, basis = jax.jit(basis_along)(np.diag([4.0, 1.0, 1.0]), direction)
+    basis = np.abs(np.asarray(basis))
+    np.testing.assert_allclose(basis[:, 2], [1, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(basis[:, 1], np.array([0, 1, 2]) / 5**0.5, atol=1e-6)
 
 
 def test_what_inputs_do_not_span_is_frozen(measured):

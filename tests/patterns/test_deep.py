@@ -34,7 +34,6 @@ def test_it_is_the_loop(task, params):
         np.testing.assert_allclose(A[:, b], attn, rtol=1e-10, atol=1e-14)
 
 
-@pytest.mark.slow
 def test_the_start(task):
     model = DeepPatternTransformer(4, 50)
     start = jax.jit(lambda key: model.init(key, task))(jax.random.key(2))

@@ -55,7 +55,6 @@ def test_the_order_of_contexts_does_not_matter(params, prompt):
     np.testing.assert_allclose(run(params, mixed), run(params, prompt), rtol=1e-12)
 
 
-@pytest.mark.slow
 def test_the_start(task):
     model = PatternTransformer(400)
     scales = {"attention_scale": 0.3, "neuron_scale": 0.05}

@@ -55,6 +55,12 @@ def test_split_is_the_norms_of_the_two_parts_squared():
         np.testing.assert_allclose(removed, np.sum((W - part) ** 2), atol=1e-13)
     split = jax.jit(jax.vmap(frobenius_split, (None, 0)))(W, jnp.arange(5))
     np.testing.assert_allclose(split.kept + split.removed, np.sum(W**2), rtol=1e-14)
+    # Along W itself each part, a square, changes by twice its value.
+    along = jax.jit(lambda W: jax.jvp(lambda W: frobenius_split(W, 2), [W], [W]))
+    value, change = along(W)
+    np.testing.assert_allclose(value.kept, np.sum(truncate(W, 2) ** 2), rtol=1e-13)
+    np.testing.assert_allclose(change.kept, 2 * value.kept, rtol=1e-13)
+    np.testing.assert_allclose(change.removed, 2 * value.removed, rtol=1e-13)
 
 
 @pytest.mark.slow

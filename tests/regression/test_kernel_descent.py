@@ -110,3 +110,12 @@ def test_inputs_that_are_zero_or_of_half_precision():
     assert half.positive_semidefinite
     with pytest.raises(ValueError, match="number of examples: expected a positive"):
         KernelSystem.of("linear", np.zeros((0, 1)), np.ones(1))
+
+
+def test_the_asymmetry_of_a_kernel_is_relative_to_its_size():
+    def small(x, z):
+        return 1e-3 * (x @ z + x[0])
+
+    K = np.array([[small(x, z) for z in np.asarray(X)] for x in np.asarray(X)])
+    expected = np.abs(K - K.T).max() / np.abs(K).max()
+    np.testing.assert_allclose(of(small, X, ASKED).asymmetry, expected, rtol=1e-12)

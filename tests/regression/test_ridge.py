@@ -115,7 +115,6 @@ def test_bayes_turns_with_the_data():
     np.testing.assert_allclose(turned, PATH(X, y, Q, mean, cov, 0.3), rtol=1e-8)
 
 
-@pytest.mark.slow
 def test_without_noise_bayes_is_least_squares_about_the_prior():
     X, y, Q = data()
     # the noise is known to be zero: it is no argument of what is traced

@@ -251,6 +251,15 @@ def test_quadratic_relu_and_linear_labels_share_their_scale(key):
         assert abs(z) < 5
 
 
+def test_a_relu_network_is_its_sum_over_units():
+    rng, task = np.random.default_rng(0), ReluNetwork(3, hidden=6)
+    w = {"W1": rng.normal(size=(1, 3, 6)), "W2": rng.normal(size=(1, 6))}
+    X = rng.normal(size=(1, 2, 3))
+    found = jax.jit(task.evaluate)(jax.tree.map(jnp.asarray, w), jnp.asarray(X))
+    expected = [oracles.relu_network(w["W1"][0], w["W2"][0], x) for x in X[0]]
+    np.testing.assert_allclose(found[0], expected, rtol=1e-12)
+
+
 @pytest.mark.slow
 def test_functions_agree_with_their_definitions(key):
     quadratic = drawn(lambda: QuadraticRegression(3), SMALL)
@@ -280,7 +289,6 @@ def test_functions_agree_with_their_definitions(key):
         assert label == oracles.decision_tree(w["coordinates"], w["values"], x)
 
 
-@pytest.mark.slow
 def test_trees_use_every_coordinate_and_leaf(key):
     prompt = jax.jit(lambda k: DecisionTree(3, depth=2).sample(k, *LARGE))(key)
     assert np.all(np.unique(prompt.w["coordinates"]) == [0, 1, 2])
