@@ -33,6 +33,12 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "value, choices = jnp.ones(steps.shape[2], steps.dtype), []",
     ): "transition matrices are square",
     (
+        "icltheory/chain_of_thought/votes.py",
+        "_start_shares",
+        "M = steps.shape[1]",
+        "M = steps.shape[2]",
+    ): "transition matrices are square",
+    (
         "icltheory/regression/shifts.py",
         "_orthogonal",
         "queries = jnp.swapaxes(Q, 1, 2) * side * length",

@@ -325,8 +325,9 @@ class MLPAttentionStack(AttentionStack):
         [[1.0], [3.0]]
 
     References:
-        Yao et al. (2024), Appendix B.3.
-        Verified by ``tests/identities/test_yao_softmax_and_mlp.py``.
+        Yao et al. (2024), Appendix B.3. Verified by
+        ``tests/identities/test_yao_softmax_and_mlp.py`` and
+        ``tests/attention/test_attention.py``.
     """
 
     W_V: Weights

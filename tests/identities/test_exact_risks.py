@@ -92,13 +92,13 @@ def test_least_squares_averaging_and_one_layer_attention_for_d_20(measured):
     measured("one layer", np.abs(best / (21 / (k + 21)) - 1).max())
     np.testing.assert_allclose(best, 21 / (k + 21), rtol=1e-12)
     assert zero_risk(task) == 20.0
-    assert zero_risk(LinearRegression.isotropic(20, 0.25)) == 20.25
     # Garg's training loss of least squares over 41 points
     total = 20 + curve(least_squares_risk).sum() * 20
     np.testing.assert_allclose(total / 41, 210 / 41, rtol=1e-12)
 
 
 def test_noise_enters_attention_and_averaging_as_d_plus_1_plus_sigma_squared(measured):
+    assert zero_risk(LinearRegression.isotropic(20, 0.25)) == 20.25
     for d, noise in ((1, 0.0), (3, 0.7)):
         task = LinearRegression.isotropic(d, noise)
         for k in (1, 5, 30):
