@@ -1,4 +1,4 @@
-"""Which width, learning rate and noise gets how near the Bayes predictor.
+"""How close to the Bayes predictor each width, learning rate and label noise gets.
 
 Command
     python -m experiments.garg_sweep [--preset cpu|gpu|paper] [--resume RUN]

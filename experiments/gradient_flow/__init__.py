@@ -1,4 +1,4 @@
-"""Gradient flow on exact risks: where it goes, how fast, and where it is caught.
+"""Gradient flow on exact risks: its limits, its rates, and the local minima it meets.
 
 Command
     python -m experiments.gradient_flow [--preset cpu|gpu|paper]

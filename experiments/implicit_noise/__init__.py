@@ -1,4 +1,4 @@
-"""The noise of the implicit gradient: what the shots leave open, what training leaves.
+"""Noise of the implicit gradient: the error due to few shots and due to training.
 
 Command
     python -m experiments.implicit_noise [--preset cpu|gpu] [--resume RUN]

@@ -1,4 +1,4 @@
-"""Mechanisms of attention: phases of features, depth with a kernel, induction heads.
+"""Mechanisms of attention: learning phases, kernel gradient descent, induction heads.
 
 Command
     python -m experiments.mechanisms [--preset cpu|gpu|paper] [--resume RUN]

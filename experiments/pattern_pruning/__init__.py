@@ -1,4 +1,4 @@
-"""Neurons by magnitude (Li et al.) and singular values (Yao et al.) on the same models.
+"""Pruning neurons by magnitude (Li et al.) and by SVD (Yao et al.), on the same models.
 
 Command
     python -m experiments.pattern_pruning [--preset cpu|gpu|paper] [--resume RUN]

@@ -1,4 +1,4 @@
-"""In-context curves of language models: accuracy against demonstrations.
+"""In-context learning curves of language models: accuracy against demonstrations.
 
 Command
     python -m experiments.shots [--preset tiny|gptj|llama2] [--resume RUN]

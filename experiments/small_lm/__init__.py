@@ -1,4 +1,4 @@
-"""A small language model that learns in context, for the bridge to work on offline.
+"""Trains a small language model that learns in context, for offline use of the bridge.
 
 Command
     python -m experiments.small_lm [--preset cpu|gpu] [--resume RUN]

@@ -1,4 +1,4 @@
-"""From remembered tasks to regression: a growing pool (Raventos et al. 2023).
+"""From memorised tasks to ridge regression as the pool grows (Raventos et al. 2023).
 
 Command
     python -m experiments.task_diversity [--preset cpu|gpu|paper] [--resume RUN]
