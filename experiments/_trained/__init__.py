@@ -1,6 +1,6 @@
 """Models that experiments share: trained on regression, resumed exactly, snapshots.
 
-``train(recipe, run)`` trains one model inside a run folder, or goes on where
+``train(recipe, run)`` trains one model inside a run folder, or continues where
 an interrupted run stopped, and returns the parameters at the end and at given steps.
 """
 
