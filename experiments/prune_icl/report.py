@@ -130,7 +130,7 @@ def claims(measured: list[PruningMeasurements], config: Config) -> list[Claim]:
             deep, shallow = np.mean(pairs, axis=1)
             stated.append(
                 Claim(
-                    claim=f"deep layers bear pruning better ({name}, {module})",
+                    claim=f"deep layers tolerate pruning better ({name}, {module})",
                     expected="|log10 inflation| of the last layer below the first's, "
                     "all seeds",
                     measured=f"last {deep:.2f}, first {shallow:.2f}",
@@ -152,8 +152,7 @@ def claims(measured: list[PruningMeasurements], config: Config) -> list[Claim]:
             first, last = magnitude_depth(m, module)
             stated.append(
                 Claim(
-                    claim=f"control: so do they bear magnitude pruning ({name}, "
-                    f"{module})",
+                    claim=f"control: and magnitude pruning ({name}, {module})",
                     expected="log10 inflation of the last layer below that of the "
                     "first",
                     measured=f"last {last:.2f}, first {first:.2f}",

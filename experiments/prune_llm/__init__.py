@@ -31,7 +31,7 @@ Expect (tiny, the checkpoint of small_lm)
     pruning does not help beyond chance: Algorithm 1 prunes in 5 of 8 pairs of a task
             and a module, with a gain of +0.007 on validation and +0.003 on the test
             set; of 224 (layer, module, rate) none is better after Holm, 15 are worse.
-    depth   the last layer bears pruning better than the first in 5 of 8 pairs.
+    depth   the last layer tolerates pruning better than the first in 5 of 8 pairs.
     layer   condition numbers pick the layer that gains most in 5 of 8 pairs.
     racing  saves 6 % of the evaluations and chooses the same in 160 of 160 races: the
             rates hardly differ, and what does not differ cannot be told apart early.
