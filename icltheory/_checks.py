@@ -1,13 +1,18 @@
 """Argument checks. Every message says what was expected and what came.
 
-Shapes are known while tracing and are always checked. Values are checked when they
-are concrete; inside ``jit``, ``vmap`` or ``grad`` a tracer passes unchecked.
+Shapes are known while tracing and are always checked. A value that is concrete raises
+an error; whether a traced value is in range is noted, and the calculator that checks it
+returns NaN where it is not (:mod:`icltheory._calculators`).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+
+from icltheory._calculators import note_validity
 
 
 def check_shape(name: str, array: Any, expected: tuple[int | str, ...]) -> None:
@@ -35,19 +40,62 @@ def check_positive_int(name: str, value: Any) -> None:
         raise ValueError(f"{name}: expected a positive integer, got {value!r}")
 
 
-def check_finite(name: str, value: Any) -> None:
-    """Raises if a concrete ``value`` has an entry that is not finite."""
+def check_values(
+    name: str, value: Any, holds: Callable[[Any], Any], expected: str, got: str = ""
+) -> None:
+    """Raises unless ``holds(value)`` everywhere; a traced value is noted instead.
+
+    Args:
+        name: Name of the argument.
+        value: A number or an array.
+        holds: What has to be true, elementwise, of a NumPy or a JAX array.
+        expected: Completes "expected ..." in the error.
+        got: Completes "got ..."; the first wrong entry if not given.
+    """
     known = concrete(value)
-    if known is not None and not np.all(np.isfinite(known)):
-        raise ValueError(f"{name}: expected finite entries, got NaN or infinity")
+    if known is None:
+        note_validity(lambda: holds(value))
+    elif not np.all(right := holds(known)):
+        first = np.asarray(known[~np.broadcast_to(right, known.shape)]).flat[0]
+        raise ValueError(f"{name}: expected {expected}, got {got or first}")
+
+
+def check_finite(name: str, value: Any) -> None:
+    """Raises if ``value`` has an entry that is not finite."""
+    check_values(name, value, _is_finite, "finite entries", "NaN or infinity")
 
 
 def check_nonnegative(name: str, value: Any) -> None:
-    """Raises if a concrete ``value`` has a negative entry or one that is not finite."""
+    """Raises if ``value`` has a negative entry or one that is not finite."""
     check_finite(name, value)
-    known = concrete(value)
-    if known is not None and np.any(known < 0):
-        raise ValueError(f"{name}: expected a value >= 0, got {known.min()}")
+    check_values(name, value, lambda entry: entry >= 0, "a value >= 0")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Raises if ``value`` has an entry that is not finite and positive."""
+
+    def holds(entry):
+        return _is_finite(entry) & (entry > 0)
+
+    check_values(name, value, holds, "a finite value > 0")
+
+
+def check_unit(name: str, value: Any) -> None:
+    """Raises if ``value`` has an entry outside of [0, 1]."""
+
+    def holds(entry):
+        return (entry >= 0) & (entry <= 1)
+
+    check_values(name, value, holds, "in [0, 1]")
+
+
+def check_range(name: str, value: Any, low: Any, high: Any) -> None:
+    """Raises if ``value`` has an entry outside of [low, high]."""
+
+    def holds(entry):
+        return (entry >= low) & (entry <= high)
+
+    check_values(name, value, holds, f"{low} <= {name} <= {high}")
 
 
 def check_covariance(name: str, matrix: Any, dim: int) -> None:
@@ -56,6 +104,7 @@ def check_covariance(name: str, matrix: Any, dim: int) -> None:
     check_finite(name, matrix)
     known = concrete(matrix)
     if known is None:
+        note_validity(lambda: _is_covariance(jax.lax.stop_gradient(matrix)))
         return
     known = known.astype(np.float64)
     tolerance = 1e-6 * float(np.abs(known).max(initial=0.0))
@@ -67,6 +116,21 @@ def check_covariance(name: str, matrix: Any, dim: int) -> None:
             f"{name}: expected a positive semi-definite matrix, "
             f"got smallest eigenvalue {smallest:.3g}"
         )
+
+
+def _is_finite(entry):
+    return (np if isinstance(entry, np.ndarray) else jnp).isfinite(entry)
+
+
+def _is_covariance(matrix):
+    """Whether a traced matrix is symmetric and, up to rounding, not indefinite."""
+    wide = jnp.asarray(matrix, jnp.promote_types(matrix.dtype, jnp.float32))
+    size, eps = jnp.max(jnp.abs(wide), initial=0), jnp.finfo(wide.dtype).eps
+    symmetric = jnp.all(jnp.abs(wide - wide.T) <= 1e-6 * size)
+    added = max(1e-6, 20 * len(wide) * float(eps)) * size
+    # The factor of an indefinite matrix is NaN.
+    factor = jnp.linalg.cholesky(wide + added * jnp.eye(len(wide), dtype=wide.dtype))
+    return symmetric & (jnp.all(_is_finite(factor)) | (size == 0))
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:

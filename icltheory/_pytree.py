@@ -1,9 +1,12 @@
 """Frozen dataclasses that are pytrees, validated where a user builds them."""
 
 import dataclasses
+import functools
 from typing import TypeVar, dataclass_transform
 
 import jax
+
+from icltheory._calculators import Noting, any_traced, poisoned
 
 T = TypeVar("T")
 
@@ -19,8 +22,12 @@ def pytree(cls: type[T]) -> type[T]:
 
     Rebuilding from leaves skips ``__init__`` and ``__post_init__``. Checks written
     there therefore run once, on what the user passed, and never on the batched or
-    placeholder leaves that ``vmap``, ``scan`` or ``tree_map`` put into the tree.
+    placeholder leaves that ``vmap``, ``scan`` or ``tree_map`` put into the tree. Where
+    a field is traced and a check of its value fails, the numbers become NaN.
     """
+    if "__post_init__" in vars(cls):
+        check = vars(cls)["__post_init__"]
+        cls.__post_init__ = _poisoning(check)  # pyrefly: ignore[missing-attribute]
     cls = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(cls)  # pyrefly: ignore[bad-argument-type]
     static = tuple(f.name for f in fields if f.metadata.get("static", False))
@@ -41,3 +48,19 @@ def pytree(cls: type[T]) -> type[T]:
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     return cls
+
+
+def _poisoning(check):
+    """The checks of a class, after which traced fields are NaN where one fails."""
+
+    @functools.wraps(check)
+    def checked(node, *initial):
+        if not any_traced(list(vars(node).values())):
+            check(node, *initial)
+            return
+        with Noting(list(vars(node).values())) as notes:
+            check(node, *initial)
+        for name, value in poisoned(dict(vars(node)), notes).items():
+            object.__setattr__(node, name, value)
+
+    return checked

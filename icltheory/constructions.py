@@ -18,8 +18,8 @@ Stability: stable.
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_positive_int, check_shape
-from icltheory._precision import exact_products
 from icltheory._typing import Array, Float
 from icltheory.attention import LayerOutput, LinearAttentionStack
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-@exact_products
+@calculator
 def join_tokens(
     X: Float[ArrayLike, "_N _d_in"],
     Y: Float[ArrayLike, "_N _d_out"],
@@ -79,6 +79,7 @@ def join_tokens(
     )
 
 
+@calculator
 def read_prediction(
     h_query: Float[ArrayLike, "*depths n"], d_in: int
 ) -> Float[Array, "*depths d_out"]:
@@ -110,6 +111,7 @@ def read_prediction(
     return -h_query[..., d_in:]
 
 
+@calculator
 def gradient_descent(
     step_sizes: Float[ArrayLike, "_L"], d_in: int, d_out: int = 1
 ) -> LinearAttentionStack:
@@ -154,6 +156,7 @@ def gradient_descent(
     return LinearAttentionStack(W_V=W_V, W_K=inputs, W_Q=inputs)
 
 
+@calculator
 def preconditioned_gradient_descent(
     preconditioners: Float[ArrayLike, "_L _d_in _d_in"], d_out: int = 1
 ) -> LinearAttentionStack:
@@ -197,6 +200,7 @@ def preconditioned_gradient_descent(
     return LinearAttentionStack(W_V=-labels, W_K=inputs, W_Q=W_Q)
 
 
+@calculator
 def gd_plus_plus(
     step_sizes: Float[ArrayLike, "_L"],
     input_steps: Float[ArrayLike, "_L"],

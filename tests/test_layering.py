@@ -13,9 +13,10 @@ LAYERS = (
     (
         "_import_effects",
         "_typing",
+        "_precision",
+        "_calculators",
         "_pytree",
         "_checks",
-        "_precision",
         "_conditions",
         "_descent",
     )

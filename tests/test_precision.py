@@ -19,70 +19,28 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.regression import predictors
 
 CASES = _theory_cases.cases()
-# Public functions that multiply no matrices, or only through marked ones, by package.
-PLAIN = {
-    "attention": {"attended_keys", "normalized_keys"},
-    "bounds": {
-        *("anisotropic_term", "gaussian_kl", "isotropic_term", "smoothing_bound"),
-        *("ledoit_wolf_intensity", "bound_from_expectations", "optimal_prior_variance"),
-        *("planned_bound", "required_samples", "trajectory_information"),
-        "xu_raginsky",
-    },
-    "linalg": {
-        *("condition_number", "effective_rank", "safe_sqrt", "singular_values"),
-        *("marchenko_pastur_density", "stable_rank", "svd"),
-    },
-    "noise": {"without_replacement_factor"},
+# Public functions that are no calculators: they read or choose, return models or text,
+# or run or train a model, whose precision is the caller's.
+OTHERS = {
     "pruning": {
-        *("by_layer", "choose_layers", "choose_rate", "clip", "compose"),
-        "corrected_selection",
-        *("frobenius_split", "kept_parameters", "magnitude_prune", "module_matrices"),
-        *("module_spectra", "prune_module", "prune_rows", "random_condition_number"),
-        *("rank_for_rate", "sweep", "sweep_grid"),
-    },
-    "trajectory": set(),
-    "constructions": {
-        *("gd_plus_plus", "gradient_descent", "preconditioned_gradient_descent"),
-        "read_prediction",
+        *("by_layer", "choose_layers", "choose_rate", "compose", "corrected_selection"),
+        *("kept_parameters", "module_matrices", "module_spectra", "prune_module"),
+        *("random_condition_number", "rank_for_rate", "sweep", "sweep_grid"),
     },
     "patterns": {
-        *("all_tasks", "circulant_tasks", "covers"),
-        *("held_out_tasks", "hinge", "is_feasible", "margin", "miss_probability"),
-        *(
-            "prune_neurons",
-            "pruned_hinge",
-            "task_ratio",
-            "in_domain_conditions",
-            "out_of_domain_conditions",
-        ),
-        "pruning_conditions",
+        *("all_tasks", "circulant_tasks", "covers", "held_out_tasks", "prune_neurons"),
+        *("scores", "task_ratio", "train"),
     },
-    "induction": {
-        *("copying_score", "in_context_score", "prefix_matching_score"),
-        "previous_token_score",
-    },
-    # The product of transitions asks for itself, in all that use it.
-    "chain_of_thought": {
-        *("composed_transition", "condition_1", "icl_error_bound", "icl_error_limit"),
-        *("rho", "rho_o", "tau", "tau_o", "path_probabilities"),
-        *("most_probable_paths", "stepwise_paths", "training_alphabet"),
-        *("contested_transitions", "faithful_transitions", "slide_transitions"),
-        *("popular_answer_transitions", "decay_bound", "vote_error"),
-        *("sufficient_examples", "initial_attention", "matching_attention"),
-        *(
-            "sample_training_prompt",
-            "training_conditions",
-            "cot_conditions",
-            "icl_conditions",
-        ),
-    },
-}
-# Models as they run or train: their precision is the caller's.
-LEFT = {
-    "patterns": {"scores", "train"},
     "induction": {"head_scores"},
-    "chain_of_thought": {"prompt_loss", "train_attention"},
+    "chain_of_thought": {"prompt_loss", "sample_training_prompt", "train_attention"},
+    "regression.shifts": {"garg_shift", "garg_shifts"},
 }
+PACKAGES = [
+    *("attention", "trajectory", "noise", "bounds", "linalg", "constructions"),
+    *("regression.ltb", "regression.predictors", "regression.risks"),
+    *("regression.bayes", "regression.features", "regression.flow"),
+    *("regression.kernel_descent", "regression.rates", *OTHERS),
+]
 
 
 def cast(tree, dtype):
@@ -104,12 +62,12 @@ def test_every_product_asks_for_the_highest_precision(name, as_a_gpu_would):
     assert all(_products.asks_for_highest(eqn) for eqn in found)
 
 
-@pytest.mark.parametrize("package", PLAIN)
-def test_every_public_function_is_marked_or_known_to_need_no_mark(package):
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_function_is_a_calculator_or_known_to_be_none(package):
     module = importlib.import_module(f"icltheory.{package}")
     functions = {s for s in module.__all__ if inspect.isfunction(getattr(module, s))}
-    marked = {s for s in functions if hasattr(getattr(module, s), "exact_products")}
-    assert functions - marked == PLAIN[package] | LEFT.get(package, set())
+    marked = {s for s in functions if hasattr(getattr(module, s), "calculator")}
+    assert functions - marked == OTHERS.get(package, set())
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def changed(config, **parts):
             lambda: statistics.mark_correct([0, 1, 1], [0, 1]),
             "predictions: expected 2 along the last axis, one a label, got shape (3,)",
         ),
-        (lambda: PARTS.rescaled(0), "factor: expected a finite number but 0, got 0"),
+        (lambda: PARTS.rescaled(0), "factor: expected a number other than 0, got 0"),
         (
             lambda: with_average(optax.sgd(0.1), 0.9).update(
                 ONES, with_average(optax.sgd(0.1), 0.9).init(ONES)

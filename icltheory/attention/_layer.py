@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_nonnegative, check_shape, concrete
+from icltheory._checks import check_positive, check_shape
 from icltheory._typing import Array, Float
 
 
@@ -56,9 +56,7 @@ def as_mlp(W_V, W_K, W_Q, W_in, W_out) -> tuple[Array, Array, Array, Array, Arra
 
 def check_d_scale(d_scale) -> None:
     """Raises unless the number under the root is positive and finite."""
-    check_nonnegative("d_scale", d_scale)
-    if concrete(d_scale) is not None and d_scale == 0:
-        raise ValueError("d_scale: expected a value > 0, got 0")
+    check_positive("d_scale", d_scale)
 
 
 def stacked(H: Array, h_query: Array) -> Array:

@@ -10,10 +10,10 @@ import math
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_positive_int
-from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, PRNGKey, Scalar
 from icltheory.attention._layer import (
@@ -69,7 +69,7 @@ class KernelView:
         return self.operator / self.normalizer
 
 
-@exact_products
+@calculator
 def softmax_kernel_view(
     W_V: Float[ArrayLike, "_n _n"],
     W_K: Float[ArrayLike, "_n _n"],
@@ -77,7 +77,7 @@ def softmax_kernel_view(
     H: Float[ArrayLike, "_N _n"],
     h_query: Float[ArrayLike, "_n"],
     *,
-    d_scale: Num[ArrayLike, ""],
+    d_scale: Real[ArrayLike, ""],
     features: str = "exact",
     degree: int = 4,
     num_features: int = 256,
@@ -156,7 +156,7 @@ def softmax_kernel_view(
     return KernelView(operator, query_features, normalizer, moved)
 
 
-@exact_products
+@calculator
 def taylor_features(x: Float[ArrayLike, " n"], degree: int) -> Float[Array, " F"]:
     r"""Features of the exponential series up to a degree.
 
@@ -195,7 +195,7 @@ def taylor_features(x: Float[ArrayLike, " n"], degree: int) -> Float[Array, " F"
     return jnp.concatenate(parts)
 
 
-@exact_products
+@calculator
 def positive_features(
     x: Float[ArrayLike, "_n"], directions: Float[ArrayLike, "F _n"]
 ) -> Float[Array, " F"]:

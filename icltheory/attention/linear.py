@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice
-from icltheory._precision import exact_products
 from icltheory._typing import Float
 from icltheory.attention._layer import (
     LayerOutput,
@@ -23,7 +23,7 @@ __all__ = ["MLP_FORMS", "linear_attention", "mlp_attention"]
 MLP_FORMS = ("gated", "linear", "half")
 
 
-@exact_products
+@calculator
 def linear_attention(
     W_V: Float[ArrayLike, "_n _n"],
     W_K: Float[ArrayLike, "_n _n"],
@@ -32,7 +32,7 @@ def linear_attention(
     h_query: Float[ArrayLike, "_n"],
     *,
     mask: str = "demos",
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
 ) -> LayerOutput:
     r"""Linear attention with residual, equation (3), for every token.
 
@@ -75,7 +75,7 @@ def linear_attention(
     return add_residual(H, h_query, sums, scale)
 
 
-@exact_products
+@calculator
 def mlp_attention(
     W_V: Float[ArrayLike, "_d1 _n"],
     W_K: Float[ArrayLike, "_d1 _n"],
@@ -86,7 +86,7 @@ def mlp_attention(
     h_query: Float[ArrayLike, "_n"],
     *,
     mask: str = "demos",
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
     mlp: str = "gated",
 ) -> LayerOutput:
     r"""Linear attention followed by an MLP, Appendix B.3.

@@ -14,6 +14,7 @@ mask        a demonstration i attends to             the query attends to
 
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice
 from icltheory._typing import Array, Bool
 
@@ -22,6 +23,7 @@ __all__ = ["MASKS", "attended_keys", "normalized_keys"]
 MASKS = ("demos", "causal", "none")
 
 
+@calculator(compiled=False)
 def attended_keys(mask: str, num_demos: int) -> Bool[Array, "P P"]:
     """Keys whose values enter the attention sum of each token.
 
@@ -47,6 +49,7 @@ def attended_keys(mask: str, num_demos: int) -> Bool[Array, "P P"]:
     return keys if mask == "none" else keys.at[:, -1].set(False)
 
 
+@calculator(compiled=False)
 def normalized_keys(mask: str, num_demos: int) -> Bool[Array, "P P"]:
     """Keys over which the softmax of each token is normalised.
 

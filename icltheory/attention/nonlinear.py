@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_shape
-from icltheory._precision import exact_products
 from icltheory._typing import Array, Float
 from icltheory.attention._layer import LayerOutput, add_residual, as_tokens, stacked
 from icltheory.attention.masks import MASKS, attended_keys
@@ -32,7 +32,7 @@ KERNELS = tuple(_FORMULAS)
 Kernel = str | Callable[[Any, Any], Any]
 
 
-@exact_products
+@calculator
 def kernel_matrix(
     kernel: Kernel, X: Float[ArrayLike, "_A _d"], Z: Float[ArrayLike, "_B _d"]
 ) -> Float[Array, "_A _B"]:
@@ -73,7 +73,7 @@ def kernel_matrix(
     return jax.vmap(lambda x: jax.vmap(lambda z: value(x, z))(Z))(X)
 
 
-@exact_products
+@calculator
 def kernel_weights(
     W_K: Float[ArrayLike, "_d _n"],
     W_Q: Float[ArrayLike, "_d _n"],
@@ -124,7 +124,7 @@ def kernel_weights(
     return jnp.where(attended_keys(mask, H.shape[0]), values, 0)
 
 
-@exact_products
+@calculator
 def kernel_attention(
     W_V: Float[ArrayLike, "_n _n"],
     W_K: Float[ArrayLike, "_d _n"],
@@ -134,7 +134,7 @@ def kernel_attention(
     *,
     kernel: Kernel = "linear",
     mask: str = "demos",
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
 ) -> LayerOutput:
     r"""Nonlinear attention with residual, without a normaliser.
 

@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_shape
-from icltheory._precision import exact_products
 from icltheory._typing import Array, Float
 from icltheory.attention._layer import (
     LayerOutput,
@@ -21,7 +21,7 @@ from icltheory.attention.masks import MASKS, attended_keys, normalized_keys
 __all__ = ["softmax_attention", "softmax_weights"]
 
 
-@exact_products
+@calculator
 def softmax_attention(
     W_V: Float[ArrayLike, "_n _n"],
     W_K: Float[ArrayLike, "_n _n"],
@@ -29,9 +29,9 @@ def softmax_attention(
     H: Float[ArrayLike, "_N _n"],
     h_query: Float[ArrayLike, "_n"],
     *,
-    d_scale: Num[ArrayLike, ""],
+    d_scale: Real[ArrayLike, ""],
     mask: str = "demos",
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
 ) -> LayerOutput:
     r"""Softmax attention with residual, equations (1) and (2).
 
@@ -81,14 +81,14 @@ def softmax_attention(
     return add_residual(H, h_query, (sums[:-1], sums[-1]), scale)
 
 
-@exact_products
+@calculator
 def softmax_weights(
     W_K: Float[ArrayLike, "_d _n"],
     W_Q: Float[ArrayLike, "_d _n"],
     H: Float[ArrayLike, "_N _n"],
     h_query: Float[ArrayLike, "_n"],
     *,
-    d_scale: Num[ArrayLike, ""],
+    d_scale: Real[ArrayLike, ""],
     mask: str = "demos",
 ) -> Float[Array, "P P"]:
     r"""Attention weights :math:`a_{ij}` of :func:`softmax_attention`, masked.

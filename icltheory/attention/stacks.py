@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
-from icltheory._checks import check_choice, check_shape, concrete
+from icltheory._checks import check_choice, check_range, check_shape
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, Int
 from icltheory.attention._layer import LayerOutput, as_tokens, check_d_scale
@@ -76,7 +76,7 @@ class AttentionStack(abc.ABC):
         h_query: Float[ArrayLike, "_n"],
         mask: str = "demos",
         *,
-        scale: Num[ArrayLike, ""] = 1.0,
+        scale: Real[ArrayLike, ""] = 1.0,
     ) -> LayerOutput:
         """Applies the layer number ``index``, counted from 0.
 
@@ -135,7 +135,7 @@ class AttentionStack(abc.ABC):
         h_query: Float[ArrayLike, "_n"],
         mask: str = "demos",
         *,
-        scale: Num[ArrayLike, ""] = 1.0,
+        scale: Real[ArrayLike, ""] = 1.0,
     ) -> StackOutput:
         """Runs all layers and keeps the tokens of every depth.
 
@@ -170,9 +170,7 @@ class AttentionStack(abc.ABC):
 
     def _one(self, index):
         """One layer: the stack without its layer axis."""
-        if concrete(index) is not None and not 0 <= index < self.num_layers:
-            last = self.num_layers - 1
-            raise ValueError(f"index: expected 0 to {last}, got {index}")
+        check_range("index", index, 0, self.num_layers - 1)
         return jax.tree.map(lambda leaf: leaf[index], self)
 
     def _prepare(self, H, h_query):

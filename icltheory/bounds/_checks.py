@@ -1,20 +1,11 @@
 """Checks that the bounds share."""
 
-import numpy as np
-
-from icltheory._checks import concrete
+from icltheory._checks import check_positive, check_values
 
 
 def check_subgaussian_scale(value) -> None:
     """Raises unless R is finite and positive."""
     check_positive("subgaussian_scale", value)
-
-
-def check_positive(name: str, value) -> None:
-    """Raises if a concrete value has an entry that is not finite and positive."""
-    known = concrete(value)
-    if known is not None and not (np.all(np.isfinite(known)) and np.all(known > 0)):
-        raise ValueError(f"{name}: expected a finite value > 0, got {known}")
 
 
 def is_choice(value, name: str) -> bool:
@@ -24,6 +15,4 @@ def is_choice(value, name: str) -> bool:
 
 def check_not_negative(name: str, value) -> None:
     """Raises if a concrete value is negative or NaN; infinity is a value."""
-    known = concrete(value)
-    if known is not None and not np.all(known >= 0):
-        raise ValueError(f"{name}: expected a value >= 0, got {known}")
+    check_values(name, value, lambda entry: entry >= 0, "a value >= 0")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from icltheory._checks import check_shape, concrete
+from icltheory._checks import check_shape
 from icltheory._typing import Array
 from icltheory.batching import batches_of, in_batches
 from icltheory.bounds._checks import is_choice
@@ -132,8 +132,7 @@ def gaussian_terms(
         return z * mask[None, :, None, :], basis * mask[None, :, None, :]
 
     if is_choice(prior, "held_out"):
-        if concrete(m) is not None:
-            check_held_out(held_out, H.shape[1], int(m.max()))
+        check_held_out(held_out, H.shape[1], jnp.max(m))
         divergence = jax.vmap(lambda z, p: held_out_divergence(z, shots, held_out, p))
 
         def held(H, W):

@@ -3,10 +3,11 @@
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
-from icltheory._checks import check_positive_int, check_shape
-from icltheory._precision import exact_products, widened
+from icltheory._calculators import calculator
+from icltheory._checks import check_positive_int, check_shape, check_values
+from icltheory._precision import widened
 from icltheory._typing import Array, Float, Scalar
 from icltheory.noise import without_replacement_factor
 from icltheory.noise._routes import singular_values
@@ -14,6 +15,7 @@ from icltheory.noise._routes import singular_values
 __all__ = ["anisotropic_term", "gaussian_kl", "held_out_term", "isotropic_term"]
 
 
+@calculator
 def gaussian_kl(
     mean: Float[ArrayLike, "_d"],
     cov: Float[ArrayLike, "_d _d"],
@@ -61,11 +63,12 @@ def gaussian_kl(
     return anisotropic_term(mean - prior_mean, cov, prior_cov) / 2
 
 
+@calculator
 def isotropic_term(
-    squared_distance: Num[ArrayLike, "*batch"],
-    trace: Num[ArrayLike, "*batch"],
-    log_det: Num[ArrayLike, "*batch"],
-    dim: Num[ArrayLike, "..."],
+    squared_distance: Real[ArrayLike, "..."],
+    trace: Real[ArrayLike, "..."],
+    log_det: Real[ArrayLike, "..."],
+    dim: Real[ArrayLike, "..."],
 ) -> Float[Array, "*batch"]:
     r"""Twice the divergence from the best isotropic prior, equation (17).
 
@@ -99,6 +102,7 @@ def isotropic_term(
     return jnp.where(dim == 0, 0, dim * jnp.log(safe) - jnp.asarray(log_det))
 
 
+@calculator
 def anisotropic_term(
     difference: Float[ArrayLike, "_d"],
     cov: Float[ArrayLike, "_d _d"],
@@ -168,9 +172,9 @@ def _term(values: Array, floor: Array, step: Array) -> Array:
     return jnp.sum(values) - len(values) - jnp.sum(logs) + jnp.sum(step**2)
 
 
-@exact_products
+@calculator
 def held_out_term(
-    z: Float[ArrayLike, "_N _d"], shots: Num[ArrayLike, ""], held_out: int
+    z: Float[ArrayLike, "_N _d"], shots: Real[ArrayLike, ""], held_out: int
 ) -> Scalar:
     r"""Twice the divergence from a prior that has seen part of the demonstrations.
 
@@ -213,10 +217,12 @@ def held_out_term(
 def check_held_out(held_out, N, d) -> None:
     """Raises unless d < M < N."""
     check_positive_int("held_out", held_out)
-    if not d < held_out < N:
-        raise ValueError(
-            f"held_out: expected d = {d} < M < N = {N} demonstrations, got {held_out}"
-        )
+    expected = f"M < N = {N} demonstrations"
+    if held_out >= N:
+        raise ValueError(f"held_out: expected {expected}, got {held_out}")
+    check_values(
+        "held_out", d, lambda d: d < held_out, f"M = {held_out} > d", f"d = {d}"
+    )
 
 
 def held_out_divergence(z, shots, held_out, padding):

@@ -6,15 +6,15 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import (
     check_choice,
     check_finite,
     check_nonnegative,
     check_positive_int,
 )
-from icltheory._precision import exact_products
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.attention import LinearAttentionStack
 from icltheory.bounds._checks import (
@@ -46,24 +46,24 @@ Center = str | Float[ArrayLike, "_L _n _n"] | Callable[[int, Any], Any]
 Prior = str | Callable[[int, Any], Any]
 
 
-@exact_products
+@calculator
 def generalization_bound(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "..."],
-    shots: Num[ArrayLike, ""],
-    subgaussian_scale: Num[ArrayLike, ""],
+    shots: Real[ArrayLike, ""],
+    subgaussian_scale: Real[ArrayLike, ""],
     *,
     dim: str = "support",
-    jitter: Num[ArrayLike, ""] | str | None = None,
+    jitter: Real[ArrayLike, ""] | str | None = None,
     numerator: str = "exact",
     center: Center = "zero",
     prior: Prior = "isotropic",
     log: str = "outside",
     held_out: int | None = None,
     key: PRNGKey | None = None,
-    trivial: Num[ArrayLike, ""] | None = None,
+    trivial: Real[ArrayLike, ""] | None = None,
     demo_updates: str = "shared",
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
     batch_size: int | None = None,
 ) -> Bound:
     r"""Generalisation bound of implicit gradient descent (Yao et al., Theorem 2).

@@ -2,8 +2,9 @@
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._typing import Array, Float, Scalar
 from icltheory.bounds._checks import (
     check_not_negative,
@@ -19,10 +20,11 @@ __all__ = [
 ]
 
 
+@calculator
 def xu_raginsky(
-    mutual_information: Num[ArrayLike, "*batch"],
-    num_samples: Num[ArrayLike, ""],
-    subgaussian_scale: Num[ArrayLike, ""],
+    mutual_information: Real[ArrayLike, "..."],
+    num_samples: Real[ArrayLike, ""],
+    subgaussian_scale: Real[ArrayLike, ""],
 ) -> Float[Array, "*batch"]:
     r"""Bound on the absolute generalisation error, Lemma 2 (Xu and Raginsky).
 
@@ -59,6 +61,7 @@ def xu_raginsky(
     return jnp.asarray(subgaussian_scale) * jnp.sqrt(2 * information / num_samples)
 
 
+@calculator
 def trajectory_information(terms: Float[ArrayLike, "*batch L"]) -> Float[Array, "..."]:
     r"""Information in the final weights from one term a layer, Lemma 3's chain.
 
@@ -92,8 +95,9 @@ def trajectory_information(terms: Float[ArrayLike, "*batch L"]) -> Float[Array, 
     return jnp.sum(jnp.asarray(terms, jnp.result_type(float)), axis=-1) / 2
 
 
+@calculator
 def optimal_prior_variance(
-    A_1: Num[ArrayLike, "*batch"], dim: Num[ArrayLike, ""]
+    A_1: Real[ArrayLike, "..."], dim: Real[ArrayLike, ""]
 ) -> Float[Array, "*batch"]:
     r"""The variance of the best isotropic prior, :math:`\sigma_*^2 = A_1 / d`.
 
@@ -123,12 +127,13 @@ def optimal_prior_variance(
     return jnp.asarray(A_1, jnp.result_type(float)) / dim
 
 
+@calculator
 def bound_from_expectations(
-    A_1: Num[ArrayLike, "_L"],
-    A_2: Num[ArrayLike, "_L"],
-    dim: Num[ArrayLike, "..."],
-    num_samples: Num[ArrayLike, ""],
-    subgaussian_scale: Num[ArrayLike, ""],
+    A_1: Real[ArrayLike, "_L"],
+    A_2: Real[ArrayLike, "_L"],
+    dim: Real[ArrayLike, "..."],
+    num_samples: Real[ArrayLike, ""],
+    subgaussian_scale: Real[ArrayLike, ""],
 ) -> Scalar:
     r"""Bound from its conditional expectations (Yao et al., Lemma 6, first line).
 

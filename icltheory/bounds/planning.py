@@ -2,19 +2,21 @@
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._typing import Array, Float
 from icltheory.bounds._checks import check_positive, check_subgaussian_scale
 
 __all__ = ["planned_bound", "required_samples"]
 
 
+@calculator
 def planned_bound(
-    num_samples: Num[ArrayLike, "*batch"],
-    shots: Num[ArrayLike, "*batch"],
-    support_dims: Num[ArrayLike, "_L"],
-    subgaussian_scale: Num[ArrayLike, ""],
+    num_samples: Real[ArrayLike, "..."],
+    shots: Real[ArrayLike, "..."],
+    support_dims: Real[ArrayLike, "_L"],
+    subgaussian_scale: Real[ArrayLike, ""],
 ) -> Float[Array, "*batch"]:
     r"""What the anisotropic bound is about, for planning; it is no bound itself.
 
@@ -63,10 +65,11 @@ def planned_bound(
     return jnp.where(enough, subgaussian_scale * jnp.sqrt(total / N), jnp.inf)
 
 
+@calculator(compiled=False)
 def required_samples(
     target: float,
     fraction: float,
-    support_dims: Num[ArrayLike, "_L"],
+    support_dims: Real[ArrayLike, "_L"],
     subgaussian_scale: float,
 ) -> int:
     r"""The smallest pool for which the planned bound reaches a target.

@@ -2,17 +2,19 @@
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._typing import Array, Float
 
 __all__ = ["ledoit_wolf_intensity"]
 
 
+@calculator
 def ledoit_wolf_intensity(
     sample_eigenvalues: Float[ArrayLike, "*batch _N"],
     deviations: Float[ArrayLike, "*batch _N"],
-    dim: Num[ArrayLike, "..."],
+    dim: Real[ArrayLike, "..."],
 ) -> Float[Array, "*batch"]:
     r"""Intensity of Ledoit and Wolf for the sample covariance of N centred rows.
 

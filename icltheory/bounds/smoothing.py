@@ -2,8 +2,9 @@
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_shape
 from icltheory._precision import widened
 from icltheory._pytree import pytree
@@ -36,13 +37,14 @@ class SmoothingBound:
     variance: Float[Array, "*batch"]
 
 
+@calculator
 def smoothing_bound(
     weights: Float[ArrayLike, "_B _p"],
-    train_change: Num[ArrayLike, ""],
-    population_change: Num[ArrayLike, ""],
-    variance: Num[ArrayLike, ""],
-    num_samples: Num[ArrayLike, ""],
-    subgaussian_scale: Num[ArrayLike, ""],
+    train_change: Real[ArrayLike, ""],
+    population_change: Real[ArrayLike, ""],
+    variance: Real[ArrayLike, ""],
+    num_samples: Real[ArrayLike, ""],
+    subgaussian_scale: Real[ArrayLike, ""],
 ) -> SmoothingBound:
     r"""A bound for the transformer without noise, by one perturbation of its result.
 

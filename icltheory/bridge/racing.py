@@ -12,11 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from icltheory._checks import (
-    check_nonnegative_int,
-    check_open_unit,
-    check_positive_int,
-)
+from icltheory._checks import check_nonnegative_int, check_open_unit, check_positive_int
 
 __all__ = ["RaceResult", "full_grid", "race"]
 

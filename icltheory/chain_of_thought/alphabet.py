@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_positive_int, check_shape, concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_positive_int, check_shape
 from icltheory._precision import exact_products, widened
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, PRNGKey
@@ -77,6 +78,7 @@ class Alphabet:
         return jnp.argmax(self.patterns @ vector - squares / 2)
 
 
+@calculator(compiled=False)
 def training_alphabet(
     key: PRNGKey, num_states: int, num_steps: int, dim: int
 ) -> Alphabet:
@@ -116,7 +118,7 @@ def training_alphabet(
     return Alphabet(basis[:num_states], jnp.pad(codes, ((0, 0), (0, dim))))
 
 
-@exact_products
+@calculator
 def unseen_alphabet(
     key: PRNGKey, training: Alphabet, num_states: int, residual: float | int = 0.0
 ) -> Alphabet:
@@ -175,7 +177,7 @@ def unseen_alphabet(
     return Alphabet(mixed, training.codes)
 
 
-@exact_products
+@calculator
 def span_residual(
     patterns: Float[ArrayLike, "..."], training_patterns: Float[ArrayLike, "..."]
 ) -> Float[Array, " n"]:
@@ -207,11 +209,10 @@ def span_residual(
     check_shape("patterns", patterns, ("M'", "d"))
     patterns = widened(jnp.asarray(patterns))
     check_shape("training_patterns", training_patterns, ("M", patterns.shape[1]))
-    known = concrete(training_patterns)
-    if known is not None and len(known) > known.shape[1]:
+    number, dim = jnp.shape(training_patterns)
+    if number > dim:
         raise ValueError(
-            f"training_patterns: expected at most {known.shape[1]} independent ones, "
-            f"got {len(known)}"
+            f"training_patterns: expected at most {dim} independent ones, got {number}"
         )
     basis = jnp.linalg.qr(widened(training_patterns).T)[0]
     outside = patterns - (patterns @ basis) @ basis.T

@@ -2,7 +2,10 @@
 
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_positive_int, check_shape
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
@@ -62,7 +65,8 @@ class ReasoningAttention:
         return jnp.asarray(self.W_V) @ memory.average(alphabet, self.direction(query))
 
 
-def initial_attention(dim: int, scale: float | int = 0.2) -> ReasoningAttention:
+@calculator
+def initial_attention(dim: int, scale: Real[ArrayLike, ""] = 0.2) -> ReasoningAttention:
     r"""The start of training, :math:`W_K = W_Q = \delta I` and :math:`W_V = [0 \; I]`.
 
     Args:
@@ -89,7 +93,10 @@ def initial_attention(dim: int, scale: float | int = 0.2) -> ReasoningAttention:
     return ReasoningAttention(_reader(dim, dtype), W, W)
 
 
-def matching_attention(dim: int, gain: float | int = 40.0) -> ReasoningAttention:
+@calculator
+def matching_attention(
+    dim: int, gain: Real[ArrayLike, ""] = 40.0
+) -> ReasoningAttention:
     r"""The mechanism of the slides by hand: the same step and the same input, counted.
 
     .. math:: W_K = W_Q = \sqrt{g} \begin{pmatrix} I & 0 \\ 0 & 0 \end{pmatrix} .

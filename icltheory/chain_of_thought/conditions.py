@@ -2,8 +2,9 @@
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice
 from icltheory._conditions import Condition, Conditions, at_least, at_most
 from icltheory._typing import Float
@@ -19,9 +20,10 @@ from icltheory.chain_of_thought.measures import (
 __all__ = ["training_conditions", "cot_conditions", "icl_conditions"]
 
 FORMS = ("slides", "published")
-Number = Num[ArrayLike, ""]
+Number = Real[ArrayLike, ""]
 
 
+@calculator(compiled=False)
 def training_conditions(
     *,
     num_examples: Number,
@@ -31,7 +33,7 @@ def training_conditions(
     num_states: int,
     num_steps: int,
     error: Number,
-    pattern_counts: Num[ArrayLike, "_ _"] | None = None,
+    pattern_counts: Real[ArrayLike, "_ _"] | None = None,
     tolerance: float = 0.0,
     length_constant: Number = 1.0,
     iteration_constant: Number = 1.0,
@@ -111,6 +113,7 @@ def _imbalance(counts):
     return jnp.max(jnp.abs(counts - mean) / mean)
 
 
+@calculator(compiled=False)
 def cot_conditions(
     steps: Float[ArrayLike, "..."],
     num_examples: Number,
@@ -189,6 +192,7 @@ def _test_length(form, name, num_examples, least, constant):
     return at_least("test length", inequality, num_examples, constant * least**-2)
 
 
+@calculator(compiled=False)
 def icl_conditions(
     steps: Float[ArrayLike, "..."],
     num_examples: Number,

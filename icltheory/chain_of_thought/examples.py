@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_positive_int
 from icltheory._typing import Array, Float
 
@@ -14,6 +15,7 @@ __all__ = [
 ]
 
 
+@calculator(compiled=False)
 def slide_transitions() -> Float[Array, "2 2 2"]:
     """The two steps of the slides: Condition 1 fails for the first of two inputs.
 
@@ -31,6 +33,7 @@ def slide_transitions() -> Float[Array, "2 2 2"]:
     return jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
 
 
+@calculator(compiled=False)
 def faithful_transitions(probability: float | int = 0.8) -> Float[Array, "2 2 2"]:
     """Two steps over two states, each right with one probability: Condition 1 holds.
 
@@ -59,6 +62,7 @@ def faithful_transitions(probability: float | int = 0.8) -> Float[Array, "2 2 2"
     return jnp.asarray(np.stack([keep, keep[:, ::-1]]))
 
 
+@calculator(compiled=False)
 def popular_answer_transitions() -> Float[Array, "2 6 6"]:
     """Two steps over six states for which Condition 1 fails for every input.
 
@@ -84,6 +88,7 @@ def popular_answer_transitions() -> Float[Array, "2 6 6"]:
     return jnp.asarray(np.stack([first, second]))
 
 
+@calculator(compiled=False)
 def contested_transitions(
     num_states: int, num_steps: int, tau: float | int, rho: float | int
 ) -> Float[Array, "K M M"]:

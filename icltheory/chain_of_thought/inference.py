@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
-from icltheory._checks import concrete
-from icltheory._precision import exact_products
+from icltheory._calculators import calculator
+from icltheory._checks import check_range
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int, Scalar
 from icltheory.chain_of_thought._memory import (
@@ -53,11 +53,11 @@ class Inference:
         return self.wrong[..., -1]
 
 
-@exact_products
+@calculator
 def cot_infer(
     model: ReasoningAttention,
     prompt: ReasoningPrompt,
-    num_examples: Num[ArrayLike, ""] | None = None,
+    num_examples: Real[ArrayLike, ""] | None = None,
 ) -> Inference:
     r"""Chain of thought: every answer joins the prompt and is the next query.
 
@@ -112,11 +112,11 @@ def cot_infer(
     return Inference(outputs, outputs != prompt.query_states[1:])
 
 
-@exact_products
+@calculator
 def icl_infer(
     model: ReasoningAttention,
     prompt: ReasoningPrompt,
-    num_examples: Num[ArrayLike, ""] | None = None,
+    num_examples: Real[ArrayLike, ""] | None = None,
 ) -> Inference:
     r"""Plain in-context learning: inputs and final outputs only, one answer.
 
@@ -179,7 +179,7 @@ class AttentionMasses(NamedTuple):
     other_step_other_input: Scalar
 
 
-@exact_products
+@calculator
 def attention_masses(
     model: ReasoningAttention, prompt: ReasoningPrompt
 ) -> AttentionMasses:
@@ -228,7 +228,6 @@ def attention_masses(
 def _limit(prompt, num_examples):
     """How many examples are shown."""
     l = prompt.num_examples
-    known = concrete(l if num_examples is None else num_examples)
-    if known is not None and not 1 <= known <= l:
-        raise ValueError(f"num_examples: expected 1 to {l}, got {num_examples}")
+    if num_examples is not None:
+        check_range("num_examples", num_examples, 1, l)
     return num_examples

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from icltheory._calculators import calculator
 from icltheory._typing import Array, Bool, Float
 from icltheory.chain_of_thought.transitions import (
     as_steps,
@@ -14,6 +15,7 @@ from icltheory.chain_of_thought.transitions import (
 __all__ = ["condition_1", "icl_error_limit", "rho", "rho_o", "tau", "tau_o"]
 
 
+@calculator
 def tau(steps: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     r"""Least probability of a correct path, :math:`\tau^f` of Theorem 5.
 
@@ -44,6 +46,7 @@ def tau(steps: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     return jnp.min(probabilities(steps, paths_of(steps)))
 
 
+@calculator
 def tau_o(steps: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     r"""Least probability of the likeliest final output, :math:`\tau_o^f` of Theorem 6.
 
@@ -70,6 +73,7 @@ def tau_o(steps: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     return jnp.min(jnp.max(composed(as_steps(steps)), axis=1))
 
 
+@calculator
 def rho(steps: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     r"""Least relative gap of a step, :math:`\rho^f` of the published Theorem 5.
 
@@ -101,6 +105,7 @@ def rho(steps: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     return jnp.min(relative_gaps(as_steps(steps)))
 
 
+@calculator
 def rho_o(steps: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     r"""Least relative gap of the composed transition, :math:`\rho_o^f` of Theorem 6.
 
@@ -136,6 +141,7 @@ def relative_gaps(rows: Array) -> Array:
     return 1 - ordered[..., -2] / ordered[..., -1]
 
 
+@calculator
 def condition_1(steps: Float[ArrayLike, "..."]) -> Bool[Array, " M"]:
     r"""Condition 1, input by input: the correct answer is the most frequent one.
 
@@ -166,6 +172,7 @@ def condition_1(steps: Float[ArrayLike, "..."]) -> Bool[Array, " M"]:
     return jnp.argmax(composed(steps), axis=1) == paths_of(steps)[:, -1]
 
 
+@calculator
 def icl_error_limit(steps: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     r"""Error of plain in-context learning as the prompt grows, by Theorem 6.
 

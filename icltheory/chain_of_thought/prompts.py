@@ -4,9 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
-from icltheory._checks import check_nonnegative, check_positive_int, concrete
+from icltheory._checks import (
+    check_nonnegative,
+    check_positive_int,
+    check_unit,
+    check_values,
+)
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, PRNGKey
 from icltheory.chain_of_thought.alphabet import Alphabet
@@ -55,7 +60,7 @@ def sample_training_prompt(
     key: PRNGKey,
     alphabet: Alphabet,
     num_examples: int,
-    relevant_fraction: Num[ArrayLike, ""],
+    relevant_fraction: Real[ArrayLike, ""],
 ) -> ReasoningPrompt:
     r"""A training prompt: a random task without errors.
 
@@ -137,7 +142,7 @@ class ReasoningTask:
         self,
         key: PRNGKey,
         num_examples: int,
-        relevant_fraction: Num[ArrayLike, ""],
+        relevant_fraction: Real[ArrayLike, ""],
         noise: float | int = 0.0,
     ) -> ReasoningPrompt:
         r"""One prompt; the query is uniform, its correct steps are the stepwise ones.
@@ -191,12 +196,13 @@ def _starts(key, M, num_examples, fraction):
 
 def check_fraction(fraction, num_states):
     """A probability, and 1 where there is no other start."""
-    known = concrete(fraction)
-    if known is not None and not 0 <= known <= 1:
-        raise ValueError(f"relevant_fraction: expected in [0, 1], got {fraction}")
-    if num_states < 2 and known is not None and known < 1:
-        raise ValueError(
-            f"relevant_fraction: expected 1 where there is one state, got {fraction}"
+    check_unit("relevant_fraction", fraction)
+    if num_states < 2:
+        check_values(
+            "relevant_fraction",
+            fraction,
+            lambda share: share == 1,
+            "1 where there is one state",
         )
 
 

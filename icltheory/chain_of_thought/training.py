@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
 from icltheory._checks import check_nonnegative, check_positive_int
 from icltheory._descent import PlainRule, check_steps, descend
@@ -93,9 +93,9 @@ def train_attention(
     key: PRNGKey,
     batch_size: int = 64,
     num_examples: int = 20,
-    relevant_fraction: Num[ArrayLike, ""] = 0.4,
-    step_size: Num[ArrayLike, ""] = 3.0,
-    scale: Num[ArrayLike, ""] = 0.2,
+    relevant_fraction: Real[ArrayLike, ""] = 0.4,
+    step_size: Real[ArrayLike, ""] = 3.0,
+    scale: Real[ArrayLike, ""] = 0.2,
     record_every: int = 10,
 ) -> ReasoningTraining:
     r"""Trains W_Q and W_K by SGD on fresh prompts, as in Theorem 4.

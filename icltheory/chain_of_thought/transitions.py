@@ -4,10 +4,10 @@ import functools
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_finite, check_shape, concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_finite, check_shape, check_values
 from icltheory._typing import Array, Float, Int
 
 __all__ = [
@@ -26,25 +26,14 @@ def as_steps(steps: Any, name: str = "steps") -> Array:
         raise ValueError(f"{name}: expected a step and a state, got {jnp.shape(steps)}")
     converted = jnp.asarray(steps)
     converted = converted.astype(jnp.promote_types(converted.dtype, jnp.float32))
-    known = concrete(steps)
-    if known is not None:
-        _check_rows(name, known.astype(np.float64))
+    check_values(name, steps, lambda entry: entry >= 0, "probabilities >= 0")
+    # Rows that were rounded to float32 pass; forgotten mass does not.
+    sums = jnp.sum(converted, axis=-1)
+    check_values(name, sums, lambda sum: abs(sum - 1) <= 1e-5, "rows that sum to 1")
     return converted
 
 
-def _check_rows(name: str, steps: np.ndarray) -> None:
-    if steps.min() < 0:
-        raise ValueError(f"{name}: expected probabilities >= 0, got {steps.min():g}")
-    sums = steps.sum(axis=-1)
-    k, row = np.unravel_index(np.abs(sums - 1).argmax(), sums.shape)
-    # Rows that were rounded to float32 pass; forgotten mass does not.
-    if abs(sums[k, row] - 1) > 1e-5:
-        raise ValueError(
-            f"{name}: expected rows that sum to 1, got {sums[k, row]:g} in row {row} "
-            f"of step {k}"
-        )
-
-
+@calculator
 def composed_transition(steps: Float[ArrayLike, "..."]) -> Float[Array, "M M"]:
     r"""Transition from input to final output, :math:`B^f` of Li et al.
 
@@ -79,6 +68,7 @@ def composed(steps: Array) -> Array:
     return functools.reduce(functools.partial(jnp.matmul, precision="highest"), steps)
 
 
+@calculator
 def stepwise_paths(steps: Float[ArrayLike, "..."]) -> Int[Array, "M _"]:
     r"""The correct path from every start: the most probable state, step by step.
 
@@ -116,6 +106,7 @@ def paths_of(steps: Array) -> Array:
     return jnp.stack(states, axis=1)
 
 
+@calculator
 def path_probabilities(
     steps: Float[ArrayLike, "..."], paths: Int[ArrayLike, "..."] | None = None
 ) -> Float[Array, " _"]:
@@ -153,6 +144,7 @@ def probabilities(steps: Array, paths: Array) -> Array:
     return jnp.prod(jnp.stack(factors), axis=0)
 
 
+@calculator
 def most_probable_paths(steps: Float[ArrayLike, "..."]) -> Int[Array, "M _"]:
     r"""The most probable path from every start (Viterbi), not always the stepwise one.
 

@@ -6,15 +6,15 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln, xlogy
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import (
     check_nonnegative,
     check_positive_int,
     check_shape,
-    concrete,
+    check_unit,
 )
-from icltheory._precision import exact_products
 from icltheory._typing import Float, Scalar
 from icltheory.chain_of_thought.transitions import (
     as_steps,
@@ -47,10 +47,11 @@ class VoteError(NamedTuple):
     tied: Scalar
 
 
+@calculator
 def vote_error(
-    probability: Num[ArrayLike, ""],
+    probability: Real[ArrayLike, ""],
     num_examples: int,
-    relevant_fraction: Num[ArrayLike, ""] = 1.0,
+    relevant_fraction: Real[ArrayLike, ""] = 1.0,
 ) -> VoteError:
     r"""Error of a majority vote between two candidates, exactly.
 
@@ -86,8 +87,8 @@ def vote_error(
         ``tests/identities/test_li_cot_votes.py``.
     """
     check_positive_int("num_examples", num_examples)
-    _check_unit("probability", probability)
-    _check_unit("relevant_fraction", relevant_fraction)
+    check_unit("probability", probability)
+    check_unit("relevant_fraction", relevant_fraction)
     p, alpha = jnp.asarray(probability), jnp.asarray(relevant_fraction)
     votes = jnp.arange(num_examples + 1)
     right, bad = votes[:, None], votes[None]
@@ -105,10 +106,11 @@ def vote_error(
     )
 
 
+@calculator
 def decay_bound(
     probabilities: Float[ArrayLike, "..."],
-    num_examples: Num[ArrayLike, ""],
-    relevant_fraction: Num[ArrayLike, ""] = 1.0,
+    num_examples: Real[ArrayLike, ""],
+    relevant_fraction: Real[ArrayLike, ""] = 1.0,
 ) -> Scalar:
     r"""Bound on the error of a vote between many candidates, by Chernoff's method.
 
@@ -139,7 +141,7 @@ def decay_bound(
     """
     check_shape("probabilities", probabilities, ("M",))
     check_nonnegative("probabilities", probabilities)
-    _check_unit("relevant_fraction", relevant_fraction)
+    check_unit("relevant_fraction", relevant_fraction)
     p = jnp.asarray(probabilities)
     return _decay(p, jnp.argmax(p), jnp.asarray(relevant_fraction), num_examples)
 
@@ -151,11 +153,11 @@ def _decay(row, best, fraction, l):
     return jnp.sum(jnp.where(jnp.arange(len(row)) == best, 0, terms))
 
 
-@exact_products
+@calculator
 def cot_error_bound(
     steps: Float[ArrayLike, "..."],
-    num_examples: Num[ArrayLike, ""],
-    relevant_fraction: Num[ArrayLike, ""],
+    num_examples: Real[ArrayLike, ""],
+    relevant_fraction: Real[ArrayLike, ""],
 ) -> Scalar:
     r"""Bound on the probability of any wrong step, for concentrated attention.
 
@@ -189,7 +191,7 @@ def cot_error_bound(
         ``tests/identities/test_li_theorem5.py``.
     """
     steps = as_steps(steps)
-    _check_unit("relevant_fraction", relevant_fraction)
+    check_unit("relevant_fraction", relevant_fraction)
     paths, at = paths_of(steps), _start_shares(steps, relevant_fraction)
     total = jnp.zeros(len(at), steps.dtype)
     for k, A in enumerate(steps):
@@ -207,10 +209,11 @@ def _start_shares(steps, fraction):
     return fraction * same + (1 - fraction) / max(M - 1, 1) * (1 - same)
 
 
+@calculator
 def icl_error_bound(
     steps: Float[ArrayLike, "..."],
-    num_examples: Num[ArrayLike, ""],
-    relevant_fraction: Num[ArrayLike, ""],
+    num_examples: Real[ArrayLike, ""],
+    relevant_fraction: Real[ArrayLike, ""],
 ) -> Scalar:
     r"""Bound on the error of plain in-context learning, for concentrated attention.
 
@@ -240,18 +243,19 @@ def icl_error_bound(
         ``tests/identities/test_li_theorem6.py``.
     """
     steps = as_steps(steps)
-    _check_unit("relevant_fraction", relevant_fraction)
+    check_unit("relevant_fraction", relevant_fraction)
     B, correct = composed(steps), paths_of(steps)[:, -1]
     fraction = jnp.asarray(relevant_fraction)
     bounds = jax.vmap(_decay, (0, 0, None, None))(B, correct, fraction, num_examples)
     return jnp.mean(jnp.where(jnp.argmax(B, axis=1) == correct, bounds, 1))
 
 
+@calculator
 def sufficient_examples(
-    tau: Num[ArrayLike, ""],
-    rho: Num[ArrayLike, ""],
-    relevant_fraction: Num[ArrayLike, ""],
-    failure: Num[ArrayLike, ""],
+    tau: Real[ArrayLike, ""],
+    rho: Real[ArrayLike, ""],
+    relevant_fraction: Real[ArrayLike, ""],
+    failure: Real[ArrayLike, ""],
     *,
     num_states: int,
     num_steps: int,
@@ -293,13 +297,7 @@ def sufficient_examples(
     check_positive_int("num_states", num_states)
     check_positive_int("num_steps", num_steps)
     for name, value in (("tau", tau), ("rho", rho), ("failure", failure)):
-        _check_unit(name, value)
-    _check_unit("relevant_fraction", relevant_fraction)
+        check_unit(name, value)
+    check_unit("relevant_fraction", relevant_fraction)
     top = 4 * jnp.log(num_steps * max(num_states - 1, 1) / jnp.asarray(failure))
     return top / (jnp.asarray(relevant_fraction) * tau * jnp.square(rho))
-
-
-def _check_unit(name, value):
-    known = concrete(value)
-    if known is not None and not 0 <= known <= 1:
-        raise ValueError(f"{name}: expected in [0, 1], got {value}")

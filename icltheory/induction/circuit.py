@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Integer
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_positive_int, check_shape
 from icltheory._precision import exact_products
 from icltheory._pytree import pytree
@@ -79,7 +80,7 @@ class InductionCircuit:
         return rows @ self.unembedding.T
 
 
-@exact_products
+@calculator
 def induction_circuit(
     vocab_size: int, num_positions: int, strength: float = 30.0, dtype: Any = None
 ) -> InductionCircuit:

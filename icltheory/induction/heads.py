@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Integer
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_shape
-from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float
 from icltheory.induction.scores import (
@@ -103,7 +103,7 @@ def head_scores(
     )
 
 
-@exact_products
+@calculator
 def head_copying(
     model: LayeredModel,
     params: Any,

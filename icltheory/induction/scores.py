@@ -7,8 +7,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Integer
 
-from icltheory._checks import check_shape, concrete
-from icltheory._precision import exact_products
+from icltheory._calculators import calculator
+from icltheory._checks import check_shape, check_values
 from icltheory._typing import Array, Bool, Float, Scalar
 
 __all__ = [
@@ -49,6 +49,7 @@ def prefix_targets(tokens: Integer[ArrayLike, "..."]) -> Bool[Array, "..."]:
     return before & allowed.reshape((1,) * (tokens.ndim - 1) + allowed.shape)
 
 
+@calculator
 def prefix_matching_score(
     attention: Float[ArrayLike, "..."],
     tokens: Integer[ArrayLike, "..."],
@@ -91,13 +92,18 @@ def prefix_matching_score(
     if rows is not None:
         check_shape("rows", rows, tokens.shape)
         counted = counted & jnp.asarray(rows)
-    many = concrete(jnp.sum(counted))
-    if many is not None and many == 0:
-        raise ValueError("tokens: expected one that occurs twice, got none that counts")
+    check_values(
+        "tokens",
+        jnp.sum(counted),
+        lambda number: number > 0,
+        "one that occurs twice",
+        "none that counts",
+    )
     matched = jnp.sum(jnp.where(targets, A, 0), axis=-1)
     return jnp.sum(jnp.where(counted, matched, 0)) / jnp.sum(counted)
 
 
+@calculator
 def previous_token_score(attention: Float[ArrayLike, "..."]) -> Scalar:
     r"""Mean attention on the token before, :math:`A_{t, t - 1}`, over t >= 1.
 
@@ -125,6 +131,7 @@ def previous_token_score(attention: Float[ArrayLike, "..."]) -> Scalar:
     return jnp.mean(jnp.diagonal(A, offset=-1, axis1=-2, axis2=-1))
 
 
+@calculator
 def copying_score(circuit: Float[ArrayLike, "_V _V"]) -> Scalar:
     r"""How far a circuit raises the logit of the token it attends to, by eigenvalues.
 
@@ -161,7 +168,7 @@ def copying_score(circuit: Float[ArrayLike, "_V _V"]) -> Scalar:
     return jnp.where(size > 0, jnp.sum(values.real) / jnp.where(size > 0, size, 1), 0)
 
 
-@exact_products
+@calculator
 def copying_ratio(
     attention: Float[ArrayLike, "_T _T"],
     circuit: Float[ArrayLike, "_V _V"],
@@ -212,12 +219,17 @@ def copying_ratio(
     share = jnp.where(total > 0, own / jnp.where(total > 0, total, 1), 0)
     counted = jnp.ones(tokens.shape, bool) if rows is None else jnp.asarray(rows)
     check_shape("rows", counted, tokens.shape)
-    known = concrete(counted)
-    if known is not None and not known.any():
-        raise ValueError("rows: expected a position that counts, got none")
+    check_values(
+        "rows",
+        jnp.sum(counted),
+        lambda number: number > 0,
+        "a position that counts",
+        "none",
+    )
     return 2 * jnp.sum(jnp.where(counted, share, 0)) / jnp.sum(counted) - 1
 
 
+@calculator
 def in_context_score(
     losses: Float[ArrayLike, "..."],
     early: int | tuple[int, int] = 50,

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_shape, concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_range, check_shape
 from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int
@@ -60,6 +61,7 @@ class SVD:
         return (self.U * kept[..., None, :]) @ self.Vt
 
 
+@calculator
 def svd(W: Float[ArrayLike, "*batch m n"]) -> SVD:
     r"""Thin singular value decomposition :math:`W = U \operatorname{diag}(s) V^\top`.
 
@@ -86,7 +88,7 @@ def svd(W: Float[ArrayLike, "*batch m n"]) -> SVD:
     return SVD(U, s, Vt)
 
 
-@exact_products
+@calculator
 def low_rank_approximation(
     W: Float[ArrayLike, "m n"], rank: int | Int[Array, ""]
 ) -> Float[Array, "m n"]:
@@ -167,6 +169,4 @@ def _keep(rank, size):
 
 
 def _check_rank(rank, size):
-    known = concrete(rank)
-    if known is not None and not 0 <= int(known) <= size:
-        raise ValueError(f"rank: expected 0 <= rank <= {size}, got {int(known)}")
+    check_range("rank", rank, 0, size)

@@ -3,14 +3,15 @@
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_shape
-from icltheory._precision import exact_products, widened
+from icltheory._precision import widened
 from icltheory._typing import Array, Float, Scalar
 
 __all__ = ["safe_sqrt", "thin_frobenius_inner", "thin_frobenius_norm"]
 
 
-@exact_products
+@calculator
 def thin_frobenius_inner(
     A: Float[ArrayLike, "_m _p"],
     B: Float[ArrayLike, "_n _p"],
@@ -55,7 +56,7 @@ def thin_frobenius_inner(
     return jnp.sum((A.T @ C) * (B.T @ D))
 
 
-@exact_products
+@calculator
 def thin_frobenius_norm(
     A: Float[ArrayLike, "_m _p"], B: Float[ArrayLike, "_n _p"]
 ) -> Scalar:
@@ -91,6 +92,7 @@ def thin_frobenius_norm(
     return safe_sqrt(thin_frobenius_inner(A, B, A, B))
 
 
+@calculator
 def safe_sqrt(x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     """Square root that is 0, with derivative 0, wherever its argument is not positive.
 

@@ -5,13 +5,18 @@ import math
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from icltheory._calculators import calculator
+from icltheory._checks import check_positive
 from icltheory._typing import Array, Float
 
 __all__ = ["marchenko_pastur_density"]
 
 
+@calculator
 def marchenko_pastur_density(
-    s: Float[ArrayLike, "*points"], shape: tuple[int, int], std: float = 1.0
+    s: Float[ArrayLike, "*points"],
+    shape: tuple[int, int],
+    std: Float[ArrayLike, ""] = 1.0,
 ) -> Float[Array, "*points"]:
     r"""Density of the singular values of a large matrix with independent entries.
 
@@ -46,13 +51,12 @@ def marchenko_pastur_density(
     """
     if len(shape) != 2 or min(shape) < 1:
         raise ValueError(f"shape: expected two positive integers, got {shape}")
-    if not std > 0:
-        raise ValueError(f"std: expected a number above 0, got {std}")
+    check_positive("std", std)
     k, long, short = min(shape), math.sqrt(max(shape)), math.sqrt(min(shape))
     low, high = std * (long - short), std * (long + short)
     s = jnp.asarray(s, float)
     # Of a square matrix a is 0, and the density at 0 is not.
     inside = (s >= low) & (s < high)
-    below = 1 - (low / jnp.where(inside, s, 1.0)) ** 2 if low > 0 else 1.0
+    below = 1 - (low / jnp.where(inside, s, 1.0)) ** 2 if long > short else 1.0
     product = jnp.where(inside, below * (high**2 - s**2), 0.0)
     return jnp.sqrt(product) / (math.pi * std**2 * k)

@@ -4,12 +4,14 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from icltheory._calculators import calculator
 from icltheory._typing import Array, Float
 from icltheory.linalg._matrix import as_matrix
 
 __all__ = ["condition_number", "effective_rank", "singular_values", "stable_rank"]
 
 
+@calculator
 def singular_values(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch k"]:
     r"""Singular values :math:`s_1 \ge \dots \ge s_k`, ``k = min(m, n)``.
 
@@ -34,6 +36,7 @@ def singular_values(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch k
     return jnp.linalg.svd(as_matrix(W), compute_uv=False)
 
 
+@calculator
 def condition_number(
     W: Float[ArrayLike, "*batch m n"], rank: int | None = None
 ) -> Float[Array, "*batch"]:
@@ -74,6 +77,7 @@ def condition_number(
     return jnp.where(singular, jnp.inf, s[..., 0] / jnp.where(singular, 1, last))
 
 
+@calculator
 def effective_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
     r"""Entropy rank of Roy and Vetterli.
 
@@ -110,6 +114,7 @@ def effective_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
     return jnp.where(zero, 0, jnp.exp(entropy))
 
 
+@calculator
 def stable_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
     r"""Stable rank :math:`\|W\|_F^2 / \|W\|_2^2`; 0 for the zero matrix.
 

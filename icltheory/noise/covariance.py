@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
-from icltheory._checks import concrete
-from icltheory._precision import exact_products
+from icltheory._calculators import calculator
+from icltheory._checks import check_values
 from icltheory._typing import Array, Float, Scalar
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise.gradients import demonstration_gradients
@@ -14,7 +14,8 @@ from icltheory.noise.gradients import demonstration_gradients
 __all__ = ["noise_covariance", "without_replacement_factor"]
 
 
-def without_replacement_factor(num_demos: int, shots: Num[ArrayLike, ""]) -> Scalar:
+@calculator
+def without_replacement_factor(num_demos: int, shots: Real[ArrayLike, ""]) -> Scalar:
     r"""Variance of the mean of b of N values drawn without replacement, per variance.
 
     .. math:: \kappa(N, b) = \frac{N - b}{b\,(N - 1)} .
@@ -42,28 +43,23 @@ def without_replacement_factor(num_demos: int, shots: Num[ArrayLike, ""]) -> Sca
     """
     if num_demos < 2:
         raise ValueError(f"N: expected at least 2 demonstrations, got {num_demos}")
-    known = concrete(shots)
-    if known is not None and not (
-        known.ndim == 0
-        and np.issubdtype(known.dtype, np.integer)
-        and 1 <= known <= num_demos
-    ):
-        raise ValueError(
-            f"shots: expected an integer from 1 to N = {num_demos}, got {shots}"
-        )
+    expected = f"an integer from 1 to N = {num_demos}"
+    if np.shape(shots) or not np.issubdtype(np.result_type(shots), np.integer):
+        raise ValueError(f"shots: expected {expected}, got {shots}")
+    check_values("shots", shots, lambda b: (b >= 1) & (b <= num_demos), expected)
     b = jnp.asarray(shots, jnp.result_type(float))
     return (num_demos - b) / (b * (num_demos - 1))
 
 
-@exact_products
+@calculator
 def noise_covariance(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
-    shots: Num[ArrayLike, ""],
+    shots: Real[ArrayLike, ""],
     layer: int,
     *,
     demo_updates: str = "shared",
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
     W: Float[ArrayLike, "_L _n _n"] | None = None,
 ) -> Float[Array, "d d"]:
     r"""Covariance of the implicit gradient noise of one layer, dense, d = n^2.

@@ -2,10 +2,10 @@
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_shape
-from icltheory._precision import exact_products
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory._recursion import (
@@ -20,13 +20,13 @@ from icltheory.trajectory.records import TrajectoryFactors
 __all__ = ["demonstration_gradients"]
 
 
-@exact_products
+@calculator
 def demonstration_gradients(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     *,
     demo_updates: str = "shared",
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
     W: Float[ArrayLike, "_L _n _n"] | None = None,
 ) -> TrajectoryFactors:
     r"""The implicit gradient that each demonstration contributes, at every layer.

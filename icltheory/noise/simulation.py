@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice
-from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.attention import LinearAttentionStack
@@ -39,16 +39,16 @@ class NoisyTrajectory:
     W: Float[Array, "L n n"]
 
 
-@exact_products
+@calculator
 def noisy_trajectory(
     key: PRNGKey,
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
-    shots: Num[ArrayLike, ""],
+    shots: Real[ArrayLike, ""],
     *,
     noise: str = "gaussian",
     demo_updates: str = "shared",
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
 ) -> NoisyTrajectory:
     r"""Implicit gradient descent from b of N demonstrations, or with its noise.
 

@@ -3,10 +3,11 @@
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_shape
-from icltheory._precision import exact_products, widened
+from icltheory._precision import widened
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack
@@ -59,14 +60,14 @@ class NoiseSpectrum:
     deviations: Float[Array, "L N"]
 
 
-@exact_products
+@calculator
 def noise_spectrum(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
-    shots: Num[ArrayLike, ""],
+    shots: Real[ArrayLike, ""],
     *,
     demo_updates: str = "shared",
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
     method: str = "auto",
     W: Float[ArrayLike, "_L _n _n"] | None = None,
 ) -> NoiseSpectrum:
@@ -141,10 +142,10 @@ def spectrum_on_path(learner: Learner, H, shots, W, m, method="auto"):
     return spectrum_of_gradients(gradients, shots, m, method=method), gradients
 
 
-@exact_products
+@calculator
 def spectrum_of_gradients(
     gradients: TrajectoryFactors,
-    shots: Num[ArrayLike, ""],
+    shots: Real[ArrayLike, ""],
     support_dim: Int[ArrayLike, "_L"],
     *,
     method: str = "auto",

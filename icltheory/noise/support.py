@@ -4,15 +4,16 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_shape
-from icltheory._precision import exact_products, widened
+from icltheory._precision import widened
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack
 
 __all__ = ["support_dims", "symmetric_image_dim"]
 
 
-@exact_products
+@calculator
 def support_dims(stack: LinearAttentionStack) -> Int[Array, " L"]:
     r"""Dimension of the space that holds the noise of each layer, whatever the data.
 
@@ -58,7 +59,7 @@ def support_dims(stack: LinearAttentionStack) -> Int[Array, " L"]:
     return jax.lax.map(one, jax.lax.stop_gradient(wide))
 
 
-@exact_products
+@calculator
 def symmetric_image_dim(
     A: Float[ArrayLike, "_p _n"], B: Float[ArrayLike, "_n _q"]
 ) -> Int[Array, ""]:

@@ -10,7 +10,7 @@ from icltheory._checks import (
     check_nonnegative_int,
     check_positive_int,
     check_shape,
-    concrete,
+    check_values,
 )
 from icltheory._typing import PRNGKey
 from icltheory.patterns.prompts import PatternPrompt
@@ -76,12 +76,11 @@ def check_fraction(value: Any, num_relevant: int) -> None:
     """A share, and all of the contexts where there are no other patterns."""
     check_shape("relevant_fraction", value, ())
     check_nonnegative("relevant_fraction", value)
-    known = concrete(value)
-    if known is None:
-        return
-    if known > 1:
-        raise ValueError(f"relevant_fraction: expected a value <= 1, got {known}")
-    if num_relevant == 2 and known < 1:
-        raise ValueError(
-            f"relevant_fraction: expected 1 where there are two patterns, got {known}"
+    check_values("relevant_fraction", value, lambda share: share <= 1, "a value <= 1")
+    if num_relevant == 2:
+        check_values(
+            "relevant_fraction",
+            value,
+            lambda share: share == 1,
+            "1 where there are two patterns",
         )

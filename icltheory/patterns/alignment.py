@@ -4,17 +4,17 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_nonnegative
-from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.patterns.task import PatternTask
 
 __all__ = ["GainRatio", "NeuronParts", "gain_ratio", "neuron_parts"]
 
-Number = float | int | Num[ArrayLike, ""]
+Number = float | int | Real[ArrayLike, ""]
 
 
 @pytree
@@ -96,7 +96,7 @@ class NeuronParts:
         return jnp.mean(values, axis=-1, where=which)
 
 
-@exact_products
+@calculator
 def neuron_parts(
     params: Any, task: PatternTask, *, threshold: Number = 0.5
 ) -> NeuronParts:
@@ -173,7 +173,7 @@ class GainRatio:
     ratio: Scalar
 
 
-@exact_products
+@calculator
 def gain_ratio(params: Any, task: PatternTask) -> GainRatio:
     r"""Gain and ratio of a trained network, read off its weights alone.
 

@@ -2,16 +2,18 @@
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
-from icltheory._checks import check_nonnegative, concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_nonnegative, check_values
 from icltheory._typing import Array, Float
 
 __all__ = ["hinge", "margin", "miss_probability", "pruned_hinge"]
 
-Numbers = Num[ArrayLike, "*_B"]
+Numbers = Real[ArrayLike, "*_B"]
 
 
+@calculator
 def margin(
     coefficient_sum: Numbers, gain: Numbers, ratio: Numbers
 ) -> Float[Array, "*B"]:
@@ -53,6 +55,7 @@ def margin(
     return jnp.asarray(gain) * (_positive(1 + cS) - _positive(cS - 1))
 
 
+@calculator
 def hinge(margins: Numbers) -> Float[Array, "*B"]:
     r"""Hinge loss of a margin, :math:`[1 - z F]_+`.
 
@@ -73,6 +76,7 @@ def hinge(margins: Numbers) -> Float[Array, "*B"]:
     return _positive(1 - jnp.asarray(margins))
 
 
+@calculator
 def pruned_hinge(margins: Numbers, pruned_fraction: Numbers) -> Float[Array, "*B"]:
     r"""Hinge error after a share g of the large neurons is pruned (Theorem 3).
 
@@ -104,6 +108,7 @@ def pruned_hinge(margins: Numbers, pruned_fraction: Numbers) -> Float[Array, "*B
     return hinge(jnp.asarray(margins) * (1 - jnp.asarray(pruned_fraction)))
 
 
+@calculator
 def miss_probability(
     relevant_fraction: Numbers, num_examples: Numbers
 ) -> Float[Array, "*B"]:
@@ -144,6 +149,4 @@ def _positive(value):
 
 def _check_share(name, value):
     check_nonnegative(name, value)
-    known = concrete(value)
-    if known is not None and known.size and known.max() > 1:
-        raise ValueError(f"{name}: expected a value <= 1, got {known.max()}")
+    check_values(name, value, lambda share: share <= 1, "a value <= 1")

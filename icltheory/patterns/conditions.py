@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_positive_int
 from icltheory._conditions import Condition, Conditions, at_least, at_most
 from icltheory.patterns.shift import is_feasible
@@ -16,6 +17,7 @@ __all__ = [
 ]
 
 
+@calculator(compiled=False)
 def in_domain_conditions(
     tasks: Any,
     num_relevant: int,
@@ -120,6 +122,7 @@ def in_domain_conditions(
     )
 
 
+@calculator(compiled=False)
 def out_of_domain_conditions(
     training: Conditions,
     num_relevant: int,
@@ -190,6 +193,7 @@ def out_of_domain_conditions(
     )
 
 
+@calculator(compiled=False)
 def pruning_conditions(
     small_error: float,
     large_error: float,

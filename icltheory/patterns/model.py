@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
 from icltheory._checks import check_positive_int
 from icltheory._typing import Array, Float, PRNGKey
@@ -23,7 +23,7 @@ from icltheory.patterns.task import PatternTask
 __all__ = ["PatternTransformer"]
 
 Params = dict[str, Any]
-Number = float | int | Num[ArrayLike, ""]
+Number = float | int | Real[ArrayLike, ""]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
 from icltheory.pruning import prune_rows
 
@@ -14,7 +14,7 @@ __all__ = ["prune_neurons"]
 
 def prune_neurons(
     params: dict[str, Any],
-    fraction: Num[ArrayLike, ""] | float | int,
+    fraction: Real[ArrayLike, ""] | float | int,
     order: str = "magnitude",
     key: Any = None,
 ) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from icltheory._precision import exact_products
+from icltheory._calculators import calculator
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
 from icltheory.patterns.prompts import PatternPrompt
@@ -42,7 +42,7 @@ class Projections:
     keys_component: Scalar
 
 
-@exact_products
+@calculator
 def projections(params: Any, task: PatternTask, prompt: PatternPrompt) -> Projections:
     r"""What W_Q and W_K keep of the tokens of some prompts (Proposition 1).
 
@@ -86,7 +86,7 @@ def projections(params: Any, task: PatternTask, prompt: PatternPrompt) -> Projec
     return Projections(*query, *keys)
 
 
-@exact_products
+@calculator
 def pattern_logits(params: Any, task: PatternTask) -> Float[Array, "M M"]:
     r"""Attention logits between the relevant patterns.
 

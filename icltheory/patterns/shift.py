@@ -1,12 +1,16 @@
 """Out-of-domain patterns: orthogonal combinations of patterns with a given sum."""
 
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
-from icltheory._checks import check_finite, check_positive_int, check_shape, concrete
-from icltheory._precision import exact_products
+from icltheory._calculators import calculator
+from icltheory._checks import (
+    check_finite,
+    check_positive_int,
+    check_shape,
+    check_values,
+)
 from icltheory._typing import Array, Bool, Float, PRNGKey
 from icltheory.patterns._rotation import complement, random_orthogonal
 
@@ -15,11 +19,11 @@ __all__ = ["is_feasible", "out_of_domain_patterns", "shift_coefficients"]
 GUARD = 1e-6  # relative, on M1' S_1^2 <= M1
 
 
-@exact_products
+@calculator
 def out_of_domain_patterns(
     patterns: Float[ArrayLike, "_M d"],
     num: int,
-    coefficient_sum: Num[ArrayLike, ""],
+    coefficient_sum: Real[ArrayLike, ""],
     key: PRNGKey,
 ) -> Float[Array, "num d"]:
     r"""Orthogonal patterns in the span of others, all of one coefficient sum.
@@ -61,12 +65,12 @@ def out_of_domain_patterns(
     return K @ patterns
 
 
-@exact_products
+@calculator
 def shift_coefficients(
     key: PRNGKey,
     num_relevant: int,
     num: int,
-    coefficient_sum: Num[ArrayLike, ""],
+    coefficient_sum: Real[ArrayLike, ""],
     dtype=None,
 ) -> Float[Array, "num M"]:
     r"""The coefficients k of out-of-domain patterns, without a decomposition.
@@ -120,8 +124,9 @@ def shift_coefficients(
     return common[None] + jnp.asarray(complement(n), dtype) @ W[:, : n - 1].T
 
 
+@calculator
 def is_feasible(
-    num_relevant: int, num: int, coefficient_sum: Num[ArrayLike, "*B"]
+    num_relevant: int, num: int, coefficient_sum: Real[ArrayLike, "*B"]
 ) -> Bool[Array, "*B"]:
     r"""Whether M1' orthogonal patterns of coefficient sum S_1 exist.
 
@@ -160,33 +165,30 @@ def is_feasible(
 
 
 def _check_feasible(num_relevant, num, coefficient_sum):
-    S = concrete(coefficient_sum)
     if num > num_relevant:
         raise ValueError(f"num: expected M1' <= M1 = {num_relevant}, got {num}")
-    if S is None:
-        return
-    square, S = num * float(S) ** 2, float(S)
-    if square > num_relevant * (1 + GUARD):
-        raise ValueError(
-            f"coefficient_sum: expected M1' S_1^2 <= M1, "
-            f"got {num} * {S:g}^2 = {square:g} > {num_relevant}"
-        )
-    if num == num_relevant and square < num_relevant * (1 - GUARD):
-        raise ValueError(
-            f"coefficient_sum: expected M1' S_1^2 = M1 where M1' = M1, "
-            f"got {num} * {S:g}^2 = {square:g} < {num_relevant}"
+    check_values(
+        "coefficient_sum",
+        num * jnp.square(coefficient_sum),
+        lambda square: square <= num_relevant * (1 + GUARD),
+        f"M1' S_1^2 <= M1 = {num_relevant}",
+    )
+    if num == num_relevant:
+        check_values(
+            "coefficient_sum",
+            num * jnp.square(coefficient_sum),
+            lambda square: square >= num_relevant * (1 - GUARD),
+            f"M1' S_1^2 = M1 = {num_relevant} where M1' = M1",
         )
 
 
 def _check_orthogonal(patterns):
-    known = concrete(patterns)
-    if known is None:
-        return
-    known = known.astype(np.float64)
-    gram = known @ known.T
-    off = np.abs(gram - gram[0, 0] * np.eye(len(gram))).max()
-    if not off <= 1e-4 * gram[0, 0]:
-        raise ValueError(
-            "patterns: expected orthogonal rows of one norm, "
-            f"got a Gram matrix that is off by {off:.3g}"
-        )
+    gram = patterns @ patterns.T
+    size = gram[0, 0]
+    check_values(
+        "patterns",
+        jnp.max(jnp.abs(gram - size * jnp.eye(len(gram), dtype=gram.dtype))) / size,
+        lambda off: off <= 1e-4,
+        "orthogonal rows of one norm",
+        "others",
+    )

@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
 from icltheory._checks import (
     check_finite,
     check_nonnegative,
+    check_positive,
     check_positive_int,
     check_shape,
-    concrete,
 )
 from icltheory._precision import exact_products
 from icltheory._pytree import pytree, static_field
@@ -32,7 +32,7 @@ from icltheory.patterns.task_sets import (
 
 __all__ = ["PatternTask"]
 
-Number = float | int | Num[ArrayLike, ""]
+Number = float | int | Real[ArrayLike, ""]
 
 
 @pytree
@@ -140,10 +140,8 @@ class PatternTask:
             )
         if self.num_shifted < 2:
             raise ValueError(f"num_shifted: expected >= 2, got {self.num_shifted}")
-        check_nonnegative("scale", self.scale)
+        check_positive("scale", self.scale)
         check_nonnegative("noise", self.noise)
-        if (known := concrete(self.scale)) is not None and known == 0:
-            raise ValueError("scale: expected a value > 0, got 0")
 
     def _draw(self, key):
         M1, own = self.num_relevant, jax.random.split(key)

@@ -6,9 +6,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
-from icltheory._checks import check_nonnegative_int, check_positive_int, concrete
+from icltheory._checks import (
+    check_nonnegative_int,
+    check_positive,
+    check_positive_int,
+    check_shape,
+)
 from icltheory._descent import PlainRule, check_steps, descend
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int, PRNGKey
@@ -20,7 +25,7 @@ from icltheory.patterns.task import PatternTask
 
 __all__ = ["Scores", "Training", "scores", "train"]
 
-Number = float | int | Num[ArrayLike, ""]
+Number = float | int | Real[ArrayLike, ""]
 
 
 @pytree
@@ -121,10 +126,9 @@ def train(
     if (step_size is None) == (rule is None):
         got = "neither" if rule is None else "both"
         raise ValueError(f"step_size, rule: expected exactly one of them, got {got}")
-    known = None if step_size is None else concrete(step_size)
-    if known is not None and not (known.ndim == 0 and 0 < known < jnp.inf):
-        raise ValueError(f"step_size: expected a positive number, got {step_size}")
     if step_size is not None:
+        check_shape("step_size", step_size, ())
+        check_positive("step_size", step_size)
         step_size = jnp.asarray(step_size, task.dtype)
     sizes = (num_steps, record_every, batch_size, num_examples)
     return _train(model, rule, sizes, task, params, key, step_size, relevant_fraction)

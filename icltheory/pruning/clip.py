@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_finite, check_shape, concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_finite, check_range, check_shape
 from icltheory._precision import exact_products
 from icltheory._typing import Array, Float, Int, Scalar
 from icltheory.linalg import low_rank_approximation
@@ -15,6 +16,7 @@ from icltheory.pruning.rates import rank_for_rate
 __all__ = ["FrobeniusSplit", "clip", "frobenius_split"]
 
 
+@calculator(compiled=False)
 def clip(
     W: Float[ArrayLike, "*_shape"],
     *,
@@ -75,6 +77,7 @@ class FrobeniusSplit(NamedTuple):
     removed: Scalar
 
 
+@calculator
 def frobenius_split(
     W: Float[ArrayLike, "*_shape"], rank: int | Int[Array, ""]
 ) -> FrobeniusSplit:
@@ -112,9 +115,8 @@ def frobenius_split(
     check_shape("W", W, ("m", "n"))
     check_finite("W", W)
     W = jnp.asarray(W)
-    size, known = min(W.shape), concrete(rank)
-    if known is not None and not 0 <= int(known) <= size:
-        raise ValueError(f"rank: expected 0 <= rank <= {size}, got {int(known)}")
+    size = min(W.shape)
+    check_range("rank", rank, 0, size)
     wide = W.astype(jnp.promote_types(W.dtype, jnp.float32))
     return FrobeniusSplit(*_split(wide, jnp.arange(size) < rank))
 

@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_finite
-from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float
 from icltheory.attention import LinearAttentionStack
@@ -44,7 +44,7 @@ class DepthTable:
     changed: Bool[Array, "L L"]
 
 
-@exact_products
+@calculator
 def depth_table(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
@@ -54,7 +54,7 @@ def depth_table(
     rank: int | None = None,
     rule: str = "floor",
     demo_updates: str = "shared",
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
     method: str = "auto",
 ) -> DepthTable:
     r"""Norms of all implicit updates with layer k pruned, for every k.

@@ -2,10 +2,11 @@
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_finite, check_shape
-from icltheory._precision import exact_products, widened
+from icltheory._precision import widened
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, Scalar
 from icltheory.linalg import low_rank_approximation, thin_frobenius_inner
@@ -35,14 +36,14 @@ class UpdateBound:
     corrected: Scalar
 
 
-@exact_products
+@calculator
 def update_upper_bound(
     W_V: Float[ArrayLike, "*_V"],
     W_K: Float[ArrayLike, "*_K"],
     W_Q: Float[ArrayLike, "*_Q"],
     H: Float[ArrayLike, "*_H"],
     *,
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
 ) -> UpdateBound:
     r"""Example 1's UB, why it is none, and the bound that holds.
 
@@ -115,7 +116,7 @@ class UpdateSplit:
     cross: Scalar
 
 
-@exact_products
+@calculator
 def update_split(
     module: str,
     rank: int | Int[Array, ""],
@@ -126,7 +127,7 @@ def update_split(
     *,
     W_in: Float[ArrayLike, "*_in"] | None = None,
     W_out: Float[ArrayLike, "*_out"] | None = None,
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
 ) -> UpdateSplit:
     r"""What pruning one matrix to rank r does to the norm of the implicit update.
 

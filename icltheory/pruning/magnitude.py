@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_shape
 from icltheory._typing import Array, Float, Int
 from icltheory.pruning.rates import kept_of
@@ -13,6 +14,7 @@ from icltheory.pruning.rates import kept_of
 __all__ = ["magnitude_prune"]
 
 
+@calculator(compiled=False)
 def magnitude_prune(
     W: Float[ArrayLike, "*_shape"],
     *,

@@ -5,9 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
-from icltheory._checks import check_choice, check_nonnegative, check_shape, concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_choice, check_range, check_shape, check_values
 from icltheory._precision import widened
 from icltheory._typing import Array, Float
 
@@ -16,9 +17,10 @@ __all__ = ["prune_rows"]
 ORDERS = ("magnitude", "reverse", "random")
 
 
+@calculator
 def prune_rows(
     W: Float[ArrayLike, "m n"],
-    fraction: Num[ArrayLike, ""] | None = None,
+    fraction: Real[ArrayLike, ""] | None = None,
     *,
     kept: Any = None,
     order: str = "magnitude",
@@ -77,13 +79,9 @@ def _count(m, fraction, kept):
         got = "neither" if kept is None else "both"
         raise ValueError(f"fraction, kept: expected exactly one of them, got {got}")
     name, value = ("fraction", fraction) if kept is None else ("kept", kept)
-    check_nonnegative(name, value)
-    most, known = (1 if kept is None else m), concrete(value)
-    if known is not None and known > most:
-        raise ValueError(f"{name}: expected 0 <= {name} <= {most}, got {known}")
+    check_range(name, value, 0, 1 if kept is None else m)
     if kept is not None:
-        if known is not None and known != int(known):
-            raise ValueError(f"kept: expected a whole number, got {known}")
+        check_values("kept", kept, lambda n: n == jnp.round(n), "a whole number")
         return m - jnp.asarray(kept)
     return jnp.round(jnp.asarray(fraction, float) * m)
 

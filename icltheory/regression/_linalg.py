@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Float, Num
+from jaxtyping import Float, Real
 
 from icltheory._checks import check_nonnegative, check_shape, concrete
 from icltheory._precision import widened
 from icltheory._typing import Array
 
-Number = float | int | Num[ArrayLike, ""]
+Number = float | int | Real[ArrayLike, ""]
 Vector = Float[ArrayLike, " _d"]
 Matrix = Float[ArrayLike, "_d _d"]
 
@@ -40,6 +40,12 @@ def is_zero(value: Any) -> bool:
     """True when ``value`` is known to be 0; a traced value is not known."""
     known = concrete(value)
     return known is not None and not np.any(known)
+
+
+def is_isotropic(cov: Any) -> Any:
+    """Whether a covariance is a multiple of the identity, up to rounding."""
+    off = abs(cov - cov[0, 0] * np.eye(len(cov), dtype=cov.dtype))
+    return off.max() <= 1e-6 * abs(cov).max()
 
 
 def einsum(subscripts: str, *operands: Array) -> Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from icltheory._checks import check_choice, check_shape, concrete
+from icltheory._checks import check_choice, check_range, check_shape, concrete
 from icltheory._precision import exact_products
 from icltheory.regression import predictors
 from icltheory.regression.tasks import LinearRegression
@@ -60,9 +60,7 @@ def in_context_loss(
     """
     check_choice("loss", loss, tuple(_LOSSES))
     check_shape("predictions", predictions, y.shape)
-    known = concrete(active_points)
-    if known is not None and not known >= 1:
-        raise ValueError(f"active_points: expected at least 1, got {known}")
+    check_range("active_points", active_points, 1, y.shape[1])
     losses = _LOSSES[loss](predictions, y)
     active = (jnp.arange(y.shape[1]) < active_points).astype(losses.dtype)
     return jnp.sum(losses * active[None]) / (y.shape[0] * jnp.sum(active))

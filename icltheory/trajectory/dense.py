@@ -1,9 +1,9 @@
 """Theorem 1 in dense matrices, from the tokens or from their Gram matrix."""
 
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
-from icltheory._precision import exact_products
+from icltheory._calculators import calculator
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory._recursion import choose_dense, dense_recursion, prepare
@@ -12,13 +12,13 @@ from icltheory.trajectory.records import Trajectory
 __all__ = ["implicit_gd"]
 
 
-@exact_products
+@calculator
 def implicit_gd(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     *,
     demo_updates: str = "shared",
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
     method: str = "auto",
 ) -> Trajectory:
     r"""The implicit gradient descent trajectory of Theorem 1.

@@ -1,9 +1,9 @@
 """Theorem 1 in thin factors: no n x n matrix depends on the data."""
 
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
-from icltheory._precision import exact_products
+from icltheory._calculators import calculator
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory._recursion import factor_recursion, prepare
@@ -12,13 +12,13 @@ from icltheory.trajectory.records import TrajectoryFactors
 __all__ = ["implicit_gd_factors"]
 
 
-@exact_products
+@calculator
 def implicit_gd_factors(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     *,
     demo_updates: str = "shared",
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
 ) -> TrajectoryFactors:
     r"""Thin factors of the trajectory of Theorem 1.
 

@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice
-from icltheory._precision import exact_products
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.linalg import safe_sqrt, thin_frobenius_inner, thin_frobenius_norm
@@ -21,13 +21,13 @@ from icltheory.trajectory.records import TrajectoryNorms
 __all__ = ["implicit_gd_norms"]
 
 
-@exact_products
+@calculator
 def implicit_gd_norms(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     *,
     demo_updates: str = "shared",
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
     method: str = "auto",
 ) -> TrajectoryNorms:
     r"""Norms of the implicit updates, gradients and weights of Theorem 1.

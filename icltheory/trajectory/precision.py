@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice
-from icltheory._precision import exact_products
 from icltheory._typing import Array, Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory.dense import implicit_gd
@@ -15,14 +15,14 @@ from icltheory.trajectory.factors import implicit_gd_factors
 __all__ = ["depth_errors"]
 
 
-@exact_products
+@calculator
 def depth_errors(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     h_query: Float[ArrayLike, "_n"],
     *,
     demo_updates: str = "shared",
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
     method: str = "auto",
     dtype=jnp.float32,
 ) -> Float[Array, " L"]:

@@ -2,10 +2,11 @@
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_shape
-from icltheory._precision import exact_products, widened
+from icltheory._precision import widened
 from icltheory._typing import Array, Float
 from icltheory.attention import MLP_FORMS
 from icltheory.attention._layer import as_mlp, as_projections
@@ -13,14 +14,14 @@ from icltheory.attention._layer import as_mlp, as_projections
 __all__ = ["implicit_update", "implicit_update_mlp"]
 
 
-@exact_products
+@calculator
 def implicit_update(
     W_V: Float[ArrayLike, "_n _n"],
     W_K: Float[ArrayLike, "_n _n"],
     W_Q: Float[ArrayLike, "_n _n"],
     H: Float[ArrayLike, "_N _n"],
     *,
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
 ) -> Float[Array, "n n"]:
     r"""The implicit update of Lemma 1.
 
@@ -63,7 +64,7 @@ def implicit_update(
     return jnp.asarray(scale, H.dtype) * _sum_of_products(W_V, W_K, W_Q, H)
 
 
-@exact_products
+@calculator
 def implicit_update_mlp(
     W_V: Float[ArrayLike, "_d1 _n"],
     W_K: Float[ArrayLike, "_d1 _n"],
@@ -73,7 +74,7 @@ def implicit_update_mlp(
     H: Float[ArrayLike, "_N _n"],
     h_query: Float[ArrayLike, "_n"] | None = None,
     *,
-    scale: Num[ArrayLike, ""] = 1.0,
+    scale: Real[ArrayLike, ""] = 1.0,
     mlp: str = "gated",
 ) -> Float[Array, "n n"]:
     r"""The implicit update of linear attention followed by an MLP, Appendix B.3.

@@ -348,7 +348,7 @@ def test_bad_weights_say_what_was_expected():
         MLPAttentionStack(W, W, W, np.ones((2, 4, 3)), np.ones((2, 3, 3)))
     with raises("mlp: expected one of 'gated', 'linear', "):
         MLPAttentionStack(W, W, W, W, W, mlp="relu")
-    with raises("d_scale: expected a value > 0, got 0"):
+    with raises("d_scale: expected a finite value > 0, got 0"):
         SoftmaxAttentionStack(W, W, W, d_scale=0)
 
 
@@ -367,7 +367,7 @@ def test_bad_tokens_and_masks_say_what_was_expected():
         ):
             run(H, h, "padding")
     for index in (-1, 3):
-        with raises(f"index: expected 0 to 2, got {index}"):
+        with raises(f"index: expected 0 <= index <= 2, got {index}"):
             stack.layer(index, H, h)
     W = [W[0] for W in weights(1, 3)]
     with raises("mask: expected one of"):

@@ -124,7 +124,7 @@ def test_impossible_inputs_are_refused():
     with pytest.raises(ValueError, match="W_Q: expected shape"):
         KernelAttentionStack(W_V[None], W_K[None], W_V[None])
     stack = LinearAttentionStack(*jnp.ones((3, 1, n, n)))
-    with pytest.raises(ValueError, match="index: expected 0 to 0, got 1"):
+    with pytest.raises(ValueError, match="index: expected 0 <= index <= 0, got 1"):
         stack.weights(1, H, h)
     with pytest.raises(ValueError, match="mask: expected one of"):
         kernel_attention(W_V, W_K, W_Q, H, h, mask="past")

@@ -81,9 +81,11 @@ def test_examples_that_are_not_shown_do_not_matter():
         np.testing.assert_array_equal(
             infer(model, prompt).outputs, infer(model, prompt, 12).outputs
         )
-    with pytest.raises(ValueError, match="num_examples: expected 1 to 12, got 13"):
+    with pytest.raises(
+        ValueError, match="num_examples: expected 1 <= num_examples <= 12, got 13"
+    ):
         cot.cot_infer(model, prompt, 13)
-    with pytest.raises(ValueError, match="num_examples: expected 1 to 12, got 0"):
+    with pytest.raises(ValueError, match="num_examples: .* <= 12, got 0"):
         cot.icl_infer(model, prompt, 0)
 
 

@@ -116,7 +116,7 @@ def test_edge_cases():
         (np.ones((2, 2, 3)), r"steps: expected shape \(K, M, M\), got \(2, 2, 3\)"),
         (
             np.array([np.eye(2), [[0.5, 0.4], [0, 1]]]),
-            r"steps: expected rows that sum to 1, got 0.9 in row 0 of step 1",
+            r"steps: expected rows that sum to 1, got 0.9",
         ),
         (np.array([[[1.5, -0.5], [0.0, 1.0]]]), "expected probabilities >= 0, got -0"),
         (np.full((1, 2, 2), np.nan), "steps: expected finite entries"),

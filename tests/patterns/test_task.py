@@ -177,7 +177,7 @@ def test_bad_input(key):
         PatternTask(5, 7, 3.0, dim=11)
     with raises("num_relevant: expected at least 2, got 1"):
         PatternTask(1, 7, 3.0)
-    with raises("scale: expected a value > 0, got 0"):
+    with raises("scale: expected a finite value > 0, got 0"):
         PatternTask(5, 7, 0.0)
     with raises("noise: expected a value >= 0, got -1"):
         PatternTask(5, 7, 1.0, -1.0)
@@ -193,7 +193,7 @@ def test_bad_input(key):
         pattern_task(2, 2, 1.0).sample(key, 2, 3, 0.5)
     with raises("batch_size: expected a positive integer, got 0"):
         task().sample(key, 0, 3, 1.0)
-    with raises("coefficient_sum: expected M1' S_1^2 <= M1, got 2 * 2^2 = 8 > 5"):
+    with raises("coefficient_sum: expected M1' S_1^2 <= M1 = 5, got 8.0"):
         task().sample(key, 2, 3, 1.0, 2.0)
     with raises("tasks: expected fewer than 20 tasks"):
         task().with_tasks(all_tasks(5)).held_out()

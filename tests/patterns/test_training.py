@@ -146,6 +146,6 @@ def test_bad_input():
         "step_size, rule: expected exactly one of them, got neither", step_size=None
     )
     refused("step_size, rule: expected exactly one", rule=optax.sgd(0.1))
-    refused("step_size: expected a positive number, got -1.0", step_size=-1.0)
+    refused("step_size: expected a finite value > 0, got -1.0", step_size=-1.0)
     refused("batch_size: expected a positive integer, got 0", batch_size=0)
     refused("relevant_fraction: expected a value <= 1", relevant_fraction=1.5)

@@ -69,7 +69,7 @@ def test_bad_input():
     refused("fraction, kept: expected exactly one of them, got neither")
     refused("fraction, kept: expected exactly one of them, got both", 0.1, kept=1)
     refused("fraction: expected 0 <= fraction <= 1, got 1.5", 1.5)
-    refused("fraction: expected a value >= 0, got -0.5", -0.5)
+    refused("fraction: expected 0 <= fraction <= 1, got -0.5", -0.5)
     refused("kept: expected 0 <= kept <= 7, got 8", kept=8)
     refused("kept: expected a whole number, got 1.5", kept=1.5)
     refused("order: expected one of", 0.1, order="smallest")

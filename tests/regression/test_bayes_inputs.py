@@ -123,7 +123,7 @@ def test_trained_attention_refuses_what_is_no_covariance():
         rates.random_covariance_optimum(-np.ones((2, 3)), 4)
     with raises("probabilities: expected shape (2,), got (3,)"):
         rates.random_covariance_optimum(np.ones((2, 3)), 4, np.ones(3))
-    with raises("probabilities: expected a positive entry, got zeros"):
+    with raises("probabilities: expected a positive entry, got 0"):
         rates.random_covariance_optimum(np.ones((2, 3)), 4, np.zeros(2))
 
 

@@ -134,7 +134,7 @@ def test_overtaken_is_for_good_and_half_and_learned_the_first_time():
         ),
         (
             lambda: feature_descent(FeaturePopulation.infinite(P), 0.0, 5),
-            "step_size: expected a positive number",
+            "step_size: expected a finite value > 0",
         ),
         (
             lambda: feature_descent(

@@ -249,8 +249,9 @@ def test_checks_of_values_do_not_stand_in_the_way_of_tracing():
     np.testing.assert_allclose(
         risk(0.25, 3), ltb.minimal_risk(problem(), 3), rtol=1e-14
     )
-    # inside a trace values are not known, so that an impossible count is not refused
-    assert np.isfinite(risk(0.25, 0))
+    # no error can be raised while values are traced
+    assert np.isnan(risk(0.25, 0))
+    assert np.isnan(risk(-0.25, 3))
 
 
 def test_models_are_pytrees_that_transformations_may_fill_with_anything():

@@ -55,5 +55,7 @@ def test_inactive_points_have_no_gradient():
 def test_unknown_losses_and_no_points_are_refused():
     with pytest.raises(ValueError, match="loss: expected one of"):
         in_context_loss(PREDICTED, TRUE, 2, "counts")
-    with pytest.raises(ValueError, match="active_points: expected at least 1, got 0"):
+    with pytest.raises(
+        ValueError, match="active_points: expected 1 <= active_points <= "
+    ):
         in_context_loss(PREDICTED, TRUE, 0)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_positive_int
 from icltheory._typing import Array, PRNGKey
 from icltheory.regression._linalg import apply_root
@@ -13,6 +14,7 @@ from icltheory.statistics import Estimate
 __all__ = ["average_risk"]
 
 
+@calculator
 def average_risk(
     problem: LinearRegression, num_examples: int, key: PRNGKey, num_samples: int
 ) -> Estimate:

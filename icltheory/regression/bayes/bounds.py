@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._pytree import pytree
 from icltheory._typing import Scalar
 from icltheory.regression._linalg import Number
@@ -46,6 +47,7 @@ class Sandwich:
     competitive_ratio: Scalar
 
 
+@calculator
 def sandwich(problem: LinearRegression, num_examples: Count) -> Sandwich:
     r"""Bounds on the average Bayes risk, from Jensen and from the best GD-beta.
 
@@ -84,6 +86,7 @@ def sandwich(problem: LinearRegression, num_examples: Count) -> Sandwich:
     return Sandwich(noise_var + jnp.sum(left), upper, ratio)
 
 
+@calculator
 def risk_rate(
     problem: LinearRegression, num_examples: Count, *, constant: Number | None = None
 ) -> TwoSidedRate:

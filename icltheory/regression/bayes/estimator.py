@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_shape
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import einsum, is_zero, symmetric_root
@@ -15,6 +16,7 @@ __all__ = ["posterior_mean"]
 FORMS = ("auto", "primal", "dual")
 
 
+@calculator
 def posterior_mean(
     problem: LinearRegression, X: Inputs, y: Labels, *, form: str = "auto"
 ) -> Float[Array, "*B d"]:

@@ -4,14 +4,15 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_shape
-from icltheory._precision import exact_products
 from icltheory._typing import Array, Float
 from icltheory.regression.features.population import FeaturePopulation
 
 __all__ = ["feature_attention", "feature_gradient", "feature_losses", "query_matrix"]
 
 
+@calculator
 def feature_attention(
     logits: Float[ArrayLike, "_K _K"], population: FeaturePopulation
 ) -> Float[Array, "C _K _K"]:
@@ -50,7 +51,7 @@ def feature_attention(
     return jax.nn.softmax(jnp.asarray(logits)[None] + present, axis=-1)
 
 
-@exact_products
+@calculator
 def feature_losses(
     logits: Float[ArrayLike, "_K _K"], population: FeaturePopulation
 ) -> Float[Array, " _K"]:
@@ -85,7 +86,7 @@ def feature_losses(
     return population.weights @ jnp.sum(missed**2, axis=-1) / 2
 
 
-@exact_products
+@calculator
 def feature_gradient(
     logits: Float[ArrayLike, "_K _K"], population: FeaturePopulation
 ) -> Float[Array, "_K _K"]:
@@ -130,7 +131,7 @@ def feature_gradient(
     return population.probabilities[:, None] * mean
 
 
-@exact_products
+@calculator
 def query_matrix(
     logits: Float[ArrayLike, "_K _K"], features: Float[ArrayLike, "_K d"]
 ) -> Float[Array, "d d"]:

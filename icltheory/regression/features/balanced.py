@@ -12,15 +12,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
-from icltheory._checks import concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_values
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import Number
 
 __all__ = ["balanced_attention", "balanced_loss", "balanced_time", "loss_asymptote"]
 
 
+@calculator
 def balanced_time(
     attention: Float[ArrayLike, "..."], num_features: int, step_size: Number
 ) -> Float[Array, "..."]:
@@ -53,18 +55,16 @@ def balanced_time(
     """
     _check_features(num_features)
     attention = jnp.asarray(attention)
-    known = concrete(attention)
-    if known is not None and known.size:
-        low, high = float(known.min()), float(known.max())
-        if low < (1 - 1e-6) / num_features or high > 1:
-            raise ValueError(
-                f"attention: expected values in [1/K, 1], got {low:.6g} to {high:.6g}"
-            )
+    least = (1 - 1e-6) / num_features
+    check_values(
+        "attention", attention, lambda a: (a >= least) & (a <= 1), "values in [1/K, 1]"
+    )
     return _time(1 - attention, num_features, step_size)
 
 
+@calculator
 def balanced_attention(
-    steps: Num[ArrayLike, "..."], num_features: int, step_size: Number
+    steps: Real[ArrayLike, "..."], num_features: int, step_size: Number
 ) -> Float[Array, "..."]:
     r"""Attention on the query's feature at given times: :func:`balanced_time` inverted.
 
@@ -116,6 +116,7 @@ def _bisected(t: Array, num_features: int, step_size: Number) -> Array:
     return jnp.sqrt(low * high)
 
 
+@calculator
 def balanced_loss(
     attention: Float[ArrayLike, "..."], num_features: int
 ) -> Float[Array, "..."]:
@@ -144,6 +145,7 @@ def balanced_loss(
     return s * (1 - jnp.asarray(attention)) ** 2 / 2
 
 
+@calculator
 def loss_asymptote(num_features: int, step_size: Number) -> Float[Array, ""]:
     r"""The limit of L t in the second phase, :math:`(K - 1) / (4 \eta)`.
 

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_shape, concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_positive, check_shape
 from icltheory._descent import PlainRule, check_steps, descend
-from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int
 from icltheory.regression._linalg import Number
@@ -47,7 +47,7 @@ class FeaturePath:
         return jnp.diagonal(self.attention, axis1=1, axis2=2)
 
 
-@exact_products
+@calculator(compiled=False)
 def feature_descent(
     population: FeaturePopulation,
     step_size: Number,
@@ -85,9 +85,8 @@ def feature_descent(
         Verified by ``tests/identities/test_huang.py``.
     """
     check_steps(num_steps, record_every)
-    known = concrete(step_size)
-    if known is not None and not (known.ndim == 0 and 0 < known < jnp.inf):
-        raise ValueError(f"step_size: expected a positive number, got {step_size}")
+    check_shape("step_size", step_size, ())
+    check_positive("step_size", step_size)
     p = population.probabilities
     K = p.shape[0]
     B = jnp.zeros((K, K), p.dtype) if start is None else jnp.asarray(start, p.dtype)

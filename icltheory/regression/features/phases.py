@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int
 from icltheory.regression.features.descent import FeaturePath
@@ -32,6 +33,7 @@ class FeaturePhases:
     shed: Float[Array, " K"]
 
 
+@calculator
 def feature_phases(path: FeaturePath, loss_level: float = 1e-2) -> FeaturePhases:
     """Times between which the phases lie, by linear interpolation of the records.
 

@@ -10,7 +10,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
-from icltheory._checks import check_nonnegative, check_positive_int, concrete
+from icltheory._checks import (
+    check_nonnegative,
+    check_positive_int,
+    check_values,
+    concrete,
+)
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, PRNGKey
 
@@ -146,7 +151,7 @@ def _probabilities(probabilities: Any) -> Array:
     if p.ndim != 1 or len(p) < 2:
         raise ValueError(f"probabilities: expected shape (K,), K >= 2, got {p.shape}")
     check_nonnegative("probabilities", p)
-    known = concrete(p)
-    if known is not None and abs(known.sum() - 1) > 1e-5:
-        raise ValueError(f"probabilities: expected a sum of 1, got {known.sum():.6g}")
+    check_values(
+        "probabilities", p.sum(), lambda total: abs(total - 1) <= 1e-5, "a sum of 1"
+    )
     return p

@@ -6,7 +6,14 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_choice, check_finite, check_positive_int, concrete
+from icltheory._checks import (
+    check_choice,
+    check_finite,
+    check_positive,
+    check_positive_int,
+    check_shape,
+    check_values,
+)
 from icltheory._typing import Array
 
 SOLVERS = ("auto", "exponential", "explicit", "implicit")
@@ -92,11 +99,15 @@ def read_times(times: Any, dtype: Any) -> Array:
     shape = np.shape(times)
     if len(shape) != 1 or shape[0] < 1:
         raise ValueError(f"times: expected shape (T,) with T >= 1, got {shape}")
-    known = concrete(times)
-    if known is not None and not (known[0] >= 0 and np.all(np.diff(known) >= 0)):
-        raise ValueError("times: expected increasing times from 0 or later")
+    check_values(
+        "times", times, _increases, "increasing times from 0 or later", "others"
+    )
     check_finite("times", times)
     return jnp.asarray(times, dtype)
+
+
+def _increases(times):
+    return (times[0] >= 0) & (times[1:] >= times[:-1]).all()
 
 
 def read_settings(
@@ -111,7 +122,6 @@ def read_settings(
         eps**0.75 if atol is None else atol,  # 1.8e-12, 6.4e-6
     )
     for name, value in zip(("rtol", "atol"), values, strict=True):
-        known = concrete(value)
-        if known is not None and not (known.ndim == 0 and 0 < known < np.inf):
-            raise ValueError(f"{name}: expected a positive number, got {value}")
+        check_shape(name, value, ())
+        check_positive(name, value)
     return jnp.asarray(values[0], dtype), jnp.asarray(values[1], dtype)

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from icltheory._checks import check_shape, concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_shape, check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Int, Scalar
 from icltheory.regression._linalg import Matrix, Number, einsum
@@ -66,6 +66,7 @@ class AttentionTrajectory:
     num_steps: Int[Array, ""]
 
 
+@calculator(compiled=False)
 def attention_flow(
     input_cov: Matrix,
     num_examples: Count,
@@ -129,14 +130,14 @@ def attention_flow(
 
 
 def _check_balance(start: AttentionWeights) -> None:
-    u, U = concrete(start.u), concrete(start.U)
-    if u is None or U is None:
-        return
-    size = np.sum(np.square(U))
-    if not u**2 >= size * (1 - 1e-5):
-        raise ValueError(
-            f"start: expected u^2 >= ||U||_F^2, got {u**2:.4g} and {size:.4g}"
-        )
+    excess = jnp.square(start.u) - jnp.sum(jnp.square(start.U)) * (1 - 1e-5)
+    check_values(
+        "start",
+        excess,
+        lambda excess: excess >= 0,
+        "u^2 >= ||U||_F^2",
+        "a difference below 0",
+    )
 
 
 @functools.partial(jax.jit, static_argnums=6)

@@ -2,7 +2,8 @@
 
 import jax.numpy as jnp
 
-from icltheory._checks import concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_values
 from icltheory._pytree import pytree
 from icltheory.regression import ltb
 from icltheory.regression._linalg import Matrix, Number, as_floats, einsum
@@ -47,6 +48,7 @@ class AttentionWeights:
         return ltb.EffectiveParameters(zero, zero, u, U, zero)
 
 
+@calculator
 def attention_start(
     input_cov: Matrix, num_examples: Count, Theta: Matrix, scale: Number
 ) -> AttentionWeights:
@@ -81,10 +83,12 @@ def attention_start(
     """
     constants = convergence_constants(input_cov, num_examples, Theta, scale)
     fits = constants.holds & (jnp.asarray(scale) > 0)
-    if concrete(fits) is not None and not fits:
-        raise ValueError(
-            "scale: expected a number above 0 with scale^2 |G| sqrt(d) < 2, "
-            f"got {scale}"
-        )
+    check_values(
+        "scale",
+        fits,
+        lambda fits: fits,
+        "a number above 0 with scale^2 |G| sqrt(d) < 2",
+        str(scale),
+    )
     Theta, s = as_floats(Theta, scale)
     return AttentionWeights(s, s * einsum("ij,kj->ik", Theta, Theta))

@@ -6,7 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from icltheory._checks import check_positive_int, concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_positive, check_positive_int, check_shape
 from icltheory._descent import PlainRule, check_steps, descend
 from icltheory._typing import PRNGKey
 from icltheory.regression import ltb
@@ -21,6 +22,7 @@ __all__ = ["gradient_descent", "sampled_sgd"]
 Model = ltb.GDBeta | ltb.LSA | ltb.LTB | ltb.EffectiveParameters
 
 
+@calculator(compiled=False)
 def gradient_descent(
     problem: LinearRegression,
     num_examples: Count,
@@ -76,6 +78,7 @@ def _descend(problem, M, model, step_size, num_steps, record_every) -> FlowTraje
     return _run(gradient, problem, M, model, step_size, num_steps, record_every)
 
 
+@calculator(compiled=False)
 def sampled_sgd(
     problem: LinearRegression,
     num_examples: int,
@@ -152,9 +155,8 @@ def _read(
 ):
     read_start(problem, num_examples, model)
     check_steps(steps, every)
-    known = concrete(step_size)
-    if known is not None and not (known.ndim == 0 and 0 < known < jnp.inf):
-        raise ValueError(f"step_size: expected a positive number, got {step_size}")
+    check_shape("step_size", step_size, ())
+    check_positive("step_size", step_size)
     dtype = jnp.result_type(float, model.dtype, problem.dtype)
     return jnp.asarray(step_size, dtype)
 

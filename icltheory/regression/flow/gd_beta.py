@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from icltheory._calculators import calculator
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Scalar
 from icltheory.regression import ltb
@@ -18,6 +19,7 @@ from icltheory.regression.tasks.linear import LinearRegression
 __all__ = ["FlowBounds", "gd_beta_limit", "gd_beta_rates"]
 
 
+@calculator
 def gd_beta_limit(
     problem: LinearRegression, num_examples: Count, start: ltb.GDBeta
 ) -> ltb.GDBeta:
@@ -100,6 +102,7 @@ class FlowBounds:
     forcing: Scalar
 
 
+@calculator
 def gd_beta_rates(
     problem: LinearRegression,
     num_examples: Count,

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from icltheory._calculators import calculator
 from icltheory._typing import Array
 from icltheory.regression import ltb
 from icltheory.regression._linalg import Number
@@ -29,6 +30,7 @@ from icltheory.regression.tasks.linear import LinearRegression
 __all__ = ["gradient_flow"]
 
 
+@calculator(compiled=False)
 def gradient_flow(
     problem: LinearRegression,
     num_examples: Count,

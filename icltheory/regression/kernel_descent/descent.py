@@ -5,10 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Num
+from jaxtyping import Real
 
-from icltheory._checks import check_positive_int, check_shape, concrete
-from icltheory._precision import exact_products
+from icltheory._calculators import calculator
+from icltheory._checks import check_positive_int, check_shape, check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.regression._linalg import Number
@@ -49,7 +49,7 @@ class KernelDescent:
     asymmetry: Scalar
 
 
-@exact_products
+@calculator
 def functional_descent(
     system: KernelSystem,
     y: Float[ArrayLike, " N"],
@@ -100,9 +100,9 @@ def functional_descent(
     return jnp.concatenate([start[1][None], later])
 
 
-@exact_products
+@calculator
 def descent_weights(
-    system: KernelSystem, step_size: Number, depths: Num[ArrayLike, " T"]
+    system: KernelSystem, step_size: Number, depths: Real[ArrayLike, " T"]
 ) -> Float[Array, "T N"]:
     r"""The weights w with which each depth answers :math:`w^\top y`, in closed form.
 
@@ -149,12 +149,12 @@ def descent_weights(
     return (h * (U.T @ (system.query_row / root))[None]) @ U.T * root[None]
 
 
-@exact_products
+@calculator
 def kernel_descent(
     system: KernelSystem,
     y: Float[ArrayLike, " N"],
     step_size: Number,
-    depths: Num[ArrayLike, " T"],
+    depths: Real[ArrayLike, " T"],
 ) -> KernelDescent:
     r"""Predictions of any depths with the conditions under which depth helps.
 
@@ -207,6 +207,4 @@ def kernel_descent(
 
 def _check_depths(depths: Any) -> None:
     check_shape("depths", depths, ("T",))
-    known = concrete(depths)
-    if known is not None and known.size and known.min() < 0:
-        raise ValueError(f"depths: expected numbers >= 0, got {known.min()}")
+    check_values("depths", depths, lambda depth: depth >= 0, "numbers >= 0")

@@ -3,14 +3,14 @@
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_shape
-from icltheory._precision import exact_products
 from icltheory._typing import Array, Float, Scalar
 
 __all__ = ["gaussian_process_risk", "kriging_risk"]
 
 
-@exact_products
+@calculator
 def gaussian_process_risk(
     weights: Float[ArrayLike, "*depths N"], covariance: Float[ArrayLike, "_P _P"]
 ) -> Float[Array, "*depths"]:
@@ -45,7 +45,7 @@ def gaussian_process_risk(
     return C[-1, -1] - 2 * (w @ C[:-1, -1]) + square
 
 
-@exact_products
+@calculator
 def kriging_risk(covariance: Float[ArrayLike, "_P _P"]) -> Scalar:
     r"""The least error of any predictor, :math:`C_{qq} - C_q^\top C^{-1} C_q`.
 

@@ -3,6 +3,7 @@
 from jax.typing import ArrayLike
 
 from icltheory import constructions
+from icltheory._calculators import calculator
 from icltheory._typing import Float
 from icltheory.attention import KernelAttentionStack, SoftmaxAttentionStack
 from icltheory.attention.nonlinear import Kernel
@@ -10,6 +11,7 @@ from icltheory.attention.nonlinear import Kernel
 __all__ = ["kernel_descent_stack"]
 
 
+@calculator(compiled=False)
 def kernel_descent_stack(
     step_sizes: Float[ArrayLike, "_L"], d_in: int, kernel: Kernel
 ) -> KernelAttentionStack | SoftmaxAttentionStack:

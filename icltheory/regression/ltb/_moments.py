@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_shape, concrete
+from icltheory._checks import check_shape, check_values
 from icltheory._typing import Array
 from icltheory.regression._linalg import einsum
 from icltheory.regression.risks._population import Count
@@ -59,9 +59,7 @@ class Moments(NamedTuple):
 def read_length(num_examples: Count, dtype: jnp.dtype) -> Array:
     """The number of examples M >= 1 as a float, checked where it is known."""
     check_shape("num_examples", num_examples, ())
-    known = concrete(num_examples)
-    if known is not None and not known >= 1:
-        raise ValueError(f"num_examples: expected at least 1, got {known}")
+    check_values("num_examples", num_examples, lambda M: M >= 1, "at least 1")
     return jnp.asarray(num_examples, dtype)
 
 
@@ -73,11 +71,7 @@ def check_dim(problem: LinearRegression, dim: int) -> None:
 
 def check_tau(tau: Array) -> None:
     """Raises where labels are known to be constant, so that nothing is to learn."""
-    known = concrete(tau)
-    if known is not None and not known > 0:
-        raise ValueError(
-            f"problem: expected tau = tr(H Psi) + noise_var > 0, got {known}"
-        )
+    check_values("problem", tau, lambda tau: tau > 0, "tau = tr(H Psi) + noise_var > 0")
 
 
 def weighted(H: Array, a: Array) -> Array:

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_positive_int, check_shape
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import Number, as_floats
@@ -19,6 +20,7 @@ __all__ = [
 ]
 
 
+@calculator
 def gd_beta_to_ltb(
     model: GDBeta,
     *,
@@ -78,6 +80,7 @@ def gd_beta_to_ltb(
     )
 
 
+@calculator
 def ltb_to_gd_beta(model: LTB | EffectiveParameters) -> GDBeta:
     r"""The GD-beta of an LTB that is one, such as every best LTB (Theorem 5.3).
 
@@ -107,6 +110,7 @@ def ltb_to_gd_beta(model: LTB | EffectiveParameters) -> GDBeta:
     return GDBeta(parts.c, jnp.asarray(parts.v) * U.T)
 
 
+@calculator
 def effective_to_ltb(parts: EffectiveParameters) -> LTB:
     r"""An LTB with given effective parameters, c_0 = 1.
 
@@ -137,6 +141,7 @@ def effective_to_ltb(parts: EffectiveParameters) -> LTB:
     )
 
 
+@calculator
 def effective_to_lsa(parts: EffectiveParameters) -> LSA:
     r"""An LSA with the values and scores of given effective parameters; c is dropped.
 
@@ -168,6 +173,7 @@ def effective_to_lsa(parts: EffectiveParameters) -> LSA:
     )
 
 
+@calculator
 def von_oswald_lsa(start: Float[ArrayLike, "_d"], step_size: Number) -> LSA:
     r"""One gradient step by attention alone, on prompts whose query carries a start.
 

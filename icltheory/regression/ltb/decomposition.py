@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._pytree import pytree
 from icltheory._typing import Scalar
 from icltheory.regression._linalg import einsum
@@ -98,6 +99,7 @@ class BlockExcess:
         return self.preconditioner + self.start + self.fluctuation + self.drift
 
 
+@calculator
 def gd_beta_excess(
     model: GDBeta, problem: LinearRegression, num_examples: Count
 ) -> GDBetaExcess:
@@ -137,6 +139,7 @@ def gd_beta_excess(
     )
 
 
+@calculator
 def excess_terms(
     model: LSA | LTB | GDBeta | EffectiveParameters,
     problem: LinearRegression,

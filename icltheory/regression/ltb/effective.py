@@ -1,9 +1,13 @@
 """The few numbers through which the weights of an LSA or LTB enter its output."""
 
 import jax.numpy as jnp
-import numpy as np
 
-from icltheory._checks import check_finite, check_positive_int, check_shape, concrete
+from icltheory._checks import (
+    check_finite,
+    check_positive_int,
+    check_shape,
+    check_values,
+)
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import Number, as_floats, dot, einsum
@@ -99,9 +103,8 @@ class EffectiveParameters:
 
     def rescaled(self, factor: Number) -> "EffectiveParameters":
         """The same function in another gauge: (s p, s v, U / s, u / s)."""
-        known = concrete(factor)
-        if known is not None and not (np.isfinite(known) and known != 0):
-            raise ValueError(f"factor: expected a finite number but 0, got {factor}")
+        check_finite("factor", factor)
+        check_values("factor", factor, lambda s: s != 0, "a number other than 0")
         s = jnp.asarray(factor, self.dtype)
         return EffectiveParameters(
             self.c,

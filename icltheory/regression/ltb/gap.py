@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Scalar
 from icltheory.regression.ltb._moments import check_tau, read_length, weighted
@@ -48,6 +49,7 @@ class Gap:
     lower_proof_route: Scalar
 
 
+@calculator
 def approximation_gap(problem: LinearRegression, num_examples: Count) -> Gap:
     r"""How much worse the best LSA is than the best LTB (Theorem 4.1).
 
@@ -137,6 +139,7 @@ class GapUpperBounds:
         return jnp.min(jnp.stack([jnp.asarray(bound) for bound in bounds]))
 
 
+@calculator
 def gap_upper_bounds(problem: LinearRegression, num_examples: Count) -> GapUpperBounds:
     r"""Closed-form upper bounds on the gap between LSA and LTB.
 

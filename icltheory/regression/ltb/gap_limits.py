@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._typing import Array, Scalar
 from icltheory.regression.ltb._moments import check_tau, read_length
 from icltheory.regression.ltb._spectral import Whitened
@@ -11,6 +12,7 @@ from icltheory.regression.tasks.linear import LinearRegression
 __all__ = ["scalar_gap", "small_mean_gap"]
 
 
+@calculator
 def small_mean_gap(problem: LinearRegression, num_examples: Count) -> Scalar:
     r"""The gap between LSA and LTB for a small prior mean, to second order.
 
@@ -55,6 +57,7 @@ def small_mean_gap(problem: LinearRegression, num_examples: Count) -> Scalar:
     return jnp.sum(white.m**2 / (1 + _quadratic(a, tau, corner, side, kappa)))
 
 
+@calculator
 def scalar_gap(problem: LinearRegression, num_examples: Count) -> tuple[Scalar, Scalar]:
     r"""The gap between LSA and LTB for d = 1, and where it is exact.
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_shape
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
@@ -51,6 +52,7 @@ class SpuriousMinimum:
         return self.margin > 0
 
 
+@calculator
 def spurious_minimum(problem: LinearRegression, num_examples: Count) -> SpuriousMinimum:
     r"""A local minimum of the LTB's risk that is not global.
 
@@ -113,6 +115,7 @@ def spurious_minimum(problem: LinearRegression, num_examples: Count) -> Spurious
     return SpuriousMinimum(parts, excess, gain**2 * labels - M * rest)
 
 
+@calculator
 def excess_profile(
     problem: LinearRegression,
     num_examples: Count,

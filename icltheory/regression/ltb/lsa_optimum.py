@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_positive_int
 from icltheory._typing import Array, PRNGKey, Scalar
 from icltheory.regression._linalg import einsum
@@ -24,6 +25,7 @@ __all__ = ["optimal_lsa"]
 _SEARCH_STEPS, _POLISH_STEPS = 48, 256
 
 
+@calculator(compiled=False)
 def optimal_lsa(
     problem: LinearRegression,
     num_examples: Count,

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_nonnegative
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Scalar
@@ -62,6 +63,7 @@ class OptimalityConditions:
         return (self.value != 0) & (worst <= tolerance)
 
 
+@calculator
 def optimality_conditions(
     model: LTB | GDBeta | EffectiveParameters,
     problem: LinearRegression,

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_shape
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
@@ -17,6 +18,7 @@ from icltheory.regression.tasks.linear import LinearRegression
 __all__ = ["GDBetaMinimizers", "gd_beta_minimizers", "minimal_risk", "optimal_gd_beta"]
 
 
+@calculator
 def minimal_risk(problem: LinearRegression, num_examples: Count) -> Scalar:
     r"""Smallest risk of a GD-beta, equally of an LTB (Theorems 5.2 and 5.3).
 
@@ -56,6 +58,7 @@ def minimal_risk(problem: LinearRegression, num_examples: Count) -> Scalar:
     return moments.noise_var + jnp.trace(gain)
 
 
+@calculator
 def optimal_gd_beta(
     problem: LinearRegression, num_examples: Count
 ) -> tuple[GDBeta, Scalar]:
@@ -154,6 +157,7 @@ class GDBetaMinimizers:
         return jnp.sqrt(jnp.sum(beta**2)), jnp.sqrt(jnp.sum(Gamma**2))
 
 
+@calculator
 def gd_beta_minimizers(
     problem: LinearRegression, num_examples: Count
 ) -> GDBetaMinimizers:

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_shape
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import Matrix
@@ -19,6 +20,7 @@ __all__ = ["curvature", "risk", "risk_gradient"]
 Model = TypeVar("Model")
 
 
+@calculator
 def risk(model: Any, problem: LinearRegression, num_examples: Count) -> Scalar:
     r"""Exact risk of a GDBeta, LSA, LTB or of EffectiveParameters.
 
@@ -70,6 +72,7 @@ def risk(model: Any, problem: LinearRegression, num_examples: Count) -> Scalar:
     return model.risk(problem, num_examples)
 
 
+@calculator
 def risk_gradient(
     model: Model, problem: LinearRegression, num_examples: Count
 ) -> Model:
@@ -111,6 +114,7 @@ def risk_gradient(
     return GDBeta(*gradient)  # pyrefly: ignore
 
 
+@calculator
 def curvature(
     problem: LinearRegression, num_examples: Count, Gamma: Matrix
 ) -> Float[Array, "d d"]:

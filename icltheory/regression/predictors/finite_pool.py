@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from icltheory._checks import check_positive_int, check_shape, concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_positive_int, check_shape, check_values
 from icltheory._typing import Array
 from icltheory.regression._linalg import Number, check_scalar, einsum
 from icltheory.regression.predictors._inputs import (
@@ -26,6 +27,7 @@ __all__ = ["discrete_mmse", "discrete_mmse_prefixes"]
 Pool = Float[ArrayLike, "_M _d"]
 
 
+@calculator
 def discrete_mmse(
     X: Inputs,
     y: Labels,
@@ -82,6 +84,7 @@ def discrete_mmse(
     return _stream(chunk, jnp.asarray(pool, X.dtype), chunk_size, X.shape[:-2])
 
 
+@calculator
 def discrete_mmse_prefixes(
     X: Inputs,
     y: Labels,
@@ -143,12 +146,13 @@ def _read_precision(pool: Pool, noise_var: Number, X: Array) -> Array:
     check_shape("pool", pool, ("M", X.shape[-1]))
     check_positive_int("pool size", jnp.shape(pool)[0])
     check_scalar("noise_var", noise_var)
-    known = concrete(noise_var)
-    if known is not None and known == 0:
-        raise ValueError(
-            "noise_var: expected a value > 0 (the noiseless posterior is decided by "
-            "rounding; use a small positive variance), got 0.0"
-        )
+    check_values(
+        "noise_var",
+        noise_var,
+        lambda variance: variance > 0,
+        "a value > 0 (the noiseless posterior is decided by rounding; use a small "
+        "positive variance)",
+    )
     return 1 / jnp.asarray(noise_var, X.dtype)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from icltheory._calculators import calculator
 from icltheory._checks import (
     check_finite,
     check_nonnegative_int,
@@ -31,6 +32,7 @@ __all__ = ["gradient_descent", "gradient_descent_prefixes", "tune_step_size"]
 StepSize = Number | Float[ArrayLike, "..."]
 
 
+@calculator
 def gradient_descent(
     X: Inputs,
     y: Labels,
@@ -88,6 +90,7 @@ def gradient_descent(
     return one_or_batch(core, X, y, x_query)
 
 
+@calculator
 def gradient_descent_prefixes(
     X: Inputs,
     y: Labels,
@@ -149,6 +152,7 @@ def gradient_descent_prefixes(
     return one_or_batch(core, X, y, X_query)
 
 
+@calculator
 def tune_step_size(
     X: Inputs,
     y: Labels,

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._typing import Array
 from icltheory.regression._linalg import dot, einsum
 from icltheory.regression.predictors._inputs import (
@@ -20,6 +21,7 @@ from icltheory.regression.predictors._recursive import least_squares_path
 __all__ = ["ols", "ols_prefixes"]
 
 
+@calculator
 def ols(X: Inputs, y: Labels, x_query: Query) -> Prediction:
     r"""Least-squares prediction, with the weight of minimum norm.
 
@@ -54,6 +56,7 @@ def ols(X: Inputs, y: Labels, x_query: Query) -> Prediction:
     return one_or_batch(_ols, *read_prompt(X, y, x_query))
 
 
+@calculator
 def ols_prefixes(X: Inputs, y: Labels, X_query: Inputs | None = None) -> Predictions:
     r"""Least-squares predictions from every prefix of a prompt.
 

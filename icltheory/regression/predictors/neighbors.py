@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_positive_int
 from icltheory._typing import Array
 from icltheory.regression.predictors._inputs import (
@@ -20,6 +21,7 @@ from icltheory.regression.predictors._inputs import (
 __all__ = ["nearest_neighbors", "nearest_neighbors_prefixes"]
 
 
+@calculator
 def nearest_neighbors(X: Inputs, y: Labels, x_query: Query, k: int = 3) -> Prediction:
     r"""Mean label of the k examples nearest to the query.
 
@@ -58,6 +60,7 @@ def nearest_neighbors(X: Inputs, y: Labels, x_query: Query, k: int = 3) -> Predi
     return one_or_batch(core, *read_prompt(X, y, x_query))
 
 
+@calculator
 def nearest_neighbors_prefixes(
     X: Inputs, y: Labels, X_query: Inputs | None = None, *, k: int = 3
 ) -> Predictions:

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_nonnegative_int
 from icltheory._typing import Array
 from icltheory.regression._linalg import Number, check_scalar, dot, einsum
@@ -21,6 +22,7 @@ from icltheory.regression.predictors._inputs import (
 __all__ = ["newton", "newton_prefixes"]
 
 
+@calculator
 def newton(
     X: Inputs, y: Labels, x_query: Query, steps: int, *, initial_scale: Number = 1.0
 ) -> Prediction:
@@ -76,6 +78,7 @@ def newton(
     return one_or_batch(core, *read_prompt(X, y, x_query))
 
 
+@calculator
 def newton_prefixes(
     X: Inputs,
     y: Labels,

@@ -8,12 +8,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from icltheory._calculators import calculator
 from icltheory._checks import (
     check_covariance,
     check_finite,
     check_nonnegative,
     check_shape,
-    concrete,
+    check_values,
 )
 from icltheory._typing import Array
 from icltheory.regression._linalg import (
@@ -46,6 +47,7 @@ from icltheory.regression.predictors.least_squares import ols, ols_prefixes
 __all__ = ["bayes", "bayes_prefixes", "ridge", "ridge_prefixes"]
 
 
+@calculator
 def ridge(X: Inputs, y: Labels, x_query: Query, penalty: Number) -> Prediction:
     r"""Ridge regression with an absolute penalty.
 
@@ -87,6 +89,7 @@ def ridge(X: Inputs, y: Labels, x_query: Query, penalty: Number) -> Prediction:
     return one_or_batch(lambda X, y, x: dot(_ridge(X, y, amount), x), *arrays)
 
 
+@calculator
 def ridge_prefixes(
     X: Inputs,
     y: Labels,
@@ -143,6 +146,7 @@ def ridge_prefixes(
     return one_or_batch(core, *arrays)
 
 
+@calculator
 def bayes(
     X: Inputs,
     y: Labels,
@@ -199,6 +203,7 @@ def bayes(
     return prior_part + ridge(*rotated, penalty=amount)
 
 
+@calculator
 def bayes_prefixes(
     X: Inputs,
     y: Labels,
@@ -291,9 +296,7 @@ def _ridge_each(arrays: list[Array], penalty: Any) -> Array:
     num_points = arrays[1].shape[-1]
     check_shape("penalty", penalty, (num_points,))
     check_nonnegative("penalty", penalty)
-    known = concrete(penalty)
-    if known is not None and not np.all(known):
-        raise ValueError("penalty: expected positive entries in an array, got 0.0")
+    check_values("penalty", penalty, lambda p: p > 0, "positive entries in an array")
     amounts = jnp.asarray(penalty, arrays[0].dtype)
 
     def core(X, y, X_query):

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory.regression._linalg import dot, einsum
 from icltheory.regression.predictors._inputs import (
     Inputs,
@@ -17,6 +18,7 @@ from icltheory.regression.predictors._inputs import (
 __all__ = ["averaging", "averaging_prefixes", "zero", "zero_prefixes"]
 
 
+@calculator
 def zero(X: Inputs, y: Labels, x_query: Query) -> Prediction:
     r"""Predicts 0, whatever the examples.
 
@@ -45,6 +47,7 @@ def zero(X: Inputs, y: Labels, x_query: Query) -> Prediction:
     return jnp.zeros(X.shape[:-2], X.dtype)
 
 
+@calculator
 def zero_prefixes(X: Inputs, y: Labels, X_query: Inputs | None = None) -> Predictions:
     r"""Predicts 0 after every prefix.
 
@@ -73,6 +76,7 @@ def zero_prefixes(X: Inputs, y: Labels, X_query: Inputs | None = None) -> Predic
     return jnp.zeros_like(y)
 
 
+@calculator
 def averaging(X: Inputs, y: Labels, x_query: Query) -> Prediction:
     r"""Averaging: the mean of the label-weighted inputs taken as the weight.
 
@@ -105,6 +109,7 @@ def averaging(X: Inputs, y: Labels, x_query: Query) -> Prediction:
     return dot(w, x_query)
 
 
+@calculator
 def averaging_prefixes(
     X: Inputs, y: Labels, X_query: Inputs | None = None
 ) -> Predictions:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_positive_int
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int
@@ -60,6 +61,7 @@ class LassoFit:
     converged: Bool[Array, "*B"]
 
 
+@calculator
 def lasso_weights(
     X: Inputs, y: Labels, penalty: Number, *, max_steps: int | None = None
 ) -> LassoFit:
@@ -114,6 +116,7 @@ def lasso_weights(
     return LassoFit(w, error, taken, error < 1e4 * float(jnp.finfo(X.dtype).eps))
 
 
+@calculator
 def lasso(
     X: Inputs,
     y: Labels,
@@ -160,6 +163,7 @@ def lasso(
     return dot(fit.w, x_query)
 
 
+@calculator
 def lasso_prefixes(
     X: Inputs,
     y: Labels,

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from icltheory._checks import concrete
+from icltheory._checks import check_values
 from icltheory._typing import Array
 from icltheory.regression._linalg import einsum, symmetric_root
 from icltheory.regression.risks._population import Count, read_count
@@ -60,7 +60,5 @@ def over(numerator: Array, denominator: Array) -> Array:
 def read_length(name: str, value: Any, dtype: Any) -> Array:
     """A number of examples M >= 1 as a float, checked where it is known."""
     length = read_count(name, value, dtype)
-    known = concrete(value)
-    if known is not None and known < 1:
-        raise ValueError(f"{name}: expected at least 1, got {known}")
+    check_values(name, value, lambda count: count >= 1, "at least 1")
     return length

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.regression._linalg import Number, check_scalar
@@ -46,6 +47,7 @@ class TwoSidedRate:
     holds: Bool[Array, ""]
 
 
+@calculator
 def effective_dimension(
     problem: LinearRegression, num_examples: Count
 ) -> Float[Array, ""]:
@@ -81,6 +83,7 @@ def effective_dimension(
     return Spectrum.of(problem, num_examples).effective_dimension
 
 
+@calculator
 def optimal_risk_rate(
     problem: LinearRegression, num_examples: Count, *, constant: Number | None = None
 ) -> TwoSidedRate:

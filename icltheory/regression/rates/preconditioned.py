@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_shape, concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_shape, check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
 from icltheory.attention import linear_attention
@@ -63,6 +64,7 @@ class PreconditionedOptimum:
     risk: Scalar
 
 
+@calculator
 def preconditioned_optimum(
     problem: LinearRegression, num_examples: Count
 ) -> PreconditionedOptimum:
@@ -99,9 +101,13 @@ def preconditioned_optimum(
         gradient descent for in-context learning" (2023), Theorem 1.
         Verified by ``tests/identities/test_ahn_one_layer.py``.
     """
-    mean = concrete(problem.task_mean)
-    if mean is not None and mean.any():
-        raise ValueError("problem: expected task_mean = 0, got another one")
+    check_values(
+        "problem",
+        problem.task_mean,
+        lambda entry: entry == 0,
+        "task_mean = 0",
+        "another one",
+    )
     read_length("num_examples", num_examples, problem.dtype)
     best = linear_attention_optimum(problem, num_examples)
     label = jnp.zeros(problem.dim + 1, best.Gamma.dtype).at[-1].set(1)
@@ -113,6 +119,7 @@ def preconditioned_optimum(
     )
 
 
+@calculator
 def preconditioned_prediction(
     P: Float[ArrayLike, "_n _n"],
     Q: Float[ArrayLike, "_n _n"],

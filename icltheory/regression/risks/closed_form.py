@@ -3,10 +3,11 @@
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 
-from icltheory._checks import concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_values
 from icltheory._typing import Scalar
+from icltheory.regression._linalg import is_isotropic
 from icltheory.regression.risks._population import Count, Population, read_count
 from icltheory.regression.risks.linear_attention import linear_attention_risk
 from icltheory.regression.tasks.linear import LinearRegression
@@ -14,6 +15,7 @@ from icltheory.regression.tasks.linear import LinearRegression
 __all__ = ["averaging_risk", "least_squares_risk", "zero_risk"]
 
 
+@calculator
 def zero_risk(task: LinearRegression, *, query_noise: bool = True) -> Scalar:
     r"""Risk of predicting 0, the scale that other risks are compared with.
 
@@ -38,6 +40,7 @@ def zero_risk(task: LinearRegression, *, query_noise: bool = True) -> Scalar:
     return population.signal + query_noise * population.noise_var
 
 
+@calculator
 def least_squares_risk(
     task: LinearRegression, num_examples: Count, *, query_noise: bool = True
 ) -> Scalar:
@@ -86,6 +89,7 @@ def least_squares_risk(
     return bias + variance + query_noise * population.noise_var
 
 
+@calculator
 def averaging_risk(
     task: LinearRegression, num_examples: Count, *, query_noise: bool = True
 ) -> Scalar:
@@ -123,11 +127,10 @@ def averaging_risk(
 
 
 def _check_isotropic(input_cov: Any, num_examples: Count, dim: int) -> None:
-    H, k = concrete(input_cov), concrete(num_examples)
-    if H is None or (k is not None and k >= dim):
-        return
-    if np.abs(H - H[0, 0] * np.eye(dim)).max() > 1e-6 * np.abs(H).max():
-        raise ValueError(
-            "input_cov: expected a multiple of the identity where num_examples < dim, "
-            "got another matrix; average ridge_risk_given(task, X, 0.0) over X instead"
-        )
+    check_values(
+        "input_cov",
+        jnp.asarray(is_isotropic(input_cov)) | (jnp.asarray(num_examples) >= dim),
+        lambda fits: fits,
+        "a multiple of the identity where num_examples < dim",
+        "another matrix: average ridge_risk_given(task, X, 0.0) over X instead",
+    )

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_shape
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
@@ -45,6 +46,7 @@ class LinearAttentionOptimum:
     risk: Scalar
 
 
+@calculator
 def linear_attention_risk(
     task: LinearRegression,
     num_examples: Count,
@@ -96,6 +98,7 @@ def linear_attention_risk(
     return signal + moved + query_noise * noise_var
 
 
+@calculator
 def linear_attention_optimum(
     task: LinearRegression, num_examples: Count, *, query_noise: bool = True
 ) -> LinearAttentionOptimum:
@@ -142,6 +145,7 @@ def linear_attention_optimum(
     return LinearAttentionOptimum(Gamma, risk)
 
 
+@calculator
 def optimal_step_size(task: LinearRegression, num_examples: Count) -> Scalar:
     r"""Step size of least risk for one plain gradient step from zero.
 

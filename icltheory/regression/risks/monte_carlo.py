@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_nonnegative_int, check_positive_int
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression.prompts import PrefixPrompt, Prompt
@@ -13,6 +14,7 @@ from icltheory.statistics import Estimate
 __all__ = ["monte_carlo_risk", "squared_errors"]
 
 
+@calculator(compiled=False)
 def monte_carlo_risk(
     predictor_prefixes: Callable[..., Array],
     source: Any,
@@ -71,6 +73,7 @@ def monte_carlo_risk(
     return Estimate.of(errors)
 
 
+@calculator
 def squared_errors(
     predictor_prefixes: Callable[..., Array],
     source: Any,

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_nonnegative_int, check_positive_int
 from icltheory._typing import Array, PRNGKey
 from icltheory.regression._linalg import (
@@ -34,6 +35,7 @@ __all__ = [
 Rows = Float[ArrayLike, "... _N _d"]
 
 
+@calculator
 def ridge_risk_given(
     task: LinearRegression, X: Rows, penalty: Number, *, query_noise: bool = True
 ) -> Float[Array, "..."]:
@@ -87,6 +89,7 @@ def ridge_risk_given(
     return one_or_batch(core, _read_rows(X, task))
 
 
+@calculator
 def bayes_risk_given(
     task: LinearRegression, X: Rows, *, query_noise: bool = True
 ) -> Float[Array, "..."]:
@@ -133,6 +136,7 @@ def bayes_risk_given(
     return one_or_batch(core, _read_rows(X, task))
 
 
+@calculator
 def bayes_risk_given_prefixes(
     task: LinearRegression, X: Rows, *, query_noise: bool = True
 ) -> Float[Array, "... P"]:
@@ -187,6 +191,7 @@ def bayes_risk_given_prefixes(
     return one_or_batch(core, _read_rows(X, task)) + query_noise * noise_var
 
 
+@calculator
 def bayes_risk(
     task: LinearRegression,
     key: PRNGKey,
@@ -235,6 +240,7 @@ def bayes_risk(
     return Estimate.of(risks)
 
 
+@calculator
 def ridge_risk(
     task: LinearRegression,
     key: PRNGKey,

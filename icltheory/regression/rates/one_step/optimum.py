@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_shape
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
@@ -48,6 +49,7 @@ class OneStepOptimum:
     risk: Scalar
 
 
+@calculator
 def one_step_optimum(problem: LinearRegression, num_examples: Count) -> OneStepOptimum:
     r"""The optimum of f = <Gamma X'y / N, x> (Theorem 3.1), and the law of its feature.
 
@@ -87,6 +89,7 @@ def one_step_optimum(problem: LinearRegression, num_examples: Count) -> OneStepO
     return OneStepOptimum(best.Gamma, second_moment, best.risk)
 
 
+@calculator
 def one_step_excess(
     problem: LinearRegression, num_examples: Count, Gamma: Matrix
 ) -> Scalar:

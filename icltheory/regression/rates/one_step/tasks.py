@@ -3,15 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import (
-    check_finite,
-    check_nonnegative,
-    check_shape,
-    concrete,
-)
+from icltheory._calculators import calculator
+from icltheory._checks import check_finite, check_nonnegative, check_shape, check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
-from icltheory.regression._linalg import Matrix, Number, einsum
+from icltheory.regression._linalg import Matrix, Number, einsum, is_isotropic
 from icltheory.regression.rates._spectrum import read_length
 from icltheory.regression.risks._population import Count, Population
 from icltheory.regression.tasks.linear import LinearRegression
@@ -56,6 +52,7 @@ class TaskComplexity:
     commutes: Bool[Array, ""]
 
 
+@calculator
 def halving_steps(num_tasks: int, initial_step: Number) -> Float[Array, "T"]:
     r"""The step sizes of the statement: halved every T / log_2 T steps.
 
@@ -87,6 +84,7 @@ def halving_steps(num_tasks: int, initial_step: Number) -> Float[Array, "T"]:
     return jnp.asarray(initial_step) * jnp.asarray(0.5**halvings)
 
 
+@calculator
 def task_complexity_bound(
     problem: LinearRegression,
     num_examples: Count,
@@ -178,10 +176,17 @@ def _check_tasks(num_tasks: int) -> None:
 
 
 def _check_prior(problem: LinearRegression) -> None:
-    mean, cov = concrete(problem.task_mean), concrete(problem.task_cov)
-    if mean is not None and np.any(mean):
-        raise ValueError("problem: expected task_mean = 0, got another one")
-    if cov is None:
-        return
-    if np.abs(cov - cov[0, 0] * np.eye(len(cov))).max() > 1e-6 * np.abs(cov).max():
-        raise ValueError("problem: expected task_cov = psi^2 I, got another matrix")
+    check_values(
+        "problem",
+        problem.task_mean,
+        lambda entry: entry == 0,
+        "task_mean = 0",
+        "another one",
+    )
+    check_values(
+        "problem",
+        problem.task_cov,
+        is_isotropic,
+        "task_cov = psi^2 I",
+        "another matrix",
+    )

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._pytree import pytree
 from icltheory._typing import Scalar
 from icltheory.regression.ltb import minimal_risk
@@ -45,6 +46,7 @@ class LengthTransfer:
     signal_to_noise: Scalar
 
 
+@calculator
 def length_transfer(
     problem: LinearRegression, train_length: Count, test_length: Count
 ) -> LengthTransfer:

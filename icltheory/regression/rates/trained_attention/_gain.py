@@ -1,9 +1,8 @@
 """What the formulas of the paper read off the input covariance."""
 
 import jax.numpy as jnp
-import numpy as np
 
-from icltheory._checks import check_covariance, check_shape, concrete
+from icltheory._checks import check_covariance, check_shape, check_values
 from icltheory._typing import Array
 from icltheory.regression._linalg import Matrix, as_floats
 from icltheory.regression.rates._spectrum import read_length
@@ -14,16 +13,24 @@ def read_input_cov(input_cov: Matrix, *, definite: bool = False) -> Array:
     """Lambda as floats, checked: a covariance, not 0, positive definite if required."""
     check_shape("input_cov", input_cov, ("d", "d"))
     check_covariance("input_cov", input_cov, jnp.shape(input_cov)[0])
-    known = concrete(input_cov)
-    if known is not None:
-        values = np.linalg.eigvalsh(known.astype(np.float64))
-        if values[-1] <= 0:
-            raise ValueError("input_cov: expected a covariance other than 0, got 0")
-        if definite and values[0] <= len(known) * np.finfo(float).eps * values[-1]:
-            raise ValueError(
-                "input_cov: expected a positive definite matrix, got a singular one"
-            )
-    return as_floats(input_cov)[0]
+    (cov,) = as_floats(input_cov)
+    check_values(
+        "input_cov",
+        jnp.trace(cov),
+        lambda trace: trace > 0,
+        "a covariance other than 0",
+    )
+    if definite:
+        values = jnp.linalg.eigvalsh(cov)
+        rounding = len(cov) * jnp.finfo(cov.dtype).eps * values[-1]
+        check_values(
+            "input_cov",
+            values[0] - rounding,
+            lambda margin: margin > 0,
+            "a positive definite matrix",
+            "a singular one",
+        )
+    return cov
 
 
 def gain(Lam: Array, num_examples: Count, name: str = "num_examples") -> Array:

@@ -2,7 +2,8 @@
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_finite, check_shape, concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_finite, check_shape, check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Scalar
 from icltheory.regression._linalg import Matrix, Number, check_scalar, einsum
@@ -42,6 +43,7 @@ class Convergence:
     holds: Bool[Array, ""]
 
 
+@calculator
 def convergence_constants(
     input_cov: Matrix, num_examples: Count, Theta: Matrix, scale: Number
 ) -> Convergence:
@@ -86,9 +88,9 @@ def convergence_constants(
     check_scalar("scale", scale)
     Theta = jnp.asarray(Theta, Lam.dtype)
     size = jnp.sqrt(jnp.sum(einsum("ij,kj->ik", Theta, Theta) ** 2))
-    known = concrete(size)
-    if known is not None and abs(known - 1) > 1e-5:
-        raise ValueError(f"Theta: expected |Theta Theta'|_F = 1, got {known:.6g}")
+    check_values(
+        "Theta", size, lambda size: abs(size - 1) <= 1e-5, "|Theta Theta'|_F = 1"
+    )
     s2 = jnp.asarray(scale, Lam.dtype) ** 2
     G = gain(Lam, num_examples)
     lam, g = jnp.linalg.eigvalsh(Lam), jnp.linalg.eigvalsh(G)  # in the same basis

@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_nonnegative, check_shape, concrete
+from icltheory._calculators import calculator
+from icltheory._checks import check_nonnegative, check_shape, check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import Matrix, as_floats
@@ -45,6 +46,7 @@ class FlowLimit:
     Gamma: Float[Array, "d d"]
 
 
+@calculator
 def trained_attention_limit(input_cov: Matrix, num_examples: Count) -> FlowLimit:
     r"""Limit of gradient flow on linear attention from small weights (Theorem 4.1).
 
@@ -86,6 +88,7 @@ def trained_attention_limit(input_cov: Matrix, num_examples: Count) -> FlowLimit
     )
 
 
+@calculator
 def random_covariance_optimum(
     variances: Float[ArrayLike, "_T _d"],
     num_examples: Count,
@@ -130,9 +133,9 @@ def random_covariance_optimum(
     if probabilities is not None:
         check_shape("probabilities", probabilities, (lam.shape[0],))
         check_nonnegative("probabilities", probabilities)
-        known = concrete(probabilities)
-        if known is not None and not known.any():
-            raise ValueError("probabilities: expected a positive entry, got zeros")
+        check_values(
+            "probabilities", probabilities, lambda p: p.any(), "a positive entry"
+        )
         weights = jnp.asarray(probabilities, lam.dtype)
     G = (1 + 1 / N) * lam + jnp.sum(lam, axis=1, keepdims=True) / N
     target = jnp.sum(weights[:, None] * lam**2, axis=0)

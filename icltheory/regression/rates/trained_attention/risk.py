@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_covariance, check_finite, check_shape
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import (
@@ -18,6 +19,7 @@ from icltheory.regression.risks._population import Count
 __all__ = ["linear_moment_cov", "risk_at_length", "risk_at_length_bound"]
 
 
+@calculator
 def linear_moment_cov(
     input_cov: Matrix, weight: Vector, noise_var: Number = 0.0
 ) -> Float[Array, "d d"]:
@@ -53,6 +55,7 @@ def linear_moment_cov(
     return moment[:, None] * moment[None] + (jnp.sum(moment * a) + noise_var) * Lam
 
 
+@calculator
 def risk_at_length(
     input_cov: Matrix,
     train_length: Count,
@@ -114,6 +117,7 @@ def risk_at_length(
     return jnp.asarray(least_risk, Lam.dtype) + spread / M + bias
 
 
+@calculator
 def risk_at_length_bound(
     input_cov: Matrix, train_length: Count, test_length: Count
 ) -> Scalar:
