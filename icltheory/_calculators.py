@@ -84,7 +84,8 @@ def calculator(function: Any = None, /, *, compiled: bool = True) -> Any:
         return functools.partial(calculator, compiled=compiled)
     exact = exact_products(function)
     signature = inspect.signature(function)
-    integers = {name for name, p in signature.parameters.items() if _counts(p)}
+    readers = {name: _Reader(p) for name, p in signature.parameters.items()}
+    counts = {name for name, reader in readers.items() if reader.counts}
 
     @functools.partial(jax.jit, static_argnums=1)
     def program(arrays, constants):
@@ -97,13 +98,13 @@ def calculator(function: Any = None, /, *, compiled: bool = True) -> Any:
     def marked(*args, **kwargs):
         arguments = signature.bind(*args, **kwargs).arguments
         for name, value in arguments.items():
-            arguments[name] = _accepted(signature.parameters[name], value)
+            arguments[name] = readers[name](value)
         if any_traced(arguments):
             with Noting(arguments) as notes:
                 result = exact(**arguments)
             return poisoned(result, notes)
         if compiled and not _is_tracing():
-            parts = _parts(arguments, integers)
+            parts = _parts(arguments, counts)
             if parts is not None:
                 try:
                     result, valid = program(*parts)
@@ -199,14 +200,14 @@ class _Constants(NamedTuple):
     leaves: tuple[tuple[Any] | None, ...]
 
 
-def _parts(arguments, integers):
+def _parts(arguments, counts):
     """Arrays and constants of a call, or ``None`` where it cannot be compiled."""
-    counts = {n: v for n, v in arguments.items() if n in integers}
-    rest = {n: v for n, v in arguments.items() if n not in integers}
-    leaves, tree = jax.tree.flatten((counts, rest))
+    integers = {n: v for n, v in arguments.items() if n in counts}
+    rest = {n: v for n, v in arguments.items() if n not in counts}
+    leaves, tree = jax.tree.flatten((integers, rest))
     arrays, known = [], []
     for position, leaf in enumerate(leaves):
-        count = position < len(jax.tree.leaves(counts))
+        count = position < len(jax.tree.leaves(integers))
         if isinstance(leaf, (str, bool)) or (count and isinstance(leaf, _INTEGERS)):
             known.append((leaf,))
         elif not _is_array(leaf):
@@ -261,32 +262,69 @@ def _is_array(leaf) -> bool:
     return isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind not in "OUS"
 
 
-def _accepted(parameter, value):
-    """The value of an argument, with lists of numbers as arrays.
+class _Reader:
+    """Reads an argument by its annotation.
 
-    Raises:
-        ValueError: If it is complex, text where numbers are meant, or an array where
-            one number is meant.
+    Lists of numbers become arrays, and integers floats where floats are meant.
     """
-    name = parameter.name
-    if isinstance(value, list) and _is_numeric(value):
-        value = np.asarray(value)
-    for leaf in jax.tree.leaves(value):
-        if np.iscomplexobj(leaf):
-            raise ValueError(f"{name}: expected real numbers, got complex ones")
-    return value
+
+    def __init__(self, parameter: inspect.Parameter):
+        self.name = parameter.name
+        parts = list(_types_in(parameter.annotation))
+        arrays = [part for part in parts if hasattr(part, "array_type")]
+        self.key = any("prng_key" in part.dtypes for part in arrays)
+        self.array = bool(arrays) and not self.key
+        self.text = str in parts
+        self.floats = self.array and all(map(_only_floats, arrays))
+        self.scalar = self.array and all(part.dim_str == "" for part in arrays)
+        self.counts = int in parts and not arrays
+
+    def __call__(self, value: Any) -> Any:
+        """The argument.
+
+        Raises:
+            ValueError: If it is complex, text where numbers are meant, or an array
+                where one number is meant, or not a key where a key is.
+        """
+        if isinstance(value, list) and _is_numeric(value):
+            value = np.asarray(value)
+        for leaf in jax.tree.leaves(value):
+            if isinstance(leaf, complex) or _is_kind(leaf, np.complexfloating):
+                raise ValueError(f"{self.name}: expected real numbers, got complex")
+        if self.key and value is not None:
+            self._check_key(value)
+        return self._array(value) if self.array else value
+
+    def _check_key(self, value):
+        if not _is_kind(value, jax.dtypes.prng_key) or value.shape != ():
+            raise ValueError(
+                f"{self.name}: expected one key from jax.random.key, got {value!r}"
+            )
+
+    def _array(self, value):
+        text = isinstance(value, str) and not self.text
+        kind = getattr(value, "dtype", np.dtype(float))
+        if text or (isinstance(kind, np.dtype) and kind.kind in "OUS"):
+            raise ValueError(f"{self.name}: expected numbers, got {value!r}")
+        if self.scalar and getattr(value, "shape", ()) != ():
+            raise ValueError(f"{self.name}: expected shape (), got {np.shape(value)}")
+        if self.floats and (_is_kind(value, np.integer) or _is_kind(value, np.bool_)):
+            return jnp.asarray(value, jnp.result_type(float))
+        return value
+
+
+def _only_floats(kind) -> bool:
+    return "float32" in kind.dtypes and "int32" not in kind.dtypes
+
+
+def _is_kind(leaf, kind) -> bool:
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, kind)
 
 
 def _is_numeric(value) -> bool:
     if isinstance(value, list):
         return all(map(_is_numeric, value))
     return isinstance(value, (int, float, complex, np.generic, np.ndarray))
-
-
-def _counts(parameter) -> bool:
-    """Whether an argument is annotated as one or more integers, and not as an array."""
-    parts = list(_types_in(parameter.annotation))
-    return int in parts and not any(hasattr(part, "array_type") for part in parts)
 
 
 def _types_in(annotation):

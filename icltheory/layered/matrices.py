@@ -85,7 +85,10 @@ def get_matrix(params: PyTree, spec: MatrixSpec) -> Float[Array, "out in"]:
         Verified by ``tests/layered/test_layered.py``.
     """
     leaves, _, position, index = _locate(params, spec)
-    W = _to_matrix(jnp.asarray(leaves[position])[index], spec)
+    leaf = jnp.asarray(leaves[position])
+    if not jnp.issubdtype(leaf.dtype, jnp.floating):
+        raise ValueError(f"{spec.name}: expected floating weights, got {leaf.dtype}")
+    W = _to_matrix(leaf[index], spec)
     return W if spec.rows is None else W[_rows(spec, len(W))]
 
 

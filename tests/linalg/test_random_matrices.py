@@ -36,5 +36,5 @@ def test_singular_values_of_a_large_matrix_follow_it():
 def test_impossible_settings_are_refused():
     with pytest.raises(ValueError, match=r"^shape: expected two positive"):
         marchenko_pastur_density(1.0, (3, 0))
-    with pytest.raises(ValueError, match=r"^std: expected a number above 0, got 0"):
+    with pytest.raises(ValueError, match=r"^std: expected a finite value > 0, got 0"):
         marchenko_pastur_density(1.0, (3, 2), 0.0)

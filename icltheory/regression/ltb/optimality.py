@@ -112,9 +112,10 @@ def optimality_conditions(
     scores = v * jnp.asarray(parts.U).T - best.Gamma
     start = jnp.asarray(parts.p) / jnp.where(v == 0, 1, v) + moments.mean
     white = Whitened.of(problem)
-    # Rounding of Phi is that of its factors, which may be far larger than it.
+    # Rounding of Phi is that of its three factors and of its eigenvalues, which may be
+    # far larger than it.
     size = jnp.trace(H) * jnp.trace(moments.Psi)
-    cutoff = problem.dim * jnp.finfo(H.dtype).eps * size
+    cutoff = 8 * problem.dim * jnp.finfo(H.dtype).eps * size
 
     root = symmetric_root(H)
     missed = einsum("ij,jk,kl->il", root, scores, root)
