@@ -20,7 +20,12 @@ Conventions, fixed once for the whole package:
   precision in float32; models and sweeps leave it to the caller.
 * **Randomness.** Typed keys (``jax.random.key``); ``key`` comes first in samplers and
   is keyword-only elsewhere.
-* **Nothing is jitted for the caller**, except the training loop and the sweeps.
+* **Calculators compile themselves**, once for each shape: the first call compiles,
+  later ones take milliseconds. Inside ``jit``, ``vmap`` or ``grad`` they are traced as
+  any other function.
+* **No silent wrong answers.** An argument out of range is an error where its value is
+  known and gives NaN where it is traced. Lists are arrays, integers become floats, and
+  complex numbers are refused.
 * ``vec`` is row-major over ``(n, n)``.
 
 Packages are imported when they are first used: ``icltheory.attention``,

@@ -13,11 +13,13 @@ The checks of a calculator are written once, as calls of :mod:`icltheory._checks
 check of a traced value notes whether it holds; the calculator collects these notes.
 """
 
+import dataclasses
 import functools
 import inspect
 import threading
 import typing
 from collections.abc import Callable
+from types import UnionType
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 import jax
@@ -278,6 +280,10 @@ class _Reader:
         self.floats = self.array and all(map(_only_floats, arrays))
         self.scalar = self.array and all(part.dim_str == "" for part in arrays)
         self.counts = int in parts and not arrays
+        union = typing.get_origin(parameter.annotation) in (typing.Union, UnionType)
+        options = typing.get_args(parameter.annotation) if union else ()
+        options = options or (parameter.annotation,)
+        self.classes = options if all(map(_is_plain, options)) else ()
 
     def __call__(self, value: Any) -> Any:
         """The argument.
@@ -291,26 +297,63 @@ class _Reader:
         for leaf in jax.tree.leaves(value):
             if isinstance(leaf, complex) or _is_kind(leaf, np.complexfloating):
                 raise ValueError(f"{self.name}: expected real numbers, got complex")
+        if self.classes and not any(_fits(value, kind) for kind in self.classes):
+            expected = " or ".join(map(_word, self.classes))
+            raise ValueError(f"{self.name}: expected {expected}, got {_shown(value)}")
         if self.key and value is not None:
             self._check_key(value)
         return self._array(value) if self.array else value
 
     def _check_key(self, value):
         if not _is_kind(value, jax.dtypes.prng_key) or value.shape != ():
-            raise ValueError(
-                f"{self.name}: expected one key from jax.random.key, got {value!r}"
-            )
+            expected = "one key from jax.random.key"
+            raise ValueError(f"{self.name}: expected {expected}, got {_shown(value)}")
 
     def _array(self, value):
         text = isinstance(value, str) and not self.text
         kind = getattr(value, "dtype", np.dtype(float))
         if text or (isinstance(kind, np.dtype) and kind.kind in "OUS"):
-            raise ValueError(f"{self.name}: expected numbers, got {value!r}")
+            raise ValueError(f"{self.name}: expected numbers, got {_shown(value)}")
         if self.scalar and getattr(value, "shape", ()) != ():
             raise ValueError(f"{self.name}: expected shape (), got {np.shape(value)}")
         if self.floats and (_is_kind(value, np.integer) or _is_kind(value, np.bool_)):
             return jnp.asarray(value, jnp.result_type(float))
         return value
+
+
+def _word(kind) -> str:
+    kind = typing.get_origin(kind) or kind
+    return _WORDS.get(kind, kind.__name__)
+
+
+_WORDS = {int: "an integer", float: "a number", type(None): "None"}
+
+
+def _is_plain(option) -> bool:
+    """Whether an annotation is a class whose instances can be told from others."""
+    if typing.get_origin(option) in (tuple, dict):
+        return True
+    known = {bool, str, *_WORDS}
+    return isinstance(option, type) and (
+        dataclasses.is_dataclass(option) or option in known
+    )
+
+
+def _fits(value, kind) -> bool:
+    if kind is float:
+        number = isinstance(value, (int, float)) or _is_kind(value, np.number)
+        return number and np.shape(value) == ()
+    if kind is int:
+        return isinstance(value, _INTEGERS) and not isinstance(value, bool)
+    return isinstance(value, typing.get_origin(kind) or kind)
+
+
+def _shown(value) -> str:
+    """A value in one short line."""
+    if hasattr(value, "dtype") and np.shape(value) != ():
+        return f"an array of {value.dtype}, shape {np.shape(value)}"
+    text = repr(value).split("\n")[0]
+    return text if len(text) < 60 else f"a {type(value).__name__}"
 
 
 def _only_floats(kind) -> bool:

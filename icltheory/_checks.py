@@ -98,6 +98,16 @@ def check_range(name: str, value: Any, low: Any, high: Any) -> None:
     check_values(name, value, holds, f"{low} <= {name} <= {high}")
 
 
+def check_count(name: str, value: Any, least: int = 0) -> None:
+    """Raises unless ``value`` is one whole number that is at least ``least``."""
+    check_shape(name, value, ())
+
+    def holds(entry):
+        return (entry >= least) & (entry == entry // 1)
+
+    check_values(name, value, holds, f"a whole number >= {least}")
+
+
 def check_covariance(name: str, matrix: Any, dim: int) -> None:
     """Raises unless ``matrix`` is symmetric positive semi-definite, (dim, dim)."""
     check_shape(name, matrix, (dim, dim))

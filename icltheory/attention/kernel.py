@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_choice, check_positive_int
+from icltheory._checks import check_choice, check_positive_int, check_shape
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, PRNGKey, Scalar
 from icltheory.attention._layer import (
@@ -225,6 +225,8 @@ def positive_features(
         Verified by ``tests/identities/test_yao_softmax_and_mlp.py``.
     """
     x, w = jnp.asarray(x), jnp.asarray(directions)
+    check_shape("x", x, ("n",))
+    check_shape("directions", w, ("F", len(x)))
     return jnp.exp(w @ x - jnp.sum(x**2) / 2) / math.sqrt(w.shape[0])
 
 

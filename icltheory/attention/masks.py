@@ -15,7 +15,7 @@ mask        a demonstration i attends to             the query attends to
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_choice
+from icltheory._checks import check_choice, check_nonnegative_int
 from icltheory._typing import Array, Bool
 
 __all__ = ["MASKS", "attended_keys", "normalized_keys"]
@@ -77,5 +77,6 @@ def normalized_keys(mask: str, num_demos: int) -> Bool[Array, "P P"]:
         Verified by ``tests/attention/test_attention.py``.
     """
     check_choice("mask", mask, MASKS)
+    check_nonnegative_int("num_demos", num_demos)
     every = jnp.ones((num_demos + 1, num_demos + 1), bool)
     return jnp.tril(every) if mask == "causal" else every

@@ -6,7 +6,12 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_positive_int, check_shape, check_values
+from icltheory._checks import (
+    check_covariance,
+    check_positive_int,
+    check_shape,
+    check_values,
+)
 from icltheory._precision import widened
 from icltheory._typing import Array, Float, Scalar
 from icltheory.noise import without_replacement_factor
@@ -29,7 +34,7 @@ def gaussian_kl(
         - d + \operatorname{tr} \Sigma^{-1} \big( C + (\mu - g)(\mu - g)^\top \big)
         \right] .
 
-    Infinite, not an error, where C is singular; NaN where the prior is. Cost O(d^3).
+    Infinite, not an error, where C is singular. Cost O(d^3).
 
     Args:
         mean: :math:`\mu`, ``(d,)``.
@@ -41,7 +46,8 @@ def gaussian_kl(
         The divergence in nats.
 
     Raises:
-        ValueError: If the shapes do not fit.
+        ValueError: If the shapes do not fit, a matrix is no covariance, or the prior's
+            is singular.
 
     Example:
         >>> import jax.numpy as jnp
@@ -56,10 +62,8 @@ def gaussian_kl(
     mean, cov, prior_mean, prior_cov = map(
         jnp.asarray, (mean, cov, prior_mean, prior_cov)
     )
-    (d,) = mean.shape
-    check_shape("cov", cov, (d, d))
-    check_shape("prior_mean", prior_mean, (d,))
-    check_shape("prior_cov", prior_cov, (d, d))
+    check_shape("mean", mean, ("d",))
+    check_shape("prior_mean", prior_mean, mean.shape)
     return anisotropic_term(mean - prior_mean, cov, prior_cov) / 2
 
 
@@ -127,7 +131,8 @@ def anisotropic_term(
         T in nats; inf where C is singular.
 
     Raises:
-        ValueError: If the shapes do not fit.
+        ValueError: If the shapes do not fit, a matrix is no covariance, or the prior's
+            is singular.
 
     Example:
         >>> import jax.numpy as jnp
@@ -140,9 +145,17 @@ def anisotropic_term(
         Verified by ``tests/identities/test_yao_lemmas.py``.
     """
     delta, C, Sigma = map(widened, (difference, cov, prior_cov))
-    check_shape("cov", C, (*delta.shape, *delta.shape))
-    check_shape("prior_cov", Sigma, C.shape)
+    check_shape("difference", delta, ("d",))
+    check_covariance("cov", C, len(delta))
+    check_covariance("prior_cov", Sigma, len(delta))
     root = jnp.linalg.cholesky(Sigma)
+    check_values(
+        "prior_cov",
+        jnp.sum(jnp.log(jnp.diagonal(root))),
+        jnp.isfinite,
+        "a positive definite matrix",
+        "a singular one",
+    )
     whitened = jax.scipy.linalg.solve_triangular(root, C, lower=True)
     both = jax.scipy.linalg.solve_triangular(root, whitened.T, lower=True)
     step = jax.scipy.linalg.solve_triangular(root, delta[:, None], lower=True)

@@ -5,6 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
+from icltheory._checks import check_count, check_values
 from icltheory._typing import Array, Float, Scalar
 from icltheory.bounds._checks import (
     check_not_negative,
@@ -55,7 +56,7 @@ def xu_raginsky(
         Verified by ``tests/identities/test_yao_lemmas.py``.
     """
     check_not_negative("mutual_information", mutual_information)
-    check_positive("num_samples", num_samples)
+    check_count("num_samples", num_samples, 1)
     check_subgaussian_scale(subgaussian_scale)
     information = jnp.asarray(mutual_information, jnp.result_type(float))
     return jnp.asarray(subgaussian_scale) * jnp.sqrt(2 * information / num_samples)
@@ -170,6 +171,7 @@ def bound_from_expectations(
         Yao et al. (2024), Lemma 6. Verified by ``tests/identities/test_yao_lemmas.py``.
     """
     check_positive("A_1", A_1)
+    check_values("A_2", A_2, lambda entry: entry == entry, "numbers")  # noqa: PLR0124
     check_positive("dim", dim)
     dims = jnp.asarray(dim)
     A_1, A_2 = (jnp.asarray(a, jnp.result_type(float)) for a in (A_1, A_2))

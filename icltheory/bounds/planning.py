@@ -5,6 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
+from icltheory._checks import check_values
 from icltheory._typing import Array, Float
 from icltheory.bounds._checks import check_positive, check_subgaussian_scale
 
@@ -29,7 +30,7 @@ def planned_bound(
 
     Args:
         num_samples: Number N of demonstrations in the pool.
-        shots: Number b of them in the prompt, below N.
+        shots: Number b of them in the prompt, from 1 and below N.
         support_dims: m_1, ..., m_L.
         subgaussian_scale: R.
 
@@ -54,6 +55,7 @@ def planned_bound(
         ("support_dims", support_dims),
     ):
         check_positive(name, value)
+    check_values("shots", shots, lambda b: b >= 1, "at least 1")
     check_subgaussian_scale(subgaussian_scale)
     N, b, m = (
         jnp.asarray(a, jnp.result_type(float))
@@ -74,15 +76,15 @@ def required_samples(
 ) -> int:
     r"""The smallest pool for which the planned bound reaches a target.
 
-    Solves :func:`planned_bound` <= target for N at a fixed fraction b/N of shots; to
-    leading order
+    Solves :func:`planned_bound` <= target for N at a fixed fraction b/N of shots, and
+    at least one shot; to leading order
 
     .. math::
         N = \left( \frac{R}{\epsilon} \right)^2 \sum_t m_t \log \frac{1}{1 - b/N} .
 
     Args:
         target: :math:`\epsilon`, in units of the loss.
-        fraction: b/N, in (0, 1).
+        fraction: b/N, in (0, 1); b is never below 1.
         support_dims: m_1, ..., m_L.
         subgaussian_scale: R.
 
@@ -110,7 +112,8 @@ def required_samples(
     def reached(N):
         # As a float: N may be more than an integer of 64 bits holds.
         N = float(N)
-        planned = planned_bound(N, fraction * N, support_dims, subgaussian_scale)
+        shots = max(fraction * N, 1.0)
+        planned = planned_bound(N, shots, support_dims, subgaussian_scale)
         return bool(planned <= target)
 
     high = 2

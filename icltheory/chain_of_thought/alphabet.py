@@ -118,7 +118,7 @@ def training_alphabet(
     return Alphabet(basis[:num_states], jnp.pad(codes, ((0, 0), (0, dim))))
 
 
-@calculator
+@calculator(compiled=False)
 def unseen_alphabet(
     key: PRNGKey, training: Alphabet, num_states: int, residual: float | int = 0.0
 ) -> Alphabet:

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Integer
+from jaxtyping import Integer, Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_positive_int, check_shape
@@ -82,7 +82,10 @@ class InductionCircuit:
 
 @calculator
 def induction_circuit(
-    vocab_size: int, num_positions: int, strength: float = 30.0, dtype: Any = None
+    vocab_size: int,
+    num_positions: int,
+    strength: Real[ArrayLike, ""] = 30.0,
+    dtype: Any = None,
 ) -> InductionCircuit:
     r"""Weights that continue a repetition: a previous-token head, then induction.
 

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Integer
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_shape, check_values
+from icltheory._checks import check_finite, check_shape, check_values
 from icltheory._typing import Array, Bool, Float, Scalar
 
 __all__ = [
@@ -49,6 +49,16 @@ def prefix_targets(tokens: Integer[ArrayLike, "..."]) -> Bool[Array, "..."]:
     return before & allowed.reshape((1,) * (tokens.ndim - 1) + allowed.shape)
 
 
+def check_weights(attention: Array) -> None:
+    """Raises unless attention weights lie between 0 and 1, up to rounding."""
+    check_values(
+        "attention",
+        attention,
+        lambda weight: (weight >= -1e-3) & (weight <= 1 + 1e-3),
+        "weights between 0 and 1",
+    )
+
+
 @calculator
 def prefix_matching_score(
     attention: Float[ArrayLike, "..."],
@@ -87,6 +97,7 @@ def prefix_matching_score(
     """
     A, tokens = jnp.asarray(attention), jnp.asarray(tokens)
     check_shape("attention", A, (*tokens.shape, tokens.shape[-1]))
+    check_weights(A)
     targets = prefix_targets(tokens)
     counted = jnp.any(targets, axis=-1)
     if rows is not None:
@@ -126,6 +137,7 @@ def previous_token_score(attention: Float[ArrayLike, "..."]) -> Scalar:
         Verified by ``tests/induction/test_scores.py``.
     """
     A = jnp.asarray(attention)
+    check_weights(A)
     if A.ndim < 2 or A.shape[-1] != A.shape[-2] or A.shape[-1] < 2:
         raise ValueError(f"attention: expected shape (..., T, T), got {A.shape}")
     return jnp.mean(jnp.diagonal(A, offset=-1, axis1=-2, axis2=-1))
@@ -163,6 +175,7 @@ def copying_score(circuit: Float[ArrayLike, "_V _V"]) -> Scalar:
         Verified by ``tests/identities/test_olsson.py``.
     """
     check_shape("circuit", circuit, ("V", "V"))
+    check_finite("circuit", circuit)
     values = jnp.linalg.eigvals(jnp.asarray(circuit))
     size = jnp.sum(jnp.abs(values))
     return jnp.where(size > 0, jnp.sum(values.real) / jnp.where(size > 0, size, 1), 0)
@@ -209,8 +222,11 @@ def copying_ratio(
         ``tests/induction/test_scores.py``.
     """
     A, M, tokens = jnp.asarray(attention), jnp.asarray(circuit), jnp.asarray(tokens)
+    check_shape("tokens", tokens, ("T",))
     check_shape("attention", A, (*tokens.shape, tokens.shape[0]))
+    check_finite("attention", A)
     check_shape("circuit", M, ("V", "V"))
+    check_finite("circuit", M)
     logits = A @ M[:, tokens].T
     raised = jnp.maximum(logits - jnp.mean(logits, axis=1, keepdims=True), 0)
     at = tokens[jnp.argmax(A, axis=1)]

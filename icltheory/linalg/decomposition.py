@@ -125,6 +125,8 @@ def low_rank_approximation(
     Example:
         >>> import jax, jax.numpy as jnp
         >>> W = jnp.diag(jnp.array([2.0, 2.0, 1.0]))
+        >>> low_rank_approximation(W, 1).round(6).sum().item()
+        2.0
         >>> kept = lambda W: (low_rank_approximation(W, 2) ** 2).sum() / 2
         >>> jnp.diag(jax.grad(kept)(W)).round(6).tolist()
         [2.0, 2.0, 0.0]

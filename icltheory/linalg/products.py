@@ -104,6 +104,8 @@ def safe_sqrt(x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
 
     Example:
         >>> import jax, jax.numpy as jnp
+        >>> safe_sqrt(jnp.array([-1.0, 0.0, 4.0])).tolist()
+        [0.0, 0.0, 2.0]
         >>> float(jax.grad(safe_sqrt)(jnp.array(0.0)))
         0.0
 

@@ -58,5 +58,6 @@ def marchenko_pastur_density(
     # Of a square matrix a is 0, and the density at 0 is not.
     inside = (s >= low) & (s < high)
     below = 1 - (low / jnp.where(inside, s, 1.0)) ** 2 if long > short else 1.0
-    product = jnp.where(inside, below * (high**2 - s**2), 0.0)
+    # NaN stays NaN.
+    product = jnp.where(inside, below * (high**2 - s**2), 0.0 * s)
     return jnp.sqrt(product) / (math.pi * std**2 * k)

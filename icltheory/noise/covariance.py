@@ -42,7 +42,9 @@ def without_replacement_factor(num_demos: int, shots: Real[ArrayLike, ""]) -> Sc
         theorem 2.2. Verified by ``tests/identities/test_yao_noise.py``.
     """
     if num_demos < 2:
-        raise ValueError(f"N: expected at least 2 demonstrations, got {num_demos}")
+        raise ValueError(
+            f"num_demos: expected at least 2 demonstrations, got {num_demos}"
+        )
     expected = f"an integer from 1 to N = {num_demos}"
     if np.shape(shots) or not np.issubdtype(np.result_type(shots), np.integer):
         raise ValueError(f"shots: expected {expected}, got {shots}")

@@ -98,7 +98,7 @@ class NeuronParts:
 
 @calculator
 def neuron_parts(
-    params: Any, task: PatternTask, *, threshold: Number = 0.5
+    params: dict[str, Any], task: PatternTask, *, threshold: Number = 0.5
 ) -> NeuronParts:
     r"""Norms and angles of the two parts of each row of W_O W_V (Proposition 2).
 
@@ -174,7 +174,7 @@ class GainRatio:
 
 
 @calculator
-def gain_ratio(params: Any, task: PatternTask) -> GainRatio:
+def gain_ratio(params: dict[str, Any], task: PatternTask) -> GainRatio:
     r"""Gain and ratio of a trained network, read off its weights alone.
 
     .. math:: g = \frac12 \sum_i |a_i|\, s_i b_i^\top q , \qquad

@@ -173,6 +173,7 @@ def out_of_domain_conditions(
         ``tests/patterns/test_conditions.py`` and
         ``tests/identities/test_li_theorem2.py``.
     """
+    check_positive_int("num_shifted", num_shifted)
     S = coefficient_sum
     exist = bool(is_feasible(num_relevant, num_shifted, S))
     kept = tuple(one for one in training.each if one.name != "test length")

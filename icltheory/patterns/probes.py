@@ -43,7 +43,9 @@ class Projections:
 
 
 @calculator
-def projections(params: Any, task: PatternTask, prompt: PatternPrompt) -> Projections:
+def projections(
+    params: dict[str, Any], task: PatternTask, prompt: PatternPrompt
+) -> Projections:
     r"""What W_Q and W_K keep of the tokens of some prompts (Proposition 1).
 
     .. math:: \|W p\| \quad \text{and} \quad
@@ -87,7 +89,7 @@ def projections(params: Any, task: PatternTask, prompt: PatternPrompt) -> Projec
 
 
 @calculator
-def pattern_logits(params: Any, task: PatternTask) -> Float[Array, "M M"]:
+def pattern_logits(params: dict[str, Any], task: PatternTask) -> Float[Array, "M M"]:
     r"""Attention logits between the relevant patterns.
 
     .. math:: \mu_i^\top W_K^\top W_Q \mu_j ,

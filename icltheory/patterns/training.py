@@ -13,6 +13,7 @@ from icltheory._checks import (
     check_positive,
     check_positive_int,
     check_shape,
+    check_values,
 )
 from icltheory._descent import PlainRule, check_steps, descend
 from icltheory._pytree import pytree
@@ -103,8 +104,8 @@ def train(
         The parameters along training.
 
     Raises:
-        ValueError: If a number is not in its range, or not exactly one of ``step_size``
-            and ``rule`` is given.
+        ValueError: If a number is not in its range, not exactly one of ``step_size``
+            and ``rule`` is given, or training diverges.
 
     Example:
         >>> from icltheory.patterns import PatternTransformer
@@ -131,7 +132,15 @@ def train(
         check_positive("step_size", step_size)
         step_size = jnp.asarray(step_size, task.dtype)
     sizes = (num_steps, record_every, batch_size, num_examples)
-    return _train(model, rule, sizes, task, params, key, step_size, relevant_fraction)
+    path = _train(model, rule, sizes, task, params, key, step_size, relevant_fraction)
+    check_values(
+        "losses",
+        path.losses,
+        jnp.isfinite,
+        "finite losses (a smaller step_size)",
+        "NaN or infinity",
+    )
+    return path
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))

@@ -81,7 +81,7 @@ def _count(m, fraction, kept):
     name, value = ("fraction", fraction) if kept is None else ("kept", kept)
     check_range(name, value, 0, 1 if kept is None else m)
     if kept is not None:
-        check_values("kept", kept, lambda n: n == jnp.round(n), "a whole number")
+        check_values("kept", kept, lambda n: n == n // 1, "a whole number")
         return m - jnp.asarray(kept)
     return jnp.round(jnp.asarray(fraction, float) * m)
 

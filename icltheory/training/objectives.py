@@ -16,7 +16,7 @@ from icltheory.regression.tasks import LinearRegression
 
 __all__ = ["bayes_targets", "in_context_loss"]
 
-_LOSSES = {
+LOSSES = {
     "squared": lambda guess, y: jnp.square(guess - y),
     "logistic": lambda guess, y: optax.sigmoid_binary_cross_entropy(guess, (y + 1) / 2),
     "hinge": lambda guess, y: jax.nn.relu(1 - y * guess),
@@ -58,10 +58,10 @@ def in_context_loss(
         Garg et al. 2022, equation (2); Li et al. 2024, Section 2 (hinge). Verified by
         ``tests/training/test_objectives.py``.
     """
-    check_choice("loss", loss, tuple(_LOSSES))
+    check_choice("loss", loss, tuple(LOSSES))
     check_shape("predictions", predictions, y.shape)
     check_range("active_points", active_points, 1, y.shape[1])
-    losses = _LOSSES[loss](predictions, y)
+    losses = LOSSES[loss](predictions, y)
     active = (jnp.arange(y.shape[1]) < active_points).astype(losses.dtype)
     return jnp.sum(losses * active[None]) / (y.shape[0] * jnp.sum(active))
 

@@ -19,7 +19,7 @@ from icltheory.training.devices import (
     shard_batch,
     shard_members,
 )
-from icltheory.training.objectives import in_context_loss
+from icltheory.training.objectives import LOSSES, in_context_loss
 from icltheory.training.packing import unpack
 
 __all__ = [
@@ -205,6 +205,7 @@ def make_step(
     ):
         check_positive_int(name, value)
     check_choice("loss_points", loss_points, ("all", "last"))
+    check_choice("loss", loss, (None, *LOSSES))
     check_batch(batch_size, accumulation, mesh)
     if loss is None:
         signs = getattr(task, "targets", "real") == "sign"

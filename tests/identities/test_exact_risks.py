@@ -314,9 +314,9 @@ def test_exact_risks_are_differentiable_and_vectorise(key, measured):
 
 def test_impossible_risks_say_what_was_expected(key):
     task = full_task()
-    with raises("num_examples: expected a value >= 0, got -1"):
+    with raises("num_examples: expected a whole number >= 0, got -1"):
         risks.averaging_risk(task, -1)
-    with raises("num_examples: expected a value >= 0, got -1"):
+    with raises("num_examples: expected a whole number >= 0, got -1"):
         risks.linear_attention_optimum(task, -1)
     with raises("Gamma: expected shape (3, 3), got (2, 2)"):
         risks.linear_attention_risk(task, 4, np.eye(2))

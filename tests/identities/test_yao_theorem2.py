@@ -451,7 +451,9 @@ def test_bad_shapes_and_weights():
         generalization_bound(stack, H[0], 32, 1.0)
     with pytest.raises(ValueError, match=r"H: expected shape .* B > 0, got \(0, 64, 4"):
         generalization_bound(stack, H[None][:0], 32, 1.0)
-    with pytest.raises(ValueError, match="N: expected at least 2 demonstrations"):
+    with pytest.raises(
+        ValueError, match="num_demos: expected at least 2 demonstrations"
+    ):
         generalization_bound(stack, H[:1], 1, 1.0)
     broken = LinearAttentionStack(
         stack.W_V.at[0, 0, 0].set(jnp.nan), stack.W_K, stack.W_Q

@@ -158,7 +158,7 @@ def test_bad_input():
     with pytest.raises(ValueError, match="layer: expected 0 to 1, got 2"):
         noise_covariance(stack, H, 4, 2)
     with pytest.raises(
-        ValueError, match="N: expected at least 2 demonstrations, got 1"
+        ValueError, match="num_demos: expected at least 2 demonstrations, got 1"
     ):
         noise_spectrum(stack, H[:1], 1)
     with pytest.raises(ValueError, match=r"H: expected shape \(N, 3\), got \(24, 2\)"):

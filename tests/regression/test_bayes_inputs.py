@@ -70,9 +70,9 @@ def test_rates_refuse_what_no_theorem_covers():
 def test_one_step_refuses_other_priors_shapes_and_counts():
     with raises("Gamma: expected shape (3, 3), got (2, 2)"):
         rates.one_step_excess(TASK, 4, np.eye(2))
-    with raises("train_length: expected at least 1, got 0"):
+    with raises("train_length: expected a whole number >= 1, got 0"):
         rates.length_transfer(TASK, 0, 4)
-    with raises("num_examples: expected at least 1, got 0"):
+    with raises("test_length: expected a whole number >= 1, got 0"):
         rates.length_transfer(TASK, 4, 0)
     with raises("num_tasks: expected an integer >= 2, got 1"):
         rates.task_complexity_bound(TASK, 4, 1, 0.1)
@@ -100,7 +100,7 @@ def test_trained_attention_refuses_what_is_no_covariance():
         rates.trained_attention_limit(-EYE, 4)
     with raises("input_cov: expected a covariance other than 0, got 0"):
         rates.trained_attention_limit(0 * EYE, 4)
-    with raises("num_examples: expected at least 1, got 0"):
+    with raises("num_examples: expected a whole number >= 1, got 0"):
         rates.trained_attention_limit(EYE, 0)
     singular = np.diag([1.0, 0.0, 2.0])
     with raises("input_cov: expected a positive definite matrix, got a singular one"):
@@ -111,9 +111,9 @@ def test_trained_attention_refuses_what_is_no_covariance():
         rates.convergence_constants(EYE, 4, EYE, 0.1)
     with raises("scale: expected a value >= 0, got -0.1"):
         rates.convergence_constants(EYE, 4, EYE / 3**0.25, -0.1)
-    with raises("test_length: expected at least 1, got 0"):
+    with raises("test_length: expected a whole number >= 1, got 0"):
         rates.risk_at_length(EYE, 4, 0, weight=np.ones(3), moment_cov=EYE)
-    with raises("train_length: expected at least 1, got 0"):
+    with raises("train_length: expected a whole number >= 1, got 0"):
         rates.risk_at_length(EYE, 0, 4, weight=np.ones(3), moment_cov=EYE)
     with raises("weight: expected shape (3,), got (2,)"):
         rates.linear_moment_cov(EYE, np.ones(2))

@@ -201,7 +201,7 @@ def test_a_missing_solver_library_is_named(monkeypatch):
     [
         ({"problem": nothing}, "problem: expected tau = tr(H Psi) + noise_var > 0"),
         ({"problem": three}, "problem: expected dimension 2"),
-        ({"num_examples": 0}, "num_examples: expected at least 1, got 0"),
+        ({"num_examples": 0}, "num_examples: expected a whole number >= 1, got 0"),
         ({"times": np.array([1.0, 0.5])}, "times: expected increasing times from 0"),
         ({"times": np.array([-1.0, 0.5])}, "times: expected increasing times from 0"),
         ({"times": np.array([0.0, np.inf])}, "times: expected finite entries"),

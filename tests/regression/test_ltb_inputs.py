@@ -165,9 +165,9 @@ def test_risks_of_other_dimensions_or_without_examples_are_refused(model):
     with raises("problem: expected dimension 2, got 3"):
         ltb.risk_gradient(model, three(), 4)
     for wrong in (0, -1):
-        with raises(f"num_examples: expected at least 1, got {wrong}"):
+        with raises(f"num_examples: expected a whole number >= 1, got {wrong}"):
             model.risk(problem(), wrong)
-        with raises(f"num_examples: expected at least 1, got {wrong}"):
+        with raises(f"num_examples: expected a whole number >= 1, got {wrong}"):
             ltb.risk_gradient(model, problem(), wrong)
 
 
@@ -191,7 +191,7 @@ NEEDS_EXAMPLES = {
 
 @pytest.mark.parametrize("function", NEEDS_EXAMPLES.values(), ids=NEEDS_EXAMPLES)
 def test_no_optimum_without_examples_or_anything_to_learn(function):
-    with raises("num_examples: expected at least 1, got 0"):
+    with raises("num_examples: expected a whole number >= 1, got 0"):
         function(problem(), 0)
     with raises("problem: expected tau = tr(H Psi) + noise_var > 0, got 0.0"):
         function(nothing(), 4)
@@ -204,7 +204,7 @@ def test_other_arguments_that_do_not_fit_are_refused(key):
         ltb.excess_terms(block(), three(), 4)
     with raises("Gamma: expected shape (2, 2), got (3, 3)"):
         ltb.curvature(problem(), 4, np.eye(3))
-    with raises("num_examples: expected at least 1, got 0"):
+    with raises("num_examples: expected a whole number >= 1, got 0"):
         ltb.curvature(problem(), 0, EYE)
     with raises("shift: expected shape (2,), got (3,)"):
         ltb.gd_beta_minimizers(problem(), 4).member(np.ones(3), EYE)

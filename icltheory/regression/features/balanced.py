@@ -90,6 +90,7 @@ def balanced_attention(
         Huang et al. (2024). Verified by ``tests/identities/test_huang.py``.
     """
     _check_features(num_features)
+    check_values("steps", steps, lambda t: t >= 0, "numbers >= 0")
     t = jnp.asarray(steps, jnp.result_type(float, step_size))
     u = jax.lax.stop_gradient(_bisected(t, num_features, step_size))
     # A Newton step that moves nothing: bisection has no derivative of its own.

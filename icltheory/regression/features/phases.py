@@ -1,8 +1,11 @@
 """When a query turns to its own feature, and when it is answered."""
 
 import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Real
 
 from icltheory._calculators import calculator
+from icltheory._checks import check_nonnegative
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int
 from icltheory.regression.features.descent import FeaturePath
@@ -34,7 +37,9 @@ class FeaturePhases:
 
 
 @calculator
-def feature_phases(path: FeaturePath, loss_level: float = 1e-2) -> FeaturePhases:
+def feature_phases(
+    path: FeaturePath, loss_level: Real[ArrayLike, ""] = 1e-2
+) -> FeaturePhases:
     """Times between which the phases lie, by linear interpolation of the records.
 
     A query of a dominant feature is ahead from the start. That of a rare feature first
@@ -59,6 +64,7 @@ def feature_phases(path: FeaturePath, loss_level: float = 1e-2) -> FeaturePhases
         Huang et al. (2024), phases of imbalanced features.
         Verified by ``tests/identities/test_huang.py``.
     """
+    check_nonnegative("loss_level", loss_level)
     K = path.logits.shape[1]
     other = jnp.eye(K, dtype=bool)[None]
     own = path.own_attention

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -103,7 +104,9 @@ def read_times(times: Any, dtype: Any) -> Array:
         "times", times, _increases, "increasing times from 0 or later", "others"
     )
     check_finite("times", times)
-    return jnp.asarray(times, dtype)
+    # The solver stops at times that decrease: where they are traced, the result is NaN.
+    usable = jnp.nan_to_num(jnp.asarray(times, dtype))
+    return jax.lax.cummax(jnp.maximum(usable, 0))
 
 
 def _increases(times):

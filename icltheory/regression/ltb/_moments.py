@@ -1,10 +1,10 @@
 """The moments of a problem and a prompt length from which exact risks follow."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_shape, check_values
+from icltheory._checks import check_count, check_values
 from icltheory._typing import Array
 from icltheory.regression._linalg import einsum
 from icltheory.regression.risks._population import Count
@@ -58,9 +58,17 @@ class Moments(NamedTuple):
 
 def read_length(num_examples: Count, dtype: jnp.dtype) -> Array:
     """The number of examples M >= 1 as a float, checked where it is known."""
-    check_shape("num_examples", num_examples, ())
-    check_values("num_examples", num_examples, lambda M: M >= 1, "at least 1")
+    check_count("num_examples", num_examples, 1)
     return jnp.asarray(num_examples, dtype)
+
+
+def check_model(model: Any, method: str) -> None:
+    """Raises unless the model has the method."""
+    if not hasattr(model, method):
+        raise ValueError(
+            f"model: expected GDBeta, LSA, LTB or EffectiveParameters, "
+            f"got a {type(model).__name__}"
+        )
 
 
 def check_dim(problem: LinearRegression, dim: int) -> None:

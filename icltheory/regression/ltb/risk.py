@@ -10,7 +10,7 @@ from icltheory._checks import check_shape
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import Matrix
 from icltheory.regression.ltb import _formulas
-from icltheory.regression.ltb._moments import Moments, check_dim
+from icltheory.regression.ltb._moments import Moments, check_dim, check_model
 from icltheory.regression.ltb.gd_beta import GDBeta
 from icltheory.regression.risks._population import Count
 from icltheory.regression.tasks.linear import LinearRegression
@@ -69,6 +69,7 @@ def risk(model: Any, problem: LinearRegression, num_examples: Count) -> Scalar:
         C and D. Verified by ``tests/identities/test_zhang_gd_beta.py`` and
         ``tests/identities/test_zhang_ltb_models.py``.
     """
+    check_model(model, "risk")
     return model.risk(problem, num_examples)
 
 
@@ -105,6 +106,7 @@ def risk_gradient(
         Zhang, Wu and Bartlett (2024), Appendix G. Verified by
         ``tests/identities/test_zhang_gd_beta.py``.
     """
+    check_model(model, "risk")
     check_dim(problem, model.dim)  # pyrefly: ignore[missing-attribute]
     moments = Moments.of(problem, num_examples)
     if not isinstance(model, GDBeta):

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_finite, check_positive_int
 from icltheory._typing import Array
 from icltheory.regression.predictors._inputs import (
     Inputs,
@@ -40,7 +40,8 @@ def nearest_neighbors(X: Inputs, y: Labels, x_query: Query, k: int = 3) -> Predi
         The prediction, () or (B,).
 
     Raises:
-        ValueError: If the shapes do not match or k is not a positive integer.
+        ValueError: If the shapes do not match, k is not a positive integer, or an
+            input is not finite.
 
     Example:
         >>> X, y = jnp.array([[0.0], [1.0], [9.0]]), jnp.array([1.0, 3.0, 50.0])
@@ -52,6 +53,8 @@ def nearest_neighbors(X: Inputs, y: Labels, x_query: Query, k: int = 3) -> Predi
         (2022), Section 3. Verified by ``tests/regression/test_neighbors.py``.
     """
     check_positive_int("k", k)
+    check_finite("X", X)
+    check_finite("x_query", x_query)
 
     def core(X, y, x_query):
         distances = jnp.sum((X - x_query[None]) ** 2, axis=-1)
@@ -80,7 +83,8 @@ def nearest_neighbors_prefixes(
         The predictions, (P,) or (B, P).
 
     Raises:
-        ValueError: If the shapes do not match or k is not a positive integer.
+        ValueError: If the shapes do not match, k is not a positive integer, or an
+            input is not finite.
 
     Example:
         >>> X, y = jnp.array([[0.0], [3.0], [1.0]]), jnp.array([1.0, 2.0, 4.0])
@@ -92,6 +96,9 @@ def nearest_neighbors_prefixes(
         (2022), Section 3. Verified by ``tests/regression/test_neighbors.py``.
     """
     check_positive_int("k", k)
+    check_finite("X", X)
+    if X_query is not None:
+        check_finite("X_query", X_query)
 
     def core(X, y, X_query):
         distances = jnp.sum((X_query[:, None] - X[None]) ** 2, axis=-1)

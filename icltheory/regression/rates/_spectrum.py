@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_values
+from icltheory._checks import check_count
 from icltheory._typing import Array
 from icltheory.regression._linalg import einsum, symmetric_root
-from icltheory.regression.risks._population import Count, read_count
+from icltheory.regression.risks._population import Count
 from icltheory.regression.tasks.linear import LinearRegression
 
 
@@ -59,6 +59,5 @@ def over(numerator: Array, denominator: Array) -> Array:
 
 def read_length(name: str, value: Any, dtype: Any) -> Array:
     """A number of examples M >= 1 as a float, checked where it is known."""
-    length = read_count(name, value, dtype)
-    check_values(name, value, lambda count: count >= 1, "at least 1")
-    return length
+    check_count(name, value, 1)
+    return jnp.asarray(value, dtype)

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_nonnegative, check_shape
+from icltheory._checks import check_count
 from icltheory._typing import Array, Int
 from icltheory.regression._linalg import einsum
 from icltheory.regression.tasks.linear import LinearRegression
@@ -35,6 +35,5 @@ class Population(NamedTuple):
 
 def read_count(name: str, value: Any, dtype: Any) -> Array:
     """A number of examples as a float, checked where it is known."""
-    check_shape(name, value, ())
-    check_nonnegative(name, value)
+    check_count(name, value)
     return jnp.asarray(value, dtype)

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_nonnegative_int, check_positive_int
+from icltheory._checks import check_nonnegative_int, check_positive_int, check_shape
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression.prompts import PrefixPrompt, Prompt
 from icltheory.statistics import Estimate
@@ -130,7 +130,14 @@ def squared_errors(
             "key: expected a key and num_prompts unless the prompts are already drawn"
         )
     check_positive_int("num_prompts", num_prompts)
-    examples = 2 * source.dim if num_examples is None else num_examples
+    if not (hasattr(source, "sample") or callable(source)):
+        kind = type(source).__name__
+        raise ValueError(f"source: expected a task, a sampler or prompts, got a {kind}")
+    examples = num_examples
+    if examples is None:
+        if not hasattr(source, "dim"):
+            raise ValueError("num_examples: expected a number for a sampler, got None")
+        examples = 2 * source.dim
     check_nonnegative_int("num_examples", examples)
     size = num_prompts if batch_size is None else batch_size
     check_positive_int("batch_size", size)
@@ -172,4 +179,6 @@ def _draw(
 def _errors(
     predictor_prefixes: Callable[..., Array], prompt: PrefixPrompt, target: Array
 ) -> Array:
-    return (predictor_prefixes(prompt.X, prompt.y, prompt.X_query) - target) ** 2
+    predictions = predictor_prefixes(prompt.X, prompt.y, prompt.X_query)
+    check_shape("predictions of predictor_prefixes", predictions, target.shape)
+    return (predictions - target) ** 2

@@ -7,7 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_nonnegative_int, check_positive_int
+from icltheory._checks import (
+    check_count,
+    check_nonnegative_int,
+    check_positive_int,
+    check_range,
+)
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import Number
 from icltheory.regression.prompts import Prompt
@@ -101,6 +106,8 @@ class Family(abc.ABC):
 
 def active_mask(dim: int, active_dims: Any) -> Array:
     """True for the coordinates below ``active_dims``."""
+    check_count("active_dims", active_dims, 1)
+    check_range("active_dims", active_dims, 1, dim)
     return jnp.arange(dim) < active_dims
 
 

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
+from icltheory._checks import check_count
 from icltheory._pytree import pytree
 from icltheory._typing import Scalar
 from icltheory.regression.ltb import minimal_risk
@@ -88,6 +89,7 @@ def length_transfer(
         Needed for In-Context Learning of Linear Regression?" (2024), Section 5.
         Verified by ``tests/identities/test_wu.py``.
     """
+    check_count("test_length", test_length, 1)
     spectrum = Spectrum.of(problem, test_length)
     phi, tau, noise_var = spectrum.phi, spectrum.tau, spectrum.noise_var
     M, N = spectrum.M, read_length("train_length", train_length, phi.dtype)
