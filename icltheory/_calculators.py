@@ -327,11 +327,12 @@ def _word(kind) -> str:
 
 
 _WORDS = {int: "an integer", float: "a number", type(None): "None"}
+_WORDS[Callable] = "a function"
 
 
 def _is_plain(option) -> bool:
     """Whether an annotation is a class whose instances can be told from others."""
-    if typing.get_origin(option) in (tuple, dict):
+    if typing.get_origin(option) in (tuple, dict, Callable):
         return True
     known = {bool, str, *_WORDS}
     return isinstance(option, type) and (

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Integer
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_shape
+from icltheory._checks import check_finite, check_shape
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float
 from icltheory.induction.scores import (
@@ -143,6 +143,8 @@ def head_copying(
     W_E, W_U = jnp.asarray(embedding), jnp.asarray(unembedding)
     check_shape("embedding", W_E, ("V", "n"))
     check_shape("unembedding", W_U, W_E.shape)
+    check_finite("embedding", W_E)
+    check_finite("unembedding", W_U)
     through = W_E.T @ W_U  # (n, n): residual stream to logits, and back as tokens
     rows = []
     for layer in range(model.num_layers):
