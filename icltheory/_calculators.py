@@ -74,8 +74,9 @@ def calculator(*, compiled: bool) -> Callable[[Callable[P, R]], Callable[P, R]]:
 def calculator(function: Any = None, /, *, compiled: bool = True) -> Any:
     """Marks a public function as a calculator; see the module's documentation.
 
-    Strings, booleans, ``None`` and arguments annotated as integers are constants of
-    the compiled program. A call with a function among its arguments is not compiled.
+    Strings, booleans, ``None`` and arguments annotated as ``int`` or ``float``, not as
+    arrays, are constants of the compiled program. A call with a function among its
+    arguments is not compiled.
 
     Args:
         function: The function.
@@ -87,7 +88,7 @@ def calculator(function: Any = None, /, *, compiled: bool = True) -> Any:
     exact = exact_products(function)
     signature = inspect.signature(function)
     readers = {name: _Reader(p) for name, p in signature.parameters.items()}
-    counts = {name for name, reader in readers.items() if reader.counts}
+    known = {name for name, reader in readers.items() if reader.constant}
 
     @functools.partial(jax.jit, static_argnums=1)
     def program(arrays, constants):
@@ -106,7 +107,7 @@ def calculator(function: Any = None, /, *, compiled: bool = True) -> Any:
                 result = exact(**arguments)
             return poisoned(result, notes)
         if compiled and not _is_tracing():
-            parts = _parts(arguments, counts)
+            parts = _parts(arguments, known)
             if parts is not None:
                 try:
                     result, valid = program(*parts)
@@ -202,24 +203,25 @@ class _Constants(NamedTuple):
     leaves: tuple[tuple[Any] | None, ...]
 
 
-def _parts(arguments, counts):
+def _parts(arguments, known):
     """Arrays and constants of a call, or ``None`` where it cannot be compiled."""
-    integers = {n: v for n, v in arguments.items() if n in counts}
-    rest = {n: v for n, v in arguments.items() if n not in counts}
-    leaves, tree = jax.tree.flatten((integers, rest))
-    arrays, known = [], []
+    numbers = {n: v for n, v in arguments.items() if n in known}
+    rest = {n: v for n, v in arguments.items() if n not in known}
+    leaves, tree = jax.tree.flatten((numbers, rest))
+    constant = len(jax.tree.leaves(numbers))
+    arrays, kept = [], []
     for position, leaf in enumerate(leaves):
-        count = position < len(jax.tree.leaves(integers))
-        if isinstance(leaf, (str, bool)) or (count and isinstance(leaf, _INTEGERS)):
-            known.append((leaf,))
+        number = position < constant and isinstance(leaf, (*_INTEGERS, float))
+        if isinstance(leaf, (str, bool)) or number:
+            kept.append((leaf,))
         elif not _is_array(leaf):
             return None
         elif np.shape(leaf) == () and _is_zero(leaf):
-            known.append((_Zero(leaf),))
+            kept.append((_Zero(leaf),))
         else:
-            known.append(None)
+            kept.append(None)
             arrays.append(leaf)
-    return arrays, _Constants(tree, tuple(known))
+    return arrays, _Constants(tree, tuple(kept))
 
 
 def _joined(arrays, constants: _Constants):
@@ -227,8 +229,8 @@ def _joined(arrays, constants: _Constants):
     rest = iter(arrays)
     leaves = [next(rest) if one is None else one[0] for one in constants.leaves]
     leaves = [leaf.value if isinstance(leaf, _Zero) else leaf for leaf in leaves]
-    counts, others = jax.tree.unflatten(constants.tree, leaves)
-    return {**counts, **others}
+    numbers, rest = jax.tree.unflatten(constants.tree, leaves)
+    return {**numbers, **rest}
 
 
 _INTEGERS = int, np.integer
@@ -242,7 +244,7 @@ class _Zero:
     """
 
     def __init__(self, value):
-        self.value = value if isinstance(value, (int, float)) else np.asarray(value)
+        self.value = value
         self.key = type(value), getattr(value, "dtype", None)
 
     def __hash__(self):
@@ -264,6 +266,20 @@ def _is_array(leaf) -> bool:
     return isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind not in "OUS"
 
 
+def real_numbers(name: str, value: Any) -> Any:
+    """The value, as an array where it is a list of numbers.
+
+    Raises:
+        ValueError: If it holds complex numbers.
+    """
+    if isinstance(value, list) and _is_numeric(value):
+        value = np.asarray(value)
+    for leaf in jax.tree.leaves(value):
+        if isinstance(leaf, complex) or _is_kind(leaf, np.complexfloating):
+            raise ValueError(f"{name}: expected real numbers, got complex")
+    return value
+
+
 class _Reader:
     """Reads an argument by its annotation.
 
@@ -279,7 +295,7 @@ class _Reader:
         self.text = str in parts
         self.floats = self.array and all(map(_only_floats, arrays))
         self.scalar = self.array and all(part.dim_str == "" for part in arrays)
-        self.counts = int in parts and not arrays
+        self.constant = (int in parts or float in parts) and not arrays
         union = typing.get_origin(parameter.annotation) in (typing.Union, UnionType)
         options = typing.get_args(parameter.annotation) if union else ()
         options = options or (parameter.annotation,)
@@ -292,11 +308,7 @@ class _Reader:
             ValueError: If it is complex, text where numbers are meant, or an array
                 where one number is meant, or not a key where a key is.
         """
-        if isinstance(value, list) and _is_numeric(value):
-            value = np.asarray(value)
-        for leaf in jax.tree.leaves(value):
-            if isinstance(leaf, complex) or _is_kind(leaf, np.complexfloating):
-                raise ValueError(f"{self.name}: expected real numbers, got complex")
+        value = real_numbers(self.name, value)
         if self.classes and not any(_fits(value, kind) for kind in self.classes):
             expected = " or ".join(map(_word, self.classes))
             raise ValueError(f"{self.name}: expected {expected}, got {_shown(value)}")

@@ -160,3 +160,13 @@ def check_open_unit(name: str, value: Any) -> None:
     """Raises unless a number lies strictly between 0 and 1."""
     if not 0 < value < 1:
         raise ValueError(f"{name}: expected a number between 0 and 1, got {value}")
+
+
+def check_sequence(name: str, values: Any) -> None:
+    """Raises unless ``values`` are several: neither one number nor one name."""
+    if (
+        isinstance(values, str)
+        or not hasattr(values, "__len__")
+        or np.shape(values) == ()
+    ):
+        raise ValueError(f"{name}: expected a sequence, got {values!r}")

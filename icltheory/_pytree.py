@@ -6,7 +6,7 @@ from typing import TypeVar, dataclass_transform
 
 import jax
 
-from icltheory._calculators import Noting, any_traced, poisoned
+from icltheory._calculators import Noting, any_traced, poisoned, real_numbers
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ def pytree(cls: type[T]) -> type[T]:
     """
     if "__post_init__" in vars(cls):
         check = vars(cls)["__post_init__"]
-        cls.__post_init__ = _poisoning(check)  # pyrefly: ignore[missing-attribute]
+        cls.__post_init__ = _reading(check)  # pyrefly: ignore[missing-attribute]
     cls = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(cls)  # pyrefly: ignore[bad-argument-type]
     static = tuple(f.name for f in fields if f.metadata.get("static", False))
@@ -50,11 +50,13 @@ def pytree(cls: type[T]) -> type[T]:
     return cls
 
 
-def _poisoning(check):
-    """The checks of a class, after which traced fields are NaN where one fails."""
+def _reading(check):
+    """Reads the fields and checks them; traced ones are NaN where a check fails."""
 
     @functools.wraps(check)
     def checked(node, *initial):
+        for name, value in list(vars(node).items()):
+            object.__setattr__(node, name, real_numbers(name, value))
         if not any_traced(list(vars(node).values())):
             check(node, *initial)
             return

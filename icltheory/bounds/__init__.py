@@ -23,13 +23,14 @@ from icltheory.bounds.information import (
     xu_raginsky,
 )
 from icltheory.bounds.planning import planned_bound, required_samples
-from icltheory.bounds.records import REASONS, Bound
+from icltheory.bounds.records import REASONS, Assumption, Bound
 from icltheory.bounds.shrinkage import ledoit_wolf_intensity
 from icltheory.bounds.smoothing import SmoothingBound, smoothing_bound
 
 __all__ = [
     "AS_PRINTED",
     "REASONS",
+    "Assumption",
     "Bound",
     "SmoothingBound",
     "anisotropic_term",

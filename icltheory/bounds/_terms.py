@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import scipy.stats
 
 from icltheory._checks import check_shape
 from icltheory._typing import Array
@@ -32,12 +33,14 @@ class Terms(NamedTuple):
     Attributes:
         terms: T_t, ``(L,)``.
         influence: Influence of each prompt on their sum, ``(B,)``.
+        upper: One-sided confidence limits of all terms together, ``(L,)``.
         reason_code: Why a term is infinite, ``(L,)``.
         dim: Dimension of each term, ``(L,)``.
     """
 
     terms: Array
     influence: Array
+    upper: Array
     reason_code: Array
     dim: Array
 
@@ -73,7 +76,9 @@ def _each_layer(function, W):
     return jnp.stack(per_layer, axis=1)
 
 
-def isotropic_terms(q: PromptQuantities, squares, shots, dim, jitter, log) -> Terms:
+def isotropic_terms(
+    q: PromptQuantities, squares, shots, dim, jitter, log, confidence
+) -> Terms:
     """The terms m log(A_1 / m) - A_2, with what the caller chose."""
     m = q.spectrum.support_dim[0]
     D = m if dim == "support" else jnp.full_like(m, q.width**2)
@@ -81,15 +86,29 @@ def isotropic_terms(q: PromptQuantities, squares, shots, dim, jitter, log) -> Te
     if log == "inside":
         each = isotropic_term(squares, trace, log_det, D[None])
         terms, influence = jnp.mean(each, axis=0), jnp.sum(each, axis=1)
+        upper = jnp.full_like(terms, jnp.nan)
     else:
         A_1 = squares + trace
         mean = jnp.mean(A_1, axis=0)
         terms = isotropic_term(mean, 0.0, jnp.mean(log_det, axis=0), D)
         relative = A_1 / jnp.where(mean > 0, mean, 1)[None]
         influence = jnp.sum(D[None] * relative - log_det, axis=1)
+        # Two expectations in each layer.
+        part = 1 - (1 - confidence) / (2 * terms.shape[0])
+        above, below = _limit(A_1, part), -_limit(-log_det, part)
+        upper = isotropic_term(above, 0.0, below, D)
     finite = jnp.all(jnp.isfinite(squares + q.spectrum.trace), axis=0)
     code = 1 if dim == "ambient" else 6
-    return _finish(q, terms, influence, shots, D, finite, code)
+    return _finish(q, terms, influence, upper, shots, D, finite, code)
+
+
+def _limit(values, confidence):
+    """One-sided confidence limit of the means over prompts, by Student's quantile."""
+    B = values.shape[0]
+    if B == 1:
+        return jnp.full(values.shape[1:], jnp.nan, values.dtype)
+    quantile = scipy.stats.t.ppf(confidence, B - 1) / B**0.5
+    return jnp.mean(values, axis=0) + quantile * jnp.std(values, axis=0, ddof=1)
 
 
 def _noise_terms(spectrum, shots, D, jitter):
@@ -120,7 +139,7 @@ def _noise_terms(spectrum, shots, D, jitter):
 
 
 def gaussian_terms(
-    q: PromptQuantities, sample: Sample, center, prior, held_out
+    q: PromptQuantities, sample: Sample, center, prior, held_out, confidence
 ) -> Terms:
     """Terms of a prior that is not isotropic, in coordinates of the support."""
     learner, H, shots, W, batch_size = sample
@@ -145,7 +164,8 @@ def gaussian_terms(
     each = jnp.where(q.spectrum.rank == m[None], each, jnp.inf)
     terms, influence = jnp.mean(each, axis=0), jnp.sum(each, axis=1)
     finite = jnp.all(jnp.isfinite(q.squared_G + q.spectrum.trace), axis=0)
-    return _finish(q, terms, influence, shots, m, finite, 6)
+    upper = _limit(each, 1 - (1 - confidence) / terms.shape[0])
+    return _finish(q, terms, influence, upper, shots, m, finite, 6)
 
 
 def _anisotropic(q, sample: Sample, coordinates, mask, center, prior):
@@ -198,11 +218,12 @@ def _over(rows, pad):
     return jnp.concatenate([rows, below], axis=2)
 
 
-def _finish(q, terms, influence, shots, D, finite, otherwise) -> Terms:
+def _finish(q, terms, influence, upper, shots, D, finite, otherwise) -> Terms:
     """Non-negative terms, infinite where they are vacuous, each with its reason."""
     spectrum, N = q.spectrum, q.spectrum.eigenvalues.shape[-1]
     m, rank = spectrum.support_dim[0], jnp.min(spectrum.rank, axis=0)
     terms = jnp.where(finite & ~jnp.isnan(terms), jnp.maximum(terms, 0), jnp.inf)
+    upper = jnp.where(jnp.isfinite(terms), jnp.maximum(upper, 0), jnp.inf)
     conditions = [
         jnp.isfinite(terms),
         ~finite,
@@ -213,4 +234,4 @@ def _finish(q, terms, influence, shots, D, finite, otherwise) -> Terms:
     ]
     codes = [jnp.full(terms.shape, code) for code in (0, 5, 3, 1, 2, 4)]
     code = jnp.select(conditions, codes, otherwise)
-    return Terms(terms, influence, code, D)
+    return Terms(terms, influence, upper, code, D)

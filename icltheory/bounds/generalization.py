@@ -13,9 +13,10 @@ from icltheory._checks import (
     check_choice,
     check_finite,
     check_nonnegative,
+    check_open_unit,
     check_positive_int,
 )
-from icltheory._typing import Array, Float, PRNGKey
+from icltheory._typing import Array, Float, Int, PRNGKey
 from icltheory.attention import LinearAttentionStack
 from icltheory.bounds._checks import (
     check_positive,
@@ -30,8 +31,9 @@ from icltheory.bounds._terms import (
     squared_distances,
 )
 from icltheory.bounds.gaussian import check_held_out
-from icltheory.bounds.records import Bound
-from icltheory.noise import support_dims, without_replacement_factor
+from icltheory.bounds.records import Assumption, Bound
+from icltheory.noise import without_replacement_factor
+from icltheory.noise.support import dims_of
 from icltheory.trajectory._recursion import prepare
 
 __all__ = ["AS_PRINTED", "generalization_bound"]
@@ -41,6 +43,7 @@ AS_PRINTED = {"dim": "ambient", "numerator": "frobenius", "log": "inside"}
 NUMERATORS = ("exact", "spectral", "frobenius")
 # The support's basis is a matrix of n^2 x n (n + 1) / 2 for each prompt and layer.
 _DENSE_WIDTH = 40
+_BIAS = "biased low: the logarithm of a mean"
 
 Center = str | Float[ArrayLike, "_L _n _n"] | Callable[[int, Any], Any]
 Prior = str | Callable[[int, Any], Any]
@@ -62,9 +65,11 @@ def generalization_bound(
     held_out: int | None = None,
     key: PRNGKey | None = None,
     trivial: Real[ArrayLike, ""] | None = None,
+    confidence: float = 0.95,
     demo_updates: str = "shared",
     scale: Real[ArrayLike, ""] = 1.0,
     batch_size: int | None = None,
+    support_dims: Int[ArrayLike, "_L"] | None = None,
 ) -> Bound:
     r"""Generalisation bound of implicit gradient descent (Yao et al., Theorem 2).
 
@@ -127,14 +132,17 @@ def generalization_bound(
             noise, stands in for it beyond the first layer.
         trivial: What bounds the error anyway; 2 R if not given, as for a loss in
             [0, 2R].
+        confidence: Confidence level of the upper limit, between 0 and 1.
         demo_updates: ``"shared"``, ``"frozen"`` or, without a key, ``"causal"``.
         scale: Factor c on the attention sum over all N, the papers' 1/N.
         batch_size: Prompts that are held at once; all of them if not given. The value
             does not depend on it, the memory does.
+        support_dims: :math:`m_1, \dots, m_L` as :func:`~icltheory.noise.support_dims`
+            returns them, to be computed once for many calls with the same weights.
 
     Returns:
-        The value, every term, ranks, whether it is vacuous, why it is infinite, and in
-        ``notes`` what keeps it from being a proved bound.
+        The estimate with its standard error, a confidence limit, every term, ranks,
+        whether it is vacuous, why it is infinite, and which assumptions hold.
 
     Raises:
         ValueError: If shapes do not fit, a number is out of range, a weight is not
@@ -147,8 +155,16 @@ def generalization_bound(
         >>> H = jnp.concatenate([X, X[..., :1]], axis=-1)  # y = x_1
         >>> stack = gradient_descent(jnp.array([0.5]), d_in=2)
         >>> bound = generalization_bound(stack, H, 20, 1.0, scale=1 / 40)
-        >>> bound.support_dim.tolist(), bool(bound.vacuous), bound.reason
-        ([2], False, '')
+        >>> print(bound.summary())
+        bound 0.386
+        estimated, standard error 0.003; biased low: the logarithm of a mean
+        at most 0.4016 with confidence 95 %
+        assumed: the loss is sub-Gaussian with the given R
+        assumed: the prompts are independent draws
+        holds: the weights follow the noisy path
+        holds: the learner is that of equation (4), without jitter
+        holds: the logarithm stands outside the expectation
+        holds: the prior is fixed before the prompts are drawn
         >>> generalization_bound(stack, H, 20, 1.0, scale=1 / 40, **AS_PRINTED).reason
         'layer 0: C_t is singular in the ambient space: rank 2 < d = 9'
 
@@ -159,9 +175,10 @@ def generalization_bound(
     prompts = _as_prompts(H)
     _check_choices(dim, jitter, numerator, center, prior, log, held_out)
     check_subgaussian_scale(subgaussian_scale)
+    check_open_unit("confidence", confidence)
     if batch_size is not None:
         check_positive_int("batch_size", batch_size)
-    m = support_dims(stack)
+    m = dims_of(stack, support_dims)
     learner, _ = prepare(stack, prompts[0], demo_updates, scale)
     prompts = prompts.astype(learner.scale.dtype)
     B, N, n = prompts.shape
@@ -187,10 +204,13 @@ def generalization_bound(
     quantities = prompt_quantities(sample, m, dense)
     if simple:
         squares = squared_distances(quantities, numerator, center)
-        terms = isotropic_terms(quantities, squares, shots, dim, jitter, log)
+        terms = isotropic_terms(
+            quantities, squares, shots, dim, jitter, log, confidence
+        )
     else:
-        terms = gaussian_terms(quantities, sample, center, prior, held_out)
+        terms = gaussian_terms(quantities, sample, center, prior, held_out, confidence)
     value, error = _value(terms, subgaussian_scale, used)
+    upper = subgaussian_scale * jnp.sqrt(jnp.sum(terms.upper) / used)
     limit = 2 * jnp.asarray(subgaussian_scale) if trivial is None else trivial
     check_positive("trivial", limit)
     return Bound(
@@ -202,7 +222,10 @@ def generalization_bound(
         standard_error=error,
         reason_code=terms.reason_code,
         dim=terms.dim,
-        notes=_notes(B, stack.num_layers, key, jitter, center, prior, log),
+        upper=jnp.asarray(upper, value.dtype),
+        confidence=confidence,
+        bias=_BIAS if simple and log == "outside" and B > 1 else "",
+        assumptions=_assumptions(stack.num_layers, key, jitter, center, prior, log),
     )
 
 
@@ -262,16 +285,15 @@ def _value(terms, subgaussian_scale, samples):
     return value, jnp.where(usable, slope * spread, math.nan)
 
 
-def _notes(B, layers, key, jitter, center, prior, log):
-    notes = []
-    if log == "inside":
-        notes.append("not a bound: the logarithm stands inside the expectation")
-    if jitter is not None:
-        notes.append("the bound of another learner: noise was added to C_t")
-    if B == 1:
-        notes.append("one prompt stands for the expectation")
-    if key is None and layers > 1:
-        notes.append("the path without noise stands for the noisy one")
-    if B > 1 and FITTED & {a for a in (center, prior) if isinstance(a, str)}:
-        notes.append("the prior is fitted to the same prompts")
-    return tuple(notes)
+def _assumptions(layers, key, jitter, center, prior, log):
+    fitted = FITTED & {a for a in (center, prior) if isinstance(a, str)}
+    return (
+        Assumption("the loss is sub-Gaussian with the given R", None),
+        Assumption("the prompts are independent draws", None),
+        Assumption("the weights follow the noisy path", key is not None or layers == 1),
+        Assumption(
+            "the learner is that of equation (4), without jitter", jitter is None
+        ),
+        Assumption("the logarithm stands outside the expectation", log == "outside"),
+        Assumption("the prior is fixed before the prompts are drawn", not fitted),
+    )

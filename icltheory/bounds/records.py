@@ -1,10 +1,14 @@
 """The record of a bound: its value, its terms, and why it is infinite."""
 
+from typing import NamedTuple
+
+import numpy as np
+
 from icltheory._checks import concrete
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Bool, Float, Int, Scalar
 
-__all__ = ["REASONS", "Bound"]
+__all__ = ["REASONS", "Assumption", "Bound"]
 
 REASONS = (
     "",
@@ -12,11 +16,27 @@ REASONS = (
     "rank N-1 < support m: rank {rank} < m = {support}, so the support of C_t itself "
     "tells of the demonstrations",
     "b = N: the whole pool leaves no noise, C_t = 0",
-    "rank {rank} < min(N - 1, m = {support}): the demonstrations are degenerate, or "
-    "the working precision does not resolve C_t",
+    "rank {rank} < min(N - 1, m = {support}): the demonstrations are degenerate, as "
+    "where labels are an exact linear function of the inputs (add label noise or a "
+    "jitter), or the working precision does not resolve C_t (use float64)",
     "the trajectory or its covariance is not finite",
     "the prior does not cover the support: it is singular there",
 )
+
+
+class Assumption(NamedTuple):
+    """One assumption of the theorem.
+
+    Attributes:
+        text: What is assumed.
+        holds: Whether it does; ``None`` where it is the user's word.
+
+    References:
+        Verified by ``tests/bounds/test_statement.py``.
+    """
+
+    text: str
+    holds: bool | None
 
 
 @pytree
@@ -26,6 +46,12 @@ class Bound:
     .. math:: value = \sqrt{\frac{R^2}{N'} \sum_{t=1}^L T_t} ,
 
     N' = N, or N - M with a prior that has seen M demonstrations. Infinity is a value.
+
+    Three things are told apart. ``assumptions`` says what the theorem assumes and
+    whether it holds here. ``value`` is an estimate: its expectations are means over the
+    prompts, with a ``standard_error``, and ``bias`` says on which side it tends to lie.
+    ``upper`` is certified with the stated ``confidence``: the bound with the true
+    expectations lies below it in that share of samples of prompts.
 
     Args:
         value: The bound in units of the loss.
@@ -37,7 +63,11 @@ class Bound:
         reason_code: Index into ``REASONS`` for each layer, 0 where the term is finite,
             ``(L,)``.
         dim: Dimension in which the terms were computed, ``(L,)``.
-        notes: What is not a bound about it, in words; empty if it is one.
+        upper: One-sided confidence limit of the value: Student's limits of both
+            expectations in every layer, by a union bound; NaN for one prompt.
+        confidence: Confidence level of ``upper``.
+        bias: Direction of the bias of ``value``; empty where there is none.
+        assumptions: What the theorem assumes, and whether it holds.
 
     References:
         Yao et al. (2024), Theorem 2.
@@ -52,12 +82,41 @@ class Bound:
     standard_error: Scalar
     reason_code: Int[Array, " L"]
     dim: Int[Array, " L"]
-    notes: tuple[str, ...] = static_field(default=())
+    upper: Scalar
+    confidence: float = static_field(default=0.95)
+    bias: str = static_field(default="")
+    assumptions: tuple[Assumption, ...] = static_field(default=())
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """Assumptions that fail; with one of them the value is no proved bound."""
+        return tuple(one.text for one in self.assumptions if one.holds is False)
 
     @property
     def is_bound(self) -> bool:
-        """Whether the formula is a proved bound; if not, ``notes`` has the reasons."""
-        return not self.notes
+        """Whether no assumption of the theorem is known to fail."""
+        return not self.failing
+
+    def summary(self) -> str:
+        """The bound in a few lines.
+
+        Raises:
+            ValueError: While the record is traced or batched; index it first.
+        """
+        why = self.reason  # refuses a batch
+        lines = [f"bound {float(self.value):.4g}{', vacuous' * bool(self.vacuous)}"]
+        if why:
+            lines.append(f"infinite: {why}")
+        elif np.isnan(self.standard_error):
+            lines.append("estimated from one prompt: no standard error and no limit")
+        else:
+            estimate = f"estimated, standard error {float(self.standard_error):.2g}"
+            lines.append(f"{estimate}; {self.bias}" if self.bias else estimate)
+            share = f"{100 * self.confidence:g} %"
+            lines.append(f"at most {float(self.upper):.4g} with confidence {share}")
+        words = {True: "holds", False: "FAILS", None: "assumed"}
+        lines += [f"{words[one.holds]}: {one.text}" for one in self.assumptions]
+        return "\n".join(lines)
 
     @property
     def reason(self) -> str:

@@ -19,6 +19,8 @@ from icltheory.layered.matrices import MatrixSpec, get_matrix, replace_matrix
 from icltheory.layered.protocol import (
     LayeredModel,
     all_hidden,
+    check_layered,
+    check_model,
     forward,
     forward_from,
     hidden_before,
@@ -34,6 +36,8 @@ __all__ = [
     "OVFactors",
     "all_hidden",
     "attention_patterns",
+    "check_layered",
+    "check_model",
     "forward",
     "forward_from",
     "get_matrix",

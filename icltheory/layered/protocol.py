@@ -7,11 +7,16 @@ blocks are run by a Python loop, because layers may differ in shape and in kind.
 
 from typing import Any, Protocol, runtime_checkable
 
-from icltheory.layered.matrices import MatrixSpec
+import jax
+
+from icltheory._checks import check_positive_int
+from icltheory.layered.matrices import MatrixSpec, get_matrix
 
 __all__ = [
     "LayeredModel",
     "all_hidden",
+    "check_layered",
+    "check_model",
     "forward",
     "forward_from",
     "hidden_before",
@@ -93,6 +98,103 @@ class LayeredModel(Protocol):
             Verified by ``tests/layered/test_layered.py``.
         """
         ...
+
+
+def check_layered(model: Any) -> None:
+    """Raises unless an object offers what :class:`LayeredModel` asks for.
+
+    Args:
+        model: The object.
+
+    Returns:
+        Nothing.
+
+    Raises:
+        ValueError: If an attribute or method is missing, there is no layer, the object
+            is not hashable, or two matrices of a layer share a name.
+
+    Example:
+        >>> check_layered(3)
+        Traceback (most recent call last):
+        ValueError: model: expected a layered model, got a int without block, embed, \
+        matrices, num_layers, read_out
+
+    References:
+        Verified by ``tests/layered/test_layered.py``.
+    """
+    needed = ("block", "embed", "matrices", "num_layers", "read_out")
+    absent = [name for name in needed if not hasattr(model, name)]
+    kind = type(model).__name__
+    if absent:
+        missing = ", ".join(absent)
+        raise ValueError(
+            f"model: expected a layered model, got a {kind} without {missing}"
+        )
+    try:
+        hash(model)
+    except TypeError:
+        raise ValueError(
+            f"model: expected a hashable description, got a {kind} that is not: "
+            "parameters travel separately"
+        ) from None
+    check_positive_int("model.num_layers", model.num_layers)
+    for layer in range(model.num_layers):
+        names = [spec.name for spec in model.matrices(layer)]
+        if len(set(names)) < len(names):
+            raise ValueError(
+                f"model: expected different names of matrices, got {names}"
+            )
+
+
+def check_model(model: Any, params: Any, inputs: Any) -> None:
+    """Raises unless a model of one's own works with this package, and says why.
+
+    Nothing is computed: shapes are followed through the layers.
+
+    Args:
+        model: The model.
+        params: Its parameters.
+        inputs: An example of what it takes.
+
+    Returns:
+        Nothing.
+
+    Raises:
+        ValueError: If :func:`check_layered` fails, a matrix is not where its
+            :class:`MatrixSpec` says, or a layer or the read-out fails on what the
+            layer before returns.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from icltheory.attention import LinearAttentionStack
+        >>> from icltheory.layered import LayeredStack
+        >>> W = jnp.ones((2, 3, 3))
+        >>> stack = LinearAttentionStack(W, W, W)
+        >>> check_model(LayeredStack.of(stack), stack, (jnp.ones((4, 3)), jnp.ones(3)))
+
+    References:
+        Verified by ``tests/layered/test_layered.py``.
+    """
+    check_layered(model)
+    for layer in range(model.num_layers):
+        for spec in model.matrices(layer):
+            jax.eval_shape(lambda params, spec=spec: get_matrix(params, spec), params)
+    state = _followed("embed", model.embed, params, inputs)
+    for layer in range(model.num_layers):
+
+        def block(params, hidden, layer=layer):
+            return model.block(layer, params, hidden)
+
+        state = _followed(f"block({layer}, ...)", block, params, state)
+    _followed("read_out", model.read_out, params, state)
+
+
+def _followed(name, function, *arguments):
+    try:
+        return jax.eval_shape(function, *arguments)
+    except Exception as error:
+        line = str(error).splitlines()[0]
+        raise ValueError(f"model: expected {name} to run, got: {line}") from error
 
 
 def forward(model: LayeredModel, params: Any, inputs: Any) -> Any:

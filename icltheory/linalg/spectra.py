@@ -44,10 +44,11 @@ def condition_number(
 
     .. math:: \operatorname{Cond}(W) = s_1 / s_r, \qquad r = \min(m, n)
 
-    unless ``rank`` says otherwise. Infinity is a value: it is returned when the last
-    value is exactly zero, also for the zero matrix. A matrix that is singular only in
-    exact arithmetic gives about 1 / eps, so after pruning to rank r ask for ``rank=r``.
-    Ratios of eigenvalues are not used: they agree for normal matrices only.
+    unless ``rank`` says otherwise. Infinity is a value: it is returned where
+    :math:`s_r` is not above what rounding leaves of 0,
+    :math:`\max(m, n)\, \epsilon\, s_1`. In float32 no condition number above 1e7 can be
+    told from infinity; pass float64 for one. After pruning to rank r ask for
+    ``rank=r``. Ratios of eigenvalues are not used: they agree for normal matrices only.
 
     Args:
         W: Matrix or stack of matrices, ``(..., m, n)``.
@@ -73,7 +74,8 @@ def condition_number(
     if rank is not None and not 1 <= rank <= s.shape[-1]:
         raise ValueError(f"rank: expected 1 <= rank <= {s.shape[-1]}, got {rank}")
     last = s[..., -1 if rank is None else rank - 1]
-    singular = last == 0
+    rounding = max(jnp.shape(W)[-2:]) * jnp.finfo(s.dtype).eps * s[..., 0]
+    singular = last <= rounding
     return jnp.where(singular, jnp.inf, s[..., 0] / jnp.where(singular, 1, last))
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from icltheory import kernels
-from icltheory._checks import check_choice, check_positive_int
+from icltheory._checks import check_choice, check_positive_int, check_shape
 from icltheory.kernels import Plan
 from icltheory.models import tokens
 
@@ -229,6 +229,7 @@ class GPT2(nn.Module):
         self, X, y, X_query=None, *, last_only: bool = False
     ) -> tokens.TokenSequence:
         """Lays the prompt out as tokens; see :mod:`icltheory.models.tokens`."""
+        check_shape("X", X, ("B", "P", "d"))
         if X.shape[-1] != self.dim:
             raise ValueError(f"X: expected width {self.dim}, got {X.shape[-1]}")
         points = X.shape[1]

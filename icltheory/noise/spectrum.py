@@ -19,7 +19,7 @@ from icltheory.noise._routes import (
 )
 from icltheory.noise.covariance import without_replacement_factor
 from icltheory.noise.gradients import layer_parts, path_gradients
-from icltheory.noise.support import support_dims
+from icltheory.noise.support import dims_of
 from icltheory.trajectory import TrajectoryFactors
 from icltheory.trajectory._recursion import Learner, prepare
 
@@ -70,6 +70,7 @@ def noise_spectrum(
     scale: Real[ArrayLike, ""] = 1.0,
     method: str = "auto",
     W: Float[ArrayLike, "_L _n _n"] | None = None,
+    support_dims: Int[ArrayLike, "_L"] | None = None,
 ) -> NoiseSpectrum:
     r"""Eigenvalues, trace, log pseudo-determinant and rank of :math:`C_t`, all layers.
 
@@ -102,6 +103,9 @@ def noise_spectrum(
         method: ``"auto"``, ``"rows"``, ``"symmetric"`` or ``"gram"``.
         W: The weights :math:`W_0, \dots, W_{L-1}` at which the noise is taken;
             without them, those of Theorem 1.
+        support_dims: :math:`m_1, \dots, m_L` as :func:`~icltheory.noise.support_dims`
+            returns them, to be computed once for many calls with the same weights:
+            for large n they are most of the cost.
 
     Returns:
         The spectrum of every layer. Differentiable while the kept eigenvalues are not
@@ -124,7 +128,7 @@ def noise_spectrum(
         ``tests/identities/test_yao_noise.py``.
     """
     check_choice("method", method, ("auto", "rows", "symmetric", "gram"))
-    m = support_dims(stack)
+    m = dims_of(stack, support_dims)
     learner, H = prepare(stack, H, demo_updates, scale)
     return spectrum_on_path(learner, H, shots, W, m, method)[0]
 

@@ -1,5 +1,7 @@
 """The subspace that contains the implicit gradient noise, from weights alone."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -57,6 +59,14 @@ def support_dims(stack: LinearAttentionStack) -> Int[Array, " L"]:
 
     wide = jax.tree.map(widened, stack)
     return jax.lax.map(one, jax.lax.stop_gradient(wide))
+
+
+def dims_of(stack: LinearAttentionStack, given: Any) -> Array:
+    """The dimensions m_t that are given, or those of the weights."""
+    if given is None:
+        return support_dims(stack)
+    check_shape("support_dims", given, (stack.num_layers,))
+    return jnp.asarray(given)
 
 
 @calculator

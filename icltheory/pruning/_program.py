@@ -13,6 +13,7 @@ from icltheory._typing import PyTree
 from icltheory.batching import in_turns
 from icltheory.layered import (
     LayeredModel,
+    check_layered,
     forward_from,
     get_matrix,
     hidden_before,
@@ -42,6 +43,7 @@ def evaluate(
     batch_size: int | None = None,
 ) -> PyTree:
     """Scores for every row of ``kept``, which has one column for each matrix."""
+    check_layered(program.model)
     if not len(kept):
         raise ValueError("rates: expected at least one rate, got none")
     if batch_size is None:
@@ -54,6 +56,8 @@ def evaluate(
     for name, ok in zip(program.names, () if known is None else known, strict=False):
         if not ok:
             raise ValueError(f"{name}: expected finite entries, got NaN or infinity")
+    if not jax.tree.leaves(scores):
+        raise ValueError("score: expected a function that returns numbers, got None")
     return scores
 
 

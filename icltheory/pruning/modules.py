@@ -52,9 +52,6 @@ def module_matrices(
     if not 0 <= layer < model.num_layers:
         raise ValueError(f"layer: expected 0 to {model.num_layers - 1}, got {layer}")
     specs = model.matrices(layer)
-    names = [spec.name for spec in specs]
-    if len(set(names)) < len(names):
-        raise ValueError(f"model: expected different names of matrices, got {names}")
     known = {spec.group: None for spec in specs} | {spec.name: None for spec in specs}
     check_choice("module", module, ("all", *known))
     return tuple(s for s in specs if module in ("all", s.group, s.name))

@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import jax
 import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
@@ -108,6 +109,8 @@ def kept_of(size: int, rate: Any, rule: str) -> int:
 
 
 def _decimal(rate: Any) -> Fraction:
+    if isinstance(rate, jax.core.Tracer):
+        raise ValueError("rate: expected a known number, got a traced one")
     try:
         value = np.asarray(rate)[()]
         exact = Fraction(str(value)) if np.ndim(value) == 0 else None

@@ -10,8 +10,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from icltheory._checks import check_sequence
 from icltheory._typing import PyTree
-from icltheory.layered import LayeredModel
+from icltheory.layered import LayeredModel, check_layered
 from icltheory.pruning._program import CachedLayers, Program, evaluate
 from icltheory.pruning.modules import Cutting, module_matrices
 
@@ -94,6 +95,8 @@ def sweep(
     if (inputs is None) == (hidden is None):
         got = "neither" if inputs is None else "both"
         raise ValueError(f"inputs, hidden: expected exactly one of them, got {got}")
+    check_layered(model)
+    check_sequence("rates", rates)
     specs = module_matrices(model, layer, module)
     cutting = Cutting(method, rule, at_least_one)
     return evaluate(
@@ -164,6 +167,9 @@ def sweep_grid(
         Yao et al. (2024), Figures 1 and 2.
         Verified by ``tests/pruning/test_sweep.py``.
     """
+    check_layered(model)
+    for name, several in (("layers", layers), ("modules", modules), ("rates", rates)):
+        check_sequence(name, several)
     if not len(layers) or not len(modules):
         which = "modules" if len(layers) else "layers"
         raise ValueError(f"{which}: expected at least one, got none")

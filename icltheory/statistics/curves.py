@@ -40,7 +40,8 @@ def curve_interval(
         The limits.
 
     Raises:
-        ValueError: If ``resamples`` is not positive or ``level`` not between 0 and 1.
+        ValueError: If ``resamples`` is not positive, ``level`` not between 0 and 1, or
+            there are fewer than two rows.
 
     Example:
         >>> errors = jax.random.normal(jax.random.key(0), (400, 1))
@@ -56,6 +57,8 @@ def curve_interval(
     check_open_unit("level", level)
     errors = jnp.asarray(errors)
     count = errors.shape[0]
+    if count < 2:
+        raise ValueError(f"errors: expected two rows or more, got {count}")
 
     def resample(k):
         index = jax.random.randint(k, (count,), 0, count)

@@ -114,7 +114,7 @@ def bootstrap_interval(
     a proportion near 0 or 1 see :func:`proportion_interval`.
 
     Args:
-        values: The numbers x, at least one.
+        values: The numbers x, at least two.
         level: Confidence level :math:`1 - \alpha`.
         draws: How many bootstrap samples.
         method: ``"bca"`` or ``"percentile"``.
@@ -142,8 +142,8 @@ def bootstrap_interval(
     check_positive_int("draws", draws)
     check_nonnegative_int("seed", seed)
     x = np.asarray(values, np.float64)
-    if x.ndim != 1 or not x.size:
-        raise ValueError(f"values: expected at least one in a row, got shape {x.shape}")
+    if x.ndim != 1 or x.size < 2:
+        raise ValueError(f"values: expected at least two in a row, got shape {x.shape}")
     check_finite("values", x)
     means = np.concatenate(list(_resampled_means(x, draws, seed)))
     tails = np.array([(1 - level) / 2, (1 + level) / 2])

@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int, PyTree
@@ -137,7 +138,10 @@ def init_state(
         step = jnp.zeros((), jnp.int32)
         return TrainState(step, seed, params, optimizer.init(params))
 
-    seeds = jnp.asarray(seed, jnp.int32)
+    known = np.asarray(seed)
+    if known.dtype.kind not in "iu" or np.any(known != known.astype(np.int32)):
+        raise ValueError(f"seed: expected integers of 32 bits, got {seed}")
+    seeds = jnp.asarray(known, jnp.int32)
     make = jax.jit(jax.vmap(init) if seeds.ndim else init)
     place = shard_members if seeds.ndim else replicate
     return place(make(seeds), mesh)
@@ -206,6 +210,19 @@ def make_step(
         check_positive_int(name, value)
     check_choice("loss_points", loss_points, ("all", "last"))
     check_choice("loss", loss, (None, *LOSSES))
+    ends = (
+        ("dims", curriculum.dims.end, task.dim),
+        (
+            "points",
+            curriculum.points.end,
+            num_points,
+        ),
+    )
+    for name, end, most in ends:
+        if end > most:
+            raise ValueError(
+                f"curriculum: expected {name} that end at most at {most}, got {end}"
+            )
     check_batch(batch_size, accumulation, mesh)
     if loss is None:
         signs = getattr(task, "targets", "real") == "sign"

@@ -115,7 +115,7 @@ def test_bad_input_is_named():
         proportion_interval(0.5, 3)
     with raises("level: expected a number between 0 and 1, got 1"):
         proportion_interval(1, 3, level=1)
-    with raises("values: expected at least one in a row, got shape (0,)"):
+    with raises("values: expected at least two in a row, got shape (0,)"):
         bootstrap_interval([])
     with raises("values: expected finite entries"):
         bootstrap_interval([1.0, np.nan])

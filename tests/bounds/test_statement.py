@@ -1,0 +1,103 @@
+"""What a bound says of itself: assumptions, estimate, certified limit, summary."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.attention import LinearAttentionStack
+from icltheory.bounds import AS_PRINTED, generalization_bound
+from icltheory.constructions import gradient_descent
+from icltheory.noise import noise_spectrum, support_dims
+
+STACK = gradient_descent(jnp.array([0.5]), d_in=2)
+bound_of = jax.jit(
+    lambda H, **options: generalization_bound(
+        STACK, H, 20, 1.0, scale=1 / 40, **options
+    ),
+    static_argnames=("prior", "log", "confidence"),
+)
+
+
+def pools(seed, number):
+    """Prompts whose scales differ, so that the terms do."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((number, 40, 2)) * rng.lognormal(0, 0.3, (number, 1, 1))
+    return np.concatenate([X, X[..., :1]], axis=-1)
+
+
+@pytest.fixture(scope="module")
+def truth():
+    """The bound with the expectations over 20,000 prompts."""
+    return float(bound_of(pools(0, 20_000)).value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("confidence", [0.95, 0.6])
+def test_the_limit_lies_above_the_truth_as_often_as_it_says(truth, confidence):
+    limits = [
+        float(bound_of(pools(seed, 40), confidence=confidence).upper)
+        for seed in range(1, 401)
+    ]
+    share = np.mean(np.array(limits) >= truth)
+    # Student's limits of a skewed mean are approximate; the union bound makes up for it
+    assert share > confidence - 3 * (confidence * (1 - confidence) / 400) ** 0.5
+
+
+def test_the_estimate_lies_below_its_limit(truth):
+    bound = bound_of(pools(1, 40))
+    assert truth < bound.upper
+    assert bound.value < bound.upper < bound.value + 8 * bound.standard_error
+    assert bound.upper < bound_of(pools(1, 40), confidence=0.999).upper
+    anisotropic = bound_of(pools(1, 40), prior="anisotropic")
+    assert anisotropic.value < anisotropic.upper
+    assert np.isnan(bound_of(pools(1, 1)).upper)
+
+
+@pytest.mark.slow
+def test_the_bias_has_the_direction_it_says(truth):
+    values = np.array([bound_of(pools(seed, 4)).value for seed in range(1, 401)])
+    assert values.mean() < truth - 3 * values.std(ddof=1) / 20
+    assert "biased low" in bound_of(pools(1, 4)).bias
+
+
+def test_assumptions_that_fail_are_named():
+    H, two = pools(1, 40), gradient_descent(jnp.array([0.5, 0.5]), d_in=2)
+    assert bound_of(H).is_bound
+    cases = (
+        ({"jitter": 0.1}, "without jitter"),
+        ({**AS_PRINTED}, "outside the expectation"),
+        ({"prior": "anisotropic"}, "before the prompts are drawn"),
+    )
+    for options, words in cases:
+        bound = generalization_bound(STACK, H, 20, 1.0, scale=1 / 40, **options)
+        assert not bound.is_bound
+        assert words in bound.failing[0]
+    path = generalization_bound(two, H, 20, 1.0, scale=1 / 40)
+    assert path.failing == ("the weights follow the noisy path",)
+
+
+def test_the_summary_tells_the_three_apart():
+    lines = bound_of(pools(1, 40)).summary().splitlines()
+    assert lines[0].startswith("bound 0.")
+    assert lines[1].startswith("estimated, standard error")
+    assert lines[2].endswith("with confidence 95 %")
+    assert lines[3] == "assumed: the loss is sub-Gaussian with the given R"
+    assert "one prompt" in bound_of(pools(1, 1)).summary()
+    exact = np.random.default_rng(0).standard_normal((3, 12, 3))
+    exact[..., 2] = exact[..., :2].sum(-1)
+    W = np.random.default_rng(1).standard_normal((3, 1, 3, 3))
+    stack = LinearAttentionStack(*W)
+    infinite = generalization_bound(stack, exact, 5, 1.0, scale=1 / 12).summary()
+    assert "infinite: layer 0: rank 3 < min(N - 1, m = 6)" in infinite
+    assert "add label noise" in infinite
+
+
+def test_dimensions_of_the_support_can_be_handed_over():
+    H, m = pools(1, 40), support_dims(STACK)
+    given = bound_of(H, support_dims=m)
+    np.testing.assert_array_equal(given.terms, bound_of(H).terms)
+    spectrum = noise_spectrum(STACK, H[0], 20, support_dims=m + 1)
+    assert spectrum.support_dim.tolist() == (m + 1).tolist()
+    with pytest.raises(ValueError, match="support_dims: expected shape"):
+        noise_spectrum(STACK, H[0], 20, support_dims=[2, 2])
