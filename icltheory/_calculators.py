@@ -365,8 +365,11 @@ def _shown(value) -> str:
     """A value in one short line."""
     if hasattr(value, "dtype") and np.shape(value) != ():
         return f"an array of {value.dtype}, shape {np.shape(value)}"
-    text = repr(value).split("\n")[0]
-    return text if len(text) < 60 else f"a {type(value).__name__}"
+    if _is_tracer(value):
+        return "a traced value"
+    text = repr(value)
+    short = len(text) < 60 and "\n" not in text
+    return text if short else f"a {type(value).__name__}"
 
 
 def _only_floats(kind) -> bool:

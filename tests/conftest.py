@@ -39,6 +39,7 @@ if XLA_FLAGS not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = quick if _starts(quick) else _with(XLA_FLAGS)
 
 import jax  # noqa: E402
+import jaxtyping  # noqa: E402
 import pytest  # noqa: E402
 
 import tests.typechecker  # noqa: E402, F401  The option --jaxtyping-packages names it.
@@ -122,3 +123,12 @@ def pytest_xdist_make_scheduler(config, log):
 
     config.option.loadscopereorder = False
     return LoadFileScheduling(config, log)
+
+
+@pytest.fixture
+def as_for_a_user():
+    """Annotations are checked in tests only; what a user meets are the own checks."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    with jax.numpy_rank_promotion("allow"):
+        yield
+    jaxtyping.config.update("jaxtyping_disable", False)

@@ -7,7 +7,6 @@ import inspect
 from typing import Any
 
 import jax
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -22,16 +21,7 @@ TOLD = {
     (name, "coefficient_sum")
     for name in ("out_of_domain_patterns", "shift_coefficients")
 }
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def as_for_a_user():
-    """Annotations are checked in tests only; what a user meets are the own checks."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    with jax.numpy_rank_promotion("allow"):
-        yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("as_for_a_user")]
 
 
 class Case:

@@ -15,6 +15,7 @@ import jax
 import tyro
 
 from experiments._frame import slurm
+from experiments._frame.resize import resized
 
 Config = TypeVar("Config")
 
@@ -76,6 +77,8 @@ def parse(
     slurm.add_flags(own)
     argv = sys.argv[1:] if argv is None else argv
     flags, rest = own.parse_known_args(argv)
+    if not flags.output.parts:
+        raise ValueError("output: expected a folder, got an empty path")
 
     asked = slurm.request(flags)
     processes = slurm.tasks_of_srun() if asked is None else asked.nodes
@@ -104,9 +107,10 @@ def parse(
         stored = start = presets[preset]
     config = _overridden(start, rest, f"{description}\n\nAlso: {own.format_usage()}")
     if flags.resume is not None and config != stored:
+        changed = _differences(stored, config)
+        why = "; the schedule depends on it: begin a new run" * ("steps" in changed)
         raise ValueError(
-            f"resume: expected the config of {flags.resume}, got another "
-            f"{_differences(stored, config)}"
+            f"resume: expected the config of {flags.resume}, got another {changed}{why}"
         )
     return Launch(name, config, preset, flags.resume, flags.output, flags)
 
@@ -167,7 +171,10 @@ def _overridden(start: Config, args: list[str], description: str) -> Config:
     try:
         with contextlib.redirect_stderr(complaint):
             return tyro.cli(
-                type(start), default=start, args=args, description=description
+                type(start),
+                default=resized(start, args),
+                args=args,
+                description=description,
             )
     except SystemExit as stop:
         if not stop.code:

@@ -74,6 +74,11 @@ class Config:
         check_at_least(self, 1, *counts, *chunks)
         check_at_least(self, 2, "eval_prompts")
         check_at_least(self, 0, "ridge_penalty")
+        if self.width % self.num_heads:
+            raise ValueError(
+                f"num_heads: expected a divisor of width {self.width}, "
+                f"got {self.num_heads}"
+            )
         if self.num_points < 2 * self.dim + 1:
             raise ValueError(
                 f"num_points: expected at least 2 dim + 1 = {2 * self.dim + 1}, "

@@ -39,13 +39,13 @@ def draw_curve(axes, curve: Curve, label: str, colour, **kwargs) -> None:
     References:
         Verified by ``tests/plotting/test_plotting.py``.
     """
+    if (curve.low is None) != (curve.high is None):
+        given = "low" if curve.high is None else "high"
+        raise ValueError(f"curve: expected low and high or neither, got {given}")
     k = np.arange(len(curve.mean))
     mean = np.asarray(curve.mean, dtype=float)
     style = {"linestyle": "--" if curve.exact else "-", **kwargs}
     axes.plot(k, mean, color=colour, label=label, **style)
-    if (curve.low is None) != (curve.high is None):
-        given = "low" if curve.high is None else "high"
-        raise ValueError(f"curve: expected low and high or neither, got {given}")
     if curve.low is not None:
         low, high = (np.asarray(v, dtype=float) for v in (curve.low, curve.high))
         axes.fill_between(k, low, high, color=colour, alpha=0.2, linewidth=0)

@@ -19,6 +19,8 @@ from icltheory.layered import (
     LayeredStack,
     MatrixSpec,
     all_hidden,
+    check_layered,
+    check_model,
     forward,
     forward_from,
     get_matrix,
@@ -310,3 +312,56 @@ def test_bad_input_says_what_was_expected():
         replace_matrix(stack, model.matrices(0)[0], np.ones((4, 3)))
     with raises("H: expected shape (N, 4), got (5, 3)"):
         forward(model, stack, (draws(N, 3), draws(n)))
+
+
+class Partial:
+    """A model that lacks what the protocol asks for, or has it wrong."""
+
+    num_layers = 1
+
+    def __init__(self, **parts):
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+
+def complete(**changes):
+    """A model of one matrix, with parts replaced."""
+    spec = MatrixSpec("W", "mlp", ("W",))
+    parts = {
+        "embed": lambda params, inputs: inputs,
+        "block": lambda layer, params, hidden: hidden @ params["W"].T,
+        "read_out": lambda params, hidden: hidden,
+        "matrices": lambda layer: (spec,),
+    }
+    return Partial(**(parts | changes))
+
+
+def test_a_model_of_ones_own_is_checked_part_by_part():
+    params, inputs = {"W": jnp.eye(3)}, jnp.ones((2, 3))
+    check_model(complete(), params, inputs)
+    spec = MatrixSpec("W", "mlp", ("W",))
+    lost = MatrixSpec("V", "mlp", ("V",))
+    for model, message in (
+        (Partial(), "got a Partial without block, embed, matrices, read_out"),
+        (complete(matrices=lambda layer: (spec, spec)), "different names of matrices"),
+        (complete(num_layers=0), "model.num_layers: expected a positive integer"),
+        (complete(matrices=lambda layer: (lost,)), "V"),
+        (complete(block=lambda layer, params, h: h @ jnp.ones(5)), "block(0, ...)"),
+        (complete(read_out=lambda params: params), "expected read_out to run"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            check_model(model, params, inputs)
+    for wrong in ([], 3):
+        with pytest.raises(ValueError, match="model: expected a layered model"):
+            check_layered(wrong)
+
+    @dataclasses.dataclass
+    class Unhashable(Partial):
+        pass
+
+    model = Unhashable()
+    vars(model).update(vars(complete()))
+    with pytest.raises(ValueError, match="expected a hashable description"):
+        check_layered(model)
+    with pytest.raises(ValueError, match="W: expected floating weights, got int"):
+        check_model(complete(), {"W": jnp.eye(3, dtype=int)}, inputs)

@@ -1,0 +1,69 @@
+"""A recipe at another size: fields that depend on the size follow it.
+
+``--steps 200`` of a recipe with 500 warm-up steps, or ``--dim 2`` of one whose
+curriculum ends at 5 dimensions, would otherwise be refused for a field that the user
+never named. An option that names such a field still overrides what is derived here.
+"""
+
+import argparse
+import dataclasses
+from typing import Any, TypeVar
+
+from icltheory.training import Curriculum, Ramp
+
+Config = TypeVar("Config")
+
+
+def resized(config: Config, args: list[str]) -> Config:
+    """The config that ``--steps`` and ``--dim`` among the options start from.
+
+    The warm-up keeps its share of the steps. Prompts keep their number of points for
+    each dimension, and a curriculum its share of both.
+    """
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False
+    )
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--dim", type=int)
+    try:
+        asked, _ = parser.parse_known_args(args)
+    except argparse.ArgumentError:
+        return config  # reading the options proper says what is wrong
+    changes: dict[str, Any] = {}
+    if _differs(config, "steps", asked.steps):
+        changes |= _for_steps(config, asked.steps)
+    if _differs(config, "dim", asked.dim):
+        changes |= _for_dim(config, asked.dim)
+    return dataclasses.replace(config, **changes) if changes else config  # type: ignore
+
+
+def _differs(config, field, value):
+    return value is not None and value >= 1 and hasattr(config, field)
+
+
+def _for_steps(config, steps):
+    changes: dict[str, Any] = {"steps": steps}
+    optimizer: Any = getattr(config, "optimizer", None)
+    if hasattr(optimizer, "warmup_steps"):
+        warmup = optimizer.warmup_steps * steps // config.steps
+        changes["optimizer"] = dataclasses.replace(optimizer, warmup_steps=warmup)
+    return changes
+
+
+def _for_dim(config, dim):
+    changes: dict[str, Any] = {"dim": dim}
+    if hasattr(config, "num_points"):
+        per_dim = (config.num_points - 1) / config.dim
+        changes["num_points"] = round(per_dim * dim) + 1
+    if isinstance(getattr(config, "curriculum", None), Curriculum):
+        points = changes.get("num_points", config.curriculum.points.end)
+        changes["curriculum"] = Curriculum(
+            _ending_at(config.curriculum.dims, dim),
+            _ending_at(config.curriculum.points, points),
+        )
+    return changes
+
+
+def _ending_at(ramp: Ramp, end: int) -> Ramp:
+    start = max(1, ramp.start * end // ramp.end)
+    return dataclasses.replace(ramp, start=start, end=end)

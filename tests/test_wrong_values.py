@@ -1,0 +1,285 @@
+"""Inputs that once gave a wrong number without a word, and errors nobody could read.
+
+``test_bad_values.py`` tries every calculator with generated values; these are the cases
+that users met.
+"""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import bounds, linalg, pruning, statistics, training
+from icltheory.attention import LinearAttentionStack, linear_attention
+from icltheory.induction import prefix_matching_score
+from icltheory.layered import LayeredStack
+from icltheory.models import GPT2
+from icltheory.patterns import PatternTask, PatternTransformer
+from icltheory.patterns import train as train_patterns
+from icltheory.plotting.curves import Curve, draw_curve
+from icltheory.regression import ltb, predictors, rates, risks, shifts
+from icltheory.regression.tasks import LinearRegression
+from icltheory.training import Curriculum, OptimizerConfig, Ramp, make_optimizer
+
+pytestmark = pytest.mark.usefixtures("as_for_a_user")
+INTEGERS = np.array([[3, 1], [1, 2]])
+TASK = LinearRegression.isotropic(3)
+WIDE = jnp.stack([jnp.diag(jnp.array([2.0, 1.0]))])
+STACK = LinearAttentionStack(WIDE, WIDE, WIDE)
+MODEL = LayeredStack.of(STACK)
+INPUTS = jnp.ones((3, 2)), jnp.ones(2)
+KEY = jax.random.key(0)
+JAX = "\n-+\nFor simplicity, JAX has removed"  # what it adds while tracing
+GPT_2 = GPT2(2, 10, width=8, num_layers=1, num_heads=2)
+RULE = make_optimizer(OptimizerConfig("adam", 1e-3), 10)
+
+
+def test_integer_matrices_are_floats_for_the_svd():
+    expected = [[2.618034, 1.618034], [1.618034, 1.0]]
+    for cut in (pruning.clip, linalg.low_rank_approximation):
+        np.testing.assert_allclose(cut(INTEGERS, rank=1), expected, atol=1e-6)
+    stack = jax.tree.map(lambda W: W.astype(int), STACK)
+    with pytest.raises(ValueError, match="W_V: expected floating weights, got int"):
+        pruning.prune_module(MODEL, stack, 0, "W_V", 0.5)
+    with pytest.raises(ValueError, match="W_V: expected floating weights, got int"):
+        pruning.sweep(MODEL, 0, "W_V", [0.5], jnp.sum, params=stack, inputs=INPUTS)
+
+
+def sweep(**changes):
+    given = {"rates": [0.5], "score": jnp.sum, "params": STACK, "inputs": INPUTS}
+    return pruning.sweep(MODEL, 0, "W_V", **(given | changes))
+
+
+def grid(**changes):
+    given = {"layers": [0], "modules": ["W_V"], "rates": [0.5]} | changes
+    return pruning.sweep_grid(
+        MODEL, score=jnp.sum, params=STACK, inputs=INPUTS, **given
+    )
+
+
+def step(**changes):
+    given = {
+        "curriculum": Curriculum.none(2, 5),
+        "num_points": 5,
+        "batch_size": 4,
+    } | changes
+    return training.make_step(GPT_2, LinearRegression.isotropic(2), RULE, **given)
+
+
+def patterns(rate):
+    task, model = PatternTask(4, 4, 3.0), PatternTransformer(8)
+    start = model.init(KEY, task)
+    sizes = {"batch_size": 4, "num_examples": 5, "record_every": 2}
+    return train_patterns(model, task, start, 4, key=KEY, step_size=rate, **sizes)
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (
+            lambda: bounds.generalization_bound(STACK, jnp.ones((4, 2)) * 1j, 2, 1.0),
+            "H: expected real numbers, got complex",
+        ),
+        (
+            lambda: predictors.ridge(np.ones((2, 1)) * 1j, np.ones(2), np.ones(1), 1.0),
+            "X: expected real numbers, got complex",
+        ),
+        (
+            lambda: pruning.module_spectra(
+                MODEL, jax.tree.map(lambda W: W * 1j, STACK)
+            ),
+            "W_V: expected floating weights, got complex",
+        ),
+        (
+            lambda: LinearRegression(1j * jnp.eye(2), jnp.zeros(2), jnp.eye(2), 0.1),
+            "input_cov: expected real numbers, got complex",
+        ),
+        (
+            lambda: ltb.GDBeta(jnp.ones(2) * 1j, jnp.eye(2)),
+            "beta: expected real numbers, got complex",
+        ),
+        (
+            lambda: risks.monte_carlo_risk(lambda X, y, q: y[:, 0], TASK, KEY, 4),
+            "predictions of predictor_prefixes: expected shape (4, 7), got (4,)",
+        ),
+        (
+            lambda: risks.monte_carlo_risk(
+                predictors.zero_prefixes, lambda key, points, batch: None, KEY, 4
+            ),
+            "num_examples: expected a number for a sampler, got None",
+        ),
+        (
+            lambda: linear_attention(*[WIDE[0]] * 3, *INPUTS, scale="0.5"),
+            "scale: expected numbers, got '0.5'",
+        ),
+        (
+            lambda: linear_attention(*[WIDE[0]] * 3, *INPUTS, scale=np.array([1.0, 9])),
+            "scale: expected shape (), got (2,)",
+        ),
+        (
+            lambda: ltb.optimal_gd_beta(TASK, 2.5),
+            "num_examples: expected a whole number >= 1, got 2.5",
+        ),
+        (
+            lambda: risks.averaging_risk(TASK, 2.5),
+            "num_examples: expected a whole number >= 0, got 2.5",
+        ),
+        (
+            lambda: predictors.nearest_neighbors(
+                np.array([[np.nan], [1.0]]), np.ones(2), np.ones(1)
+            ),
+            "X: expected finite entries, got NaN or infinity",
+        ),
+        (
+            lambda: prefix_matching_score(7 * np.ones((4, 4)), np.array([0, 1, 0, 1])),
+            "attention: expected weights between 0 and 1, got 7.0",
+        ),
+        (
+            lambda: bounds.gaussian_kl(
+                np.zeros(2), np.array([[1, 0.9], [0, 1]]), np.zeros(2), np.eye(2)
+            ),
+            "cov: expected a symmetric matrix, got an asymmetric one",
+        ),
+        (
+            lambda: bounds.gaussian_kl(
+                np.zeros(2), np.eye(2), np.zeros(2), np.array([[1, 2], [2, 1]])
+            ),
+            "prior_cov: expected a positive semi-definite matrix, "
+            "got smallest eigenvalue -1",
+        ),
+        (
+            lambda: TASK.sample(KEY, 3, 2, active_dims=-1),
+            "active_dims: expected a whole number >= 1, got -1",
+        ),
+        (
+            lambda: TASK.sample(KEY, 3, 2, active_dims=2.7),
+            "active_dims: expected a whole number >= 1, got 2.7",
+        ),
+        (
+            lambda: step(curriculum=Curriculum(Ramp(5, 5), Ramp(4, 4))),
+            "curriculum: expected dims that end at most at 2, got 5",
+        ),
+        (
+            lambda: training.in_context_loss(jnp.ones((2, 3)), jnp.ones((2, 3)), 9),
+            "active_points: expected 1 <= active_points <= 3, got 9",
+        ),
+        (lambda: step(loss="mse"), "loss: expected one of None, 'squared'"),
+        (
+            lambda: patterns(1e300),
+            "losses: expected finite losses (a smaller step_size)",
+        ),
+        (
+            lambda: statistics.curve_interval(jnp.ones((1, 3)), KEY),
+            "errors: expected two rows or more, got 1",
+        ),
+        (
+            lambda: sweep(score=lambda out: None),
+            "score: expected a function that returns numbers, got None",
+        ),
+        (
+            lambda: draw_curve(None, Curve(np.ones(2), low=np.ones(2)), "a", "b"),
+            "curve: expected low and high or neither, got low",
+        ),
+        (lambda: sweep(rates=0.5), "rates: expected a sequence, got 0.5"),
+        (lambda: grid(modules="attn"), "modules: expected a sequence, got 'attn'"),
+        (
+            lambda: jax.jit(lambda rank: pruning.clip(WIDE[0], rank=rank))(1),
+            "rank: expected an integer or None, got a traced value",
+        ),
+        (
+            lambda: risks.monte_carlo_risk(predictors.zero_prefixes, TASK, 0, 4),
+            "key: expected one key from jax.random.key, got 0",
+        ),
+        (
+            lambda: bounds.generalization_bound(
+                (WIDE, WIDE, WIDE), jnp.ones((4, 2)), 2, 1.0
+            ),
+            "stack: expected LinearAttentionStack, got a tuple",
+        ),
+        (
+            lambda: ltb.minimal_risk(shifts.garg_shift("skewed", 3), 3),
+            "problem: expected LinearRegression, got Shift(",
+        ),
+        (
+            lambda: training.init_state(
+                GPT_2, LinearRegression.isotropic(2), RULE, 2**40, num_points=5
+            ),
+            "seed: expected integers of 32 bits, got 1099511627776",
+        ),
+    ],
+)
+def test_it_is_an_error_of_one_line(run, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}[^\n]*({JAX}|$)"):
+        run()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda wrong: ltb.optimal_gd_beta(TASK, -3 * wrong)[1],
+        lambda wrong: ltb.minimal_risk(
+            LinearRegression(jnp.eye(2), jnp.zeros(2), jnp.eye(2), -5 * wrong), 3
+        ),
+        lambda wrong: ltb.minimal_risk(
+            LinearRegression(
+                jnp.eye(2) + 3 * wrong * (1 - jnp.eye(2)), jnp.zeros(2), jnp.eye(2), 0.1
+            ),
+            3,
+        ),
+        lambda wrong: bounds.xu_raginsky(1.0, 10, -wrong),
+        lambda wrong: bounds.xu_raginsky(1.0, -wrong, 1.0),
+        lambda wrong: (
+            bounds.generalization_bound(
+                STACK, jnp.arange(8.0).reshape(4, 2), 2, -wrong
+            ).value
+        ),
+        lambda wrong: predictors.discrete_mmse(
+            jnp.ones((2, 1)),
+            jnp.ones(2),
+            jnp.ones(1),
+            pool=jnp.ones((3, 1)),
+            noise_var=-wrong,
+        ),
+        lambda wrong: predictors.bayes(
+            jnp.ones((2, 2)),
+            jnp.ones(2),
+            jnp.ones(2),
+            noise_var=1.0,
+            task_mean=jnp.zeros(2),
+            task_cov=-wrong * jnp.eye(2),
+        ),
+        lambda wrong: (
+            rates.preconditioned_optimum(
+                LinearRegression(jnp.eye(2), wrong * jnp.ones(2), jnp.eye(2), 0.1), 3
+            ).A
+        ),
+        lambda wrong: pruning.prune_rows(jnp.ones((2, 2)), fraction=2 * wrong),
+    ],
+)
+def test_traced_and_out_of_range_is_nan(run):
+    assert np.all(np.isnan(jax.jit(run)(jnp.array(1.0))))
+    with pytest.raises(ValueError, match=r"expected"):
+        run(np.float64(1.0))
+
+
+def test_lists_are_arrays():
+    X, y = [[1.0, 0.0], [0.0, 2.0]], [1.0, 4.0]
+    own = predictors.ridge(X, y, [1.0, 1.0], 0.5)
+    assert own == predictors.ridge(*map(np.array, (X, y, [1.0, 1.0])), 0.5)
+    assert ltb.GDBeta([1, 2], [[1.0, 0.0], [0.0, 1.0]]).beta.tolist() == [1.0, 2.0]
+    task = LinearRegression([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0], np.eye(2), 0.1)
+    assert task.dim == 2
+
+
+def test_a_plan_has_at_least_one_shot():
+    N = bounds.required_samples(0.1, 1e-9, [5], 1.0)
+    assert bounds.planned_bound(N, 1, [5], 1.0) <= 0.1
+    assert bounds.planned_bound(N - 1, 1, [5], 1.0) > 0.1
+
+
+def test_condition_numbers_beyond_the_precision_are_infinite():
+    W = np.diag([1.0, 1e-10])
+    assert np.isinf(linalg.condition_number(W.astype(np.float32)))
+    np.testing.assert_allclose(linalg.condition_number(W), 1e10)
