@@ -67,8 +67,9 @@ def ours(shots: int, N: int):
     """The bound of the ambient space with jitter, of one prompt."""
 
     def compute(stack, H):
-        choice = {"dim": "ambient", "jitter": JITTER, "scale": 1 / N}
-        return generalization_bound(stack, H, shots, 1.0, **choice)
+        return generalization_bound(
+            stack, H, shots, 1.0, dim="ambient", jitter=JITTER, scale=1 / N
+        )
 
     return compute
 

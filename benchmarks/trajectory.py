@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks import _alone, _measure
 from benchmarks._suite import BenchmarkRow, Budget, Case, each
+from icltheory._names import NormMethod
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory import depth_errors, implicit_gd_norms
 
@@ -23,7 +24,7 @@ DEPTH_GROUP = "Float32 trajectory beside the float64 forward pass"
 # (L, N, n), and the seconds that measuring takes
 SIZES = {(24, 16, 256): 3, (12, 256, 512): 5, (8, 1000, 64): 4, (8, 16, 2048): 14}
 DEPTH_SIZES = ((8, 16, 16), (24, 16, 16), (24, 64, 64))
-METHODS = ("factors", "dense", "gram")
+METHODS: tuple[NormMethod, ...] = ("factors", "dense", "gram")
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:

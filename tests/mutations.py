@@ -218,13 +218,20 @@ def named_tests(path: Path, seen: frozenset[Path]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(test for tests in others for test in tests))
 
 
+def _tests_of_users(path: Path) -> tuple[str, ...]:
+    """Tests that a file names, and those of the files that import it."""
+    files = [path, *_importers(path)]
+    found = (named_tests(one, frozenset()) for one in files)
+    return tuple(dict.fromkeys(test for tests in found for test in tests))
+
+
 def mutations_of(path: Path) -> dict[str, list[Mutation]]:
     """All changes of a file, by function."""
     source = path.read_text()
     lines = source.splitlines()
     found: dict[str, list[Mutation]] = {}
     for name, node, text in functions(ast.parse(source)):
-        tests = _tests_of(text) or named_tests(path, frozenset())
+        tests = _tests_of(text) or _tests_of_users(path)
         sites = Sites(source)
         sites.visit(node)
         for line, start, end, new in sites.found:

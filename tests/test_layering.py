@@ -15,6 +15,7 @@ LAYERS = (
         "_typing",
         "_precision",
         "_calculators",
+        "_names",
         "_pytree",
         "_checks",
         "_conditions",

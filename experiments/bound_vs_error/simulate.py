@@ -130,7 +130,7 @@ def printed_bound(learner: Learner, row: ProblemSize) -> float:
         return math.inf
     stack = learner.stack()
     H = draw_tokens(jax.random.key(0), learner, row.num_demos)
-    choice = {"scale": 1 / row.num_demos, **AS_PRINTED}
+    choice: dict[str, Any] = {"scale": 1 / row.num_demos, **AS_PRINTED}
     bound = jax.jit(functools.partial(generalization_bound, **choice))(
         stack, H, row.shots, R
     )

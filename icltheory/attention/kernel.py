@@ -14,6 +14,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_positive_int, check_shape
+from icltheory._names import FeatureMap
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, PRNGKey, Scalar
 from icltheory.attention._layer import (
@@ -78,7 +79,7 @@ def softmax_kernel_view(
     h_query: Float[ArrayLike, "_n"],
     *,
     d_scale: Real[ArrayLike, ""],
-    features: str = "exact",
+    features: FeatureMap = "exact",
     degree: int = 4,
     num_features: int = 256,
     key: PRNGKey | None = None,

@@ -7,6 +7,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice
+from icltheory._names import Mask, MLPForm
 from icltheory._typing import Float
 from icltheory.attention._layer import (
     LayerOutput,
@@ -31,7 +32,7 @@ def linear_attention(
     H: Float[ArrayLike, "_N _n"],
     h_query: Float[ArrayLike, "_n"],
     *,
-    mask: str = "demos",
+    mask: Mask = "demos",
     scale: Real[ArrayLike, ""] = 1.0,
 ) -> LayerOutput:
     r"""Linear attention with residual, equation (3), for every token.
@@ -85,9 +86,9 @@ def mlp_attention(
     H: Float[ArrayLike, "_N _n"],
     h_query: Float[ArrayLike, "_n"],
     *,
-    mask: str = "demos",
+    mask: Mask = "demos",
     scale: Real[ArrayLike, ""] = 1.0,
-    mlp: str = "gated",
+    mlp: MLPForm = "gated",
 ) -> LayerOutput:
     r"""Linear attention followed by an MLP, Appendix B.3.
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_nonnegative_int
+from icltheory._names import Mask
 from icltheory._typing import Array, Bool
 
 __all__ = ["MASKS", "attended_keys", "normalized_keys"]
@@ -24,7 +25,7 @@ MASKS = ("demos", "causal", "none")
 
 
 @calculator(compiled=False)
-def attended_keys(mask: str, num_demos: int) -> Bool[Array, "P P"]:
+def attended_keys(mask: Mask, num_demos: int) -> Bool[Array, "P P"]:
     """Keys whose values enter the attention sum of each token.
 
     Args:
@@ -50,7 +51,7 @@ def attended_keys(mask: str, num_demos: int) -> Bool[Array, "P P"]:
 
 
 @calculator(compiled=False)
-def normalized_keys(mask: str, num_demos: int) -> Bool[Array, "P P"]:
+def normalized_keys(mask: Mask, num_demos: int) -> Bool[Array, "P P"]:
     """Keys over which the softmax of each token is normalised.
 
     The papers' M stands outside the softmax. With ``"demos"`` every token normalises

@@ -10,6 +10,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_shape
+from icltheory._names import Mask
 from icltheory._typing import Array, Float
 from icltheory.attention._layer import LayerOutput, add_residual, as_tokens, stacked
 from icltheory.attention.masks import MASKS, attended_keys
@@ -81,7 +82,7 @@ def kernel_weights(
     h_query: Float[ArrayLike, "_n"],
     *,
     kernel: Kernel = "linear",
-    mask: str = "demos",
+    mask: Mask = "demos",
 ) -> Float[Array, "P P"]:
     r"""Weights :math:`k(W_Q h_i, W_K h_j)` of every token on every key, masked.
 
@@ -133,7 +134,7 @@ def kernel_attention(
     h_query: Float[ArrayLike, "_n"],
     *,
     kernel: Kernel = "linear",
-    mask: str = "demos",
+    mask: Mask = "demos",
     scale: Real[ArrayLike, ""] = 1.0,
 ) -> LayerOutput:
     r"""Nonlinear attention with residual, without a normaliser.

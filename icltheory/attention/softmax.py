@@ -7,6 +7,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_shape
+from icltheory._names import Mask
 from icltheory._typing import Array, Float
 from icltheory.attention._layer import (
     LayerOutput,
@@ -30,7 +31,7 @@ def softmax_attention(
     h_query: Float[ArrayLike, "_n"],
     *,
     d_scale: Real[ArrayLike, ""],
-    mask: str = "demos",
+    mask: Mask = "demos",
     scale: Real[ArrayLike, ""] = 1.0,
 ) -> LayerOutput:
     r"""Softmax attention with residual, equations (1) and (2).
@@ -89,7 +90,7 @@ def softmax_weights(
     h_query: Float[ArrayLike, "_n"],
     *,
     d_scale: Real[ArrayLike, ""],
-    mask: str = "demos",
+    mask: Mask = "demos",
 ) -> Float[Array, "P P"]:
     r"""Attention weights :math:`a_{ij}` of :func:`softmax_attention`, masked.
 

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import check_choice, check_range, check_shape
+from icltheory._names import Mask, MLPForm
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, Int
 from icltheory.attention._layer import LayerOutput, as_tokens, check_d_scale
@@ -74,7 +75,7 @@ class AttentionStack(abc.ABC):
         index: int | Int[Array, ""],
         H: Float[ArrayLike, "_N _n"],
         h_query: Float[ArrayLike, "_n"],
-        mask: str = "demos",
+        mask: Mask = "demos",
         *,
         scale: Real[ArrayLike, ""] = 1.0,
     ) -> LayerOutput:
@@ -105,7 +106,7 @@ class AttentionStack(abc.ABC):
         index: int | Int[Array, ""],
         H: Float[ArrayLike, "_N _n"],
         h_query: Float[ArrayLike, "_n"],
-        mask: str = "demos",
+        mask: Mask = "demos",
     ) -> Float[Array, "P P"]:
         """How much every token takes from every key in one layer, without the scale.
 
@@ -133,7 +134,7 @@ class AttentionStack(abc.ABC):
         self,
         H: Float[ArrayLike, "_N _n"],
         h_query: Float[ArrayLike, "_n"],
-        mask: str = "demos",
+        mask: Mask = "demos",
         *,
         scale: Real[ArrayLike, ""] = 1.0,
     ) -> StackOutput:
@@ -333,7 +334,7 @@ class MLPAttentionStack(AttentionStack):
     W_Q: Weights
     W_in: Weights
     W_out: Weights
-    mlp: str = static_field(default="gated")
+    mlp: MLPForm = static_field(default="gated")
 
     groups: ClassVar[dict[str, str]] = {
         "W_V": "attn",

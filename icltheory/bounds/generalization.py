@@ -16,6 +16,7 @@ from icltheory._checks import (
     check_open_unit,
     check_positive_int,
 )
+from icltheory._names import DemoUpdates, Dimension, Logarithm, Numerator
 from icltheory._typing import Array, Float, Int, PRNGKey
 from icltheory.attention import LinearAttentionStack
 from icltheory.bounds._checks import (
@@ -39,7 +40,11 @@ from icltheory.trajectory._recursion import prepare
 __all__ = ["AS_PRINTED", "generalization_bound"]
 
 # The formula of the paper, letter by letter; infinite for every n >= 2.
-AS_PRINTED = {"dim": "ambient", "numerator": "frobenius", "log": "inside"}
+AS_PRINTED: dict[str, Any] = {
+    "dim": "ambient",
+    "numerator": "frobenius",
+    "log": "inside",
+}
 NUMERATORS = ("exact", "spectral", "frobenius")
 # The support's basis is a matrix of n^2 x n (n + 1) / 2 for each prompt and layer.
 _DENSE_WIDTH = 40
@@ -56,17 +61,17 @@ def generalization_bound(
     shots: Real[ArrayLike, ""],
     subgaussian_scale: Real[ArrayLike, ""],
     *,
-    dim: str = "support",
+    dim: Dimension = "support",
     jitter: Real[ArrayLike, ""] | str | None = None,
-    numerator: str = "exact",
+    numerator: Numerator = "exact",
     center: Center = "zero",
     prior: Prior = "isotropic",
-    log: str = "outside",
+    log: Logarithm = "outside",
     held_out: int | None = None,
     key: PRNGKey | None = None,
     trivial: Real[ArrayLike, ""] | None = None,
     confidence: float = 0.95,
-    demo_updates: str = "shared",
+    demo_updates: DemoUpdates = "shared",
     scale: Real[ArrayLike, ""] = 1.0,
     batch_size: int | None = None,
     support_dims: Int[ArrayLike, "_L"] | None = None,

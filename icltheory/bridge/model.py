@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Integer
 
 from icltheory._checks import check_shape, concrete
+from icltheory._names import Rule
 from icltheory._typing import Array, Bool, Float, PyTree
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder, Stream, Tokens
@@ -176,7 +177,7 @@ def clip_module(
     module: str,
     rate: Any,
     *,
-    rule: str = "floor",
+    rule: Rule = "floor",
     at_least_one: bool = False,
 ) -> LanguageModel:
     r"""The model with all matrices of a module clipped at one rate.

@@ -7,6 +7,7 @@ from jaxtyping import Real
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice
 from icltheory._conditions import Condition, Conditions, at_least, at_most
+from icltheory._names import ConditionForm
 from icltheory._typing import Float
 from icltheory.chain_of_thought.alphabet import span_residual
 from icltheory.chain_of_thought.measures import (
@@ -119,7 +120,7 @@ def cot_conditions(
     num_examples: Number,
     relevant_fraction: Number,
     *,
-    form: str = "published",
+    form: ConditionForm = "published",
     patterns: Float[ArrayLike, "..."] | None = None,
     training_patterns: Float[ArrayLike, "..."] | None = None,
     tolerance: float = 1e-6,
@@ -198,7 +199,7 @@ def icl_conditions(
     num_examples: Number,
     relevant_fraction: Number,
     *,
-    form: str = "published",
+    form: ConditionForm = "published",
     constant: Number = 1.0,
 ) -> Conditions:
     r"""Conditions for plain in-context learning (Li et al. 2025, Theorem 6).

@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice
+from icltheory._names import Mask
 from icltheory._typing import Array, Float
 from icltheory.attention import MASKS, AttentionStack, LayerOutput
 from icltheory.attention._layer import as_tokens
@@ -49,7 +50,7 @@ class LayeredStack:
 
     num_layers: int
     groups: tuple[tuple[str, str], ...]
-    mask: str = "demos"
+    mask: Mask = "demos"
     scale: float = 1.0
 
     def __post_init__(self):
@@ -57,7 +58,7 @@ class LayeredStack:
 
     @classmethod
     def of(
-        cls, stack: AttentionStack, *, mask: str = "demos", scale: float = 1.0
+        cls, stack: AttentionStack, *, mask: Mask = "demos", scale: float = 1.0
     ) -> "LayeredStack":
         """The model that fits a stack.
 

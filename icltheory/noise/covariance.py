@@ -7,6 +7,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_values
+from icltheory._names import DemoUpdates
 from icltheory._typing import Array, Float, Scalar
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise.gradients import demonstration_gradients
@@ -60,7 +61,7 @@ def noise_covariance(
     shots: Real[ArrayLike, ""],
     layer: int,
     *,
-    demo_updates: str = "shared",
+    demo_updates: DemoUpdates = "shared",
     scale: Real[ArrayLike, ""] = 1.0,
     W: Float[ArrayLike, "_L _n _n"] | None = None,
 ) -> Float[Array, "d d"]:

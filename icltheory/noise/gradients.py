@@ -6,6 +6,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_shape
+from icltheory._names import DemoUpdates
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory._recursion import (
@@ -25,7 +26,7 @@ def demonstration_gradients(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     *,
-    demo_updates: str = "shared",
+    demo_updates: DemoUpdates = "shared",
     scale: Real[ArrayLike, ""] = 1.0,
     W: Float[ArrayLike, "_L _n _n"] | None = None,
 ) -> TrajectoryFactors:

@@ -7,6 +7,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice
+from icltheory._names import DemoUpdates, Noise
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.attention import LinearAttentionStack
@@ -46,8 +47,8 @@ def noisy_trajectory(
     H: Float[ArrayLike, "_N _n"],
     shots: Real[ArrayLike, ""],
     *,
-    noise: str = "gaussian",
-    demo_updates: str = "shared",
+    noise: Noise = "gaussian",
+    demo_updates: DemoUpdates = "shared",
     scale: Real[ArrayLike, ""] = 1.0,
 ) -> NoisyTrajectory:
     r"""Implicit gradient descent from b of N demonstrations, or with its noise.

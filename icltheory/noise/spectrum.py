@@ -7,6 +7,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_shape
+from icltheory._names import DemoUpdates, SpectrumMethod
 from icltheory._precision import widened
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int
@@ -66,9 +67,9 @@ def noise_spectrum(
     H: Float[ArrayLike, "_N _n"],
     shots: Real[ArrayLike, ""],
     *,
-    demo_updates: str = "shared",
+    demo_updates: DemoUpdates = "shared",
     scale: Real[ArrayLike, ""] = 1.0,
-    method: str = "auto",
+    method: SpectrumMethod = "auto",
     W: Float[ArrayLike, "_L _n _n"] | None = None,
     support_dims: Int[ArrayLike, "_L"] | None = None,
 ) -> NoiseSpectrum:
@@ -133,7 +134,7 @@ def noise_spectrum(
     return spectrum_on_path(learner, H, shots, W, m, method)[0]
 
 
-def spectrum_on_path(learner: Learner, H, shots, W, m, method="auto"):
+def spectrum_on_path(learner: Learner, H, shots, W, m, method: SpectrumMethod = "auto"):
     """The spectrum and the gradients it was made of."""
     N, n = H.shape
     without_replacement_factor(N, shots)
@@ -152,7 +153,7 @@ def spectrum_of_gradients(
     shots: Real[ArrayLike, ""],
     support_dim: Int[ArrayLike, "_L"],
     *,
-    method: str = "auto",
+    method: SpectrumMethod = "auto",
 ) -> NoiseSpectrum:
     r"""The spectrum from per-demonstration gradients, wherever they come from.
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
+from icltheory._names import Order
 from icltheory.pruning import prune_rows
 
 __all__ = ["prune_neurons"]
@@ -15,7 +16,7 @@ __all__ = ["prune_neurons"]
 def prune_neurons(
     params: dict[str, Any],
     fraction: Real[ArrayLike, ""] | float | int,
-    order: str = "magnitude",
+    order: Order = "magnitude",
     key: Any = None,
 ) -> dict[str, Any]:
     r"""Removes neurons: rows of W_O become zero (Theorem 3).

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_range, check_shape
+from icltheory._names import Rule
 from icltheory._precision import exact_products
 from icltheory._typing import Array, Float, Int, Scalar
 from icltheory.linalg import low_rank_approximation
@@ -22,7 +23,7 @@ def clip(
     *,
     rate: Any = None,
     rank: int | None = None,
-    rule: str = "floor",
+    rule: Rule = "floor",
 ) -> Float[Array, "m n"]:
     r"""Keeps the r largest singular values of a matrix and drops the rest.
 
@@ -138,7 +139,7 @@ def _split_jvp(primals, tangents):
     return (kept, removed), (kept_moves, removed_moves)
 
 
-def resolve_rank(shape: tuple[int, ...], rate: Any, rank: Any, rule: str) -> int:
+def resolve_rank(shape: tuple[int, ...], rate: Any, rank: Any, rule: Rule) -> int:
     """The rank that is given by exactly one of a rate and a rank."""
     if (rate is None) == (rank is None):
         got = "neither" if rate is None else "both"

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_shape
+from icltheory._names import PruningMethod, Rule
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import PyTree
 from icltheory.layered import LayeredModel
@@ -49,9 +50,9 @@ def compose(
     score_args: tuple[Any, ...] = (),
     maximize: bool = True,
     min_gain: float | int = 0.0,
-    rule: str = "floor",
+    rule: Rule = "floor",
     at_least_one: bool = False,
-    method: str = "svd",
+    method: PruningMethod = "svd",
     batch_size: int | None = None,
 ) -> Composition:
     """Prunes module after module, each at the rate that helps most given the last.

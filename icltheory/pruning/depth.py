@@ -10,6 +10,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_finite
+from icltheory._names import DemoUpdates, NormMethod, Rule
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float
 from icltheory.attention import LinearAttentionStack
@@ -52,10 +53,10 @@ def depth_table(
     *,
     rate: Any = None,
     rank: int | None = None,
-    rule: str = "floor",
-    demo_updates: str = "shared",
+    rule: Rule = "floor",
+    demo_updates: DemoUpdates = "shared",
     scale: Real[ArrayLike, ""] = 1.0,
-    method: str = "auto",
+    method: NormMethod = "auto",
 ) -> DepthTable:
     r"""Norms of all implicit updates with layer k pruned, for every k.
 

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_shape
+from icltheory._names import Rule
 from icltheory._typing import Array, Float, Int
 from icltheory.pruning.rates import kept_of
 
@@ -20,7 +21,7 @@ def magnitude_prune(
     *,
     rate: Any = None,
     kept: int | None = None,
-    rule: str = "floor",
+    rule: Rule = "floor",
 ) -> Float[Array, "m n"]:
     r"""Sets the entries of smallest magnitude to zero.
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_finite
+from icltheory._names import PruningMethod, Rule
 from icltheory._typing import Array, Float, PyTree
 from icltheory.layered import (
     LayeredModel,
@@ -64,9 +65,9 @@ def prune_module(
     module: str,
     rate: Any,
     *,
-    rule: str = "floor",
+    rule: Rule = "floor",
     at_least_one: bool = False,
-    method: str = "svd",
+    method: PruningMethod = "svd",
 ) -> PyTree:
     r"""Prunes all matrices of a module at one rate.
 
@@ -115,7 +116,7 @@ class Cutting:
     """A way to prune: how much a rate keeps, and how a matrix is cut to that much."""
 
     method: str
-    rule: str
+    rule: Rule
     at_least_one: bool
 
     def __post_init__(self):

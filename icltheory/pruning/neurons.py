@@ -9,6 +9,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_range, check_shape, check_values
+from icltheory._names import Order
 from icltheory._precision import widened
 from icltheory._typing import Array, Float
 
@@ -23,7 +24,7 @@ def prune_rows(
     fraction: Real[ArrayLike, ""] | None = None,
     *,
     kept: Any = None,
-    order: str = "magnitude",
+    order: Order = "magnitude",
     key: Any = None,
 ) -> Float[Array, "m n"]:
     r"""Sets whole rows of a matrix to zero: its neurons, by their norm.

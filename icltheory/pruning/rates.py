@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
+from icltheory._names import Rule
 
 __all__ = ["kept_parameters", "rank_for_rate"]
 
@@ -18,7 +19,7 @@ _GUARD = Fraction(1, 10**9)
 def rank_for_rate(
     shape: tuple[int, ...],
     rate: Any,
-    rule: str = "floor",
+    rule: Rule = "floor",
     *,
     at_least_one: bool = False,
 ) -> int:

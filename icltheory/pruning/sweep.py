@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_sequence
+from icltheory._names import PruningMethod, Rule
 from icltheory._typing import PyTree
 from icltheory.layered import LayeredModel, check_layered
 from icltheory.pruning._program import CachedLayers, Program, evaluate
@@ -30,9 +31,9 @@ def sweep(
     inputs: PyTree = None,
     hidden: PyTree = None,
     score_args: tuple[Any, ...] = (),
-    rule: str = "floor",
+    rule: Rule = "floor",
     at_least_one: bool = False,
-    method: str = "svd",
+    method: PruningMethod = "svd",
     batch_size: int | None = None,
 ) -> PyTree:
     r"""Scores of a model with one module of one layer pruned at each rate.
@@ -120,9 +121,9 @@ def sweep_grid(
     params: PyTree,
     inputs: PyTree,
     score_args: tuple[Any, ...] = (),
-    rule: str = "floor",
+    rule: Rule = "floor",
     at_least_one: bool = False,
-    method: str = "svd",
+    method: PruningMethod = "svd",
     batch_size: int | None = None,
 ) -> PyTree:
     """Scores over layers, modules and rates: :func:`sweep` for every pair.

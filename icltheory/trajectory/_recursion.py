@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_shape
+from icltheory._names import DemoUpdates
 from icltheory._precision import widened
 from icltheory._typing import Array
 from icltheory.attention import LinearAttentionStack
@@ -23,7 +24,7 @@ class Learner(NamedTuple):
     """
 
     stack: LinearAttentionStack
-    demo_updates: str
+    demo_updates: DemoUpdates
     scale: Array
 
 

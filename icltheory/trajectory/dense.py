@@ -4,6 +4,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
+from icltheory._names import DemoUpdates, DenseMethod
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory._recursion import choose_dense, dense_recursion, prepare
@@ -17,9 +18,9 @@ def implicit_gd(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     *,
-    demo_updates: str = "shared",
+    demo_updates: DemoUpdates = "shared",
     scale: Real[ArrayLike, ""] = 1.0,
-    method: str = "auto",
+    method: DenseMethod = "auto",
 ) -> Trajectory:
     r"""The implicit gradient descent trajectory of Theorem 1.
 

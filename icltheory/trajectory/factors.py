@@ -4,6 +4,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
+from icltheory._names import DemoUpdates
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory._recursion import factor_recursion, prepare
@@ -17,7 +18,7 @@ def implicit_gd_factors(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     *,
-    demo_updates: str = "shared",
+    demo_updates: DemoUpdates = "shared",
     scale: Real[ArrayLike, ""] = 1.0,
 ) -> TrajectoryFactors:
     r"""Thin factors of the trajectory of Theorem 1.

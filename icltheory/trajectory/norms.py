@@ -7,6 +7,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice
+from icltheory._names import DemoUpdates, NormMethod
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.linalg import safe_sqrt, thin_frobenius_inner, thin_frobenius_norm
@@ -26,9 +27,9 @@ def implicit_gd_norms(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     *,
-    demo_updates: str = "shared",
+    demo_updates: DemoUpdates = "shared",
     scale: Real[ArrayLike, ""] = 1.0,
-    method: str = "auto",
+    method: NormMethod = "auto",
 ) -> TrajectoryNorms:
     r"""Norms of the implicit updates, gradients and weights of Theorem 1.
 

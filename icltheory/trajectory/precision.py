@@ -7,6 +7,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice
+from icltheory._names import DemoUpdates, DenseMethod
 from icltheory._typing import Array, Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory.dense import implicit_gd
@@ -21,9 +22,9 @@ def depth_errors(
     H: Float[ArrayLike, "_N _n"],
     h_query: Float[ArrayLike, "_n"],
     *,
-    demo_updates: str = "shared",
+    demo_updates: DemoUpdates = "shared",
     scale: Real[ArrayLike, ""] = 1.0,
-    method: str = "auto",
+    method: DenseMethod = "auto",
     dtype=jnp.float32,
 ) -> Float[Array, " L"]:
     r"""Relative error of the recursion in ``dtype`` against the float64 forward pass.

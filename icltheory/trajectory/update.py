@@ -6,6 +6,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_shape
+from icltheory._names import MLPForm
 from icltheory._precision import widened
 from icltheory._typing import Array, Float
 from icltheory.attention import MLP_FORMS
@@ -75,7 +76,7 @@ def implicit_update_mlp(
     h_query: Float[ArrayLike, "_n"] | None = None,
     *,
     scale: Real[ArrayLike, ""] = 1.0,
-    mlp: str = "gated",
+    mlp: MLPForm = "gated",
 ) -> Float[Array, "n n"]:
     r"""The implicit update of linear attention followed by an MLP, Appendix B.3.
 

@@ -107,3 +107,11 @@ def test_tasks_that_do_not_fit_are_refused(letters, key):
     one = cot.Alphabet(letters.patterns[:1], letters.codes)
     with pytest.raises(ValueError, match="expected 1 where there is one state"):
         cot.ReasoningTask(one, np.ones((2, 1, 1))).sample(key, 3, 0.5)
+
+
+def test_two_states_leave_another_start(letters, key):
+    """A share below 1 is refused where there is one state, and not for two."""
+    steps = jnp.broadcast_to(jnp.array([[0.9, 0.1], [0.2, 0.8]]), (1, 2, 2))
+    two = cot.training_alphabet(key, 2, 1, 8)
+    prompt = cot.ReasoningTask(two, steps).sample(key, 6, 0.5)
+    assert prompt.num_examples == 6

@@ -110,6 +110,16 @@ def test_bayes_given_inputs_of_the_worked_example(measured):
     measured("relative error", risk / expected - 1)
     np.testing.assert_allclose(risk, expected, rtol=1e-12)
 
+    def moved(change):
+        return float(bayes_given(task, X + change))
+
+    slope = np.asarray(jax.jit(jax.grad(lambda X: bayes_given(task, X)))(X))
+    for at in np.ndindex(*X.shape):
+        step = np.zeros_like(X)
+        step[at] = 1e-5
+        difference = (moved(step) - moved(-step)) / 2e-5
+        np.testing.assert_allclose(slope[at], difference, atol=1e-8)
+
 
 def test_bayes_risks_of_all_prefixes_are_those_of_each(measured):
     X = np.random.default_rng(0).normal(size=(2, 7, 3))

@@ -228,6 +228,11 @@ def test_lemma_6_best_prior_is_anisotropic(measured):
         assert float(term(centred, C, factor * Sigma).mean()) > best
 
 
+def test_eq_16_is_infinite_where_most_of_the_noise_is_rounding():
+    C = np.diag([1e-20, 1e-20, 1.0])
+    assert np.isinf(anisotropic_term(np.zeros(3), C, np.eye(3)))
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="subgaussian_scale: expected a finite value"):
         xu_raginsky(1.0, 10, 0.0)

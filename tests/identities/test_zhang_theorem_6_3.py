@@ -168,11 +168,12 @@ def test_flow_converges_for_singular_priors_too(rank_Psi, measured):
 
 def test_what_inputs_do_not_span_leaves_a_basis_along_the_direction():
     """Only among equal eigenvalues, and whatever the direction's length and sign."""
-    direction = -1e6 * np.array([1.0, 1.0, 2.0])
-    _, basis = jax.jit(basis_along)(np.diag([4.0, 1.0, 1.0]), direction)
-    basis = np.abs(np.asarray(basis))
-    np.testing.assert_allclose(basis[:, 2], [1, 0, 0], atol=1e-6)
-    np.testing.assert_allclose(basis[:, 1], np.array([0, 1, 2]) / 5**0.5, atol=1e-6)
+    direction, basis_of = -1e6 * np.array([1.0, 1.0, 2.0]), jax.jit(basis_along)
+    for size in (1.0, 1e6, 1e-6):
+        _, basis = basis_of(size * np.diag([4.0, 1.0, 1.0]), direction)
+        basis, along = np.abs(np.asarray(basis)), np.array([0, 1, 2]) / 5**0.5
+        np.testing.assert_allclose(basis[:, 2], [1, 0, 0], atol=1e-6)
+        np.testing.assert_allclose(basis[:, 1], along, atol=1e-6)
 
 
 def test_what_inputs_do_not_span_is_frozen(measured):

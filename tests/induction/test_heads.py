@@ -67,6 +67,15 @@ def test_every_head_has_the_score_of_its_pattern():
             )
 
 
+def test_the_uniform_head_is_scored_beside_them():
+    """Attention 1 / (t + 1) everywhere has (occurrences before t) / (t + 1)."""
+    circuit, tokens = induction_circuit(3, 6), jnp.array([0, 1, 0, 0, 2, 1])
+    shown = circuit.embed(tokens)
+    found = head_scores(circuit.model, circuit.stack, shown, tokens)
+    expected = np.mean([1 / 3, 2 / 4, 1 / 6])  # at t = 2, 3 and 5
+    np.testing.assert_allclose(found.uniform, expected, rtol=1e-12)
+
+
 def test_copying_of_a_head_is_that_of_its_whole_circuit():
     wide = jax.tree.map(lambda W: jnp.asarray(np.asarray(W, float)), params())
 

@@ -221,8 +221,8 @@ def test_norm_of_nothing_is_zero_with_gradient_zero():
         jnp.zeros((4, 2))
     )
     np.testing.assert_array_equal(grad, 0)
-    x = jnp.array([-1e-17, 0.0, 4.0, jnp.nan])
-    np.testing.assert_array_equal(safe_sqrt(x), np.array([0, 0, 2, np.nan]))
+    x = jnp.array([-1e-17, 0.0, 0.25, 4.0, jnp.nan])
+    np.testing.assert_array_equal(safe_sqrt(x), np.array([0, 0, 0.5, 2, np.nan]))
 
 
 def test_dtype_follows_the_input():

@@ -37,7 +37,6 @@ def angle(v, w):
     return np.arccos(v @ w / np.sqrt((v @ v) * (w @ w)))
 
 
-@pytest.mark.slow
 def test_projections_token_by_token(task, mu, params):
     prompt = drawn.pattern_prompt(task, 6, 5)
     found = jax.jit(projections)(params, task, prompt)

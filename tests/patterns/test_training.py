@@ -149,3 +149,10 @@ def test_bad_input():
     refused("step_size: expected a finite value > 0, got -1.0", step_size=-1.0)
     refused("batch_size: expected a positive integer, got 0", batch_size=0)
     refused("relevant_fraction: expected a value <= 1", relevant_fraction=1.5)
+
+
+def test_means_are_over_the_prompts_of_each_layer():
+    """Scores of several seeds keep their leading axis."""
+    masses = jnp.arange(24.0).reshape(2, 3, 4)
+    stack = Scores(masses[:, 0], masses, masses, masses[:, 0] > 0, masses[:, 0] >= 0)
+    np.testing.assert_allclose(stack.attention_mass, masses.mean(-1))

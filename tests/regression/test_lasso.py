@@ -27,8 +27,7 @@ def data(seed, shape):
     return X, X @ rng.normal(size=shape[-1]) + 0.3 * rng.normal(size=shape[:-1])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("num", [5, 12])
+@pytest.mark.parametrize("num", [5, pytest.param(12, marks=pytest.mark.slow)])
 @settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),

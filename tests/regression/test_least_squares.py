@@ -44,7 +44,6 @@ def test_minimum_norm_weights_agree_with_numpy_for_dependent_rows_too(seed):
             assert abs(got[b, k] - expected[b, k]) < 1e-9 + 100 * bound
 
 
-@pytest.mark.slow
 def test_the_direct_call_agrees_with_numpy_for_dependent_rows_too():
     rng = np.random.default_rng(0)
     X = cases(rng)[:6]

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from icltheory._names import Rule
 from icltheory.bridge.model import LanguageModel
 from icltheory.layered import get_matrix
 from icltheory.pruning import kept_parameters, module_matrices, rank_for_rate
@@ -69,7 +70,7 @@ class SizeReport(NamedTuple):
 
 
 def size_report(
-    model: LanguageModel, layer: int, module: str, rate: Any, *, rule: str = "floor"
+    model: LanguageModel, layer: int, module: str, rate: Any, *, rule: Rule = "floor"
 ) -> SizeReport:
     r"""Numbers, bytes and operations of a module, dense and clipped at a rate.
 
