@@ -25,6 +25,7 @@ DEPTH_GROUP = "Float32 trajectory beside the float64 forward pass"
 SIZES = {(24, 16, 256): 3, (12, 256, 512): 5, (8, 1000, 64): 4, (8, 16, 2048): 14}
 DEPTH_SIZES = ((8, 16, 16), (24, 16, 16), (24, 64, 64))
 METHODS: tuple[NormMethod, ...] = ("factors", "dense", "gram")
+EVERY_METHOD: tuple[NormMethod, ...] = (*METHODS, "auto")
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
@@ -81,9 +82,9 @@ def row(L: int, N: int, n: int) -> BenchmarkRow:
     host = [np.asarray(a) for a in (stack.W_V, stack.W_K, stack.W_Q, H)]
     paths = {
         method: functools.partial(
-            jax.jit(lambda s, h, m=method: implicit_gd_norms(s, h, method=m)), stack, H
+            jax.jit(functools.partial(implicit_gd_norms, method=method)), stack, H
         )
-        for method in (*METHODS, "auto")
+        for method in EVERY_METHOD
     }
     facts = {f"{m} ms": 1e3 * _measure.seconds(paths[m], 2) for m in METHODS}
     plain = functools.partial(numpy_norms, *host)

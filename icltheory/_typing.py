@@ -4,10 +4,17 @@
 ``B`` batch, ``P`` points of a prompt (examples and query).
 """
 
+from typing import TYPE_CHECKING, Any
+
 from jax import Array
-from jaxtyping import Bool, Float, Int, Key, PyTree
+from jaxtyping import Bool, Float, Int, Key
 
 from icltheory import _import_effects
+
+if TYPE_CHECKING:
+    PyTree = Any  # pyright knows no type of jaxtyping's
+else:
+    from jaxtyping import PyTree
 
 Scalar = Float[Array, ""]
 PRNGKey = Key[Array, ""]

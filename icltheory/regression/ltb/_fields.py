@@ -9,7 +9,11 @@ from icltheory._typing import Array
 from icltheory.regression._linalg import Matrix, Number, Vector
 
 if TYPE_CHECKING:
-    MatrixField = NumberField = VectorField = WeightField = Array
+    # One by one: type checkers read a chain as variables, not as types.
+    MatrixField = Array
+    NumberField = Array
+    VectorField = Array
+    WeightField = Array
 else:
     MatrixField, NumberField, VectorField = Matrix, Number, Vector
     WeightField = Float[ArrayLike, "_rows _n"]

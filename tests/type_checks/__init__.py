@@ -1,0 +1,1 @@
+"""What a type checker makes of typical uses, and of mistakes."""

@@ -1,0 +1,25 @@
+"""Ten mistakes, each in a line with a mark; mypy and pyright find all of them."""
+
+import jax
+import jax.numpy as jnp
+
+from icltheory import bounds, noise, pruning, trajectory
+from icltheory.attention import LinearAttentionStack, linear_attention
+from icltheory.regression import ltb
+from icltheory.regression.tasks import LinearRegression
+
+W = jnp.ones((1, 2, 2))
+stack = LinearAttentionStack(W, W, W)
+H = jnp.ones((5, 2))
+task = LinearRegression.isotropic(2)
+
+bounds.generalization_bound(stack, H, 2, 1.0, dim="suport")  # MISTAKE
+bounds.generalization_bound(stack, H, 2, 1.0, log="in")  # MISTAKE
+bounds.generalization_bound((W, W, W), H, 2, 1.0)  # MISTAKE
+trajectory.implicit_gd(stack, H, demo_updates="demos")  # MISTAKE
+noise.noise_spectrum(stack, H, 2, method="fast")  # MISTAKE
+linear_attention(W[0], W[0], W[0], H, H[0], mask="M")  # MISTAKE
+pruning.clip(W[0], rate=0.5, rule="round")  # MISTAKE
+ltb.optimal_gd_beta(stack, 3)  # MISTAKE
+task.sample(jax.random.key(0), "20", 3)  # MISTAKE
+print(bounds.generalization_bound(stack, H, 2, 1.0).values)  # MISTAKE

@@ -1,0 +1,51 @@
+"""Ten typical uses, which mypy and pyright accept in strict mode."""
+
+import jax
+import jax.numpy as jnp
+
+from icltheory import bounds, linalg, noise, pruning, statistics, trajectory
+from icltheory.attention import LinearAttentionStack, linear_attention
+from icltheory.layered import LayeredStack
+from icltheory.regression import ltb, predictors, risks
+from icltheory.regression.tasks import LinearRegression
+
+key = jax.random.key(0)
+W_V, W_K, W_Q = jax.random.normal(key, (3, 2, 4, 4)) / 3
+stack = LinearAttentionStack(W_V, W_K, W_Q)
+H = jax.random.normal(key, (30, 20, 4))
+
+# 1. A generalisation bound and what it says of itself
+bound = bounds.generalization_bound(stack, H, 10, 1.0, scale=1 / 20, dim="support")
+print(bound.summary(), float(bound.value), bound.failing)
+# 2. The implicit trajectory of one prompt
+path = trajectory.implicit_gd(stack, H[0], demo_updates="causal", scale=1 / 20)
+print(path.G.shape, path.outputs(H[0, 0]))
+# 3. The spectrum of its noise
+spectrum = noise.noise_spectrum(stack, H[0], 10, method="auto")
+print(spectrum.rank.tolist())
+# 4. One layer of linear attention
+layer = linear_attention(W_V[0], W_K[0], W_Q[0], H[0], H[0, 0], mask="demos")
+print(layer.h_query)
+# 5. A task, its prompts, and the best GD-beta
+task = LinearRegression.isotropic(5, noise_var=0.25)
+prompt = task.sample(key, 20, 64)
+best, risk = ltb.optimal_gd_beta(task, 20)
+print(best.Gamma.shape, float(risk))
+# 6. A predictor at every prefix
+errors = (predictors.ridge_prefixes(prompt.X, prompt.y, penalty=0.25) - prompt.y) ** 2
+print(errors.mean(axis=0))
+# 7. A simulated risk with its interval
+estimate = risks.monte_carlo_risk(predictors.ols_prefixes, task, key, 256)
+print(estimate.mean[-1], estimate.standard_error[-1])
+# 8. Clipping a matrix and what it removes
+clipped = pruning.clip(W_V[0], rate=0.5, rule="floor")
+print(linalg.condition_number(clipped, rank=2), pruning.frobenius_split(clipped, 1))
+# 9. A sweep over clipping rates
+model, inputs = LayeredStack.of(stack), (H[0], H[0, 0])
+scores = pruning.sweep(
+    model, 0, "W_V", [0.0, 0.5], jnp.sum, params=stack, inputs=inputs
+)
+print(scores)
+# 10. A bootstrap interval of an accuracy
+interval = statistics.bootstrap_interval([True, False, True, True], level=0.9)
+print(interval.low, interval.high)
