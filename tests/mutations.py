@@ -201,11 +201,13 @@ def _tests_of(text: str) -> tuple[str, ...]:
 def _importers(path: Path) -> list[Path]:
     """Modules of the same package that import this one."""
     name = "icltheory." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+    parent, _, last = name.rpartition(".")
+    forms = rf"\b{re.escape(name)}\b|from {re.escape(parent)} import [^\n]*\b{last}\b"
     folder = path.parent if path.parent != PACKAGE else PACKAGE
     return [
         other
         for other in sorted(folder.rglob("*.py"))
-        if other != path and re.search(rf"\b{re.escape(name)}\b", other.read_text())
+        if other != path and re.search(forms, other.read_text())
     ]
 
 

@@ -221,8 +221,6 @@ def test_norm_of_nothing_is_zero_with_gradient_zero():
         jnp.zeros((4, 2))
     )
     np.testing.assert_array_equal(grad, 0)
-    x = jnp.array([-1e-17, 0.0, 0.25, 4.0, jnp.nan])
-    np.testing.assert_array_equal(safe_sqrt(x), np.array([0, 0, 0.5, 2, np.nan]))
 
 
 def test_dtype_follows_the_input():
@@ -248,3 +246,8 @@ def test_bad_input_says_what_was_expected():
         condition_number(W, rank=0)
     with raises("B: expected shape (n, 4), got (3, 2)"):
         thin_frobenius_inner(W, W[:, :2], W, W)
+
+
+def test_a_safe_root_is_the_root_and_0_below_0():
+    x = jnp.array([-1e-17, 0.0, 0.25, 4.0, jnp.nan])
+    np.testing.assert_array_equal(safe_sqrt(x), np.array([0, 0, 0.5, 2, np.nan]))

@@ -107,6 +107,12 @@ def test_frequencies(alpha):
     assert abs(np.mean(prompt.z)) < 4.5 / 3000**0.5
 
 
+def test_without_others_both_patterns_of_the_pair_are_equally_likely(key):
+    drawn = sample(pattern_task(2, 4, 2.0), key, 300, 10, 1.0)
+    first = np.asarray(drawn.pattern) == np.asarray(drawn.pair)[:, :1]
+    assert abs(first.mean() - 0.5) < 4.5 * 0.5 / 3000**0.5
+
+
 @pytest.mark.slow
 def test_shifted_prompts_are_of_shifted_patterns(key):
     task = pattern_task(6, 4, 2.0, num_shifted=3)
