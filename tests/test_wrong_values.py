@@ -199,6 +199,14 @@ def patterns(rate):
             "stack: expected LinearAttentionStack, got a tuple",
         ),
         (
+            lambda: ltb.risk(object(), TASK, 3),
+            "model: expected GDBeta, LSA, LTB or EffectiveParameters, got a object",
+        ),
+        (
+            lambda: risks.monte_carlo_risk(predictors.zero_prefixes, 3, KEY, 4),
+            "source: expected a task, a sampler or prompts, got a int",
+        ),
+        (
             lambda: ltb.minimal_risk(shifts.garg_shift("skewed", 3), 3),
             "problem: expected LinearRegression, got Shift(",
         ),

@@ -146,11 +146,6 @@ def resolve_rank(shape: tuple[int, ...], rate: Any, rank: Any, rule: Rule) -> in
         raise ValueError(f"rate, rank: expected exactly one of them, got {got}")
     if rank is None:
         return rank_for_rate(shape, rate, rule)
-    if isinstance(rank, jax.core.Tracer):
-        raise ValueError(
-            "rank: expected a known number, got a traced one, which "
-            "linalg.low_rank_approximation takes"
-        )
     if isinstance(rank, bool) or int(rank) != rank or not 1 <= rank <= min(shape):
         raise ValueError(f"rank: expected 1 <= rank <= {min(shape)}, got {rank}")
     return int(rank)
