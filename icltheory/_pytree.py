@@ -7,6 +7,7 @@ from typing import TypeVar, dataclass_transform
 import jax
 
 from icltheory._calculators import Noting, any_traced, poisoned, real_numbers
+from icltheory._records import equal, show
 
 T = TypeVar("T")
 
@@ -24,11 +25,18 @@ def pytree(cls: type[T]) -> type[T]:
     there therefore run once, on what the user passed, and never on the batched or
     placeholder leaves that ``vmap``, ``scan`` or ``tree_map`` put into the tree. Where
     a field is traced and a check of its value fails, the numbers become NaN.
+
+    ``repr`` is one short line, and ``==`` compares arrays by their entries.
     """
+    own = set(vars(cls))
     if "__post_init__" in vars(cls):
         check = vars(cls)["__post_init__"]
         cls.__post_init__ = _reading(check)  # pyrefly: ignore[missing-attribute]
     cls = dataclasses.dataclass(frozen=True)(cls)
+    # Beside the generated hash, which classes of static fields need for jit.
+    for name, method in (("__repr__", show), ("__eq__", equal)):
+        if name not in own:
+            setattr(cls, name, method)
     fields = dataclasses.fields(cls)  # pyrefly: ignore[bad-argument-type]
     static = tuple(f.name for f in fields if f.metadata.get("static", False))
     data = tuple(f.name for f in fields if f.name not in static)

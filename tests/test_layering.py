@@ -16,6 +16,7 @@ LAYERS = (
         "_precision",
         "_calculators",
         "_names",
+        "_records",
         "_pytree",
         "_checks",
         "_conditions",

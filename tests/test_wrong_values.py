@@ -4,6 +4,7 @@
 that users met.
 """
 
+import functools
 import re
 
 import jax
@@ -16,6 +17,7 @@ from icltheory.attention import LinearAttentionStack, linear_attention
 from icltheory.induction import prefix_matching_score
 from icltheory.layered import LayeredStack
 from icltheory.models import GPT2
+from icltheory.noise import noise_spectrum
 from icltheory.patterns import PatternTask, PatternTransformer
 from icltheory.patterns import train as train_patterns
 from icltheory.plotting.curves import Curve, draw_curve
@@ -31,6 +33,7 @@ STACK = LinearAttentionStack(WIDE, WIDE, WIDE)
 MODEL = LayeredStack.of(STACK)
 INPUTS = jnp.ones((3, 2)), jnp.ones(2)
 KEY = jax.random.key(0)
+NOISE = functools.partial(noise_spectrum, STACK, shots=2)
 JAX = "\n-+\nFor simplicity, JAX has removed"  # what it adds while tracing
 GPT_2 = GPT2(2, 10, width=8, num_layers=1, num_heads=2)
 RULE = make_optimizer(OptimizerConfig("adam", 1e-3), 10)
@@ -291,3 +294,17 @@ def test_condition_numbers_beyond_the_precision_are_infinite():
     W = np.diag([1.0, 1e-10])
     assert np.isinf(linalg.condition_number(W.astype(np.float32)))
     np.testing.assert_allclose(linalg.condition_number(W), 1e10)
+
+
+def test_records_show_themselves_in_a_line_and_compare():
+    H = np.arange(24.0).reshape(12, 2)
+    spectrum = NOISE(H)
+    assert "\n" not in repr(spectrum)
+    assert len(repr(spectrum)) < 300
+    assert "eigenvalues=float64[1, 12]" in repr(spectrum)
+    assert "rank=[" in repr(spectrum)
+    assert spectrum == NOISE(H)
+    assert spectrum != NOISE(H[::-1] + 1)
+    assert TASK == LinearRegression.isotropic(3) != LinearRegression.isotropic(4)
+    assert len(repr(LinearRegression.isotropic(60))) < 300
+    assert TASK != 3

@@ -1,6 +1,7 @@
 """Garg's evaluation settings of linear regression: prompts unlike the training ones."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,9 @@ GARG_SHIFTS = (
     "noisyLR",
 )
 EXTRA_SHIFTS = ("opposite_quadrants",)
+
+
+_SCALED = re.compile(r"scale-[xy]=[0-9]*\.?[0-9]+")
 
 
 @pytree
@@ -69,7 +73,8 @@ class Shift:
     dtype: Any = static_field()
 
     def __post_init__(self):
-        check_choice("name", self.name, (*GARG_SHIFTS, *EXTRA_SHIFTS))
+        if not _SCALED.fullmatch(self.name) or not self.scale > 0:
+            check_choice("name", self.name, (*GARG_SHIFTS, *EXTRA_SHIFTS))
         check_positive_int("dim", self.dim)
         if self.name == "half_subspace" and self.dim < 2:
             raise ValueError(
@@ -128,7 +133,7 @@ def garg_shift(name: str, dim: int, dtype: Any = None) -> Shift:
     * ``half_subspace``, ``skewed``: x = z T with T = U diag(e) U', U a random rotation
       that all prompts of a call share, e = (1 on d // 2 places) or e_i = 1 / i, scaled
       to |e|^2 = d. The covariance therefore has eigenvalues e_i^2, not e_i.
-    * ``scale-x=s``, ``scale-y=s``: inputs, or weights, times s.
+    * ``scale-x=s``, ``scale-y=s``: inputs, or weights, times s, for any number s > 0.
     * ``noisyLR``: labels plus N(0, 1) noise, rescaled to variance d in the batch, with
       noisy query labels. The zero predictor then has normalised error 1; the published
       notebook draws its line at 1 + 1/d, as if the labels had not been rescaled.

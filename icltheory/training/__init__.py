@@ -36,6 +36,7 @@ from icltheory.training.optimizers import make_optimizer as make_optimizer
 from icltheory.training.side_by_side import SideBySide as SideBySide
 from icltheory.training.side_by_side import side_by_side as side_by_side
 from icltheory.training.steps import Step as Step
+from icltheory.training.steps import Task as Task
 from icltheory.training.steps import TrainState as TrainState
 from icltheory.training.steps import init_state as init_state
 from icltheory.training.steps import make_step as make_step
@@ -53,6 +54,7 @@ __all__ = [
     "Ramp",
     "SideBySide",
     "Step",
+    "Task",
     "TrainState",
     "averaged",
     "bayes_targets",

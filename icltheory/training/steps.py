@@ -61,7 +61,17 @@ Targets = Callable[[Any, Array, Array], Array]
 
 @runtime_checkable
 class Task(Protocol):
-    """What the trainer needs of a task; see :mod:`icltheory.regression.tasks`."""
+    """What the trainer needs of a task: bring your own by these two names.
+
+    ``sample(key, num_examples, batch_size, active_dims=k)`` returns a
+    :class:`~icltheory.regression.prompts.Prompt` of ``num_examples`` examples and a
+    query for each of ``batch_size`` tasks, as a pure function of the key that can be
+    traced; coordinates of the inputs from k on are 0, where k may be traced, and None
+    stands for all. The tasks of :mod:`icltheory.regression.tasks` have it.
+
+    References:
+        Verified by ``tests/regression/test_tasks.py``.
+    """
 
     @property
     def dim(self) -> int:

@@ -193,6 +193,14 @@ def test_the_error_of_zero_on_noisy_labels_is_one_not_one_plus_a_dth():
     assert abs(errors.mean() - 1) < 0.01 < 1 / D
 
 
+def test_any_factor_scales():
+    shift = garg_shift("scale-x=7.5", 2)
+    assert (shift.scale, shift.normalizer) == (7.5, 2 * 7.5**2)
+    for name in ("scale-x=", "scale-x=0", "scale-z=2", "scale-x=-1", "scale-x=1e400"):
+        with pytest.raises(ValueError, match=r"^name: expected one of"):
+            garg_shift(name, 2)
+
+
 def test_unknown_shifts_say_what_there_is():
     with pytest.raises(
         ValueError, match="^" + re.escape("name: expected one of 'standard', ")
