@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_count
+from icltheory._checks import check_count, check_values
 from icltheory._typing import Array
 from icltheory.regression._linalg import einsum, symmetric_root
 from icltheory.regression.risks._population import Count
@@ -61,3 +61,11 @@ def read_length(name: str, value: Any, dtype: Any) -> Array:
     """A number of examples M >= 1 as a float, checked where it is known."""
     check_count(name, value, 1)
     return jnp.asarray(value, dtype)
+
+
+def check_zero_mean(problem: LinearRegression) -> None:
+    """Raises unless tasks have mean 0."""
+    mean = problem.task_mean
+    check_values(
+        "problem", mean, lambda entry: entry == 0, "task_mean = 0", "another one"
+    )

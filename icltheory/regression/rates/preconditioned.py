@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_shape, check_values
+from icltheory._checks import check_shape
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
 from icltheory.attention import linear_attention
@@ -18,7 +18,7 @@ from icltheory.regression.predictors._inputs import (
     one_or_batch,
     read_prompt,
 )
-from icltheory.regression.rates._spectrum import read_length
+from icltheory.regression.rates._spectrum import check_zero_mean, read_length
 from icltheory.regression.risks._population import Count
 from icltheory.regression.risks.linear_attention import linear_attention_optimum
 from icltheory.regression.tasks.linear import LinearRegression
@@ -101,13 +101,7 @@ def preconditioned_optimum(
         gradient descent for in-context learning" (2023), Theorem 1.
         Verified by ``tests/identities/test_ahn_one_layer.py``.
     """
-    check_values(
-        "problem",
-        problem.task_mean,
-        lambda entry: entry == 0,
-        "task_mean = 0",
-        "another one",
-    )
+    check_zero_mean(problem)
     read_length("num_examples", num_examples, problem.dtype)
     best = linear_attention_optimum(problem, num_examples)
     label = jnp.zeros(problem.dim + 1, best.Gamma.dtype).at[-1].set(1)

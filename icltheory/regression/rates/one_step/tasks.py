@@ -8,7 +8,7 @@ from icltheory._checks import check_finite, check_nonnegative, check_shape, chec
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.regression._linalg import Matrix, Number, einsum, is_isotropic
-from icltheory.regression.rates._spectrum import read_length
+from icltheory.regression.rates._spectrum import check_zero_mean, read_length
 from icltheory.regression.risks._population import Count, Population
 from icltheory.regression.tasks.linear import LinearRegression
 
@@ -176,13 +176,7 @@ def _check_tasks(num_tasks: int) -> None:
 
 
 def _check_prior(problem: LinearRegression) -> None:
-    check_values(
-        "problem",
-        problem.task_mean,
-        lambda entry: entry == 0,
-        "task_mean = 0",
-        "another one",
-    )
+    check_zero_mean(problem)
     check_values(
         "problem",
         problem.task_cov,
