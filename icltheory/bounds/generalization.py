@@ -144,6 +144,8 @@ def generalization_bound(
             does not depend on it, the memory does.
         support_dims: :math:`m_1, \dots, m_L` as :func:`~icltheory.noise.support_dims`
             returns them, to be computed once for many calls with the same weights.
+            Without them, those of weights with n > 512 are counted up to N only: more
+            than N - 1 make the bound infinite, unless there is jitter.
 
     Returns:
         The estimate with its standard error, a confidence limit, every term, ranks,
@@ -183,7 +185,9 @@ def generalization_bound(
     check_open_unit("confidence", confidence)
     if batch_size is not None:
         check_positive_int("batch_size", batch_size)
-    m = dims_of(stack, support_dims)
+    # With jitter the dimension itself enters the term.
+    enough = prompts.shape[1] if jitter is None else None
+    m = dims_of(stack, support_dims, enough)
     learner, _ = prepare(stack, prompts[0], demo_updates, scale)
     prompts = prompts.astype(learner.scale.dtype)
     B, N, n = prompts.shape

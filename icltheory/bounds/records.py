@@ -13,7 +13,7 @@ __all__ = ["REASONS", "Assumption", "Bound"]
 REASONS = (
     "",
     "C_t is singular in the ambient space: rank {rank} < d = {dim}",
-    "rank N-1 < support m: rank {rank} < m = {support}, so the support of C_t itself "
+    "rank N-1 < support m: rank {rank} < m >= {support}, so the support of C_t itself "
     "tells of the demonstrations",
     "b = N: the whole pool leaves no noise, C_t = 0",
     "rank {rank} < min(N - 1, m = {support}): the demonstrations are degenerate, as "
@@ -56,7 +56,8 @@ class Bound:
     Args:
         value: The bound in units of the loss.
         terms: :math:`T_1, \dots, T_L` in nats, ``(L,)``.
-        support_dim: Dimension m_t of the space that the weights allow, ``(L,)``.
+        support_dim: Dimension m_t of the space that the weights allow, ``(L,)``; for
+            n > 512 and without jitter the smaller of m_t and N, unless it was given.
         rank: Rank of :math:`C_t`, the smallest over the prompts, ``(L,)``.
         vacuous: Whether the value is no better than the trivial bound.
         standard_error: Of the value, from the spread over prompts; NaN for one prompt.

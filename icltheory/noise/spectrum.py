@@ -45,7 +45,8 @@ class NoiseSpectrum:
         log_pdet: Sum of the logarithms of the first ``rank`` eigenvalues, ``(L,)``; NaN
             where they are, as after an overflow.
         rank: Rank of :math:`C_t`, ``(L,)``.
-        support_dim: Dimension m_t of the space that the weights allow, ``(L,)``.
+        support_dim: Dimension m_t of the space that the weights allow, ``(L,)``; for
+            n > 512 the smaller of m_t and N, unless it was given.
         deviations: :math:`\|z_i - \bar z\|^2` of each demonstration, ``(L, N)``.
 
     References:
@@ -105,8 +106,8 @@ def noise_spectrum(
         W: The weights :math:`W_0, \dots, W_{L-1}` at which the noise is taken;
             without them, those of Theorem 1.
         support_dims: :math:`m_1, \dots, m_L` as :func:`~icltheory.noise.support_dims`
-            returns them, to be computed once for many calls with the same weights:
-            for large n they are most of the cost.
+            returns them, to be computed once for many calls with the same weights.
+            Without them, those of weights with n > 512 are counted up to N only.
 
     Returns:
         The spectrum of every layer. Differentiable while the kept eigenvalues are not
@@ -129,8 +130,8 @@ def noise_spectrum(
         ``tests/identities/test_yao_noise.py``.
     """
     check_choice("method", method, ("auto", "rows", "symmetric", "gram"))
-    m = dims_of(stack, support_dims)
     learner, H = prepare(stack, H, demo_updates, scale)
+    m = dims_of(stack, support_dims, H.shape[0])
     return spectrum_on_path(learner, H, shots, W, m, method)[0]
 
 

@@ -1,5 +1,6 @@
 """The subspace that contains the implicit gradient noise, from weights alone."""
 
+import math
 from typing import Any
 
 import jax
@@ -7,16 +8,21 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_shape
+from icltheory._checks import check_finite, check_positive_int, check_shape
 from icltheory._precision import widened
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack
 
 __all__ = ["support_dims", "symmetric_image_dim"]
 
+# Width above which the exact count takes seconds.
+_WIDE = 512
+
 
 @calculator
-def support_dims(stack: LinearAttentionStack) -> Int[Array, " L"]:
+def support_dims(
+    stack: LinearAttentionStack, *, limit: int | None = None
+) -> Int[Array, " L"]:
     r"""Dimension of the space that holds the noise of each layer, whatever the data.
 
     Every per-demonstration gradient is :math:`A (h h^\top) B P` with :math:`A = W_V`,
@@ -29,16 +35,19 @@ def support_dims(stack: LinearAttentionStack) -> Int[Array, " L"]:
     which depends on the weights only: n(n + 1)/2 for generic weights,
     :math:`r n - r (r - 1)/2` when one of them has rank r, and d_in d_out for the
     weights of gradient descent. Where P is singular, or the tokens share a constant
-    coordinate, the range is smaller still. Cost O(L n^3).
+    coordinate, the range is smaller still. Cost O(L n^3), or O(L n^2 sqrt(limit))
+    where the image of random X of rank k, k (k + 1) / 2 >= limit, has full dimension.
 
     Args:
         stack: The weights, ``(L, n, n)`` each.
+        limit: Where to stop counting: N is enough to know that N demonstrations
+            cannot fill the space. None counts to the end.
 
     Returns:
-        :math:`m_1, \dots, m_L`.
+        :math:`m_1, \dots, m_L`, or the smaller of each and the limit.
 
     Raises:
-        ValueError: If a weight is not finite.
+        ValueError: If a weight is not finite or the limit is not positive.
 
     Example:
         >>> import jax.numpy as jnp
@@ -46,6 +55,8 @@ def support_dims(stack: LinearAttentionStack) -> Int[Array, " L"]:
         >>> W_Q = I.at[1, 2, 2].set(0.0)  # the second layer has rank 2
         >>> support_dims(LinearAttentionStack(I, I, W_Q)).tolist()
         [6, 5]
+        >>> support_dims(LinearAttentionStack(I, I, W_Q), limit=4).tolist()
+        [4, 4]
 
     References:
         The dimension count is this library's own, stated for the covariance of Yao et
@@ -53,18 +64,25 @@ def support_dims(stack: LinearAttentionStack) -> Int[Array, " L"]:
     """
     for name in ("W_V", "W_K", "W_Q"):
         check_finite(name, getattr(stack, name))
+    if limit is not None:
+        check_positive_int("limit", limit)
 
     def one(layer):
-        return _layer_dim(layer.W_V, layer.W_K, layer.W_Q)
+        weights = layer.W_V, layer.W_K, layer.W_Q
+        return _layer_dim(*weights) if limit is None else _at_most(limit, *weights)
 
     wide = jax.tree.map(widened, stack)
     return jax.lax.map(one, jax.lax.stop_gradient(wide))
 
 
-def dims_of(stack: LinearAttentionStack, given: Any) -> Array:
-    """The dimensions m_t that are given, or those of the weights."""
+def dims_of(stack: LinearAttentionStack, given: Any, enough: int | None) -> Array:
+    """The dimensions m_t that are given, or those of the weights.
+
+    Wide weights are counted up to ``enough`` only: beyond, all that follows is equal.
+    """
     if given is None:
-        return support_dims(stack)
+        wide = stack.W_V.shape[-1] > _WIDE
+        return support_dims(stack, limit=enough if wide else None)
     check_shape("support_dims", given, (stack.num_layers,))
     return jnp.asarray(given)
 
@@ -105,6 +123,31 @@ def symmetric_image_dim(
     check_shape("A", A, ("p", "n"))
     check_shape("B", B, (A.shape[1], "q"))
     return _dim(*_column_basis(A.T), *_column_basis(B))
+
+
+def _at_most(limit, W_V, W_K, W_Q):
+    """The smaller of m_t and the limit, by an image of the matrices X = Q S Q^T."""
+    n, k = W_V.shape[-1], math.ceil(math.sqrt(2 * limit + 0.25) - 0.5)
+    if k > n:
+        return jnp.minimum(_layer_dim(W_V, W_K, W_Q), limit)
+    Q = jax.random.normal(jax.random.key(0), (n, k), W_V.dtype)
+    left, keys = W_V @ Q, W_K @ Q
+    right = W_Q.T @ keys
+    # What cancels leaves rounding errors, which are small beside the factors.
+    full = _independent(left, jnp.linalg.norm(left)) & _independent(
+        right, jnp.linalg.norm(keys) * jnp.linalg.norm(W_Q)
+    )
+    return jax.lax.cond(
+        full,
+        lambda: jnp.asarray(limit),
+        lambda: jnp.minimum(_layer_dim(W_V, W_K, W_Q), limit),
+    )
+
+
+def _independent(columns, size):
+    """Whether the columns are independent by a margin far above rounding."""
+    smallest = jnp.linalg.svd(jnp.linalg.qr(columns, mode="r"), compute_uv=False)[-1]
+    return smallest > jnp.finfo(columns.dtype).eps ** 0.5 * size
 
 
 def _layer_dim(W_V, W_K, W_Q):

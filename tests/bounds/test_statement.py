@@ -93,6 +93,16 @@ def test_the_summary_tells_the_three_apart():
     assert "add label noise" in infinite
 
 
+def test_wide_weights_are_counted_as_far_as_the_bound_needs():
+    rng = np.random.default_rng(2)
+    W = rng.normal(size=(3, 1, 520, 520)).astype(np.float32) / 520
+    H = rng.normal(size=(5, 520)).astype(np.float32)
+    bound = generalization_bound(LinearAttentionStack(*W), H, 2, 1.0, scale=1 / 5)
+    assert np.isinf(bound.value)
+    assert bound.support_dim.tolist() == [5]
+    assert "rank 4 < m >= 5" in bound.reason
+
+
 def test_dimensions_of_the_support_can_be_handed_over():
     H, m = pools(1, 40), support_dims(STACK)
     given = bound_of(H, support_dims=m)

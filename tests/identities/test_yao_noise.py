@@ -159,6 +159,24 @@ def test_support_dimension_of_pruned_and_gradient_descent_weights(measured):
     measured("support of GD weights, d_in = 3, d_out = 2", int(ranks[0]))
 
 
+def test_support_dimension_up_to_a_limit(measured):
+    rng = np.random.default_rng(4)
+    draws = rng.normal(size=(3, 6, 7, 7))
+    for t, (which, rank) in enumerate([(0, 1), (1, 2), (2, 3), (0, 2)]):
+        draws[which, t] = truncate(draws[which, t], rank)
+    # Keys and queries without a common range: their product is rounding error.
+    basis = np.linalg.qr(rng.normal(size=(7, 7)))[0]
+    draws[1, 4] = basis[:, :3] @ draws[1, 4, :3]
+    draws[2, 4] = basis[:, 3:] @ draws[2, 4, 3:]
+    stack = LinearAttentionStack(*draws)
+    m = np.array(support_dims(stack))
+    measured("largest m_t of six layers", int(m.max()))
+    assert m.tolist() == [7, 13, 18, 13, 0, 28]
+    for limit in (1, 6, 15, 40):
+        found = support_dims(stack, limit=limit)
+        assert found.tolist() == np.minimum(m, limit).tolist(), limit
+
+
 def test_dimension_of_the_image_of_the_symmetric_matrices(measured):
     rng = np.random.default_rng(1)
     n, wrong = 5, 0
