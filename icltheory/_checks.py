@@ -80,6 +80,17 @@ def check_positive(name: str, value: Any) -> None:
     check_values(name, value, holds, "a finite value > 0")
 
 
+def check_at_least(name: str, value: Any, least: Any) -> None:
+    """Raises if ``value`` has an entry below ``least`` or NaN; infinity is a value."""
+    check_values(name, value, lambda entry: entry >= least, f"values >= {least}")
+
+
+def check_scalar(name: str, value: Any) -> None:
+    """Raises unless ``value`` is one number, finite and not negative."""
+    check_shape(name, value, ())
+    check_nonnegative(name, value)
+
+
 def check_unit(name: str, value: Any) -> None:
     """Raises if ``value`` has an entry outside of [0, 1]."""
 
@@ -143,6 +154,22 @@ def _is_covariance(matrix):
     return symmetric & (jnp.all(_is_finite(factor)) | (size == 0))
 
 
+def is_choice(value: Any, name: str) -> bool:
+    """Whether an argument that may also be an array or a function is this name."""
+    return isinstance(value, str) and value == name
+
+
+def check_booleans(name: str, values: Any, ndim: int = 1) -> np.ndarray:
+    """A boolean array with at least one entry; raises if it is another."""
+    array = np.asarray(values)
+    if array.dtype != bool or array.ndim != ndim or not array.size:
+        raise ValueError(
+            f"{name}: expected booleans in {ndim} dimension(s), at least one, "
+            f"got {array.dtype} of shape {array.shape}"
+        )
+    return array
+
+
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raises unless ``value`` is one of ``choices``."""
     if value not in choices:
@@ -152,8 +179,17 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
 
 def check_nonnegative_int(name: str, value: Any) -> None:
     """Raises unless ``value`` is an integer that is at least 0."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise ValueError(f"{name}: expected an integer >= 0, got {value!r}")
+    check_integer(name, value, 0)
+
+
+def check_integer(name: str, value: Any, least: int) -> None:
+    """Raises unless ``value`` is an integer that is at least ``least``."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, np.integer))
+        or value < least
+    ):
+        raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
 
 
 def check_open_unit(name: str, value: Any) -> None:

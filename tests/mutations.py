@@ -163,7 +163,7 @@ class Sites(ast.NodeVisitor):
 
     def visit_Call(self, node):
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        if not name.lstrip("_").startswith(("check", "same_shape", "warn")):
+        if not name.lstrip("_").startswith(("check", "warn")):
             self.generic_visit(node)
 
     def visit_arguments(self, node):

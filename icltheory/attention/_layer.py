@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_positive, check_shape
+from icltheory._checks import check_shape
 from icltheory._typing import Array, Float
 
 
@@ -52,11 +52,6 @@ def as_mlp(W_V, W_K, W_Q, W_in, W_out) -> tuple[Array, Array, Array, Array, Arra
     check_shape("W_out", W_out, (n, jnp.shape(W_in)[0]))
     V, K, Q, I, O = map(jnp.asarray, (W_V, W_K, W_Q, W_in, W_out))
     return V, K, Q, I, O
-
-
-def check_d_scale(d_scale) -> None:
-    """Raises unless the number under the root is positive and finite."""
-    check_positive("d_scale", d_scale)
 
 
 def stacked(H: Array, h_query: Array) -> Array:

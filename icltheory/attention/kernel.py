@@ -13,14 +13,18 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_choice, check_positive_int, check_shape
+from icltheory._checks import (
+    check_choice,
+    check_positive,
+    check_positive_int,
+    check_shape,
+)
 from icltheory._names import FeatureMap
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, PRNGKey, Scalar
 from icltheory.attention._layer import (
     as_projections,
     as_tokens,
-    check_d_scale,
     stacked,
 )
 
@@ -137,7 +141,7 @@ def softmax_kernel_view(
     """
     W_V, W_K, W_Q = as_projections(W_V, W_K, W_Q)
     check_choice("features", features, FEATURE_MAPS)
-    check_d_scale(d_scale)
+    check_positive("d_scale", d_scale)
     H, h_query = as_tokens(H, h_query, W_V.shape[1])
     root = jnp.asarray(d_scale, H.dtype) ** 0.25
     keys, query = stacked(H, h_query) @ W_K.T / root, W_Q @ h_query / root

@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_choice, check_shape
+from icltheory._checks import check_choice, check_positive, check_shape
 from icltheory._names import Mask
 from icltheory._typing import Array, Float
 from icltheory.attention._layer import (
@@ -14,7 +14,6 @@ from icltheory.attention._layer import (
     add_residual,
     as_projections,
     as_tokens,
-    check_d_scale,
     stacked,
 )
 from icltheory.attention.masks import MASKS, attended_keys, normalized_keys
@@ -131,7 +130,7 @@ def softmax_weights(
     check_shape("W_K", W_K, ("d", "n"))
     check_shape("W_Q", W_Q, jnp.shape(W_K))
     check_choice("mask", mask, MASKS)
-    check_d_scale(d_scale)
+    check_positive("d_scale", d_scale)
     W_K, W_Q = jnp.asarray(W_K), jnp.asarray(W_Q)
     H, h_query = as_tokens(H, h_query, W_K.shape[1])
     tokens = stacked(H, h_query)

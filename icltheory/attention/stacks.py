@@ -9,11 +9,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import check_choice, check_range, check_shape
+from icltheory._checks import check_choice, check_positive, check_range, check_shape
 from icltheory._names import Mask, MLPForm
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, Int
-from icltheory.attention._layer import LayerOutput, as_tokens, check_d_scale
+from icltheory.attention._layer import LayerOutput, as_tokens
 from icltheory.attention.linear import MLP_FORMS, linear_attention, mlp_attention
 from icltheory.attention.masks import MASKS
 from icltheory.attention.nonlinear import kernel_weights
@@ -282,7 +282,7 @@ class SoftmaxAttentionStack(AttentionStack):
     def __post_init__(self):
         self._store(W_V=("L", "n", "n"))
         self._store(W_K=self.W_V.shape, W_Q=self.W_V.shape)
-        check_d_scale(self.d_scale)
+        check_positive("d_scale", self.d_scale)
 
     def _act(self, H, h_query, mask, scale):
         return softmax_attention(

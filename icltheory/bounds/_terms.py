@@ -7,10 +7,9 @@ import jax
 import jax.numpy as jnp
 import scipy.stats
 
-from icltheory._checks import check_shape
+from icltheory._checks import check_shape, is_choice
 from icltheory._typing import Array
 from icltheory.batching import batches_of, in_batches
-from icltheory.bounds._checks import is_choice
 from icltheory.bounds._prompt import PromptQuantities, Sample, in_support
 from icltheory.bounds.gaussian import (
     centred_rows,

@@ -14,16 +14,13 @@ from icltheory._checks import (
     check_finite,
     check_nonnegative,
     check_open_unit,
+    check_positive,
     check_positive_int,
+    is_choice,
 )
 from icltheory._names import DemoUpdates, Dimension, Logarithm, Numerator
 from icltheory._typing import Array, Float, Int, PRNGKey
 from icltheory.attention import LinearAttentionStack
-from icltheory.bounds._checks import (
-    check_positive,
-    check_subgaussian_scale,
-    is_choice,
-)
 from icltheory.bounds._prompt import Sample, noisy_paths, prompt_quantities
 from icltheory.bounds._terms import (
     FITTED,
@@ -181,7 +178,7 @@ def generalization_bound(
     """
     prompts = _as_prompts(H)
     _check_choices(dim, jitter, numerator, center, prior, log, held_out)
-    check_subgaussian_scale(subgaussian_scale)
+    check_positive("subgaussian_scale", subgaussian_scale)
     check_open_unit("confidence", confidence)
     if batch_size is not None:
         check_positive_int("batch_size", batch_size)

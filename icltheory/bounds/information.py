@@ -5,13 +5,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_count, check_values
+from icltheory._checks import check_at_least, check_count, check_positive, check_values
 from icltheory._typing import Array, Float, Scalar
-from icltheory.bounds._checks import (
-    check_not_negative,
-    check_positive,
-    check_subgaussian_scale,
-)
 
 __all__ = [
     "bound_from_expectations",
@@ -55,9 +50,9 @@ def xu_raginsky(
         Yao et al. (2024), Lemma 2; Xu and Raginsky (2017), theorem 1.
         Verified by ``tests/identities/test_yao_lemmas.py``.
     """
-    check_not_negative("mutual_information", mutual_information)
+    check_at_least("mutual_information", mutual_information, 0)
     check_count("num_samples", num_samples, 1)
-    check_subgaussian_scale(subgaussian_scale)
+    check_positive("subgaussian_scale", subgaussian_scale)
     information = jnp.asarray(mutual_information, jnp.result_type(float))
     return jnp.asarray(subgaussian_scale) * jnp.sqrt(2 * information / num_samples)
 
@@ -92,7 +87,7 @@ def trajectory_information(terms: Float[ArrayLike, "*batch L"]) -> Float[Array, 
     References:
         Yao et al. (2024), Lemma 3. Verified by ``tests/identities/test_yao_lemmas.py``.
     """
-    check_not_negative("terms", terms)
+    check_at_least("terms", terms, 0)
     return jnp.sum(jnp.asarray(terms, jnp.result_type(float)), axis=-1) / 2
 
 

@@ -5,9 +5,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_values
+from icltheory._checks import check_positive, check_values
 from icltheory._typing import Array, Float
-from icltheory.bounds._checks import check_positive, check_subgaussian_scale
 
 __all__ = ["planned_bound", "required_samples"]
 
@@ -56,7 +55,7 @@ def planned_bound(
     ):
         check_positive(name, value)
     check_values("shots", shots, lambda b: b >= 1, "at least 1")
-    check_subgaussian_scale(subgaussian_scale)
+    check_positive("subgaussian_scale", subgaussian_scale)
     N, b, m = (
         jnp.asarray(a, jnp.result_type(float))
         for a in (num_samples, shots, support_dims)
@@ -105,7 +104,7 @@ def required_samples(
     """
     check_positive("target", target)
     check_positive("support_dims", support_dims)
-    check_subgaussian_scale(subgaussian_scale)
+    check_positive("subgaussian_scale", subgaussian_scale)
     if not 0 < fraction < 1:
         raise ValueError(f"fraction: expected a value in (0, 1), got {fraction}")
 

@@ -5,11 +5,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_shape
+from icltheory._checks import check_finite, check_positive, check_shape
 from icltheory._precision import widened
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
-from icltheory.bounds._checks import check_positive, check_subgaussian_scale
 from icltheory.bounds.information import xu_raginsky
 
 __all__ = ["SmoothingBound", "smoothing_bound"]
@@ -93,7 +92,7 @@ def smoothing_bound(
         raise ValueError(f"weights: expected at least 2 draws, got {weights.shape[0]}")
     check_finite("weights", weights)
     check_positive("variance", variance)
-    check_subgaussian_scale(subgaussian_scale)
+    check_positive("subgaussian_scale", subgaussian_scale)
     centred = weights - jnp.mean(weights, axis=0)[None]
     s = jnp.linalg.svd(centred, compute_uv=False)
     spread = s**2 / (weights.shape[0] - 1)

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import (
-    check_nonnegative,
     check_nonnegative_int,
     check_positive_int,
     check_shape,
+    check_unit,
     check_values,
 )
 from icltheory._typing import PRNGKey
@@ -75,8 +75,7 @@ def _tokens(key, task, pattern, y):
 def check_fraction(value: Any, num_relevant: int) -> None:
     """A share, and all of the contexts where there are no other patterns."""
     check_shape("relevant_fraction", value, ())
-    check_nonnegative("relevant_fraction", value)
-    check_values("relevant_fraction", value, lambda share: share <= 1, "a value <= 1")
+    check_unit("relevant_fraction", value)
     if num_relevant == 2:
         check_values(
             "relevant_fraction",

@@ -5,7 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_nonnegative, check_values
+from icltheory._checks import check_nonnegative, check_unit
 from icltheory._typing import Array, Float
 
 __all__ = ["hinge", "margin", "miss_probability", "pruned_hinge"]
@@ -104,7 +104,7 @@ def pruned_hinge(margins: Numbers, pruned_fraction: Numbers) -> Float[Array, "*B
         Li et al. (2024), Theorem 3. Verified by
         ``tests/identities/test_li_theorem3.py``.
     """
-    _check_share("pruned_fraction", pruned_fraction)
+    check_unit("pruned_fraction", pruned_fraction)
     return hinge(jnp.asarray(margins) * (1 - jnp.asarray(pruned_fraction)))
 
 
@@ -138,15 +138,10 @@ def miss_probability(
         Li et al. (2024), Theorem 1, condition (2). Verified by
         ``tests/identities/test_li_theorem1.py``.
     """
-    _check_share("relevant_fraction", relevant_fraction)
+    check_unit("relevant_fraction", relevant_fraction)
     check_nonnegative("num_examples", num_examples)
     return (1 - jnp.asarray(relevant_fraction) / 2) ** jnp.asarray(num_examples)
 
 
 def _positive(value):
     return jnp.maximum(value, 0)
-
-
-def _check_share(name, value):
-    check_nonnegative(name, value)
-    check_values(name, value, lambda share: share <= 1, "a value <= 1")

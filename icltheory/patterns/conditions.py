@@ -3,7 +3,7 @@
 from typing import Any
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_positive, check_positive_int
 from icltheory._conditions import Condition, Conditions, at_least, at_most
 from icltheory.patterns.shift import is_feasible
 from icltheory.patterns.task_sets import covers, task_ratio
@@ -87,8 +87,8 @@ def in_domain_conditions(
         ``tests/patterns/test_conditions.py`` and
         ``tests/identities/test_li_theorem1.py``.
     """
-    _check_positive("accuracy", accuracy)
-    _check_positive("relevant_fraction", relevant_fraction)
+    check_positive("accuracy", accuracy)
+    check_positive("relevant_fraction", relevant_fraction)
     M1, covered = num_relevant, covers(tasks, num_relevant)
     scaled = num_steps * relevant_fraction ** (2 / 3)
     low, high = steps_constants
@@ -259,8 +259,3 @@ def _test_length(num_examples, fraction, constant):
     return at_least(
         "test length", "l_ts alpha' >= C'", num_examples * fraction, constant
     )
-
-
-def _check_positive(name, value):
-    if not value > 0:
-        raise ValueError(f"{name}: expected a value > 0, got {value}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_integer
 
 __all__ = [
     "all_tasks",
@@ -40,7 +40,7 @@ def all_tasks(num_relevant: int) -> Tasks:
         Li et al. (2024), data and tasks. Verified by
         ``tests/patterns/test_task_sets.py``.
     """
-    _check_num_relevant(num_relevant)
+    check_integer("num_relevant", num_relevant, 2)
     every = range(num_relevant)
     return tuple((a, b) for a in every for b in every if a != b)
 
@@ -72,7 +72,7 @@ def circulant_tasks(num_relevant: int, shifts: Sequence[int]) -> Tasks:
     References:
         Li et al. (2024), Theorem 1. Verified by ``tests/patterns/test_task_sets.py``.
     """
-    _check_num_relevant(num_relevant)
+    check_integer("num_relevant", num_relevant, 2)
     known = sorted(set(shifts))
     if (
         not known
@@ -190,7 +190,7 @@ def read_tasks(num_relevant: int, tasks: Any) -> Tasks:
     References:
         Verified by ``tests/patterns/test_task_sets.py``.
     """
-    _check_num_relevant(num_relevant)
+    check_integer("num_relevant", num_relevant, 2)
     known = np.asarray(tasks)
     ok = known.ndim == 2 and known.shape[1:] == (2,) and known.shape[0] > 0
     if not ok or not np.issubdtype(known.dtype, np.integer):
@@ -202,9 +202,3 @@ def read_tasks(num_relevant: int, tasks: Any) -> Tasks:
                 f"{num_relevant - 1}, got ({a}, {b})"
             )
     return tuple((a, b) for a, b in known.tolist())
-
-
-def _check_num_relevant(num_relevant: Any) -> None:
-    check_positive_int("num_relevant", num_relevant)
-    if num_relevant < 2:
-        raise ValueError(f"num_relevant: expected at least 2, got {num_relevant}")

@@ -4,9 +4,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory._checks import check_nonnegative_int, check_positive_int
+from icltheory._checks import (
+    check_booleans,
+    check_nonnegative_int,
+    check_positive_int,
+    check_shape,
+)
 from icltheory.pruning.choice import choose_rate
-from icltheory.statistics._checks import booleans, same_shape
 
 __all__ = ["Selection", "corrected_selection"]
 
@@ -74,8 +78,11 @@ def corrected_selection(
         Varma and Simon (2006); Yao et al. (2024), Algorithm 1.
         Verified by ``tests/pruning/test_selection.py``.
     """
-    table, base = booleans("correct", correct, 2), booleans("unpruned", unpruned)
-    same_shape("unpruned", base, "a row of correct", table.shape[1:])
+    table, base = (
+        check_booleans("correct", correct, 2),
+        check_booleans("unpruned", unpruned),
+    )
+    check_shape("unpruned", base, table.shape[1:])
     check_positive_int("splits", splits)
     check_nonnegative_int("seed", seed)
     if base.size < 2:

@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float, Real
 
-from icltheory._checks import check_nonnegative, check_shape, concrete
+from icltheory._checks import concrete
 from icltheory._precision import widened
 from icltheory._typing import Array
 
@@ -28,12 +28,6 @@ def as_floats(*values: Any) -> list[Array]:
     if not jnp.issubdtype(dtype, jnp.floating):
         dtype = default_dtype(None)
     return [widened(jnp.asarray(value, dtype)) for value in values]
-
-
-def check_scalar(name: str, value: Any) -> None:
-    """Raises unless ``value`` is a scalar that is at least 0."""
-    check_shape(name, value, ())
-    check_nonnegative(name, value)
 
 
 def is_zero(value: Any) -> bool:

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from icltheory._checks import check_choice, check_open_unit
-from icltheory.statistics._checks import booleans, same_shape
+from icltheory._checks import check_booleans, check_choice, check_open_unit, check_shape
 from icltheory.statistics.estimates import Interval
 from icltheory.statistics.intervals import bootstrap_interval, proportion_interval
 from icltheory.statistics.mcnemar import exact_mcnemar, smallest_p_value
@@ -125,8 +124,8 @@ def compare(
     """
     check_choice("method", method, ("bca", "percentile", "conditional"))
     check_open_unit("level", level)
-    first, second = booleans("before", before), booleans("after", after)
-    same_shape("after", second, "before", first.shape)
+    first, second = check_booleans("before", before), check_booleans("after", after)
+    check_shape("after", second, first.shape)
     gained, lost = int(np.sum(second & ~first)), int(np.sum(first & ~second))
     total = first.size
     if gained + lost == 0:

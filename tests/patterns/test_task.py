@@ -181,7 +181,7 @@ def test_given_patterns_and_dtype(key):
 def test_bad_input(key):
     with raises("dim: expected d_X >= M1 + M2 = 12, got 11"):
         PatternTask(5, 7, 3.0, dim=11)
-    with raises("num_relevant: expected at least 2, got 1"):
+    with raises("num_relevant: expected an integer >= 2, got 1"):
         PatternTask(1, 7, 3.0)
     with raises("scale: expected a finite value > 0, got 0"):
         PatternTask(5, 7, 0.0)
@@ -193,7 +193,7 @@ def test_bad_input(key):
         PatternTask(5, 7, 1.0, relevant=np.ones((5, 11)))
     with raises("irrelevant: expected finite entries"):
         PatternTask(5, 7, 1.0, irrelevant=np.full((7, 12), np.nan))
-    with raises("relevant_fraction: expected a value <= 1, got 1.5"):
+    with raises("relevant_fraction: expected in [0, 1], got 1.5"):
         task().sample(key, 2, 3, 1.5)
     with raises("relevant_fraction: expected 1 where there are two patterns, got 0.5"):
         pattern_task(2, 2, 1.0).sample(key, 2, 3, 0.5)

@@ -61,7 +61,7 @@ def test_bad_input():
         circulant_tasks(6, [1, 1])
     with raises("shifts: expected distinct numbers from 1 to 5, got [0]"):
         circulant_tasks(6, [0])
-    with raises("num_relevant: expected at least 2, got 1"):
+    with raises("num_relevant: expected an integer >= 2, got 1"):
         all_tasks(1)
     with raises("tasks: expected two different patterns from 0 to 2, got (1, 1)"):
         read_tasks(3, [(1, 1)])

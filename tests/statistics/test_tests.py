@@ -145,7 +145,7 @@ def test_bad_input_is_named():
         exact_mcnemar(-1, 0)
     with raises("before: expected booleans in 1 dimension(s), at least one, got int"):
         compare([0, 1], yes[:2])
-    with raises("after: expected the shape of before, (4,), got (3,)"):
+    with raises("after: expected shape (4,), got (3,)"):
         compare(yes, yes[:3])
     with raises("p: expected numbers in [0, 1], got nan"):
         adjust_holm([0.1, np.nan])

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_values
+from icltheory._checks import check_integer, check_values
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import Number
 
@@ -53,7 +53,7 @@ def balanced_time(
         Huang et al. (2024), the two phases of balanced features, here in closed form.
         Verified by ``tests/identities/test_huang.py``.
     """
-    _check_features(num_features)
+    check_integer("num_features", num_features, 2)
     attention = jnp.asarray(attention)
     least = (1 - 1e-6) / num_features
     check_values(
@@ -89,7 +89,7 @@ def balanced_attention(
     References:
         Huang et al. (2024). Verified by ``tests/identities/test_huang.py``.
     """
-    _check_features(num_features)
+    check_integer("num_features", num_features, 2)
     check_values("steps", steps, lambda t: t >= 0, "numbers >= 0")
     t = jnp.asarray(steps, jnp.result_type(float, step_size))
     u = jax.lax.stop_gradient(_bisected(t, num_features, step_size))
@@ -141,7 +141,7 @@ def balanced_loss(
     References:
         Huang et al. (2024). Verified by ``tests/identities/test_huang.py``.
     """
-    _check_features(num_features)
+    check_integer("num_features", num_features, 2)
     s = num_features / (num_features - 1)
     return s * (1 - jnp.asarray(attention)) ** 2 / 2
 
@@ -171,7 +171,7 @@ def loss_asymptote(num_features: int, step_size: Number) -> Float[Array, ""]:
         Huang et al. (2024), the second phase.
         Verified by ``tests/identities/test_huang.py``.
     """
-    _check_features(num_features)
+    check_integer("num_features", num_features, 2)
     return (num_features - 1) / (4 * jnp.asarray(step_size, float))
 
 
@@ -183,8 +183,3 @@ def _time(u: Any, K: int, eta: Any) -> Array:
 def _G(u: Array) -> Array:
     poles = -1 / (2 * u**2) - 2 / u + 1 / (1 - u)
     return poles + 3 * jnp.log(u) - 3 * jnp.log1p(-u)
-
-
-def _check_features(num_features: int) -> None:
-    if num_features < 2:
-        raise ValueError(f"num_features: expected at least 2, got {num_features}")

@@ -1,14 +1,12 @@
 """The recursion and the closed form of descent with a kernel, at every depth."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_positive_int, check_shape, check_values
+from icltheory._checks import check_at_least, check_positive_int, check_shape
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.regression._linalg import Number
@@ -134,7 +132,8 @@ def descent_weights(
     References:
         Cheng et al. (2024). Verified by ``tests/identities/test_cheng.py``.
     """
-    _check_depths(depths)
+    check_shape("depths", depths, ("T",))
+    check_at_least("depths", depths, 0)
     lam = system.eigenvalues
     L = jnp.asarray(depths, lam.dtype)[:, None]
     x = (jnp.asarray(step_size, lam.dtype) * lam)[None]
@@ -203,8 +202,3 @@ def kernel_descent(
         converges=system.positive_semidefinite & (r > 0) & (r < system.largest_step),
         asymmetry=system.asymmetry,
     )
-
-
-def _check_depths(depths: Any) -> None:
-    check_shape("depths", depths, ("T",))
-    check_values("depths", depths, lambda depth: depth >= 0, "numbers >= 0")

@@ -8,9 +8,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_positive_int, check_shape, check_values
+from icltheory._checks import (
+    check_positive_int,
+    check_scalar,
+    check_shape,
+    check_values,
+)
 from icltheory._typing import Array
-from icltheory.regression._linalg import Number, check_scalar, einsum
+from icltheory.regression._linalg import Number, einsum
 from icltheory.regression.predictors._inputs import (
     Inputs,
     Labels,
@@ -98,7 +103,7 @@ def discrete_mmse_prefixes(
 
     .. math:: \ell_{m,k} = -\frac{1}{2\sigma^2} \sum_{i \le k}
         (y_i - \langle w_m, x_i\rangle)^2, \quad \hat y_k = \sum_m
-        \mathrm{softmax}_m(\ell_{m,k}) \langle w_m, x^{query}_k\rangle,
+        \mathrm{softmax}_m(\ell_{m,k}) \langle w_m, x^{query}_k\rangle
 
     the log-likelihoods of all prefixes by one cumulative sum; streaming as in
     ``discrete_mmse``, O(B P M d) in all.

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_nonnegative_int
+from icltheory._checks import check_nonnegative_int, check_scalar
 from icltheory._typing import Array
-from icltheory.regression._linalg import Number, check_scalar, dot, einsum
+from icltheory.regression._linalg import Number, dot, einsum
 from icltheory.regression.predictors._inputs import (
     Inputs,
     Labels,
@@ -89,7 +89,7 @@ def newton_prefixes(
 ) -> Predictions:
     r"""Predictions of iterative Newton on every prefix of a prompt.
 
-    .. math:: \hat y_k = \langle M^{(k)}_T X_{:k}^\top y_{:k},\ x^{query}_k\rangle,
+    .. math:: \hat y_k = \langle M^{(k)}_T X_{:k}^\top y_{:k},\ x^{query}_k\rangle
 
     with M as in ``newton`` for the first k examples. Prefixes shorter than d work on
     the k x k Gram matrix of the examples, which keeps the iteration of full rank.

@@ -13,6 +13,7 @@ from icltheory._checks import (
     check_covariance,
     check_finite,
     check_nonnegative,
+    check_scalar,
     check_shape,
     check_values,
 )
@@ -21,7 +22,6 @@ from icltheory.regression._linalg import (
     Matrix,
     Number,
     Vector,
-    check_scalar,
     dot,
     einsum,
     is_zero,
@@ -52,7 +52,7 @@ def ridge(X: Inputs, y: Labels, x_query: Query, penalty: Number) -> Prediction:
     r"""Ridge regression with an absolute penalty.
 
     .. math:: \hat y = \langle \hat w, x_{query}\rangle, \qquad
-        \hat w = \arg\min_w\ |X w - y|^2 + \lambda |w|^2,
+        \hat w = \arg\min_w\ |X w - y|^2 + \lambda |w|^2
 
     where lambda is not multiplied by N: with noise variance sigma^2 and prior N(0, I)
     the Bayes choice is lambda = sigma^2 at every N. Solved by a QR factorisation of X
@@ -160,7 +160,7 @@ def bayes(
 
     .. math:: \hat w = \beta^* + \Psi^{1/2}
         (\Psi^{1/2} X^\top X \Psi^{1/2} + \sigma^2 I)^{-1}
-        \Psi^{1/2} X^\top (y - X \beta^*), \quad \hat y = \hat w^\top x_{query},
+        \Psi^{1/2} X^\top (y - X \beta^*), \quad \hat y = \hat w^\top x_{query}
 
     the prediction of least squared error: ridge with penalty sigma^2 about the prior
     mean, in coordinates whitened by Psi, which may be singular. With sigma = 0 the
@@ -216,7 +216,7 @@ def bayes_prefixes(
     r"""Posterior means from every prefix of a prompt (Lemma 6.1).
 
     .. math:: \hat y_k = E[\langle w, x^{query}_k\rangle \mid X_{:k}, y_{:k}],
-        \qquad k = 0, \dots, P - 1,
+        \qquad k = 0, \dots, P - 1
 
     by Potter's square-root form of the Kalman filter, O(d^2) a prefix.
 

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_positive_int, check_scalar
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int
-from icltheory.regression._linalg import Number, check_scalar, dot, einsum, is_zero
+from icltheory.regression._linalg import Number, dot, einsum, is_zero
 from icltheory.regression.predictors._homotopy import lasso_path_end
 from icltheory.regression.predictors._inputs import (
     Inputs,
@@ -128,7 +128,7 @@ def lasso(
     r"""Lasso prediction, with scikit-learn's scaling of the objective.
 
     .. math:: \hat y = \langle \hat w, x_{query}\rangle, \qquad
-        \hat w = \arg\min_w\ \frac{1}{2N} |X w - y|^2 + \lambda |w|_1,
+        \hat w = \arg\min_w\ \frac{1}{2N} |X w - y|^2 + \lambda |w|_1
 
     solved as in ``lasso_weights``, which also says whether it converged. No examples
     predict 0.

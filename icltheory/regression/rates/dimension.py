@@ -3,9 +3,10 @@
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
+from icltheory._checks import check_scalar
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
-from icltheory.regression._linalg import Number, check_scalar
+from icltheory.regression._linalg import Number
 from icltheory.regression.rates._spectrum import Spectrum, over
 from icltheory.regression.risks._population import Count
 from icltheory.regression.tasks.linear import LinearRegression
@@ -53,7 +54,7 @@ def effective_dimension(
 ) -> Float[Array, ""]:
     r"""The number of directions that M examples distinguish from noise (Section 6).
 
-    .. math:: D_{eff} = \sum_i \min\{1, M \phi_i / \sigma^2\},
+    .. math:: D_{eff} = \sum_i \min\{1, M \phi_i / \sigma^2\}
 
     with phi_i the eigenvalues of H^{1/2} Psi H^{1/2}; without noise the rank. The
     paper's own name and symbol for the threshold sigma^2 / M are not known to us.

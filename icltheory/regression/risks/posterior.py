@@ -6,11 +6,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_nonnegative_int, check_positive_int
+from icltheory._checks import check_nonnegative_int, check_positive_int, check_scalar
 from icltheory._typing import Array, PRNGKey
 from icltheory.regression._linalg import (
     Number,
-    check_scalar,
     einsum,
     is_zero,
     symmetric_root,
@@ -42,7 +41,7 @@ def ridge_risk_given(
     r"""Exact risk of ridge, or of least squares, given the example inputs.
 
     .. math:: R(X) - \sigma^2 = \lambda^2\, \mathrm{tr}(H A M A)
-        + \sigma^2\, \mathrm{tr}(H A X^\top X A), \quad A = (X^\top X + \lambda I)^{-1},
+        + \sigma^2\, \mathrm{tr}(H A X^\top X A), \quad A = (X^\top X + \lambda I)^{-1}
 
     with M = Psi + beta* beta*', the expectation over weight, noise and query. Evaluated
     in the singular basis of X, so lambda = 0 is minimum-norm least squares, with the
@@ -96,7 +95,7 @@ def bayes_risk_given(
     r"""Exact risk of the Bayes predictor given the example inputs (Lemma 6.1).
 
     .. math:: R(X) - \sigma^2 = \mathrm{tr}(H C), \qquad C = \sigma^2\, \Psi^{1/2}
-        (\Psi^{1/2} X^\top X \Psi^{1/2} + \sigma^2 I)^{-1} \Psi^{1/2},
+        (\Psi^{1/2} X^\top X \Psi^{1/2} + \sigma^2 I)^{-1} \Psi^{1/2}
 
     C the posterior covariance of the weight; it depends on neither labels nor beta*.
     For sigma = 0 it is the limit. Differentiable, for sigma > 0 in all arguments.
@@ -142,7 +141,7 @@ def bayes_risk_given_prefixes(
 ) -> Float[Array, "... P"]:
     r"""Exact risk of the Bayes predictor after every prefix of the example inputs.
 
-    .. math:: R_k = \mathrm{tr}(H C_k) + \sigma^2, \qquad k = 0, \dots, P - 1,
+    .. math:: R_k = \mathrm{tr}(H C_k) + \sigma^2, \qquad k = 0, \dots, P - 1
 
     with C_k the posterior covariance of ``bayes_risk_given`` for the first k rows, by
     the square-root recursion of ``bayes_prefixes``: O(d^3) a prefix.
@@ -252,7 +251,7 @@ def ridge_risk(
 ) -> Estimate:
     r"""Risk of ridge with N examples, averaged over Gaussian inputs.
 
-    .. math:: R \approx \frac1S \sum_{s=1}^S R(X_s),
+    .. math:: R \approx \frac1S \sum_{s=1}^S R(X_s)
 
     with R(X) of ``ridge_risk_given``: only the inputs are sampled.
 

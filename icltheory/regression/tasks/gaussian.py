@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_positive_int, check_scalar
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
-from icltheory.regression._linalg import Number, check_scalar
+from icltheory.regression._linalg import Number
 from icltheory.regression.tasks._family import (
     Family,
     add_noise,
@@ -104,7 +104,7 @@ class NoisyLinearRegression(_GaussianWeights):
 class QuadraticRegression(_GaussianWeights):
     r"""Linear in the squares of the inputs, at the scale of linear regression.
 
-    .. math:: y = \tfrac{1}{\sqrt 3} \sum_j w_j x_j^2, \qquad w \sim N(0, I),
+    .. math:: y = \tfrac{1}{\sqrt 3} \sum_j w_j x_j^2, \qquad w \sim N(0, I)
 
     whose variance is d, as E x^4 = 3 for a standard normal x.
 
@@ -147,7 +147,7 @@ class QuadraticRegression(_GaussianWeights):
 class LinearClassification(_GaussianWeights):
     r"""Signs of a random linear function.
 
-    .. math:: y = \mathrm{sign} \langle w, x\rangle \in \{-1, 0, 1\}, \ w \sim N(0, I),
+    .. math:: y = \mathrm{sign} \langle w, x\rangle \in \{-1, 0, 1\}, \ w \sim N(0, I)
 
     where 0 only arises for an input that is 0. ``targets`` is ``"sign"``: the loss is
     chosen with the training (Garg's is the logistic loss of (y + 1) / 2).

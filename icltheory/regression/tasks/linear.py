@@ -11,6 +11,7 @@ from icltheory._checks import (
     check_covariance,
     check_finite,
     check_positive_int,
+    check_scalar,
     check_shape,
 )
 from icltheory._pytree import pytree
@@ -21,7 +22,6 @@ from icltheory.regression._linalg import (
     Vector,
     apply_root,
     as_floats,
-    check_scalar,
     covariance_root,
     default_dtype,
 )
@@ -35,7 +35,7 @@ class LinearRegression(Family):
     r"""Linear regression tasks with Gaussian inputs, prior and noise (Section 3).
 
     .. math:: x \sim N(0, H), \quad w \sim N(\beta^*, \Psi), \quad
-        y = \langle w, x\rangle + \epsilon, \quad \epsilon \sim N(0, \sigma^2),
+        y = \langle w, x\rangle + \epsilon, \quad \epsilon \sim N(0, \sigma^2)
 
     for the examples and for the query alike. H and Psi may be singular. Their
     symmetric roots are found once, when the object is built; a covariance that is then

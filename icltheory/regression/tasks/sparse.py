@@ -5,10 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_positive_int, check_scalar
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
-from icltheory.regression._linalg import Number, check_scalar
+from icltheory.regression._linalg import Number
 from icltheory.regression.tasks._family import (
     Family,
     add_noise,

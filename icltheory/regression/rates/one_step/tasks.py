@@ -4,7 +4,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_nonnegative, check_shape, check_values
+from icltheory._checks import (
+    check_finite,
+    check_integer,
+    check_nonnegative,
+    check_shape,
+    check_values,
+)
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.regression._linalg import Matrix, Number, einsum, is_isotropic
@@ -77,7 +83,7 @@ def halving_steps(num_tasks: int, initial_step: Number) -> Float[Array, "T"]:
         Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Theorem 4.1, from memory.
         Verified by ``tests/identities/test_wu_tasks.py``.
     """
-    _check_tasks(num_tasks)
+    check_integer("num_tasks", num_tasks, 2)
     check_shape("initial_step", initial_step, ())
     check_nonnegative("initial_step", initial_step)
     halvings = np.floor(np.arange(1, num_tasks + 1) * (np.log2(num_tasks) / num_tasks))
@@ -167,12 +173,6 @@ def _read_start(Gamma_0: Matrix, H: Array) -> Array:
     check_shape("Gamma_0", Gamma_0, H.shape)
     check_finite("Gamma_0", Gamma_0)
     return jnp.asarray(Gamma_0, H.dtype)
-
-
-def _check_tasks(num_tasks: int) -> None:
-    whole = isinstance(num_tasks, int | np.integer) and not isinstance(num_tasks, bool)
-    if not whole or num_tasks < 2:
-        raise ValueError(f"num_tasks: expected an integer >= 2, got {num_tasks!r}")
 
 
 def _check_prior(problem: LinearRegression) -> None:

@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_shape, check_values
+from icltheory._checks import check_finite, check_scalar, check_shape, check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Scalar
-from icltheory.regression._linalg import Matrix, Number, check_scalar, einsum
+from icltheory.regression._linalg import Matrix, Number, einsum
 from icltheory.regression.rates.trained_attention._gain import gain, read_input_cov
 from icltheory.regression.risks._population import Count
 
@@ -53,7 +53,7 @@ def convergence_constants(
         K_1 = |\Lambda \Theta|_F^2\, (2 - \sqrt d\, s^2 |G|_{op}), \quad
         K_2 = \sqrt d\, |\Lambda|_{op}^2\, \mathrm{tr}(G^{-1} \Lambda^{-1})\,
         \mathrm{tr}(\Lambda^{-1}), \quad
-        u_{min} = \sqrt{\frac{s^2 K_1}{2 \sqrt d\, |\Lambda|_{op}^2}},
+        u_{min} = \sqrt{\frac{s^2 K_1}{2 \sqrt d\, |\Lambda|_{op}^2}}
 
     for the start W^{PV} = s [[0, 0], [0, 1]], W^{KQ} = s [[Theta Theta', 0], [0, 0]]
     with |Theta Theta'|_F = 1 and s^2 |G|_op sqrt(d) < 2, on half the squared error. The

@@ -3,13 +3,12 @@
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_covariance, check_finite, check_shape
+from icltheory._checks import check_covariance, check_finite, check_scalar, check_shape
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import (
     Matrix,
     Number,
     Vector,
-    check_scalar,
     einsum,
 )
 from icltheory.regression.rates._spectrum import read_length
@@ -70,7 +69,7 @@ def risk_at_length(
     .. math:: E(\hat y - y)^2 = \min_w E(\langle w, x\rangle - y)^2
         + \frac1M \mathrm{tr}(\Sigma\, G^{-2} \Lambda) + \frac1{N^2}
         \bigl(|a|^2_{G^{-2} \Lambda^3} + 2\, \mathrm{tr}(\Lambda) |a|^2_{G^{-2}
-        \Lambda^2} + \mathrm{tr}(\Lambda)^2 |a|^2_{G^{-2} \Lambda}\bigr),
+        \Lambda^2} + \mathrm{tr}(\Lambda)^2 |a|^2_{G^{-2} \Lambda}\bigr)
 
     with a = Lambda^{-1} E[x y] and Sigma = Cov(x y): pairs (x, y) independent and
     alike, x ~ N(0, Lambda), y any function of x and noise. The last term is what the
@@ -124,7 +123,7 @@ def risk_at_length_bound(
     r"""Bound on the test risk averaged over tasks w ~ N(0, I), without noise.
 
     .. math:: E\, R \le \frac{(d + 1)\, \mathrm{tr}\,\Lambda}{M}
-        + \frac{(1 + 2d + d^2 \kappa)\, \mathrm{tr}\,\Lambda}{N^2},
+        + \frac{(1 + 2d + d^2 \kappa)\, \mathrm{tr}\,\Lambda}{N^2}
 
     with kappa the condition number of Lambda.
 
