@@ -87,7 +87,7 @@ def calculator(function: Any = None, /, *, compiled: bool = True) -> Any:
         return functools.partial(calculator, compiled=compiled)
     exact = exact_products(function)
     signature = inspect.signature(function)
-    readers = {name: _Reader(p) for name, p in signature.parameters.items()}
+    readers = {name: _ArgumentReader(p) for name, p in signature.parameters.items()}
     known = {name for name, reader in readers.items() if reader.constant}
 
     @functools.partial(jax.jit, static_argnums=1)
@@ -280,7 +280,7 @@ def real_numbers(name: str, value: Any) -> Any:
     return value
 
 
-class _Reader:
+class _ArgumentReader:
     """Reads an argument by its annotation.
 
     Lists of numbers become arrays, and integers floats where floats are meant.

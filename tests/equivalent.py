@@ -137,7 +137,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "return self.patterns.shape[1]",
     ): "an alphabet is one matrix: its last axis is axis 1",
     (
-        "icltheory/regression/tasks/_family.py",
+        "icltheory/regression/tasks/_regression_task.py",
         "add_noise",
         "return y + std * jax.random.normal(key, y.shape, y.dtype)",
         "return y - std * jax.random.normal(key, y.shape, y.dtype)",

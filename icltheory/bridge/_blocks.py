@@ -176,7 +176,7 @@ class MLP(nn.Module):
         return Linear(a.width, a.mlp_bias, name="W_out")(wide)
 
 
-class Block(nn.Module):
+class DecoderBlock(nn.Module):
     """One pre-norm block: attention and MLP, one after the other or side by side."""
 
     arch: Architecture

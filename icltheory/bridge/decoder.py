@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from icltheory._checks import concrete
 from icltheory._typing import Array, Float, Int, PRNGKey, PyTree
-from icltheory.bridge._blocks import Block, Norm, at_least_float32, positions_of
+from icltheory.bridge._blocks import DecoderBlock, Norm, at_least_float32, positions_of
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.streams import KV, Stream, Tokens
 from icltheory.layered import MatrixSpec, OVFactors, get_matrix
@@ -127,7 +127,7 @@ class Decoder:
             The stream that leaves the block, of one token a row with ``last_only``;
             and the block's own keys and values, without the prefix.
         """
-        block = Block(self.arch)
+        block = DecoderBlock(self.arch)
         return block.apply({"params": layer_params}, stream, prefix, last_only)  # pyrefly: ignore
 
     def read_in(
@@ -188,7 +188,9 @@ class Decoder:
     ) -> Float[Array, "B heads T T"]:
         """Attention weights of the heads of one block; rows of padding mean nothing."""
         own = {"params": params["layers"][layer]}
-        kept: Any = Block(self.arch).apply(own, hidden, mutable=["intermediates"])[1]
+        kept: Any = DecoderBlock(self.arch).apply(
+            own, hidden, mutable=["intermediates"]
+        )[1]
         weights = kept["intermediates"]["attn"]["weights"][0]
         return weights.reshape(weights.shape[0], -1, *weights.shape[-2:])
 
@@ -295,5 +297,5 @@ def _init_block(arch, dtype, key):
         jnp.zeros((1, 1), jnp.int32),
         jnp.ones((1, 1), bool),
     )
-    params = Block(arch).init(key, stream)["params"]
+    params = DecoderBlock(arch).init(key, stream)["params"]
     return jax.tree.map(lambda leaf: leaf.astype(dtype), params)

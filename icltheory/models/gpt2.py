@@ -58,7 +58,7 @@ class _Norm(nn.Module):
         return scale, self.param("bias", zeros, (width,), self.param_dtype)
 
 
-class Block(nn.Module):
+class GPT2Block(nn.Module):
     """One pre-norm GPT-2 block, with or without its MLP."""
 
     num_heads: int
@@ -198,7 +198,7 @@ class GPT2(nn.Module):
         )
         projections = self.num_layers * (2 if self.mlp else 1)
         self.blocks = [
-            Block(
+            GPT2Block(
                 num_heads=self.num_heads,
                 init_std=self.init_std,
                 residual_std=self.init_std / math.sqrt(projections),

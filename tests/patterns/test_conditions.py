@@ -113,7 +113,9 @@ def test_what_is_printed():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="accuracy: expected a finite value > 0, got 0"):
+    with pytest.raises(
+        ValueError, match="accuracy: expected a finite value > 0, got 0"
+    ):
         one(accuracy=0.0)
     with pytest.raises(ValueError, match="tasks: expected two different patterns"):
         one(tasks=[(0, 0)])

@@ -92,7 +92,7 @@ def tokenize(
     if not examples:
         raise ValueError(f"{task.name} {split}: expected examples, got none")
     encode = model.tokenizer.encode
-    reader = _Reader(task, split, shots, encode)
+    reader = _PromptReader(task, split, shots, encode)
     by_token = task.scoring == "label_token"
     label_ids = reader.label_ids(examples) if by_token else ()
     read = reader.question if by_token else reader.answers
@@ -119,7 +119,7 @@ def tokenize(
     )
 
 
-class _Reader:
+class _PromptReader:
     """Encodes the examples of a split and collects what is wrong with them."""
 
     def __init__(self, task: Task, split: str, shots: int | None, encode: Encode):

@@ -47,9 +47,9 @@ def integrate(
     diffrax = load()
     method, wrapped = _method(diffrax, solver), args
     if rates is not None:
-        from icltheory.regression.flow._krogstad import Split
+        from icltheory.regression.flow._krogstad import SplitField
 
-        wrapped = Split(rates, args)
+        wrapped = SplitField(rates, args)
 
     def vector_field(t, y, given):
         return field(y, given.args if rates is not None else given)

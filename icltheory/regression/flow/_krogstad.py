@@ -18,7 +18,7 @@ from icltheory._typing import Array
 TERMS = 18  # of the series, enough for float64 at |z| <= 1
 
 
-class Split(NamedTuple):
+class SplitField(NamedTuple):
     """The args of the solver: ``rates(y, args)`` >= 0 of each entry, and args."""
 
     rates: Callable[[Array, Any], Array]
@@ -26,7 +26,7 @@ class Split(NamedTuple):
 
 
 class Krogstad(diffrax.AbstractAdaptiveSolver):
-    """The solver; the vector field is the whole right-hand side, its args a ``Split``.
+    """The solver; the field is the whole right-hand side, its args a ``SplitField``.
 
     The rates are evaluated at the start of each step.
     """

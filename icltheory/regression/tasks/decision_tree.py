@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from icltheory._checks import check_positive_int
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
-from icltheory.regression.tasks._family import Family, set_dtype
+from icltheory.regression.tasks._regression_task import RegressionTask, set_dtype
 
 __all__ = ["DecisionTree"]
 
 
 @pytree
-class DecisionTree(Family):
+class DecisionTree(RegressionTask):
     r"""Full binary trees that branch on the sign of one coordinate a node.
 
     .. math:: i \leftarrow 2 i + 1 + [x_{c_i} > 0] \quad (\text{depth times}),

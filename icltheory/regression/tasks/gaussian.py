@@ -10,8 +10,8 @@ from icltheory._checks import check_positive_int, check_scalar
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import Number
-from icltheory.regression.tasks._family import (
-    Family,
+from icltheory.regression.tasks._regression_task import (
+    RegressionTask,
     add_noise,
     inner_products,
     set_dtype,
@@ -30,7 +30,7 @@ def unit_scale(y: Array, dim: int) -> Array:
     return math.sqrt(dim) / jnp.std(y, ddof=1)
 
 
-class _GaussianWeights(Family):
+class _GaussianWeights(RegressionTask):
     def sample_parameters(
         self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
     ) -> Float[Array, "B d"]:

@@ -25,13 +25,17 @@ from icltheory.regression._linalg import (
     covariance_root,
     default_dtype,
 )
-from icltheory.regression.tasks._family import Family, add_noise, inner_products
+from icltheory.regression.tasks._regression_task import (
+    RegressionTask,
+    add_noise,
+    inner_products,
+)
 
 __all__ = ["LinearRegression"]
 
 
 @pytree
-class LinearRegression(Family):
+class LinearRegression(RegressionTask):
     r"""Linear regression tasks with Gaussian inputs, prior and noise (Section 3).
 
     .. math:: x \sim N(0, H), \quad w \sim N(\beta^*, \Psi), \quad

@@ -11,12 +11,12 @@ from icltheory._checks import check_positive_int
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, Int, PRNGKey
 from icltheory.regression.prompts import Prompt
-from icltheory.regression.tasks._family import Family
+from icltheory.regression.tasks._regression_task import RegressionTask
 
 __all__ = ["PromptPool", "TaskPool"]
 
 
-class _Wrapped(Family):
+class _Wrapped(RegressionTask):
     """A family that is another one, but for what a subclass changes."""
 
     if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class TaskPool(_Wrapped):
     batch without, which needs M >= B.
 
     Args:
-        task: Family that the inputs, the labelling and a drawn pool come from.
+        task: Task that the inputs, the labelling and a drawn pool come from.
         pool_size: Tasks M to draw; leave out when ``pool`` is given.
         key: Key the pool is drawn with; leave out when ``pool`` is given.
         pool: The tasks themselves: an (M, d) array, or the family's pytree of

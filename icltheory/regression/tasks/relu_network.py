@@ -9,13 +9,13 @@ from icltheory._checks import check_positive_int
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import einsum
-from icltheory.regression.tasks._family import Family, set_dtype
+from icltheory.regression.tasks._regression_task import RegressionTask, set_dtype
 
 __all__ = ["ReluNetwork"]
 
 
 @pytree
-class ReluNetwork(Family):
+class ReluNetwork(RegressionTask):
     r"""Two-layer ReLU networks with standard normal weights.
 
     .. math:: y = \sqrt{2 / h}\ W_2^\top \mathrm{relu}(W_1^\top x), \qquad

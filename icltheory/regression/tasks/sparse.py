@@ -9,8 +9,8 @@ from icltheory._checks import check_positive_int, check_scalar
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import Number
-from icltheory.regression.tasks._family import (
-    Family,
+from icltheory.regression.tasks._regression_task import (
+    RegressionTask,
     add_noise,
     inner_products,
     set_dtype,
@@ -20,7 +20,7 @@ __all__ = ["SparseLinearRegression"]
 
 
 @pytree
-class SparseLinearRegression(Family):
+class SparseLinearRegression(RegressionTask):
     r"""Linear regression with s non-zero weights, drawn uniformly among d places.
 
     .. math:: w = m \odot z, \quad z \sim N(0, I), \quad m \in \{0, 1\}^d,\ |m|_1 = s,

@@ -18,7 +18,7 @@ from icltheory.regression._linalg import Number
 from icltheory.regression.prompts import Prompt
 
 
-class Family(abc.ABC):
+class RegressionTask(abc.ABC):
     r"""A distribution of functions: inputs, parameters and labels, drawn as prompts.
 
     .. math:: x \sim D_X, \qquad w \sim D_W, \qquad y = f_w(x) + \text{noise}.
