@@ -25,9 +25,20 @@ def panel_grid(panels, columns: int, title: str, size: tuple[float, float]):
         A context manager that yields the figure, the axes of the panels, and a
         dictionary for further entries of the legend.
 
+    Raises:
+        TypeError: If ``panels`` is one string.
+        ValueError: If there is no panel, or ``columns`` is not positive.
+
     References:
         Verified by ``tests/plotting/test_plotting.py``.
     """
+    if isinstance(panels, str):
+        raise TypeError(f"panels: expected several titles, got the string {panels!r}")
+    if not len(panels) or columns < 1:
+        raise ValueError(
+            f"panels: expected at least one in at least one column, got {len(panels)} "
+            f"in {columns}"
+        )
     import matplotlib.pyplot as plt
 
     columns = min(columns, len(panels))
