@@ -12,6 +12,7 @@ from icltheory.plotting.attention import attention_map, attention_maps
 from icltheory.plotting.curves import Curve, draw_curve
 from icltheory.plotting.figures import error_curves, heat_map, spectrum
 from icltheory.plotting.grid import panel_grid
+from icltheory.plotting.labels import name_ends
 from icltheory.plotting.panels import Line, LinePanel, line_panels
 from icltheory.plotting.style import (
     COLOURS,
@@ -36,6 +37,7 @@ __all__ = [
     "line_panels",
     "method_colours",
     "method_markers",
+    "name_ends",
     "panel_grid",
     "spectrum",
 ]

@@ -77,6 +77,7 @@ def attention_maps(
     tokens: Sequence[str] | None = None,
     titles: Sequence[str] | None = None,
     columns: int = 4,
+    limit: float | int | None = None,
 ) -> list[Any]:
     """Draws attention along depth, one panel for each layer, with one scale of colours.
 
@@ -88,6 +89,7 @@ def attention_maps(
         tokens: Names of the keys; those of the queries are the last ones of them.
         titles: Titles of the panels; the numbers of the layers from 1 when left out.
         columns: Panels in a row of a new figure.
+        limit: Absolute value of the darkest colour; the largest one when left out.
 
     Returns:
         The images, one for each layer.
@@ -95,7 +97,7 @@ def attention_maps(
     Raises:
         TypeError: If ``weights`` are no real numbers.
         ValueError: If ``weights`` has other axes or fewer keys than queries, or the
-            axes, tokens or titles are of another length.
+            axes, tokens or titles are of another length, or ``limit`` is not positive.
 
     References:
         Olsson et al. (2022). Verified by ``tests/plotting/test_figures.py``.
@@ -108,13 +110,15 @@ def attention_maps(
         raise ValueError(f"titles: expected {count}, got {len(titles)}")
     own = axes is None
     shown = _grid(count, columns) if axes is None else axes_for(axes, count)
-    options = {"tokens": tokens, "limit": _largest(stack)}
+    largest = _largest(stack)
+    options = {"tokens": tokens, "limit": largest if limit is None else limit}
     images = [
         attention_map(layer, ax=ax, title=title, **options)
         for layer, ax, title in zip(stack, shown, titles, strict=True)
     ]
     if own:
-        bar = shown[0].figure.colorbar(images[0], ax=shown, shrink=0.8)
+        extend = "max" if limit is not None and limit < largest else "neither"
+        bar = shown[0].figure.colorbar(images[0], ax=shown, shrink=0.8, extend=extend)
         bar.set_label("attention weight")
         for ax in shown:
             ax.label_outer()

@@ -1,13 +1,13 @@
 """General figures of a user's own numbers, each on axes of its own or on given ones."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from icltheory.plotting._given import new_axes, numbers, require_mapping
-from icltheory.plotting._labels import name_ends
 from icltheory.plotting.curves import Curve, as_curve, draw_curve
+from icltheory.plotting.labels import name_ends
 from icltheory.plotting.style import (
     METHODS,
     method_colours,
@@ -27,6 +27,7 @@ def error_curves(
     log: bool = True,
     log_x: bool = False,
     ylim: tuple[float, float] | None = None,
+    colours: Mapping[str, Any] | None = None,
 ) -> Any:
     """Draws errors against the number of in-context examples, with their intervals.
 
@@ -41,10 +42,13 @@ def error_curves(
         ax: Axes of matplotlib; those of a new figure when left out.
         xlabel: Name of the x axis.
         ylabel: Name of the y axis.
-        log: Whether the y axis is logarithmic; values that are not positive are then
-            left out.
+        log: Whether the y axis is logarithmic. A curve leaves it at the lower edge
+            where a value is not positive, and any axis at the upper one where a value
+            is infinite.
         log_x: Whether the x axis is logarithmic.
         ylim: Limits of the y axis; those of the means when left out.
+        colours: Colours of some curves, such as shades for the steps of a training
+            run; the others have those of their methods.
 
     Returns:
         The axes.
@@ -61,16 +65,16 @@ def error_curves(
     drawn = {
         name: as_curve(given, f"curves[{name!r}]") for name, given in curves.items()
     }
-    if log:
-        drawn = {name: _positive(curve) for name, curve in drawn.items()}
-    ends = {name: c.mean[np.isfinite(c.mean)] for name, c in drawn.items()}
-    ends = {name: values for name, values in ends.items() if values.size}
-    if not ends:
+    means = np.concatenate([curve.mean for curve in drawn.values()])
+    shown = means[np.isfinite(means) & ((means > 0) if log else True)]
+    if not shown.size:
         kind = "positive" if log else "finite"
         raise ValueError(f"curves: expected a {kind} value, got none")
-    low, high = ylim or _limits(ends.values(), log)
+    low, high = ylim or _limits(shown, log)
+    drawn = {name: _leaving((low, high), log, c) for name, c in drawn.items()}
     ax = new_axes(ax)
-    colours, markers = method_colours(curves), method_markers(curves)
+    colours = {**method_colours(curves), **(colours or {})}
+    markers = method_markers(curves)
     for name, curve in drawn.items():
         style = {
             "marker": "" if curve.exact else markers[name],
@@ -85,7 +89,8 @@ def error_curves(
     else:
         ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_ylim(low, high)
-    name_ends(ax, [(values[-1], name, colours[name]) for name, values in ends.items()])
+    ends = {name: curve.mean[np.isfinite(curve.mean)] for name, curve in drawn.items()}
+    name_ends(ax, [(end[-1], n, colours[n]) for n, end in ends.items() if end.size])
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
     return ax
@@ -108,7 +113,8 @@ def heat_map(
     Red is above 0 and blue below, so give differences or logarithms of ratios.
 
     Args:
-        values: The numbers, ``(rows, columns)``; NaN and infinities are left white.
+        values: The numbers, ``(rows, columns)``. NaN is left white, and so is an
+            infinity, with its sign.
         ax: Axes of matplotlib; those of a new figure when left out.
         rows: Names of the rows; their numbers from 0 when left out.
         columns: Names of the columns, likewise.
@@ -143,10 +149,12 @@ def heat_map(
     scale = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "aspect": "auto"}
     image = ax.imshow(np.where(np.isfinite(table), table, np.nan), **scale)
     for (row, column), value in np.ndenumerate(table):
-        if write is not None and np.isfinite(value):
-            colour = "white" if abs(value) > 0.65 * limit else "black"
-            where = {"ha": "center", "va": "center", "fontsize": 8}
-            ax.text(column, row, write(value), color=colour, **where)
+        if write is None or np.isnan(value):
+            continue
+        text = write(value) if np.isfinite(value) else f"{value}".replace("inf", "∞")
+        dark = np.isfinite(value) and abs(value) > 0.65 * limit
+        where = {"ha": "center", "va": "center", "fontsize": 8}
+        ax.text(column, row, text, color="white" if dark else "black", **where)
     for axis, names, count in (
         (ax.yaxis, rows, table.shape[0]),
         (ax.xaxis, columns, table.shape[1]),
@@ -209,21 +217,20 @@ def spectrum(
     return ax
 
 
-def _positive(curve: Curve) -> Curve:
-    """The curve without what has no place on a logarithmic axis."""
-    found = {"mean": np.where(curve.mean > 0, curve.mean, np.nan)}
-    if curve.low is not None:
-        # A band that reaches 0 goes to the edge of the axes.
-        found["low"] = np.maximum(curve.low, np.finfo(float).tiny)
+def _leaving(limits: tuple[float, float], log: bool, curve: Curve) -> Curve:
+    """The curve far beyond the axis where a value has no place on it."""
+    low, high = limits
+    above = 1e6 * high if log else high + 1e3 * (high - low)
+    mean = np.where(curve.mean == np.inf, above, curve.mean)
+    found = {"mean": np.where(mean <= 0, 1e-6 * low, mean) if log else mean}
+    if log and curve.low is not None:
+        found["low"] = np.where(curve.low <= 0, 1e-6 * low, curve.low)
     return curve._replace(**found)
 
 
-def _limits(values: Iterable[np.ndarray], log: bool) -> tuple[float, float]:
-    """Limits of an axis around values, a twentieth of their span wider."""
-    found = np.concatenate(list(values))
-    found = np.log(found) if log else found
-    margin = 0.05 * (np.ptp(found) or 1.0)
-    low, high = found.min() - margin, found.max() + margin
-    return (
-        (float(np.exp(low)), float(np.exp(high))) if log else (float(low), float(high))
-    )
+def _limits(shown: np.ndarray, log: bool) -> tuple[float, float]:
+    """Limits of an axis around values, a tenth wider than they are."""
+    values = np.log(shown) if log else shown
+    margin = 0.05 * (np.ptp(values) or 1.0)
+    low, high = values.min() - margin, values.max() + margin
+    return tuple(np.exp((low, high)).tolist()) if log else (float(low), float(high))

@@ -12,7 +12,9 @@ SMALL = {**STYLE, "font.size": 9, "lines.linewidth": 1.5}
 
 
 @contextlib.contextmanager
-def panel_grid(panels, columns: int, title: str, size: tuple[float, float]):
+def panel_grid(
+    panels, columns: int, title: str, size: tuple[float, float], legend: bool = True
+):
     """Panels of one size in rows, and one legend below all of them.
 
     Args:
@@ -20,6 +22,7 @@ def panel_grid(panels, columns: int, title: str, size: tuple[float, float]):
         columns: Panels in a row, at most.
         title: Title of the figure.
         size: Width and height of a panel in inches.
+        legend: Whether there is a legend; without one the curves name themselves.
 
     Returns:
         A context manager that yields the figure, the axes of the panels, and a
@@ -53,7 +56,8 @@ def panel_grid(panels, columns: int, title: str, size: tuple[float, float]):
             axes.set_title(name, fontsize=9)
         more: dict[str, Any] = {}
         yield figure, shown, more
-        legend_below(figure, entries_of(shown) | more, 2 * columns)
+        if legend:
+            legend_below(figure, entries_of(shown) | more, 2 * columns)
         figure.suptitle(title)
 
 

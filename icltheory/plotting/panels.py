@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icltheory.plotting._given import axes_for, numbers, require_mapping
-from icltheory.plotting._labels import SIZE, name_ends
+from icltheory.plotting.labels import SIZE, name_ends
 from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
 
 __all__ = ["Line", "LinePanel", "line_panels"]
@@ -159,8 +159,10 @@ def _draw(ax: Any, title: str, panel: LinePanel) -> None:
     for label, place in panel.marks.items():
         ax.axvline(place, color="grey", ls=":", label=label)
         style = {"rotation": 90, "ha": "right", "va": "top", "color": "0.35"}
+        box = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1}
         across = ax.get_xaxis_transform()
-        ax.text(place, 0.98, label, transform=across, fontsize=SIZE, **style)
+        text = ax.text(place, 0.98, label, transform=across, fontsize=SIZE, **style)
+        text.set_bbox(box)
     name_ends(ax, ends)
     ax.set_xlabel(panel.xlabel)
     ax.set_ylabel(panel.ylabel)

@@ -125,5 +125,7 @@ def plain_log_axis(axis, span: float) -> None:
     axis.set_minor_formatter(NullFormatter())
     if span <= 1e3:
         subs = (1.0, 2.0, 5.0) if span < 30 else (1.0, 3.0)
+        # Within a decade 1, 2 and 5 may leave one label or none.
+        subs = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0) if span < 5 else subs
         axis.set_major_locator(LogLocator(subs=subs, numticks=12))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

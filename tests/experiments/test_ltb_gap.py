@@ -225,7 +225,7 @@ def test_figures_draw_what_they_are_given():
     figure = gap_panels([panel, panel, panel, plain], "fixed", 7)
     first, *_, last = figure.axes
     drawn = {line.get_label(): line for line in first.get_lines()}
-    for name, label in (("lsa", "(LSA)"), ("ltb", "(LTB"), ("bayes", "best: Bayes")):
+    for name, label in (("lsa", "alone"), ("ltb", "MLP"), ("bayes", "best: Bayes")):
         (line,) = (drawn[key] for key in drawn if label in key and "best" in key)
         np.testing.assert_array_equal(line.get_ydata(), lines[name])
         assert line.get_linestyle() == ("--" if name == "bayes" else "-")

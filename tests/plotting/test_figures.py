@@ -43,7 +43,7 @@ def test_error_curves_are_drawn_with_their_names_at_their_ends():
     ridge, averaging, bayes = axes.get_lines()
     np.testing.assert_array_equal(ridge.get_xydata(), np.c_[range(3), MEAN[:3]])
     np.testing.assert_array_equal(averaging.get_ydata(), 2 * MEAN[:3])
-    assert np.isnan(bayes.get_ydata()[3])  # 0 has no place on a logarithmic axis
+    assert 0 < bayes.get_ydata()[3] < axes.get_ylim()[0]  # 0 is below the axis
     assert bayes.get_linestyle() == "--"
     assert (axes.get_yscale(), axes.get_ylabel()) == ("log", "error")
     texts = {text.get_text(): text for text in axes.texts}
@@ -126,6 +126,13 @@ def test_curves_may_stand_at_uneven_places_on_a_logarithmic_axis():
     np.testing.assert_array_equal(axes.get_lines()[0].get_xdata(), steps)
     assert axes.get_xscale() == "log"
     assert axes.get_ylim() == (0.01, 10.0)
+
+
+def test_an_infinite_value_leaves_the_axis_at_its_upper_edge():
+    for log in (False, True):
+        axes = plotting.error_curves({"mine": [1.0, np.inf]}, log=log)
+        assert axes.get_lines()[0].get_ydata()[1] > axes.get_ylim()[1]
+        assert axes.texts[0].get_position()[1] == pytest.approx(1.0)
 
 
 def test_names_follow_the_limits_of_the_axis():

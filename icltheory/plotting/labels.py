@@ -19,6 +19,12 @@ def name_ends(axes: Any, ends: Iterable[tuple[float, str, Any]]) -> None:
     Args:
         axes: Axes of matplotlib; they keep room for the names.
         ends: Value at the end, name and colour of each curve.
+
+    Returns:
+        Nothing; the axes hold the names.
+
+    References:
+        Verified by ``tests/plotting/test_figures.py``.
     """
     ends = sorted(ends, key=lambda end: end[0])
     right = axes.transAxes
