@@ -78,7 +78,7 @@ def _dots(axes, ratios: Mapping[str, Ratio]) -> None:
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set_xlabel(
-        "distance at the end / baseline's (bars: 2 standard errors of pairs)"
+        "distance at the end / that of the baseline\n(bars: 2 standard errors)"
     )
 
 

@@ -73,7 +73,7 @@ def models_between_lines(
         name_ends(axes, [(v, name, "0.35") for name, v in last.items() if v > 0])
         once = entries_of([axes])
         once = {name: handle for name, handle in once.items() if name not in last}
-        legend_below(figure, once, 3)
+        legend_below(figure, once, 2)
     return figure
 
 
