@@ -18,6 +18,7 @@ from rich.console import Console
 
 from experiments._frame.command_line import Launch
 from experiments._frame.environment import environment
+from experiments._frame.pictures import write_png, write_svg
 from experiments._frame.report import Report
 from icltheory.strict_json import plain
 
@@ -161,11 +162,24 @@ class Run:
                 file.write(_line(record))
 
     def save_figure(self, name: str, figure: Any) -> Path:
-        """Saves a matplotlib figure as PNG."""
+        """Saves a matplotlib figure as PNG and, beside it, as SVG.
+
+        Args:
+            name: The file name, with the ending ``.png``.
+            figure: The figure.
+
+        Returns:
+            Where the PNG is.
+        """
+        path = self.folder / name
         if self.writes:
-            with self.replacing(name) as aside:
-                figure.savefig(aside, format="png")
-        return self.folder / name
+            for file, write in (
+                (name, write_png),
+                (path.with_suffix(".svg").name, write_svg),
+            ):
+                with self.replacing(file) as aside:
+                    write(figure, aside)
+        return path
 
 
 def _line(record: dict[str, Any]) -> str:

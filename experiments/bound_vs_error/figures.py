@@ -16,11 +16,11 @@ from icltheory.plotting import Curve
 from icltheory.strict_json import number
 
 NOISY = {
-    "frobenius": r"F: $\|\Delta W\|\,\|1 + W\|_F$",
-    "exact": r"G: $\|G_t\|$",
-    "centred": "opt: population centre",
-    "anisotropic": r"aniso: prior $N(g, \Sigma_\mu / b)$",
-    "held_out_half": "held-out prior, N/2",
+    "frobenius": "paper's norm",
+    "exact": r"$\|G_t\|$",
+    "centred": "centred",
+    "anisotropic": "anisotropic",
+    "held_out_half": "held out, N/2",
     "printed": "as printed",
 }
 
@@ -50,18 +50,18 @@ def _values(records: list[dict], name: str) -> list[float]:
 
 def _rows_figure(table: list[dict]):
     noisy = {label: _values(table, name) for name, label in NOISY.items()}
-    smooth = {"smoothing bound": _values(table, "smoothing")}
+    smooth = {"smoothing": _values(table, "smoothing")}
     panels = {
-        "learner of Assumption 1": (_error_curve(table, "error"), noisy),
-        "transformer without noise": (_error_curve(table, "det_error"), smooth),
+        "noisy learner of Assumption 1": (_error_curve(table, "error"), noisy),
+        "without\nnoise": (_error_curve(table, "det_error"), smooth),
     }
     names = [
-        f"{'gen.' if r['generic'] else 'd=' + str(r['dim'])}\nN={r['num_demos']}\n"
-        f"b={r['shots']}\nL={r['num_layers']}"
+        f"{'generic' if r['generic'] else 'd = ' + str(r['dim'])}, "
+        f"N = {r['num_demos']}, b = {r['shots']}, L = {r['num_layers']}"
         for r in table
     ]
-    title = "True generalisation error (two standard errors) and its bounds"
-    return bounds_by_learner(panels, names, CLIP, title)
+    title = "How many times the true generalisation error a bound is"
+    return bounds_by_learner(panels, names, title)
 
 
 def _scaling_figure(config: Config, rows: dict[str, dict]):
@@ -75,7 +75,7 @@ def _scaling_figure(config: Config, rows: dict[str, dict]):
         for name, (sweep, powers) in sweeps.items()
         if len(sweep) > 1
     }
-    title = "Error and bounds against the pool, d = 5, two layers"
+    title = "Error (band: 2 standard errors) and bounds by demonstrations, d = 5, L = 2"
     return bounds_against_samples(panels, CLIP, title)
 
 
@@ -90,7 +90,7 @@ def _sample_panel(
         if name != "printed"
     }
     planned = planned_curve(sizes, [row.shots for row in sweep])
-    curves["planned (no bound)"] = Curve(planned, exact=True)
+    curves["plan (no bound)"] = Curve(planned, exact=True)
     # Guides pass beside the last points of the finest bound and of the error.
     ends = {-0.5: "anisotropic", -1.0: "error"}
     slopes = {}

@@ -1,29 +1,44 @@
-"""Errors of in-context regression, against examples and over training."""
+"""Errors of in-context regression, attention along depth, and the loss of training."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from icltheory.plotting import Curve, draw_curve, method_colours
-from icltheory.plotting.style import STYLE
+from icltheory.plotting import (
+    STYLE,
+    Curve,
+    attention_maps,
+    draw_curve,
+    error_curves,
+    method_colours,
+    method_markers,
+    panel_grid,
+)
+from icltheory.plotting.style import plain_log_axis
 
 __all__ = [
+    "attention_along_depth",
     "error_against_examples",
     "errors_by_setting",
     "errors_over_training",
+    "loss_of_training",
 ]
+
+_ERROR = "squared error / d  (predicting 0 gives 1)"
 
 
 def error_against_examples(
-    curves: Mapping[str, Curve], dim: int, title: str, top: float = 1.5
+    curves: Mapping[str, Curve], dim: int, title: str, lowest: str
 ):
     """Draws the normalised error of each predictor against the examples it saw.
 
     Args:
-        curves: Curve of each predictor; the first is drawn in front.
+        curves: Curve of each predictor.
         dim: Input dimension, marked by a line.
         title: What was measured, on which prompts.
-        top: Upper limit of the axis.
+        lowest: The curve whose least value decides where the axis ends; least squares
+            falls to the rounding of its arithmetic, far below.
 
     Returns:
         The matplotlib figure.
@@ -35,20 +50,13 @@ def error_against_examples(
     import matplotlib.pyplot as plt
 
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(6.4, 4.2))
-        colours = method_colours(curves)
-        for order, (label, curve) in enumerate(curves.items()):
-            draw_curve(axes, curve, label, colours[label], zorder=10 - order)
-        axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
-        _mark_dimension(axes, dim, top)
-        axes.set(
-            xlabel="in-context examples k",
-            ylabel="squared error / d  (predicting 0 gives 1)",
-            ylim=(0, top),
-            xlim=(0, len(next(iter(curves.values())).mean) - 1),
-            title=title,
+        figure, axes = plt.subplots(figsize=(6.8, 4.2))
+        error_curves(
+            curves, ax=axes, ylabel=_ERROR, ylim=_limits(curves, curves[lowest])
         )
-        axes.legend(fontsize=9)
+        _mark(axes, dim)
+        axes.set_xlim(0, len(curves[lowest].mean) - 1)
+        axes.set_title(title, fontsize=10)
     return figure
 
 
@@ -71,30 +79,28 @@ def errors_over_training(
     """
     import matplotlib.pyplot as plt
 
+    shades = plt.get_cmap("viridis_r")(np.linspace(0.15, 0.95, len(snapshots)))
+    curves = {f"step {step:,}": curve for step, curve in snapshots.items()}
+    colours = dict(zip(curves, shades, strict=True))
+    name, exact = reference
+    least = min(snapshots.values(), key=lambda curve: float(np.min(curve.mean)))
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(7.6, 4.2))
-        shades = plt.get_cmap("viridis_r")(
-            np.linspace(0.1, 0.95, max(len(snapshots), 1))
+        figure, axes = plt.subplots(figsize=(6.8, 4.2))
+        error_curves(
+            {**curves, name: exact},
+            ax=axes,
+            ylabel=_ERROR,
+            ylim=_limits(curves, least),
+            colours=colours,
         )
-        for colour, (step, curve) in zip(shades, snapshots.items(), strict=True):
-            draw_curve(axes, curve, f"step {step:,}", colour)
-        draw_curve(axes, reference[1], reference[0], "#D55E00", linewidth=1.4)
-        axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
-        top = 1.5
-        _mark_dimension(axes, dim, top)
-        axes.set(
-            xlabel="in-context examples k",
-            ylabel="squared error / d  (predicting 0 gives 1)",
-            ylim=(0, top),
-            xlim=(0, len(reference[1].mean) - 1),
-            title=title,
-        )
-        figure.legend(fontsize=9, loc="outside right center")
+        _mark(axes, dim)
+        axes.set_xlim(0, len(exact.mean) - 1)
+        axes.set_title(title, fontsize=10)
     return figure
 
 
 def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
-    """Draws one small panel a setting, all with the same predictors.
+    """Draws one small panel for each setting, all with the same predictors and axes.
 
     Args:
         panels: Curves of each setting.
@@ -106,44 +112,92 @@ def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
     References:
         Garg et al. 2022, Figure 4. Verified by ``tests/experiments/test_figures.py``.
     """
-    import matplotlib.pyplot as plt
-
-    columns = 5
-    rows = -(-len(panels) // columns)
-    with plt.rc_context({**STYLE, "font.size": 8, "lines.linewidth": 1.2}):
-        figure, grid = plt.subplots(
-            rows,
-            columns,
-            figsize=(2.5 * columns, 2.1 * rows),
-            sharex=True,
-            squeeze=False,
-        )
-        for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
-        for axes in grid[-1]:
+    every = [curve for curves in panels.values() for curve in curves.values()]
+    top = 1.5 * max(float(np.nanmax(curve.mean)) for curve in every)
+    with panel_grid(panels, 3, title, (2.6, 1.6)) as (figure, shown, _):
+        for axes, curves in zip(shown, panels.values(), strict=True):
+            colours, markers = method_colours(curves), method_markers(curves)
+            for name, curve in curves.items():
+                style = {"marker": markers[name], "markersize": 3.5, "markevery": 2}
+                draw_curve(axes, curve, name, colours[name], **style)
+            axes.axhline(1.0, color="0.5", linewidth=0.8, linestyle=":", zorder=0)
+            plain_log_axis(axes.yaxis, np.inf)
+            axes.set_ylim(2e-3, top)
+            axes.set_xlim(0, max(len(curve.mean) for curve in every) - 1)
             axes.set_xlabel("in-context examples k")
-        for axes, (name, curves) in zip(grid.flat, panels.items(), strict=False):
-            colours = method_colours(curves)
-            for order, (label, curve) in enumerate(curves.items()):
-                draw_curve(axes, curve, label, colours[label], zorder=10 - order)
-            axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
-            axes.set(title=name, ylim=(0, 1.6))
-        handles, labels = grid.flat[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=max(len(labels), 1)
-        )
-        figure.suptitle(title)
-        figure.supylabel("normalised squared error")
+            axes.label_outer()
+        figure.supylabel("squared error / error of predicting 0", fontsize=9)
     return figure
 
 
-def _mark_dimension(axes, dim: int, top: float) -> None:
+def attention_along_depth(weights: Any, tokens: Sequence[str] | None, title: str):
+    """Draws the attention of each layer from each token to those before it.
+
+    Args:
+        weights: Attention weights, ``(layers, tokens, tokens)``.
+        tokens: Names of the tokens, or ``None`` for their numbers.
+        title: Over what they are averaged.
+
+    Returns:
+        The matplotlib figure.
+
+    References:
+        Verified by ``tests/experiments/test_figures.py``.
+    """
+    # The first tokens see few others: their weights would leave the rest pale.
+    images = attention_maps(weights, tokens=tokens, columns=3, limit=0.5)
+    figure = images[0].axes.figure
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def loss_of_training(
+    steps: Sequence[int], losses: Mapping[str, tuple[Sequence[float], bool]], title: str
+):
+    """Draws losses over the steps of a training run.
+
+    Args:
+        steps: The steps.
+        losses: Loss at each step, by name, and whether it is exact.
+        title: What was trained.
+
+    Returns:
+        The matplotlib figure.
+
+    References:
+        Verified by ``tests/experiments/test_figures.py``.
+    """
+    import matplotlib.pyplot as plt
+
+    curves = {
+        name: Curve(values, exact=exact, x=steps)
+        for name, (values, exact) in losses.items()
+    }
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(6.8, 3.6))
+        labels = {"xlabel": "training step", "ylabel": "mean squared error of a prompt"}
+        error_curves(curves, ax=axes, **labels)
+        axes.set_title(title, fontsize=10)
+    return figure
+
+
+def _limits(curves: Mapping[str, Curve], lowest: Curve) -> tuple[float, float]:
+    """From a little below the least value of one curve to the largest of all."""
+    least = np.asarray(lowest.mean, float)
+    top = max(float(np.max(curve.mean)) for curve in curves.values())
+    return 0.6 * float(least[least > 0].min()), 1.3 * top
+
+
+def _mark(axes, dim: int) -> None:
+    """Lines at k = d and at the error of predicting 0."""
+    axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
     axes.axvline(dim, color="grey", linewidth=0.8, linestyle=":", zorder=0)
     axes.annotate(
         "k = d",
-        (dim, top),
+        (dim, 1.0),
         (3, -10),
+        xycoords=("data", "axes fraction"),
         textcoords="offset points",
-        color="grey",
+        color="0.35",
         fontsize=8,
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.garg_linear.config import Config, Setup
 from icltheory import training
+from icltheory.models.layered import LayeredGPT2
 from icltheory.plotting import Curve
 from icltheory.regression import predictors, risks
 from icltheory.regression.prompts import PrefixPrompt
@@ -33,6 +34,31 @@ def model_errors(setup: Setup, params: Any, prompt: PrefixPrompt) -> np.ndarray:
         for seed in range(len(setup.config.seeds))
     ]
     return np.asarray(jnp.stack(per_seed)) / setup.config.dim
+
+
+def attention_by_layer(
+    setup: Setup, params: Any, prompt: PrefixPrompt, prompts: int, points: int
+) -> np.ndarray:
+    """Attention of the first seed's model, (layers, T, T), a mean over heads.
+
+    Args:
+        setup: The run.
+        params: Parameters with a leading axis of seeds.
+        prompt: Prompts.
+        prompts: How many of them are averaged.
+        points: How many of their first points are read.
+    """
+    model = LayeredGPT2(setup.model)
+    own = jax.tree.map(lambda leaf: leaf[0], params)
+    hidden = model.embed(
+        own, (prompt.X[:prompts, :points], prompt.y[:prompts, :points])
+    )
+    found = []
+    for layer in range(model.num_layers):
+        weights = model.attention_weights(layer, own, hidden)
+        found.append(np.asarray(weights, float).mean(axis=(0, 1)))
+        hidden = model.block(layer, own, hidden)
+    return np.stack(found)
 
 
 @functools.lru_cache

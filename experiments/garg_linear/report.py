@@ -4,19 +4,23 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.figure import Figure
 from rich.table import Table
 
 from experiments._frame.report import Check, Report
 from experiments._frame.run import Run
 from experiments.garg_linear.config import Config, Setup
 from experiments.garg_linear.drawing import (
+    attention_along_depth,
     error_against_examples,
     errors_by_setting,
     errors_over_training,
+    loss_of_training,
 )
 from experiments.garg_linear.evaluate import (
     OPTIMUM,
     TRANSFORMER,
+    attention_by_layer,
     baseline_errors,
     evaluation_prompt,
     exact_curves,
@@ -27,6 +31,7 @@ from experiments.garg_linear.evaluate import (
 from icltheory import training
 from icltheory.plotting import Curve
 from icltheory.regression import shifts
+from icltheory.regression.prompts import PrefixPrompt
 from icltheory.statistics import Estimate
 
 PAPER_ERRORS = {20: 0.02, 40: 0.0006}  # Garg et al. 2022, Section 3, d = 20
@@ -106,7 +111,8 @@ def report(setup: Setup, params: Any, records: list[dict]) -> Report:
     curves[OPTIMUM] = Curve(exact[OPTIMUM], exact=True)
 
     seeds = ", ".join(map(str, config.seeds))
-    title = f"In-context linear regression, d = {config.dim} (seed {seeds})"
+    of = f"d = {config.dim}, seed {seeds}"
+    title = f"In-context linear regression, {of}"
     legend = f"{config.eval_prompts:,} prompts; bands: 90 % intervals; dashed: exact"
     snapshots = {
         record["step"]: Curve(np.mean(record["errors"], axis=0))
@@ -136,16 +142,61 @@ def report(setup: Setup, params: Any, records: list[dict]) -> Report:
         tables=[comparison_table(config, curves)],
         figures={
             "figure5a.png": error_against_examples(
-                curves, config.dim, f"{title}\n{legend}"
+                curves, config.dim, f"{title}\n{legend}", TRANSFORMER
             ),
             "figure5b.png": errors_over_training(
                 snapshots,
                 reference,
                 config.dim,
-                f"{title}: the Transformer as it trains",
+                f"{title}: the transformer as it trains",
             ),
+            "loss.png": loss_of_training(
+                [record["step"] for record in records],
+                {
+                    TRANSFORMER: ([np.mean(r["loss"]) for r in records], False),
+                    "least squares (exact)": (
+                        [r["least_squares_loss"] for r in records],
+                        True,
+                    ),
+                },
+                f"Training loss, {of} (mean of {config.chunk_steps} steps)",
+            ),
+            "attention.png": _attention(setup, params, prompt, of),
         },
     )
+
+
+def _attention(setup: Setup, params: Any, prompt: PrefixPrompt, of: str) -> Figure:
+    """Attention between the tokens of the first pairs, few enough to be named."""
+    config = setup.config
+    prompts, points = min(64, config.eval_prompts), min(8, config.num_points)
+    weights = attention_by_layer(setup, params, prompt, prompts, points)
+    pairs = range(1, points + 1)
+    names = [f"{letter}{k}" for k in pairs for letter in "xy"]
+    title = f"Attention along depth, mean over heads and {prompts} prompts, {of}"
+    # Garg's tokens; the other layout has one for each pair.
+    tokens = names if config.token_layout == "interleaved" else None
+    return attention_along_depth(weights, tokens, title)
+
+
+_SETTINGS = {
+    "standard": "as in training",
+    "random_quadrants": "signs of the examples shared",
+    "orthogonal_train_test": "query orthogonal to examples",
+    "overlapping_train_test": "query is one of the examples",
+    "half_subspace": "inputs in half of the directions",
+    "skewed": "skewed input covariance",
+    "noisyLR": "noisy labels",
+}
+
+
+def setting_title(name: str) -> str:
+    """One of Garg's evaluation settings in plain words."""
+    kind, _, factor = name.partition("=")
+    scaled = {"scale-x": "inputs", "scale-y": "weights"}
+    if kind in scaled:
+        return f"{scaled[kind]} times {float(factor):.3g}"
+    return _SETTINGS.get(name, name)
 
 
 def report_shifts(setup: Setup, run: Run, params: Any) -> dict:
@@ -167,7 +218,7 @@ def report_shifts(setup: Setup, run: Run, params: Any) -> dict:
         errors |= baseline_errors(config, prompt)
         asked = shift.num_informative or config.num_points
         curves = {name: interval(errors[name][:, :asked] * scale) for name in names}
-        panels[shift.name] = curves
+        panels[setting_title(shift.name)] = curves
         results[shift.name] = {
             name: np.asarray(curve.mean).tolist() for name, curve in curves.items()
         }
@@ -178,6 +229,6 @@ def report_shifts(setup: Setup, run: Run, params: Any) -> dict:
         ]
         table.add_row(shift.name, *cells)
     run.console.print(table)
-    title = f"Garg's evaluation settings, d = {config.dim}"
+    title = f"Garg's evaluation settings, d = {config.dim} (bands: 90 % intervals)"
     run.save_figure("shifts.png", errors_by_setting(panels, title))
     return results

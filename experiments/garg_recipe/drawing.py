@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting import Curve
-from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
+from icltheory.plotting import COLOURS, STYLE, Curve, error_curves
+from icltheory.plotting.style import colours
 
 __all__ = ["Ratio", "recipes_beside_baseline"]
 
@@ -49,22 +49,15 @@ def recipes_beside_baseline(
     with plt.rc_context(STYLE):
         height = 1.6 + 0.27 * len(ratios)
         figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, max(height, 4.2)))
-        for colour, (name, (prompts, curve)) in enumerate(curves.items()):
-            shade = COLOURS[colour % len(COLOURS)]
-            left.plot(prompts, curve.mean, color=shade, label=name)
-            left.fill_between(
-                prompts,
-                curve.low,
-                curve.high,
-                color=shade,
-                alpha=0.2,
-                linewidth=0,
-            )
-        values = np.concatenate([curve.mean for _, curve in curves.values()])
-        values = values[np.isfinite(values)]
-        plain_log_axis(left.yaxis, values.max() / values.min())
-        left.set(xlabel="prompts seen", ylabel="distance / d, mean over k")
-        left.legend()
+        error_curves(
+            {name: curve._replace(x=seen) for name, (seen, curve) in curves.items()},
+            ax=left,
+            xlabel="prompts seen",
+            ylabel="distance / d, mean over k",
+            colours=dict(zip(curves, colours(), strict=False)),
+        )
+        left.xaxis.set_major_formatter("{x:,.0f}")
+        left.locator_params(axis="x", nbins=5)
         _dots(right, ratios)
         figure.suptitle(title)
     return figure
@@ -84,7 +77,9 @@ def _dots(axes, ratios: Mapping[str, Ratio]) -> None:
     ticks = [x for x in _TICKS if 0.8 * min(ends) <= x <= 1.25 * max(ends)]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    axes.set_xlabel("times the baseline's at its end (bars: 2 s.e. of pairs)")
+    axes.set_xlabel(
+        "distance at the end / that of the baseline\n(bars: 2 standard errors)"
+    )
 
 
 _TICKS = tuple(m * 10.0**e for e in range(-3, 4) for m in (1, 1.5, 2, 3, 5, 7))

@@ -15,6 +15,28 @@ from icltheory.plotting import Curve
 from icltheory.regression import risks
 from icltheory.statistics import Estimate
 
+# The changes in plain words, for the figure.
+_WORDS = {
+    "adam": "Adam",
+    "muon": "Muon",
+    "rate-half": "half the learning rate",
+    "rate-double": "twice the learning rate",
+    "linear": "linear decay",
+    "trapezoid": "constant, then linear decay",
+    "constant": "constant learning rate",
+    "constant-mean": "constant rate, averaged weights",
+    "mean": "averaged weights",
+    "batch-half": "half the batch",
+    "batch-double": "twice the batch",
+    "init-half": "half the initial scale",
+    "init-double": "twice the initial scale",
+    "curriculum": "curriculum",
+    "bfloat16": "bfloat16",
+    "float32-last": "bfloat16, end in float32",
+    "posterior": "posterior means as targets",
+    "recipe": "recipe (united changes)",
+    "recipe, half": "recipe, half the steps",
+}
 _SHOWN = ("baseline", "recipe", "recipe, half")
 
 
@@ -129,12 +151,14 @@ def draw(
         mean, error = Estimate.of(own.excess, axis=1)
         curves[name] = own.prompts, Curve(mean, mean - error, mean + error)
     ratios = {
-        row.name: Ratio(row.ratio[0], *row.interval, row.name in _SHOWN)
+        _WORDS.get(row.name, row.name): Ratio(
+            row.ratio[0], *row.interval, row.name in _SHOWN
+        )
         for row in found[1:]
     }
     return recipes_beside_baseline(
         curves,
         ratios,
         f"GPT-2 of {config.num_layers} layers, d = {config.dim}: distance to the "
-        f"posterior mean, {len(config.seeds)} seeds",
+        f"posterior mean, {len(config.seeds)} seeds (left: bands of 1 standard error)",
     )

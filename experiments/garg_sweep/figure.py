@@ -1,5 +1,6 @@
 """The figure: distance to Bayes against the rate, and errors of the best models."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,10 @@ from experiments.garg_sweep.config import Config
 from experiments.garg_sweep.measure import SweepMeasurements
 from experiments.garg_sweep.summary import SweepCell, best
 from icltheory import plotting
-from icltheory.plotting import Line, LinePanel
+from icltheory.plotting import METHODS, Line, LinePanel
+
+# Those that no method of the figure has.
+_COLOURS = (1, 3, 4, 6)
 
 
 def draw(config: Config, measured: SweepMeasurements, found: list[SweepCell]) -> Any:
@@ -21,7 +25,8 @@ def draw(config: Config, measured: SweepMeasurements, found: list[SweepCell]) ->
         below[f"{name}: best models"] = _prefixes(config, own, lines)
     title = (
         f"GPT-2 of {recipe.num_layers} layers, d = {recipe.dim}, {recipe.steps:,} "
-        f"steps of {recipe.batch_size}; bands: 1 s.e. over {len(recipe.seeds)} seeds"
+        f"steps of {recipe.batch_size} prompts; bands: 1 standard error over "
+        f"{len(recipe.seeds)} seeds"
     )
     panels = {**above, **below}
     return plotting.line_panels(panels, title, columns=len(config.noise_vars))
@@ -29,7 +34,7 @@ def draw(config: Config, measured: SweepMeasurements, found: list[SweepCell]) ->
 
 def _rates(config: Config, own: list[SweepCell], lines: Any) -> LinePanel:
     drawn = {}
-    for colour, width in enumerate(config.widths, start=1):
+    for colour, width in zip(itertools.cycle(_COLOURS), config.widths, strict=False):
         of = [cell for cell in own if cell.width == width and max(cell.diverged) < 0]
         mean, error = np.reshape([cell.distance for cell in of], (-1, 2)).T
         rates = [cell.learning_rate for cell in of]
@@ -37,7 +42,7 @@ def _rates(config: Config, own: list[SweepCell], lines: Any) -> LinePanel:
     bayes = lines.bayes_risk.mean()
     levels = {
         "one layer": float(lines.one_layer.mean() - bayes),
-        "the answer 0": float(1 - bayes),
+        "predicting 0": float(1 - bayes),
     }
     label = "distance to Bayes / d, mean over k"
     return LinePanel(drawn, "learning rate", label, "log", "log", levels)
@@ -46,13 +51,16 @@ def _rates(config: Config, own: list[SweepCell], lines: Any) -> LinePanel:
 def _prefixes(config: Config, own: list[SweepCell], lines: Any) -> LinePanel:
     ks = np.arange(config.recipe.num_points)
     drawn = {}
-    for colour, width in enumerate(config.widths, start=1):
+    for colour, width in zip(itertools.cycle(_COLOURS), config.widths, strict=False):
         cell = best(own, own[0].noise_var, width)
         if cell is None:
             continue
         mean, error = cell.errors
         label = f"width {width}, rate {cell.learning_rate:g}"
         drawn[label] = Line(ks, mean, colour, error=error)
-    drawn["Bayes (exact)"] = Line(ks, lines.bayes_risk.mean(axis=0), 0, exact=True)
-    drawn["one layer (exact)"] = Line(ks, lines.one_layer, 4, exact=True)
-    return LinePanel(drawn, "examples k", "squared error / d")
+    drawn["Bayes (exact)"] = Line(
+        ks, lines.bayes_risk.mean(axis=0), METHODS["Bayes"], True
+    )
+    optimum = METHODS["one-layer optimum"]
+    drawn["one layer (exact)"] = Line(ks, lines.one_layer, optimum, exact=True)
+    return LinePanel(drawn, "in-context examples k", "squared error / d")

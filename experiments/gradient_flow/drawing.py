@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.style import COLOURS, STYLE, colours
+from icltheory.plotting import COLOURS, STYLE, Curve, error_curves, heat_map, name_ends
+from icltheory.plotting.style import colours
 
 __all__ = [
     "FlowPanel",
@@ -47,7 +48,7 @@ class FlowStarts(NamedTuple):
         excess: Excess risks, (starts, T).
         level: Excess of the spurious minimum.
         is_minimum: Whether it is known to be a local minimum.
-        shares: Share of the starts by fate.
+        fates: Whether each start met each fate, (starts,), by name.
         interval: Ends of the interval of the first share.
     """
 
@@ -56,15 +57,15 @@ class FlowStarts(NamedTuple):
     excess: Any
     level: float
     is_minimum: bool
-    shares: Mapping[str, float]
+    fates: Mapping[str, Any]
     interval: tuple[float, float]
 
 
 def flow_paths(panels: Mapping[str, FlowPanel], title: str):
-    """Draws the entries of beta and Gamma over time, with their limits at the right.
+    """Draws the entries of beta over time, and Gamma at some times as images.
 
     Args:
-        panels: Flows by name, one a column.
+        panels: Flows by name, one a row.
         title: What flows.
 
     Returns:
@@ -76,28 +77,55 @@ def flow_paths(panels: Mapping[str, FlowPanel], title: str):
     """
     import matplotlib.pyplot as plt
 
-    with plt.rc_context(STYLE):
+    limit = max(
+        float(np.max(np.abs(value)))
+        for panel in panels.values()
+        for value in (panel.Gamma, panel.limit_Gamma)
+    )
+    with plt.rc_context({**STYLE, "font.size": 9, "lines.linewidth": 1.5}):
         figure, grid = plt.subplots(
-            2, len(panels), figsize=(5.2 * len(panels), 6.4), squeeze=False
+            len(panels),
+            6,
+            figsize=(9.2, 2.3 * len(panels) + 0.4),
+            width_ratios=[2.2, 1, 1, 1, 1, 1],
+            squeeze=False,
         )
-        for column, (name, panel) in zip(grid.T, panels.items(), strict=True):
-            parts = (
-                (column[0], panel.beta, panel.limit_beta, r"entries of $\beta_t$"),
-                (column[1], panel.Gamma, panel.limit_Gamma, r"entries of $\Gamma_t$"),
-            )
-            t = np.asarray(panel.times)[1:]
-            for axes, values, limit, label in parts:
-                values = np.asarray(values)[1:].reshape(len(t), -1)
-                limit = np.ravel(limit)
-                for i in range(values.shape[1]):
-                    colour = COLOURS[1 + i % (len(COLOURS) - 1)]
-                    axes.plot(t, values[:, i], color=colour, linewidth=1.1)
-                    axes.plot(t[-1] * 2, limit[i], ".", color=colour, ms=7)
-                axes.set(xscale="log", ylabel=label)
-            column[0].set_title(name)
-            column[1].set_xlabel("time t   (dots: limit of Theorem 6.3)")
+        for row, (name, panel) in zip(grid, panels.items(), strict=True):
+            _draw_beta(row[0], panel)
+            row[0].set_title(f"{name}: entries of $\\beta_t$", fontsize=9)
+            for axes, (label, value) in zip(row[1:], _Gammas(panel), strict=True):
+                plain = {"xlabel": "", "ylabel": "", "write": None}
+                heat_map(value, ax=axes, limit=limit, title=label, **plain)
+                axes.set_aspect("equal")
+                axes.set_xticks([])
+                axes.set_yticks([])
+        grid[-1][0].set_xlabel("time t (dots: limit of Theorem 6.3)")
+        (image,) = grid[0][1].get_images()
+        bar = figure.colorbar(image, ax=grid[:, 1:], shrink=0.7)
+        bar.set_label("entry of $\\Gamma_t$")
         figure.suptitle(title)
     return figure
+
+
+def _draw_beta(axes, panel: FlowPanel) -> None:
+    t = np.asarray(panel.times)[1:]
+    ends = []
+    for i, limit in enumerate(np.ravel(panel.limit_beta)):
+        colour = COLOURS[1 + i % (len(COLOURS) - 1)]
+        axes.plot(t, np.asarray(panel.beta)[1:, i], color=colour)
+        axes.plot(t[-1], limit, "o", color=colour, ms=4, clip_on=False)
+        ends.append((float(limit), f"$\\beta_{i + 1}$", colour))
+    axes.set(xscale="log")
+    name_ends(axes, ends)
+
+
+def _Gammas(panel: FlowPanel) -> list[tuple[str, Any]]:
+    """Gamma at the start, at three times, evenly in their logarithm, and its limit."""
+    t = np.asarray(panel.times)
+    found = [("start", panel.Gamma[0])]
+    for place in np.linspace(0, len(t) - 1, 7)[[3, 5, 6]].round().astype(int):
+        found.append((f"t = {t[place]:,.0f}", panel.Gamma[place]))
+    return [*found, ("limit", panel.limit_Gamma)]
 
 
 def flow_rates(panels: Mapping[str, FlowPanel], title: str):
@@ -121,7 +149,7 @@ def flow_rates(panels: Mapping[str, FlowPanel], title: str):
         figure, grid = plt.subplots(
             len(panels),
             columns,
-            figsize=(4.1 * columns, 3.3 * len(panels)),
+            figsize=(3.5 * columns, 2.7 * len(panels)),
             squeeze=False,
         )
         for row, (name, panel) in zip(grid, panels.items(), strict=True):
@@ -139,7 +167,8 @@ def flow_rates(panels: Mapping[str, FlowPanel], title: str):
                 top = max(values.max(), *(np.max(b) for b in bounds.values()))
                 low = values.max() * (1e-24 if "excess" in quantity else 1e-12)
                 axes.set(xscale="log", yscale="log", ylim=(low, 3 * top))
-                axes.set_title(f"{name}: {quantity}", fontsize=9)
+                axes.set_title(name)
+                axes.set_ylabel(quantity)
                 axes.legend(fontsize=8, loc="lower left")
         for axes in grid[-1]:
             axes.set_xlabel("time t")
@@ -174,36 +203,40 @@ def descents_beside_flow(
 
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), sharey=True)
-        for axes in (left, right):
-            axes.plot(*flow, color=COLOURS[0], label="gradient flow")
-            axes.set(xlabel="time t = step size x steps", yscale="log")
+        left.plot(*flow, "--", color=COLOURS[0], label="gradient flow")
+        left.set(xlabel="time t = step size x steps", yscale="log")
         for colour, (label, (t, excess)) in zip(
             colours(1), steps.items(), strict=False
         ):
             left.plot(t, excess, ".-", color=colour, label=label, ms=4, linewidth=0.8)
-        for colour, (label, values) in zip(colours(1), sampled.items(), strict=False):
-            values = np.asarray(values)
-            right.plot(sampled_times, values.mean(axis=0), color=colour, label=label)
-            right.fill_between(
-                sampled_times,
-                values.min(axis=0),
-                values.max(axis=0),
-                color=colour,
-                alpha=0.2,
-                linewidth=0,
-            )
-        low = max(np.min(flow[1]), 1e-6)
-        left.set(ylabel="excess risk", ylim=(low / 2, 2 * np.max(flow[1])))
+        averages = {label: _range(sampled_times, v) for label, v in sampled.items()}
+        shades = dict(zip(averages, colours(1), strict=False))
+        limits = max(np.min(flow[1]), 1e-6) / 2, 2 * np.max(flow[1])
+        error_curves(
+            {"gradient flow": Curve(flow[1], exact=True, x=flow[0]), **averages},
+            ax=right,
+            xlabel="time t = step size x steps",
+            ylabel="",
+            ylim=limits,
+            colours={"gradient flow": COLOURS[0], **shades},
+        )
+        left.set(ylabel="excess risk", ylim=limits)
         left.set_title("steps on the exact risk")
         right.set_title("steps on fresh prompts (mean and range of seeds)")
         left.legend(fontsize=8)
-        right.legend(fontsize=8, loc="lower left")
         figure.suptitle(title)
     return figure
 
 
+def _range(times: Any, values: Any) -> Curve:
+    """Mean over seeds between the least and the largest of them."""
+    values = np.asarray(values)
+    low, high = values.min(axis=0), values.max(axis=0)
+    return Curve(values.mean(axis=0), low, high, x=times)
+
+
 def fates_of_starts(settings: Sequence[FlowStarts], title: str):
-    """Draws the excess of every random start over time, and the share of each fate.
+    """Draws the excess of random starts over time by their fate, and the shares.
 
     Args:
         settings: The settings, one panel each; a last panel has the shares.
@@ -219,9 +252,9 @@ def fates_of_starts(settings: Sequence[FlowStarts], title: str):
     import matplotlib.pyplot as plt
 
     columns = -(-len(settings) // 2)
-    with plt.rc_context({**STYLE, "font.size": 9}):
-        figure = plt.figure(figsize=(max(3.1 * columns + 1, 8), 9.2))
-        top, bottom = figure.subfigures(2, 1, height_ratios=(1.75, 1))  # pyrefly: ignore
+    with plt.rc_context({**STYLE, "font.size": 9, "lines.linewidth": 1.5}):
+        figure = plt.figure(figsize=(max(2.2 * columns + 0.4, 6.5), 7.6))
+        top, bottom = figure.subfigures(2, 1, height_ratios=(1.5, 1))  # pyrefly: ignore
         grid = top.subplots(2, columns, sharex=True, sharey=True, squeeze=False)
         for axes, setting in zip(grid.flat, settings, strict=False):
             _draw_starts(axes, setting)
@@ -232,34 +265,38 @@ def fates_of_starts(settings: Sequence[FlowStarts], title: str):
         for axes in grid[:, 0]:
             axes.set_ylabel("excess risk")
         _draw_shares(bottom.subplots(), settings)
-        figure.suptitle(title)
+        figure.suptitle(title, fontsize=10)
     return figure
+
+
+# Arrived green, spurious vermilion, in the order of the fates; then what moves still.
+_FATE_COLOURS = (*(COLOURS[i] for i in (3, 2, 5, 4)), "#888888")
 
 
 def _draw_starts(axes, setting: FlowStarts) -> None:
     t = np.asarray(setting.times)[1:]
-    for row in np.asarray(setting.excess)[:, 1:]:
-        axes.plot(t, row, color=COLOURS[1], alpha=0.15, linewidth=0.7)
-    kind = "a local minimum" if setting.is_minimum else "stationary"
-    axes.axhline(setting.level, color=COLOURS[2], linestyle="--", linewidth=1.3)
-    axes.annotate(
-        f"spurious point ({kind})",
-        (t[0], setting.level),
-        (2, -10),
-        textcoords="offset points",
-        color=COLOURS[2],
-        fontsize=7.5,
-        bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1},
-    )
-    axes.set(xscale="log", yscale="log", ylim=(1e-8, 30), title=setting.label)
+    excess = np.asarray(setting.excess)[:, 1:]
+    for colour, own in zip(_shades(), setting.fates.values(), strict=False):
+        if np.any(own):
+            low, middle, high = np.nanquantile(excess[own], (0.05, 0.5, 0.95), axis=0)
+            axes.fill_between(t, low, high, color=colour, alpha=0.25, linewidth=0)
+            axes.plot(t, middle, color=colour)
+    style = "--" if setting.is_minimum else ":"
+    axes.axhline(setting.level, color="black", linestyle=style, linewidth=0.9, zorder=0)
+    name, _, sizes = setting.label.rpartition(", d = ")
+    axes.set(xscale="log", yscale="log", ylim=(1e-8, 30))
+    axes.set_title(f"{name}\nd = {sizes}" if name else setting.label, fontsize=9)
+
+
+def _shades():
+    return itertools.cycle(_FATE_COLOURS)
 
 
 def _draw_shares(axes, settings: Sequence[FlowStarts]) -> None:
     rows = np.arange(len(settings))[::-1]
     left = np.zeros(len(settings))
-    shades = itertools.cycle((*(COLOURS[i] for i in (3, 2, 5, 4)), "#BBBBBB"))
-    for colour, name in zip(shades, settings[0].shares, strict=False):
-        share = np.array([setting.shares[name] for setting in settings])
+    for colour, name in zip(_shades(), settings[0].fates, strict=False):
+        share = np.array([np.mean(setting.fates[name]) for setting in settings])
         if share.any():
             axes.barh(rows, share, left=left, color=colour, label=name, height=0.7)
         left += share
@@ -267,7 +304,13 @@ def _draw_shares(axes, settings: Sequence[FlowStarts]) -> None:
         low, high = setting.interval
         axes.plot([low, high], [row, row], color="black", linewidth=1.6)
     axes.plot([], [], color="black", label="95 % interval of the first share")
+    kinds = (("--", "a local minimum"), (":", "stationary"))
+    for style, kind in kinds:
+        label = f"excess of the spurious point ({kind})"
+        if (style == "--") in {setting.is_minimum for setting in settings}:
+            axes.plot([], [], style, color="black", linewidth=0.9, label=label)
     axes.set_yticks(rows, [setting.label for setting in settings])
     axes.set(xlim=(0, 1), xlabel="share of the random starts")
     axes.grid(axis="y", visible=False)
-    axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside right center")
+    handles = axes.get_legend_handles_labels()
+    axes.figure.legend(*handles, loc="outside lower center", ncols=2, fontsize=8)

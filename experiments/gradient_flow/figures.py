@@ -13,7 +13,14 @@ from experiments.gradient_flow.drawing import (
     flow_rates,
 )
 from experiments.gradient_flow.paths import FlowPath
-from experiments.gradient_flow.starts import FATES, Starts
+from experiments.gradient_flow.starts import (
+    FATES,
+    Starts,
+    fates,
+    last_finite,
+    problem_of,
+)
+from icltheory.regression import ltb
 from icltheory.statistics import proportion_interval
 
 
@@ -38,16 +45,17 @@ def figures(
         f"GD-beta, H = Psi = I, d = {config.descent_dim}, M = {config.num_examples}: "
         f"descent beside the flow ({config.seeds} seeds)",
     )
-    fates = fates_of_starts(
+    starts_by_fate = fates_of_starts(
         [_setting(config, *key, part) for key, part in starts.items()],
         f"Gradient flow of all weights from {config.num_starts} random starts "
-        f"(entries of standard deviation {config.start_scale:g})",
+        f"(entries of standard deviation {config.start_scale:g})\n"
+        "lines: median of the starts of a fate; bands: 5 to 95 % of them",
     )
     return {
         "paths.png": flow_paths(panels, f"Gradient flow of GD-beta, {of}"),
         "rates.png": flow_rates(panels, title),
         "descents.png": beside,
-        "starts.png": fates,
+        "starts.png": starts_by_fate,
     }
 
 
@@ -70,13 +78,13 @@ def _panel(path: FlowPath) -> FlowPanel:
 
 
 def _setting(config: Config, name: str, dim: int, M: int, part: Starts) -> FlowStarts:
-    total = config.num_starts
+    least = float(ltb.minimal_risk(problem_of(config, name, dim), M))
     return FlowStarts(
         label=f"{name}, d = {dim}, M = {M}",
         times=part.times,
         excess=part.excess,
         level=float(part.levels[0]),
         is_minimum=part.margin > 0,
-        shares={fate: count / total for fate, count in part.counts.items()},
-        interval=proportion_interval(part.counts[FATES[0]], total),
+        fates=fates(*last_finite(part.excess), part.levels, least),
+        interval=proportion_interval(part.counts[FATES[0]], config.num_starts),
     )

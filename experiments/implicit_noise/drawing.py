@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from icltheory.plotting import Curve
-from icltheory.plotting.style import STYLE, colours, method_colours
+from icltheory.plotting import Curve, error_curves, panel_grid
+from icltheory.plotting.style import colours
 
 __all__ = ["error_sources", "noise_against_shots"]
 
@@ -33,28 +33,28 @@ def error_sources(
         Yao et al. 2024, Appendix C.4. Verified by
         ``tests/experiments/test_implicit_noise.py``.
     """
-    import matplotlib.pyplot as plt
-
-    shades = _shades(len(totals))
-    with plt.rc_context(STYLE):
-        figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11.5, 4.0))
-        for axes, curves in ((left, totals), (right, training)):
-            for colour, (step, curve) in zip(shades, curves.items(), strict=True):
-                _draw(axes, range(len(curve.mean)), curve, f"step {step:,}", colour)
-        own = method_colours(shots)
-        for name, curve in shots.items():
-            _draw(middle, range(len(curve.mean)), curve, name, own[name])
-        left.set(title="error of the model", ylabel="squared error / d", ylim=(0, 1.4))
-        middle.set(title="= what the shots leave open", ylim=(0, 1.4))
-        right.set(title="+ what training leaves", yscale="log", ylim=(1e-4, 3))
-        for axes in (left, middle, right):
+    shades = dict(zip(map(_step, totals), _shades(len(totals)), strict=True))
+    panels = {
+        "error of the model": {_step(n): curve for n, curve in totals.items()},
+        "= what the examples leave open": shots,
+        "+ what training leaves": {_step(n): curve for n, curve in training.items()},
+    }
+    with panel_grid(panels, 3, title, (3.9, 3.3), legend=False) as (figure, shown, _):
+        for axes, curves in zip(shown, panels.values(), strict=True):
+            error_curves(
+                curves,
+                ax=axes,
+                xlabel=f"in-context examples k (d = {dim})",
+                ylabel="squared error / d",
+                ylim=(2e-4, 2.5),
+                colours={k: shades[k] for k in curves if k in shades},
+            )
             axes.axvline(dim, color="grey", linewidth=0.8, linestyle=":", zorder=0)
-            axes.set_xlabel(f"in-context examples k  (d = {dim})")
-        middle.legend(fontsize=8, loc="upper right")
-        handles, labels = left.get_legend_handles_labels()
-        figure.legend(handles, labels, fontsize=8, loc="outside right center")
-        figure.suptitle(title)
     return figure
+
+
+def _step(step: int) -> str:
+    return f"step {step:,}"
 
 
 def noise_against_shots(
@@ -76,25 +76,26 @@ def noise_against_shots(
         Yao et al. 2024, Section 3.3. Verified by
         ``tests/experiments/test_implicit_noise.py``.
     """
-    import matplotlib.pyplot as plt
     from matplotlib.ticker import NullFormatter, ScalarFormatter
 
-    with plt.rc_context(STYLE):
-        width = 3.6 * len(panels) + 2.4
-        figure, grid = plt.subplots(
-            1, len(panels), figsize=(width, 4.0), squeeze=False, sharey=True
-        )
-        for axes, (name, curves) in zip(grid[0], panels.items(), strict=True):
-            for colour, (label, curve) in zip(colours(), curves.items(), strict=False):
-                _draw(axes, shots, curve, label, colour, marker=".")
-            axes.set(title=name, xscale="log", yscale="log", xlabel="shots b")
+    means = np.concatenate(
+        [c.mean for curves in panels.values() for c in curves.values()]
+    )
+    limits = 0.5 * float(means[means > 0].min()), 4.0 * float(means.max())
+    with panel_grid(panels, 2, title, (4.2, 3.5), legend=False) as (figure, grid, _):
+        for axes, curves in zip(grid, panels.values(), strict=True):
+            error_curves(
+                {name: curve._replace(x=shots) for name, curve in curves.items()},
+                ax=axes,
+                xlabel="shots b",
+                ylabel=r"$\|\tilde G_t - G_t\|^2 / \|G_t\|^2$",
+                ylim=limits,
+                log_x=True,
+                colours=dict(zip(curves, colours(), strict=False)),
+            )
             axes.set_xticks([b for b in (1, 2, 5, 10, 20, 40) if b <= max(shots)])
             axes.xaxis.set_major_formatter(ScalarFormatter())
             axes.xaxis.set_minor_formatter(NullFormatter())
-        grid[0][0].set_ylabel(r"$\|\tilde G_t - G_t\|^2 / \|G_t\|^2$")
-        handles, labels = grid[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, fontsize=8, loc="outside right center")
-        figure.suptitle(title)
     return figure
 
 
@@ -102,13 +103,3 @@ def _shades(count: int):
     import matplotlib.pyplot as plt
 
     return plt.get_cmap("viridis_r")(np.linspace(0.1, 0.95, max(count, 1)))
-
-
-def _draw(axes, x, curve: Curve, label: str, colour, **kwargs) -> None:
-    """A line over its band; what is not positive is no point of a log axis."""
-    mean = np.asarray(curve.mean, dtype=float)
-    style = {"linestyle": "--", "linewidth": 1.4} if curve.exact else {}
-    axes.plot(x, mean, color=colour, label=label, **kwargs, **style)
-    if curve.low is not None:
-        low, high = (np.asarray(v, dtype=float) for v in (curve.low, curve.high))
-        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)

@@ -204,15 +204,16 @@ def _figures(
         },
         {step: _interval(s.training + s.curvature) for step, s in splits.items()},
         d,
-        f"GPT-2 on noiseless linear regression, d = {d}: two sources of error",
+        f"GPT-2 on noiseless linear regression, d = {d}: two sources of error "
+        "(bands: 90 % intervals)",
     )
     step = max(noises)
     noise = noises[step]
     below = [i for i, b in enumerate(config.shots) if b < config.pool]
     panels = {
         f"layer {t + 1}": {
-            "b demonstrations\n(the prompt)": _quartiles(noise.shots[below, :, t]),
-            "b fresh ones\nin every layer": _quartiles(noise.fresh[below, :, t]),
+            "the prompt's b": _quartiles(noise.shots[below, :, t]),
+            "b fresh per layer": _quartiles(noise.fresh[below, :, t]),
             "Gaussian, eq. (4)": _quartiles(noise.gaussian[below, :, t]),
             r"$\operatorname{tr} C_t$, exact": Curve(
                 np.median(noise.formula[below, :, t], axis=1), exact=True
@@ -226,6 +227,6 @@ def _figures(
         [config.shots[i] for i in below],
         panels,
         f"Implicit noise of a linear stack trained for {step:,} steps, "
-        f"N = {config.pool}",
+        f"N = {config.pool}\nmedian and middle half of the prompts",
     )
     return {"sources.png": sources, "subsets.png": subsets}

@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.style import COLOURS, STYLE, colours, plain_log_axis
+from icltheory.plotting import COLOURS, STYLE, name_ends
+from icltheory.plotting.style import colours, plain_log_axis
 
 __all__ = ["GapPanel", "excess_hills", "gap_panels", "gap_phases"]
 
 _NAMES = {
-    "lsa": ("attention alone (LSA)", COLOURS[2]),
-    "ltb": ("with an MLP (LTB = GD-beta)", COLOURS[1]),
+    "lsa": ("attention alone", COLOURS[2]),
+    "ltb": ("with an MLP", COLOURS[1]),
     "bayes": ("Bayes", COLOURS[0]),
 }
 
@@ -56,7 +57,7 @@ def gap_panels(panels: Sequence[GapPanel], title: str, seeds: int):
     import matplotlib.pyplot as plt
 
     with plt.rc_context(STYLE):
-        figure, grid = plt.subplots(2, 2, figsize=(10, 7.6))
+        figure, grid = plt.subplots(2, 2, figsize=(9.6, 7.0))
         for axes, panel in zip(grid.flat, panels, strict=True):
             axes.fill_between(
                 panel.x,
@@ -87,12 +88,16 @@ def gap_panels(panels: Sequence[GapPanel], title: str, seeds: int):
                 axes.set_xticks(panel.dots_x, [f"{x:g}" for x in panel.dots_x])
                 axes.set_xticks([], minor=True)
             _limits(axes, panel)
+            name_ends(
+                axes,
+                [(values[-1], *_NAMES[name]) for name, values in panel.lines.items()],
+            )
             axes.set(xlabel=panel.label, ylabel="risk, noise included")
-        handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9)
         figure.suptitle(
-            f"{title}\ndots: geometric mean and 90 % interval of {seeds} random starts",
-            fontsize=11,
+            f"{title}\nlines: exact risk of the best model; shaded: bounds of Theorem "
+            "4.1 on the best attention alone (LSA)\ndots: trained, geometric mean and "
+            f"90 % interval of {seeds} random starts",
+            fontsize=10,
         )
     return figure
 

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
+from icltheory.plotting import COLOURS, STYLE, name_ends
+from icltheory.plotting.grid import entries_of, legend_below
+from icltheory.plotting.style import plain_log_axis
 
 __all__ = ["Table1Setting", "models_between_lines"]
 
@@ -50,7 +52,7 @@ def models_between_lines(
     models = list(next(iter(settings.values())).dots)
     dashes = ("-", "--", "-.", ":", (0, (1, 1)), (0, (5, 1)))
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(8.6, 4.8))
+        figure, axes = plt.subplots(figsize=(8.2, 4.8))
         for place, setting in enumerate(settings.values()):
             names = list(setting.lines)
             for name, style in zip(names, itertools.cycle(dashes), strict=False):
@@ -67,9 +69,11 @@ def models_between_lines(
         axes.grid(visible=False, axis="x")
         axes.set(ylabel=ylabel, title=title)
         plain_log_axis(axes.yaxis, _span(axes))
-        handles, labels = axes.get_legend_handles_labels()
-        once = dict(zip(labels, handles, strict=True))
-        figure.legend(once.values(), once, fontsize=8, loc="outside right center")
+        last = list(settings.values())[-1].lines
+        name_ends(axes, [(v, name, "0.35") for name, v in last.items() if v > 0])
+        once = entries_of([axes])
+        once = {name: handle for name, handle in once.items() if name not in last}
+        legend_below(figure, once, 2)
     return figure
 
 
@@ -82,7 +86,9 @@ def _model(axes, setting: Table1Setting, model: str, x: float, index: int) -> No
     colour = COLOURS[(1 + index) % len(COLOURS)]
     values = np.asarray(setting.dots[model], dtype=float)
     places = np.full(len(values), x - 0.035)
-    axes.plot(places, values, "o", color=colour, alpha=0.6, ms=6, label=model)
+    axes.plot(
+        places, values, "o", color=colour, alpha=0.6, ms=6, label=f"{model}, each seed"
+    )
     mean, low, high = setting.intervals[model]
     # A log axis has no place for an end at or below zero.
     below = mean - max(low, mean / 100)
@@ -93,11 +99,11 @@ def _model(axes, setting: Table1Setting, model: str, x: float, index: int) -> No
         axes.plot(
             x,
             setting.published[model],
-            "*",
-            ms=13,
+            "D",
+            ms=8,
             mfc="none",
             color=colour,
-            label=f"{model}, as published\n(d, M, noise unknown)",
+            label=f"{model}, published (d, M, noise unknown)",
         )
 
 

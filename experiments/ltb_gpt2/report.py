@@ -215,6 +215,6 @@ def figure(config: Config, scores: Scores, columns: Columns) -> Any:
         "squared error of the answer",
         f"GPT-2 ({recipe.num_layers} layers, width {recipe.width}) on linear "
         f"regression, d = {recipe.dim}, M = {config.num_examples}, "
-        f"noise {recipe.noise_var:g}\n{len(recipe.seeds)} seeds; bars: mean and 90 % "
-        "interval",
+        f"noise {recipe.noise_var:g}\n{len(recipe.seeds)} seeds; crosses: mean and "
+        "90 % interval",
     )

@@ -16,7 +16,7 @@ def figures(config: Config, found: MechanismFindings) -> dict[str, Any]:
     return {
         "features.png": line_panels(
             {
-                "equally likely features": _balanced(found),
+                "equally likely features (dashed: closed form)": _balanced(found),
                 "finite contexts": _finite(config, found),
                 "one dominant feature: attention": _attention(config, found),
                 "one dominant feature: logits of a rare query": _logits(found),
@@ -53,8 +53,8 @@ def figures(config: Config, found: MechanismFindings) -> dict[str, Any]:
 def _balanced(found: MechanismFindings) -> LinePanel:
     lines = {}
     for order, (K, one) in enumerate(found.balanced.items()):
-        lines[f"descent, K = {K}"] = Line(one.steps[1:], one.losses[1:], order)
-        lines[f"closed form, K = {K}"] = Line(
+        lines[f"K = {K}"] = Line(one.steps[1:], one.losses[1:], order)
+        lines[f"_closed form, K = {K}"] = Line(
             one.steps[1:], one.predicted[1:], order, exact=True
         )
     return LinePanel(lines, "steps", "loss", "log", "log")
@@ -90,9 +90,9 @@ def _attention(config: Config, found: MechanismFindings) -> LinePanel:
     }
     level = config.features.imbalanced_level
     marks = {
-        f"dominant: L < {level:g}": float(phases.learned[0]),
+        f"dominant: loss < {level:g}": float(phases.learned[0]),
         "rare: own overtakes": float(phases.overtaken[1]),
-        f"rare: L < {level:g}": float(phases.learned[1]),
+        f"rare: loss < {level:g}": float(phases.learned[1]),
     }
     marks = {name: t for name, t in marks.items() if np.isfinite(t)}
     return LinePanel(lines, "steps", "attention", "log", "linear", marks=marks)
@@ -103,7 +103,7 @@ def _logits(found: MechanismFindings) -> LinePanel:
     steps, logits = np.asarray(path.steps), np.asarray(path.logits)
     lines = {
         "own, A": Line(steps[1:], logits[1:, 1, 1], 1),
-        "dominant, B_1": Line(steps[1:], logits[1:, 1, 0], 2),
+        "dominant, $B_1$": Line(steps[1:], logits[1:, 1, 0], 2),
         "other rare, B": Line(steps[1:], logits[1:, 1, 2], 3),
     }
     marks = {"own overtakes": float(phases.overtaken[1])}
@@ -124,7 +124,7 @@ def _depths(config: Config, found: MechanismFindings, data: str) -> LinePanel:
     return LinePanel(
         lines,
         "layers",
-        "error / error of answering 0",
+        "error / error of predicting 0",
         "symlog",
         "log",
         {"kriging": kriging},

@@ -5,7 +5,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
+from icltheory.plotting import COLOURS, STYLE, name_ends
+from icltheory.plotting.style import plain_log_axis
 
 __all__ = ["DiversityPanel", "DiversitySeries", "curves_against_diversity"]
 
@@ -69,7 +70,7 @@ def curves_against_diversity(
         figure, grid = plt.subplots(
             1,
             len(panels),
-            figsize=(5.2 * len(panels), 4.6),
+            figsize=(5.2 * len(panels), 4.0),
             squeeze=False,
         )
         for axes, (name, panel) in zip(grid.flat, panels.items(), strict=True):
@@ -81,11 +82,20 @@ def curves_against_diversity(
             axes.set_xticks(places, ticks, rotation=45, ha="right")
             axes.set(title=name, xlabel="tasks M in the pool")
             _set_values_axis(axes, panel)
+            name_ends(axes, _ends(panel))
         grid[0, 0].set_ylabel(ylabel)
-        handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=2)
-        figure.suptitle(title)
+        figure.suptitle(title, fontsize=10)
     return figure
+
+
+def _ends(panel: DiversityPanel) -> list[tuple[float, str, str]]:
+    """The last value of each series, its name and its colour."""
+    ends = []
+    for name, series in panel.series.items():
+        known = np.asarray(series.mean, dtype=float)
+        colour = COLOURS[series.colour % len(COLOURS)]
+        ends.append((float(known[np.isfinite(known)][-1]), name, colour))
+    return ends
 
 
 def _set_values_axis(axes, panel: DiversityPanel) -> None:

@@ -14,10 +14,13 @@ from experiments.task_diversity.drawing import (
 from experiments.task_diversity.measure import DMMSE, MODEL, NEW, POOL, RIDGE
 from experiments.task_diversity.summary import distance, estimates
 from experiments.task_diversity.theory import Theory
+from icltheory.plotting import COLOURS, METHODS
 from icltheory.statistics import Estimate
 
 _TITLES = {POOL: "tasks of the pool", NEW: "new Gaussian tasks"}
-_INK, _BLUE, _ORANGE = 0, 1, 2
+_INK, _DMMSE, _RIDGE = (
+    COLOURS.index(METHODS[name]) for name in ("transformer", "dMMSE", "ridge")
+)
 
 
 def draw_errors(config: Config, tables: dict, lines: Theory) -> Any:
@@ -30,10 +33,10 @@ def draw_errors(config: Config, tables: dict, lines: Theory) -> Any:
         panels[_TITLES[source]] = DiversityPanel(
             {
                 "transformer": _series(estimates(table[MODEL]), "dots", _INK),
-                "dMMSE, average over pools": _series(limit, "line", _BLUE),
-                "dMMSE of the transformer's pools": _series(own, "open", _BLUE),
-                "ridge (exact average)": _series(
-                    [lines.ridge] * len(config.pool_sizes), "dashed", _ORANGE
+                "dMMSE, all pools": _series(limit, "line", _DMMSE),
+                "dMMSE, these pools": _series(own, "open", _DMMSE),
+                "ridge (exact)": _series(
+                    [lines.ridge] * len(config.pool_sizes), "dashed", _RIDGE
                 ),
             },
             # On its pool dMMSE has no error at M = 1: no place on a log axis.
@@ -54,10 +57,10 @@ def draw_distances(
         panels[_TITLES[source]] = DiversityPanel(
             {
                 "transformer to dMMSE": _series(
-                    estimates(distance(table, DMMSE)), "dots", _BLUE
+                    estimates(distance(table, DMMSE)), "dots", _DMMSE
                 ),
                 "transformer to ridge": _series(
-                    estimates(distance(table, RIDGE)), "dots", _ORANGE
+                    estimates(distance(table, RIDGE)), "dots", _RIDGE
                 ),
                 "dMMSE to ridge": DiversitySeries(between, None, "dashed", _INK),
             },
@@ -79,6 +82,6 @@ def _title(config: Config) -> str:
     return (
         f"GPT-2 of {recipe.num_layers} layers, d = {recipe.dim}, "
         f"k = 0 to {recipe.num_points - 1}, noise variance {recipe.noise_var:g}; "
-        f"{recipe.steps:,} steps of {recipe.batch_size}; "
-        f"{len(recipe.seeds)} pools a size, bars: 2 s.e."
+        f"{recipe.steps:,} steps of {recipe.batch_size} prompts\n"
+        f"{len(recipe.seeds)} pools per size; bars and bands: 2 standard errors"
     )

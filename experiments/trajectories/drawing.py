@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from icltheory.plotting import heat_map
-from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
+from icltheory.plotting import Curve, error_curves, heat_map, panel_grid
+from icltheory.plotting.style import STYLE
 from icltheory.statistics import Estimate
 
-__all__ = ["norms_along_depth", "ratio_heat_maps"]
+__all__ = ["norms_along_depth", "ratio_heat_maps", "terms_along_depth"]
 
 
 def norms_along_depth(
@@ -30,51 +30,36 @@ def norms_along_depth(
         Yao et al. 2024, Remark 5. Verified by
         ``tests/experiments/test_trajectories.py``.
     """
-    import matplotlib.pyplot as plt
+    with panel_grid(panels, columns, title, (3.6, 2.7), legend=False) as (_, shown, _):
+        for axes, lines in zip(shown, panels.values(), strict=True):
+            curves = {label: _geometric(values) for label, values in lines.items()}
+            error_curves(curves, ax=axes, xlabel="layer t", ylabel=ylabel)
+    return shown[0].figure
 
-    columns = min(columns, len(panels))
-    rows = -(-len(panels) // columns)
-    with plt.rc_context({**STYLE, "font.size": 9, "lines.linewidth": 1.5}):
-        figure, grid = plt.subplots(
-            rows,
-            columns,
-            figsize=(3.3 * columns, 2.5 * rows + 0.6),
-            sharex=True,
-            squeeze=False,
-        )
-        for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
-        entries: dict[str, Any] = {}
-        for axes, (name, lines) in zip(grid.flat, panels.items(), strict=False):
-            for order, (label, values) in enumerate(lines.items()):
-                logs = Estimate.of(np.log(np.asarray(values, float)))
-                mean, error = np.exp(logs.mean), np.exp(logs.standard_error)
-                layers = np.arange(len(mean))
-                colour = COLOURS[order % len(COLOURS)]
-                # The first line stays visible under those that agree with it.
-                line = axes.plot(
-                    layers,
-                    mean,
-                    "o-",
-                    color=colour,
-                    markersize=6 if order == 0 else 3,
-                    linewidth=3 if order == 0 else 1.3,
-                    alpha=0.5 if order == 0 else 1.0,
-                )
-                band = mean / error, mean * error
-                axes.fill_between(layers, *band, color=colour, alpha=0.2)
-                entries.setdefault(label, line[0])
-            plain_log_axis(axes.yaxis, _span(lines.values()))
-            axes.set_xticks(layers)
-            axes.set_title(name)
-        for axes in grid[-1]:
-            axes.set_xlabel("layer t")
-        figure.legend(
-            entries.values(), entries, loc="outside lower center", ncols=len(entries)
-        )
-        figure.supylabel(ylabel)
-        figure.suptitle(title)
-    return figure
+
+def terms_along_depth(panels: Mapping[str, Mapping[str, Any]], title: str):
+    """Draws what each layer adds to the bound of Theorem 2.
+
+    Args:
+        panels: For each panel, the layer terms ``(layers,)`` of each line.
+        title: What was measured.
+
+    Returns:
+        The matplotlib figure.
+
+    References:
+        Yao et al. 2024, Theorem 2. Verified by
+        ``tests/experiments/test_trajectories.py``.
+    """
+    ylabel = "term $T_t$ of the layer"
+    with panel_grid(panels, 3, title, (3.6, 2.7), legend=False) as (_, shown, _):
+        for axes, lines in zip(shown, panels.values(), strict=True):
+            # Where N is too small for the prior's covariance, a term is infinite.
+            finite = {k: v for k, v in lines.items() if np.isfinite(v).any()}
+            if finite:
+                style = {"xlabel": "layer t", "ylabel": ylabel, "log": False}
+                error_curves(finite, ax=axes, **style)
+    return shown[0].figure
 
 
 def ratio_heat_maps(panels: Mapping[str, Any], title: str, columns: int = 3):
@@ -104,7 +89,7 @@ def ratio_heat_maps(panels: Mapping[str, Any], title: str, columns: int = 3):
         figure, grid = plt.subplots(
             rows,
             columns,
-            figsize=(3.3 * columns + 0.6, 3.0 * rows + 0.4),
+            figsize=(2.8 * columns + 0.6, 2.5 * rows + 0.4),
             squeeze=False,
         )
         for axes in grid.flat[len(panels) :]:
@@ -138,6 +123,8 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if 1 < value < 999.5 else f"{value:.0e}".replace("e+0", "e")
 
 
-def _span(lines) -> float:
-    means = np.exp([np.log(np.asarray(v, float)).mean(axis=0) for v in lines])
-    return float(means.max() / means.min())
+def _geometric(values: Any) -> Curve:
+    """Geometric mean over prompts, one standard error to either side."""
+    logs = Estimate.of(np.log(np.asarray(values, float)))
+    mean, error = np.exp(logs.mean), np.exp(logs.standard_error)
+    return Curve(mean, mean / error, mean * error)

@@ -7,7 +7,11 @@ from rich.table import Table
 
 from experiments._frame.report import Check, Claim, Report, largest
 from experiments.trajectories.config import Config
-from experiments.trajectories.drawing import norms_along_depth, ratio_heat_maps
+from experiments.trajectories.drawing import (
+    norms_along_depth,
+    ratio_heat_maps,
+    terms_along_depth,
+)
 from experiments.trajectories.measure import KINDS, Effect, Norms, geometric_mean
 from icltheory.statistics import Estimate
 
@@ -37,7 +41,7 @@ def report(
         tables=tables,
         claims=claims(config, cases, plain, effects),
         claims_title="the paper's claims on these stacks",
-        figures=_figures(config, cases),
+        figures=_figures(config, cases, plain, effects),
     )
 
 
@@ -252,7 +256,9 @@ def _ratio_table(name, config, cases, plain, effects) -> Table:
     return table
 
 
-def _figures(config: Config, cases: Cases) -> dict[str, Any]:
+def _figures(
+    config: Config, cases: Cases, plain: dict[str, Effect], effects: Effects
+) -> dict[str, Any]:
     names = list(dict.fromkeys(name for name, _, _ in cases))
     rank = min(config.ranks)
     count = f"{config.prompts:,} prompts"
@@ -265,18 +271,33 @@ def _figures(config: Config, cases: Cases) -> dict[str, Any]:
                 f"layer {k} pruned": norms.G[:, k]
                 for k in sorted({0, norms.G.shape[1] // 2, norms.G.shape[1] - 1})
             }
-            along[f"{name}, {kind} to rank {rank}"] = lines
-            maps[f"{name}, {kind} to rank {rank}"] = norms.ratios()[0]
-    plain = {
+            panel = f"{name}, ${kind}$ to rank {rank}"
+            along[panel], maps[panel] = lines, norms.ratios()[0]
+    updates = {
         name: {
             r"$\|\Delta W_t\|$": cases[name, "W_V", rank].delta_W_unpruned,
             r"$\|G_t\|$": cases[name, "W_V", rank].G_unpruned,
         }
         for name in names
     }
+    shown = sorted({0, config.linear.num_layers - 1})
+    terms = {
+        name: {"unpruned": plain[name].terms}
+        | {f"layer {k} pruned": effects[name, "W_K", rank, k].terms for k in shown}
+        for name in names
+    }
     return {
         "norms.png": norms_along_depth(
-            plain, f"Implicit updates along depth (geometric mean, {count})", "norm"
+            updates,
+            "Norms of the implicit updates along depth "
+            f"(geometric mean and standard error, {count})",
+            "Frobenius norm",
+        ),
+        "terms.png": terms_along_depth(
+            terms,
+            "Theorem 2 by layer, whole and with $W_K$ of one layer cut to rank "
+            f"{rank}\nbound: $R\\,(\\Sigma_t T_t / N)^{{1/2}}$ "
+            f"(N = {config.linear.num_points - 1}, b = {config.shots}, {count})",
         ),
         "pruned_norms.png": norms_along_depth(
             along,

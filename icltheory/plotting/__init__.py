@@ -1,22 +1,26 @@
 """Style and general figures; matplotlib is imported when one is drawn.
 
-A function takes numbers that are already computed. Those of :mod:`.figures` draw on
-given axes (``ax=``) or on new ones. A method has the same colour in every figure.
-Figures of one experiment lie beside that experiment.
+A function takes numbers that are already computed, and draws on given axes (``ax=``, or
+``axes=`` for several panels) or on new ones. A method has the same colour and marker in
+every figure, and its name stands at the end of its curve. What cannot be drawn is
+refused in one line. Figures of one experiment lie beside that experiment.
 
 Stability: provisional.
 """
 
+from icltheory.plotting.attention import attention_map, attention_maps
 from icltheory.plotting.curves import Curve, draw_curve
-from icltheory.plotting.figures import (
-    attention_map,
-    error_curves,
-    heat_map,
-    spectrum,
-)
+from icltheory.plotting.figures import error_curves, heat_map, spectrum
 from icltheory.plotting.grid import panel_grid
+from icltheory.plotting.labels import name_ends
 from icltheory.plotting.panels import Line, LinePanel, line_panels
-from icltheory.plotting.style import COLOURS, METHODS, STYLE, method_colours
+from icltheory.plotting.style import (
+    COLOURS,
+    METHODS,
+    STYLE,
+    method_colours,
+    method_markers,
+)
 
 __all__ = [
     "COLOURS",
@@ -26,11 +30,14 @@ __all__ = [
     "Line",
     "LinePanel",
     "attention_map",
+    "attention_maps",
     "draw_curve",
     "error_curves",
     "heat_map",
     "line_panels",
     "method_colours",
+    "method_markers",
+    "name_ends",
     "panel_grid",
     "spectrum",
 ]

@@ -4,31 +4,67 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from icltheory.plotting._given import numbers
+
 __all__ = ["Curve", "draw_curve"]
 
 
 class Curve(NamedTuple):
-    """A curve over the number of examples.
+    """A curve over the number of examples, or over other places.
 
     Attributes:
-        mean: Value at each ``k``.
+        mean: Value at each place.
         low: Lower end of the interval, or ``None``.
         high: Upper end of the interval, or ``None``.
         exact: Whether it is a formula, drawn dashed, and not a measurement.
+        x: The places; 0, 1, 2, ... when left out.
     """
 
     mean: Any
     low: Any = None
     high: Any = None
     exact: bool = False
+    x: Any = None
 
 
-def draw_curve(axes, curve: Curve, label: str, colour, **kwargs) -> None:
-    """Draws a curve at 0, 1, 2, ... with its interval as a band.
+def as_curve(given: Any, name: str = "curve") -> Curve:
+    """Reads a curve, or an array of its values, as a curve of NumPy arrays.
+
+    Args:
+        given: The curve or the values.
+        name: What it is called, for the error.
+
+    Returns:
+        The curve, whose places are numbers.
+
+    Raises:
+        TypeError: If its entries are no real numbers.
+        ValueError: If there is one end of the interval without the other, no value, or
+            one entry is longer than another.
+    """
+    curve = given if isinstance(given, Curve) else Curve(given)
+    if (curve.low is None) != (curve.high is None):
+        end = "low" if curve.high is None else "high"
+        raise ValueError(f"{name}: expected low and high or neither, got {end}")
+    mean = numbers(name, curve.mean, "places")
+    found = {"mean": mean, "x": np.arange(len(mean))}
+    for entry in ("low", "high", "x"):
+        if (values := getattr(curve, entry)) is not None:
+            found[entry] = numbers(f"{name}: {entry}", values, "places")
+            if len(found[entry]) != len(mean):
+                raise ValueError(
+                    f"{name}: expected {len(mean)} values of {entry}, as of mean, got "
+                    f"{len(found[entry])}"
+                )
+    return curve._replace(**found)
+
+
+def draw_curve(axes, curve: Any, label: str, colour, **kwargs) -> None:
+    """Draws a curve at its places with its interval as a band.
 
     Args:
         axes: The matplotlib axes to draw on.
-        curve: The curve; dashed if it is exact.
+        curve: The :class:`Curve`, dashed if it is exact, or an array of its values.
         label: Its entry in the legend.
         colour: Its colour.
         **kwargs: Further options of ``axes.plot``.
@@ -36,16 +72,17 @@ def draw_curve(axes, curve: Curve, label: str, colour, **kwargs) -> None:
     Returns:
         Nothing; the axes hold the curve.
 
+    Raises:
+        TypeError: If the curve holds no real numbers.
+        ValueError: If there is one end of the interval without the other, no value, or
+            one entry is longer than another.
+
     References:
         Verified by ``tests/plotting/test_plotting.py``.
     """
-    if (curve.low is None) != (curve.high is None):
-        given = "low" if curve.high is None else "high"
-        raise ValueError(f"curve: expected low and high or neither, got {given}")
-    k = np.arange(len(curve.mean))
-    mean = np.asarray(curve.mean, dtype=float)
+    curve = as_curve(curve)
     style = {"linestyle": "--" if curve.exact else "-", **kwargs}
-    axes.plot(k, mean, color=colour, label=label, **style)
+    axes.plot(curve.x, curve.mean, color=colour, label=label, **style)
     if curve.low is not None:
-        low, high = (np.asarray(v, dtype=float) for v in (curve.low, curve.high))
-        axes.fill_between(k, low, high, color=colour, alpha=0.2, linewidth=0)
+        band = {"color": colour, "alpha": 0.2, "linewidth": 0}
+        axes.fill_between(curve.x, curve.low, curve.high, **band)

@@ -5,10 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from icltheory.plotting.curves import Curve, draw_curve
-from icltheory.plotting.style import METHODS, STYLE, method_colours, plain_log_axis
+from icltheory.plotting._given import new_axes, numbers, require_mapping
+from icltheory.plotting.curves import Curve, as_curve, draw_curve
+from icltheory.plotting.labels import name_ends
+from icltheory.plotting.style import (
+    METHODS,
+    method_colours,
+    method_markers,
+    plain_log_axis,
+)
 
-__all__ = ["attention_map", "error_curves", "heat_map", "spectrum"]
+__all__ = ["error_curves", "heat_map", "spectrum"]
 
 
 def error_curves(
@@ -18,12 +25,16 @@ def error_curves(
     xlabel: str = "in-context examples k",
     ylabel: str = "squared error",
     log: bool = True,
+    log_x: bool = False,
+    ylim: tuple[float, float] | None = None,
+    colours: Mapping[str, Any] | None = None,
 ) -> Any:
     """Draws errors against the number of in-context examples, with their intervals.
 
-    Each method has the same colour in every figure
+    Each method has the same colour and marker in every figure
     (:func:`icltheory.plotting.method_colours`). Its name is written to the right of the
-    end of its curve, in place of a legend.
+    end of its curve, in place of a legend. Over other places, such as the steps of a
+    training run, give curves with ``x``.
 
     Args:
         curves: The curves by the names of their methods: :class:`Curve`, or an array
@@ -31,34 +42,55 @@ def error_curves(
         ax: Axes of matplotlib; those of a new figure when left out.
         xlabel: Name of the x axis.
         ylabel: Name of the y axis.
-        log: Whether the y axis is logarithmic; values that are not positive are then
-            left out.
+        log: Whether the y axis is logarithmic. A curve leaves it at the lower edge
+            where a value is not positive, and any axis at the upper one where a value
+            is infinite.
+        log_x: Whether the x axis is logarithmic.
+        ylim: Limits of the y axis; those of the means when left out.
+        colours: Colours of some curves, such as shades for the steps of a training
+            run; the others have those of their methods.
 
     Returns:
         The axes.
 
     Raises:
-        ValueError: If there is no curve.
+        TypeError: If ``curves`` is no mapping, or a curve holds no real numbers.
+        ValueError: If there is no curve, none has a value that the axis can show, or
+            the entries of one differ in length.
 
     References:
         Garg et al. (2022), Figure 2. Verified by ``tests/plotting/test_figures.py``.
     """
-    if not curves:
-        raise ValueError("curves: expected at least one, got none")
-    ax, ends, values = _axes(ax), [], []
-    colours = method_colours(curves)
-    for name, given in curves.items():
-        curve = given if isinstance(given, Curve) else Curve(given)
-        mean = np.asarray(curve.mean, float)
-        mean = np.where(mean > 0, mean, np.nan) if log else mean
-        draw_curve(ax, curve._replace(mean=mean), name, colours[name])
-        if np.isfinite(mean).any():
-            ends.append((float(mean[np.isfinite(mean)][-1]), name))
-            values += [float(np.nanmin(mean)), float(np.nanmax(mean))]
+    require_mapping("curves", curves, "curves")
+    drawn = {
+        name: as_curve(given, f"curves[{name!r}]") for name, given in curves.items()
+    }
+    means = np.concatenate([curve.mean for curve in drawn.values()])
+    shown = means[np.isfinite(means) & ((means > 0) if log else True)]
+    if not shown.size:
+        kind = "positive" if log else "finite"
+        raise ValueError(f"curves: expected a {kind} value, got none")
+    low, high = ylim or _limits(shown, log)
+    drawn = {name: _leaving((low, high), log, c) for name, c in drawn.items()}
+    ax = new_axes(ax)
+    colours = {**method_colours(curves), **(colours or {})}
+    markers = method_markers(curves)
+    for name, curve in drawn.items():
+        style = {
+            "marker": "" if curve.exact else markers[name],
+            "markersize": 4,
+            "markevery": max(1, len(curve.mean) // 10),
+        }
+        draw_curve(ax, curve, name, colours[name], **style)
     if log:
-        plain_log_axis(ax.yaxis, max(values, default=1.0) / min(values, default=1.0))
-    ax.xaxis.get_major_locator().set_params(integer=True)
-    _name_ends(ax, ends, colours, log)
+        plain_log_axis(ax.yaxis, high / low)
+    if log_x:
+        ax.set_xscale("log")
+    else:
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_ylim(low, high)
+    ends = {name: curve.mean[np.isfinite(curve.mean)] for name, curve in drawn.items()}
+    name_ends(ax, [(end[-1], n, colours[n]) for n, end in ends.items() if end.size])
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
     return ax
@@ -81,7 +113,8 @@ def heat_map(
     Red is above 0 and blue below, so give differences or logarithms of ratios.
 
     Args:
-        values: The numbers, ``(rows, columns)``; NaN is left white.
+        values: The numbers, ``(rows, columns)``. NaN is left white, and so is an
+            infinity, with its sign.
         ax: Axes of matplotlib; those of a new figure when left out.
         rows: Names of the rows; their numbers from 0 when left out.
         columns: Names of the columns, likewise.
@@ -95,81 +128,42 @@ def heat_map(
         The image, for a colour bar; its ``axes`` are those drawn on.
 
     Raises:
-        ValueError: If ``values`` is no table or the names are of another length.
+        TypeError: If ``values`` are no real numbers.
+        ValueError: If ``values`` is no table or has no cell, the names are of another
+            length, or ``limit`` is not positive.
 
     References:
         Yao et al. (2024), Figure 1. Verified by ``tests/plotting/test_figures.py``.
     """
-    table = np.asarray(values, float)
-    if table.ndim != 2:
-        raise ValueError(f"values: expected (rows, columns), got shape {table.shape}")
-    ax = _axes(ax)
-    limit = float(np.nanmax(np.abs(table))) if limit is None else limit
+    table = numbers("values", values, "rows", "columns")
+    if limit is not None and not limit > 0:
+        raise ValueError(f"limit: expected a positive number, got {limit}")
+    named = {"rows": rows, "columns": columns}
+    for (which, names), count in zip(named.items(), table.shape, strict=True):
+        if names is not None and len(names) != count:
+            raise ValueError(f"{which}: expected {count} names, got {len(names)}")
+    ax = new_axes(ax)
+    finite = np.abs(table[np.isfinite(table)])
+    # A map without a colour, of zeros or NaN alone, still needs a scale.
+    limit = limit or float(finite.max(initial=0.0)) or 1.0
     scale = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "aspect": "auto"}
-    image = ax.imshow(table, **scale)
+    image = ax.imshow(np.where(np.isfinite(table), table, np.nan), **scale)
     for (row, column), value in np.ndenumerate(table):
-        if write is not None and np.isfinite(value):
-            colour = "white" if abs(value) > 0.65 * limit else "black"
-            where = {"ha": "center", "va": "center", "fontsize": 7}
-            ax.text(column, row, write(value), color=colour, **where)
+        if write is None or np.isnan(value):
+            continue
+        text = write(value) if np.isfinite(value) else f"{value}".replace("inf", "∞")
+        dark = np.isfinite(value) and abs(value) > 0.65 * limit
+        where = {"ha": "center", "va": "center", "fontsize": 8}
+        ax.text(column, row, text, color="white" if dark else "black", **where)
     for axis, names, count in (
         (ax.yaxis, rows, table.shape[0]),
         (ax.xaxis, columns, table.shape[1]),
     ):
         names = range(count) if names is None else names
-        if len(names) != count:
-            raise ValueError(f"names: expected {count}, got {len(names)}")
         axis.set_ticks(np.arange(count), labels=[str(name) for name in names])
     ax.grid(visible=False)
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
-    ax.set_title(title, fontsize=9)
-    return image
-
-
-def attention_map(
-    weights: Any,
-    *,
-    ax: Any = None,
-    tokens: Sequence[str] | None = None,
-    title: str = "",
-) -> Any:
-    """Draws the attention of one head: a row for each query, a column for each key.
-
-    Args:
-        weights: Attention weights, ``(queries, keys)``, as the softmax gives them.
-        ax: Axes of matplotlib; those of a new figure when left out.
-        tokens: Names of the keys; those of the queries are the last ones of them.
-        title: Title of the axes.
-
-    Returns:
-        The image, for a colour bar; its ``axes`` are those drawn on.
-
-    Raises:
-        ValueError: If ``weights`` is no table or has fewer keys than queries, or the
-            tokens are of another length.
-
-    References:
-        Olsson et al. (2022). Verified by ``tests/plotting/test_figures.py``.
-    """
-    table = np.asarray(weights, float)
-    if table.ndim != 2 or table.shape[0] > table.shape[1]:
-        raise ValueError(
-            f"weights: expected (queries, keys) with as many keys or more, got shape "
-            f"{table.shape}"
-        )
-    queries, keys = table.shape
-    if tokens is not None and len(tokens) != keys:
-        raise ValueError(f"tokens: expected {keys}, got {len(tokens)}")
-    ax = _axes(ax)
-    image = ax.imshow(table, cmap="Blues", vmin=0.0, aspect="equal")
-    if tokens is not None:
-        turned = {"rotation": 90, "fontsize": 7}
-        ax.set_xticks(np.arange(keys), labels=list(tokens), **turned)
-        ax.set_yticks(np.arange(queries), labels=list(tokens)[-queries:], fontsize=7)
-    ax.grid(visible=False)
-    ax.set_xlabel("key")
-    ax.set_ylabel("query")
     ax.set_title(title, fontsize=9)
     return image
 
@@ -189,7 +183,7 @@ def spectrum(
     ``lambda s: linalg.marchenko_pastur_density(s, W.shape, W.std())``.
 
     Args:
-        values: The singular values.
+        values: The singular values, ``(values,)``.
         law: A density, evaluated between 0 and 1.2 times the largest value.
         ax: Axes of matplotlib; those of a new figure when left out.
         bins: Bars of the histogram.
@@ -200,16 +194,18 @@ def spectrum(
         The axes.
 
     Raises:
-        ValueError: If there is no value.
+        TypeError: If ``values`` are no real numbers.
+        ValueError: If there is no value, a value is not finite, or ``values`` is a
+            matrix.
 
     References:
         Marchenko and Pastur (1967); Yao et al. (2024), section 3.4. Verified by
         ``tests/plotting/test_figures.py``.
     """
-    s = np.ravel(np.asarray(values, float))
-    if not s.size:
-        raise ValueError("values: expected singular values, got none")
-    ax = _axes(ax)
+    s = numbers("values", values, "singular values")
+    if not np.isfinite(s).all():
+        raise ValueError("values: expected finite singular values, got NaN or infinity")
+    ax = new_axes(ax)
     ax.hist(s, bins=bins, density=True, color="0.75", label=label)
     if law is not None:
         x = np.linspace(0, 1.2 * s.max(), 601)
@@ -221,26 +217,20 @@ def spectrum(
     return ax
 
 
-def _axes(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
+def _leaving(limits: tuple[float, float], log: bool, curve: Curve) -> Curve:
+    """The curve far beyond the axis where a value has no place on it."""
+    low, high = limits
+    above = 1e6 * high if log else high + 1e3 * (high - low)
+    mean = np.where(curve.mean == np.inf, above, curve.mean)
+    found = {"mean": np.where(mean <= 0, 1e-6 * low, mean) if log else mean}
+    if log and curve.low is not None:
+        found["low"] = np.where(curve.low <= 0, 1e-6 * low, curve.low)
+    return curve._replace(**found)
 
-    with plt.rc_context(STYLE):
-        return plt.subplots(figsize=(5.5, 3.8))[1]
 
-
-def _name_ends(ax, ends, colours: Mapping[str, str], log: bool) -> None:
-    """Writes the names right of the axes, at the height of the ends of their curves."""
-    low, high = ax.get_ylim()
-
-    def height(value: float) -> float:
-        if log:
-            return float(np.log(value / low) / np.log(high / low))
-        return (value - low) / (high - low)
-
-    free = -np.inf
-    for value, name in sorted(ends):
-        free = max(height(value), free + 0.06)
-        style = {"color": colours[name], "fontsize": 8, "va": "center"}
-        ax.text(1.02, free, name, transform=ax.transAxes, **style)
+def _limits(shown: np.ndarray, log: bool) -> tuple[float, float]:
+    """Limits of an axis around values, a tenth wider than they are."""
+    values = np.log(shown) if log else shown
+    margin = 0.05 * (np.ptp(values) or 1.0)
+    low, high = values.min() - margin, values.max() + margin
+    return tuple(np.exp((low, high)).tolist()) if log else (float(low), float(high))

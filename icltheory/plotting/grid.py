@@ -12,7 +12,9 @@ SMALL = {**STYLE, "font.size": 9, "lines.linewidth": 1.5}
 
 
 @contextlib.contextmanager
-def panel_grid(panels, columns: int, title: str, size: tuple[float, float]):
+def panel_grid(
+    panels, columns: int, title: str, size: tuple[float, float], legend: bool = True
+):
     """Panels of one size in rows, and one legend below all of them.
 
     Args:
@@ -20,14 +22,26 @@ def panel_grid(panels, columns: int, title: str, size: tuple[float, float]):
         columns: Panels in a row, at most.
         title: Title of the figure.
         size: Width and height of a panel in inches.
+        legend: Whether there is a legend; without one the curves name themselves.
 
     Returns:
         A context manager that yields the figure, the axes of the panels, and a
         dictionary for further entries of the legend.
 
+    Raises:
+        TypeError: If ``panels`` is one string.
+        ValueError: If there is no panel, or ``columns`` is not positive.
+
     References:
         Verified by ``tests/plotting/test_plotting.py``.
     """
+    if isinstance(panels, str):
+        raise TypeError(f"panels: expected several titles, got the string {panels!r}")
+    if not len(panels) or columns < 1:
+        raise ValueError(
+            f"panels: expected at least one in at least one column, got {len(panels)} "
+            f"in {columns}"
+        )
     import matplotlib.pyplot as plt
 
     columns = min(columns, len(panels))
@@ -42,7 +56,8 @@ def panel_grid(panels, columns: int, title: str, size: tuple[float, float]):
             axes.set_title(name, fontsize=9)
         more: dict[str, Any] = {}
         yield figure, shown, more
-        legend_below(figure, entries_of(shown) | more, 2 * columns)
+        if legend:
+            legend_below(figure, entries_of(shown) | more, 2 * columns)
         figure.suptitle(title)
 
 

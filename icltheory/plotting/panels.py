@@ -1,10 +1,12 @@
-"""Lines in panels with axes of their own, and scores of heads."""
+"""Lines in panels with axes of their own."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from icltheory.plotting._given import axes_for, numbers, require_mapping
+from icltheory.plotting.labels import SIZE, name_ends
 from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
 
 __all__ = ["Line", "LinePanel", "line_panels"]
@@ -16,14 +18,15 @@ class Line(NamedTuple):
     Attributes:
         x: Where.
         y: What.
-        colour: Number of its colour; lines that belong together share it.
+        colour: Number of its colour, which lines that belong together share, or a
+            colour of matplotlib, such as ``METHODS["Bayes"]``.
         exact: Whether it is a formula, drawn dashed on top.
         error: Half width of a band around it, or ``None``.
     """
 
     x: Any
     y: Any
-    colour: int = 0
+    colour: int | str = 0
     exact: bool = False
     error: Any = None
 
@@ -52,71 +55,118 @@ class LinePanel(NamedTuple):
     ylim: tuple[float, float] | None = None
 
 
-def line_panels(panels: Mapping[str, LinePanel], title: str, columns: int = 3):
-    """Draws panels of lines, each with its own legend below it.
+def line_panels(
+    panels: Mapping[str, LinePanel],
+    title: str = "",
+    columns: int = 3,
+    *,
+    axes: Any = None,
+):
+    """Draws panels of lines; the name of a line stands at its right end.
 
     Args:
         panels: The panels by their titles.
         title: What is shown.
-        columns: Panels in a row.
+        columns: Panels in a row of a new figure.
+        axes: Axes of matplotlib, one for each panel; those of a new figure when left
+            out.
 
     Returns:
         The matplotlib figure.
 
+    Raises:
+        TypeError: If ``panels`` is no mapping of panels of lines, or a line holds no
+            real numbers.
+        ValueError: If there is no panel, the axes are not as many as panels, or the
+            entries of a line differ in length.
+
     References:
         Huang et al. (2024), phases of training; Cheng et al. (2024), error by depth.
-        Verified by ``tests/experiments/test_mechanisms.py``.
+        Verified by ``tests/plotting/test_panels.py``.
     """
+    require_mapping("panels", panels, "LinePanel")
+    read = {name: _read(name, panel) for name, panel in panels.items()}
+    if axes is not None:
+        shown = axes_for(axes, len(panels))
+        for ax, (name, panel) in zip(shown, read.items(), strict=True):
+            _draw(ax, name, panel)
+        return shown[0].figure
     import matplotlib.pyplot as plt
 
-    columns = min(columns, len(panels))
+    columns = max(1, min(columns, len(panels)))
     rows = -(-len(panels) // columns)
-    most = max(_entries(panel) for panel in panels.values())
     with plt.rc_context({**STYLE, "font.size": 9}):
-        figure, grid = plt.subplots(
-            rows,
-            columns,
-            figsize=(4.4 * columns, (3.3 + 0.17 * -(-most // 2)) * rows),
-            squeeze=False,
-        )
-        for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
-        for axes, (name, panel) in zip(grid.flat, panels.items(), strict=False):
-            _draw(axes, panel)
-            axes.set_title(name)
-            axes.legend(
-                loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=8
-            )
+        size = (4.4 * columns, 3.2 * rows + 0.3)
+        figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False)
+        for ax in grid.flat[len(panels) :]:
+            ax.set_visible(False)
+        for ax, (name, panel) in zip(grid.flat, read.items(), strict=False):
+            _draw(ax, name, panel)
         figure.suptitle(title)
     return figure
 
 
-def _entries(panel: LinePanel) -> int:
-    lines = [label for label in panel.lines if not label.startswith("_")]
-    return len(lines) + len(panel.levels) + len(panel.marks)
+def _read(name: str, panel: Any) -> LinePanel:
+    """The panel with lines of NumPy arrays."""
+    if not isinstance(panel, LinePanel):
+        raise TypeError(
+            f"panels[{name!r}]: expected a LinePanel, got {type(panel).__name__}"
+        )
+    require_mapping(f"panels[{name!r}].lines", panel.lines, "Line")
+    return panel._replace(
+        lines={label: _read_line(label, line) for label, line in panel.lines.items()}
+    )
 
 
-def _draw(axes, panel: LinePanel) -> None:
+def _read_line(label: str, line: Any) -> Line:
+    if not isinstance(line, Line):
+        raise TypeError(f"line {label!r}: expected a Line, got {type(line).__name__}")
+    given = {"x": line.x, "y": line.y, "error": line.error}
+    read = {
+        key: numbers(f"{key} of {label!r}", values, "places")
+        for key, values in given.items()
+        if values is not None
+    }
+    if len({len(values) for values in read.values()}) > 1:
+        lengths = ", ".join(f"{key} {len(values)}" for key, values in read.items())
+        raise ValueError(f"line {label!r}: expected one length, got {lengths}")
+    return line._replace(x=read["x"], y=read["y"], error=read.get("error"))
+
+
+def _draw(ax: Any, title: str, panel: LinePanel) -> None:
+    ends = []
     for label, line in panel.lines.items():
-        colour = COLOURS[line.colour % len(COLOURS)]
-        x, y = np.asarray(line.x, float), np.asarray(line.y, float)
+        colour = line.colour
+        if isinstance(colour, int):
+            colour = COLOURS[colour % len(COLOURS)]
         # Simulations lie wide and pale under the formulas that they should follow.
         style = (
             {"linestyle": "--", "linewidth": 1.3, "zorder": 3}
             if line.exact
             else {"linewidth": 2.6, "alpha": 0.7}
         )
-        axes.plot(x, y, color=colour, label=label, **style)
+        ax.plot(line.x, line.y, color=colour, label=label, **style)
         if line.error is not None:
-            half = np.asarray(line.error, float)
-            axes.fill_between(x, y - half, y + half, color=colour, alpha=0.2, lw=0)
+            band = line.y - line.error, line.y + line.error
+            ax.fill_between(line.x, *band, color=colour, alpha=0.2, lw=0)
+        finite = line.y[np.isfinite(line.y)]
+        if finite.size and not label.startswith("_"):
+            ends.append((float(finite[-1]), label, colour))
     for order, (label, level) in enumerate(panel.levels.items()):
-        axes.axhline(level, color="grey", ls=(":", "-.")[order % 2], label=label)
-    for order, (label, place) in enumerate(panel.marks.items()):
-        axes.axvline(place, color="grey", ls=(":", "-.", "--")[order % 3], label=label)
-    _scale(axes, panel)
-    axes.set_xlabel(panel.xlabel)
-    axes.set_ylabel(panel.ylabel)
+        ax.axhline(level, color="grey", ls=(":", "-.")[order % 2], label=label)
+        ends.append((level, label, "0.35"))
+    _scale(ax, panel)
+    for label, place in panel.marks.items():
+        ax.axvline(place, color="grey", ls=":", label=label)
+        style = {"rotation": 90, "ha": "right", "va": "top", "color": "0.35"}
+        box = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1}
+        across = ax.get_xaxis_transform()
+        text = ax.text(place, 0.98, label, transform=across, fontsize=SIZE, **style)
+        text.set_bbox(box)
+    name_ends(ax, ends)
+    ax.set_xlabel(panel.xlabel)
+    ax.set_ylabel(panel.ylabel)
+    ax.set_title(title)
 
 
 def _scale(axes, panel: LinePanel) -> None:

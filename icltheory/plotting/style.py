@@ -1,9 +1,9 @@
 """One look for all figures."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["COLOURS", "METHODS", "STYLE", "method_colours"]
+__all__ = ["COLOURS", "METHODS", "STYLE", "method_colours", "method_markers"]
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -18,6 +18,19 @@ METHODS = {
     "3-NN": COLOURS[4],
     "one-layer optimum": COLOURS[5],
     "dMMSE": COLOURS[6],
+}
+# A shape for each of them, for readers and printers without colour.
+_SHAPES = ("o", "s", "D", "^", "v", "P", "X")
+_MARKERS = {
+    "transformer": "o",
+    "exact": "",
+    "least squares": "s",
+    "ridge": "D",
+    "Bayes": "D",
+    "averaging": "^",
+    "3-NN": "v",
+    "one-layer optimum": "P",
+    "dMMSE": "X",
 }
 STYLE = {
     "axes.grid": True,
@@ -47,6 +60,9 @@ def method_colours(names: Iterable[str]) -> dict[str, str]:
     Returns:
         Colours of matplotlib by the names.
 
+    Raises:
+        TypeError: If ``names`` is one string.
+
     Example:
         >>> method_colours(["ridge (1)", "mine"])
         {'ridge (1)': '#D55E00', 'mine': '#000000'}
@@ -54,11 +70,42 @@ def method_colours(names: Iterable[str]) -> dict[str, str]:
     References:
         Okabe and Ito (2008). Verified by ``tests/plotting/test_figures.py``.
     """
-    own = {name.lower(): colour for name, colour in METHODS.items()}
+    return _assigned(names, METHODS, COLOURS)
+
+
+def method_markers(names: Iterable[str]) -> dict[str, str]:
+    """A marker for each method, as :func:`method_colours` gives a colour.
+
+    Args:
+        names: The methods, named as there.
+
+    Returns:
+        Markers of matplotlib by the names; that of ``"exact"`` is empty.
+
+    Raises:
+        TypeError: If ``names`` is one string.
+
+    Example:
+        >>> method_markers(["ridge (1)", "mine"])
+        {'ridge (1)': 'D', 'mine': 'o'}
+
+    References:
+        Verified by ``tests/plotting/test_figures.py``.
+    """
+    return _assigned(names, _MARKERS, _SHAPES)
+
+
+def _assigned(
+    names: Iterable[str], fixed: Mapping[str, str], free: Sequence[str]
+) -> dict[str, str]:
+    """What is fixed for a method; the others share what is left."""
+    if isinstance(names, str):
+        raise TypeError(f"names: expected several names, got the string {names!r}")
+    own = {name.lower(): look for name, look in fixed.items()}
     found = {name: own.get(_plain(name)) for name in names}
     taken = set(found.values())
-    left = itertools.cycle([c for c in COLOURS if c not in taken] or COLOURS)
-    return {name: colour or next(left) for name, colour in found.items()}
+    left = itertools.cycle([look for look in free if look not in taken] or free)
+    return {name: next(left) if look is None else look for name, look in found.items()}
 
 
 def _plain(name: str) -> str:
@@ -69,14 +116,16 @@ def plain_log_axis(axis, span: float) -> None:
     """Makes an axis logarithmic; over few decades its labels are plain numbers.
 
     Args:
-        axis: A matplotlib axis.
+        axis: A matplotlib axis, ``axes.xaxis`` or ``axes.yaxis``.
         span: Largest over smallest value on it.
     """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axis.axes.set_yscale("log")
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
     axis.set_minor_formatter(NullFormatter())
     if span <= 1e3:
         subs = (1.0, 2.0, 5.0) if span < 30 else (1.0, 3.0)
+        # Within a decade 1, 2 and 5 may leave one label or none.
+        subs = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0) if span < 5 else subs
         axis.set_major_locator(LogLocator(subs=subs, numticks=12))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

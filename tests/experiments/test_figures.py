@@ -6,10 +6,13 @@ import pytest
 
 from experiments.cot.drawing import attention_along_training
 from experiments.garg_linear.drawing import (
+    attention_along_depth,
     error_against_examples,
     errors_by_setting,
     errors_over_training,
+    loss_of_training,
 )
+from experiments.garg_linear.report import setting_title
 from experiments.garg_recipe.drawing import Ratio, recipes_beside_baseline
 from experiments.gradient_flow.drawing import (
     FlowPanel,
@@ -22,6 +25,7 @@ from experiments.implicit_noise.drawing import error_sources, noise_against_shot
 from experiments.ltb_gap.drawing import excess_hills
 from experiments.ltb_gpt2.drawing import Table1Setting, models_between_lines
 from icltheory.plotting import Curve
+from icltheory.regression import shifts
 
 matplotlib.use("Agg")
 MEAN = np.array([1.0, 0.6, 0.1])
@@ -44,7 +48,7 @@ def test_every_predictor_is_a_line_over_k_with_its_interval():
         "Transformer": Curve(MEAN, MEAN - 0.1, MEAN + 0.1),
         "optimum": Curve(MEAN / 2, exact=True),
     }
-    (axes,) = error_against_examples(curves, 1, "title").axes
+    (axes,) = error_against_examples(curves, 1, "title", "Transformer").axes
     drawn = lines(axes)
     np.testing.assert_array_equal(drawn["Transformer"].get_xdata(), [0, 1, 2])
     np.testing.assert_array_equal(drawn["Transformer"].get_ydata(), MEAN)
@@ -52,7 +56,7 @@ def test_every_predictor_is_a_line_over_k_with_its_interval():
     assert drawn["optimum"].get_linestyle() == "--"
     (band,) = axes.collections
     heights = band.get_paths()[0].vertices[:, 1]
-    assert heights.min() == pytest.approx(0.0)
+    assert heights.min() == pytest.approx(0.0, abs=1e-6)  # 0 is below a log axis
     assert heights.max() == pytest.approx(1.1)
     assert axes.get_xlabel()
     assert axes.get_ylabel()
@@ -74,6 +78,30 @@ def test_each_setting_has_its_panel():
     np.testing.assert_array_equal(lines(shown[3])["a"].get_ydata(), MEAN * 3)
 
 
+def test_settings_are_named_in_plain_words():
+    assert setting_title("scale-x=0.333") == "inputs times 0.333"
+    assert setting_title("scale-y=2") == "weights times 2"
+    titles = {setting_title(name) for name in shifts.GARG_SHIFTS}
+    assert len(titles) == len(shifts.GARG_SHIFTS)
+    assert not any("_" in title or "=" in title for title in titles)
+
+
+def test_losses_are_drawn_over_their_steps_and_exact_ones_are_dashed():
+    losses = {"model": ([3.0, 2.0], False), "least squares": ([1.0, 1.0], True)}
+    (axes,) = loss_of_training([100, 200], losses, "title").axes
+    model, exact = axes.get_lines()
+    np.testing.assert_array_equal(model.get_xydata(), [[100, 3], [200, 2]])
+    assert (model.get_linestyle(), exact.get_linestyle()) == ("-", "--")
+
+
+def test_attention_has_a_panel_for_each_layer():
+    weights = np.stack([np.eye(2), np.full((2, 2), 0.5)])
+    axes = attention_along_depth(weights, ["x1", "y1"], "title").axes
+    assert [ax.get_title() for ax in axes[:2]] == ["layer 1", "layer 2"]
+    np.testing.assert_array_equal(axes[1].get_images()[0].get_array(), weights[1])
+    assert axes[1].get_images()[0].get_clim() == (0, 0.5)
+
+
 def test_recipes_are_curves_and_dots_and_one_that_diverged_has_no_dot():
     curves = {"baseline": ([1, 2], Curve([0.4, 0.2], [0.3, 0.1], [0.5, 0.3]))}
     nothing = Ratio(np.nan, np.nan, np.nan)
@@ -92,7 +120,7 @@ ONE = Curve(MEAN)
 PATHS = {label: (MEAN, mean) for label, mean in MANY.items()}
 FLOW = FlowPanel(MEAN, MEAN, MEAN, 0, 0, {"excess": (MEAN, MANY)})
 STARTS = FlowStarts(
-    "label", MEAN, MEAN[None], 1.0, True, dict.fromkeys(MANY, 1 / 9), (0.1, 0.2)
+    "label", MEAN, MEAN[None], 1.0, True, dict.fromkeys(MANY, [True]), (0.1, 0.2)
 )
 
 

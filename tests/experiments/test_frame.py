@@ -5,7 +5,9 @@ import json
 import math
 
 import jax
+import matplotlib.figure
 import numpy as np
+import PIL.Image
 import pytest
 from rich.table import Table
 
@@ -109,11 +111,24 @@ def test_a_stored_config_comes_back_as_it_was(tmp_path):
         assert resumed(run.folder) == preset
 
 
-class Figure:
-    """A stand-in for a figure."""
+def drawn():
+    """A small figure."""
+    figure = matplotlib.figure.Figure((2, 1.5))
+    figure.add_subplot().plot([0, 1], label="line")
+    return figure
 
-    def savefig(self, path, format):
-        path.write_text(format)
+
+def test_figures_are_small_pngs_and_reproducible_svgs(tmp_path):
+    run = Run(tmp_path)
+    path = run.save_figure("errors.png", drawn())
+    with PIL.Image.open(path) as image:
+        assert (image.mode, image.format) == ("P", "PNG")
+    first = (tmp_path / "errors.svg").read_text()
+    assert "<svg" in first
+    assert "dc:date" not in first
+    run.save_figure("errors.png", drawn())
+    assert (tmp_path / "errors.svg").read_text() == first
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["errors.png", "errors.svg"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError("x")])
@@ -136,7 +151,7 @@ def test_a_finished_run_holds_its_report_and_prints_it(tmp_path, capsys):
         claims=[Claim(claim="it falls", measured="0.25", held=np.bool(True))],
         claims_title="said",
         findings=["it is small"],
-        figures={"errors.png": Figure()},
+        figures={"errors.png": drawn()},
     )
     run = Run(tmp_path)
     with run.phase("training"):
@@ -151,7 +166,7 @@ def test_a_finished_run_holds_its_report_and_prints_it(tmp_path, capsys):
     assert written["steps"] == 3
     timing = json.loads((tmp_path / "timing.json").read_text())
     assert list(timing["seconds"]) == ["training"]
-    assert (tmp_path / "errors.png").read_text() == "png"
+    assert (tmp_path / "errors.png").is_file()
     out = capsys.readouterr().out
     shown = ["training: ", "0.25", "one line", "- it is small", "said", "it falls"]
     places = [out.index(text) for text in [*shown, "FAIL  error", "pass  zero"]]

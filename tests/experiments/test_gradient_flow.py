@@ -32,7 +32,7 @@ def _close_figures():
 def test_a_small_run_writes_everything_it_promises(tmp_path):
     result = gradient_flow.main([*TINY, "--output", str(tmp_path)])
     (folder,) = (tmp_path / "gradient_flow").iterdir()
-    names = {path.name for path in folder.iterdir()}
+    names = {path.name for path in folder.iterdir() if path.suffix != ".svg"}
     figures = {"paths.png", "rates.png", "descents.png", "starts.png"}
     assert names == figures | {
         "config.json",
@@ -103,7 +103,10 @@ def test_figures_draw_what_they_are_given():
         t, np.ones((3, 2)), np.ones((3, 2, 2)), np.ones(2), np.ones((2, 2)), curves
     )
     figure = plotting.flow_paths({"a": panel, "b": panel}, "title")
-    assert [len(axes.get_lines()) for axes in figure.axes] == [4, 4, 8, 8]
+    beta, *maps = [axes for axes in figure.axes[:6]]
+    assert len(beta.get_lines()) == 4
+    assert [axes.get_title() for axes in maps][::4] == ["start", "limit"]
+    np.testing.assert_array_equal(maps[2].get_images()[0].get_array(), np.ones((2, 2)))
     figure = plotting.flow_rates({"a": panel}, "title")
     (flow, bound) = figure.axes[0].get_lines()
     np.testing.assert_array_equal(flow.get_ydata(), values[1:])
@@ -114,10 +117,20 @@ def test_figures_draw_what_they_are_given():
     )
     assert len(figure.axes[0].get_lines()) == len(figure.axes[1].get_lines()) == 2
     setting = plotting.FlowStarts(
-        "LTB", t, np.ones((4, 3)), 0.5, True, {"a": 0.75, "b": 0.25}, (0.3, 0.95)
+        "LTB",
+        t,
+        np.array([[4.0, 4, 1], [4, 4, 2], [4, 4, 3], [4, 4, 4]]),
+        0.5,
+        True,
+        {"a": np.arange(4) < 3, "b": np.arange(4) == 3, "c": np.zeros(4, bool)},
+        (0.3, 0.95),
     )
     figure = plotting.fates_of_starts([setting, setting], "title")
     drawn = [axes for axes in figure.axes if axes.get_title() == "LTB"]
-    assert [len(axes.get_lines()) for axes in drawn] == [5, 5]
+    for axes in drawn:
+        first, second, level = axes.get_lines()
+        np.testing.assert_array_equal(first.get_ydata(), [4, 2])  # the median
+        np.testing.assert_array_equal(second.get_ydata(), [4, 4])
+        assert set(level.get_ydata()) == {0.5}
     widths = [bar.get_width() for bar in figure.axes[-1].patches]
     assert widths == [0.75, 0.75, 0.25, 0.25]

@@ -8,7 +8,6 @@ import pytest
 
 from experiments import mechanisms
 from experiments.mechanisms.drawing import head_score_maps
-from icltheory.plotting import Line, LinePanel, line_panels
 
 matplotlib.use("Agg")
 SMALL = """
@@ -73,32 +72,6 @@ def test_impossible_configs_are_refused_before_anything_is_written(
         mechanisms.main(args)
     assert message in str(caught.value)
     assert not (tmp_path / "runs").exists()
-
-
-def test_panels_keep_their_scales_and_their_lines():
-    x = np.array([0, 1, 10, 100])
-    panels = {
-        "one": LinePanel(
-            {"line": Line(x, x + 1.0), "formula": Line(x, x + 1.0, exact=True)},
-            "x",
-            "y",
-            xscale="symlog",
-            yscale="log",
-            levels={"level": 3.0},
-        ),
-        "two": LinePanel({"line": Line(x, x, error=x / 10)}, "x", "y", marks={"m": 5}),
-    }
-    first, second = line_panels(panels, "title").axes
-    assert first.get_xscale() == "symlog"
-    assert first.get_xlim()[0] == 0
-    assert first.get_yscale() == "log"
-    styles = [line.get_linestyle() for line in first.get_lines()]
-    assert styles == ["-", "--", ":"]
-    assert second.get_xscale() == "linear"
-    labels = [text.get_text() for text in second.get_legend().get_texts()]
-    assert labels == ["line", "m"]
-    with_gap = line_panels({**panels, "three": panels["two"]}, "title", columns=2)
-    assert [axes.get_visible() for axes in with_gap.axes] == [True, True, True, False]
 
 
 def test_every_head_says_its_score():

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 from experiments import trajectories
-from experiments.trajectories.drawing import norms_along_depth, ratio_heat_maps
+from experiments.trajectories.drawing import (
+    norms_along_depth,
+    ratio_heat_maps,
+    terms_along_depth,
+)
 
 matplotlib.use("Agg")
 SMALL = """
@@ -32,7 +36,7 @@ def test_a_small_run_shows_what_theorem_1_says(tmp_path):
     text = (folder / "result.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == result
     pictures = {path.name for path in folder.glob("*.png")}
-    assert pictures == {"norms.png", "pruned_norms.png", "ratios.png"}
+    assert pictures == {"norms.png", "pruned_norms.png", "ratios.png", "terms.png"}
     verdicts = {check["name"]: check["passed"] for check in result["checks"]}
     for name, passed in verdicts.items():
         assert passed, name
@@ -79,6 +83,16 @@ def test_norms_are_drawn_as_geometric_means():
     (axes,) = norms_along_depth({"one": {"line": norms}}, "title", "norm").axes
     np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [2.0, 2.0])
     assert axes.get_yscale() == "log"
+
+
+def test_terms_are_lines_and_an_infinite_one_leaves_the_axes():
+    lines = {"unpruned": [2.0, 1.0], "pruned": [1.0, np.inf]}
+    nothing = {"unpruned": [np.inf, np.inf]}
+    first, second = terms_along_depth({"a": lines, "b": nothing}, "title").axes
+    unpruned, pruned = first.get_lines()
+    np.testing.assert_array_equal(unpruned.get_ydata(), [2.0, 1.0])
+    assert pruned.get_ydata()[1] > first.get_ylim()[1]
+    assert not second.get_lines()
 
 
 def test_every_cell_of_a_heat_map_says_its_number():

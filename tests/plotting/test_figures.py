@@ -1,5 +1,6 @@
 """General figures: colours of methods, given axes, and what is refused."""
 
+import inspect
 import itertools
 
 import matplotlib
@@ -42,7 +43,7 @@ def test_error_curves_are_drawn_with_their_names_at_their_ends():
     ridge, averaging, bayes = axes.get_lines()
     np.testing.assert_array_equal(ridge.get_xydata(), np.c_[range(3), MEAN[:3]])
     np.testing.assert_array_equal(averaging.get_ydata(), 2 * MEAN[:3])
-    assert np.isnan(bayes.get_ydata()[3])  # 0 has no place on a logarithmic axis
+    assert 0 < bayes.get_ydata()[3] < axes.get_ylim()[0]  # 0 is below the axis
     assert bayes.get_linestyle() == "--"
     assert (axes.get_yscale(), axes.get_ylabel()) == ("log", "error")
     texts = {text.get_text(): text for text in axes.texts}
@@ -82,9 +83,9 @@ def test_a_heat_map_has_its_numbers_in_its_cells():
     bare = plotting.heat_map(table, ax=axes.figure.add_subplot(), write=None, limit=1)
     assert bare.get_clim() == (-1, 1)
     assert not bare.axes.texts
-    with pytest.raises(ValueError, match=r"^values: expected \(rows, columns\), got"):
+    with pytest.raises(ValueError, match=r"^values: .*\(rows, columns\), got shape"):
         plotting.heat_map(table[0])
-    with pytest.raises(ValueError, match="^names: expected 3, got 2"):
+    with pytest.raises(ValueError, match="^columns: expected 3 names, got 2"):
         plotting.heat_map(table, columns=[1, 2])
 
 
@@ -113,5 +114,109 @@ def test_a_spectrum_stands_beside_a_law():
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert set(labels) == {"singular values", "random matrix"}
     assert not plotting.spectrum(values).get_lines()
-    with pytest.raises(ValueError, match="^values: expected singular values, got none"):
+    with pytest.raises(ValueError, match=r"^values: .*\(singular values\), got shape"):
         plotting.spectrum([])
+
+
+def test_curves_may_stand_at_uneven_places_on_a_logarithmic_axis():
+    steps = [1, 10, 1000]
+    axes = plotting.error_curves(
+        {"loss": plotting.Curve(MEAN[:3], x=steps)}, log_x=True, ylim=(0.01, 10.0)
+    )
+    np.testing.assert_array_equal(axes.get_lines()[0].get_xdata(), steps)
+    assert axes.get_xscale() == "log"
+    assert axes.get_ylim() == (0.01, 10.0)
+
+
+def test_an_infinite_value_leaves_the_axis_at_its_upper_edge():
+    for log in (False, True):
+        axes = plotting.error_curves({"mine": [1.0, np.inf]}, log=log)
+        assert axes.get_lines()[0].get_ydata()[1] > axes.get_ylim()[1]
+        assert axes.texts[0].get_position()[1] == pytest.approx(1.0)
+
+
+def test_names_follow_the_limits_of_the_axis():
+    axes = plotting.error_curves({"mine": [1.0, 2.0]}, log=False)
+    (name,) = axes.texts
+    axes.set_ylim(0, 4)
+    assert name.get_position()[1] == pytest.approx(0.5)
+    axes.set_ylim(0, 1)  # its end is above the axes
+    assert name.get_position()[1] == pytest.approx(1.0)
+
+
+def test_attention_is_drawn_along_depth_with_one_scale():
+    import matplotlib.pyplot as plt
+
+    weights = np.stack([np.eye(3), np.full((3, 3), 0.25)])
+    images = plotting.attention_maps(weights, tokens=["a", "b", "c"])
+    assert [image.axes.get_title() for image in images] == ["layer 1", "layer 2"]
+    assert {image.get_clim() for image in images} == {(0.0, 1.0)}
+    _, grid = plt.subplots(1, 2)
+    images = plotting.attention_maps(-weights, axes=grid, titles=["x", "y"])
+    assert [image.axes for image in images] == list(grid)
+    assert {image.get_clim() for image in images} == {(-1.0, 1.0)}
+
+
+def test_maps_without_a_colour_are_drawn():
+    for values in (np.zeros((1, 2)), np.full((2, 1), np.nan), [[np.inf, 0.0]]):
+        image = plotting.heat_map(values)
+        image.axes.figure.canvas.draw()
+        assert image.get_clim() == (-1.0, 1.0)
+    assert plotting.attention_map(np.zeros((1, 2))).get_clim() == (0.0, 1.0)
+
+
+CASES = [
+    (plotting.error_curves, MEAN, TypeError, "curves: expected a mapping from names"),
+    (plotting.error_curves, {"a": []}, ValueError, "curves['a']: expected real"),
+    (plotting.error_curves, {"a": 1.0}, ValueError, "curves['a']: expected real"),
+    (plotting.error_curves, {"a": ["x"]}, TypeError, "curves['a']: expected real"),
+    (plotting.error_curves, {"a": [0.0]}, ValueError, "curves: expected a positive"),
+    (plotting.error_curves, {"a": [np.nan]}, ValueError, "curves: expected a positive"),
+    (
+        plotting.error_curves,
+        {"a": plotting.Curve(MEAN, x=[1, 2])},
+        ValueError,
+        "curves['a']: expected 4 values of x, as of mean, got 2",
+    ),
+    (
+        plotting.heat_map,
+        [],
+        ValueError,
+        "values: expected real numbers (rows, columns)",
+    ),
+    (plotting.heat_map, [[]], ValueError, "values: expected real numbers"),
+    (plotting.heat_map, [[1.0], [1.0, 2.0]], TypeError, "values: expected real"),
+    (plotting.heat_map, {"a": MEAN}, TypeError, "values: expected real numbers"),
+    (plotting.attention_map, [], ValueError, "weights: expected real numbers"),
+    (plotting.attention_maps, np.eye(2), ValueError, "weights: expected real numbers"),
+    (plotting.spectrum, np.eye(2), ValueError, "values: expected real numbers"),
+    (plotting.spectrum, [np.nan], ValueError, "values: expected finite singular"),
+    (plotting.method_colours, "ridge", TypeError, "names: expected several names"),
+    (plotting.method_markers, "ridge", TypeError, "names: expected several names"),
+]
+
+
+@pytest.mark.parametrize(("draw", "given", "error", "message"), CASES)
+def test_what_cannot_be_drawn_is_refused_in_one_line(draw, given, error, message):
+    import matplotlib.pyplot as plt
+
+    with pytest.raises(error) as found:
+        inspect.unwrap(draw)(given)  # without the tests' checks of annotations
+    assert str(found.value).startswith(message)
+    assert "\n" not in str(found.value)
+    assert not plt.get_fignums()  # no empty figure is left
+
+
+def test_limits_that_are_not_positive_are_refused():
+    for draw in (plotting.heat_map, plotting.attention_map):
+        with pytest.raises(ValueError, match="^limit: expected a positive number"):
+            draw(np.eye(2), limit=0)
+
+
+def test_markers_tell_methods_apart_without_colour():
+    markers = plotting.method_markers(plotting.METHODS)
+    assert markers["exact"] == ""
+    told = {}
+    for name, marker in markers.items():
+        told.setdefault((plotting.METHODS[name], marker), []).append(name)
+    assert [names for names in told.values() if len(names) > 1] == [["ridge", "Bayes"]]

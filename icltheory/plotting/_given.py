@@ -1,0 +1,85 @@
+"""What a figure is given, read as arrays or refused in one line."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from icltheory.plotting.style import STYLE
+
+__all__ = ["axes_for", "new_axes", "numbers", "require_mapping"]
+
+
+def numbers(name: str, values: Any, *axes: str) -> np.ndarray:
+    """Reads real numbers that have the axes which a figure draws.
+
+    Args:
+        name: Name of the argument, for the error.
+        values: The numbers; NaN is allowed.
+        *axes: What each axis counts.
+
+    Returns:
+        The numbers, in float64.
+
+    Raises:
+        TypeError: If they are no real numbers.
+        ValueError: If they have other axes, or there is none of them.
+    """
+    expected = f"{name}: expected real numbers ({', '.join(axes)})"
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "cSU":
+            raise TypeError
+        array = array.astype(float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{expected}, got {_described(values)}") from None
+    if array.ndim != len(axes) or not array.size:
+        raise ValueError(f"{expected}, got shape {array.shape}")
+    return array
+
+
+def require_mapping(name: str, given: Any, values: str) -> None:
+    """Refuses what is no mapping from names, and one that is empty.
+
+    Raises:
+        TypeError: If it is no mapping.
+        ValueError: If it is empty.
+    """
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"{name}: expected a mapping from names to {values}, got "
+            f"{type(given).__name__}"
+        )
+    if not given:
+        raise ValueError(f"{name}: expected at least one, got none")
+
+
+def axes_for(axes: Any, count: int) -> Sequence[Any]:
+    """The axes that were given for some panels, in order.
+
+    Raises:
+        ValueError: If there are not as many as panels.
+    """
+    found = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+    if len(found) != count:
+        raise ValueError(
+            f"axes: expected {count}, one for each panel, got {len(found)}"
+        )
+    return list(found)
+
+
+def new_axes(ax: Any) -> Any:
+    """The given axes, or those of a new figure in the common style."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(STYLE):
+        return plt.subplots(figsize=(5.5, 3.8))[1]
+
+
+def _described(values: Any) -> str:
+    if isinstance(values, list | tuple):
+        return f"a {type(values).__name__} of {len(values)} that is no such table"
+    dtype = getattr(values, "dtype", None)
+    return type(values).__name__ if dtype is None else f"dtype {dtype}"

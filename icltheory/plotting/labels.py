@@ -1,0 +1,66 @@
+"""Names of curves at their ends, in place of a legend."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["name_ends"]
+
+SIZE = 8.0
+
+
+def name_ends(axes: Any, ends: Iterable[tuple[float, str, Any]]) -> None:
+    """Writes names to the right of the axes, at the heights of the ends of curves.
+
+    Names that would overlap are moved apart, as little as possible. They follow when
+    the limits of the axis change.
+
+    Args:
+        axes: Axes of matplotlib; they keep room for the names.
+        ends: Value at the end, name and colour of each curve.
+
+    Returns:
+        Nothing; the axes hold the names.
+
+    References:
+        Verified by ``tests/plotting/test_figures.py``.
+    """
+    ends = sorted(ends, key=lambda end: end[0])
+    right = axes.transAxes
+    texts = [
+        axes.text(
+            1.02, 0.0, name, color=colour, fontsize=SIZE, va="center", transform=right
+        )
+        for _, name, colour in ends
+    ]
+    # Constrained layout makes the axes lower by about a quarter than they are now.
+    lines = max(1, *(name.count("\n") + 1 for _, name, _ in ends)) if ends else 1
+    inches = axes.get_position().height * axes.figure.get_figheight()
+    gap = 1.5 * SIZE / 72 * lines / inches
+
+    def place(axes: Any) -> None:
+        data = axes.get_yaxis_transform()
+        points = data.transform([(1.0, value) for value, _, _ in ends])
+        heights = right.inverted().transform(points)[:, 1]
+        for text, height in zip(texts, _apart(heights, gap), strict=True):
+            text.set_y(float(height))
+
+    if ends:
+        place(axes)
+        axes.callbacks.connect("ylim_changed", place)
+
+
+def _apart(wanted: np.ndarray, gap: float) -> np.ndarray:
+    """The ascending heights nearest to those wanted that are ``gap`` apart.
+
+    Without the gaps this is a regression on ascending numbers, which pooling adjacent
+    violators solves.
+    """
+    steps = gap * np.arange(len(wanted))
+    blocks: list[list[float]] = []
+    for value in np.clip(wanted, 0.0, 1.0) - steps:
+        blocks.append([value])
+        while len(blocks) > 1 and np.mean(blocks[-2]) > np.mean(blocks[-1]):
+            blocks[-2:] = [blocks[-2] + blocks[-1]]
+    return np.concatenate([np.full(len(b), np.mean(b)) for b in blocks]) + steps

@@ -1,0 +1,102 @@
+"""Panels of lines: their scales, their names, given axes, and what is refused."""
+
+import inspect
+
+import matplotlib
+import numpy as np
+import pytest
+
+from icltheory.plotting import Line, LinePanel, line_panels, panel_grid
+
+matplotlib.use("Agg")
+X = np.array([0, 1, 10, 100])
+PANEL = LinePanel({"line": Line(X, X)}, "x", "y")
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    import matplotlib.pyplot as plt
+
+    yield
+    plt.close("all")
+
+
+def test_panels_keep_their_scales_and_their_lines():
+    panels = {
+        "one": LinePanel(
+            {"line": Line(X, X + 1.0), "formula": Line(X, X + 1.0, exact=True)},
+            "x",
+            "y",
+            xscale="symlog",
+            yscale="log",
+            levels={"level": 3.0},
+        ),
+        "two": LinePanel(
+            {"line": Line(X, X, "#D55E00", error=X / 10), "_unnamed": Line(X, X)},
+            "x",
+            "y",
+            marks={"m": 5},
+        ),
+    }
+    first, second = line_panels(panels, "title").axes
+    assert first.get_xscale() == "symlog"
+    assert first.get_xlim()[0] == 0
+    assert first.get_yscale() == "log"
+    styles = [line.get_linestyle() for line in first.get_lines()]
+    assert styles == ["-", "--", ":"]
+    assert second.get_xscale() == "linear"
+    assert second.get_lines()[0].get_color() == "#D55E00"
+    names = {text.get_text(): text.get_position()[1] for text in first.texts}
+    assert set(names) == {"line", "formula", "level"}
+    assert names["level"] < names["line"]
+    assert abs(names["line"] - names["formula"]) > 0.03  # one height, moved apart
+    assert {text.get_text() for text in second.texts} == {"line", "m"}
+    with_gap = line_panels({**panels, "three": panels["two"]}, "title", columns=2)
+    assert [axes.get_visible() for axes in with_gap.axes] == [True, True, True, False]
+
+
+def test_panels_are_drawn_on_given_axes():
+    import matplotlib.pyplot as plt
+
+    figure, grid = plt.subplots(1, 2)
+    assert line_panels({"a": PANEL, "b": PANEL}, axes=grid) is figure
+    assert [axes.get_title() for axes in grid] == ["a", "b"]
+    assert line_panels({"a": PANEL}, axes=plt.subplots()[1]) is not figure
+    with pytest.raises(ValueError, match="^axes: expected 1, one for each panel, got"):
+        line_panels({"a": PANEL}, axes=grid)
+
+
+@pytest.mark.parametrize(
+    ("panels", "error", "message"),
+    [
+        ({}, ValueError, "panels: expected at least one, got none"),
+        ([PANEL], TypeError, "panels: expected a mapping from names to LinePanel"),
+        ({"a": X}, TypeError, "panels['a']: expected a LinePanel, got ndarray"),
+        (
+            {"a": LinePanel({}, "x", "y")},
+            ValueError,
+            "panels['a'].lines: expected at least one, got none",
+        ),
+        (
+            {"a": LinePanel({"b": X}, "x", "y")},
+            TypeError,
+            "line 'b': expected a Line, got ndarray",
+        ),
+        (
+            {"a": LinePanel({"b": Line(X, X[1:])}, "x", "y")},
+            ValueError,
+            "line 'b': expected one length, got x 4, y 3",
+        ),
+    ],
+)
+def test_what_is_no_panel_is_refused(panels, error, message):
+    with pytest.raises(error) as found:
+        inspect.unwrap(line_panels)(panels)  # without the tests' checks of annotations
+    assert str(found.value).startswith(message)
+
+
+@pytest.mark.parametrize("panels", [[], "abc"])
+def test_a_grid_needs_titles(panels):
+    grid = panel_grid(panels, 2, "title", (2.0, 2.0))
+    with pytest.raises((TypeError, ValueError), match="^panels: expected"):
+        grid.__enter__()
