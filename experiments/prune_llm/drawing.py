@@ -104,9 +104,8 @@ def change_against_rate(
                 _change(axes, panel.rates, curve, look)
                 entries[label] = key(**look, markersize=5)
             rates_axis(axes)
-        entries["unpruned model"] = key(linestyle="--")
         for label, face in (
-            ("beyond chance after Holm", "0.35"),
+            ("beyond chance", "0.35"),
             ("not beyond chance", "white"),
         ):
             entries[label] = key(linestyle="", marker="o", markerfacecolor=face)

@@ -60,7 +60,7 @@ def test_rates_stand_at_their_places_and_only_sure_changes_are_filled():
     np.testing.assert_allclose(hollow.get_xdata(), RATES[:3])
     ends = axes.collections[0].get_paths()
     np.testing.assert_allclose(ends[2].vertices[:, 1], [-15.0, -5.0])
-    assert legend(figure)[:2] == ["layer 0", "unpruned model"]
+    assert legend(figure) == ["layer 0", "beyond chance", "not beyond chance"]
 
 
 @pytest.mark.parametrize("layers", [4, 28])
@@ -78,6 +78,9 @@ def test_ticks_and_legend_cover_nothing(layers):
         assert not boxes_overlap(labels)
         below = figure.legends[0].get_window_extent()
         assert not below.overlaps(axes.get_tightbbox())
+    inside = figure.legends[0].get_window_extent()
+    assert inside.x0 >= 0
+    assert inside.x1 <= figure.bbox.x1
     handles = figure.legends[0].legend_handles[:layers]
     assert len({str(line.get_color()) for line in handles}) == layers
 
