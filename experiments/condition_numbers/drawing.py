@@ -5,11 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.style import COLOURS, STYLE
+from experiments._frame.looks import matrix_look, name_ends, page
 
 __all__ = ["ConditionCurve", "condition_numbers_along_depth"]
-
-_MARKERS = "osD^v<>"
 
 
 class ConditionCurve(NamedTuple):
@@ -17,131 +15,132 @@ class ConditionCurve(NamedTuple):
 
     Attributes:
         layers: Numbers of the layers.
-        values: Condition number in each; infinite ones are left out.
+        values: Condition number in each, or in each of several models ``(models,
+            layers)``, whose geometric mean is drawn; infinite ones are left out.
         null: Median condition number of random matrices of the shape.
-        null_label: The shape, for the legend.
-        ceiling: In each layer, where the rounding of the weights takes over.
+        null_label: The shape.
+        ceiling: In each layer, where the rounding of the weights takes over; may be
+            empty.
         resolved: Where the smallest singular value exceeds that rounding; drawn
-            filled, others hollow.
+            filled, others hollow. All are filled when left out.
         spread: Lower and upper quantile of random matrices over their median, where
             they spread widely.
     """
 
     layers: Sequence[int]
-    values: Sequence[float]
+    values: Any
     null: float
     null_label: str
-    ceiling: Sequence[float]
-    resolved: Sequence[bool]
+    ceiling: Sequence[float] = ()
+    resolved: Sequence[bool] = ()
     spread: tuple[float, float] | None = None
+
+    def finite(self) -> np.ndarray:
+        """The values as ``(models, layers)``, NaN in place of infinity."""
+        values = np.atleast_2d(np.asarray(self.values, float))
+        return np.where(np.isfinite(values), values, np.nan)
+
+    def middle(self) -> np.ndarray:
+        """The value of each layer; of several models the geometric mean."""
+        values = self.finite()
+        return values[0] if len(values) == 1 else np.exp(np.log(values).mean(axis=0))
 
 
 def condition_numbers_along_depth(
     panels: Mapping[str, Mapping[str, ConditionCurve]], title: str
 ):
-    """Draws one curve a matrix over the layers, and below it the ratio to the null.
+    """Draws one curve a matrix over the layers, and beside it the ratio to the null.
 
-    Dotted lines are the medians of random matrices, one for each shape; dashed ones the
-    ceilings above which rounding decides, if any value comes near; the grey region is
-    the spread of random square matrices.
+    A matrix has the same colour and marker in every figure. Grey dotted lines are the
+    medians of random matrices, one for each shape; dashed ones the ceilings above which
+    rounding decides, if any value comes near; the grey region is the spread of random
+    square matrices.
 
     Args:
-        panels: For each module, the curve of each matrix.
-        title: Which model.
+        panels: For each model, a row of panels, the curve of each matrix.
+        title: What is shown.
 
     Returns:
         The matplotlib figure.
+
+    Raises:
+        ValueError: If there is no model, or one without a matrix.
 
     References:
         Yao et al. 2024, Figure 3. Verified by
         ``tests/experiments/test_condition_numbers.py``.
     """
-    import matplotlib.pyplot as plt
-
-    columns = len(panels)
-    with plt.rc_context({**STYLE, "font.size": 9, "lines.linewidth": 1.4}):
-        figure, grid = plt.subplots(
-            2,
-            columns,
-            figsize=(4.6 * columns + 0.6, 6.4),
-            sharex="col",
-            sharey="row",
-            squeeze=False,
-            height_ratios=(3, 2),
-        )
-        tops = [_top(curves) for curves in panels.values()]
-        for column, (name, curves) in enumerate(panels.items()):
-            above, below = grid[:, column]
-            for order, (matrix, curve) in enumerate(curves.items()):
-                _curve(above, order, matrix, curve, 1.0)
-                _curve(below, order, None, curve, curve.null)
-            _nulls(above, curves)
-            _rounding(above, curves, max(tops))
-            below.axhline(1.0, color="grey", linestyle=":", linewidth=1.2)
-            below.set_yscale("log")
-            _spread(below, curves)
-            above.set(title=name, yscale="log")
-            below.set_xlabel("layer")
-            below.xaxis.get_major_locator().set_params(integer=True)
-            above.legend(fontsize=7.5, ncols=2)
-        low = min(float(c.null) for curves in panels.values() for c in curves.values())
-        found = [
-            v for curves in panels.values() for c in curves.values() for v in c.values
-        ]
-        grid[0, 0].set_ylim(min([low, *found]) / 1.6, 40 * max(tops))
-        grid[0, 0].set_ylabel("condition number")
-        grid[1, 0].set_ylabel("over that of a\nrandom matrix")
-        figure.suptitle(title)
-    return figure
+    for name, curves in panels.items():
+        if not curves:
+            raise ValueError(f"panels: expected matrices of {name}, got none")
+    titles = [name for name in panels for _ in range(2)]
+    with page(titles, 2, title, 3.2) as (axes, _):
+        for left, right, curves in zip(
+            axes[::2], axes[1::2], panels.values(), strict=True
+        ):
+            for matrix, curve in curves.items():
+                _curve(left, matrix, curve, 1.0)
+                _curve(right, matrix, curve, curve.null)
+            _rounding(left, curves)
+            _names(left, curves)
+            _yardsticks(right, curves)
+            left.set_ylabel("condition number")
+            right.set_ylabel("ratio to the median of\nrandom matrices of the shape")
+            for ax in (left, right):
+                ax.set(yscale="log", xlabel="layer")
+                ax.xaxis.get_major_locator().set_params(integer=True)
+    return axes[0].figure
 
 
-def _curve(axes, order: int, label: str | None, curve: ConditionCurve, scale) -> None:
-    colour, marker = COLOURS[order % len(COLOURS)], _MARKERS[order % len(_MARKERS)]
-    layers, values = np.asarray(curve.layers), np.asarray(curve.values, float) / scale
-    values = np.where(np.isfinite(values), values, np.nan)
-    kind: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4}
-    axes.plot(layers, values, "-", label=label, **kind)
+def _curve(axes, matrix: str, curve: ConditionCurve, scale: float) -> None:
+    _, colour, marker = matrix_look(matrix)
+    layers, values = np.asarray(curve.layers), curve.finite() / scale
+    mark: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4}
+    mean = curve.middle() / scale
+    if len(values) == 1:
+        axes.plot(layers, mean, "-", label=f"_{matrix}", **mark)
+    else:
+        axes.plot(layers, mean, "-", label=f"_{matrix}", color=colour)
+        for row in values:
+            axes.plot(layers, row, linestyle="", alpha=0.6, **mark)
     hidden = ~np.asarray(curve.resolved, bool)
     if hidden.any():
-        hollow = {**kind, "markerfacecolor": "w", "linestyle": ""}
-        axes.plot(layers[hidden], values[hidden], **hollow)
+        hollow = {**mark, "markerfacecolor": "w", "linestyle": ""}
+        axes.plot(layers[hidden], mean[hidden], **hollow)
 
 
-def _nulls(axes, curves: Mapping[str, ConditionCurve]) -> None:
-    """A line for each shape, in the colour of its first matrix."""
-    drawn: set[str] = set()
-    for order, curve in enumerate(curves.values()):
-        if curve.null_label not in drawn:
-            drawn.add(curve.null_label)
-            axes.axhline(
-                curve.null,
-                color=COLOURS[order % len(COLOURS)],
-                linestyle=":",
-                linewidth=1.2,
-                label=f"random {curve.null_label}",
-            )
+def _names(axes, curves: Mapping[str, ConditionCurve]) -> None:
+    """Names at the right: matrices at their last values, shapes at their medians."""
+    ends = []
+    for matrix, curve in curves.items():
+        name, colour, _ = matrix_look(matrix)
+        known = curve.middle()[np.isfinite(curve.middle())]
+        ends += [(float(known[-1]), name, colour)] if len(known) else []
+    for shape, null in {c.null_label: c.null for c in curves.values()}.items():
+        line = {"color": "grey", "linestyle": ":", "linewidth": 1.2}
+        axes.axhline(null, label=f"_random {shape}", **line)
+        ends.append((float(null), f"random {shape}", "0.4"))
+    name_ends(axes, ends)
 
 
-def _spread(axes, curves: Mapping[str, ConditionCurve]) -> None:
+def _yardsticks(axes, curves: Mapping[str, ConditionCurve]) -> None:
+    axes.axhline(1.0, color="grey", linestyle=":", linewidth=1.2)
     spread = next((c.spread for c in curves.values() if c.spread is not None), None)
     if spread is not None:
-        label = "90 % of random square ones"
-        axes.axhspan(*spread, color="grey", alpha=0.15, lw=0, label=label)
-        axes.legend(fontsize=7.5)
+        axes.axhspan(*spread, color="grey", alpha=0.15, lw=0)
+        style = {"fontsize": 8, "color": "0.4", "va": "bottom"}
+        across = axes.get_yaxis_transform()
+        text = "90 % of random square matrices"
+        axes.text(0.01, spread[0], text, transform=across, **style)
 
 
-def _rounding(axes, curves: Mapping[str, ConditionCurve], top: float) -> None:
+def _rounding(axes, curves: Mapping[str, ConditionCurve]) -> None:
     """Ceilings in the colours of their matrices, where values may come near them."""
-    label: str | None = "rounding decides"
-    for order, curve in enumerate(curves.values()):
-        if np.min(curve.ceiling) < 12 * top:
-            colour = COLOURS[order % len(COLOURS)]
-            axes.plot(
-                curve.layers, curve.ceiling, "--", color=colour, lw=0.9, label=label
-            )
-            label = None
-
-
-def _top(curves: Mapping[str, ConditionCurve]) -> float:
-    values = [v for c in curves.values() for v in (*c.values, c.null) if np.isfinite(v)]
-    return max(values)
+    top = max(np.nanmax([*c.finite().flat, c.null]) for c in curves.values())
+    for matrix, curve in curves.items():
+        if len(curve.ceiling) and np.min(curve.ceiling) < 12 * top:
+            style = {"color": matrix_look(matrix)[1], "lw": 0.9}
+            label = "rounding decides"
+            axes.plot(curve.layers, curve.ceiling, "--", label=f"_{label}", **style)
+            place = (curve.layers[0], curve.ceiling[0])
+            axes.annotate(label, place, fontsize=8, va="bottom", color=style["color"])

@@ -21,7 +21,7 @@ from icltheory.pruning import choose_layers, module_matrices
 from icltheory.statistics import adjust_holm
 
 Rows = tuple[ConditionNumber, ...]
-MODULES = {"attn": "attention", "mlp": "MLP"}
+MODULES = ("attn", "mlp")
 AGGREGATES = ("max", "mean", "geometric_mean", "min")
 
 
@@ -170,10 +170,10 @@ def choices_table(config: Config, chosen: list[dict[str, Any]]) -> Table:
 
 def figure(config: Config, rows: Rows) -> Any:
     """Figure 3 of this model."""
-    panels: dict[str, dict[str, ConditionCurve]] = {}
+    curves = {}
     for name, matrix in by_matrix(rows).items():
         m, n = matrix[0].shape
-        panels.setdefault(MODULES[matrix[0].module], {})[name] = ConditionCurve(
+        curves[name] = ConditionCurve(
             layers=[row.layer for row in matrix],
             values=[row.condition_number for row in matrix],
             null=matrix[0].null,
@@ -186,7 +186,8 @@ def figure(config: Config, rows: Rows) -> Any:
     # The last folder alone is often just "checkpoint".
     name = "/".join(Path(config.checkpoint).parts[-2:])
     return condition_numbers_along_depth(
-        panels, f"Condition numbers of {name} ({dtypes})"
+        {"": curves},
+        f"Condition numbers of {name} ({dtypes}), and their ratios to random matrices",
     )
 
 

@@ -5,7 +5,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.style import COLOURS, STYLE, colours, plain_log_axis
+from experiments._frame.looks import key, name_ends, page
+from icltheory.plotting.style import COLOURS, colours, plain_log_axis
 
 __all__ = [
     "LengthPanel",
@@ -16,7 +17,11 @@ __all__ = [
     "lengths_that_suffice",
 ]
 
-_SMALL = {**STYLE, "font.size": 9, "lines.linewidth": 1.4}
+_KINDS = {
+    "dots": {"linestyle": "-", "marker": "o", "markersize": 4},
+    "dashed": {"linestyle": "--", "linewidth": 1.1},
+    "dotted": {"linestyle": ":", "linewidth": 1.3},
+}
 
 
 class LengthSeries(NamedTuple):
@@ -25,14 +30,16 @@ class LengthSeries(NamedTuple):
     Attributes:
         mean: Its value at each length; zeros and NaN are left out of a log axis.
         half: Half the width of its interval, or ``None``.
-        kind: Measured dots, a line of theory, a dashed or dotted one, or crosses.
+        kind: Measured dots, or a dashed or dotted line.
         colour: Index into ``COLOURS``.
+        name: What stands at its right end; nothing if empty.
     """
 
     mean: Any
     half: Any = None
-    kind: Literal["dots", "line", "dashed", "dotted", "crosses"] = "dots"
+    kind: Literal["dots", "dashed", "dotted"] = "dots"
     colour: int = 0
+    name: str = ""
 
 
 class LengthPanel(NamedTuple):
@@ -40,12 +47,12 @@ class LengthPanel(NamedTuple):
 
     Attributes:
         lengths: Prompt lengths.
-        series: What is drawn, by label.
+        series: What is drawn.
         limit: A horizontal line, or ``None``.
     """
 
     lengths: Any
-    series: Mapping[str, LengthSeries]
+    series: Sequence[LengthSeries]
     limit: float | None = None
 
 
@@ -67,87 +74,90 @@ class NeedPanel(NamedTuple):
 def errors_against_length(
     panels: Mapping[str, LengthPanel],
     title: str,
+    kinds: Mapping[str, str],
     *,
     ylabel: str,
     columns: int = 3,
     floor: float = 1e-4,
-    shared_legend: bool = True,
 ):
-    """Draws errors against prompt length on a logarithmic axis.
+    """Draws errors against prompt length on logarithmic axes.
+
+    A triangle at the lower end stands for a measured error of 0.
 
     Args:
         panels: Panels by title.
         title: What was measured.
+        kinds: What each kind of series is, for the legend.
         ylabel: Name of the error.
         columns: Panels in a row.
         floor: Lower end of the axis.
-        shared_legend: One legend for all panels, below them; else one in each panel,
-            of the series whose label does not begin with an underscore.
 
     Returns:
         The matplotlib figure.
+
+    Raises:
+        ValueError: If there is no panel.
 
     References:
         Li et al. (2025), arXiv 2410.02167, Figures 17 to 19. Verified by
         ``tests/experiments/test_cot.py``.
     """
-    import matplotlib.pyplot as plt
-
-    columns = min(columns, len(panels))
-    rows = -(-len(panels) // columns)
-    with plt.rc_context(_SMALL):
-        figure, grid = plt.subplots(
-            rows,
-            columns,
-            figsize=(3.7 * columns, 3.1 * rows + 0.7),
-            sharey=True,
-            squeeze=False,
-        )
-        for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
-        entries: dict[str, Any] = {}
-        for axes, (name, panel) in zip(grid.flat, panels.items(), strict=False):
-            for label, series in panel.series.items():
-                drawn = _draw(axes, np.asarray(panel.lengths), series)
-                if not label.startswith("_"):
-                    drawn.set_label(label)
-                    entries.setdefault(label, drawn)
+    with page(panels, columns, title, 2.6, sharey=True) as (shown, entries):
+        for axes, panel in zip(shown, panels.values(), strict=True):
+            for series in panel.series:
+                _draw(axes, np.asarray(panel.lengths), series, floor)
             if panel.limit:
-                line = axes.axhline(panel.limit, color="grey", linewidth=0.9, zorder=0)
-                entries.setdefault("limit of ICL (Theorem 6)", line)
-            axes.set(title=name, xlabel="examples in the prompt")
-            if not shared_legend:
-                axes.legend(fontsize=8, loc="upper right")
-        plain_log_axis(grid[0, 0].yaxis, 1.0 / floor / 20)
-        grid[0, 0].set_ylim(floor, 1.6)
-        for axes in grid[:, 0]:
+                axes.axhline(panel.limit, color="grey", linewidth=0.9, zorder=0)
+            _length_axis(axes, panel.lengths)
+        plain_log_axis(shown[0].yaxis, 1.0 / floor / 20)
+        shown[0].set_ylim(floor / 1.3, 1.6)
+        for axes in shown[::columns]:
             axes.set_ylabel(ylabel)
-        if shared_legend:
-            figure.legend(
-                entries.values(), entries, loc="outside lower center", ncols=4
-            )
-        figure.suptitle(title)
-    return figure
+        for axes, panel in zip(shown, panels.values(), strict=True):
+            name_ends(axes, _ends(panel, floor))
+        entries |= {label: key(**_KINDS[kind]) for kind, label in kinds.items()}
+        entries["no error in the test"] = key(linestyle="", marker="v", markersize=4)
+    return shown[0].figure
 
 
-def _draw(axes, lengths, series: LengthSeries):
+def _draw(axes, lengths, series: LengthSeries, floor: float) -> None:
     mean = np.array(series.mean, float)
+    none = mean <= 0
     mean[~(mean > 0)] = np.nan
-    colour = COLOURS[series.colour % len(COLOURS)]
-    if series.kind == "crosses":
-        return axes.plot(lengths, mean, "x", color=colour, ms=7, mew=1.5, zorder=6)[0]
-    style = {"dots": "o-", "line": "-", "dashed": "--", "dotted": ":"}[series.kind]
-    thin = 1.0 if series.kind in ("dashed", "dotted") else 1.4
-    line = axes.plot(lengths, mean, style, color=colour, ms=4, linewidth=thin)[0]
+    look = {"color": COLOURS[series.colour % len(COLOURS)], **_KINDS[series.kind]}
+    axes.plot(lengths, mean, **look)
+    if series.kind == "dots":
+        # Later ones are smaller, as they lie on the same places.
+        size = max(3, 9 - 2 * series.colour)
+        place = np.full(none.sum(), floor)
+        axes.plot(lengths[none], place, "v", color=look["color"], markersize=size)
     if series.half is not None:
         half = np.asarray(series.half, float)
         # A bar that reaches 0 has no lower end on a logarithmic axis.
-        below = np.minimum(half, mean * (1 - 1e-6))
-        bars = np.stack([below, half])
-        axes.errorbar(
-            lengths, mean, bars, fmt="none", color=colour, capsize=2, linewidth=0.9
-        )
-    return line
+        bars = np.stack([np.minimum(half, mean * (1 - 1e-6)), half])
+        bar = {"color": look["color"], "capsize": 2, "linewidth": 0.9}
+        axes.errorbar(lengths, mean, bars, fmt="none", **bar)
+
+
+def _ends(panel: LengthPanel, floor: float) -> list[tuple[float, str, str]]:
+    """Names at the last values, the limit's at its line."""
+    ends = [
+        (max(float(np.asarray(s.mean)[-1]), floor), s.name, COLOURS[s.colour % 7])
+        for s in panel.series
+        if s.name
+    ]
+    return [*ends, (panel.limit, "limit", "0.4")] if panel.limit else ends
+
+
+def _length_axis(axes, lengths) -> None:
+    axes.set_xscale("log")
+    named = [lengths[-1]]
+    for length in reversed(lengths):
+        if named[-1] >= 1.35 * length:  # else their labels would touch
+            named.append(length)
+    axes.set_xticks(named, [f"{length:g}" for length in named])
+    axes.minorticks_off()
+    axes.set_xlabel("examples in the prompt (log scale)")
 
 
 def lengths_that_suffice(panels: Mapping[str, NeedPanel], title: str, ylabel: str):
@@ -165,56 +175,55 @@ def lengths_that_suffice(panels: Mapping[str, NeedPanel], title: str, ylabel: st
         Li et al. (2025), arXiv 2410.02167, Theorem 5. Verified by
         ``tests/experiments/test_cot.py``.
     """
-    import matplotlib.pyplot as plt
+    with page([""] * len(panels), 3, title, 3.0) as (shown, entries):
+        for axes, (name, panel) in zip(shown, panels.items(), strict=True):
+            entries |= _need_panel(axes, panel)
+            axes.set_xlabel(name)
+        shown[0].set_ylabel(ylabel)
+    return shown[0].figure
+
+
+def _need_panel(axes, panel: NeedPanel) -> dict[str, Any]:
+    """Draws measured lengths and guides; returns the entries of the legend."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
-    with plt.rc_context(_SMALL):
-        figure, grid = plt.subplots(
-            1, len(panels), figsize=(3.7 * len(panels), 3.9), squeeze=False
-        )
-        entries: dict[str, Any] = {}
-        for axes, (name, panel) in zip(grid.flat, panels.items(), strict=True):
-            values = np.asarray(panel.values, float)
-            axes.set_xscale("log")
-            for order, (label, lengths) in enumerate(panel.lengths.items()):
-                style = "o-" if order == 0 else "D--"
-                colour = COLOURS[(1 + order) % len(COLOURS)]
-                drawn = axes.plot(values, lengths, style, color=colour, ms=4)
-                entries.setdefault(label, drawn[0])
-            known = [np.asarray(x, float) for x in panel.lengths.values()]
-            shown = np.concatenate(known)
-            shown = shown[np.isfinite(shown)]
-            anchor = np.flatnonzero(np.isfinite(known[0]))
-            for order, label in enumerate(panel.guides if len(anchor) else ()):
-                guide = np.asarray(panel.guides[label], float)
-                guide = guide * known[0][anchor[-1]] / guide[anchor[-1]]
-                kind = (":", "-.")[order % 2]
-                drawn = axes.plot(values, guide, kind, color="grey", linewidth=1)
-                entries.setdefault(label, drawn[0])
-                shown = np.append(shown, guide)
-            if len(shown):
-                plain_log_axis(axes.yaxis, shown.max() / shown.min())
-            axes.xaxis.set_major_locator(FixedLocator(values.tolist()))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-            axes.xaxis.set_minor_formatter(NullFormatter())
-            axes.set(xlabel=name)
-        grid[0, 0].set_ylabel(ylabel)
-        figure.legend(
-            entries.values(), entries, loc="outside lower center", ncols=len(entries)
-        )
-        figure.suptitle(title)
-    return figure
+    values = np.asarray(panel.values, float)
+    axes.set_xscale("log")
+    entries = {}
+    for order, (label, lengths) in enumerate(panel.lengths.items()):
+        style = "o-" if order == 0 else "D--"
+        colour = COLOURS[(1 + order) % len(COLOURS)]
+        entries[label] = axes.plot(values, lengths, style, color=colour, ms=4)[0]
+    known = [np.asarray(x, float) for x in panel.lengths.values()]
+    shown = np.concatenate(known)
+    shown = shown[np.isfinite(shown)]
+    anchor = np.flatnonzero(np.isfinite(known[0]))
+    for order, label in enumerate(panel.guides if len(anchor) else ()):
+        guide = np.asarray(panel.guides[label], float)
+        guide = guide * known[0][anchor[-1]] / guide[anchor[-1]]
+        kind = (":", "-.")[order % 2]
+        entries[label] = axes.plot(values, guide, kind, color="grey", linewidth=1)[0]
+        shown = np.append(shown, guide)
+    if len(shown):
+        plain_log_axis(axes.yaxis, shown.max() / shown.min())
+    axes.xaxis.set_major_locator(FixedLocator(values.tolist()))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    return entries
 
 
 def attention_along_training(
-    iterations: Any, masses: Mapping[str, Any], stages: Sequence[float], title: str
+    iterations: Any,
+    masses: Mapping[str, Any],
+    stages: Mapping[str, float],
+    title: str,
 ):
     """Draws the attention on four classes of columns along training.
 
     Args:
         iterations: Steps of descent at each record.
         masses: Attention ``(seeds, T)`` by class; drawn as mean and range.
-        stages: Iterations that end a stage, drawn as vertical lines.
+        stages: Iterations that end a stage, drawn as vertical lines, by their names.
         title: What was trained.
 
     Returns:
@@ -224,27 +233,19 @@ def attention_along_training(
         Li et al. (2025), arXiv 2410.02167, Figure 20. Verified by
         ``tests/experiments/test_cot.py``.
     """
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(7.2, 4.4))
+    with page([title], 1, "", 3.3) as ((axes,), _):
+        ends = []
         for colour, (label, values) in zip(colours(1), masses.items(), strict=False):
             values = np.asarray(values, float)
-            axes.plot(iterations, values.mean(axis=0), color=colour, label=label)
-            axes.fill_between(
-                iterations,
-                values.min(axis=0),
-                values.max(axis=0),
-                color=colour,
-                alpha=0.2,
-                linewidth=0,
-            )
-        for stage in stages:
+            mean, band = values.mean(axis=0), (values.min(axis=0), values.max(axis=0))
+            axes.plot(iterations, mean, color=colour)
+            axes.fill_between(iterations, *band, color=colour, alpha=0.2, linewidth=0)
+            ends.append((float(mean[-1]), label, colour))
+        for name, stage in stages.items():
             axes.axvline(stage, color="grey", linestyle=":", linewidth=1)
-        axes.set(xlabel="iteration", ylabel="attention on the examples", ylim=(0, 1))
+            text = {"fontsize": 8, "color": "0.35", "va": "top"}
+            axes.text(stage, 0.99, f" {name}", **text)
+        axes.set(xlabel="iteration", ylabel="share of the attention", ylim=(0, 1))
         axes.set_xlim(0, np.max(iterations))
-        figure.legend(
-            *axes.get_legend_handles_labels(), loc="outside lower center", ncols=2
-        )
-        figure.suptitle(title)
-    return figure
+        name_ends(axes, ends)
+    return axes.figure

@@ -14,7 +14,15 @@ from experiments.cot.drawing import (
 )
 from experiments.cot.findings import LEVEL, needed, predicted, stage_ends
 from experiments.cot.measure import SettingErrors
-from experiments.cot.settings import FRACTION, RHO, TAU, ReasoningSetting
+from experiments.cot.settings import (
+    FAITHFUL,
+    FRACTION,
+    POPULAR,
+    RHO,
+    SLIDE,
+    TAU,
+    ReasoningSetting,
+)
 from experiments.cot.theory import TheoryLines
 from icltheory.chain_of_thought import AttentionMasses
 from icltheory.statistics import Estimate
@@ -22,10 +30,15 @@ from icltheory.statistics import Estimate
 _COT, _ICL = 1, 2
 _SYMBOLS = {FRACTION: r"$\alpha'$", TAU: r"$\tau$", RHO: r"$\rho$"}
 _CLASSES = {
-    "same_step_same_input": "same step, same input",
-    "same_step_other_input": "same step, other input",
-    "other_step_same_input": "other step, same input",
-    "other_step_other_input": "other step, other input",
+    "same_step_same_input": "same step,\nsame input",
+    "same_step_other_input": "same step,\nother input",
+    "other_step_same_input": "other step,\nsame input",
+    "other_step_other_input": "other step,\nother input",
+}
+_TITLES = {
+    SLIDE: "Condition 1 fails for one input",
+    POPULAR: "Condition 1 fails for all inputs",
+    FAITHFUL: "Condition 1 holds",
 }
 
 
@@ -36,12 +49,17 @@ def figures(
     compared: list[tuple[ReasoningSetting, SettingErrors, TheoryLines]],
 ) -> dict[str, Figure]:
     """All figures by file name."""
-    of = f"mean and 95 % interval of {len(config.seeds)} trainings"
+    of = f"{len(config.seeds)} trainings"
+    kinds = {
+        "dots": f"trained (95 % interval of {of})",
+        "dashed": "votes counted",
+        "dotted": "proved bound",
+    }
     lengths = errors_against_length(
         _length_panels(config, swept),
-        f"CoT error, {config.chain_steps} steps ({of}; dashed: votes counted)",
-        ylabel="CoT error",
-        shared_legend=False,
+        f"Error of chain of thought over {config.chain_steps} steps",
+        {kind: kinds[kind] for kind in ("dots", "dashed")},
+        ylabel="error",
     )
     needed = lengths_that_suffice(
         _need_panels(config, swept),
@@ -50,17 +68,19 @@ def figures(
     )
     comparison = errors_against_length(
         _comparison_panels(config, compared),
-        f"Chain of thought and plain ICL, two steps ({of})",
+        "Errors of chain of thought (CoT) and of plain in-context learning (ICL), "
+        "which tends to its limit",
+        kinds,
         ylabel="error",
         floor=3e-4,
     )
-    first, second = stage_ends(config, masses)
+    names = "the step is found", "\nthe input leads"
+    stages = dict(zip(names, stage_ends(config, masses), strict=True))
     mechanism = attention_along_training(
         np.arange(0, config.iterations + 1, config.record_every),
         {label: getattr(masses, name) for name, label in _CLASSES.items()},
-        [stage for stage in (first, second) if np.isfinite(stage)],
-        f"Attention along training, mean and range of {len(config.seeds)} seeds\n"
-        "(dotted: the step is found; the input leads)",
+        {name: stage for name, stage in stages.items() if np.isfinite(stage)},
+        f"Attention on examples along training (mean and range of {of})",
     )
     return {
         "lengths.png": lengths,
@@ -73,18 +93,24 @@ def figures(
 def _length_panels(config, swept) -> dict[str, LengthPanel]:
     panels = {}
     for group, symbol in _SYMBOLS.items():
-        series = {}
+        series = []
         own = [(s, m) for s, m in swept if s.group == group]
         for colour, (setting, measured) in enumerate(own, start=1):
-            found = Estimate.of(np.asarray(measured.trained.mean))
-            series[f"{symbol} = {setting.value:g}"] = LengthSeries(
-                found.mean, found.half_width(), "dots", colour
-            )
-            series[f"_{setting.value}"] = LengthSeries(
-                np.mean(measured.counting.mean, axis=0), None, "dashed", colour
-            )
+            name = f"{symbol} = {setting.value:g}"
+            series += _trained_and_counted(measured, "mean", colour, name)
         panels[_panel_title(config, group)] = LengthPanel(config.lengths, series)
     return panels
+
+
+def _trained_and_counted(
+    measured: SettingErrors, field: str, colour: int, name: str
+) -> list[LengthSeries]:
+    found = Estimate.of(np.asarray(getattr(measured.trained, field)))
+    counted = np.mean(getattr(measured.counting, field), axis=0)
+    return [
+        LengthSeries(found.mean, found.half_width(), "dots", colour, name),
+        LengthSeries(counted, None, "dashed", colour),
+    ]
 
 
 def _panel_title(config, group) -> str:
@@ -118,24 +144,16 @@ def _comparison_panels(config, compared) -> dict[str, LengthPanel]:
         compared, key=lambda part: config.compare_fractions.index(part[0].fraction)
     )
     for setting, measured, lines in ordered:
-        parts = (("CoT", "mean", _COT), ("ICL", "direct", _ICL))
-        series = {}
-        for name, field, colour in parts:
-            found = Estimate.of(np.asarray(getattr(measured.trained, field)))
-            series[f"{name}, trained"] = LengthSeries(
-                found.mean, found.half_width(), "dots", colour
-            )
-            counted = np.mean(getattr(measured.counting, field), axis=0)
-            series[f"{name}, votes counted"] = LengthSeries(
-                counted, None, "dashed", colour
-            )
-        bound = np.where(lines.cot_bound < 1, lines.cot_bound, np.nan)
-        series["CoT, proved bound"] = LengthSeries(bound, None, "dotted", _COT)
-        bound = np.where(lines.icl_bound < 1, lines.icl_bound, np.nan)
-        series["ICL, proved bound"] = LengthSeries(bound, None, "dotted", _ICL)
-        if lines.direct_votes is not None:
-            middle = lines.direct_votes.mean(axis=1)
-            series["ICL, exact vote"] = LengthSeries(middle, None, "crosses", 0)
-        title = rf"{setting.value}, $\alpha' = {setting.fraction:g}$"
-        panels[title] = LengthPanel(config.compare_lengths, series, lines.icl_limit)
+        series = []
+        for name, field, bound, colour in (
+            ("CoT", "mean", lines.cot_bound, _COT),
+            ("ICL", "direct", lines.icl_bound, _ICL),
+        ):
+            series += _trained_and_counted(measured, field, colour, name)
+            bound = np.where(bound < 1, bound, np.nan)
+            series.append(LengthSeries(bound, None, "dotted", colour))
+        title = _TITLES.get(str(setting.value), str(setting.value))
+        panels[f"{title}\n" + rf"$\alpha' = {setting.fraction:g}$"] = LengthPanel(
+            config.compare_lengths, series, lines.icl_limit
+        )
     return panels

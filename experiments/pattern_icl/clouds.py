@@ -1,13 +1,14 @@
-"""Neurons of a pattern classifier along training: size and angle, coloured by time."""
+"""Neurons of a pattern classifier along training: their angles and their sizes."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.style import STYLE
+from experiments._frame.looks import key, page
+from icltheory.plotting.style import COLOURS
 
-__all__ = ["NeuronCloud", "neuron_clouds"]
+__all__ = ["NeuronCloud", "neurons_along_training"]
 
 
 class NeuronCloud(NamedTuple):
@@ -16,76 +17,53 @@ class NeuronCloud(NamedTuple):
     Attributes:
         size: Norm of their part, (snapshots, neurons).
         angle: Its angle to a direction, in radians, of the same shape.
-        filled: Which are drawn as dots, the others as open circles, (neurons,).
+        positive: Which neurons add to the output, (neurons,).
     """
 
     size: Any
     angle: Any
-    filled: Any
+    positive: Any
 
 
-def neuron_clouds(
+def neurons_along_training(
     clouds: Mapping[str, NeuronCloud], steps: Any, title: str, kinds: tuple[str, str]
 ):
-    """Draws the angle of every neuron against its size, coloured by the step.
+    """Draws the angle of every neuron over training, and below it its norm.
 
-    Sizes are on a logarithmic axis: those of the start are the hundredth part of those
+    Norms are on a logarithmic axis: those of the start are the hundredth part of those
     of the end.
 
     Args:
-        clouds: Panels by title.
+        clouds: Columns of panels by title.
         steps: Steps of the snapshots.
         title: What was trained.
-        kinds: What dots and open circles stand for.
+        kinds: What neurons that add and others are called.
 
     Returns:
         The matplotlib figure.
+
+    Raises:
+        ValueError: If there is no panel.
 
     References:
         Li et al. (2024), Figures 10 and 11. Verified by
         ``tests/experiments/test_pattern_icl.py``.
     """
-    import matplotlib.pyplot as plt
-
-    steps = np.asarray(steps, float)
-    with plt.rc_context({**STYLE, "font.size": 9}):
-        size = (5.2 * len(clouds), 4.0)
-        figure, grid = plt.subplots(1, len(clouds), figsize=size, squeeze=False)
-        scale = plt.Normalize(0, steps[-1])
-        colours = plt.get_cmap("viridis_r")(scale(steps))
-        for axes, (name, cloud) in zip(grid.flat, clouds.items(), strict=True):
-            for which in (~np.asarray(cloud.filled), np.asarray(cloud.filled)):
-                _points(axes, cloud, which, colours)
+    titles = [*clouds, *[""] * len(clouds)]
+    with page(titles, max(len(clouds), 1), title, 2.0) as (shown, entries):
+        angles, sizes = shown[: len(clouds)], shown[len(clouds) :]
+        for above, below, cloud in zip(angles, sizes, clouds.values(), strict=True):
+            positive = np.asarray(cloud.positive, bool)
+            for which, colour in zip((positive, ~positive), COLOURS[1:3], strict=True):
+                line = {"color": colour, "linewidth": 0.6}
+                above.plot(steps, np.asarray(cloud.angle)[:, which], **line)
+                below.plot(steps, np.asarray(cloud.size)[:, which], **line)
             places = np.linspace(0, 1, 5)
-            axes.set_yticks(places * np.pi, ["0", "π/4", "π/2", "3π/4", "π"])
-            axes.set(xscale="log", xlabel="norm", ylabel="angle", title=name)
-            axes.set_ylim(-0.1, np.pi + 0.1)
-        mappable = plt.cm.ScalarMappable(scale, "viridis_r")
-        figure.colorbar(mappable, ax=grid, label="iteration")
-        _legend(figure, kinds)
-        figure.suptitle(title)
-    return figure
-
-
-def _points(axes, cloud: NeuronCloud, which, colours) -> None:
-    size, angle = np.asarray(cloud.size)[:, which], np.asarray(cloud.angle)[:, which]
-    each = np.repeat(colours, size.shape[1], axis=0)
-    filled = bool(np.all(np.asarray(cloud.filled)[which]))
-    axes.scatter(
-        size.ravel(),
-        angle.ravel(),
-        s=12 if filled else 20,
-        linewidths=0.7,
-        facecolors=each if filled else "none",
-        edgecolors="none" if filled else each,
-    )
-
-
-def _legend(figure, kinds: tuple[str, str]) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], marker="o", linestyle="", color="grey", ms=4, label=kinds[0]),
-        Line2D([], [], marker="o", linestyle="", color="grey", ms=4, mfc="none"),
-    ]
-    figure.legend(handles, kinds, loc="outside lower center", ncols=2, fontsize=8)
+            above.set_yticks(places * np.pi, ["0", "π/4", "π/2", "3π/4", "π"])
+            above.set_ylim(-0.1, np.pi + 0.1)
+            below.set(yscale="log", xlabel="iteration")
+        angles[0].set_ylabel("angle")
+        sizes[0].set_ylabel("norm")
+        for kind, colour in zip(kinds, COLOURS[1:3], strict=True):
+            entries[kind] = key(color=colour)
+    return shown[0].figure

@@ -1,13 +1,16 @@
 """Curves of in-context classification of patterns, panel by panel."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
+from experiments._frame.looks import key, layer_marker, name_ends, page
+from icltheory.plotting.style import COLOURS, plain_log_axis
 
 __all__ = ["PatternPanel", "PatternSeries", "pattern_panels"]
+
+MOST_NAMES = 6
 
 
 class PatternSeries(NamedTuple):
@@ -35,12 +38,14 @@ class PatternPanel(NamedTuple):
     """One panel.
 
     Attributes:
-        series: What is drawn, by label.
+        series: What is drawn, by label, which stands at its right end or, of many, in
+            the legend; a label that begins with ``_`` is not shown.
         xlabel: Name of the horizontal axis.
         ylabel: Name of the vertical axis.
         scale: Which axes are logarithmic.
         floor: Lowest value shown on a logarithmic axis, where zeros are put.
         marks: Vertical lines, by label.
+        laws: What dashed lines are, for the legend.
     """
 
     series: Mapping[str, PatternSeries]
@@ -49,10 +54,11 @@ class PatternPanel(NamedTuple):
     scale: Literal["linear", "log", "log-log"] = "linear"
     floor: float = 1e-4
     marks: Mapping[str, float] = {}
+    laws: str = ""
 
 
 def pattern_panels(panels: Mapping[str, PatternPanel], title: str, columns: int = 2):
-    """Draws panels of curves side by side, with one legend if all say the same.
+    """Draws panels of curves side by side, each curve named at its right end.
 
     On a logarithmic axis a value of 0 is drawn as a triangle at the floor.
 
@@ -64,41 +70,49 @@ def pattern_panels(panels: Mapping[str, PatternPanel], title: str, columns: int 
     Returns:
         The matplotlib figure.
 
+    Raises:
+        ValueError: If there is no panel.
+
     References:
         Li et al. (2024), Figures 8, 9, 12, 13, 27 and 28. Verified by
         ``tests/experiments/test_pattern_icl.py``.
     """
-    import matplotlib.pyplot as plt
-
-    columns = min(columns, len(panels))
-    rows = -(-len(panels) // columns)
-    shared = len({tuple(panel.series) for panel in panels.values()}) == 1
-    with plt.rc_context({**STYLE, "font.size": 9}):
-        size = (4.9 * columns, (3.7 + 0.5 * shared) * rows + 0.4)
-        figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False)
-        for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
-        for axes, (name, panel) in zip(grid.flat, panels.items(), strict=False):
-            drawn = {
-                label: _draw(axes, series, panel)
-                for label, series in panel.series.items()
-            }
+    with page(panels, columns, title, 3.0) as (shown, entries):
+        for axes, panel in zip(shown, panels.values(), strict=True):
+            many = len(panel.series) > MOST_NAMES or _meet(panel)
+            for label, series in panel.series.items():
+                _draw(axes, label if many else f"_{label}", series, panel)
             for label, place in panel.marks.items():
-                drawn[label] = axes.axvline(place, color="grey", linestyle=":", lw=1)
-            axes.set(title=name, xlabel=panel.xlabel, ylabel=panel.ylabel)
+                axes.axvline(place, color="grey", linestyle=":", lw=1)
+                text = {"fontsize": 8, "color": "0.35", "rotation": 90, "va": "top"}
+                across = axes.get_xaxis_transform()
+                axes.text(place, 0.98, label, ha="right", transform=across, **text)
+            axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel)
             _set_scale(axes, panel)
-            if not shared or len(panels) == 1:
-                axes.legend(drawn.values(), drawn, fontsize=7.5)
-            elif axes is grid[0, 0]:
-                entries = drawn.values(), drawn
-                figure.legend(
-                    *entries, loc="outside lower center", ncols=2 * columns, fontsize=8
-                )
-        figure.suptitle(title)
-    return figure
+            name_ends(axes, [] if many else list(_ends(panel)))
+            if panel.laws:
+                entries[panel.laws] = key(linestyle="--")
+    return shown[0].figure
 
 
-def _draw(axes, series: PatternSeries, panel: PatternPanel):
+def _meet(panel: PatternPanel) -> bool:
+    """Whether the curves end at one place, where names would tell nothing."""
+    ends = [end for end, *_ in _ends(panel)]
+    values = np.concatenate([np.ravel(s.mean) for s in panel.series.values()])
+    span = np.ptp(values[np.isfinite(values)])
+    return panel.scale == "linear" and len(ends) > 1 and np.ptp(ends) < 0.01 * span
+
+
+def _ends(panel: PatternPanel) -> Iterator[tuple[float, str, str]]:
+    for label, series in panel.series.items():
+        mean = np.asarray(series.mean, float)[np.argsort(series.x)]
+        mean = mean[np.isfinite(mean)]
+        if mean.size and not label.startswith("_"):
+            end = mean[-1] if panel.scale == "linear" else max(mean[-1], panel.floor)
+            yield float(end), label, COLOURS[series.colour % len(COLOURS)]
+
+
+def _draw(axes, label: str, series: PatternSeries, panel: PatternPanel) -> None:
     x, mean = np.asarray(series.x, float), np.asarray(series.mean, float)
     colour = COLOURS[series.colour % len(COLOURS)]
     none = (mean <= 0) & (panel.scale != "linear")
@@ -109,13 +123,19 @@ def _draw(axes, series: PatternSeries, panel: PatternPanel):
             if panel.scale != "linear":
                 low = np.maximum(low, panel.floor)
             axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        return axes.plot(x, shown, "-" if series.kind == "line" else "--", c=colour)[0]
-    axes.plot(x[none], np.full(none.sum(), panel.floor), "v", color=colour, ms=4)
-    return axes.errorbar(
+        style = "-" if series.kind == "line" else "--"
+        axes.plot(x, shown, style, color=colour, label=label)
+        return
+    # Later ones are smaller, as they lie on the same places.
+    look = {"color": colour, "markersize": max(3, 9 - 2 * series.colour)}
+    axes.plot(x[none], np.full(none.sum(), panel.floor), "v", **look)
+    axes.errorbar(
         x,
         shown,
         yerr=_bars(series, shown, panel),
-        fmt={"dots": "o", "open": "D--", "joined": "o-"}[series.kind],
+        linestyle={"dots": "", "open": "--", "joined": "-"}[series.kind],
+        marker=layer_marker(series.colour),
+        label=label,
         color=colour,
         markerfacecolor="none" if series.kind == "open" else colour,
         markersize=4,

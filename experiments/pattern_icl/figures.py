@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments.pattern_icl.baselines import LOGISTIC, ORIGIN, MethodComparison
 from experiments.pattern_icl.checks import miss_law
-from experiments.pattern_icl.clouds import NeuronCloud, neuron_clouds
+from experiments.pattern_icl.clouds import NeuronCloud, neurons_along_training
 from experiments.pattern_icl.config import Config
 from experiments.pattern_icl.drawing import PatternPanel, PatternSeries, pattern_panels
 from experiments.pattern_icl.results import PatternResults
@@ -42,15 +42,15 @@ def attention(config: Config, found: PatternResults) -> Any:
         "unseen tasks": _banded(
             steps, probes.in_domain.attention, kind="line", colour=1
         ),
-        f"out of domain, S₁ = {config.reference_sum:g}": _banded(
+        f"out of domain,\n$S_1$ = {config.reference_sum:g}": _banded(
             steps, probes.shifted.attention, kind="dots", colour=2
         ),
     }
     norms = {
-        r"$\|W_Q p_{query}\|$": (probes.tokens.query, "line", 1),
-        "its component along the pattern": (probes.tokens.query_component, "dashed", 1),
-        r"$\|W_K p_i\|$": (probes.tokens.keys, "dots", 2),
-        "its component along the pattern ": (probes.tokens.keys_component, "open", 2),
+        "queries": (probes.tokens.query, "line", 1),
+        "queries, along pattern": (probes.tokens.query_component, "dashed", 1),
+        "keys": (probes.tokens.keys, "dots", 2),
+        "keys, along pattern": (probes.tokens.keys_component, "open", 2),
     }
     panels = {
         "Attention (Figure 9)": PatternPanel(
@@ -83,15 +83,17 @@ def neurons(found: PatternResults) -> Any:
     ]
     positive = first[4][-1]
     clouds = {
-        r"Feature part, angle to the mean pattern (Figure 10)": NeuronCloud(
+        "feature part, angle to the mean pattern": NeuronCloud(
             first[0], first[1], positive
         ),
-        r"Label part, angle to q (Figure 11)": NeuronCloud(
-            first[2], first[3], positive
-        ),
+        "label part, angle to q": NeuronCloud(first[2], first[3], positive),
     }
-    title = "The two parts of the rows of $W_O W_V$ along training (one seed)"
-    return neuron_clouds(clouds, found.figures.steps, title, ("a > 0", "a < 0"))
+    return neurons_along_training(
+        clouds,
+        found.figures.steps,
+        "The two parts of each neuron (row of $W_O W_V$) turn and grow, one seed",
+        ("neurons with a > 0", "neurons with a < 0"),
+    )
 
 
 def sums(found: PatternResults) -> Any:
@@ -106,24 +108,31 @@ def sums(found: PatternResults) -> Any:
             top = np.inf if measured == _HINGE else 1
             series[name] = _banded(sweep.sums, values, 0, top, kind="dots", **style)
             if measured == _HINGE:
-                series[f"{name}: $[1 - F(S_1)]_+$"] = PatternSeries(
+                series[f"_{name}, formula"] = PatternSeries(
                     sweep.sums,
                     sweep.hinge.mean(axis=0),
                     kind="dashed",
                     colour=1 + place,
                 )
-        panels[f"{measured}, one layer"] = PatternPanel(
-            series, "coefficient sum S₁", measured, marks={"S₁ = 1": 1.0}
+        panels[f"{measured} of one layer"] = PatternPanel(
+            series,
+            "coefficient sum $S_1$",
+            measured,
+            marks={"$S_1 = 1$": 1.0},
+            laws="read off the weights: $[1 - F(S_1)]_+$" * (measured == _HINGE),
         )
-    return pattern_panels(panels, "Out-of-domain patterns (means over draws and seeds)")
+    return pattern_panels(
+        panels,
+        "Errors out of domain (mean over draws and seeds, bars: two standard errors)",
+    )
 
 
 def lengths(config: Config, found: PatternResults) -> Any:
     """Error against the number of contexts, beside the chance of a miss."""
     total = config.prompts * len(config.figures.seeds)
     domains = {
-        "Unseen tasks": found.inside,
-        f"Out of domain, S₁ = {config.reference_sum:g}": found.outside,
+        "unseen tasks": found.inside,
+        f"out of domain, $S_1$ = {config.reference_sum:g}": found.outside,
     }
     panels = {}
     for name, shares in domains.items():
@@ -136,13 +145,18 @@ def lengths(config: Config, found: PatternResults) -> Any:
             series[label] = PatternSeries(
                 config.lengths, error[i], low[i], high[i], "dots", **style
             )
-            series[f"{label}: $(1 - α'/2)^l$"] = PatternSeries(
+            series[f"_{label}, law"] = PatternSeries(
                 config.lengths, miss_law(config)[i], kind="dashed", **style
             )
         panels[name] = PatternPanel(
-            series, "contexts l", _ERROR, "log", floor=0.5 / total
+            series,
+            "contexts $l$",
+            f"{_ERROR} (95 % intervals)",
+            "log",
+            floor=0.5 / total,
+            laws="no context of the query's pattern: $(1 - α'/2)^l$",
         )
-    return pattern_panels(panels, _title(config, "One layer: errors are misses"))
+    return pattern_panels(panels, _title(config, "Errors of one layer are misses"))
 
 
 def coverage(config: Config, found: PatternResults) -> Any:
@@ -150,7 +164,7 @@ def coverage(config: Config, found: PatternResults) -> Any:
     ratios = [cover.ratio for cover in found.covers]
     kinds = {
         "unseen tasks": np.stack([cover.hinge for cover in found.covers]),
-        f"out of domain, S₁ = {config.reference_sum:g}": np.stack(
+        f"out of domain, $S_1$ = {config.reference_sum:g}": np.stack(
             [cover.shifted.mean(axis=1) for cover in found.covers]
         ),
     }
@@ -167,22 +181,22 @@ def coverage(config: Config, found: PatternResults) -> Any:
                 name: _banded(ratios, values, 1, colour=1 + i)
                 for i, (name, values) in enumerate(kinds.items())
             },
-            "share of the tasks that is trained on",
+            "share of tasks trained on",
             _HINGE,
             "log",
             floor=1e-5,
             marks=marks,
         ),
         "Anisotropy": PatternPanel(
-            {"between different patterns": _banded(ratios, spread, 1, colour=3)},
-            "share of the tasks that is trained on",
+            {"_spread": _banded(ratios, spread, 1, colour=3)},
+            "share of tasks trained on",
             r"st. dev. of $\mu_i^\top W_K^\top W_Q \mu_j$",
             marks=marks,
         ),
         f"Iterations to hinge < {config.target:g}": PatternPanel(
             {
-                "measured": _banded(speed.alphas, speed.iterations, 1, kind="dots"),
-                f"slope {speed.slope:.2f} ± {speed.slope_error:.2f}": PatternSeries(
+                "_measured": _banded(speed.alphas, speed.iterations, 1, kind="dots"),
+                f"slope {speed.slope:.2f}\n± {speed.slope_error:.2f}": PatternSeries(
                     speed.alphas,
                     middle * (speed.alphas / place) ** speed.slope,
                     kind="line",
@@ -223,13 +237,13 @@ def gpt2(config: Config, found: PatternResults) -> Any:
     floor, S = 1e-3, config.reference_sum
     alphas = [f"α' = {value:g}" for value in config.fractions]
     tables = {
-        f"By S₁, α' = {alpha:g} (Figure 12)": (
+        f"By $S_1$, α' = {alpha:g} (Figure 12)": (
             errors.sums,
-            [f"S₁ = {value:g}" for value in config.gpt_sums],
+            [f"$S_1$ = {value:g}" for value in config.gpt_sums],
             False,  # the bands of so many would hide the lines
         ),
         "By α', unseen tasks (Figure 13)": (errors.inside, alphas, True),
-        f"By α', S₁ = {S:g} (Figure 13)": (errors.outside, alphas, True),
+        f"By α', $S_1$ = {S:g} (Figure 13)": (errors.outside, alphas, True),
     }
     panels = {
         name: PatternPanel(series(*table), "contexts l", _ERROR, "log", floor)

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from icltheory.plotting.style import COLOURS, STYLE
+from experiments._frame.looks import layer_marker, name_ends, page
+from icltheory.plotting.style import COLOURS
 
 __all__ = ["attention_by_layer", "errors_against_sum", "labels_by_layer"]
 
@@ -25,28 +26,19 @@ def attention_by_layer(masses: Mapping[str, Any], steps: Sequence[int], title: s
         Li et al. 2024, Figures 21 to 23. Verified by
         ``tests/experiments/test_pattern_layers.py``.
     """
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(STYLE):
-        figure, grid = plt.subplots(
-            1,
-            len(masses),
-            figsize=(4.6 * len(masses), 3.8),
-            sharey=True,
-            squeeze=False,
-        )
-        for axes, (name, values) in zip(grid.flat, masses.items(), strict=True):
+    with page(masses, 2, title, 2.9, sharey=True) as (shown, _):
+        for axes, values in zip(shown, masses.values(), strict=True):
+            ends = []
             for layer, by_seed in enumerate(np.moveaxis(np.asarray(values), 2, 0)):
-                colour = COLOURS[1 + layer % 6]
+                colour, mean = COLOURS[1 + layer % 6], by_seed.mean(0)
                 for row in by_seed:
                     axes.plot(steps, row, color=colour, linewidth=0.7, alpha=0.5)
-                label = f"layer {layer + 1}"
-                axes.plot(steps, by_seed.mean(0), color=colour, label=label)
-            axes.set(title=name, xlabel="step", ylim=(0, 1.02))
-        grid[0, 0].set_ylabel("attention mass")
-        grid[0, 0].legend(loc="lower right")
-        figure.suptitle(f"{title}; thin: each seed")
-    return figure
+                axes.plot(steps, mean, color=colour)
+                ends.append((float(mean[-1]), f"layer {layer + 1}", colour))
+            axes.set(xlabel="step", ylim=(0, 1.02))
+            name_ends(axes, ends)
+        shown[0].set_ylabel("share of the attention")
+    return shown[0].figure
 
 
 def labels_by_layer(norms: Any, angles: Any, steps: Sequence[int], title: str):
@@ -68,36 +60,20 @@ def labels_by_layer(norms: Any, angles: Any, steps: Sequence[int], title: str):
     import matplotlib.pyplot as plt
 
     norms, angles = np.asarray(norms), np.asarray(angles)
-    layers = norms.shape[1]
-    shown = np.unique(np.linspace(0, len(steps) - 1, 4).round().astype(int))
-    with plt.rc_context(STYLE):
-        figure, grid = plt.subplots(
-            1,
-            layers,
-            figsize=(3.4 * layers, 3.8),
-            sharex=True,
-            sharey=True,
-            squeeze=False,
-        )
-        palette = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(shown)))
-        for layer, axes in enumerate(grid.flat):
-            for colour, place in zip(palette, shown, strict=True):
-                axes.plot(
-                    angles[place, layer],
-                    norms[place, layer],
-                    "o",
-                    color=colour,
-                    markersize=3,
-                    alpha=0.7,
-                    label=f"step {steps[place]}",
-                )
-            axes.set(title=f"layer {layer + 1}", xlabel=r"angle to $\pm q$, over $\pi$")
-        grid[0, 0].set(ylabel="norm of the label part", xlim=(0, 0.52))
-        grid[0, 0].set_ylim(bottom=0)
-        handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-        figure.suptitle(title)
-    return figure
+    titles = [f"layer {layer + 1}" for layer in range(norms.shape[1])]
+    places = np.unique(np.linspace(0, len(steps) - 1, 4).round().astype(int))
+    palette = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(places)))
+    with page(titles, 3, title, 2.8, sharey=True) as (shown, entries):
+        for layer, axes in enumerate(shown):
+            for order, (colour, place) in enumerate(zip(palette, places, strict=True)):
+                mark = {"marker": layer_marker(order), "markersize": 3, "alpha": 0.7}
+                points = angles[place, layer], norms[place, layer]
+                drawn = axes.plot(*points, color=colour, linestyle="", **mark)
+                entries[f"step {steps[place]}"] = drawn[0]
+            axes.set(xlabel=r"angle to $\pm q$, over $\pi$", xlim=(0, 0.52))
+        shown[0].set_ylabel("norm of the label part")
+        shown[0].set_ylim(bottom=0)
+    return shown[0].figure
 
 
 def errors_against_sum(
@@ -120,26 +96,21 @@ def errors_against_sum(
         Li et al. 2024, Figure 12. Verified by
         ``tests/experiments/test_pattern_layers.py``.
     """
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(STYLE):
-        figure, grid = plt.subplots(
-            1, len(panels), figsize=(4.8 * len(panels), 3.9), squeeze=False
-        )
-        for axes, (name, lines) in zip(grid.flat, panels.items(), strict=True):
-            for colour, (label, (mean, error, seeds)) in enumerate(lines.items(), 1):
-                shade = COLOURS[colour % len(COLOURS)]
-                bars = {"yerr": 2 * np.asarray(error), "capsize": 2}
+    with page(panels, 2, title, 3.0) as (shown, _):
+        for axes, (name, lines) in zip(shown, panels.items(), strict=True):
+            ends = []
+            for order, (label, (mean, error, seeds)) in enumerate(lines.items(), 1):
+                colour = COLOURS[order % len(COLOURS)]
                 # Aside, so that bars stand next to each other.
-                places = np.asarray(sums) + 0.02 * (colour - (1 + len(lines)) / 2)
-                bars |= {"markersize": 4, "linewidth": 1.3}
-                axes.errorbar(places, mean, fmt="o-", color=shade, label=label, **bars)
+                places = np.asarray(sums) + 0.03 * (order - (1 + len(lines)) / 2)
+                mark = {"marker": layer_marker(order), "markersize": 5, "capsize": 2}
+                bars = 2 * np.asarray(error)
+                axes.errorbar(places, mean, bars, color=colour, linewidth=1.3, **mark)
                 for row in seeds:
-                    axes.plot(sums, row, color=shade, linewidth=0.7, alpha=0.5)
+                    axes.plot(places, row, "_", color=colour, markersize=6)
+                ends.append((float(mean[-1]), label, colour))
             axes.axvline(1, color="grey", linestyle=":", linewidth=0.9)
             axes.set(xlabel="coefficient sum $S_1$", ylabel=name)
             axes.set_ylim(bottom=0)
-        handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-        figure.suptitle(f"{title}; thin: each seed", fontsize=10)
-    return figure
+            name_ends(axes, ends)
+    return shown[0].figure

@@ -30,7 +30,8 @@ def figures(config: Config, measured: dict[str, DepthMeasurements]) -> dict[str,
         "attention.png": attention_by_layer(
             {name: each.attention for name, each in measured.items()},
             found.steps,
-            f"Attention on contexts of the query's pattern ({seeds} seeds)",
+            f"Attention on contexts of the query's pattern: mean of {seeds} seeds; "
+            "thin: each seed",
         ),
         "labels.png": labels_by_layer(
             found.label_norm[0],
@@ -41,7 +42,8 @@ def figures(config: Config, measured: dict[str, DepthMeasurements]) -> dict[str,
         "sums.png": errors_against_sum(
             sums,
             panels,
-            f"Out of domain: mean over {seeds} seeds, {config.draws} draws each "
-            "(two standard errors over draws)",
+            f"Errors of {config.layers.num_layers} layers out of domain: mean of "
+            f"{seeds} seeds, {config.draws} draws each\n"
+            "(bars: two standard errors over draws; dashes: each seed)",
         ),
     }

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
+from experiments._frame.looks import key, name_ends, page
+from icltheory.plotting.style import COLOURS, plain_log_axis
 
 __all__ = [
     "PrunedLine",
@@ -13,6 +14,9 @@ __all__ = [
     "errors_against_pruned",
     "spectra_after_training",
 ]
+
+
+_MARKERS = "*osD^vP"
 
 
 class PrunedLine(NamedTuple):
@@ -25,6 +29,7 @@ class PrunedLine(NamedTuple):
         high: Upper end, or ``None``.
         colour: Index into ``COLOURS``.
         style: Style of the line, as matplotlib names it.
+        kind: What a line of that style is, for the legend; nothing if empty.
     """
 
     x: Any
@@ -33,97 +38,89 @@ class PrunedLine(NamedTuple):
     high: Any = None
     colour: int = 0
     style: str = "-"
+    kind: str = ""
 
 
 def errors_against_pruned(
-    sizes: Any,
     panels: Mapping[tuple[str, str], Mapping[str, PrunedLine]],
     title: str,
+    sizes: Any = None,
     *,
     norm: str = r"$\|W_O(i, \cdot)\|$",
 ):
-    """Draws the sorted norms of the neurons, and errors against what is pruned.
+    """Draws errors against what is pruned, with the sorted norms of the neurons.
 
     Args:
-        sizes: Norms of the neurons, ascending, ``(seeds, m)`` or
-            ``(seeds, blocks, m)``, where a colour is a block.
         panels: Lines by label, for each (title, name of the values).
         title: What was pruned.
+        sizes: Norms of the neurons, ascending, ``(..., m)``, or ``None``.
         norm: How the norms are called.
 
     Returns:
         The matplotlib figure.
 
+    Raises:
+        ValueError: If there is no panel.
+
     References:
         Li et al. 2024, Figures 14 and 15. Verified by
         ``tests/experiments/test_pattern_pruning.py``.
     """
-    import matplotlib.pyplot as plt
-
-    columns = -(-(1 + len(panels)) // 2)
-    with plt.rc_context({**STYLE, "font.size": 9, "lines.linewidth": 1.5}):
-        figure, grid = plt.subplots(
-            2, columns, figsize=(4.2 * columns, 7.2), squeeze=False
-        )
-        _draw_sizes(grid.flat[0], np.asarray(sizes), norm)
-        for axes in grid.flat[1 + len(panels) :]:
-            axes.set_visible(False)
-        for axes, ((name, values), lines) in zip(
-            grid.flat[1:], panels.items(), strict=False
+    titles = [name for name, _ in panels]
+    if sizes is not None:
+        sizes = np.asarray(sizes)
+        titles.insert(0, _size_title(sizes))
+    with page(titles, 2, title, 2.6) as (shown, entries):
+        if sizes is not None:
+            _draw_sizes(shown[0], sizes, norm)
+        for axes, ((_, values), lines) in zip(
+            shown[len(titles) - len(panels) :], panels.items(), strict=True
         ):
             _draw_lines(axes, lines)
-            axes.set(title=name, xlabel="pruned fraction R of the neurons")
-            axes.set_ylabel(values)
+            axes.set(xlabel="pruned fraction R of the neurons", ylabel=values)
             _start_at_zero(axes, lines)
-            axes.legend(fontsize=7, loc="upper left")
-        figure.suptitle(title)
-    return figure
+            name_ends(axes, [_end(*item) for item in lines.items() if not item[1].kind])
+            entries |= {
+                line.kind: key(linestyle=line.style)
+                for line in lines.values()
+                if line.kind
+            }
+    return shown[0].figure
+
+
+def _end(label: str, line: PrunedLine) -> tuple[float, str, str]:
+    return float(np.asarray(line.mean)[-1]), label, COLOURS[line.colour % len(COLOURS)]
 
 
 def errors_against_kept(
-    rows: Mapping[str, Mapping[str, Mapping[str, PrunedLine]]], title: str, ylabel: str
+    panels: Mapping[str, Mapping[str, PrunedLine]], title: str, ylabel: str
 ):
-    """Draws errors against the kept share of parameters, a row for each test.
+    """Draws errors against the kept share of parameters, a panel for each matrix.
 
     Args:
-        rows: Panels of each row by title, with their lines by label.
+        panels: Lines by label, for each panel by title.
         title: What is compared.
         ylabel: Name of the values.
 
     Returns:
         The matplotlib figure.
 
+    Raises:
+        ValueError: If there is no panel.
+
     References:
         Yao et al. 2024, Figure 2, and Li et al. 2024, Figure 14, on one axis. Verified
         by ``tests/experiments/test_pattern_pruning.py``.
     """
-    import matplotlib.pyplot as plt
-
-    columns = max(len(panels) for panels in rows.values())
-    with plt.rc_context({**STYLE, "font.size": 9, "lines.linewidth": 1.5}):
-        figure, grid = plt.subplots(
-            len(rows),
-            columns,
-            figsize=(3.1 * columns, 2.9 * len(rows) + 0.9),
-            sharex=True,
-            sharey=True,
-            squeeze=False,
-        )
-        entries: dict[str, Any] = {}
-        for row, (name, panels) in zip(grid, rows.items(), strict=True):
-            row[0].set_ylabel(f"{ylabel}\n{name}")
-            for axes, (module, lines) in zip(row, panels.items(), strict=False):
-                entries |= _draw_lines(axes, lines, marker="o")
-                axes.set(title=module, xscale="log")
-                axes.set_ylim(bottom=-0.02)
-        for axes in grid[-1]:
+    with page(panels, 3, title, 2.5, sharey=True) as (shown, entries):
+        for axes, lines in zip(shown, panels.values(), strict=True):
+            entries |= _draw_lines(axes, lines, marked=True)
+            axes.set(xlabel="kept share of parameters (log)", xscale="log")
+            axes.set_ylim(-0.02, 1.02)
             plain_x_axis(axes)
-            axes.set_xlabel("kept share of the parameters")
-        figure.legend(
-            entries.values(), entries, loc="outside lower center", ncols=len(entries)
-        )
-        figure.suptitle(title)
-    return figure
+        for axes in shown[::3]:
+            axes.set_ylabel(ylabel)
+    return shown[0].figure
 
 
 def spectra_after_training(
@@ -143,29 +140,20 @@ def spectra_after_training(
         Li et al. 2024, Propositions 1 and 2. Verified by
         ``tests/experiments/test_pattern_pruning.py``.
     """
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(STYLE):
-        figure, grid = plt.subplots(
-            1, len(spectra), figsize=(4.4 * len(spectra), 3.6), squeeze=False
-        )
-        for axes, (name, values) in zip(grid.flat, spectra.items(), strict=True):
+    with page(spectra, 2, title, 3.0) as (shown, _):
+        for axes, (name, values) in zip(shown, spectra.items(), strict=True):
             values = np.asarray(values)
-            shown = values[:, values.min(0) > 1e-6 * values.max()]
-            index = np.arange(1, shown.shape[1] + 1)
-            for colour, row in enumerate(shown, start=1):
-                axes.plot(index, row, "o", color=COLOURS[colour % 7], markersize=3)
+            kept = values[:, values.min(0) > 1e-6 * values.max()]
+            index = np.arange(1, kept.shape[1] + 1)
+            for order, row in enumerate(kept):
+                look = {"color": COLOURS[order % len(COLOURS)], "markersize": 3}
+                axes.plot(index, row, "osD^v"[order % 5], **look)
             axes.axvline(ranks[name] + 0.5, color="grey", linestyle=":")
-            axes.annotate(
-                f"rank {ranks[name]}",
-                (ranks[name] + 1, shown.max()),
-                color="grey",
-                va="top",
-            )
-            plain_log_axis(axes.yaxis, shown.max() / shown.min())
-            axes.set(title=name, xlabel="index", ylabel="singular value")
-        figure.suptitle(title)
-    return figure
+            place = (ranks[name] + 1, kept.max())
+            axes.annotate(f"rank {ranks[name]}", place, color="0.35", va="top")
+            plain_log_axis(axes.yaxis, kept.max() / kept.min())
+            axes.set(xlabel="index", ylabel="singular value")
+    return shown[0].figure
 
 
 def plain_x_axis(axes) -> None:
@@ -177,24 +165,19 @@ def plain_x_axis(axes) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _draw_lines(axes, lines: Mapping[str, PrunedLine], marker: str = "") -> dict:
+def _draw_lines(
+    axes, lines: Mapping[str, PrunedLine], marked: bool = False
+) -> dict[str, Any]:
+    """Draws lines; returns them by their labels."""
     drawn = {}
     for label, line in lines.items():
-        colour = COLOURS[line.colour % len(COLOURS)]
-        (drawn[label],) = axes.plot(
-            line.x,
-            line.mean,
-            line.style,
-            marker=marker,
-            markersize=3,
-            color=colour,
-            label=label,
-            alpha=1.0 if line.style == "-" else 0.7,
-        )
+        look = {"color": COLOURS[line.colour % len(COLOURS)], "label": f"_{label}"}
+        if marked:
+            look |= {"marker": _MARKERS[line.colour % len(_MARKERS)], "markersize": 4}
+        (drawn[label],) = axes.plot(line.x, line.mean, line.style, **look)
         if line.low is not None:
-            axes.fill_between(
-                line.x, line.low, line.high, color=colour, alpha=0.2, linewidth=0
-            )
+            band = {"color": look["color"], "alpha": 0.2, "linewidth": 0}
+            axes.fill_between(line.x, line.low, line.high, **band)
     return drawn
 
 
@@ -205,17 +188,21 @@ def _start_at_zero(axes, lines: Mapping[str, PrunedLine]) -> None:
 
 
 def _draw_sizes(axes, sizes: np.ndarray, norm: str) -> None:
-    blocks, m = sizes.shape[1:] if sizes.ndim == 3 else (0, sizes.shape[-1])
+    """Sorted norms in black; small ones are hollow."""
+    m = sizes.shape[-1]
     index = np.arange(1, m + 1)
-    for place, row in enumerate(sizes.reshape(-1, m)):
+    for row in sizes.reshape(-1, m):
         small = row < row.max() / 2
-        shade = COLOURS[(1 + (place % blocks if blocks else place)) % len(COLOURS)]
-        label = f"block {place + 1}" if place < blocks else None
-        axes.plot(index, row, "o", color=shade, markersize=3, markerfacecolor="none")
-        axes.plot(index[small], row[small], "o", color=shade, markersize=3, label=label)
-    count = (sizes < sizes.max(-1, keepdims=True) / 2).sum(-1).ravel()
-    shown = f"{count.min()} to {count.max()}" if blocks else ", ".join(map(str, count))
-    axes.set(title=f"sorted norms: {shown} small of {m}", xlabel="neuron", ylabel=norm)
+        mark = {"color": COLOURS[0], "linestyle": "", "alpha": 0.6}
+        axes.plot(index[~small], row[~small], marker=".", markersize=4, **mark)
+        hollow = {"marker": "o", "markersize": 5, "markerfacecolor": "none"}
+        axes.plot(index[small], row[small], **mark, **hollow)
+    axes.set(xlabel="neuron, by norm", ylabel=norm)
     axes.set_ylim(bottom=0)
-    if blocks:
-        axes.legend(fontsize=7, loc="upper left")
+
+
+def _size_title(sizes: np.ndarray) -> str:
+    count = (sizes < sizes.max(-1, keepdims=True) / 2).sum(-1)
+    return (
+        f"{count.min()} to {count.max()} of {sizes.shape[-1]} neurons are small (rings)"
+    )

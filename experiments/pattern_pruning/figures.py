@@ -28,26 +28,13 @@ def figures(
     over = f"{count} seeds, 95 % intervals"
     return {
         "neurons.png": errors_against_pruned(
-            found.sizes,
             _panels(config, found),
             f"Pruning neurons of the one-layer model ({over})",
+            found.sizes,
         ),
-        "gpt2.png": errors_against_pruned(
-            gpt.sizes,
-            _gpt_panels(config, gpt),
-            f"Pruning MLP neurons of GPT-2 ({len(config.gpt_seeds)} seeds)",
-            norm=r"$\|W_{in}(i, \cdot)\|$",
-        ),
-        "kept.png": errors_against_kept(
-            _kept(config, bridge, "hinge"),
-            f"Hinge error against the parameters that are kept ({over})",
-            "hinge error",
-        ),
-        "kept_errors.png": errors_against_kept(
-            _kept(config, bridge, "error"),
-            f"0-1 error against the parameters that are kept ({count} seeds, range)",
-            "0-1 error",
-        ),
+        **_gpt_figures(config, gpt),
+        **_kept_figures(config, bridge, "hinge", over),
+        **_kept_figures(config, bridge, "error", f"range of {count} seeds"),
         "spectra.png": spectra_after_training(
             {_pretty(name): values for name, values in bridge.spectra.items()},
             {
@@ -60,13 +47,13 @@ def figures(
 
 
 def _panels(config: Config, found: NeuronCurves):
-    """Hinge and 0-1 error by order, in and out of domain; then by alpha'."""
+    """Hinge error by order, in and out of domain, and 0-1 error out of domain."""
     panels = {}
-    for what, label in (
-        ("hinge", "hinge error"),
-        ("error", "0-1 error (range of the seeds)"),
+    for what, label, tests in (
+        ("hinge", "hinge error", (0, 1)),
+        ("error", "0-1 error (range of the seeds)", (1,)),
     ):
-        for test in (0, 1):
+        for test in tests:
             lines = {}
             for colour, (order, name) in enumerate(_ORDERS.items(), start=1):
                 curve = found.curves[order]
@@ -74,59 +61,84 @@ def _panels(config: Config, found: NeuronCurves):
                 lines[name] = _line(config.rates, values, colour, what)
                 if what == "hinge":
                     formula = curve.counted[:, :, test].mean(0)
-                    lines[f"{name}, $[1 - F(1 - g)]_+$"] = PrunedLine(
-                        config.rates, formula, None, None, colour, "--"
+                    lines[f"_{name}, formula"] = PrunedLine(
+                        config.rates,
+                        formula,
+                        colour=colour,
+                        style="--",
+                        kind="neurons counted by sign, $[1 - F(1 - g)]_+$",
                     )
-            panels[_pretty(config.tests[test]), label] = lines
-    title = f"$S_1$ = {config.coefficient_sum:g}, small first"
-    values = found.curves["magnitude"].hinge[..., 1:]
-    panels[title, "hinge error"] = _by_alpha(config, config.rates, values, "hinge")
+            panels[_where(config, test), label] = lines
     return panels
 
 
-def _gpt_panels(config: Config, found: GptCurves):
-    """Errors by order and by alpha', and what pruning adds where Figure 14 looks."""
-    by_order, shown = {}, _pretty(config.tests[1])
-    near = np.asarray(config.gpt_rates) <= PUBLISHED_RATES[-1] + 1e-6
-    change = {}
+def _where(config: Config, test: int) -> str:
+    alpha = f"$\\alpha'$ = {config.alphas[max(test - 1, 0)]:g}"
+    domain = (
+        f"out of domain, $S_1$ = {config.coefficient_sum:g}" if test else "in domain"
+    )
+    return f"{domain}, {alpha}"
+
+
+def _gpt_figures(config: Config, found: GptCurves):
+    """Errors by order with what pruning adds where Figure 14 looks; then by alpha'."""
+    by_order, change, hinge = {}, {}, {}
+    rates = np.asarray(config.gpt_rates)
+    near = rates <= PUBLISHED_RATES[-1] + 1e-6
     for colour, (order, name) in enumerate(_ORDERS.items(), start=1):
         error = found.error[order]
-        by_order[name] = _line(config.gpt_rates, error, colour, "error")
+        by_order[name] = _line(rates, error, colour, "error")
+        hinge[name] = _line(rates, found.hinge[order], colour, "error")
         added = interval((error - error[:, :1])[:, near])
-        change[name] = PrunedLine(
-            np.asarray(config.gpt_rates)[near], *added, colour=colour
-        )
+        change[name] = PrunedLine(rates[near], *added, colour=colour)
         if order in PUBLISHED:
             level = np.asarray(PUBLISHED[order])
-            read = PrunedLine(PUBLISHED_RATES, level, None, None, colour, "--")
-            by_order[f"_{name}, published"] = read  # the next panel names it
-            change[f"{name}, published"] = read._replace(mean=level - level[0])
-    panels = {
-        (shown, "0-1 error (range of the seeds)"): by_order,
-        (shown, "added 0-1 error (95 % intervals)"): change,
-        (shown, "hinge error (range of the seeds)"): {
-            name: _line(config.gpt_rates, found.hinge[order], colour, "error")
-            for colour, (order, name) in enumerate(_ORDERS.items(), start=1)
-        },
+            look: dict[str, Any] = {"colour": colour, "style": "--"}
+            read = PrunedLine(PUBLISHED_RATES, level, **look, kind="published")
+            by_order[f"_{name}, published"] = read
+            change[f"_{name}, published"] = read._replace(mean=level - level[0])
+    shown = _where(config, 1)
+    small = f"out of domain, $S_1$ = {config.coefficient_sum:g}, small first"
+    orders = {
+        (shown, "0-1 error"): by_order,
+        (shown, "change of the 0-1 error"): change,
+        (shown, "hinge error"): hinge,
     }
-    title = f"$S_1$ = {config.coefficient_sum:g}, small first"
-    for values, label in (
-        (found.test_error, "0-1 error (range of the seeds)"),
-        (found.test_hinge, "hinge error (range of the seeds)"),
-    ):
-        panels[title, label] = _by_alpha(
-            config, config.gpt_rates, values[..., 1:], "error"
-        )
-    return panels
+    alphas = {
+        (small, "0-1 error"): _by_alpha(config, found.test_error[..., 1:]),
+        (small, "hinge error"): _by_alpha(config, found.test_hinge[..., 1:]),
+    }
+    of = f"Pruning MLP neurons of GPT-2: mean of {len(config.gpt_seeds)} seeds"
+    return {
+        "gpt2.png": errors_against_pruned(
+            {title: _first_band(lines) for title, lines in orders.items()},
+            f"{of}\n(bands of small first: range of the seeds, of the change 95 % "
+            "interval)",
+            found.sizes,
+            norm=r"$\|W_{in}(i, \cdot)\|$",
+        ),
+        "gpt2_fractions.png": errors_against_pruned(
+            {title: _first_band(lines) for title, lines in alphas.items()},
+            f"{of}\n(bands of the least $\\alpha'$: range of the seeds)",
+        ),
+    }
 
 
-def _by_alpha(config: Config, rates, values, what: str):
+def _by_alpha(config: Config, values):
     """A line for each alpha'; values are (seeds, rates, alphas)."""
     return {
         f"$\\alpha'$ = {alpha:g}": _line(
-            rates, values[:, :, place], 4 + place % 3, what
+            config.gpt_rates, values[:, :, place], 4 + place % 3, "error"
         )
         for place, alpha in sorted(enumerate(config.alphas), key=lambda item: item[1])
+    }
+
+
+def _first_band(lines: dict[str, PrunedLine]) -> dict[str, PrunedLine]:
+    """Only the first line keeps its band, as three bands hide each other."""
+    first, *others = lines
+    return {first: lines[first]} | {
+        name: lines[name]._replace(low=None, high=None) for name in others
     }
 
 
@@ -138,22 +150,38 @@ def _line(x, values, colour: int, what: str = "hinge") -> PrunedLine:
     return PrunedLine(np.asarray(x), mean, np.maximum(low, 0), high, colour)
 
 
-def _kept(config: Config, bridge: Bridge, what: str):
-    """Rows of panels: in domain, out of domain; a panel for each module."""
-    rows = {}
-    for test, name in enumerate(config.tests[:2]):
-        rows[_pretty(name)] = row = {_pretty(module): {} for module in MODULES}
-        for curve in bridge.curves:
-            line = _line(
-                curve.parameters / curve.total,
-                getattr(curve, what)[:, :, test],
-                1 + METHODS.index(curve.method),
-                what,
-            )
-            if curve.method == AXES:  # often on top of another
-                line = line._replace(style="--")
-            row[_pretty(curve.module)][curve.method] = line
-    return rows
+def _kept_figures(config: Config, bridge: Bridge, what: str, bands: str):
+    """A figure in and one out of domain, by file name."""
+    name = {"hinge": "kept", "error": "kept_errors"}[what]
+    return {
+        f"{name}{suffix}.png": errors_against_kept(
+            _kept(config, bridge, what, test),
+            "Keeping singular values, entries or neurons: error at equal numbers of "
+            f"parameters\n({_where(config, test)}; bands: {bands})",
+            {"hinge": "hinge error", "error": "0-1 error"}[what],
+        )
+        for test, suffix in ((0, "_in_domain"), (1, ""))
+    }
+
+
+def _kept(config: Config, bridge: Bridge, what: str, test: int):
+    """A panel for each matrix, a line for each method."""
+    panels = {_titled(module): {} for module in MODULES}
+    for curve in bridge.curves:
+        line = _line(
+            curve.parameters / curve.total,
+            getattr(curve, what)[:, :, test],
+            1 + METHODS.index(curve.method),
+            what,
+        )
+        if curve.method == AXES:  # often on top of another
+            line = line._replace(style="--")
+        panels[_titled(curve.module)][curve.method] = line
+    return panels
+
+
+def _titled(module: str) -> str:
+    return "all four matrices" if module == "all" else _pretty(module)
 
 
 def _pretty(name: str) -> str:

@@ -4,45 +4,27 @@ from typing import Any
 
 import numpy as np
 
+from experiments._frame.looks import plain_words
+from experiments.condition_numbers.drawing import (
+    ConditionCurve,
+    condition_numbers_along_depth,
+)
 from experiments.prune_icl.algorithm import condition_numbers
 from experiments.prune_icl.analysis import PruningMeasurements, kept_table
 from experiments.prune_icl.config import Config
 from experiments.prune_icl.drawing import (
+    ErrorCurve,
     Gain,
     RatePanel,
-    condition_numbers_by_layer,
     errors_against_rate,
     gains_of_choices,
 )
 from experiments.prune_icl.subjects import CONDITIONS
 from icltheory import pruning
 from icltheory.layered import get_matrix
-from icltheory.plotting import Curve
-from icltheory.statistics import Estimate
+from icltheory.statistics import Estimate, adjust_holm
 
-
-def _ticks(measured: PruningMeasurements) -> list[str]:
-    subject = measured.subject
-    return [
-        f"{rate:.2f}".removeprefix("0") + f"\n({rank})"
-        for rate, rank in zip(subject.rates, subject.ranks, strict=True)
-    ]
-
-
-def _curves(errors: np.ndarray, level: float) -> tuple[dict[str, Curve], float]:
-    """One curve a layer, from (seeds, layers, rates, prompts), and the baseline.
-
-    The band is the interval of the paired difference to the unpruned model.
-    """
-    errors = errors.mean(axis=0, dtype=np.float64)
-    base = errors[:1, :1]
-    mean, start = errors.mean(axis=-1), base.mean()
-    low, high = Estimate.of(errors - base, axis=-1).interval(level)
-    curves = {
-        f"layer {layer}": Curve(mean[layer], start + low[layer], start + high[layer])
-        for layer in range(len(mean))
-    }
-    return curves, float(start)
+RULES = ("exhaustive", "scaled answer", "beyond scaling")
 
 
 def _panel(
@@ -51,104 +33,153 @@ def _panel(
     module: int,
     condition: str,
     shot: int = -1,
-) -> RatePanel:
-    errors = measured.at(condition, shot)[:, :, module]
-    curves, baseline = _curves(errors, config.level)
-    return RatePanel(_ticks(measured), curves, baseline)
+) -> tuple[RatePanel, float]:
+    """A curve a layer over the unpruned error, which is returned too.
+
+    The band is the interval of the paired difference to the unpruned model, over
+    prompts, for the mean of the seeds; Holm's family is the panel.
+    """
+    errors = measured.at(condition, shot)[:, :, module].mean(axis=0, dtype=np.float64)
+    start = float(errors[0, 0].mean())
+    found = Estimate.of(errors - errors[:1, :1], axis=-1)
+    low, high = found.interval(config.level)
+    # An unpruned model is compared with itself: there is nothing to test.
+    tested = np.asarray(found.p_value("two-sided"))[:, 1:]
+    sure = np.zeros(found.mean.shape, bool)
+    sure[:, 1:] = np.asarray(adjust_holm(tested)) <= 1 - config.level
+    ratios = (1 + part / start for part in (found.mean, low, high))
+    curves = {
+        f"layer {layer}": ErrorCurve(*parts)
+        for layer, parts in enumerate(zip(*ratios, sure, strict=True))
+    }
+    return RatePanel(measured.subject.rates, curves), start
+
+
+def _name(measured: PruningMeasurements, module: str) -> str:
+    return f"{measured.subject.name}, {plain_words(module)}"
+
+
+def _title(measured: PruningMeasurements, module: str, shots: int, start: float):
+    return f"{_name(measured, module)}\n{shots} examples, unpruned {start:.2g}"
 
 
 def draw(all_measured: list[PruningMeasurements], config: Config) -> dict[str, Any]:
     """All figures by file name."""
     percent = f"{100 * config.level:g} %"
     seeds = len(all_measured[0].subject.params)
-    note = f"{config.test_prompts:,} test prompts, {seeds} seeds"
+    note = (
+        f"mean of {seeds} seeds, {config.test_prompts:,} test prompts; bands: paired "
+        f"{percent} intervals; Holm over a panel"
+    )
     by_layer, by_shots, by_condition, kinds = {}, {}, {}, {}
     for m in all_measured:
         subject = m.subject
         for place, module in enumerate(subject.modules):
-            title = f"{subject.name}, {module}, k = {subject.shots[-1]}"
-            by_layer[title] = _panel(m, config, place, "standard")
+            found, start = _panel(m, config, place, "standard")
+            by_layer[_title(m, module, subject.shots[-1], start)] = found
         for place in range(min(2, len(subject.modules))):
             for shot, k in enumerate(subject.shots[:4]):
-                title = f"{subject.name}, {subject.modules[place]}, k = {k}"
-                by_shots[title] = _panel(m, config, place, "standard", shot)
+                found, start = _panel(m, config, place, "standard", shot)
+                title = _title(m, subject.modules[place], k, start)
+                by_shots[title] = found
         for condition in CONDITIONS:
-            title = f"{subject.name}, {condition}"
-            by_condition[title] = _panel(m, config, 0, condition)
+            found, start = _panel(m, config, 0, condition)
+            by_condition[f"{subject.name}, {condition}\nunpruned {start:.2g}"] = found
         for module in m.magnitude:
-            kinds[f"{subject.name}, {module}"] = _kinds(m, module)
+            kinds[_name(m, module)] = _kinds(m, module)
     return {
         "figure1_layers.png": errors_against_rate(
             by_layer,
-            f"Clipping one module of one layer ({note};\nbands: {percent} intervals "
-            "of the paired difference to the unpruned model, dotted)",
+            f"Squared error / d after clipping one module of one layer\n({note})",
             columns=2,
         ),
         "figure2_shots.png": errors_against_rate(
-            by_shots, f"Clipping at k shots ({note})", columns=4
+            by_shots,
+            f"Squared error / d after clipping, by in-context examples\n({note})",
+            columns=4,
+            sharey=True,
         ),
         "figure_conditions.png": errors_against_rate(
-            by_condition, f"Clipping attention under shifts ({note})"
+            by_condition,
+            f"Squared error / d after clipping attention, under shifts\n({note})",
         ),
         "figure_magnitude.png": errors_against_rate(
             kinds,
-            "SVD (solid) against magnitude pruning (dashed)\n"
-            f"at equal numbers of stored parameters ({config.test_prompts:,} "
-            "test prompts, one seed)",
+            "Clipping singular values or small entries, at equal numbers of stored "
+            f"parameters\n(one seed, {config.test_prompts:,} test prompts)",
+            ways=("singular values", "entries by magnitude"),
         ),
-        "figure3_condition_numbers.png": condition_numbers_by_layer(
+        "figure3_condition_numbers.png": condition_numbers_along_depth(
             {m.subject.name: _matrices(m) for m in all_measured},
-            "Condition numbers after training (points: seeds)",
+            f"Condition numbers after training (points: {seeds} seeds; lines: "
+            "geometric means)",
         ),
         "figure4_algorithm1.png": gains_of_choices(
-            {c: _gains(all_measured, c) for c in CONDITIONS},
-            f"Rate chosen on {config.validation_prompts:,} validation prompts, judged "
-            f"on {config.test_prompts:,} others ({percent} intervals);\n"
-            "all against the unpruned model, beyond scaling against the scaled answer",
+            {c: _gains(all_measured, config, c) for c in CONDITIONS},
+            f"Choice made on {config.validation_prompts:,} validation prompts, tested "
+            f"on {config.test_prompts:,} others\n({percent} intervals, a line a seed; "
+            "all against the unpruned model,\n"
+            "beyond scaling against the scaled answer)",
         ),
     }
 
 
 def _kinds(m: PruningMeasurements, module: str) -> RatePanel:
-    """SVD and magnitude pruning of one module, over the share of parameters kept."""
+    """SVD and magnitude pruning of one module, over the share of parameters kept.
+
+    A low-rank matrix that needs more parameters than a dense one is stored dense: of
+    the ranks with all parameters only the full one is drawn.
+    """
     place = m.subject.modules.index(module)
     chosen = m.asked.parts["standard", "test"]
     clipped = m.errors[0, :, place][..., chosen, -1].mean(axis=-1)
     by_size = m.magnitude[module][..., chosen, -1].mean(axis=-1)
-    names = [f"layer {layer}" for layer in m.subject.layers]
-    shares = kept_table(m, module)
-    ticks = [
-        f"{100 * share:.0f} %\n({rank})"
-        for share, rank in zip(shares, m.subject.ranks, strict=True)
-    ]
-    return RatePanel(
-        ticks,
-        {name: Curve(row) for name, row in zip(names, clipped, strict=True)},
-        float(clipped[0, 0]),
-        {name: Curve(row) for name, row in zip(names, by_size, strict=True)},
-        "parameters stored (rank of the SVD)",
+    shares = np.asarray(kept_table(m, module))
+    drawn = shares < 1
+    drawn[0] = True
+    start = float(clipped[0, 0])
+    solid, dashed = (
+        {
+            f"layer {layer}": ErrorCurve(row[drawn] / start)
+            for layer, row in zip(m.subject.layers, errors, strict=True)
+        }
+        for errors in (clipped, by_size)
     )
+    return RatePanel(shares[drawn].tolist(), solid, dashed, shares=True)
 
 
-def _matrices(m: PruningMeasurements) -> dict[str, tuple[np.ndarray, float]]:
+def _matrices(m: PruningMeasurements) -> dict[str, ConditionCurve]:
     subject = m.subject
     values = np.array(
         [condition_numbers(subject, s) for s in range(len(subject.params))]
     )
     found = {}
     for place, spec in enumerate(subject.model.matrices(0)):
-        shape = get_matrix(subject.params[0], spec).shape
-        null = pruning.random_condition_number(shape)
-        found[f"{spec.name} {shape[0]} x {shape[1]}"] = (values[:, :, place], null)
+        rows, columns = get_matrix(subject.params[0], spec).shape
+        found[spec.name] = ConditionCurve(
+            list(subject.layers),
+            values[:, :, place],
+            pruning.random_condition_number((rows, columns)),
+            f"{max(rows, columns)} x {min(rows, columns)}",
+        )
     return found
 
 
-def _gains(all_measured: list[PruningMeasurements], condition: str) -> dict[str, Gain]:
-    gains = {}
-    for m in all_measured:
-        for c in m.choices:
-            if c.condition != condition:
-                continue
-            label = f"{c.model}, {c.rule}, seed {c.seed}"
-            gains[label] = Gain(c.validation, c.test, c.low, c.high, c.what)
-    return gains
+def _gains(
+    all_measured: list[PruningMeasurements], config: Config, condition: str
+) -> dict[str, list[Gain]]:
+    """Gains of each seed by model and rule; Holm's family is that of the claims."""
+    everything = [c for m in all_measured for c in m.choices]
+    sure: set[int] = set()
+    for rule in ("Algorithm 1", *RULES):
+        own = [c for c in everything if c.rule.startswith(rule)]
+        after = np.asarray(adjust_holm([c.p_better for c in own])) <= 1 - config.level
+        sure |= {id(c) for c, holds in zip(own, after, strict=True) if holds}
+    found: dict[str, list[Gain]] = {}
+    for c in everything:
+        if c.condition == condition:
+            rule, _, module = c.rule.partition(", ")
+            name = f"{c.model}, {rule}{module and f', {plain_words(module)}'}"
+            gain = Gain(c.validation, c.test, c.low, c.high, id(c) in sure)
+            found.setdefault(name, []).append(gain)
+    return found

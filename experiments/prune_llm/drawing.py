@@ -1,145 +1,190 @@
-"""Accuracies of language models against rates, and before and after Algorithm 1."""
+"""Changes of accuracy by clipping, against rates and after Algorithm 1."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting import Curve, draw_curve, panel_grid
-from icltheory.plotting.grid import SMALL, entries_of, legend_below, reference_lines
+from experiments._frame.looks import (
+    key,
+    layer_colours,
+    layer_marker,
+    name_ends,
+    page,
+    rates_axis,
+)
+from icltheory.plotting import Curve, draw_curve
+from icltheory.plotting.grid import SMALL
 from icltheory.plotting.style import COLOURS, plain_log_axis
 
 __all__ = [
-    "AccuracyPanel",
-    "BeforeAfter",
-    "accuracy_against_rate",
-    "algorithm1_gains",
+    "ChangeCurve",
+    "ChangePanel",
+    "ChoiceChange",
+    "algorithm1_changes",
+    "change_against_rate",
     "norms_beside_accuracy",
     "search_cost",
 ]
 
-_LINES = {"unpruned": ("--", "0.25"), "majority class": (":", "#E69F00")}
-_CHANCE = ("chance", ("-.", "0.5"))
+POINTS = "change of accuracy, points"
 
 
-class AccuracyPanel(NamedTuple):
-    """One panel of accuracies against the clipping rate.
+class ChangeCurve(NamedTuple):
+    """Accuracy minus that of the unpruned model, of one layer over the rates.
 
     Attributes:
-        rates: The clipping rates, one place each whatever their distance.
-        curves: One curve a layer over the rates, with its interval.
-        baseline: Accuracy of the model as it is.
-        majority: Accuracy of always answering the commonest class.
+        mean: The paired difference at each rate.
+        low: Lower end of its interval.
+        high: Upper end.
+        sure: Where the difference survives the correction for multiple tests.
+    """
+
+    mean: Any
+    low: Any
+    high: Any
+    sure: Any
+
+
+class ChangePanel(NamedTuple):
+    """One panel of changes against the clipping rate.
+
+    Attributes:
+        rates: The clipping rates.
+        curves: One curve a layer.
     """
 
     rates: Sequence[float | int]
-    curves: Mapping[str, Curve]
-    baseline: float | None = None
-    majority: float | None = None
+    curves: Mapping[str, ChangeCurve]
 
 
-class BeforeAfter(NamedTuple):
-    """Test accuracy without and with what Algorithm 1 chose.
+class ChoiceChange(NamedTuple):
+    """Change of the test accuracy by what Algorithm 1 chose.
 
     Attributes:
-        before: Value, low and high of the model as it is.
-        after: Value, low and high of the pruned model.
-        could_be_chance: Whether the paired test leaves the difference to chance.
+        change: The paired difference, with the ends of its interval; ``None`` where
+            the choice was not to prune.
+        sure: Whether it survives the correction for multiple tests.
         note: What was chosen, such as a layer, a rate and a p-value.
-        majority: Accuracy of always answering the commonest class.
     """
 
-    before: tuple[float, float, float]
-    after: tuple[float, float, float]
-    could_be_chance: bool
+    change: tuple[float, float, float] | None
+    sure: bool = False
     note: str = ""
-    majority: float | None = None
 
 
-def accuracy_against_rate(
-    panels: Mapping[str, AccuracyPanel],
-    title: str,
-    columns: int = 4,
-    ylabel: str = "accuracy",
+def change_against_rate(
+    panels: Mapping[str, ChangePanel], title: str, columns: int = 4
 ):
-    """Draws the accuracy against the clipping rate, one curve a layer, with bands.
+    """Draws the change of accuracy against the clipping rate, one curve a layer.
 
-    A star marks the best rate of a layer where it lies above the unpruned model, the
-    smallest of equals.
+    A mark is filled where the change survives the correction for multiple tests.
 
     Args:
         panels: What each panel shows, by its title, such as a task and a module.
         title: What was measured.
         columns: Panels in a row.
-        ylabel: Name of the accuracy.
 
     Returns:
         The matplotlib figure.
+
+    Raises:
+        ValueError: If there is no panel.
 
     References:
         Yao et al. 2024, Figures 1 and 2. Verified by
         ``tests/experiments/test_accuracy_figures.py``.
     """
-    from matplotlib.lines import Line2D
-
-    star = Line2D([], [], color="k", marker="*", markersize=9, linestyle="")
-    with panel_grid(panels, columns, title, (3.3, 2.7)) as (figure, shown, entries):
+    with page(panels, columns, title, 2.2, sharey=True) as (shown, entries):
         for axes, panel in zip(shown, panels.values(), strict=True):
-            reference = np.inf if panel.baseline is None else panel.baseline
-            colours = _depth_colours(panel.curves)
-            for (label, curve), colour in zip(
-                panel.curves.items(), colours, strict=True
-            ):
-                draw_curve(axes, curve, label, colour, marker="o", markersize=3)
-                mean = np.asarray(curve.mean, float)
-                if np.isfinite(mean).any() and np.nanmax(mean) > reference:
-                    best = int(np.nanargmax(mean))
-                    axes.plot(best, mean[best], "*", markersize=9, color=colour)
-                    entries["best, where above the unpruned"] = star
-            values = (panel.baseline, panel.majority)
-            reference_lines(axes, zip(_LINES.items(), values, strict=True))
-            _rate_ticks(axes, panel.rates)
-        figure.supylabel(ylabel)
-    return figure
+            axes.axhline(0, color="0.35", linestyle="--", linewidth=1)
+            looks = layer_colours(panel.curves)
+            for place, (label, curve) in enumerate(panel.curves.items()):
+                look = {"color": looks[label], "marker": layer_marker(place)}
+                _change(axes, panel.rates, curve, look)
+                entries[label] = key(**look, markersize=5)
+            rates_axis(axes)
+        for label, face in (
+            ("beyond chance", "0.35"),
+            ("not beyond chance", "white"),
+        ):
+            entries[label] = key(linestyle="", marker="o", markerfacecolor=face)
+        for axes in shown[::columns]:
+            axes.set_ylabel(POINTS)
+    return shown[0].figure
 
 
-def algorithm1_gains(
-    panels: Mapping[str, Mapping[str, BeforeAfter]],
+def _change(axes, rates, curve: ChangeCurve, look: dict[str, Any]) -> None:
+    mean, low, high = (100 * np.asarray(v, float) for v in curve[:3])
+    rates, sure = np.asarray(rates, float), np.asarray(curve.sure, bool)
+    bars = np.clip([mean - low, high - mean], 0, None)
+    line = {"color": look["color"], "linewidth": 1.1, "capsize": 2}
+    axes.errorbar(rates, mean, bars, **line)
+    for which, face in ((sure, look["color"]), (~sure, "white")):
+        marks = {**look, "linestyle": "", "markersize": 4, "markerfacecolor": face}
+        axes.plot(rates[which], mean[which], **marks, zorder=4)
+
+
+def algorithm1_changes(
+    panels: Mapping[str, Mapping[str, ChoiceChange]],
     title: str,
-    xlabel: str = "accuracy on the test set",
+    xlabel: str = POINTS,
 ):
-    """Draws accuracies before and after Algorithm 1, and which gains may be chance.
+    """Draws the change of the test accuracy by Algorithm 1, with its interval.
 
-    A filled dot is a difference that the paired test tells from chance, a hollow one is
-    not. The note stands at the right.
+    A filled dot is a change that survives the correction for multiple tests, a hollow
+    one is not; a choice not to prune has a dash at 0. The note stands at the right.
 
     Args:
-        panels: For each module, or model and module, the pair of each task.
+        panels: For each module, or model and module, the change of each task.
         title: What was measured.
-        xlabel: Name of the accuracy.
+        xlabel: Name of the change.
 
     Returns:
         The matplotlib figure.
+
+    Raises:
+        ValueError: If there is no panel.
 
     References:
         Yao et al. 2024, Figure 4. Verified by
         ``tests/experiments/test_accuracy_figures.py``.
     """
-    import matplotlib.pyplot as plt
+    cases = max((len(rows) for rows in panels.values()), default=0)
+    rows_of_all = [row for rows in panels.values() for row in rows.values()]
+    ends = [value for row in rows_of_all for value in row.change or ()]
+    limit = 115 * max(np.abs([*ends, 0.01]))
+    with page(panels, 2, title, 1.1 + 0.42 * cases) as (shown, _):
+        for number, (axes, rows) in enumerate(zip(shown, panels.values(), strict=True)):
+            axes.axvline(0, color="0.35", linestyle="--", linewidth=1)
+            for place, row in enumerate(rows.values()):
+                _tested(axes, -place, row)
+            names = list(rows) if number % 2 == 0 else [""] * len(rows)
+            axes.set_yticks(-np.arange(len(rows)), names)
+            axes.set(ylim=(-len(rows) + 0.4, 0.6), xlabel=xlabel)
+            axes.set_xlim(-limit, limit)
+    return shown[0].figure
 
-    cases = max(len(rows) for rows in panels.values())
-    size = (1.2 + 5.0 * len(panels), 1.5 + 0.5 * cases)
-    with plt.rc_context(SMALL):
-        figure, grid = plt.subplots(1, len(panels), figsize=size, squeeze=False)
-        for axes, (name, rows) in zip(grid.flat, panels.items(), strict=True):
-            places = -np.arange(len(rows), dtype=float)
-            for place, row in zip(places, rows.values(), strict=True):
-                _pair(axes, place, row)
-            axes.set_yticks(places, list(rows))
-            axes.set(title=name, ylim=(-len(rows) + 0.4, 0.6), xlabel=xlabel)
-        legend_below(figure, entries_of(grid.flat), 2 + 2 * len(panels))
-        figure.suptitle(title)
-    return figure
+
+def _tested(axes, place: float, row: ChoiceChange) -> None:
+    if row.change is None:
+        axes.plot(0, place, "_", color="0.35", markersize=10, label="_not pruned")
+    else:
+        value, low, high = 100 * np.asarray(row.change)
+        mark = {"fmt": "o", "color": COLOURS[1], "markersize": 5, "capsize": 3}
+        face = COLOURS[1] if row.sure else "white"
+        bars = np.clip([[value - low], [high - value]], 0, None)
+        axes.errorbar(value, place, xerr=bars, markerfacecolor=face, **mark)
+    axes.annotate(
+        row.note,
+        (1.0, place),
+        (4, 0),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        va="center",
+        fontsize=8,
+        color="0.35",
+    )
 
 
 def search_cost(
@@ -196,7 +241,7 @@ def norms_beside_accuracy(
     """Draws theory beside measurement, quantity by quantity over the same rates.
 
     Args:
-        rates: The clipping rates, one place each.
+        rates: The clipping rates.
         panels: For each quantity, such as the norm of the implicit update or the
             accuracy, one curve a layer.
         title: What was measured.
@@ -211,74 +256,24 @@ def norms_beside_accuracy(
         Yao et al. 2024, Remark 4. Verified by
         ``tests/experiments/test_accuracy_figures.py``.
     """
-    unpruned = ("unpruned", _LINES["unpruned"])
-    with panel_grid(panels, columns, title, (3.5, 2.8)) as (figure, shown, _):
+    with page(panels, columns, title, 2.5) as (shown, _):
         for axes, (name, curves) in zip(shown, panels.items(), strict=True):
-            for (label, curve), colour in zip(
-                curves.items(), _depth_colours(curves), strict=True
-            ):
-                draw_curve(axes, curve, label, colour, marker="o", markersize=3)
-            reference_lines(axes, [(unpruned, (lines or {}).get(name))])
+            looks, ends = layer_colours(curves), []
+            for place, (label, curve) in enumerate(curves.items()):
+                mark = {"marker": layer_marker(place), "markersize": 3}
+                shown_curve = curve._replace(x=rates)
+                draw_curve(axes, shown_curve, f"_{label}", looks[label], **mark)
+                mean = np.asarray(curve.mean, float)
+                mean = mean[np.isfinite(mean)]
+                ends += [(float(mean[-1]), label, looks[label])] if mean.size else []
+            line = (lines or {}).get(name)
+            if line is not None:
+                axes.axhline(line, color="0.35", linestyle="--", linewidth=1.2)
+                ends.append((line, "unpruned", "0.35"))
             means = np.array([np.asarray(c.mean, float) for c in curves.values()])
             means = means[np.isfinite(means) & (means > 0)]
             if name in log and means.size:
                 plain_log_axis(axes.yaxis, float(means.max() / means.min()))
-            _rate_ticks(axes, rates)
-    return figure
-
-
-def _depth_colours(curves: Mapping[str, Curve]) -> list[Any]:
-    """Colours that can be told apart; for many layers, light to dark with depth."""
-    if len(curves) < len(COLOURS):
-        return [COLOURS[i + 1] for i in range(len(curves))]
-    import matplotlib.pyplot as plt
-
-    return list(plt.get_cmap("viridis_r")(np.linspace(0.1, 1.0, len(curves))))
-
-
-def _rate_ticks(axes, rates: Sequence[float | int]) -> None:
-    names = [f"{float(rate):g}".removeprefix("0") or "0" for rate in rates]
-    axes.set_xticks(np.arange(len(names)), names, fontsize=7)
-    axes.set_xlabel("clipping rate")
-
-
-def _pair(axes, place: float, row: BeforeAfter) -> None:
-    """One task: both accuracies with their intervals, and where chance may be."""
-    label = "with Algorithm 1"
-    marks = (
-        (row.before, 0.13, "s", "0.35", "0.35", "unpruned"),
-        (
-            *(row.after, -0.13, "o", COLOURS[1]),
-            *(
-                ("white", f"{label}, could be chance")
-                if row.could_be_chance
-                else (COLOURS[1], f"{label}, beyond chance")
-            ),
-        ),
-    )
-    for (value, low, high), shift, marker, colour, face, name in marks:
-        axes.errorbar(
-            value,
-            place + shift,
-            xerr=np.clip([[value - low], [high - value]], 0, None),
-            fmt=marker,
-            color=colour,
-            markerfacecolor=face,
-            markersize=5,
-            capsize=2,
-            label=name,
-        )
-    if row.majority is not None:
-        ends = (place - 0.32, place + 0.32)
-        colour = _LINES["majority class"][1]
-        axes.vlines(row.majority, *ends, color=colour, lw=2, label="majority class")
-    axes.annotate(
-        row.note,
-        (1.0, place),
-        (4, 0),
-        xycoords=("axes fraction", "data"),
-        textcoords="offset points",
-        va="center",
-        fontsize=7,
-        color="0.35",
-    )
+            rates_axis(axes)
+            name_ends(axes, ends)
+    return shown[0].figure

@@ -5,19 +5,22 @@ from typing import Any
 import numpy as np
 
 from experiments import condition_numbers
+from experiments._frame.looks import labels_are_arbitrary, plain_words
 from experiments.condition_numbers.report import figure as condition_figure
 from experiments.prune_llm.drawing import (
-    AccuracyPanel,
-    BeforeAfter,
-    accuracy_against_rate,
-    algorithm1_gains,
+    ChangeCurve,
+    ChangePanel,
+    ChoiceChange,
+    algorithm1_changes,
+    change_against_rate,
     norms_beside_accuracy,
     search_cost,
 )
 from experiments.prune_llm.study import Study
 from experiments.prune_llm.subject import TaskDraw
-from experiments.prune_llm.tables import TestedChoice, panel
+from experiments.prune_llm.tables import TestedChoice, panel, tested_cells
 from icltheory.plotting import Curve
+from icltheory.statistics import Comparison, Interval, compare
 from icltheory.strict_json import number
 
 THEORY = {
@@ -34,57 +37,46 @@ def draw(
 ) -> dict[str, Any]:
     """All figures by file name."""
     config, ways = study.config, measured["ways"]
-    note = f"bands: {100 * config.level:g} % intervals of the paired difference"
-    by_task = {
-        f"{task}, {module}": _panel(study, study.main_case(task), module)
-        for module in config.modules
-        for task in config.tasks
-    }
+    percent = f"{100 * config.level:g} %"
+    note = f"validation; bars: paired {percent} intervals; Holm over a task's cells"
+    by_task = {}
+    for module in config.modules:
+        for task in config.tasks:
+            case = study.main_case(task)
+            by_task |= _panels(study, case, module, plain_words(task))
     figures = {
-        "figure1_layers.png": accuracy_against_rate(
+        "figure1_layers.png": change_against_rate(
             by_task,
-            f"One module of one layer clipped, {_shots(study)}\n(validation; {note})",
-            columns=len(config.tasks) if len(config.tasks) <= 4 else 4,
+            f"What clipping one module of one layer changes, {_shots(study)}\n({note})",
+            columns=min(len(config.tasks), 4),
         ),
         "figure3_condition_numbers.png": condition_figure(
             condition_numbers.Config(config.checkpoint), study.conditions
         ),
-        "figure4_algorithm1.png": algorithm1_gains(
+        "figure4_algorithm1.png": algorithm1_changes(
             {
-                module: {
-                    r.case.task: _gain(r, config.level)
+                plain_words(module): {
+                    _row_name(r): _tested(r, config.level)
                     for r in rows
                     if r.module == module
                 }
                 for module in config.modules
             },
-            f"Layer by condition number (k = {config.top_k}, {config.aggregate}), rate "
-            f"by validation, judged on the test set ({100 * config.level:g} % "
-            "intervals;\nbeyond chance: exact paired test, Holm over the table)",
+            f"What Algorithm 1 changes on the test set ({percent} intervals; filled: "
+            "beyond chance after Holm)",
         ),
         "search_cost.png": search_cost(
             {
                 "one prompt at a time": ways["naive_seconds"],
                 "shared prefix and trunk": ways["cached_seconds"],
             },
-            f"One search over {len(config.rates)} rates: {ways['task']}, "
-            f"{ways['module']}, {ways['examples']} examples",
+            f"One search over {len(config.rates)} rates: {plain_words(ways['task'])}, "
+            f"{plain_words(ways['module'])}, {ways['examples']} examples",
         ),
     }
     for task in config.tasks:
-        cases = [case for case in study.grid_cases if case.task == task]
-        if len(cases) > 1:
-            by_shots = {
-                f"{module}, {case.shots} demonstrations": _panel(study, case, module)
-                for module in config.modules
-                for case in sorted(cases)
-            }
-            title = (
-                f"{task}: clipping behind fewer demonstrations\n(validation; {note})"
-            )
-            figures[f"figure2_shots_{task}.png"] = accuracy_against_rate(
-                by_shots, title, columns=len(cases)
-            )
+        if (figure := _shots_figure(study, task, note)) is not None:
+            figures[f"figure2_shots_{task}.png"] = figure
     if measured["theory"] is not None:
         figures["figure_theory.png"] = _theory(study, measured["theory"])
     return figures
@@ -95,18 +87,45 @@ def _shots(study: Study) -> str:
     return f"{' or '.join(map(str, sorted(shots)))} demonstrations"
 
 
-def _panel(study: Study, case: TaskDraw, module: str) -> AccuracyPanel:
-    found = panel(study, case, module)
-    shown = _shallow_and_deep(study.layers)
+def _shots_figure(study: Study, task: str, note: str) -> Any:
+    """Clipping behind each number of demonstrations, if there are several.
+
+    Without demonstrations the answers to arbitrary labels show only which words a model
+    prefers, and clipping changes that preference: such a panel would look like a gain
+    or a loss, and is left out.
+    """
+    cases = sorted(case for case in study.grid_cases if case.task == task)
+    if len(cases) < 2:
+        return None
+    title = f"{plain_words(task)}: what clipping changes behind fewer demonstrations"
+    if labels_are_arbitrary(task) and cases[0].shots == 0:
+        cases = cases[1:]
+        note += ";\n0 demonstrations are left out, they leave only a prior over labels"
+    panels = {}
+    for module in study.config.modules:
+        for case in cases:
+            panels |= _panels(study, case, module, f"{case.shots} demonstrations")
+    return change_against_rate(panels, f"{title}\n({note})", columns=len(cases))
+
+
+def _panels(
+    study: Study, case: TaskDraw, module: str, name: str
+) -> dict[str, ChangePanel]:
+    """The panel of a case and a module, with its title."""
+    found, tested = panel(study, case, module), tested_cells(study, case)
     curves = {}
-    for layer in shown:
-        place = study.layers.index(layer)
-        ends = np.array([cell.interval for cell in found.comparisons[place]])
+    for layer in _shallow_and_deep(study.layers):
+        comparisons = found.comparisons[study.layers.index(layer)]
+        ends = np.array([cell.interval for cell in comparisons])
         ends[0] = 0  # the unpruned model itself
-        curves[f"layer {layer}"] = Curve(
-            found.accuracy[place], *(found.unpruned + ends).T
-        )
-    return AccuracyPanel(study.config.rates, curves, found.unpruned, found.majority)
+        sure = [
+            rate > 0 and tested[module, layer, rate][1] <= 1 - study.config.level
+            for rate in study.config.rates
+        ]
+        change = [cell.difference for cell in comparisons]
+        curves[f"layer {layer}"] = ChangeCurve(change, ends[:, 0], ends[:, 1], sure)
+    title = f"{name}\n{plain_words(module)} (unpruned {found.unpruned:.3f})"
+    return {title: ChangePanel(study.config.rates, curves)}
 
 
 def _shallow_and_deep(layers: tuple[int, ...]) -> tuple[int, ...]:
@@ -136,25 +155,34 @@ def _theory(study: Study, measured: dict[str, Any]) -> Any:
     return norms_beside_accuracy(
         study.config.rates,
         panels,
-        f"Linear surrogate of each layer, {case.task}, {module} clipped, "
+        f"Linear surrogate of each layer: {plain_words(case.task)}, "
+        f"{plain_words(module)} clipped, "
         f"{case.shots} demonstrations",
         log=[THEORY[name] for name in THEORY if name != "cosine"],
         lines={"accuracy on validation": found.unpruned},
     )
 
 
-def _gain(row: TestedChoice, level: float) -> BeforeAfter:
+def _row_name(row: TestedChoice) -> str:
+    return f"{plain_words(row.case.task)}\n(unpruned {row.result.test_before:.3f})"
+
+
+def _tested(row: TestedChoice, level: float) -> ChoiceChange:
     r = row.result
-    return BeforeAfter(
-        (r.test_before, r.before_interval.low, r.before_interval.high),
-        (r.test_after, r.after_interval.low, r.after_interval.high),
-        row.verdict(level) not in ("better", "worse"),
-        f"layer {r.layer}, rate {r.rate:g}\n{_p(row)}",
-        r.majority.share,
+    if r.rate == 0:
+        return ChoiceChange(None, note="not pruned")
+    ends = _exact_interval(r.comparison)
+    return ChoiceChange(
+        (r.comparison.difference, ends.low, ends.high),
+        row.verdict(level) in ("better", "worse"),
+        f"layer {r.layer}, rate {r.rate:g}\np = {r.p_value:.2g}, Holm {row.holm:.2g}",
     )
 
 
-def _p(row: TestedChoice) -> str:
-    if row.result.rate == 0:
-        return "not pruned"
-    return f"p = {row.result.p_value:.2g}, Holm {row.holm:.2g}"
+def _exact_interval(found: Comparison) -> Interval:
+    """The interval that excludes 0 exactly where McNemar's test rejects."""
+    gained, lost = found.discordant
+    before = np.arange(found.num_examples) >= gained
+    after = ~before | (before & (np.arange(found.num_examples) >= gained + lost))
+    options = {"level": found.level, "method": "conditional"}
+    return compare(before, after, **options).interval

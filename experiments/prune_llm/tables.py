@@ -103,22 +103,40 @@ def panel(study: Study, case: TaskDraw, module: str) -> Panel:
     )
 
 
-def beyond_chance(study: Study, case: TaskDraw) -> dict[str, Any]:
-    """How many cells of a case's grid differ from the unpruned model after Holm."""
-    found = [
-        (module, layer, rate, cell)
+def tested_cells(
+    study: Study, case: TaskDraw
+) -> dict[tuple[str, int, float], tuple[Comparison, float]]:
+    """Each module, layer and rate of a case's grid against the unpruned model.
+
+    With the p-values after Holm's correction over all of them.
+    """
+    found = {
+        (module, layer, rate): cell
         for module in study.config.modules
         for layer, cells in zip(
             study.layers, panel(study, case, module).comparisons, strict=True
         )
         for rate, cell in list(zip(study.config.rates, cells, strict=True))[1:]
-    ]
+    }
+    if not found:
+        return {}
+    holm = adjust_holm([cell.p_value for cell in found.values()])
+    return {
+        place: (cell, float(p))
+        for (place, cell), p in zip(found.items(), holm, strict=True)
+    }
+
+
+def beyond_chance(study: Study, case: TaskDraw) -> dict[str, Any]:
+    """How many cells of a case's grid differ from the unpruned model after Holm."""
+    found = tested_cells(study, case)
     if not found:
         return {"cells": 0, "better": 0, "worse": 0, "best": None}
-    holm = adjust_holm([cell.p_value for *_, cell in found])
+    gains = np.array([cell.difference for cell, _ in found.values()])
+    holm = np.array([p for _, p in found.values()])
     sure = holm <= 1 - study.config.level
-    gains = np.array([cell.difference for *_, cell in found])
-    module, layer, rate, best = found[int(np.argmax(gains))]
+    module, layer, rate = list(found)[int(np.argmax(gains))]
+    best, p = found[module, layer, rate]
     return {
         "cells": len(found),
         "better": int(np.sum(sure & (gains > 0))),
@@ -128,7 +146,7 @@ def beyond_chance(study: Study, case: TaskDraw) -> dict[str, Any]:
             "layer": layer,
             "rate": rate,
             "difference": best.difference,
-            "holm": float(holm[int(np.argmax(gains))]),
+            "holm": p,
         },
     }
 

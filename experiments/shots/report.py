@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
+from experiments._frame.looks import labels_are_arbitrary, plain_words
 from experiments._frame.report import Check, Report
 from experiments.prune_llm.subject import Subject
 from experiments.shots.config import Config
@@ -14,6 +15,8 @@ from experiments.shots.drawing import ShotsPanel, accuracy_against_shots
 from experiments.shots.measure import correct
 from icltheory import plotting
 from icltheory.bridge.records import Records
+
+_PRIOR = "grey: no rule is shown yet,\nonly a prior over label words"
 
 
 class TaskFindings(NamedTuple):
@@ -63,8 +66,8 @@ def found(
         same_questions=same,
         ties=int(records.table("tied", task=name).values.astype(int).sum()),
         nan=int((predictions == -1).sum()),
-        pruned=f"{config.module} of layer {config.layer % subject.model.num_layers} "
-        f"clipped by {config.rate:g}",
+        pruned=f"{plain_words(config.module)} of layer "
+        f"{config.layer % subject.model.num_layers} clipped at rate {config.rate:g}",
     )
 
 
@@ -115,16 +118,24 @@ def figure(config: Config, results: dict[str, TaskFindings]):
                 ends[:, 0], ends[:, 2], ends[:, 3]
             )
             points[_label(one, rate)] = found.draws
-        panels[name] = ShotsPanel(
-            config.shots, curves, one.chance, one.majority, points
+        prior = config.shots[0] == 0 and labels_are_arbitrary(name)
+        panels[plain_words(name)] = ShotsPanel(
+            config.shots,
+            curves,
+            one.chance,
+            one.majority,
+            points,
+            "grey: no rule is shown yet,\nonly a prior over label words"
+            if prior
+            else "",
         )
     seeds, orders = len(config.demonstration_seeds), len(config.orders)
     return accuracy_against_shots(
         panels,
-        f"{'/'.join(Path(config.checkpoint).parts[-2:])[-60:]}\n{config.level:.0%} "
-        "intervals over draws of demonstrations and questions\n"
-        f"dots: {seeds} draws, {orders} order{'s' * (orders > 1)} of each",
-        columns=2 if len(panels) == 4 else 3,
+        f"{'/'.join(Path(config.checkpoint).parts[-2:])[-60:]}: accuracy against "
+        f"demonstrations\n(bars: {config.level:.0%} intervals over draws of "
+        f"demonstrations and questions; dots: {seeds} draws in {orders} "
+        f"order{'s' * (orders > 1)})",
     )
 
 

@@ -225,16 +225,30 @@ def test_the_figure_draws_what_it_is_given():
     panels = {"attention": {"W_Q": square, "W_K": curve}, "MLP": {"W_in": wide}}
     figure = condition_numbers_along_depth(panels, "a model")
     above, beside, below, _ = figure.axes
-    assert [axes.get_title() for axes in (above, beside)] == ["attention", "MLP"]
+    assert [axes.get_title() for axes in (above, below)] == ["attention", "MLP"]
     lines = {line.get_label(): line for line in above.get_lines()}
-    np.testing.assert_array_equal(lines["W_Q"].get_ydata(), [10.0, np.nan, 1000.0])
-    assert [label for label in lines if label.startswith("random")] == ["random 8 x 8"]
-    assert set(lines["random 8 x 8"].get_ydata()) == {50.0}
+    np.testing.assert_array_equal(lines["_W_Q"].get_ydata(), [10.0, np.nan, 1000.0])
+    names = {text.get_text(): text.get_color() for text in above.texts}
+    assert {"$W_Q$", "$W_K$", "random 8 x 8", "rounding decides"} == set(names)
+    assert names["$W_Q$"] == lines["_W_Q"].get_color() != names["$W_K$"]
+    assert set(lines["_random 8 x 8"].get_ydata()) == {50.0}
     hollow = [line for line in above.get_lines() if line.get_markerfacecolor() == "w"]
     assert [line.get_xdata().tolist() for line in hollow] == [[2], [2]]
-    assert set(lines["rounding decides"].get_ydata()) == {500.0}
+    assert set(lines["_rounding decides"].get_ydata()) == {500.0}
     assert sum(line.get_linestyle() == "--" for line in above.get_lines()) == 2
-    assert "--" not in {line.get_linestyle() for line in beside.get_lines()}
-    np.testing.assert_allclose(below.get_lines()[0].get_ydata()[[0, 2]], [0.2, 20.0])
-    assert len(below.patches) == 1
+    assert "--" not in {line.get_linestyle() for line in below.get_lines()}
+    np.testing.assert_allclose(beside.get_lines()[0].get_ydata()[[0, 2]], [0.2, 20.0])
+    assert len(beside.patches) == 1
     assert figure.get_suptitle() == "a model"
+
+
+def test_several_models_are_points_around_their_geometric_mean():
+    values = np.array([[10.0, 20.0], [40.0, 20.0]])
+    curve = ConditionCurve([0, 1], values, 5.0, "6 x 6")
+    above, beside = condition_numbers_along_depth({"model": {"W_Q": curve}}, "").axes
+    np.testing.assert_allclose(above.get_lines()[0].get_ydata(), [20.0, 20.0])
+    points = [line.get_ydata() for line in above.get_lines()[1:3]]
+    np.testing.assert_allclose(points, values)
+    np.testing.assert_allclose(beside.get_lines()[0].get_ydata(), [4.0, 4.0])
+    with pytest.raises(ValueError, match="^panels: expected matrices of model, got no"):
+        condition_numbers_along_depth({"model": {}}, "")

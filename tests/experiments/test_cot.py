@@ -118,33 +118,33 @@ def test_lines_of_two_states_are_exact_votes():
 
 def test_figures_draw_what_they_are_given():
     lengths, mean = np.array([1, 2, 4]), np.array([0.5, 0.2, 0.0])
-    panel = drawing.LengthPanel(
-        lengths,
-        {
-            "a": drawing.LengthSeries(mean, mean / 10, "dots", 1),
-            "_b": drawing.LengthSeries(mean, None, "dashed", 1),
-            "c": drawing.LengthSeries(mean, None, "crosses", 2),
-        },
-        0.5,
-    )
-    panels = {"one": panel, "two": panel}
-    figure = drawing.errors_against_length(panels, "title", ylabel="error")
-    lines = figure.axes[0].get_lines()
-    np.testing.assert_array_equal(lines[0].get_ydata(), [0.5, 0.2, np.nan])
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "a",
-        "c",
-        "limit of ICL (Theorem 6)",
+    series = [
+        drawing.LengthSeries(mean, mean / 10, "dots", 1, "a"),
+        drawing.LengthSeries(mean, None, "dashed", 1),
     ]
+    panel = drawing.LengthPanel(lengths, series, 0.5)
+    kinds = {"dots": "trained", "dashed": "counted"}
     figure = drawing.errors_against_length(
-        panels, "title", ylabel="error", shared_legend=False
+        {"one": panel, "two": panel}, "title", kinds, ylabel="error", floor=0.01
     )
-    assert len(figure.axes[1].get_legend().get_texts()) == 2
+    axes = figure.axes[0]
+    measured, zero, *_ = axes.get_lines()
+    np.testing.assert_array_equal(measured.get_ydata(), [0.5, 0.2, np.nan])
+    assert (zero.get_marker(), zero.get_xydata().tolist()) == ("v", [[4.0, 0.01]])
+    assert {text.get_text() for text in axes.texts} == {"a", "limit"}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "trained",
+        "counted",
+        "no error in the test",
+    ]
     need = drawing.NeedPanel([1, 2], {"a": [8, 4.0], "b": [4, np.nan]}, {"g": [1, 0.5]})
     figure = drawing.lengths_that_suffice({"x": need}, "title", "examples")
     first, _, guide = figure.axes[0].get_lines()
     np.testing.assert_array_equal(guide.get_ydata(), first.get_ydata())
     masses = {"a": np.array([[0.1, 0.9], [0.3, 0.7]])}
-    figure = drawing.attention_along_training([0, 10], masses, [5.0], "title")
+    figure = drawing.attention_along_training([0, 10], masses, {"end": 5.0}, "title")
     np.testing.assert_allclose(figure.axes[0].get_lines()[0].get_ydata(), [0.2, 0.8])
     assert plotting.COLOURS[1] == figure.axes[0].get_lines()[0].get_color()
+    many = {str(i): masses["a"] for i in range(9)}
+    (axes,) = drawing.attention_along_training([0, 10], many, {}, "title").axes
+    assert {text.get_text() for text in axes.texts} == set(many)  # more than colours

@@ -4,7 +4,6 @@ import matplotlib
 import numpy as np
 import pytest
 
-from experiments.cot.drawing import attention_along_training
 from experiments.garg_linear.drawing import (
     attention_along_depth,
     error_against_examples,
@@ -133,9 +132,6 @@ STARTS = FlowStarts(
             (MEAN, MEAN), PATHS, MEAN, {k: v[None] for k, v in MANY.items()}, "title"
         ),
         lambda: fates_of_starts([STARTS], "title"),
-        lambda: attention_along_training(
-            [0, 1, 2], {k: v[None] for k, v in MANY.items()}, [1.0], "title"
-        ),
         lambda: noise_against_shots([1, 2, 5], {"panel": CURVES}, "title"),
         lambda: error_sources({1: ONE}, CURVES, {1: ONE}, 1, "title"),
         lambda: excess_hills({float(i): MEAN for i in range(9)}, "title"),

@@ -13,7 +13,7 @@ from experiments._patterns import PatternEnsemble, scores_on_all, train_ensemble
 from experiments._patterns.gpt2 import PairTask
 from experiments.pattern_icl.baselines import CLASSIFIERS, MethodComparison, classify
 from experiments.pattern_icl.checks import miss_law, start_attention
-from experiments.pattern_icl.clouds import NeuronCloud, neuron_clouds
+from experiments.pattern_icl.clouds import NeuronCloud, neurons_along_training
 from experiments.pattern_icl.drawing import PatternPanel, PatternSeries, pattern_panels
 from experiments.pattern_icl.gpt2 import margins_by_length
 from experiments.pattern_icl.lengths import prefix
@@ -188,8 +188,9 @@ def test_panels_draw_what_they_are_given():
         "dots": PatternSeries([1, 2, 4], [0.5, 0.1, 0.0], [0.4, 0, 0], [0.6, 0.2, 0.1]),
         "law": PatternSeries([1, 2, 4], [0.5, 0.25, 0.1], kind="dashed"),
     }
+    marks, law = {"one": 1.0}, "the law"
     panels = {
-        "log": PatternPanel(series, "x", "y", "log", floor=0.01, marks={"one": 1.0}),
+        "log": PatternPanel(series, "x", "y", "log", floor=0.01, marks=marks, laws=law),
         "both": PatternPanel(series, "x", "y", "log-log", floor=0.01),
         "plain": PatternPanel(series, "x", "y"),
     }
@@ -198,21 +199,35 @@ def test_panels_draw_what_they_are_given():
     assert [axes.get_title() for axes in shown] == list(panels)
     dashed = [line for line in shown[0].get_lines() if line.get_linestyle() == "--"]
     np.testing.assert_array_equal(dashed[0].get_ydata(), [0.5, 0.25, 0.1])
+    assert {text.get_text() for text in shown[0].texts} == {"dots", "law", "one"}
     (legend,) = figure.legends
-    assert [t.get_text() for t in legend.get_texts()] == ["dots", "law", "one"]
+    assert [t.get_text() for t in legend.get_texts()] == ["the law"]
     zeros = [line for line in shown[0].get_lines() if line.get_marker() == "v"]
     assert [0.01] in [line.get_ydata().tolist() for line in zeros]
 
 
-def test_neurons_are_points_by_size_and_angle():
+def test_curves_that_end_at_one_place_are_named_in_the_legend():
+    series = {
+        "a": PatternSeries([2, 1], [0.0, 0.5]),
+        "b": PatternSeries([2, 1], [0.0, 0.2]),
+    }
+    figure = pattern_panels({"one": PatternPanel(series, "x", "y")}, "title")
+    assert not figure.axes[0].texts
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["a", "b"]
+
+
+def test_every_neuron_is_a_line_of_angles_and_of_norms():
     rng = np.random.default_rng(0)
-    cloud = NeuronCloud(
-        rng.random((3, 4)), np.pi * rng.random((3, 4)), [True, False] * 2
+    size, angle = rng.random((3, 4)), np.pi * rng.random((3, 4))
+    cloud = NeuronCloud(size, angle, [True, False] * 2)
+    figure = neurons_along_training(
+        {"a": cloud, "b": cloud}, [0, 5, 10], "title", ("+", "-")
     )
-    figure = neuron_clouds({"a": cloud, "b": cloud}, [0, 5, 10], "title", ("+", "-"))
-    axes = figure.axes[0]
-    points = np.concatenate([c.get_offsets() for c in axes.collections])
-    assert sorted(points[:, 0]) == sorted(cloud.size.ravel())
+    above, _, below, _ = figure.axes
+    for axes, values in ((above, angle), (below, size)):
+        drawn = [line.get_ydata() for line in axes.get_lines()]
+        np.testing.assert_array_equal(drawn, values.T[[0, 2, 1, 3]])
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["+", "-"]
 
 
 @pytest.mark.slow

@@ -171,8 +171,9 @@ def test_impossible_configs_are_refused_before_anything_is_written(
 def test_pictures_show_their_numbers():
     masses = np.array([[[0.4, 0.5], [0.8, 0.9]]])
     figure = attention_by_layer({"one": masses}, [0, 5], "title")
-    drawn = {line.get_label(): line for line in figure.axes[0].get_lines()}
-    np.testing.assert_array_equal(drawn["layer 2"].get_ydata(), [0.5, 0.9])
+    (axes,) = figure.axes
+    np.testing.assert_array_equal(axes.get_lines()[-1].get_ydata(), [0.5, 0.9])
+    assert {text.get_text() for text in axes.texts} == {"layer 1", "layer 2"}
     norms, angles = np.full((2, 2, 3), 0.3), np.full((2, 2, 3), 0.25)
     figure = labels_by_layer(norms, angles, [0, 5], "title")
     assert [axes.get_title() for axes in figure.axes] == ["layer 1", "layer 2"]

@@ -325,7 +325,14 @@ def test_a_small_run_writes_its_numbers_and_pictures(ran):
     text = (folder / "result.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == result
     assert {p.name for p in folder.glob("*.png")} == {
-        *("neurons.png", "gpt2.png", "kept.png", "kept_errors.png", "spectra.png")
+        "neurons.png",
+        "gpt2.png",
+        "gpt2_fractions.png",
+        "kept.png",
+        "kept_in_domain.png",
+        "kept_errors.png",
+        "kept_errors_in_domain.png",
+        "spectra.png",
     }
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
     assert len(result["claims"]) == 20
@@ -367,19 +374,17 @@ def test_impossible_configs_are_refused_before_anything_is_written(
 def test_pictures_show_their_numbers():
     line = PrunedLine([0.0, 0.5], [0.1, 0.4], [0.0, 0.3], [0.2, 0.5], 1)
     sizes = np.array([[0.1, 0.9, 1.0], [0.2, 0.3, 1.0]])
-    figure = errors_against_pruned(sizes, {("one", "hinge"): {"a": line}}, "title")
+    figure = errors_against_pruned({("one", "hinge"): {"a": line}}, "title", sizes)
     norms, panel = figure.axes[:2]
-    assert norms.get_title() == "sorted norms: 1, 2 small of 3"
+    assert norms.get_title() == "1 to 2 of 3 neurons are small (rings)"
     np.testing.assert_array_equal(panel.get_lines()[0].get_ydata(), [0.1, 0.4])
-    below = {"a": line._replace(mean=[0.0, -0.1])}
-    figure = errors_against_pruned(sizes[None], {("b", "d"): below}, "t", norm="n")
-    norms, panel = figure.axes[:2]
-    assert norms.get_title() == "sorted norms: 1 to 2 small of 3"
-    assert norms.get_ylabel() == "n"
-    entries = norms.get_legend().get_texts()
-    assert [entry.get_text() for entry in entries] == ["block 1", "block 2"]
-    assert panel.get_ylim()[0] < -0.1
-    figure = errors_against_kept({"in": {"W": {"a": line}}}, "title", "hinge")
+    assert [text.get_text() for text in panel.texts] == ["a"]
+    read = line._replace(mean=[0.0, -0.1], style="--", kind="published")
+    figure = errors_against_pruned({("b", "d"): {"a": line, "_a": read}}, "t")
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["published"]
+    assert figure.axes[0].get_ylim()[0] < -0.1
+    figure = errors_against_kept({"W": {"a": line}}, "title", "hinge")
     assert figure.axes[0].get_xscale() == "log"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a"]
     figure = spectra_after_training({"W": [[3.0, 2.0, 1e-9]]}, {"W": 2}, "title")
     assert len(figure.axes[0].get_lines()[0].get_ydata()) == 2  # rounding left out

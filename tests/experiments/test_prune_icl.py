@@ -11,13 +11,12 @@ import scipy.stats
 from experiments import prune_icl
 from experiments.prune_icl import analysis
 from experiments.prune_icl.drawing import (
+    ErrorCurve,
     Gain,
     RatePanel,
-    condition_numbers_by_layer,
     errors_against_rate,
     gains_of_choices,
 )
-from icltheory.plotting import Curve
 from tests import processes
 
 matplotlib.use("Agg")
@@ -136,33 +135,46 @@ def test_matrices_of_one_seed_are_one_observation(monkeypatch):
     np.testing.assert_allclose(list(found.values()), expected)
 
 
-def test_rates_are_drawn_with_their_baseline_and_the_best_below_it():
+def test_errors_are_drawn_at_their_rates_and_only_sure_changes_are_filled():
+    sure = [False, False, True]
     curves = {
-        "layer 0": Curve([1.0, 0.5, 9.0], [1.0, 0.4, 8.0], [1.0, 0.6, 10.0]),
-        "layer 1": Curve([1.0, 2.0, 3.0]),
+        "layer 0": ErrorCurve([1.0, 0.5, 9.0], [1.0, 0.4, 8.0], [1.0, 0.6, 10.0], sure),
+        "layer 1": ErrorCurve([1.0, 2.0, 3.0]),
     }
-    other = {"layer 0": Curve([1.0, 1.5, 2.5])}
-    panel = RatePanel(["0", "a", "b"], curves, 1.0, other)
-    (axes,) = errors_against_rate({"one": panel}, "title").axes
-    drawn = [line.get_ydata() for line in axes.get_lines()]
-    assert [list(y) for y in drawn[:3]] == [[1.0, 0.5, 9.0], [0.5], [1.0, 1.5, 2.5]]
-    assert list(drawn[-1]) == [1.0, 1.0]
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "a", "b"]
+    figure = errors_against_rate({"one": RatePanel([0, 0.5, 0.9], curves)}, "title")
+    (axes,) = figure.axes
+    level, line, filled, hollow, *_ = axes.get_lines()
+    assert list(level.get_ydata()) == [1.0, 1.0]
+    np.testing.assert_array_equal(line.get_xydata().T, [[0, 0.5, 0.9], [1.0, 0.5, 9.0]])
+    assert (filled.get_xdata().tolist(), hollow.get_xdata().tolist()) == (
+        [0.9],
+        [0, 0.5],
+    )
     assert axes.get_yscale() == "log"
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names[:2] == ["layer 0", "layer 1"]
 
 
-def test_condition_numbers_are_drawn_with_their_ratio_to_the_null():
-    values = np.array([[10.0, 20.0], [40.0, 20.0]])
-    figure = condition_numbers_by_layer({"model": {"W": (values, 5.0)}}, "title")
-    above, below = figure.axes
-    np.testing.assert_allclose(above.get_lines()[0].get_ydata(), [20.0, 20.0])
-    np.testing.assert_allclose(below.get_lines()[0].get_ydata(), [4.0, 4.0])
+def test_shares_of_parameters_fall_to_the_right():
+    curves = {"layer 0": ErrorCurve([1.0, 2.0])}
+    other = {"layer 0": ErrorCurve([1.0, 1.5])}
+    panel = RatePanel([1.0, 0.1], curves, other, shares=True)
+    (axes,) = errors_against_rate({"a": panel}, "t", ways=("values", "entries")).axes
+    left, right = axes.get_xlim()
+    assert left > right
+    styles = [line.get_linestyle() for line in axes.get_lines()]
+    assert "--" in styles
 
 
 def test_gains_are_drawn_in_percent():
-    gains = {"a": Gain(-0.1, 0.02, -0.01, 0.05, "note")}
+    gains = {
+        "a": [Gain(-0.1, 0.02, -0.01, 0.05, False), Gain(0, -0.3, -0.4, -0.2, True)]
+    }
     (axes,) = gains_of_choices({"condition": gains}, "title").axes
-    points = {tuple(np.ravel(line.get_xdata())) for line in axes.get_lines()}
-    assert any(np.allclose(x, 2.0) for x in points)
-    assert any(np.allclose(x, -10.0) for x in points)
-    assert [text.get_text() for text in axes.texts] == ["note"]
+    dots = [line for line in axes.get_lines() if line.get_marker() == "o"]
+    np.testing.assert_allclose([dot.get_xdata()[0] for dot in dots], [2.0, -30.0])
+    assert [dot.get_markerfacecolor() == "white" for dot in dots] == [True, False]
+    promised = [line for line in axes.get_lines() if line.get_marker() == "|"]
+    assert -10.0 in [float(line.get_xdata()[0]) for line in promised]
+    with pytest.raises(ValueError, match="^panels: expected at least one"):
+        gains_of_choices({}, "title")

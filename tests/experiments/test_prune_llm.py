@@ -360,9 +360,9 @@ def test_the_theory_figure_shows_the_rows_beside_the_accuracy():
     for name, drawn in zip(figures.THEORY, quantities, strict=True):
         for layer in study.layers:
             own = [row[name] for row in rows if row["layer"] == layer]
-            assert drawn[f"layer {layer}"] == own
+            assert drawn[f"_layer {layer}"] == own
     found = panel(study, study.main_case("toy"), "mlp")
-    assert accuracy["layer 2"] == list(found.accuracy[2])
+    assert accuracy["_layer 2"] == list(found.accuracy[2])
 
 
 def test_the_presets_of_the_paper_have_its_grid_and_the_scripts_their_layers():

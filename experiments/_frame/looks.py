@@ -1,0 +1,143 @@
+"""What the figures of experiments share: plain words, colours of matrices, axes."""
+
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from icltheory.plotting import panel_grid
+from icltheory.plotting.panels import name_ends
+from icltheory.plotting.style import COLOURS
+
+__all__ = [
+    "MODULES",
+    "demonstration_places",
+    "demonstrations_axis",
+    "key",
+    "labels_are_arbitrary",
+    "layer_colours",
+    "layer_marker",
+    "matrix_look",
+    "name_ends",
+    "page",
+    "plain_words",
+    "rates_axis",
+]
+
+# Figures are at most this wide in inches, so that their text is read at its size.
+WIDTH = 8.4
+MODULES = {"attn": "attention", "mlp": "MLP", "all": "attention and MLP"}
+_MATRICES = {
+    "W_Q": ("$W_Q$", COLOURS[0], "o"),
+    "W_K": ("$W_K$", COLOURS[1], "s"),
+    "W_V": ("$W_V$", COLOURS[2], "D"),
+    "W_O": ("$W_O$", COLOURS[3], "^"),
+    "W_in": (r"$W_\mathrm{in}$", COLOURS[4], "v"),
+    "W_out": (r"$W_\mathrm{out}$", COLOURS[5], "P"),
+    "W_gate": (r"$W_\mathrm{gate}$", COLOURS[6], "X"),
+}
+_TASKS = {
+    "nonce": "sentiment, nonce labels",
+    "nonce_topic": "topic, nonce labels",
+    "sentiment": "sentiment, meaningful labels",
+    "topic": "topic, meaningful labels",
+}
+
+
+def plain_words(name: str) -> str:
+    """The words of a figure for a task or a module of a config."""
+    return {**_TASKS, **MODULES}.get(name, name.replace("_", " "))
+
+
+def matrix_look(name: str) -> tuple[str, str, str]:
+    """How a weight matrix is written, its colour and its marker, in every figure."""
+    return _MATRICES.get(name, (name, "grey", "o"))
+
+
+def layer_colours(layers: Iterable[str]) -> dict[str, Any]:
+    """A colour for each layer; for many layers, light to dark with depth."""
+    names = list(layers)
+    if len(names) < len(COLOURS):
+        return dict(zip(names, COLOURS[1:], strict=False))
+    import matplotlib.pyplot as plt
+
+    return dict(
+        zip(
+            names,
+            plt.get_cmap("viridis_r")(np.linspace(0.1, 1, len(names))),
+            strict=True,
+        )
+    )
+
+
+def layer_marker(place: int) -> str:
+    """The marker of the layer, or of another curve, at a place."""
+    return "osD^vPX"[place % 7]
+
+
+@contextlib.contextmanager
+def page(
+    titles: Collection[str],
+    columns: int,
+    title: str,
+    height: float,
+    *,
+    sharey: bool = False,
+) -> Iterator[tuple[Sequence[Any], dict[str, Any]]]:
+    """Panels on a figure of the usual width, with one legend of what has a label.
+
+    Args:
+        titles: Titles of the panels.
+        columns: Panels in a row, at most.
+        title: Title of the figure.
+        height: Height of a panel in inches.
+        sharey: Whether all panels have one y axis, labelled at the left.
+
+    Yields:
+        The axes, whose figure is complete at the end, and further entries of the
+        legend.
+
+    Raises:
+        ValueError: If there is no panel.
+    """
+    columns = max(1, min(columns, len(titles)))
+    width = (WIDTH - 0.3) / columns if columns > 1 else 0.7 * WIDTH
+    with panel_grid(titles, columns, title, (width, height)) as (_, shown, more):
+        for place, axes in enumerate(shown if sharey else ()):
+            if place:
+                axes.sharey(shown[0])
+            axes.tick_params(labelleft=place % columns == 0)
+        yield list(shown), more
+
+
+def key(**kwargs) -> Any:
+    """An entry of a legend that stands for a kind of line or mark."""
+    from matplotlib.lines import Line2D
+
+    look: dict[str, Any] = {"color": "0.35", **kwargs}
+    return Line2D([], [], **look)
+
+
+def rates_axis(axes: Any) -> None:
+    """Clipping rates at their true places from 0 to 1."""
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
+    axes.set_xlabel("clipping rate")
+
+
+def demonstration_places(shots: Sequence[int]) -> np.ndarray:
+    """Places on a logarithmic axis that is linear from 0 to 1."""
+    k = np.asarray(shots, float)
+    return np.where(k <= 1, k, 1 + np.log2(np.maximum(k, 1)))
+
+
+def demonstrations_axis(axes: Any, shots: Sequence[int]) -> None:
+    """Ticks at the places of the numbers of demonstrations."""
+    axes.set_xticks(demonstration_places(shots), [str(k) for k in shots])
+    axes.set_xlabel("demonstrations (log scale)")
+
+
+def labels_are_arbitrary(task: str) -> bool:
+    """Whether only demonstrations can tell what the label words of a task mean."""
+    return task.startswith("nonce")
