@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_positive_int
+from icltheory._public import shown
 
 __all__ = ["batched"]
 
@@ -126,3 +127,6 @@ def _slice(tree, start, stop):
 def _wait(tree):
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree)):
         jax.block_until_ready(tree)
+
+
+__dir__ = shown(__name__)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from icltheory._public import shown
 from icltheory.bridge import racing
 from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
 from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
@@ -366,3 +367,6 @@ def _answers(
         config["task"] = facts._asdict()
         records = Records(records, (*fields, *PLACE_FIELDS), config=config)
     return AnswerCache(facts, records, **fields)
+
+
+__dir__ = shown(__name__)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from icltheory._public import shown
 from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
 from icltheory.bridge.evaluation import Grid, GridChunk
 from icltheory.bridge.spectra import Cumulative
@@ -205,3 +206,6 @@ def _batches(chunks: Iterable[GridChunk], size: int) -> Iterator[list[GridChunk]
         if len(batch) == size:
             yield batch
             batch = []
+
+
+__dir__ = shown(__name__)

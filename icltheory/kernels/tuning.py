@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_positive_int
+from icltheory._public import shown
 from icltheory.kernels import attention, dense, mlp
 from icltheory.kernels._pallas import available
 from icltheory.kernels.choice import KernelChoice, KernelTiming, choose
@@ -317,3 +318,6 @@ def _draw(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         return jax.random.normal(key, shape, jnp.float32).astype(dtype)
     scale = shape[0] ** -0.5 if len(shape) == 2 else 1.0
     return scale * jax.random.normal(key, shape, jnp.float32)
+
+
+__dir__ = shown(__name__)
