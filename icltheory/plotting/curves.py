@@ -22,6 +22,36 @@ class Curve(NamedTuple):
     high: Any = None
     exact: bool = False
 
+    @classmethod
+    def of(
+        cls, values: Any, level: float | int = 0.95, *, exact: bool = True
+    ) -> "Curve":
+        """A curve of an estimate with its interval, or of numbers as a formula.
+
+        Args:
+            values: An estimate, which has a ``mean`` and ``interval(level)`` as
+                :class:`icltheory.statistics.Estimate` has; an array over k = 0, 1, ...;
+                or a curve, which is returned.
+            level: Confidence level of the interval.
+            exact: Whether an array is a formula; an estimate is a measurement.
+
+        Returns:
+            The curve.
+
+        Example:
+            >>> Curve.of([1.0, 0.5]).exact
+            True
+
+        References:
+            Verified by ``tests/plotting/test_plotting.py``.
+        """
+        if isinstance(values, Curve):
+            return values
+        if not hasattr(values, "interval"):
+            return cls(np.asarray(values, float), exact=exact)
+        low, high = values.interval(level)
+        return cls(values.mean, low, high)
+
 
 def draw_curve(axes, curve: Curve, label: str, colour, **kwargs) -> None:
     """Draws a curve at 0, 1, 2, ... with its interval as a band.

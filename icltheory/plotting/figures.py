@@ -26,8 +26,9 @@ def error_curves(
     end of its curve, in place of a legend.
 
     Args:
-        curves: The curves by the names of their methods: :class:`Curve`, or an array
-            of means over k = 0, 1, ...
+        curves: The curves by the names of their methods: :class:`Curve`, an estimate
+            such as that of ``monte_carlo_risk``, which is drawn with its interval, or
+            an array of means over k = 0, 1, ...
         ax: Axes of matplotlib; those of a new figure when left out.
         xlabel: Name of the x axis.
         ylabel: Name of the y axis.
@@ -48,7 +49,7 @@ def error_curves(
     ax, ends, values = _axes(ax), [], []
     colours = method_colours(curves)
     for name, given in curves.items():
-        curve = given if isinstance(given, Curve) else Curve(given)
+        curve = Curve.of(given, exact=False)
         mean = np.asarray(curve.mean, float)
         mean = np.where(mean > 0, mean, np.nan) if log else mean
         draw_curve(ax, curve._replace(mean=mean), name, colours[name])
