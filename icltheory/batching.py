@@ -1,22 +1,49 @@
 """Thousands of prompts with the memory of a few: ``vmap`` over one batch at a time.
 
+Functions that take long because they run many programs one after another have an
+argument ``progress``, a :data:`Progress`: a function ``progress(done, total, part)``.
+It is called on the host between two programs, first with ``done = 0`` and an empty
+``part``, and then after each part with its name, until ``done = total``; not at all
+where there is nothing to do. A function of several stages, such as
+``bridge.algorithm1``, counts each from 0. An error that it raises ends the computation,
+which is how to stop one. With a bar of rich::
+
+    from rich.progress import Progress
+
+    with Progress() as bar:
+        task = bar.add_task("sweep")
+
+        def show(done, total, part):
+            bar.update(task, completed=done, total=total, description=part or "sweep")
+
+        scores = pruning.sweep_grid(..., progress=show)
+
 Stability: stable.
 """
 
 import functools
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_positive_int
+from icltheory._public import shown
 
-__all__ = ["batched"]
+__all__ = ["Progress", "batched"]
+
+Progress = Callable[[int, int, str], None]
+
+T = TypeVar("T")
 
 
 def batched(
-    function: Callable[..., Any], batch_size: int, *, in_axes: Any = 0
+    function: Callable[..., Any],
+    batch_size: int,
+    *,
+    in_axes: Any = 0,
+    progress: Progress | None = None,
 ) -> Callable[..., Any]:
     r"""A function of one prompt, mapped over any number of them with bounded memory.
 
@@ -36,6 +63,8 @@ def batched(
         in_axes: 0 for arguments, any pytrees, that have a leading axis to map over;
             ``None`` for those that all entries share. One for all arguments, or a tuple
             with one for each.
+        progress: Called as ``progress(done, total, part)`` after each batch; see
+            :mod:`icltheory.batching`.
 
     Returns:
         A function of the same arguments; results have a leading axis.
@@ -70,24 +99,61 @@ def batched(
                 full[i] = arg
             return program(*full)
 
-        return in_batches(part, batch_size, *(args[i] for i in which))
+        chosen = (args[i] for i in which)
+        return in_batches(part, batch_size, *chosen, progress=progress)
 
     return mapped
 
 
-def in_batches(mapped: Callable[..., Any], batch_size: int | None, *args: Any) -> Any:
+_BATCH = "batch from {}".format
+
+
+def in_batches(
+    mapped: Callable[..., Any],
+    batch_size: int | None,
+    *args: Any,
+    progress: Progress | None = None,
+) -> Any:
     """A function of batches on parts of its arguments, the results joined again."""
     size = leading_size(args)
     if batch_size is None or size <= batch_size:
-        return mapped(*args)
+        return [mapped(*args) for _ in reported([0], progress, _BATCH)][0]
     parts: list[Any] = []
-    for start in range(0, size, batch_size):
+    for start in reported(range(0, size, batch_size), progress, _BATCH):
         first = min(start, size - batch_size)  # the last batch is as large as the rest
         found = mapped(*_slice(args, first, first + batch_size))
         parts.append(_slice(found, start - first, batch_size))
         if len(parts) > 1:
             _wait(parts[-2])  # or a CPU would work on all of them at once
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+
+def reported(
+    parts: Iterable[T], progress: Progress | None, name: Callable[[T], str] = str
+) -> Iterator[T]:
+    """The parts of a computation, one after another; each is reported as it ends."""
+    parts = list(parts)
+    if progress is not None and parts:
+        progress(0, len(parts), "")
+    for done, part in enumerate(parts, 1):
+        yield part
+        if progress is not None:
+            progress(done, len(parts), name(part))
+
+
+class Counter:
+    """Reports parts of several sizes, such as batches whose last is smaller."""
+
+    def __init__(self, total: int, progress: Progress | None):
+        self.done, self.total, self.progress = 0, total, progress
+        if progress is not None and total:
+            progress(0, total, "")
+
+    def add(self, size: int, name: str) -> None:
+        """Counts a part that is done."""
+        self.done += size
+        if self.progress is not None:
+            self.progress(self.done, self.total, name)
 
 
 def in_turns(function: Callable[[Any], Any], entries: Any, at_once: int) -> Any:
@@ -126,3 +192,6 @@ def _slice(tree, start, stop):
 def _wait(tree):
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree)):
         jax.block_until_ready(tree)
+
+
+__dir__ = shown(__name__)

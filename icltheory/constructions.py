@@ -20,6 +20,7 @@ from jax.typing import ArrayLike
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_positive_int, check_shape
+from icltheory._public import shown
 from icltheory._typing import Array, Float
 from icltheory.attention import LayerOutput, LinearAttentionStack
 
@@ -263,3 +264,6 @@ def _step_sizes(name, steps):
     check_shape(name, steps, ("L",))
     check_finite(name, steps)
     return jnp.asarray(steps)
+
+
+__dir__ = shown(__name__)

@@ -7,6 +7,8 @@ import dataclasses
 import math
 from typing import Any
 
+from icltheory._public import shown
+
 __all__ = ["number", "plain"]
 
 _NOT_FINITE = {"Infinity": math.inf, "-Infinity": -math.inf}
@@ -75,3 +77,6 @@ def number(value: Any) -> Any:
             raise ValueError(f"value: expected a number, got {value!r}")
         return _NOT_FINITE[value]
     return math.nan if value is None else value
+
+
+__dir__ = shown(__name__)

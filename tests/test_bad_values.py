@@ -3,7 +3,7 @@
 Each outcome is the right value, NaN, or an error of one line that names the argument.
 """
 
-import inspect
+import typing
 from typing import Any
 
 import jax
@@ -42,7 +42,7 @@ class Case:
 
     def kind(self, argument):
         """The annotation of an argument."""
-        return inspect.signature(self.function).parameters[argument].annotation
+        return typing.get_type_hints(self.function)[argument]
 
     def with_(self, argument, value):
         """What it returns with another value of one argument."""

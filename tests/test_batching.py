@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from icltheory.attention import LinearAttentionStack
-from icltheory.batching import batched, batches_of, in_batches, in_turns
+from icltheory.batching import batched, batches_of, in_batches, in_turns, reported
 from icltheory.bounds import generalization_bound
 from icltheory.trajectory import implicit_gd_norms
 
@@ -127,3 +127,28 @@ def test_theorem_2_does_not_depend_on_the_batch(options):
     assert np.isfinite(float(whole.value))
     for a, b in zip(jax.tree.leaves(parts), jax.tree.leaves(whole), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
+
+
+def test_progress_counts_from_none_to_all():
+    calls = []
+    doubled = batched(lambda x: 2 * x, 2, progress=lambda *call: calls.append(call))
+    np.testing.assert_array_equal(doubled(jnp.arange(5.0)), 2 * np.arange(5))
+    parts = ["", "batch from 0", "batch from 2", "batch from 4"]
+    assert calls == [(done, 3, part) for done, part in enumerate(parts)]
+    calls.clear()
+    doubled(jnp.arange(2.0))
+    assert calls == [(0, 1, ""), (1, 1, "batch from 0")]
+
+
+def test_nothing_to_do_is_not_reported_and_an_error_ends_the_computation():
+    calls, ran = [], []
+    assert list(reported([], lambda *call: calls.append(call))) == []
+    assert not calls
+
+    def stop(done, total, part):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ran.extend(reported("abcd", stop))
+    assert ran == ["a", "b"]

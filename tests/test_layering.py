@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     (
         "_import_effects",
+        "_public",
         "_typing",
         "_precision",
         "_calculators",

@@ -15,11 +15,14 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 
 from experiments._frame.command_line import Launch
 from experiments._frame.environment import environment
 from experiments._frame.pictures import write_png, write_svg
 from experiments._frame.report import Report
+from icltheory.batching import Progress
 from icltheory.strict_json import plain
 
 
@@ -105,6 +108,22 @@ class Run:
         yield
         self.seconds[name] = time.perf_counter() - begun
         self.console.print(f"{name}: {self.seconds[name]:.1f} s")
+
+    @contextlib.contextmanager
+    def progress(self, name: str) -> Iterator[Progress]:
+        """Shows a bar for computations that report their progress."""
+        numbers = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (TextColumn("{task.description}"), *numbers)
+        hidden = not self.writes or not self.console.is_terminal
+        options = {"console": self.console, "disable": hidden, "transient": True}
+        with Bars(*columns, **options) as bar:
+            task = bar.add_task(name, total=None)
+
+            def show(done: int, total: int, part: str) -> None:
+                said = f"{name}: {part}" if part else name
+                bar.update(task, completed=done, total=total, description=said)
+
+            yield show
 
     def finish(self, report: Report, **numbers: Any) -> dict[str, Any]:
         """Prints a report, saves its figures and writes ``result.json``.

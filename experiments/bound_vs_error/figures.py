@@ -90,7 +90,7 @@ def _sample_panel(
         if name != "printed"
     }
     planned = planned_curve(sizes, [row.shots for row in sweep])
-    curves["plan (no bound)"] = Curve(planned, exact=True)
+    curves["plan (no bound)"] = Curve.of(planned)
     # Guides pass beside the last points of the finest bound and of the error.
     ends = {-0.5: "anisotropic", -1.0: "error"}
     slopes = {}

@@ -108,7 +108,7 @@ def report(setup: Setup, params: Any, records: list[dict]) -> Report:
     exact = exact_curves(setup)
     curves = {TRANSFORMER: transformer_curve(config, errors)}
     curves |= {name: interval(sample) for name, sample in baselines.items()}
-    curves[OPTIMUM] = Curve(exact[OPTIMUM], exact=True)
+    curves[OPTIMUM] = Curve.of(exact[OPTIMUM])
 
     seeds = ", ".join(map(str, config.seeds))
     of = f"d = {config.dim}, seed {seeds}"
@@ -119,7 +119,7 @@ def report(setup: Setup, params: Any, records: list[dict]) -> Report:
         for record in records
         if "errors" in record
     }
-    reference = ("least squares (exact)", Curve(exact["least squares"], exact=True))
+    reference = ("least squares (exact)", Curve.of(exact["least squares"]))
     numbers = {
         "normalizer": config.dim,
         "curves": {

@@ -178,8 +178,7 @@ def noise_table(config: Config, noises: Noises) -> Table:
 
 def _interval(sample: np.ndarray) -> Curve:
     """Mean over prompts with its 90 % interval."""
-    found = Estimate.of(np.asarray(sample))
-    return Curve(found.mean, *found.interval(0.9))
+    return Curve.of(Estimate.of(np.asarray(sample)), 0.9)
 
 
 def _quartiles(sample: np.ndarray) -> Curve:
@@ -199,8 +198,8 @@ def _figures(
         {step: _interval(s.total) for step, s in splits.items()},
         {
             "least squares": _interval(last.shots),
-            "1 - k/d": Curve(np.maximum(1 - k / d, 0), exact=True),
-            noisy: Curve(bayes, exact=True),
+            "1 - k/d": Curve.of(np.maximum(1 - k / d, 0)),
+            noisy: Curve.of(bayes),
         },
         {step: _interval(s.training + s.curvature) for step, s in splits.items()},
         d,
@@ -215,8 +214,8 @@ def _figures(
             "the prompt's b": _quartiles(noise.shots[below, :, t]),
             "b fresh per layer": _quartiles(noise.fresh[below, :, t]),
             "Gaussian, eq. (4)": _quartiles(noise.gaussian[below, :, t]),
-            r"$\operatorname{tr} C_t$, exact": Curve(
-                np.median(noise.formula[below, :, t], axis=1), exact=True
+            r"$\operatorname{tr} C_t$, exact": Curve.of(
+                np.median(noise.formula[below, :, t], axis=1)
             ),
         }
         for t in range(config.stack.num_layers)

@@ -24,6 +24,7 @@ from experiments.prune_icl.subjects import (
     questions,
 )
 from icltheory import pruning
+from icltheory.batching import Progress
 from icltheory.statistics import Estimate, adjust_holm
 
 
@@ -61,7 +62,9 @@ class PruningMeasurements:
         return self.at(condition, shot)[:, 0, 0, 0]
 
 
-def measure(subject: PrunedSubject, config: Config) -> PruningMeasurements:
+def measure(
+    subject: PrunedSubject, config: Config, progress: Progress | None = None
+) -> PruningMeasurements:
     """Runs all sweeps of one subject."""
     asked = questions(subject, config)
     standard = questions(subject, config, CONDITIONS[:1])
@@ -72,7 +75,7 @@ def measure(subject: PrunedSubject, config: Config) -> PruningMeasurements:
 
     errors, chosen = [], []
     for seed in range(len(subject.params)):
-        answers = grid_answers(subject, asked, seed, subject.modules)
+        answers = grid_answers(subject, asked, seed, subject.modules, progress)
         errors.append(errors_at(answers))
         for condition in CONDITIONS:
             found = choices(subject, config, asked, answers[..., -1], condition, seed)

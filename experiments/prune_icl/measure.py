@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.prune_icl.subjects import PrunedSubject, Questions
 from icltheory import pruning
+from icltheory.batching import Progress
 from icltheory.layered import forward, get_matrix
 
 
@@ -46,7 +47,11 @@ def plain_answers(subject: PrunedSubject, asked: Questions, seed: int) -> np.nda
 
 
 def grid_answers(
-    subject: PrunedSubject, asked: Questions, seed: int, modules: Sequence[str]
+    subject: PrunedSubject,
+    asked: Questions,
+    seed: int,
+    modules: Sequence[str],
+    progress: Progress | None = None,
 ) -> np.ndarray:
     """Answers after clipping, (layers, modules, rates, prompts, shots)."""
     score, args = _score(subject)
@@ -59,6 +64,7 @@ def grid_answers(
         params=subject.params[seed],
         inputs=asked.inputs,
         score_args=args,
+        progress=progress,
     )
     return np.asarray(answers)
 

@@ -6,6 +6,7 @@ import time
 from experiments._frame.run import Run
 from experiments.prune_llm.study import Study, systems_of
 from experiments.prune_llm.subject import Subject, TaskDraw
+from icltheory.batching import Progress
 from icltheory.bridge.algorithm1 import algorithm1
 from icltheory.bridge.cached_evaluator import CachedEvaluator
 
@@ -22,17 +23,21 @@ def measure(study: Study, subject: Subject, run: Run) -> int:
             f"order {case.order}): {added:,} new answers so far, {seconds:.0f} s"
         )
 
-    for case in study.grid_cases:
-        _evaluate_grid(study, subject, case, systems)
-        say("grid", case)
-    for case in study.judged_cases:
-        for module in study.config.modules:
-            _judge(study, subject, case, module, systems)
-        say("Algorithm 1", case)
+    with run.progress("grid") as show:
+        for case in study.grid_cases:
+            _evaluate_grid(study, subject, case, systems, show)
+            say("grid", case)
+    with run.progress("Algorithm 1") as show:
+        for case in study.judged_cases:
+            for module in study.config.modules:
+                _judge(study, subject, case, module, systems, show)
+            say("Algorithm 1", case)
     return sum(answers.added for answers in study.answers.values())
 
 
-def _evaluate_grid(study: Study, subject: Subject, case: TaskDraw, systems) -> None:
+def _evaluate_grid(
+    study: Study, subject: Subject, case: TaskDraw, systems, show: Progress
+) -> None:
     """Every layer, module and rate on validation, a few layers at a time."""
     config = study.config
     evaluator = CachedEvaluator(
@@ -41,6 +46,7 @@ def _evaluate_grid(study: Study, subject: Subject, case: TaskDraw, systems) -> N
         subject.tasks[case],
         case.shots,
         systems=systems,
+        progress=show,
         batch_size=config.batch_size,
     )
     layers = iter(study.layers)
@@ -49,7 +55,12 @@ def _evaluate_grid(study: Study, subject: Subject, case: TaskDraw, systems) -> N
 
 
 def _judge(
-    study: Study, subject: Subject, case: TaskDraw, module: str, systems
+    study: Study,
+    subject: Subject,
+    case: TaskDraw,
+    module: str,
+    systems,
+    show: Progress,
 ) -> None:
     config = study.config
     algorithm1(
@@ -63,6 +74,7 @@ def _judge(
         records=study.answers[case],
         race=config.race,
         cache=systems,
+        progress=show,
         seed=config.seed,
         layer=study.choice(module)[0],
         batch_size=config.batch_size,

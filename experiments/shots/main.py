@@ -22,8 +22,8 @@ def main(argv: list[str] | None = None) -> dict:
     records = records_of(config, subject, run.folder / "records.jsonl")
     run.console.print(f"{len(records):,} answers recorded", *records.notes, sep="\n")
     start, answered = time.perf_counter(), 0
-    with run.phase("evaluation"):
-        for case in measure(config, subject, records):
+    with run.phase("evaluation"), run.progress("evaluation") as show:
+        for case in measure(config, subject, records, show):
             answered += 1
             run.log({**case._asdict(), "seconds": time.perf_counter() - start})
     results = {name: found(config, subject, records, name) for name in config.tasks}

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from experiments.prune_llm.subject import Subject, TaskDraw
 from experiments.shots.config import Config
+from icltheory.batching import Progress
 from icltheory.bridge.evaluation import Evaluation, evaluate, evaluate_rates
 from icltheory.bridge.records import Records
 from icltheory.bridge.tasks import Task
@@ -19,12 +21,17 @@ def records_of(config: Config, subject: Subject, path: Path) -> Records:
     return Records(path, KEY, config={"config": config, "weights": subject.digest})
 
 
-def measure(config: Config, subject: Subject, records: Records) -> Iterator[TaskDraw]:
+def measure(
+    config: Config,
+    subject: Subject,
+    records: Records,
+    progress: Progress | None = None,
+) -> Iterator[TaskDraw]:
     """Answers what is not recorded yet; yields each case that was answered."""
     for case, task in subject.tasks.items():
         if records.done(**case._asdict()):
             continue
-        found = _answers(config, subject, case, task)
+        found = _answers(config, subject, case, task, progress)
         lines = []
         for rate, evaluation in zip(config.rates, found, strict=True):
             lines += _lines({**case._asdict(), "rate": rate}, evaluation)
@@ -33,9 +40,14 @@ def measure(config: Config, subject: Subject, records: Records) -> Iterator[Task
 
 
 def _answers(
-    config: Config, subject: Subject, case: TaskDraw, task: Task
+    config: Config,
+    subject: Subject,
+    case: TaskDraw,
+    task: Task,
+    progress: Progress | None,
 ) -> tuple[Evaluation, ...]:
-    model, size = subject.model, {"batch_size": config.batch_size}
+    model = subject.model
+    size: dict[str, Any] = {"batch_size": config.batch_size, "progress": progress}
     if not config.rate:
         return (evaluate(model, task, config.split, case.shots, **size),)
     layer = config.layer % model.num_layers

@@ -9,6 +9,7 @@ no bound says so.
 Stability: stable.
 """
 
+from icltheory._public import shown
 from icltheory.bounds.gaussian import (
     anisotropic_term,
     gaussian_kl,
@@ -47,3 +48,5 @@ __all__ = [
     "trajectory_information",
     "xu_raginsky",
 ]
+
+__dir__ = shown(__name__)

@@ -9,6 +9,7 @@ models are in ``icltheory.statistics``.
 Stability: provisional.
 """
 
+from icltheory._public import shown
 from icltheory.bridge.algorithm1 import Algorithm1Result, algorithm1
 from icltheory.bridge.architecture import Architecture, Rotary
 from icltheory.bridge.checkpoint import load_checkpoint
@@ -62,3 +63,5 @@ __all__ = [
     "save_checkpoint",
     "size_report",
 ]
+
+__dir__ = shown(__name__)

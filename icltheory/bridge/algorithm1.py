@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from icltheory._public import shown
+from icltheory.batching import Progress
 from icltheory.bridge import racing
 from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
 from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
@@ -123,6 +125,7 @@ def algorithm1(
     seed: int = 0,
     layer: int | None = None,
     conditions: Sequence[ConditionNumber] | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Algorithm1Result:
     r"""Chooses a layer by condition numbers and a rate by validation, and tests once.
@@ -165,6 +168,9 @@ def algorithm1(
         layer: The layer, if it is not to be chosen; ``top_k`` and ``aggregate`` are
             then not looked at.
         conditions: Condition numbers, if they are known.
+        progress: Called as ``progress(done, total, part)`` after each matrix whose
+            condition number is computed, and then after each batch of answers; see
+            :mod:`icltheory.batching`.
         **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
 
     Returns:
@@ -195,12 +201,15 @@ def algorithm1(
     if layer is None:
         # Impossible choices are refused before anything is decomposed.
         choose_layers([[1.0]] * model.num_layers, top_k, aggregate=aggregate)
-        rows = conditions or condition_numbers(model, cache, module=module)
+        rows = conditions or condition_numbers(
+            model, cache, module=module, progress=progress
+        )
         choice = layer_choice(rows, module, top_k, aggregate)
         layer = choice.deepest
     method = method_name(options.get("method", "svd"))
     answers = _answers(records, model, task, shots, method)
-    evaluator = CachedEvaluator(answers, model, task, shots, systems=cache, **options)
+    options = {"systems": cache, "progress": progress, **options}
+    evaluator = CachedEvaluator(answers, model, task, shots, **options)
     return _conduct(evaluator, layer, choice, module, rates, race, seed)
 
 
@@ -366,3 +375,6 @@ def _answers(
         config["task"] = facts._asdict()
         records = Records(records, (*fields, *PLACE_FIELDS), config=config)
     return AnswerCache(facts, records, **fields)
+
+
+__dir__ = shown(__name__)

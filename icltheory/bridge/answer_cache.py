@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from icltheory._public import shown
 from icltheory.bridge.evaluation import GridChunk, predict
 from icltheory.bridge.records import Records
 from icltheory.bridge.tasks import Task
@@ -295,3 +296,6 @@ class AnswerCache:
             split, layer, module, rate = (key[i] for i in at)
             place = (split, layer, module, float(rate))
             self._put(place, examples[there], values[there], truth[there])
+
+
+__dir__ = shown(__name__)

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from icltheory._public import shown
+from icltheory.batching import Counter, Progress
 from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
 from icltheory.bridge.evaluation import Grid, GridChunk
 from icltheory.bridge.spectra import Cumulative
@@ -48,6 +50,8 @@ class CachedEvaluator:
         model: The model.
         task: The task.
         shots: Demonstrations in front; all if ``None``.
+        progress: Called as ``progress(done, total, part)`` after each batch, with
+            numbers of answers that were missing; see :mod:`icltheory.batching`.
         **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
 
     Raises:
@@ -64,8 +68,11 @@ class CachedEvaluator:
         model: Any,
         task: Task,
         shots: int | None = None,
+        *,
+        progress: Progress | None = None,
         **options: Any,
     ):
+        self.progress = progress
         self.cache, self.model, self.task, self.shots = cache, model, task, shots
         self.options = options
         self.method = options.setdefault("method", "svd")
@@ -104,7 +111,13 @@ class CachedEvaluator:
         asked = np.isin(
             np.arange(len(rates)), range(len(rates)) if places is None else places
         )
-        parts = self._missing(split, layers, modules, rates, chosen, asked)
+        parts = list(self._missing(split, layers, modules, rates, chosen, asked))
+        missing = sum(
+            sum(len(places) * len(numbers) for places, numbers in wanted)
+            * (len(some_layers) * len(some_modules))
+            for wanted, some_layers, some_modules in parts
+        )
+        count = Counter(missing, self.progress)
         for wanted, some_layers, some_modules in parts:
             grid = self._grid_of(split, some_layers, some_modules, tuple(rates))
             for places, numbers in wanted:
@@ -113,6 +126,8 @@ class CachedEvaluator:
                 some_rates = [rates[place] for place in places]
                 for batch in _batches(chunks, len(grid.keys)):
                     self.cache.add(split, some_rates, batch, grid.labels)
+                    added = sum(len(c.examples) for c in batch) * len(places)
+                    count.add(added, split)
 
     @property
     def facts(self) -> TaskFacts:
@@ -205,3 +220,6 @@ def _batches(chunks: Iterable[GridChunk], size: int) -> Iterator[list[GridChunk]
         if len(batch) == size:
             yield batch
             batch = []
+
+
+__dir__ = shown(__name__)

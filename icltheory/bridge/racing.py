@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from icltheory._checks import check_nonnegative_int, check_open_unit, check_positive_int
+from icltheory._public import shown
 
 __all__ = ["RaceResult", "full_grid", "race"]
 
@@ -251,3 +252,6 @@ class _Field:
             num_correct=tuple(self.correct.tolist()),
             num_seen=tuple(num_seen),
         )
+
+
+__dir__ = shown(__name__)

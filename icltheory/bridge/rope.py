@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory._public import shown
 from icltheory._typing import Array, Float, Int
 from icltheory.bridge._config import is_number
 from icltheory.bridge.architecture import Rotary
@@ -272,3 +273,6 @@ _KINDS = {
     "longrope": _longrope,
     "su": _longrope,
 }
+
+
+__dir__ = shown(__name__)

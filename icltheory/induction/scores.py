@@ -9,6 +9,7 @@ from jaxtyping import Integer
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_shape, check_values
+from icltheory._public import shown
 from icltheory._typing import Array, Bool, Float, Scalar
 
 __all__ = [
@@ -286,3 +287,6 @@ def _part(name: str, losses: Array, at: Any) -> Array:
             f"{name}: expected positions from 0 to {losses.shape[-1] - 1}, got {at}"
         )
     return losses[..., start:stop]
+
+
+__dir__ = shown(__name__)

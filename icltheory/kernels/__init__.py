@@ -7,6 +7,7 @@ measurement on the device at hand.
 Stability: provisional.
 """
 
+from icltheory._public import shown
 from icltheory.kernels.attention import (
     attention_weights,
     causal_attention,
@@ -33,3 +34,5 @@ __all__ = [
     "split_heads",
     "tune",
 ]
+
+__dir__ = shown(__name__)

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_positive_int
+from icltheory._public import shown
+from icltheory.batching import Progress, reported
 from icltheory.kernels import attention, dense, mlp
 from icltheory.kernels._pallas import available
 from icltheory.kernels.choice import KernelChoice, KernelTiming, choose
@@ -156,6 +158,7 @@ def tune(
     repeats: int = 9,
     interpret: bool = False,
     clock: Callable[[], float] = time.perf_counter,
+    progress: Progress | None = None,
 ) -> TunedPlan:
     """Chooses every kernel of a block by its measured time, value and gradient.
 
@@ -177,6 +180,8 @@ def tune(
         repeats: Timed programs of each candidate.
         interpret: Time interpreted kernels, on any device; for tests.
         clock: Clock in seconds.
+        progress: Called as ``progress(done, total, part)`` after each kernel; see
+            :mod:`icltheory.batching`.
 
     Returns:
         The plan with its timings. Where the device cannot compile the kernels, that is
@@ -203,7 +208,7 @@ def tune(
     if not (available() or interpret):
         return TunedPlan(Plan.twins(), (), problem, device)
     fields, table = {}, []
-    for name, subject in subjects.items():
+    for name, subject in reported(subjects.items(), progress, lambda kv: kv[0]):
         bench = _Bench(subject, problem, calls, interpret)
         pick = functools.partial(
             choose, dtype=problem.dtype, repeats=repeats, clock=clock
@@ -317,3 +322,6 @@ def _draw(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         return jax.random.normal(key, shape, jnp.float32).astype(dtype)
     scale = shape[0] ** -0.5 if len(shape) == 2 else 1.0
     return scale * jax.random.normal(key, shape, jnp.float32)
+
+
+__dir__ = shown(__name__)

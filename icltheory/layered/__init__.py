@@ -9,6 +9,7 @@ one named weight matrix; and, where a model offers it, read the attention of its
 Stability: stable.
 """
 
+from icltheory._public import shown
 from icltheory.layered.attention import (
     AttentionReadable,
     OVFactors,
@@ -44,3 +45,5 @@ __all__ = [
     "hidden_before",
     "replace_matrix",
 ]
+
+__dir__ = shown(__name__)

@@ -7,6 +7,7 @@ know.
 Stability: stable.
 """
 
+from icltheory._public import shown
 from icltheory.linalg.decomposition import SVD, low_rank_approximation, svd
 from icltheory.linalg.products import (
     safe_sqrt,
@@ -34,3 +35,5 @@ __all__ = [
     "thin_frobenius_inner",
     "thin_frobenius_norm",
 ]
+
+__dir__ = shown(__name__)

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from icltheory._public import shown
 from icltheory._pytree import pytree, static_field
 
 __all__ = ["TokenSequence", "interleaved", "token_matrix"]
@@ -130,3 +131,6 @@ def token_matrix(
         _prefix_mask(ranks[: P - 1], ranks),
         slice(P - 1, None),
     )
+
+
+__dir__ = shown(__name__)

@@ -9,6 +9,7 @@ layers count from 0.
 Stability: stable.
 """
 
+from icltheory._public import shown
 from icltheory.noise.covariance import noise_covariance, without_replacement_factor
 from icltheory.noise.gradients import demonstration_gradients
 from icltheory.noise.simulation import NOISES, NoisyTrajectory, noisy_trajectory
@@ -32,3 +33,5 @@ __all__ = [
     "symmetric_image_dim",
     "without_replacement_factor",
 ]
+
+__dir__ = shown(__name__)

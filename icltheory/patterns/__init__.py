@@ -7,6 +7,7 @@ slides do not state are inferred from their figures; docstrings say where.
 Stability: provisional.
 """
 
+from icltheory._public import shown
 from icltheory.patterns.alignment import (
     GainRatio,
     NeuronParts,
@@ -85,3 +86,5 @@ __all__ = [
     "pruning_conditions",
     "train",
 ]
+
+__dir__ = shown(__name__)

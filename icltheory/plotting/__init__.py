@@ -41,3 +41,7 @@ __all__ = [
     "panel_grid",
     "spectrum",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -26,6 +26,36 @@ class Curve(NamedTuple):
     exact: bool = False
     x: Any = None
 
+    @classmethod
+    def of(
+        cls, values: Any, level: float | int = 0.95, *, exact: bool = True
+    ) -> "Curve":
+        """A curve of an estimate with its interval, or of numbers as a formula.
+
+        Args:
+            values: An estimate, which has a ``mean`` and ``interval(level)`` as
+                :class:`icltheory.statistics.Estimate` has; an array over k = 0, 1, ...;
+                or a curve, which is returned.
+            level: Confidence level of the interval.
+            exact: Whether an array is a formula; an estimate is a measurement.
+
+        Returns:
+            The curve.
+
+        Example:
+            >>> Curve.of([1.0, 0.5]).exact
+            True
+
+        References:
+            Verified by ``tests/plotting/test_plotting.py``.
+        """
+        if isinstance(values, Curve):
+            return values
+        if not hasattr(values, "interval"):
+            return cls(np.asarray(values), exact=exact)
+        low, high = values.interval(level)
+        return cls(values.mean, low, high)
+
 
 def as_curve(given: Any, name: str = "curve") -> Curve:
     """Reads a curve, or an array of its values, as a curve of NumPy arrays.
@@ -42,7 +72,7 @@ def as_curve(given: Any, name: str = "curve") -> Curve:
         ValueError: If there is one end of the interval without the other, no value, or
             one entry is longer than another.
     """
-    curve = given if isinstance(given, Curve) else Curve(given)
+    curve = Curve.of(given, exact=False)
     if (curve.low is None) != (curve.high is None):
         end = "low" if curve.high is None else "high"
         raise ValueError(f"{name}: expected low and high or neither, got {end}")

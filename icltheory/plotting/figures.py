@@ -37,8 +37,9 @@ def error_curves(
     training run, give curves with ``x``.
 
     Args:
-        curves: The curves by the names of their methods: :class:`Curve`, or an array
-            of means over k = 0, 1, ...
+        curves: The curves by the names of their methods: :class:`Curve`, an estimate
+            such as that of ``monte_carlo_risk``, which is drawn with its interval, or
+            an array of means over k = 0, 1, ...
         ax: Axes of matplotlib; those of a new figure when left out.
         xlabel: Name of the x axis.
         ylabel: Name of the y axis.

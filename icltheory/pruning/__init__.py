@@ -8,6 +8,7 @@ well conditioned the matrices are, and the choice of layer and rate of Algorithm
 Stability: stable.
 """
 
+from icltheory._public import shown
 from icltheory.pruning.choice import (
     LayerChoice,
     RateChoice,
@@ -67,3 +68,5 @@ __all__ = [
     "update_split",
     "update_upper_bound",
 ]
+
+__dir__ = shown(__name__)

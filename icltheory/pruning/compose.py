@@ -10,6 +10,7 @@ from icltheory._checks import check_shape
 from icltheory._names import PruningMethod, Rule
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import PyTree
+from icltheory.batching import Progress, reported
 from icltheory.layered import LayeredModel
 from icltheory.pruning._program import CachedLayers, Program, evaluate
 from icltheory.pruning.choice import choose_rate
@@ -54,6 +55,7 @@ def compose(
     at_least_one: bool = False,
     method: PruningMethod = "svd",
     batch_size: int | None = None,
+    progress: Progress | None = None,
 ) -> Composition:
     """Prunes module after module, each at the rate that helps most given the last.
 
@@ -82,6 +84,8 @@ def compose(
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
         method: ``"svd"`` or ``"magnitude"``.
         batch_size: Rates that run side by side, see :func:`~icltheory.pruning.sweep`.
+        progress: Called as ``progress(done, total, part)`` after each pair; see
+            :mod:`icltheory.batching`.
 
     Returns:
         The parameters, the rate of each pair, and the scores along the way.
@@ -112,7 +116,7 @@ def compose(
         raise ValueError("rates: expected at least one rate, got none")
     cutting, trunk = Cutting(method, rule, at_least_one), CachedLayers(model, inputs)
     chosen, path = [], []
-    for layer, module in pairs:
+    for layer, module in reported(pairs, progress, _named):
         specs = module_matrices(model, layer, module)
         names = tuple(spec.name for spec in specs)
         scores = evaluate(
@@ -136,6 +140,10 @@ def compose(
         chosen.append(choice.rate)
     visited = tuple((int(layer), module) for layer, module in pairs)
     return Composition(params, np.array(chosen), np.array(path), visited)
+
+
+def _named(pair):
+    return "layer {}, {}".format(*pair)
 
 
 def _pruned(cutting, model, params, layer, module, rate):

@@ -9,6 +9,7 @@ import numpy as np
 
 from icltheory._checks import check_choice, check_finite, check_positive_int
 from icltheory._typing import PyTree
+from icltheory.batching import Progress, reported
 from icltheory.layered import LayeredModel, get_matrix
 from icltheory.pruning.modules import module_matrices
 
@@ -68,6 +69,7 @@ def module_spectra(
     *,
     layers: Sequence[int] | None = None,
     module: str = "all",
+    progress: Progress | None = None,
 ) -> tuple[MatrixSpectrum, ...]:
     """Spectra of the matrices of a layered model, in float64 on the host.
 
@@ -80,6 +82,8 @@ def module_spectra(
         params: Its parameters, not traced.
         layers: Numbers of the layers; all when left out.
         module: One matrix, such as ``"W_V"``, or ``"attn"``, ``"mlp"``, ``"all"``.
+        progress: Called as ``progress(done, total, part)`` after each matrix; see
+            :mod:`icltheory.batching`.
 
     Returns:
         One record for each matrix, layer by layer.
@@ -103,8 +107,11 @@ def module_spectra(
     numbers = range(model.num_layers) if layers is None else layers
     return tuple(
         _spectrum(layer, spec, get_matrix(params, spec))
-        for layer in numbers
-        for spec in module_matrices(model, layer, module)
+        for layer, spec in reported(
+            [(l, spec) for l in numbers for spec in module_matrices(model, l, module)],
+            progress,
+            lambda pair: f"layer {pair[0]}, {pair[1].name}",
+        )
     )
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from icltheory._checks import check_sequence
 from icltheory._names import PruningMethod, Rule
 from icltheory._typing import PyTree
+from icltheory.batching import Progress, reported
 from icltheory.layered import LayeredModel, check_layered
 from icltheory.pruning._program import CachedLayers, Program, evaluate
 from icltheory.pruning.modules import Cutting, module_matrices
@@ -125,6 +126,7 @@ def sweep_grid(
     at_least_one: bool = False,
     method: PruningMethod = "svd",
     batch_size: int | None = None,
+    progress: Progress | None = None,
 ) -> PyTree:
     """Scores over layers, modules and rates: :func:`sweep` for every pair.
 
@@ -145,6 +147,8 @@ def sweep_grid(
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
         method: ``"svd"`` or ``"magnitude"``.
         batch_size: Rates that run side by side, see :func:`sweep`.
+        progress: Called as ``progress(done, total, part)`` after each layer; see
+            :mod:`icltheory.batching`.
 
     Returns:
         The scores, ``(len(layers), len(modules), R, ...)``.
@@ -176,7 +180,7 @@ def sweep_grid(
         raise ValueError(f"{which}: expected at least one, got none")
     cutting, trunk = Cutting(method, rule, at_least_one), CachedLayers(model, inputs)
     rows = {}
-    for layer in sorted(set(layers)):
+    for layer in reported(sorted(set(layers)), progress, "layer {}".format):
         specs, kept = _table_of_modules(cutting, model, params, layer, modules, rates)
         names = tuple(spec.name for spec in specs)
         rows[layer] = evaluate(
@@ -187,6 +191,8 @@ def sweep_grid(
             score_args,
             batch_size=batch_size,
         )
+        if progress is not None:
+            jax.block_until_ready(rows[layer])
     shape = (len(layers), len(modules), len(rates))
 
     def arrange(*by_layer):

@@ -3,6 +3,7 @@
 Stability: stable.
 """
 
+from icltheory._public import shown
 from icltheory.regression import (
     bayes,
     features,
@@ -31,3 +32,5 @@ __all__ = [
     "shifts",
     "tasks",
 ]
+
+__dir__ = shown(__name__)

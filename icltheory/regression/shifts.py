@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
+from icltheory._public import shown
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import default_dtype, einsum
@@ -249,3 +250,6 @@ def _transformation(
     U, _ = jnp.linalg.qr(jax.random.normal(key, (dim, dim), dtype))
     scaled = eigenvalues * math.sqrt(dim / np.sum(eigenvalues**2))
     return einsum("ij,j,kj->ik", U, jnp.asarray(scaled, dtype), U)
+
+
+__dir__ = shown(__name__)

@@ -8,6 +8,7 @@ because a score was NaN, which counts as wrong.
 Stability: stable.
 """
 
+from icltheory._public import shown
 from icltheory.statistics.comparison import Comparison, compare
 from icltheory.statistics.curves import curve_interval
 from icltheory.statistics.estimates import Estimate, Interval, crossed_estimate
@@ -36,3 +37,5 @@ __all__ = [
     "proportion_interval",
     "smallest_p_value",
 ]
+
+__dir__ = shown(__name__)

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int, PyTree
 
+from icltheory._public import shown
+
 __all__ = ["AveragedState", "averaged", "with_average"]
 
 
@@ -94,3 +96,6 @@ def averaged(state: Any) -> PyTree:
     models = getattr(state, "models", state)
     kept = models.opt_state
     return kept.mean if isinstance(kept, AveragedState) else models.params
+
+
+__dir__ = shown(__name__)

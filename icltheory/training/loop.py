@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_positive_int
+from icltheory._public import shown
 from icltheory.kernels.tuning import COMPILER_OPTIONS
 from icltheory.training.devices import to_host
 from icltheory.training.packing import pack, unpack
@@ -182,3 +183,6 @@ def _check_losses(metrics: dict[str, np.ndarray], first_step: int) -> None:
         raise FloatingPointError(
             f"loss: expected a finite value, got none at step {step}"
         )
+
+
+__dir__ = shown(__name__)

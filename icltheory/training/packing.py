@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from icltheory._public import shown
 from icltheory.training._parts import entries, join, parts
 
 __all__ = ["Packed", "hidden_matrix", "pack", "unpack"]
@@ -278,3 +279,6 @@ def _alike(node: Mapping) -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _kind(tree: PyTree) -> tuple:
     leaves, structure = jax.tree.flatten(tree)
     return structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
+
+
+__dir__ = shown(__name__)

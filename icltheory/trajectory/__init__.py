@@ -10,6 +10,7 @@ papers' 1/N is the argument ``scale``.
 Stability: stable.
 """
 
+from icltheory._public import shown
 from icltheory.trajectory.dense import implicit_gd
 from icltheory.trajectory.factors import implicit_gd_factors
 from icltheory.trajectory.norms import implicit_gd_norms
@@ -32,3 +33,5 @@ __all__ = [
     "implicit_update",
     "implicit_update_mlp",
 ]
+
+__dir__ = shown(__name__)

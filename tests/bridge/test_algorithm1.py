@@ -107,11 +107,21 @@ def test_the_test_set_takes_no_part_in_the_choice(model, task):
 
 
 def test_what_is_recorded_is_not_asked_again(model, task, tmp_path, monkeypatch):
-    path = tmp_path / "answers.jsonl"
-    first = algorithm1(model, task, "mlp", RATES, 1, "max", records=path)
+    path, calls = tmp_path / "answers.jsonl", []
+
+    def record(*call):
+        calls.append(call)
+
+    first = algorithm1(
+        model, task, "mlp", RATES, 1, "max", records=path, progress=record
+    )
     content = path.read_bytes()
     tested = 9 * (1 if first.rate == 0 else 2)
     assert len(content.splitlines()) == 1 + 4 * 9 + tested
+    assert calls[:2] == [(0, 6, ""), (1, 6, "layer 0, W_in")]
+    stages = [(total, part) for done, total, part in calls if done == total]
+    assert stages == [(6, "layer 1, W_out"), (36, "validation"), (tested, "test")]
+    calls.clear()
     line = json.loads(content.splitlines()[1])
     assert {"task", "shots", "split", "layer", "module", "rate"} < set(line)
 
@@ -119,7 +129,10 @@ def test_what_is_recorded_is_not_asked_again(model, task, tmp_path, monkeypatch)
         raise AssertionError("a model was asked")
 
     monkeypatch.setattr(cached_evaluator, "Grid", never)
-    again = algorithm1(model, task, "mlp", RATES, 1, "max", records=path)
+    again = algorithm1(
+        model, task, "mlp", RATES, 1, "max", records=path, progress=record
+    )
+    assert len(calls) == 7  # the condition numbers; no answer was missing
     assert path.read_bytes() == content
     assert str(again) == str(first)
     assert again.validation_scores == first.validation_scores

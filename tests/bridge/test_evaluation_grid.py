@@ -170,7 +170,10 @@ def test_chunks_come_as_they_are_ready_and_add_up():
     chunks = grid.stream()
     first = next(chunks)
     assert first.scores.shape == (3, len(first.examples), 3)
-    whole = grid.evaluations()
+    calls = []
+    whole = grid.evaluations(lambda *call: calls.append(call))
+    assert calls[0] == (0, 14, "")
+    assert calls[-1] == (14, 14, "layer 2, attn")
     seen = {key: [] for key in grid.keys}
     for chunk in (first, *chunks):
         key = chunk.layer, chunk.module

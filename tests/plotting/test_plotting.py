@@ -6,6 +6,7 @@ import pytest
 
 from icltheory import plotting
 from icltheory.plotting.grid import entries_of, legend_below, reference_lines
+from icltheory.statistics import Estimate
 
 matplotlib.use("Agg")
 MEAN = np.array([1.0, 0.6, 0.1])
@@ -47,3 +48,19 @@ def test_panels_share_one_legend_with_each_entry_once():
     assert not shown[1].collections
     legend_below(figure, {}, 2)
     assert len(figure.legends) == 1
+
+
+def test_a_curve_of_an_estimate_has_its_interval_and_one_of_numbers_is_exact():
+    estimate = Estimate.of(np.array([[1.0, 2.0], [3.0, 2.0], [2.0, 5.0]]))
+    curve = plotting.Curve.of(estimate, 0.9)
+    np.testing.assert_array_equal(curve.mean, [2.0, 3.0])
+    # Student's quantile t_{2, 0.95} times the standard error
+    half = 2.919985580353726 * np.array([1.0, np.sqrt(3.0)]) / np.sqrt(3)
+    np.testing.assert_allclose([curve.low, curve.high], curve.mean + [-half, half])
+    assert not curve.exact
+    assert plotting.Curve.of(curve) is curve
+    formula = plotting.Curve.of([1.0, 0.5])
+    assert (formula.exact, formula.low, formula.mean.tolist()) == (True, None, [1, 0.5])
+    axes = plotting.error_curves({"measured": estimate, "mean": [1.0, 0.5]})
+    assert [line.get_linestyle() for line in axes.get_lines()[:2]] == ["-", "-"]
+    assert len(axes.collections) == 1  # the band of the estimate

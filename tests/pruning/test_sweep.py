@@ -9,7 +9,7 @@ import pytest
 from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack, forward, hidden_before
 from icltheory.models import GPT2, LayeredGPT2
-from icltheory.pruning import prune_module, sweep, sweep_grid
+from icltheory.pruning import module_spectra, prune_module, sweep, sweep_grid
 from icltheory.pruning._program import Program, _run
 from icltheory.pruning.modules import Cutting
 from tests.pruning.models import (
@@ -138,6 +138,19 @@ def test_the_grid_is_the_sweep_of_every_pair():
         np.testing.assert_allclose(grid[i, 1], swept(layer, "attn"), rtol=1e-12)
     np.testing.assert_allclose(grid[0, 0], swept(3, "W_V"), rtol=1e-12)
     np.testing.assert_array_equal(grid[:, 0, 0], grid[:, 2, 0])
+
+
+def test_the_grid_the_search_and_the_spectra_report_their_progress():
+    calls = []
+    common = {"params": STACK, "inputs": INPUTS, "score_args": (TARGETS,)}
+    progress = {"progress": lambda *call: calls.append(call)}
+    sweep_grid(MODEL, (1, 0), ("attn",), RATES, errors, **common, **progress)
+    assert calls == [(0, 2, ""), (1, 2, "layer 0"), (2, 2, "layer 1")]
+    calls.clear()
+    module_spectra(MODEL, STACK, layers=[1], **progress)
+    assert [part for _, _, part in calls[1:]] == [
+        f"layer 1, {name}" for name in ("W_V", "W_K", "W_Q")
+    ]
 
 
 def test_scores_may_be_any_pytree():

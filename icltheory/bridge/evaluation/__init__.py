@@ -14,6 +14,7 @@ some examples at some rates, which is what a race over rates asks for:
 >>> racing.race(grid.correct, len(rates), grid.num_examples)  # doctest: +SKIP
 """
 
+from icltheory._public import shown
 from icltheory.bridge.evaluation.batches import (
     Answers,
     Batch,
@@ -47,3 +48,5 @@ __all__ = [
     "predict",
     "tokenize",
 ]
+
+__dir__ = shown(__name__)

@@ -1,10 +1,11 @@
 """One data split, evaluated at several layers and rates behind one cached prefix."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from icltheory.batching import Counter, Progress
 from icltheory.bridge.evaluation._branches import Branch, ModelPrograms, SharedPrefix
 from icltheory.bridge.evaluation.batches import Batches
 from icltheory.bridge.evaluation.prompts import Prompts
@@ -46,10 +47,14 @@ class SplitEvaluator:
             waiting = running
         yield from self._fetch(waiting, count)
 
-    def evaluations(self) -> dict[Any, tuple[Evaluation, ...]]:
+    def evaluations(
+        self, progress: Progress | None = None, name: Callable[[Any], str] = str
+    ) -> dict[Any, tuple[Evaluation, ...]]:
         """Evaluations at every rate of every branch."""
         p, scores = self.prompts, {}
+        count = Counter(p.num_examples * len(self.branches), progress)
         for key, examples, found in self.stream():
+            count.add(len(examples), name(key))
             shape = (len(found), p.num_examples, p.num_options)
             scores.setdefault(key, np.empty(shape, found.dtype))[:, examples] = found
         return {

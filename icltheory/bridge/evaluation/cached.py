@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from icltheory.batching import Progress
 from icltheory.bridge.evaluation._run import SplitEvaluator
 from icltheory.bridge.evaluation.grid import Grid
 from icltheory.bridge.evaluation.prompts import tokenize
@@ -21,6 +22,7 @@ def evaluate(
     batch_size: int = 32,
     buckets: int = 3,
     padding: str = "right",
+    progress: Progress | None = None,
 ) -> Evaluation:
     r"""Answers every example of a split.
 
@@ -41,6 +43,8 @@ def evaluate(
         batch_size: Most examples that run together.
         buckets: Most lengths to which questions are padded; each compiles.
         padding: ``"right"`` or ``"left"``, to which side.
+        progress: Called as ``progress(done, total, part)`` after each batch, with
+            numbers of examples; see :mod:`icltheory.batching`.
 
     Returns:
         The evaluation.
@@ -55,7 +59,7 @@ def evaluate(
     prompts = tokenize(model, task, split, shots)
     run = SplitEvaluator(model, prompts, batch_size, buckets, padding)
     run.add("model", 0)
-    return run.evaluations()["model"][0]
+    return run.evaluations(progress)["model"][0]
 
 
 def evaluate_rates(
@@ -66,6 +70,8 @@ def evaluate_rates(
     rates: Sequence[Any],
     split: str = "validation",
     shots: int | None = None,
+    *,
+    progress: Progress | None = None,
     **options: Any,
 ) -> tuple[Evaluation, ...]:
     """Answers a split with one module of one layer pruned at each of several rates.
@@ -78,6 +84,7 @@ def evaluate_rates(
         rates: Clipping rates, in [0, 1).
         split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
         shots: Demonstrations in front; all if ``None``.
+        progress: As of :func:`evaluate`.
         **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
 
     Returns:
@@ -91,7 +98,7 @@ def evaluate_rates(
         Verified by ``tests/bridge/test_evaluation_grid.py``.
     """
     grid = Grid(model, task, [layer], [module], rates, split, shots, **options)
-    return grid.evaluations()[layer, module]
+    return grid.evaluations(progress)[layer, module]
 
 
 def evaluate_grid(
@@ -102,6 +109,8 @@ def evaluate_grid(
     rates: Sequence[Any],
     split: str = "validation",
     shots: int | None = None,
+    *,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Mapping[tuple[int, str], tuple[Evaluation, ...]]:
     """Answers a split with every (layer, module) pruned at every rate, in one pass.
@@ -114,6 +123,7 @@ def evaluate_grid(
         rates: Clipping rates, in [0, 1).
         split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
         shots: Demonstrations in front; all if ``None``.
+        progress: As of :func:`evaluate`.
         **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
 
     Returns:
@@ -127,4 +137,4 @@ def evaluate_grid(
         Verified by ``tests/bridge/test_evaluation_grid.py``.
     """
     grid = Grid(model, task, layers, modules, rates, split, shots, **options)
-    return grid.evaluations()
+    return grid.evaluations(progress)

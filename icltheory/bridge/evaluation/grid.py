@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icltheory._checks import check_choice
+from icltheory.batching import Progress
 from icltheory.bridge.evaluation._run import SplitEvaluator
 from icltheory.bridge.evaluation._stacks import pruned_stacks
 from icltheory.bridge.evaluation.prompts import tokenize
@@ -160,10 +161,16 @@ class Grid:
             found[:, chunk.examples] = chunk.predictions == labels
         return found[:, examples]
 
-    def evaluations(self) -> dict[tuple[int, str], tuple[Evaluation, ...]]:
+    def evaluations(
+        self, progress: Progress | None = None
+    ) -> dict[tuple[int, str], tuple[Evaluation, ...]]:
         """Evaluations over the whole split, one for each rate.
+
+        Args:
+            progress: Called as ``progress(done, total, part)`` after each batch, with
+                numbers of examples; see :mod:`icltheory.batching`.
 
         Returns:
             A tuple for each (layer, module).
         """
-        return self._run.evaluations()
+        return self._run.evaluations(progress, lambda key: "layer {}, {}".format(*key))

@@ -1,5 +1,6 @@
 """Pruned models as checkpoints, dense or in factors, and what the factors save."""
 
+from icltheory._public import shown
 from icltheory.bridge.export.factors import FactoredFolder, take_factors
 from icltheory.bridge.export.save import save_checkpoint
 from icltheory.bridge.export.size import MatrixSize, SizeReport, size_report
@@ -12,3 +13,5 @@ __all__ = [
     "size_report",
     "take_factors",
 ]
+
+__dir__ = shown(__name__)

@@ -4,6 +4,7 @@ Condition numbers are computed in float64 on the host and stand beside what a ra
 matrix of the shape has and beside what the rounding of the weights leaves visible.
 """
 
+from icltheory._public import shown
 from icltheory.bridge.spectra.conditions import ConditionNumber, condition_numbers
 from icltheory.bridge.spectra.cumulative import Cumulative
 from icltheory.bridge.spectra.methods import (
@@ -27,3 +28,5 @@ __all__ = [
     "rounding_noise",
     "stored_dtype",
 ]
+
+__dir__ = shown(__name__)

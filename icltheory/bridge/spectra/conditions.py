@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from icltheory._checks import check_finite
+from icltheory.batching import Progress, reported
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.spectra.rounding import rounding_noise, stored_dtype
 from icltheory.bridge.spectra.systems import SingularSystems
@@ -58,6 +59,7 @@ def condition_numbers(
     cache: SingularSystems | None = None,
     layers: Sequence[int] | None = None,
     module: str = "all",
+    progress: Progress | None = None,
 ) -> tuple[ConditionNumber, ...]:
     r"""Condition numbers of a language model's matrices, in float64 on the host.
 
@@ -72,6 +74,8 @@ def condition_numbers(
         cache: Where singular values are looked up and kept.
         layers: Numbers of the layers; all when left out.
         module: One matrix, such as ``"W_V"``, or ``"attn"``, ``"mlp"``, ``"all"``.
+        progress: Called as ``progress(done, total, part)`` after each matrix; see
+            :mod:`icltheory.batching`.
 
     Returns:
         One row for each matrix, layer by layer.
@@ -97,8 +101,11 @@ def condition_numbers(
     numbers = range(model.num_layers) if layers is None else layers
     return tuple(
         _row(model, layer, spec, cache)
-        for layer in numbers
-        for spec in module_matrices(model, layer, module)
+        for layer, spec in reported(
+            [(l, spec) for l in numbers for spec in module_matrices(model, l, module)],
+            progress,
+            lambda pair: f"layer {pair[0]}, {pair[1].name}",
+        )
     )
 
 

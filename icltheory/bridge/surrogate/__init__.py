@@ -6,6 +6,9 @@ terms of Theorem 2, layer by layer and rate by rate, with a measure of how far t
 surrogate is from the model.
 """
 
+from icltheory._public import shown
 from icltheory.bridge.surrogate.terms import SurrogateTerms, surrogate_terms
 
 __all__ = ["SurrogateTerms", "surrogate_terms"]
+
+__dir__ = shown(__name__)

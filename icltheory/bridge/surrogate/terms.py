@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory.batching import Progress, reported
 from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.streams import Tokens
@@ -95,6 +96,7 @@ def surrogate_terms(
     split: str = "validation",
     systems: Any = None,
     at_least_one: bool = False,
+    progress: Progress | None = None,
 ) -> list[SurrogateTerms]:
     """Norms of the implicit updates and terms of Theorem 2, layer by layer.
 
@@ -110,6 +112,8 @@ def surrogate_terms(
         split: Split that the questions are taken from.
         systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
+        progress: Called as ``progress(done, total, part)`` after each layer; see
+            :mod:`icltheory.batching`.
 
     Returns:
         One row for each layer and rate, in ascending order of the layers.
@@ -132,7 +136,7 @@ def surrogate_terms(
     q = decoder.embed_after(model.params, prompt.queries, len(prompt.inside))
     with jax.enable_x64(True):
         P = jnp.eye(arch.width)
-    for layer in range(max(layers) + 1):
+    for layer in reported(range(max(layers) + 1), progress, "layer {}".format):
         params = model.params["layers"][layer]
         x = np.asarray(decoder.read_in(params, h))[0][prompt.inside]
         x_query = np.asarray(decoder.read_in(params, q))[prompt.ends]

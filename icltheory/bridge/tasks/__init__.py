@@ -25,6 +25,7 @@ Before a model sees it, ``task.lint(encode, context_length=2048)`` says what is 
 with the prompts. ``denominator_of`` tells what a published accuracy was divided by.
 """
 
+from icltheory._public import shown
 from icltheory.bridge.tasks.catalogue import TASKS
 from icltheory.bridge.tasks.declare import (
     PROFILES,
@@ -67,3 +68,5 @@ __all__ = [
     "load_task",
     "profile_differences",
 ]
+
+__dir__ = shown(__name__)

@@ -4,6 +4,8 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from icltheory._public import shown
+
 __all__ = [
     "Finding",
     "check_labels",
@@ -251,3 +253,6 @@ def _length(
         if estimate + _SLACK <= limit:
             return estimate
     return len(encode(prefix + rest))
+
+
+__dir__ = shown(__name__)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
+from icltheory._public import shown
+
 __all__ = ["SourceRow", "SourceTable", "read_table"]
 
 FORMATS = (".jsonl", ".json", ".tsv", ".csv", ".txt", ".xml")
@@ -201,3 +203,6 @@ def _xml_rows(path: Path, text: str) -> Iterator[SourceRow]:
     except expat.ExpatError as error:
         raise ValueError(f"{path}:{error.lineno}: expected XML, got {error}") from None
     yield from rows
+
+
+__dir__ = shown(__name__)

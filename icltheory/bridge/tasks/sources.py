@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from icltheory._public import shown
 from icltheory.bridge.tasks.declare import TaskSpec
 from icltheory.bridge.tasks.rows import (
     FORMATS,
@@ -134,3 +135,6 @@ def hub_source(spec: TaskSpec) -> Callable[[str], SourceTable]:
         )
 
     return read
+
+
+__dir__ = shown(__name__)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from icltheory._public import shown
 from icltheory.bridge.tasks.declare import Split
 from icltheory.bridge.tasks.task import Example
 
@@ -101,3 +102,6 @@ def draw(
         tuple(example for rows in left for example in rows[:taken]),
         () if taken is None else tuple(e for rows in left for e in rows[taken:]),
     )
+
+
+__dir__ = shown(__name__)

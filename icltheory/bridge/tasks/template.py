@@ -4,6 +4,8 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
+from icltheory._public import shown
+
 __all__ = ["fill"]
 
 
@@ -47,3 +49,6 @@ def fill(template: str, fields: Mapping[str, str]) -> str:
             f"template: expected fields among {', '.join(fields)}, "
             f"got {error.args[0]!r} in {template!r}"
         ) from None
+
+
+__dir__ = shown(__name__)

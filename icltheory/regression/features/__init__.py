@@ -7,6 +7,7 @@ attention with the matrix Q answers :math:`\hat y = \sum_i y_i \operatorname{sof
 Then only the logits :math:`v_n^\top Q v_k` matter.
 """
 
+from icltheory._public import shown
 from icltheory.regression.features.attention import (
     feature_attention,
     feature_gradient,
@@ -38,3 +39,5 @@ __all__ = [
     "loss_asymptote",
     "query_matrix",
 ]
+
+__dir__ = shown(__name__)

@@ -6,6 +6,7 @@ linear attention of Zhang, Frei and Bartlett (2024). Integrated by diffrax, whic
 with ``icltheory[solvers]`` and is imported when a flow is.
 """
 
+from icltheory._public import shown
 from icltheory.regression.flow.attention import AttentionTrajectory, attention_flow
 from icltheory.regression.flow.attention_start import AttentionWeights, attention_start
 from icltheory.regression.flow.descent import gradient_descent, sampled_sgd
@@ -26,3 +27,5 @@ __all__ = [
     "attention_flow",
     "attention_start",
 ]
+
+__dir__ = shown(__name__)

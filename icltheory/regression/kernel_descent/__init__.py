@@ -7,6 +7,7 @@ query. Three forms of it are here: weights of an attention stack, the recursion,
 closed form.
 """
 
+from icltheory._public import shown
 from icltheory.regression.kernel_descent.descent import (
     KernelDescent,
     descent_weights,
@@ -30,3 +31,5 @@ __all__ = [
     "kernel_descent_stack",
     "kriging_risk",
 ]
+
+__dir__ = shown(__name__)

@@ -5,6 +5,7 @@ the query label unless ``query_noise=False``. Exact risks take a ``LinearRegress
 for its population (H, beta*, Psi, sigma^2).
 """
 
+from icltheory._public import shown
 from icltheory.regression.risks.closed_form import (
     averaging_risk,
     least_squares_risk,
@@ -41,3 +42,5 @@ __all__ = [
     "squared_errors",
     "zero_risk",
 ]
+
+__dir__ = shown(__name__)

@@ -1,5 +1,6 @@
 """Families of in-context tasks: distributions of functions, drawn as prompts."""
 
+from icltheory._public import shown
 from icltheory.regression.tasks.decision_tree import DecisionTree
 from icltheory.regression.tasks.gaussian import (
     LinearClassification,
@@ -22,3 +23,5 @@ __all__ = [
     "SparseLinearRegression",
     "TaskPool",
 ]
+
+__dir__ = shown(__name__)

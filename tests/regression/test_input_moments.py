@@ -1,0 +1,151 @@
+"""The exact risk of one gradient step for inputs that are not Gaussian."""
+
+import functools
+import itertools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.regression.risks import (
+    linear_attention_optimum,
+    linear_attention_risk,
+    optimal_step_size,
+)
+from icltheory.regression.tasks import LinearRegression
+
+ATOMS = np.array([[1.0, 0.3], [-2.0, 0.5], [0.2, -1.4]])
+CHANCES = np.array([0.5, 0.2, 0.3])
+GAMMA = np.array([[0.5, 0.1], [-0.2, 0.3]])
+
+
+@functools.cache
+def atoms():
+    """A task whose inputs take three values, and their fourth moments."""
+    H = np.einsum("a,ai,aj->ij", CHANCES, ATOMS, ATOMS)
+    fourth = np.einsum("a,ai,aj,ak,al->ijkl", CHANCES, *[ATOMS] * 4)
+    mean, cov = np.array([0.4, -1.0]), np.array([[1.0, 0.3], [0.3, 0.7]])
+    return LinearRegression(H, mean, cov, 0.25), fourth
+
+
+def enumerated(Gamma, num_examples):
+    """The risk as a sum over all prompts, with weights and noises of the moments."""
+    task, _ = atoms()
+    root = np.linalg.cholesky(task.task_cov)
+    steps = np.sqrt(2) * np.concatenate([root.T, -root.T])
+    weights = np.asarray(task.task_mean) + steps
+    total = 0.0
+    for places in itertools.product(range(3), repeat=num_examples + 1):
+        chance = np.prod(CHANCES[list(places)])
+        X, x = ATOMS[list(places[:-1])], ATOMS[places[-1]]
+        for w in weights:
+            for signs in itertools.product((-1, 1), repeat=num_examples):
+                y = X @ w + 0.5 * np.array(signs)
+                error = x @ Gamma @ X.T @ y / num_examples - x @ w
+                total += chance * error**2 / 4 / 2**num_examples
+    return total + 0.25
+
+
+def test_the_risk_is_the_sum_over_all_prompts():
+    task, fourth = atoms()
+    for k in (1, 2):
+        found = linear_attention_risk(task, k, GAMMA, fourth_moment=fourth)
+        np.testing.assert_allclose(found, enumerated(GAMMA, k), rtol=1e-12)
+        step = float(optimal_step_size(task, k, fourth_moment=fourth))
+        best = linear_attention_optimum(task, k, fourth_moment=fourth)
+        np.testing.assert_allclose(
+            best.risk, enumerated(np.asarray(best.Gamma), k), rtol=1e-12
+        )
+        near = [enumerated(s * np.eye(2), k) for s in (0.99 * step, step, 1.01 * step)]
+        np.testing.assert_allclose(near[2] - near[1], near[0] - near[1], rtol=1e-6)
+        assert best.risk < near[1] < near[0]
+    change = jax.grad(
+        lambda G: linear_attention_risk(task, 2, G, fourth_moment=fourth)
+    )(best.Gamma)
+    np.testing.assert_allclose(change, 0, atol=1e-12)
+
+
+def gaussian_moments(H):
+    pairs = ("ij,kl", "ik,jl", "il,jk")
+    return sum(np.einsum(f"{pair}->ijkl", H, H) for pair in pairs)
+
+
+def test_gaussian_moments_give_the_gaussian_risks():
+    task, _ = atoms()
+    fourth = gaussian_moments(np.asarray(task.input_cov))
+    mean, cov = task.task_mean, task.task_cov
+    diagonal = LinearRegression(np.diag([2.0, 0.5]), mean, cov, 0.25)
+    cases = ((task, fourth), (diagonal, 3.0), (diagonal, [3.0, 3.0]))
+    for (own, moment), k in itertools.product(cases, (0, 3)):
+        found, gaussian = everything(own, k, fourth_moment=moment), everything(own, k)
+        for value, expected in zip(found, gaussian, strict=True):
+            np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-14)
+
+
+def everything(task, k, **given):
+    """The risk of one step, of the best step, both steps."""
+    best = linear_attention_optimum(task, k, **given)
+    risk = linear_attention_risk(task, k, GAMMA, **given)
+    return risk, best.risk, best.Gamma, optimal_step_size(task, k, **given)
+
+
+def test_the_baseline_of_von_oswald():
+    # x ~ U(-1/2, 1/2)^10, w ~ N(0, I), 10 examples, half the squared error
+    task = LinearRegression(np.eye(10) / 12, np.zeros(10), np.eye(10), 0.0)
+    step = optimal_step_size(task, 10, fourth_moment=1.8)
+    np.testing.assert_allclose(step / 10, 12 / 19.8, rtol=1e-12)  # 0.60606
+    risk = linear_attention_risk(task, 10, step * np.eye(10), fourth_moment=1.8)
+    np.testing.assert_allclose(risk / 2, 0.2062290, atol=5e-8)
+    best = linear_attention_optimum(task, 10, fourth_moment=1.8)
+    np.testing.assert_allclose(best.risk, risk, rtol=1e-12)
+    np.testing.assert_allclose(best.Gamma, step * np.eye(10), atol=1e-12)
+
+
+def test_simulation_agrees():
+    rng, d, k, prompts = np.random.default_rng(0), 3, 4, 40_000
+    scale, Gamma = np.array([1.0, 2.0, 0.5]), rng.normal(size=(3, 3)) / 5
+    # Uniform, two-valued and Laplace coordinates: kurtosis 9/5, 1 and 6
+    shape = (prompts, k + 1)
+    columns = (
+        rng.uniform(-np.sqrt(3), np.sqrt(3), shape),
+        rng.choice([-1.0, 1.0], shape),
+        rng.laplace(scale=np.sqrt(0.5), size=shape),
+    )
+    x = np.stack(columns, axis=-1) * scale
+    w = rng.normal(size=(prompts, d))
+    y = np.einsum("pki,pi->pk", x, w) + 0.5 * rng.normal(size=shape)
+    update = np.einsum("ij,pkj,pk->pi", Gamma, x[:, :k], y[:, :k]) / k
+    errors = (np.einsum("pi,pi->p", update, x[:, k]) - y[:, k]) ** 2
+    task = LinearRegression(np.diag(scale**2), np.zeros(d), np.eye(d), 0.25)
+    exact = linear_attention_risk(task, k, Gamma, fourth_moment=[1.8, 1.0, 6.0])
+    z = (errors.mean() - float(exact)) / (errors.std() / np.sqrt(prompts))
+    assert abs(z) < 4
+    gaussian = float(linear_attention_risk(task, k, Gamma))
+    assert abs(errors.mean() - gaussian) > 5 * errors.std() / np.sqrt(prompts)
+
+
+@pytest.mark.parametrize(
+    ("fourth", "message"),
+    [
+        (0.5, "expected a kurtosis >= 1, got 0.5"),
+        (np.nan, "expected finite entries, got NaN or infinity"),
+        ([3.0, 3.0, 3.0], "expected shape (2,), got (3,)"),
+        (np.ones((2, 2)), "expected shape (2, 2, 2, 2), got (2, 2)"),
+        (1.8, "expected (d, d, d, d) unless input_cov is diagonal, got a kurtosis"),
+        (
+            np.arange(16.0).reshape(2, 2, 2, 2),
+            "expected symmetry in all axes, got none",
+        ),
+        (-np.ones((2, 2, 2, 2)), "expected E x_i^2 x_j^2 >= 0, got -1.0"),
+    ],
+)
+def test_moments_of_no_distribution_are_refused(fourth, message):
+    task, _ = atoms()
+    with pytest.raises(ValueError, match=f"^fourth_moment: {re.escape(message)}$"):
+        optimal_step_size(task, 3, fourth_moment=fourth)
+    own = jnp.asarray(fourth)
+    if own.ndim in (0, 4):
+        run = jax.jit(lambda m: optimal_step_size(task, 3, fourth_moment=m))
+        assert np.isnan(run(own))
