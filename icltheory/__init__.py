@@ -50,6 +50,7 @@ _PACKAGES = (
     "bridge",
     "chain_of_thought",
     "constructions",
+    "frames",
     "induction",
     "kernels",
     "layered",

@@ -23,7 +23,7 @@ LAYERS = (
         "_conditions",
         "_descent",
     )
-    + ("batching", "linalg", "statistics", "strict_json"),
+    + ("batching", "frames", "linalg", "statistics", "strict_json"),
     ("attention", "trajectory", "noise", "constructions", "layered", "kernels"),
     ("bounds", "pruning", "regression", "patterns", "induction", "chain_of_thought"),
     ("models", "training"),

@@ -111,6 +111,14 @@ class Records:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The records in the order of the file, as JSON has them: NaN is ``None``."""
+        names = self.fields or ()
+        others = [name for name in names if name not in self.key_fields]
+        for key, values in self._rows.items():
+            known = dict(zip((*self.key_fields, *others), (*key, *values), strict=True))
+            yield {name: known[name] for name in names}
+
     def __contains__(self, key: tuple) -> bool:
         return tuple(key) in self._rows
 

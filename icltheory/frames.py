@@ -1,0 +1,166 @@
+"""Records as a table: columns of equal length, and data frames of pandas or polars.
+
+Stability: provisional.
+"""
+
+import dataclasses
+import importlib
+import importlib.util
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from icltheory._checks import check_choice
+from icltheory._public import shown
+
+__all__ = ["to_columns", "to_frame"]
+
+_LIBRARIES = "pandas", "polars"
+
+
+def to_columns(records: Any) -> dict[str, list[Any]]:
+    r"""The fields of records as columns of one length.
+
+    .. math:: \text{field} \mapsto (v_1, \dots, v_n)
+
+    Of several records each is a row, and an array in it is one cell, a list. Of one
+    record each entry along the leading axis, which all its arrays share, is a row;
+    numbers and names are repeated. Records within records become columns with a dot in
+    their names, such as ``comparison.p_value``.
+
+    Args:
+        records: One record, or several of the same fields: results of this library,
+            dataclasses, named tuples or mappings; or ``bridge.Records``.
+
+    Returns:
+        A list for each field, of Python's numbers, names and lists.
+
+    Raises:
+        ValueError: If something is no record, the fields of two records differ, or the
+            arrays of a single one differ in their leading sizes.
+
+    Example:
+        >>> from icltheory.statistics import Estimate
+        >>> runs = [Estimate.of([0.5, 1.5]), Estimate.of([2.0, 2.0, 2.0])]
+        >>> to_columns(runs)
+        {'mean': [1.0, 2.0], 'standard_error': [0.5, 0.0], 'dof': [1, 2]}
+        >>> to_columns({"rate": [0.0, 0.5], "score": np.array([17.0, 12.0])})
+        {'rate': [0.0, 0.5], 'score': [17.0, 12.0]}
+
+    References:
+        Verified by ``tests/test_frames.py``.
+    """
+    fields = _fields(records)
+    if fields is not None:
+        return _by_leading_axis(_flat(fields))
+    if not isinstance(records, Iterable):
+        raise ValueError(f"records: expected records, got a {type(records).__name__}")
+    rows = [_row(record) for record in records]
+    names = list(rows[0]) if rows else []
+    for row in rows:
+        if set(row) != set(names):
+            expected, got = ", ".join(names), ", ".join(row)
+            raise ValueError(f"records: expected the fields {expected}, got {got}")
+    return {name: [_plain(row[name]) for row in rows] for name in names}
+
+
+def to_frame(records: Any, library: str | None = None) -> Any:
+    """Records as a data frame of pandas or polars, whichever is installed.
+
+    Args:
+        records: See :func:`to_columns`.
+        library: ``"pandas"`` or ``"polars"``; the first that is installed if ``None``.
+
+    Returns:
+        The data frame, with the columns of :func:`to_columns`.
+
+    Raises:
+        ValueError: If the library is not installed, or as :func:`to_columns`.
+
+    Example:
+        >>> from icltheory.statistics import Estimate
+        >>> to_frame([Estimate.of([0.5, 1.5])], "pandas")  # doctest: +SKIP
+           mean  standard_error  dof
+        0   1.0             0.5    1
+
+    References:
+        Verified by ``tests/test_frames.py``.
+    """
+    check_choice("library", library, (None, *_LIBRARIES))
+    wanted = _LIBRARIES if library is None else (library,)
+    found = [name for name in wanted if importlib.util.find_spec(name) is not None]
+    if not found:
+        got = "neither" if library is None else "no such module"
+        names = " or ".join(wanted)
+        raise ValueError(f"library: expected {names} to be installed, got {got}")
+    columns = to_columns(records)
+    module = importlib.import_module(found[0])
+    # Columns of polars have one type; whole numbers among others become such.
+    options = {"strict": False} if found[0] == "polars" else {}
+    return module.DataFrame(columns, **options)
+
+
+def _fields(value: Any) -> dict[str, Any] | None:
+    """The fields of a record, or ``None`` if it is none."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        own = [f.name for f in dataclasses.fields(value) if f.repr]
+        return {name: getattr(value, name) for name in own}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return dict(zip(value._fields, value, strict=True))
+    return dict(value) if isinstance(value, Mapping) else None
+
+
+def _row(record):
+    fields = _fields(record)
+    if fields is None:
+        kind = type(record).__name__
+        raise ValueError(f"records: expected dataclasses or mappings, got a {kind}")
+    return _flat(fields)
+
+
+def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields, with those of records within them under names with a dot."""
+    flat = {}
+    for name, value in fields.items():
+        inner = _fields(value)
+        if inner is None:
+            flat[str(name)] = value
+        else:
+            flat |= {f"{name}.{part}": v for part, v in _flat(inner).items()}
+    return flat
+
+
+def _by_leading_axis(fields: Mapping[str, Any]) -> dict[str, list[Any]]:
+    sizes = {name: len(v) for name, v in fields.items() if _is_column(v)}
+    if len(set(sizes.values())) > 1:
+        got = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise ValueError(
+            f"records: expected arrays of one leading size, or a list of records, "
+            f"got {got}"
+        )
+    count = next(iter(sizes.values()), 1)
+    return {
+        name: list(map(_plain, value)) if name in sizes else [_plain(value)] * count
+        for name, value in fields.items()
+    }
+
+
+def _is_column(value) -> bool:
+    """Whether a field is an array, or a sequence of numbers or names."""
+    if isinstance(value, (list, tuple)):
+        return not any(_fields(part) is not None for part in value)
+    return len(getattr(value, "shape", ())) > 0
+
+
+def _plain(value: Any) -> Any:
+    """Python's own numbers and lists in place of arrays."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if _fields(value) is not None:
+        return str(value)
+    is_number = hasattr(value, "tolist") and np.dtype(value.dtype).kind in "biufcUSO"
+    return value.tolist() if is_number else value
+
+
+__dir__ = shown(__name__)

@@ -1,0 +1,122 @@
+"""Records as columns and data frames."""
+
+import dataclasses
+import importlib.util
+import re
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import frames
+from icltheory.bridge.records import Records
+from icltheory.frames import to_columns, to_frame
+from icltheory.regression import risks
+from icltheory.regression.tasks import LinearRegression
+from icltheory.statistics import Estimate, Interval, compare
+
+
+def needs(library):
+    absent = importlib.util.find_spec(library) is None
+    return pytest.param(
+        library, marks=pytest.mark.skipif(absent, reason=f"{library} is not installed")
+    )
+
+
+@dataclasses.dataclass
+class Found:
+    """A result with all kinds of fields."""
+
+    name: str
+    rate: float
+    scores: np.ndarray
+    ends: Interval
+    note: None = None
+
+
+FOUND = [
+    Found("a", 0.5, np.array([1, 2]), Interval(0.0, jnp.array(1.0))),
+    Found("b", np.float64(0.25), np.array([3, 4]), Interval(-1.0, np.inf)),
+]
+
+
+def test_each_of_several_records_is_a_row():
+    columns = to_columns(FOUND)
+    assert columns == {
+        "name": ["a", "b"],
+        "rate": [0.5, 0.25],
+        "scores": [[1, 2], [3, 4]],
+        "ends.low": [0.0, -1.0],
+        "ends.high": [1.0, np.inf],
+        "note": [None, None],
+    }
+    numbers = columns["rate"] + columns["ends.high"]
+    assert [type(cell) for cell in numbers] == [float] * 4
+    assert to_columns([]) == {}
+    assert to_columns(iter(FOUND)) == columns
+
+
+def test_one_record_is_a_row_for_each_entry_of_its_arrays():
+    estimate = Estimate.of(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 7.0]]))
+    assert to_columns(estimate) == {
+        "mean": [2.0, 2.0, 5.0],
+        "standard_error": [1.0, 0.0, 2.0],
+        "dof": [1, 1, 1],
+    }
+    optimum = risks.linear_attention_optimum(LinearRegression.isotropic(2), 3)
+    columns = to_columns(optimum)
+    np.testing.assert_allclose(columns["Gamma"], [[0.5, 0], [0, 0.5]], atol=1e-12)
+    np.testing.assert_allclose(columns["risk"], [1.0, 1.0])
+    assert to_columns({"rates": (0, 0.5), "name": "x"})["name"] == ["x", "x"]
+    assert to_columns({"name": "x", "value": 2}) == {"name": ["x"], "value": [2]}
+
+
+def test_records_of_the_library_and_its_files(tmp_path):
+    right = np.array([True, False, True])
+    (p_value,) = to_columns([compare(right, ~right)])["p_value"]
+    assert p_value == compare(right, ~right).p_value
+    task = to_columns([LinearRegression.isotropic(1)])
+    assert list(task) == ["input_cov", "task_mean", "task_cov", "noise_var"]
+    records = Records(tmp_path / "r.jsonl", ("example",), config={})
+    records.append([{"example": i, "score": i / 2} for i in (1, 0)])
+    assert to_columns(records) == {"example": [1, 0], "score": [0.5, 0.0]}
+
+
+@pytest.mark.parametrize("library", [needs("pandas"), needs("polars")])
+def test_a_data_frame_has_the_columns(library):
+    frame = to_frame(FOUND, library)
+    assert type(frame).__module__.startswith(library)
+    assert list(frame.columns) == list(to_columns(FOUND))
+    assert frame["rate"].to_list() == [0.5, 0.25]
+    assert list(map(list, frame["scores"].to_list())) == [[1, 2], [3, 4]]
+    assert to_frame({"rate": [0, 0.5]}, library).shape == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (3, "records: expected records, got a int"),
+        ([1.0], "records: expected dataclasses or mappings, got a float"),
+        ([{"a": 1}, {"b": 1}], "records: expected the fields a, got b"),
+        (
+            {"a": np.ones(2), "b": [1, 2, 3]},
+            "records: expected arrays of one leading size, or a list of records, "
+            "got a 2, b 3",
+        ),
+    ],
+)
+def test_what_is_no_table_is_refused(records, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        to_columns(records)
+
+
+def test_a_library_that_is_not_installed_is_said_in_one_line(monkeypatch):
+    monkeypatch.setattr(frames.importlib.util, "find_spec", lambda name: None)
+    for library, names in ((None, "pandas or polars"), ("polars", "polars")):
+        expected = f"^library: expected {names} to be installed, got neither$"
+        if library is not None:
+            expected = expected.replace("neither", "no such module")
+        with pytest.raises(ValueError, match=expected):
+            to_frame(FOUND, library)
+    with pytest.raises(ValueError, match="library: expected one of None, 'pandas'"):
+        to_frame(FOUND, "numpy")
