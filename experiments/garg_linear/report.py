@@ -145,6 +145,7 @@ def report(setup: Setup, params: Any, records: list[dict]) -> Report:
                 f"{title}: the Transformer as it trains",
             ),
         },
+        interval_level=0.9,
     )
 
 
@@ -177,7 +178,7 @@ def report_shifts(setup: Setup, run: Run, params: Any) -> dict:
             for value in k
         ]
         table.add_row(shift.name, *cells)
-    run.console.print(table)
+    run.results.print(table)
     title = f"Garg's evaluation settings, d = {config.dim}"
     run.save_figure("shifts.png", errors_by_setting(panels, title))
     return results

@@ -1,7 +1,6 @@
 """Evaluates the answers that a study lacks."""
 
 import itertools
-import time
 
 from experiments._frame.run import Run
 from experiments.prune_llm.study import Study, systems_of
@@ -12,24 +11,25 @@ from icltheory.bridge.cached_evaluator import CachedEvaluator
 
 def measure(study: Study, subject: Subject, run: Run) -> int:
     """Fills the caches; returns how many answers were evaluated in this process."""
-    begin, systems = time.perf_counter(), systems_of(run)
-
-    def say(what: str, case: TaskDraw) -> None:
-        added = sum(answers.added for answers in study.answers.values())
-        seconds = time.perf_counter() - begin
-        run.console.print(
-            f"{what}, {case.task}, {case.shots} demonstrations (seed {case.seed}, "
-            f"order {case.order}): {added:,} new answers so far, {seconds:.0f} s"
-        )
-
-    for case in study.grid_cases:
-        _evaluate_grid(study, subject, case, systems)
-        say("grid", case)
-    for case in study.judged_cases:
-        for module in study.config.modules:
-            _judge(study, subject, case, module, systems)
-        say("Algorithm 1", case)
+    systems, grid, judged = systems_of(run), study.grid_cases, study.judged_cases
+    with run.progress("evaluating", len(grid) + len(judged), unit="cases") as activity:
+        for case in grid:
+            activity.enter(f"grid, {_name(case)}")
+            _evaluate_grid(study, subject, case, systems)
+            activity.advance()
+        for case in judged:
+            activity.enter(f"Algorithm 1, {_name(case)}")
+            for module in study.config.modules:
+                _judge(study, subject, case, module, systems)
+            activity.advance()
     return sum(answers.added for answers in study.answers.values())
+
+
+def _name(case: TaskDraw) -> str:
+    return (
+        f"{case.task}, {case.shots} demonstrations (seed {case.seed}, order "
+        f"{case.order})"
+    )
 
 
 def _evaluate_grid(study: Study, subject: Subject, case: TaskDraw, systems) -> None:

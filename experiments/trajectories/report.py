@@ -38,6 +38,7 @@ def report(
         claims=claims(config, cases, plain, effects),
         claims_title="the paper's claims on these stacks",
         figures=_figures(config, cases),
+        interval_level=0.95,
     )
 
 
