@@ -1,29 +1,38 @@
 """Several processes as one experiment: the options that say which, and joining them."""
 
-import argparse
+import dataclasses
 
+from experiments._frame.options import Flags
 from experiments._frame.slurm import tasks_of_srun
 from icltheory import training
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declares the options of an experiment that runs on several devices and hosts."""
-    parser.add_argument("--devices", type=int)
-    parser.add_argument("--coordinator")
-    parser.add_argument("--num-processes", type=int)
-    parser.add_argument("--process-id", type=int)
+@dataclasses.dataclass(frozen=True)
+class Processes(Flags):
+    """Options of an experiment that runs on several devices and hosts.
 
-
-def join(flags: argparse.Namespace) -> None:
-    """Joins this process to the others, if the options or ``srun`` say there are any.
-
-    Raises:
-        ValueError: if some of the options are missing or out of range.
+    Attributes:
+        devices: Devices over which a batch is split; all of them unless given.
+        coordinator: HOST:PORT of the first process.
+        num_processes: How many processes run this experiment.
+        process_id: Number of this process, from 0.
     """
-    if flags.num_processes == 1:
-        return
-    told = (flags.coordinator, flags.num_processes, flags.process_id)
-    if any(value is not None for value in told):
-        training.initialize_distributed(*told)
-    elif tasks_of_srun() > 1:
-        training.initialize_distributed()
+
+    devices: int | None = None
+    coordinator: str | None = None
+    num_processes: int | None = None
+    process_id: int | None = None
+
+    def begin(self) -> None:
+        """Joins this process to the others, if options or ``srun`` say there are any.
+
+        Raises:
+            ValueError: if some of the options are missing or out of range.
+        """
+        if self.num_processes == 1:
+            return
+        told = (self.coordinator, self.num_processes, self.process_id)
+        if any(value is not None for value in told):
+            training.initialize_distributed(*told)
+        elif tasks_of_srun() > 1:
+            training.initialize_distributed()

@@ -85,6 +85,8 @@ class Report:
         claims: Claims of the papers beside what was measured.
         claims_title: Title of the table of claims.
         findings: Sentences that sum up the numbers.
+        interval_level: Level of the intervals in numbers and figures; ``None`` where
+            there are none or they differ.
     """
 
     numbers: Mapping[str, Any]
@@ -94,9 +96,21 @@ class Report:
     claims: Sequence[Claim] = ()
     claims_title: str = "claims and measurements"
     findings: Sequence[str] = ()
+    interval_level: float | None = None
 
-    def print(self, console: Console) -> None:
-        """Prints tables, findings, claims and checks."""
+    def verdict(self, checked: bool = True) -> str:
+        """``"passed"`` or ``"failed"``; ``"not applicable"`` unless it is checked."""
+        if not checked:
+            return "not applicable"
+        return "passed" if self.passed else "failed"
+
+    @property
+    def passed(self) -> bool:
+        """Whether every number is what was expected."""
+        return all(check.passed for check in self.checks)
+
+    def print(self, console: Console, checked: bool = True) -> None:
+        """Prints tables, findings, claims and checks, with verdicts if asked for."""
         for table in self.tables:
             console.print(table)
         for line in self.findings:
@@ -104,12 +118,12 @@ class Report:
         if self.claims:
             console.print(_claim_table(self.claims_title, self.claims))
         for check in self.checks:
-            console.print(_check_line(check))
+            console.print(_check_line(check, checked))
 
     def as_dict(self) -> dict[str, Any]:
         """The contents of ``result.json``."""
         found: dict[str, Any] = {
-            "passed": all(check.passed for check in self.checks),
+            "passed": self.passed,
             "checks": [check.as_dict() for check in self.checks],
         }
         if self.claims:
@@ -129,8 +143,10 @@ def _claim_table(title: str, claims: Iterable[Claim]) -> Table:
     return table
 
 
-def _check_line(check: Check) -> str:
+def _check_line(check: Check, checked: bool) -> str:
     verdict = "[green]pass[/]" if check.passed else "[red]FAIL[/]"
+    if not checked:
+        verdict = "not applicable"
     return (
         f"{verdict}  {check.name}: {check.measured:.4g} {check.relation} "
         f"{check.reference:.4g} (+- {check.tolerance:.4g})"

@@ -5,25 +5,30 @@ import dataclasses
 import functools
 import json
 import os
+import shlex
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
 
 from experiments._frame.command_line import Launch
 from experiments._frame.environment import environment
 from experiments._frame.pictures import write_png, write_svg
+from experiments._frame.program import continue_with
+from experiments._frame.progress import Activity, Display, track
 from experiments._frame.report import Report
-from icltheory.batching import Progress
 from icltheory.strict_json import plain
+
+# Of result.json; raised when a value changes its name or its meaning.
+SCHEMA_VERSION = 1
+
+Item = TypeVar("Item")
 
 
 class Run:
@@ -35,10 +40,12 @@ class Run:
         folder: Where the files are.
         writes: Whether this process writes and prints.
         seconds: Wall time of each phase.
+        launch: The command line, if one began the run.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, launch: Launch | None = None):
         self.folder = folder
+        self.launch = launch
         self.writes = jax.process_index() == 0
         self.seconds: dict[str, float] = {}
         self._started = time.perf_counter()
@@ -52,9 +59,11 @@ class Run:
             summary: What is computed, for the first line that is printed.
         """
         if launch.resume is not None:
-            run = cls(launch.resume)
+            run = cls(launch.resume, launch)
         else:
             run = cls.create(launch.output, launch.name, launch.preset, launch.config)
+            run.launch = launch
+        continue_with(shlex.join(launch.continuing(run.folder)))
         count = f"{jax.device_count()} x " if jax.device_count() > 1 else ""
         run.console.print(
             f"{launch.name}, preset {launch.preset}: {summary}, on {count}"
@@ -83,50 +92,101 @@ class Run:
                     f"output: expected a folder that can be written, got {output} "
                     f"({error.strerror})"
                 ) from error
-        stored = {
-            "experiment": name,
-            "preset": preset,
-            "config": dataclasses.asdict(config),
-            "environment": environment(),
-        }
-        # An infinity among its fields must come back as one.
-        run.write_text("config.json", json.dumps(stored, indent=1) + "\n")
+        run._write_config(
+            {
+                "experiment": name,
+                "preset": preset,
+                "config": dataclasses.asdict(config),
+                "environment": environment(),
+            }
+        )
         return run
+
+    def _write_config(self, stored: dict[str, Any]) -> None:
+        # An infinity among its fields must come back as one.
+        self.write_text("config.json", json.dumps(stored, indent=1) + "\n")
+
+    def extend(self) -> bool:
+        """Takes the config of a command line that asks for more steps, if one does.
+
+        It is called once the checkpoints are known to fit, so that a refused extension
+        leaves the run as it was.
+
+        Returns:
+            Whether the run is extended.
+        """
+        if self.launch is None or not self.launch.extends:
+            return False
+        stored = json.loads((self.folder / "config.json").read_text())
+        config = dataclasses.asdict(self.launch.config)
+        self._write_config({**stored, "config": config})
+        return True
+
+    @property
+    def quiet(self) -> bool:
+        """Whether only warnings, the final tables and the verdict are printed."""
+        return self.launch is not None and self.launch.quiet
 
     @functools.cached_property
     def console(self) -> Console:
-        """A console wide enough for the tables also where the output is no terminal."""
-        console = Console(quiet=not self.writes)
-        return (
-            console if console.is_terminal else Console(quiet=console.quiet, width=120)
-        )
+        """Prints what is going on: silent with ``--quiet``."""
+        return _console(quiet=True) if self.quiet else self.results
+
+    @functools.cached_property
+    def results(self) -> Console:
+        """Prints warnings, tables and verdicts: silent in all processes but the first.
+
+        It is wide enough for the tables also where the output is no terminal.
+        """
+        return _console(quiet=not self.writes)
+
+    def warn(self, line: str) -> None:
+        """Prints a warning."""
+        self.results.print(f"[yellow]warning:[/] {line}")
+
+    @functools.cached_property
+    def _display(self) -> Display:
+        return Display(self.console)
+
+    def progress(
+        self, label: str, total: int | None = None, *, done: int = 0, unit: str = ""
+    ) -> contextlib.AbstractContextManager[Activity]:
+        """Shows that something is being done, and how much of it is left.
+
+        Args:
+            label: What is done.
+            total: How many units there are, if that is known.
+            done: How many were done by an earlier run.
+            unit: What is counted.
+
+        Returns:
+            A context manager of the activity, whose ``advance`` counts and whose
+            ``enter`` names the stage, such as ``"compiling"``.
+        """
+        return self._display.during(Activity(label, total, done, unit))
+
+    def track(
+        self, items: Iterable[Item], label: str, unit: str = ""
+    ) -> Iterator[Item]:
+        """Yields items of a known number and shows how many are left."""
+        items = list(items)
+        return track(self._display, items, Activity(label, len(items), unit=unit))
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Measures the wall time of a part of the run, and prints it at its end."""
+        """Shows a part of the run, measures its wall time and prints it at its end."""
         begun = time.perf_counter()
-        yield
+        with self.progress(name):
+            yield
         self.seconds[name] = time.perf_counter() - begun
         self.console.print(f"{name}: {self.seconds[name]:.1f} s")
 
-    @contextlib.contextmanager
-    def progress(self, name: str) -> Iterator[Progress]:
-        """Shows a bar for computations that report their progress."""
-        numbers = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        columns = (TextColumn("{task.description}"), *numbers)
-        hidden = not self.writes or not self.console.is_terminal
-        options = {"console": self.console, "disable": hidden, "transient": True}
-        with Bars(*columns, **options) as bar:
-            task = bar.add_task(name, total=None)
-
-            def show(done: int, total: int, part: str) -> None:
-                said = f"{name}: {part}" if part else name
-                bar.update(task, completed=done, total=total, description=said)
-
-            yield show
-
     def finish(self, report: Report, **numbers: Any) -> dict[str, Any]:
         """Prints a report, saves its figures and writes ``result.json``.
+
+        The file begins with ``schema_version``, the ``experiment``, the ``verdict``
+        (``"passed"``, ``"failed"``, or ``"not applicable"`` where the config is not
+        that of a preset, for which the checks are made) and the ``interval_level``.
 
         Args:
             report: What was found.
@@ -135,12 +195,21 @@ class Run:
         Returns:
             What a reader of ``result.json`` gets.
         """
-        report.print(self.console)
-        for name, figure in report.figures.items():
+        checked = self.launch is None or self.launch.unmodified
+        report.print(self.results, checked)
+        for name, figure in self.track(report.figures.items(), "drawing"):
             self.save_figure(name, figure)
         # Apart from the result, which a resumed run must reproduce.
         self.write_json("timing.json", {"seconds": self.seconds})
-        written = self.write_json("result.json", {**report.as_dict(), **numbers})
+        about = {
+            "schema_version": SCHEMA_VERSION,
+            "experiment": self.launch.name if self.launch else self.folder.parent.name,
+            "verdict": report.verdict(checked),
+            "interval_level": report.interval_level,
+        }
+        written = self.write_json(
+            "result.json", {**about, **report.as_dict(), **numbers}
+        )
         total = time.perf_counter() - self._started
         self.console.print(f"{total:.0f} s; results and figures in {self.folder}")
         return written
@@ -199,6 +268,11 @@ class Run:
                 with self.replacing(file) as aside:
                     write(figure, aside)
         return path
+
+
+def _console(quiet: bool) -> Console:
+    console = Console(quiet=quiet)
+    return console if console.is_terminal else Console(quiet=quiet, width=120)
 
 
 def _line(record: dict[str, Any]) -> str:

@@ -6,7 +6,6 @@ the job and the folder, and ends. A job that is requeued, because its time was u
 was preempted, or a host died, goes on from the last checkpoint.
 """
 
-import argparse
 import dataclasses
 import json
 import os
@@ -17,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-_PREFIX = "slurm."
+_PREFIX = "--slurm."
 # Ports of the coordinator, as JAX's own choice under Slurm: one by the job's number.
 _FIRST_PORT, _NUM_PORTS = 61440, 4096
 
@@ -53,35 +52,22 @@ class Request:
     local: bool = False
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declares the ``--slurm`` options."""
-    for field in dataclasses.fields(Request):
-        name = f"--{_PREFIX}{field.name.replace('_', '-')}"
-        if field.name == "local":
-            parser.add_argument(name, action="store_true", default=None)
-        else:
-            kind = int if "int" in str(field.type) else str
-            parser.add_argument(name, dest=_PREFIX + field.name, type=kind)
+def request(asked: Request, argv: list[str]) -> Request | None:
+    """What a command line asks of the cluster; ``None`` if it does not name it.
 
-
-def request(flags: argparse.Namespace) -> Request | None:
-    """What the options ask for; ``None`` where there is none of them.
+    Args:
+        asked: Its ``--slurm`` options as they were read.
+        argv: The command line.
 
     Raises:
         ValueError: if a number is not positive or the time is not one.
     """
-    given = {
-        name.removeprefix(_PREFIX): value
-        for name, value in vars(flags).items()
-        if name.startswith(_PREFIX) and value is not None
-    }
-    if not given:
+    if not any(word.startswith(_PREFIX) for word in argv):
         return None
-    for name, value in given.items():
+    for name, value in dataclasses.asdict(asked).items():
         if type(value) is int and value < (name == "nodes"):
             least = "a positive number" if name == "nodes" else "0 or more"
             raise ValueError(f"slurm.{name}: expected {least}, got {value}")
-    asked = Request(**given)
     if asked.time is not None:
         minutes(asked.time)
     elif not asked.local:
@@ -113,9 +99,13 @@ def minutes(time: str) -> int:
 
 def without_flags(argv: list[str]) -> list[str]:
     """The command line less its ``--slurm`` options."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    add_flags(parser)
-    return parser.parse_known_args(argv)[1]
+    rest, words = [], iter(argv)
+    for word in words:
+        if not word.startswith(_PREFIX):
+            rest.append(word)
+        elif "=" not in word and word != f"{_PREFIX}local":
+            next(words, None)  # its value
+    return rest
 
 
 @dataclasses.dataclass(frozen=True)

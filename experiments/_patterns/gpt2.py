@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from experiments._frame.extend import depends_on_all_steps
 from experiments._frame.fields import check_at_least
 from experiments._frame.run import Run
 from experiments._patterns.ensemble import TrainedEnsemble
@@ -60,6 +61,10 @@ class Gpt:
                 f"got {self.num_heads}"
             )
         make_optimizer(self.optimizer, self.steps)  # complains of what it cannot do
+
+    def needs_all_steps(self) -> str | None:
+        """What depends on the number of all steps, so that more cannot be added."""
+        return depends_on_all_steps(self.optimizer.schedule)
 
 
 GPT_GPU = Gpt(width=128, num_layers=6, num_heads=4, init_std=0.05, steps=1000)

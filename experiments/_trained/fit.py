@@ -1,8 +1,8 @@
 """The loop around the training loop: progress, metrics, checkpoints, snapshots."""
 
+import contextlib
 import dataclasses
 import json
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,25 +10,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
+from experiments._frame import interrupts
+from experiments._frame.extend import STEPS
 from experiments._frame.run import Run
 from icltheory import training
-
-_COLUMNS = (
-    TextColumn("{task.description}"),
-    BarColumn(),
-    MofNCompleteColumn(),
-    TextColumn("loss {task.fields[loss]:.3f}"),
-    TextColumn("{task.fields[speed]:.0f} steps/s"),
-    TimeRemainingColumn(),
-)
 
 
 @dataclasses.dataclass
@@ -85,6 +71,8 @@ def fit(
 ) -> Fitted:
     """Trains to the last step, from the newest checkpoint if there is one.
 
+    Ctrl-C writes a checkpoint after the current chunk and then interrupts.
+
     Args:
         step: One training step, or phases with a step each.
         state: Where to begin.
@@ -98,7 +86,7 @@ def fit(
         snapshots: Steps at which parameters are kept: 0, ``num_steps`` or multiples of
             ``chunk_steps``.
         earlier: Records that precede these in ``metrics.jsonl``.
-        label: What the progress bar says.
+        label: What is shown while it trains.
 
     Returns:
         The last state, the snapshots, the records and the timing.
@@ -106,6 +94,7 @@ def fit(
     Raises:
         ValueError: if a snapshot falls within a chunk, or the checkpoint is of another
             state or config.
+        KeyboardInterrupt: after Ctrl-C.
     """
     _check_snapshots(snapshots, num_steps, chunk_steps)
     store = training.Checkpoints(folder)
@@ -114,24 +103,25 @@ def fit(
     }
     restored = store.restore(_saved(state, kept))
     for line in restored.damaged:
-        run.console.print(f"[yellow]warning:[/] {line}; the one before it is used")
+        run.warn(f"{line}; the one before it is used")
     records, timing = [], Timing()
     if restored.state is not None:
-        _check_config(folder, restored.extra["config"], config)
+        _check_config(folder, restored.extra["config"], config, run)
         state, kept = _loaded(restored.state, kept)
         records, timing = restored.extra["metrics"], Timing(**restored.extra["timing"])
         run.console.print(f"resuming at step {int(np.max(state.step)):,}")
+    run.extend()
     run.reset_metrics([*earlier, *records])
     done = int(np.max(state.step))
-    with Progress(*_COLUMNS, console=run.console, disable=not run.writes) as progress:
-        bar = progress.add_task(
-            label,
-            total=num_steps,
-            completed=done,
-            loss=float(np.mean(records[-1]["loss"])) if records else math.nan,
-            speed=timing.steps_per_second,
-        )
-        for chunk in training.run(step, state, num_steps, chunk_steps=chunk_steps):
+    with (
+        run.progress(label, num_steps, done=done, unit="steps") as activity,
+        _stopping(run) as interrupt,
+    ):
+        for chunk in training.run(
+            step, state, num_steps, chunk_steps=chunk_steps, on_stage=activity.enter
+        ):
+            activity.advance(len(chunk.metrics["loss"]))
+            activity.enter("evaluating")
             state = chunk.state
             done += len(chunk.metrics["loss"])
             timing.add(chunk)
@@ -140,19 +130,18 @@ def fit(
                 kept[str(done)] = jax.tree.map(jnp.copy, state.params)
             records.append(record(done, chunk))
             run.log(records[-1])
-            if done == num_steps or done % checkpoint_every < chunk_steps:
+            due = done == num_steps or done % checkpoint_every < chunk_steps
+            if due or interrupt.asked:
                 extra = {
                     "config": config,
                     "metrics": records,
                     "timing": dataclasses.asdict(timing),
                 }
                 store.save(done, _saved(state, kept), extra)
-            progress.update(
-                bar,
-                completed=done,
-                loss=float(np.mean(records[-1]["loss"])),
-                speed=timing.steps_per_second,
-            )
+            if interrupt.asked:
+                raise KeyboardInterrupt
+            loss = float(np.mean(records[-1]["loss"]))
+            activity.shown = f"loss {loss:.3f}, {timing.steps_per_second:.0f} steps/s"
     steps = {int(name): params for name, params in kept.items()}
     return Fitted(state, steps, records, timing)
 
@@ -174,9 +163,20 @@ def _check_snapshots(snapshots, num_steps, chunk_steps) -> None:
             )
 
 
-def _check_config(folder: Path, kept: dict[str, Any], config: dict[str, Any]) -> None:
+def _stopping(run: Run) -> contextlib.AbstractContextManager[interrupts.Interrupt]:
+    """Defers Ctrl-C, unless several processes would have to agree on when to stop."""
+    if jax.process_count() > 1:
+        return contextlib.nullcontext(interrupts.Interrupt())
+    return interrupts.deferred(run.console.print)
+
+
+def _check_config(
+    folder: Path, kept: dict[str, Any], config: dict[str, Any], run: Run
+) -> None:
     """Raises if a checkpoint was made by another config; it may lack newer fields."""
     names = _differing(kept, json.loads(json.dumps(config)))
+    if run.launch is not None and run.launch.extends:
+        names = [name for name in names if name.rpartition(".")[2] != STEPS]
     if names:
         raise ValueError(
             f"checkpoints: expected those of this config in {folder}, got others: "

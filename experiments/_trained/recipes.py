@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments._frame.extend import depends_on_all_steps
 from experiments._frame.fields import check_at_least
 from icltheory import constructions, training
 from icltheory.models import GPT2, LinearStack
@@ -72,6 +73,10 @@ class Recipe:
         check_at_least(self, 0, "noise_var")
         if not self.seeds:
             raise ValueError("seeds: expected at least one, got none")
+
+    def needs_all_steps(self) -> str | None:
+        """What depends on the number of all steps, so that more cannot be added."""
+        return depends_on_all_steps(self.optimizer.schedule)
 
     def task(self, noise_var: float | None = None) -> LinearRegression:
         """The regression task, in float32."""

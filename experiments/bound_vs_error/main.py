@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 
 import jax
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from experiments._frame.command_line import Launch, parse
 from experiments._frame.run import Run
@@ -45,16 +44,12 @@ def measure_all(config: Config, rows: list[ProblemSize], run: Run) -> dict[str, 
     run.reset_metrics(found.values())
     if found:
         run.console.print(f"resuming after {len(found)} of {len(jobs)} measurements")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=run.console, disable=not run.writes) as progress:
-        bar = progress.add_task("measuring", total=len(jobs), completed=len(found))
-        for name, job in jobs.items():
-            if name in found:
-                continue
-            progress.update(bar, description=name)
-            found[name] = {"name": name, **job()}
+    with run.progress("measuring", len(jobs), done=len(found)) as activity:
+        for name in [name for name in jobs if name not in found]:
+            activity.enter(name)
+            found[name] = {"name": name, **jobs[name]()}
             run.log(found[name])
-            progress.advance(bar)
+            activity.advance()
     return found
 
 

@@ -1,6 +1,5 @@
 """The command line of the experiment."""
 
-import time
 from collections.abc import Iterator
 
 from experiments._frame.command_line import parse
@@ -46,11 +45,7 @@ def measure(
     """Rows layer by layer; those of a stopped run are found in the cache."""
     cache = SingularSystems(config.cache or run.folder / "singular_values")
     run.reset_metrics([])
-    for layer in layers_of(config, model):
-        begin = time.perf_counter()
+    for layer in run.track(layers_of(config, model), "decomposing", unit="layers"):
         rows = condition_numbers(model, cache, [layer], config.module)
         run.log({"layer": layer} | {row.matrix: row.condition_number for row in rows})
-        seconds = time.perf_counter() - begin
-        if seconds > 10:  # of a large model
-            run.console.print(f"layer {layer}: {seconds:.0f} s")
         yield from rows

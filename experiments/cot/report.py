@@ -71,6 +71,7 @@ def report(
         claims=claims(config, swept),
         claims_title="what the theorems say of the length",
         figures=figures(config, masses, swept, compared),
+        interval_level=0.95,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from experiments._frame.extend import depends_on_all_steps
 from experiments._frame.fields import check_at_least
 from experiments._trained.recipes import GPT2_CPU
 from icltheory import training
@@ -99,6 +100,13 @@ class Config:
             raise ValueError(
                 f"snapshots: expected some parts in (0, 1], got {self.snapshots}"
             )
+
+    def needs_all_steps(self) -> str | None:
+        """What depends on the number of all steps, so that more cannot be added.
+
+        The snapshots do, but they do not change the training.
+        """
+        return depends_on_all_steps(self.optimizer.schedule)
 
 
 _PAPER = Config(

@@ -1,10 +1,9 @@
 """The command line of the experiment."""
 
-import argparse
 import dataclasses
 
-from experiments._frame import processes
 from experiments._frame.command_line import parse
+from experiments._frame.processes import Processes
 from experiments._frame.run import Run
 from experiments.garg_linear.config import PRESETS, set_up
 from experiments.garg_linear.kernels import with_kernels
@@ -12,14 +11,20 @@ from experiments.garg_linear.report import report, report_shifts
 from experiments.garg_linear.train import train
 
 
-def _flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--eval-shifts", action="store_true")
-    processes.add_flags(parser)
+@dataclasses.dataclass(frozen=True)
+class Switches(Processes):
+    """Switches of this experiment.
+
+    Attributes:
+        eval_shifts: Evaluate the trained model on Garg's fifteen distribution shifts.
+    """
+
+    eval_shifts: bool = False
 
 
 def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
-    launch = parse(PRESETS, argv, add_flags=_flags, on_flags=processes.join)
+    launch = parse(PRESETS, argv, flags=Switches())
     config = launch.config
     setup = set_up(config, launch.flags.devices)
     run = Run.begin(

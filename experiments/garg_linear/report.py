@@ -163,6 +163,7 @@ def report(setup: Setup, params: Any, records: list[dict]) -> Report:
             ),
             "attention.png": _attention(setup, params, prompt, of),
         },
+        interval_level=0.9,
     )
 
 
@@ -228,7 +229,7 @@ def report_shifts(setup: Setup, run: Run, params: Any) -> dict:
             for value in k
         ]
         table.add_row(shift.name, *cells)
-    run.console.print(table)
+    run.results.print(table)
     title = f"Garg's evaluation settings, d = {config.dim} (bands: 90 % intervals)"
     run.save_figure("shifts.png", errors_by_setting(panels, title))
     return results

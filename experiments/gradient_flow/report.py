@@ -42,6 +42,7 @@ def report(
         tables=[fates_table(config, starts)],
         findings=findings(config, paths, descents, starts),
         figures=figures(config, paths, descents, starts),
+        interval_level=0.95,
     )
 
 

@@ -62,6 +62,10 @@ class Config:
             raise ValueError(f"parts: expected parts in [0, 1], got {self.parts}")
         check_at_least(self, 2, "eval_prompts", "subset_prompts", "subsets")
 
+    def needs_all_steps(self) -> str:
+        """What depends on the number of all steps, so that more cannot be added."""
+        return "parts names the evaluated steps as shares of all steps"
+
     @property
     def pool(self) -> int:
         """The N of the linear stack."""

@@ -46,6 +46,7 @@ def report(config: Config, splits: Splits, noises: Noises) -> Report:
         tables=[sources_table(config, splits), noise_table(config, noises)],
         findings=findings(config, splits, noises, bayes),
         figures=_figures(config, splits, noises, bayes),
+        interval_level=0.9,
     )
 
 

@@ -1,8 +1,6 @@
 """``python -m experiments.ledger``."""
 
-import sys
-
 from experiments._frame.program import run_program
 from experiments.ledger.main import main
 
-run_program(lambda: sys.exit(main()))
+run_program(main)

@@ -1,6 +1,6 @@
 """The command line of the ledger."""
 
-import argparse
+import dataclasses
 import platform
 import time
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments._frame.cores import cores_usable
+from experiments._frame.tyro_line import read_line
 from experiments.ledger.collect import claimed, orphans
 from experiments.ledger.measure import Session, run_tests
 from experiments.ledger.report import page, print_rows, write_whole
@@ -33,6 +34,21 @@ LEGEND = (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Options of the ledger.
+
+    Attributes:
+        output: The page that is written; LEDGER.md of the repository unless given.
+        quick: Run the quick tests only.
+        processes: Processes that run the tests, as pytest-xdist takes it.
+    """
+
+    output: Path | None = None
+    quick: bool = False
+    processes: str | None = None
+
+
 def main(
     argv: Sequence[str] | None = None,
     statements: Sequence[Statement] = STATEMENTS,
@@ -48,7 +64,9 @@ def main(
     Returns:
         0, or 1 if a test failed, could not be run, or belongs to no statement.
     """
-    options = _parse(argv)
+    options = read_line(
+        Options(), argv, name="ledger", about=__doc__.partition("\n")[0]
+    )
     output = root / "LEDGER.md" if options.output is None else options.output
     if not output.parent.is_dir():
         raise ValueError(f"output: expected a file in a folder, got {output}")
@@ -81,17 +99,6 @@ def targets(statements: Sequence[Statement], root: Path) -> list[str]:
     """All identity tests, and those that stand elsewhere one by one."""
     names = dict.fromkeys(n for said in statements for n in claimed(said, root))
     return [IDENTITIES, *(n for n in names if not n.startswith(f"{IDENTITIES}/"))]
-
-
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.ledger", description=__doc__, allow_abbrev=False
-    )
-    add = parser.add_argument
-    add("--output", type=Path, help="the page; LEDGER.md of the repository")
-    add("--quick", action="store_true", help="run the quick tests only")
-    add("--processes", help="processes that run the tests, as pytest-xdist takes it")
-    return parser.parse_args(argv)
 
 
 def _made(rows, session: Session, seconds: float, quick: bool) -> str:

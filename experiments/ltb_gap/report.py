@@ -46,6 +46,7 @@ def report(
         checks=checks(exact, trained, grid),
         tables=[_table(config, rows)],
         figures=_figures(config, exact, trained, grid, arcs),
+        interval_level=0.9,
     )
 
 

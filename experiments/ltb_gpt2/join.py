@@ -4,17 +4,32 @@ On a CPU three processes with a seed each, pinned to a core each, are about twic
 fast as one process that trains the three seeds side by side.
 """
 
-import argparse
 import dataclasses
 import json
 from pathlib import Path
 
-from experiments._frame.command_line import read_config
+import tyro
+
 from experiments._frame.program import run_program
 from experiments._frame.run import Run
+from experiments._frame.stored import read_config
+from experiments._frame.tyro_line import read_line
 from experiments.ltb_gpt2.config import PRESETS, Config, ModelSetting
 from experiments.ltb_gpt2.measure import Score, references
 from experiments.ltb_gpt2.report import report
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Options of the command.
+
+    Attributes:
+        runs: Folders of finished runs that differ in their seeds alone.
+        output: Folder under which the joined run makes its own.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]] = ()
+    output: Path = Path("runs")
 
 
 def join(folders: list[Path], output: Path) -> dict:
@@ -68,11 +83,11 @@ def _scores(folder: Path, config: Config) -> dict[ModelSetting, Score]:
 
 def main(argv: list[str] | None = None) -> dict:
     """Reads the command line and joins."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", type=Path, nargs="+")
-    parser.add_argument("--output", type=Path, default=Path("runs"))
-    given = parser.parse_args(argv)
-    return join(given.runs, given.output)
+    name, about = "ltb_gpt2.join", __doc__.partition("\n")[0]
+    given = read_line(Options(), argv, name=name, about=about)
+    if not given.runs:
+        raise ValueError("runs: expected finished runs, got none")
+    return join(list(given.runs), given.output)
 
 
 if __name__ == "__main__":

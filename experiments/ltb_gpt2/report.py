@@ -54,6 +54,7 @@ def report(config: Config, scores: Scores, columns: Columns) -> Report:
         claims=claims(config, scores),
         claims_title="the published table (of other d and M) says",
         figures={"table1.png": figure(config, scores, columns)},
+        interval_level=0.9,
     )
 
 

@@ -72,6 +72,7 @@ def report(
         claims=claims(config, found, gpt_found, bridge),
         claims_title="what the papers say, on these models",
         figures=figures(config, found, gpt_found, bridge),
+        interval_level=0.95,
     )
 
 

@@ -23,6 +23,8 @@ def main(argv: list[str] | None = None) -> dict:
         for recipe in (config.gpt2, config.linear):
             trained.append(train(recipe, run, earlier=records))
             records += trained[-1].records
-    with run.phase("sweeps"), run.progress("sweeps") as show:
-        measured = [measure(subject(out, config), config, show) for out in trained]
+    with run.phase("sweeps"), run.progress("rates") as inner:
+        measured = [
+            measure(subject(out, config), config, inner.follow) for out in trained
+        ]
     return run.finish(report(trained, measured, config))

@@ -56,6 +56,7 @@ def report(
         claims=claims(measured, config),
         claims_title="the paper's claims on these models",
         figures=draw(measured, config),
+        interval_level=config.level,
     )
 
 

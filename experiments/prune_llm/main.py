@@ -1,11 +1,12 @@
 """The command line of the experiment."""
 
-import argparse
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 from experiments._frame.command_line import parse
+from experiments._frame.options import Flags
 from experiments._frame.run import Run
 from experiments.prune_llm import study as studies
 from experiments.prune_llm import subject as subjects
@@ -17,11 +18,26 @@ from experiments.prune_llm.ways import beside, compare_ways, rate_0
 CHECKS = "measured.json"
 
 
+@dataclasses.dataclass(frozen=True)
+class Switches(Flags):
+    """Switches of this experiment.
+
+    Attributes:
+        rebuild: Run folder whose tables and figures are made again, without the model.
+    """
+
+    rebuild: Path | None = None
+
+    def stored_run(self) -> Path | None:
+        """The run that is rebuilt."""
+        return self.rebuild
+
+
 def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
-    launch = parse(PRESETS, argv, add_flags=_add_flags, on_flags=_on_flags)
+    launch = parse(PRESETS, argv, flags=Switches())
     if launch.flags.rebuild is not None:
-        return _rebuild(launch.config, Run(launch.flags.rebuild))
+        return _rebuild(launch.config, Run(launch.flags.rebuild, launch))
     subject = subjects.load(launch.config)
     run = Run.begin(
         launch,
@@ -56,13 +72,3 @@ def _checked(study: Any, subject: Any, run: Run) -> dict[str, Any]:
         }
         run.write_json(CHECKS, found)
     return json.loads(path.read_text())
-
-
-def _add_flags(parser: argparse.ArgumentParser) -> None:
-    text = "make the tables and figures of a run again, without the model"
-    parser.add_argument("--rebuild", type=Path, metavar="RUN", help=text)
-
-
-def _on_flags(flags: argparse.Namespace) -> None:
-    if flags.rebuild is not None:
-        flags.resume = flags.rebuild

@@ -1,7 +1,6 @@
 """Evaluates the answers that a study lacks."""
 
 import itertools
-import time
 
 from experiments._frame.run import Run
 from experiments.prune_llm.study import Study, systems_of
@@ -13,26 +12,25 @@ from icltheory.bridge.cached_evaluator import CachedEvaluator
 
 def measure(study: Study, subject: Subject, run: Run) -> int:
     """Fills the caches; returns how many answers were evaluated in this process."""
-    begin, systems = time.perf_counter(), systems_of(run)
-
-    def say(what: str, case: TaskDraw) -> None:
-        added = sum(answers.added for answers in study.answers.values())
-        seconds = time.perf_counter() - begin
-        run.console.print(
-            f"{what}, {case.task}, {case.shots} demonstrations (seed {case.seed}, "
-            f"order {case.order}): {added:,} new answers so far, {seconds:.0f} s"
-        )
-
-    with run.progress("grid") as show:
-        for case in study.grid_cases:
-            _evaluate_grid(study, subject, case, systems, show)
-            say("grid", case)
-    with run.progress("Algorithm 1") as show:
-        for case in study.judged_cases:
-            for module in study.config.modules:
-                _judge(study, subject, case, module, systems, show)
-            say("Algorithm 1", case)
+    systems, grid, judged = systems_of(run), study.grid_cases, study.judged_cases
+    with run.progress("evaluating", len(grid) + len(judged), unit="cases") as activity:
+        for case in grid:
+            with run.progress(f"grid, {_name(case)}") as inner:
+                _evaluate_grid(study, subject, case, systems, inner.follow)
+            activity.advance()
+        for case in judged:
+            with run.progress(f"Algorithm 1, {_name(case)}") as inner:
+                for module in study.config.modules:
+                    _judge(study, subject, case, module, systems, inner.follow)
+            activity.advance()
     return sum(answers.added for answers in study.answers.values())
+
+
+def _name(case: TaskDraw) -> str:
+    return (
+        f"{case.task}, {case.shots} demonstrations (seed {case.seed}, order "
+        f"{case.order})"
+    )
 
 
 def _evaluate_grid(

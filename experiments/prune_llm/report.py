@@ -60,6 +60,7 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
         tables=tables,
         findings=findings(study, rows, repeated, raced, measured["theory"]),
         figures=draw(study, rows, measured),
+        interval_level=study.config.level,
     )
 
 

@@ -21,12 +21,17 @@ def main(argv: list[str] | None = None) -> dict:
     )
     records = records_of(config, subject, run.folder / "records.jsonl")
     run.console.print(f"{len(records):,} answers recorded", *records.notes, sep="\n")
-    start, answered = time.perf_counter(), 0
-    with run.phase("evaluation"), run.progress("evaluation") as show:
-        for case in measure(config, subject, records, show):
-            answered += 1
+    start = time.perf_counter()
+    missing = sum(not records.done(**case._asdict()) for case in subject.tasks)
+    with (
+        run.phase("evaluation"),
+        run.progress("evaluating", missing, unit="cases") as activity,
+        run.progress("answers") as inner,
+    ):
+        for case in measure(config, subject, records, inner.follow):
+            activity.advance()
             run.log({**case._asdict(), "seconds": time.perf_counter() - start})
     results = {name: found(config, subject, records, name) for name in config.tasks}
     return run.finish(
-        report(config, results), weights=subject.digest, answered=answered
+        report(config, results), weights=subject.digest, answered=activity.done
     )

@@ -86,6 +86,7 @@ def report(config: Config, results: dict[str, TaskFindings]) -> Report:
         checks=checks,
         tables=[_table(config, name, one) for name, one in results.items()],
         figures={"shots.png": figure(config, results)},
+        interval_level=config.level,
     )
 
 

@@ -99,6 +99,10 @@ class Config:
     queries: int = 32
     level: float = 0.95
 
+    def needs_all_steps(self) -> str:
+        """What depends on the number of all steps, so that more cannot be added."""
+        return "the stages of the curriculum are shares of all steps"
+
     def __post_init__(self):
         sizes = ("width", "num_layers", "num_heads", "num_kv_heads", "mlp_width")
         check_at_least(self, 1, *sizes, "steps")

@@ -42,6 +42,7 @@ def report(
         claims=claims(config, cases, plain, effects),
         claims_title="the paper's claims on these stacks",
         figures=_figures(config, cases, plain, effects),
+        interval_level=0.95,
     )
 
 

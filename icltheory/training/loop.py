@@ -1,7 +1,7 @@
 """The training loop: many steps are one dispatch, and the state stays on the device."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -80,6 +80,7 @@ def run(
     *,
     chunk_steps: int = 100,
     packed: bool | None = None,
+    on_stage: Callable[[str], object] | None = None,
 ) -> Iterator[Chunk]:
     """Takes steps until ``num_steps`` have been taken in all, a chunk a dispatch.
 
@@ -98,6 +99,8 @@ def run(
             it; the step must know packed parameters, as that of :func:`make_step` does
             with the rules of :func:`make_optimizer`. On a GPU alone unless given: it
             saves launches, and moves sums in their last bits.
+        on_stage: Called with ``"compiling"`` before a program is compiled and with
+            ``"training"`` before it runs.
 
     Returns:
         An iterator over chunks.
@@ -121,6 +124,7 @@ def run(
         packed = jax.default_backend() == "gpu"
 
     phases = _phases(step, num_steps)
+    tell = on_stage or (lambda stage: None)
     compiled: dict[tuple[int, int], Any] = {}
     while done < num_steps:
         index = next(i for i, phase in enumerate(phases) if done < phase.until)
@@ -129,9 +133,11 @@ def run(
         key = index, length
         start = time.perf_counter()
         if key not in compiled:
+            tell("compiling")
             lowered = lower(phase.step, state, length, packed=packed)
             options = COMPILER_OPTIONS.get(jax.default_backend())
             compiled[key] = lowered.compile(options)
+        tell("training")
         middle = time.perf_counter()
         state, metrics = compiled[key](state)
         # Every process sees the losses of all members, wherever they are.

@@ -26,7 +26,7 @@ def test_an_interrupted_run_ends_in_one_line(capsys):
         run_program(stopped)
     assert ended.value.code == 130
     (line,) = capsys.readouterr().err.splitlines()
-    assert "--resume RUN" in line
+    assert line == "interrupted; no run was begun"
 
 
 def test_a_resume_with_another_config_is_refused(tmp_path):
@@ -171,6 +171,89 @@ def test_a_finished_run_holds_its_report_and_prints_it(tmp_path, capsys):
     shown = ["training: ", "0.25", "one line", "- it is small", "said", "it falls"]
     places = [out.index(text) for text in [*shown, "FAIL  error", "pass  zero"]]
     assert places == sorted(places)
+
+
+def launch_of(tmp_path, *args):
+    """What a command line that writes below a folder asks for."""
+    return parse(cot.PRESETS, ["--output", str(tmp_path), *args])
+
+
+@pytest.mark.parametrize(
+    ("args", "measured", "verdict", "status"),
+    [
+        ([], 0.1, "passed", 0),
+        ([], 0.3, "failed", 1),
+        (["--preset", "cpu"], 0.3, "failed", 1),
+        (["--prompts", "7"], 0.3, "not applicable", 0),
+    ],
+)
+def test_checks_decide_for_unmodified_presets_alone(
+    args, measured, verdict, status, tmp_path, capsys
+):
+    check = Check("error", measured, 0.2, "<=")
+    found = Report({"x": 1}, checks=[check], interval_level=0.9)
+
+    def main():
+        return Run.begin(launch_of(tmp_path, *args), "little").finish(found)
+
+    if status:
+        with pytest.raises(SystemExit) as ended:
+            run_program(main)
+        assert ended.value.code == status
+    else:
+        run_program(main)
+    (path,) = tmp_path.glob("cot/*/result.json")
+    written = json.loads(path.read_text())
+    about = {
+        "schema_version": 1,
+        "experiment": "cot",
+        "verdict": verdict,
+        "interval_level": 0.9,
+    }
+    checks = {"passed": check.passed, "checks": [check.as_dict()]}
+    assert written == {**about, **checks, "x": 1}
+    words = {"passed": "pass  error", "failed": "FAIL  error"}
+    assert words.get(verdict, f"{verdict}  error") in capsys.readouterr().out
+
+
+def test_a_continued_run_of_a_preset_is_checked(tmp_path):
+    for args, unmodified in (([], True), (["--prompts", "7"], False)):
+        folder = Run.begin(launch_of(tmp_path, *args), "little").folder
+        again = parse(cot.PRESETS, ["--resume", str(folder)])
+        assert again.unmodified is unmodified
+
+
+def test_a_quiet_run_prints_warnings_and_its_report_only(tmp_path, capsys):
+    run = Run.begin(launch_of(tmp_path, "--quiet"), "little")
+    with run.phase("training"):
+        run.console.print("of no interest")
+    run.warn("a checkpoint is damaged")
+    run.finish(Report({}, checks=[Check("x", 1, 2, "<=")], tables=["a table"]))
+    assert capsys.readouterr().out.splitlines() == [
+        "warning: a checkpoint is damaged",
+        "a table",
+        "pass  x: 1 <= 2 (+- 0)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            ["--prompt", "7"],
+            "--prompt: expected an option that there is; did you mean ",
+        ),
+        (["--zzz"], "--zzz: expected an option that there is (see --help)"),
+        (["--prompts", "many"], "--prompts: expected a number, got many"),
+        (["--resume"], "--resume: expected a value, got none"),
+    ],
+)
+def test_a_mistyped_option_is_told_with_the_nearest(args, message):
+    with pytest.raises(ValueError, match="^--") as caught:
+        parse(cot.PRESETS, args)
+    (line,) = str(caught.value).splitlines()
+    assert message in line
+    assert ("--prompts?" in line) is ("did you mean" in message)
 
 
 def test_a_report_without_checks_passes_and_has_no_empty_parts(tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments import pattern_layers
-from experiments._frame.command_line import read_config
+from experiments._frame.stored import read_config
 from experiments.pattern_layers.drawing import (
     attention_by_layer,
     errors_against_sum,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from experiments import pattern_pruning
-from experiments._frame.command_line import read_config
+from experiments._frame.stored import read_config
 from experiments._patterns import PatternEnsemble, TrainedEnsemble
 from experiments._patterns.gpt2 import Gpt
 from experiments.pattern_pruning.basis import basis_of, in_basis

@@ -1,6 +1,5 @@
 """Sending experiments to a cluster: what is asked of it, and what is refused."""
 
-import argparse
 import json
 import sys
 import types
@@ -58,7 +57,7 @@ def parse(args, parallel=True):
     return command_line.parse(
         garg_linear.PRESETS,
         args,
-        add_flags=processes.add_flags if parallel else None,
+        flags=processes.Processes() if parallel else None,
     )
 
 
@@ -138,7 +137,7 @@ def test_limits_are_written_as_slurm_has_them(time, expected):
             "slurm.nodes: expected 1 with slurm.",
         ),
         ([*CLUSTER, "--preset", "big"], "preset: expected one of cpu, gpu, paper, got"),
-        ([*CLUSTER, "--stps", "3"], "stps"),
+        ([*CLUSTER, "--stps", "3"], "stps: expected .* did you mean --steps"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_queued(cluster, args, message):
@@ -167,15 +166,13 @@ def test_tasks_of_srun_join_each_other(monkeypatch):
     monkeypatch.setattr(
         processes.training, "initialize_distributed", lambda *a: joined.append(a)
     )
-    parser = argparse.ArgumentParser()
-    processes.add_flags(parser)
-    processes.join(parser.parse_args([]))
+    processes.Processes().begin()
     assert joined == []
     for name, value in (("STEP_NODELIST", "a"), ("PROCID", "0"), ("NTASKS", "2")):
         monkeypatch.setenv(f"SLURM_{name}", value)
-    processes.join(parser.parse_args([]))
+    processes.Processes().begin()
     told = ["--coordinator", "a:1", "--num-processes", "2", "--process-id", "0"]
-    processes.join(parser.parse_args(told))
+    parse([*told, "--preset", "cpu"])
     assert joined == [(), ("a:1", 2, 0)]
 
 
@@ -198,7 +195,7 @@ def test_without_slurm_there_is_one_line(monkeypatch):
 def test_a_local_job_trains(tmp_path, monkeypatch):
     submitit = pytest.importorskip("submitit")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    asked = slurm.request(argparse.Namespace(**{"slurm.local": True}))
+    asked = slurm.request(slurm.Request(local=True), ["--slurm.local"])
     executor = submitit.LocalExecutor(tmp_path)
     executor.update_parameters(**slurm.parameters(asked, "garg_linear"))
     job = slurm.Job("experiments.garg_linear", ("--preset", "cpu", *ARGS), tmp_path)

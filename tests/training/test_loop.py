@@ -145,9 +145,13 @@ def test_phases_take_over_where_the_last_one_ended():
     """The first ends within a chunk; a run resumed within the second goes on alike."""
     small, large = build(batch_size=2, halves=False), build(halves=False)
     phases = [training.Phase(small, 2), training.Phase(large, 6)]
-    chunks = training.run(phases, start(), 6, chunk_steps=4)
+    stages = []
+    options = {"chunk_steps": 4, "on_stage": stages.append}
+    chunks = training.run(phases, start(), 6, **options)
     losses = [np.asarray(chunk.metrics["loss"]) for chunk in chunks]
     assert [len(part) for part in losses] == [2, 2, 2]
+    # The first phase has one program; the second begins within a chunk and has one.
+    assert stages == ["compiling", "training"] * 2 + ["training"]
     middle, first = train(small, steps=2)
     end, second = train(large, jax.tree.map(jnp.asarray, middle), steps=6)
     np.testing.assert_array_equal(np.concatenate(losses), [*first, *second])

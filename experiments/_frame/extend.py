@@ -1,0 +1,101 @@
+"""Runs that are continued with more steps than they were begun with."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+STEPS = "steps"
+
+
+class Change(NamedTuple):
+    """A field of a stored config that a command line changes.
+
+    Attributes:
+        path: Its name, with those of the records that hold it.
+        owner: The stored record that it is a field of.
+        stored: Its value in the run.
+        asked: Its value on the command line.
+    """
+
+    path: str
+    owner: Any
+    stored: Any
+    asked: Any
+
+    def __str__(self) -> str:
+        return f"{self.path}={self.asked} (stored {self.stored})"
+
+
+def extends(run: Path, stored: Any, asked: Any) -> bool:
+    """Whether a command line extends a run, as ``--resume RUN --steps MORE`` does.
+
+    More steps continue a training exactly only if nothing in the steps that were taken
+    depends on how many there are in all. The record that has the field ``steps`` and
+    the whole config say by ``needs_all_steps()`` what does, if anything.
+
+    Args:
+        run: Run folder.
+        stored: Its config.
+        asked: The config that the command line asks for.
+
+    Returns:
+        Whether there are more steps; ``False`` where the configs are the same.
+
+    Raises:
+        ValueError: if the configs differ otherwise, or the run cannot be extended.
+    """
+    changes = list(_changes(stored, asked))
+    other = [one for one in changes if one.path.rpartition(".")[2] != STEPS]
+    if other:
+        raise ValueError(
+            f"resume: expected the config of {run}, got another "
+            f"{'; '.join(map(str, other))}"
+        )
+    for change in changes:
+        _check(run, change, stored)
+    return bool(changes)
+
+
+def _check(run: Path, change: Change, config: Any) -> None:
+    name, done, asked = change.path, change.stored, change.asked
+    if not hasattr(change.owner, "needs_all_steps"):
+        raise ValueError(
+            f"{name}: expected {done}, those of {run}, got {asked}: this training "
+            "cannot be extended; begin a new run"
+        )
+    if asked < done:
+        raise ValueError(
+            f"{name}: expected more than the {done} steps of {run}, got {asked}"
+        )
+    for record in (change.owner, config):
+        reason = getattr(record, "needs_all_steps", lambda: None)()
+        if reason is None:
+            continue
+        raise ValueError(
+            f"{name}: expected {done}, those of {run}, got {asked}: {reason}; begin a "
+            "new run"
+        )
+    chunk = change.owner.chunk_steps
+    if done % chunk:
+        raise ValueError(
+            f"{name}: expected a run of a multiple of chunk_steps {chunk} to extend, "
+            f"got one of {done} steps"
+        )
+
+
+def depends_on_all_steps(schedule: str) -> str | None:
+    """Why a training with this schedule of the learning rate cannot be extended."""
+    if schedule == "constant":
+        return None
+    return f"the learning rate ({schedule}) depends on the number of all steps"
+
+
+def _changes(stored: Any, asked: Any, at: str = "") -> Iterator[Change]:
+    for field in dataclasses.fields(stored):
+        path = f"{at}{field.name}"
+        before, after = getattr(stored, field.name), getattr(asked, field.name)
+        if dataclasses.is_dataclass(before) and type(before) is type(after):
+            yield from _changes(before, after, f"{path}.")
+        elif before != after:
+            yield Change(path, stored, before, after)

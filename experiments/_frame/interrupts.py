@@ -1,0 +1,43 @@
+"""Ctrl-C that waits for a moment at which nothing is lost."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+
+class Interrupt:
+    """Whether the user has asked to stop.
+
+    Attributes:
+        asked: Set by the first Ctrl-C; the second one stops at once.
+    """
+
+    asked = False
+
+
+@contextlib.contextmanager
+def deferred(announce: Callable[[str], None]) -> Iterator[Interrupt]:
+    """Turns the first Ctrl-C into a flag that the caller reads when it can stop.
+
+    Args:
+        announce: Tells the user that the interrupt was noticed.
+    """
+    interrupt = Interrupt()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if interrupt.asked:
+            raise KeyboardInterrupt
+        interrupt.asked = True
+        announce("stopping after this chunk of steps; Ctrl-C again stops at once")
+
+    # Python lets the main thread alone handle signals.
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, before)

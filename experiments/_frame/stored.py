@@ -1,0 +1,78 @@
+"""The config that a run folder holds, and the experiment that a config belongs to."""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any, TypeVar
+
+Config = TypeVar("Config")
+
+
+def experiment_of(config: Any) -> tuple[str, str]:
+    """Name and first line of documentation of the package that defines a config."""
+    package = type(config).__module__.rpartition(".")[0]
+    text = getattr(sys.modules.get(package), "__doc__", None) or ""
+    return package.rpartition(".")[2], text.partition("\n")[0]
+
+
+def read_config(run: Path, example: Config) -> Config:
+    """The config that a run folder holds; ``example`` is one of its experiment.
+
+    A field that came after the run was begun has its default, and stderr says so.
+    """
+    path, added = run / "config.json", {}
+    try:
+        stored = json.loads(path.read_text())
+        _check_experiment(stored, example)
+        config = _build(type(example), stored["config"], added)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"expected a run folder with a readable config.json, got {run} "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    if added:
+        defaults = ", ".join(f"{name} = {value}" for name, value in added.items())
+        print(f"warning: {path} lacks what came later: {defaults}", file=sys.stderr)
+    return config
+
+
+def _check_experiment(stored: dict[str, Any], example: Any) -> None:
+    """Raises if a run is of another experiment than a config's package."""
+    own, found = experiment_of(example)[0], stored.get("experiment")
+    if found not in (None, own):
+        raise ValueError(f"it is a run of {found}, not of {own}")
+
+
+def _build(kind: Any, values: Any, added: dict[str, Any], at: str = "") -> Any:
+    """Rebuilds nested frozen dataclasses from what JSON kept of them.
+
+    Fields that it does not have get their defaults, which ``added`` collects.
+    """
+    if not dataclasses.is_dataclass(kind):
+        return tuple(values) if isinstance(values, list) else values
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    gone = sorted(set(values) - set(fields))
+    if gone:
+        raise ValueError(f"fields that are not there: {_names(at, gone)}")
+    bare = [n for n in fields if n not in values and not _has_default(fields[n])]
+    if bare:
+        raise ValueError(f"no value, and no default, of {_names(at, bare)}")
+    found = kind(
+        **{
+            name: _build(fields[name].type, value, added, f"{at}{name}.")
+            for name, value in values.items()
+        }
+    )
+    new = [name for name in fields if name not in values]
+    added |= {f"{at}{name}": getattr(found, name) for name in new}
+    return found
+
+
+def _has_default(field: dataclasses.Field) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is not missing or field.default_factory is not missing
+
+
+def _names(at: str, names: list[str]) -> str:
+    return ", ".join(f"{at}{name}" for name in names)

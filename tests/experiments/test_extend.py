@@ -1,0 +1,130 @@
+"""``--resume RUN --steps MORE``: which runs it extends, and what comes of it."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import garg_linear, implicit_noise, pattern_layers, small_lm
+from experiments._frame.command_line import parse
+from experiments._frame.run import Run
+from experiments._trained.recipes import GPT2_CPU
+from icltheory.training import OptimizerConfig
+from tests.experiments.test_garg_linear import arguments, final_state, run_folder
+
+CONSTANT = ["--optimizer.schedule", "constant"]
+
+
+def stored(tmp_path, experiment, config):
+    """The folder of a run with this config."""
+    name = experiment.__name__.rpartition(".")[2]
+    return Run.create(tmp_path, name, "cpu", config).folder
+
+
+def garg(**changes):
+    cpu = garg_linear.PRESETS["cpu"]
+    optimizer = OptimizerConfig("adam", 1e-3, warmup_steps=7)
+    return dataclasses.replace(cpu, **{"optimizer": optimizer, **changes})
+
+
+def refusal(folder, experiment, *args):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        parse(experiment.PRESETS, ["--resume", str(folder), *args])
+    (line,) = str(caught.value).splitlines()
+    return line
+
+
+def test_more_steps_extend_a_run_of_a_constant_rate(tmp_path):
+    folder = stored(tmp_path, garg_linear, garg())
+    args = ["--resume", str(folder), "--steps", "5000"]
+    launch = parse(garg_linear.PRESETS, args)
+    assert launch.extends
+    assert launch.config == garg(steps=5000)  # the warm-up stays what it was
+    assert not parse(garg_linear.PRESETS, args[:2]).extends
+    run = Run(folder, launch)
+    assert run.extend()
+    again = parse(garg_linear.PRESETS, args[:2])
+    assert (again.config.steps, again.extends) == (5000, False)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "reason"),
+    [("cosine", "(cosine)"), ("linear", "(linear)"), ("triangle", "(triangle)")],
+)
+def test_a_schedule_of_the_whole_run_is_refused(schedule, reason, tmp_path):
+    optimizer = OptimizerConfig("adam", 1e-3, schedule=schedule)
+    folder = stored(tmp_path, garg_linear, garg(optimizer=optimizer))
+    before = (folder / "config.json").read_text()
+    line = refusal(folder, garg_linear, "--steps", "5000")
+    assert line == (
+        f"steps: expected 3500, those of {folder}, got 5000: the learning rate "
+        f"{reason} depends on the number of all steps; begin a new run"
+    )
+    assert (folder / "config.json").read_text() == before
+
+
+def test_other_shares_of_the_run_are_refused_too(tmp_path):
+    folder = stored(tmp_path, small_lm, small_lm.PRESETS["cpu"])
+    more = str(small_lm.PRESETS["cpu"].steps * 2)
+    assert "the stages of the curriculum are shares" in refusal(
+        folder, small_lm, "--steps", more
+    )
+    constant = dataclasses.replace(GPT2_CPU, optimizer=OptimizerConfig())
+    config = dataclasses.replace(implicit_noise.PRESETS["cpu"], gpt2=constant)
+    folder = stored(tmp_path, implicit_noise, config)
+    assert "gpt2.steps: expected 3500" in (
+        line := refusal(folder, implicit_noise, "--gpt2.steps", "7000")
+    )
+    assert "parts names the evaluated steps as shares" in line
+    folder = stored(tmp_path, pattern_layers, pattern_layers.PRESETS["cpu"])
+    assert "this training cannot be extended" in refusal(
+        folder, pattern_layers, "--layers.steps", "9000"
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "args", "message"),
+    [
+        (garg(), ["--steps", "100"], "steps: expected more than the 3500 steps of"),
+        (garg(steps=3501), ["--steps", "5000"], "a multiple of chunk_steps 100 to ext"),
+        (garg(), ["--steps", "5000", "--width", "32"], "got another width=32 (stored"),
+        (
+            garg(),
+            ["--optimizer.learning-rate", "1"],
+            "got another optimizer.learning_rate=1.0 (stored 0.001)",
+        ),
+    ],
+)
+def test_what_no_extension_can_do_is_refused(config, args, message, tmp_path):
+    folder = stored(tmp_path, garg_linear, config)
+    assert message in refusal(folder, garg_linear, *args)
+
+
+@pytest.mark.slow
+def test_an_extended_run_equals_one_run_of_all_steps_bit_for_bit(tmp_path):
+    """40 steps and 30 more, against 70: weights, metrics and results."""
+    sizes = {"checkpoint-every": 20, "chunk-steps": 10, "eval-prompts": 16}
+    with jax.enable_x64(False):
+        parts = [*arguments(tmp_path / "a", steps=40, **sizes), *CONSTANT]
+        garg_linear.main(parts)
+        folder = run_folder(tmp_path / "a")
+        found = garg_linear.main(["--resume", str(folder), "--steps", "70"])
+        whole = [*arguments(tmp_path / "b", steps=70, **sizes), *CONSTANT]
+        expected = garg_linear.main([*whole, "--optimizer.warmup-steps", "5"])
+    other = run_folder(tmp_path / "b")
+    for key in found.keys() - {"timing"}:
+        assert found[key] == expected[key], key
+    (name, state), (other_name, other_state) = map(final_state, (folder, other))
+    assert name == other_name == "step_00000070"
+    jax.tree.map(np.testing.assert_array_equal, state, other_state)
+    # The error curves along training are measured at shares of the run asked for.
+    assert losses(folder) == losses(other)
+    configs = [json.loads((f / "config.json").read_text()) for f in (folder, other)]
+    assert configs[0]["config"] == configs[1]["config"]
+
+
+def losses(folder):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{**json.loads(line), "errors": None} for line in lines]
