@@ -82,7 +82,7 @@ def check_positive(name: str, value: Any) -> None:
 
 def check_at_least(name: str, value: Any, least: Any) -> None:
     """Raises if ``value`` has an entry below ``least`` or NaN; infinity is a value."""
-    check_values(name, value, lambda entry: entry >= least, f"values >= {least}")
+    check_values(name, value, lambda entry: entry >= least, f"a value >= {least}")
 
 
 def check_scalar(name: str, value: Any) -> None:

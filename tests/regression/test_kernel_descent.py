@@ -86,7 +86,7 @@ def test_impossible_settings_are_refused():
         KernelSystem.of("cosine", X, ASKED)
     with pytest.raises(ValueError, match="x_query: expected shape"):
         KernelSystem.of("rbf", X, ASKED[:2])
-    with pytest.raises(ValueError, match="depths: expected values >= 0, got -1"):
+    with pytest.raises(ValueError, match="depths: expected a value >= 0, got -1"):
         descent_weights(system, 0.1, jnp.array([-1]))
     with pytest.raises(ValueError, match="y: expected shape"):
         kernel_descent(system, Y[:3], 0.1, jnp.array([1]))
