@@ -148,7 +148,7 @@ def test_overtaken_is_for_good_and_half_and_learned_the_first_time():
         ),
         (
             lambda: balanced_time(jnp.array(0.9), 1, 0.5),
-            "num_features: expected at",
+            "num_features: expected an integer",
         ),
     ],
 )
