@@ -54,6 +54,14 @@ class ReasoningAttention:
         for name in ("W_V", "W_K", "W_Q"):
             object.__setattr__(self, name, jnp.asarray(getattr(self, name)))
 
+    def check_dim(self, alphabet: Alphabet) -> None:
+        """Raises unless the alphabet has patterns of the model's dimension."""
+        expected, got = alphabet.dim, self.W_V.shape[0]
+        if got != expected:
+            raise ValueError(
+                f"model: expected dimension {expected}, as of the prompt, got {got}"
+            )
+
     def direction(self, query: Float[Array, " n"]) -> Float[Array, " n"]:
         r"""What the columns are compared with, :math:`W_K^\top W_Q \tilde p`."""
         return jnp.asarray(self.W_K).T @ (jnp.asarray(self.W_Q) @ query)

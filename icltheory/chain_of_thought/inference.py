@@ -98,6 +98,7 @@ def cot_infer(
         ``tests/chain_of_thought/test_inference.py``.
     """
     alphabet = prompt.alphabet
+    model.check_dim(alphabet)
     examples = chain_columns(prompt, _limit(prompt, num_examples))
 
     def answer(carry, k):
@@ -151,6 +152,7 @@ def icl_infer(
         ``tests/chain_of_thought/test_inference.py``.
     """
     alphabet = prompt.alphabet
+    model.check_dim(alphabet)
     examples = direct_columns(prompt, _limit(prompt, num_examples))
     query = query_column(prompt, prompt.query_states[0], jnp.asarray(0))
     memory = compact(examples, alphabet)
@@ -211,6 +213,7 @@ def attention_masses(
         ``tests/chain_of_thought/test_inference.py``.
     """
     alphabet, columns = prompt.alphabet, chain_columns(prompt)
+    model.check_dim(alphabet)
 
     def one(k):
         state = prompt.query_states[k]

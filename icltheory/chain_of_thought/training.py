@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import check_nonnegative, check_positive_int
+from icltheory._checks import check_nonnegative, check_positive_int, check_range
 from icltheory._descent import PlainRule, check_steps, descend
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
@@ -77,6 +77,8 @@ def prompt_loss(
         ``tests/chain_of_thought/test_training.py``.
     """
     alphabet, columns = prompt.alphabet, chain_columns(prompt)
+    model.check_dim(prompt.alphabet)
+    check_range("step", step, 0, prompt.num_steps - 1)
     step = jnp.asarray(step)
     own = jnp.arange(len(columns.x)) - prompt.num_examples * prompt.num_steps
     columns = columns._replace(shown=own < step)

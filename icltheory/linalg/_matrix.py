@@ -11,4 +11,6 @@ def as_matrix(W: ArrayLike) -> Array:
     matrix = widened(W)
     if matrix.ndim < 2:
         raise ValueError(f"W: expected shape (..., m, n), got {matrix.shape}")
+    if 0 in matrix.shape[-2:]:
+        raise ValueError(f"W: expected at least one entry, got shape {matrix.shape}")
     return matrix

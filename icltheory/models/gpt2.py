@@ -232,6 +232,8 @@ class GPT2(nn.Module):
         check_shape("X", X, ("B", "P", "d"))
         if X.shape[-1] != self.dim:
             raise ValueError(f"X: expected width {self.dim}, got {X.shape[-1]}")
+        if not X.size:
+            raise ValueError(f"X: expected at least one point, got shape {X.shape}")
         points = X.shape[1]
         needed = 2 * points if self.token_layout == "interleaved" else points
         if needed > self.num_positions:

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from icltheory._checks import check_shape
 from icltheory._typing import Array, Float, PRNGKey
@@ -20,6 +21,14 @@ def tokens(inputs: Any) -> tuple[Array, Array]:
     P, P_query = map(jnp.asarray, inputs)
     check_shape("P_query", P_query, P.shape[:-2] + P.shape[-1:])
     return P, P_query
+
+
+def check_width(params: Any, width: int, whose: str) -> None:
+    """Raises unless the weights take tokens of this width."""
+    got = np.shape(params["W_Q"])[-1]
+    if got != width:
+        expected = f"expected width {width}, as of the {whose}"
+        raise ValueError(f"params: {expected}, got {got}")
 
 
 def query_weights(

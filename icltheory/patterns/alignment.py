@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
@@ -218,6 +219,11 @@ def gain_ratio(params: dict[str, Any], task: PatternTask) -> GainRatio:
 
 def _parts(params, task):
     """Feature and label parts of the rows of W_O W_V."""
+    width = np.shape(params["W_V"])[-1]
+    if width != task.width:
+        raise ValueError(
+            f"params: expected width {task.width}, as of the task, got {width}"
+        )
     rows = jnp.asarray(params["W_O"]) @ jnp.asarray(params["W_V"])
     return rows[:, : task.dim], rows[:, task.dim :]
 

@@ -13,6 +13,7 @@ from icltheory._typing import Array, Float, PRNGKey
 from icltheory.layered import MatrixSpec, all_hidden
 from icltheory.patterns._attention import (
     GROUPS,
+    check_width,
     gaussian,
     layer_specs,
     tokens,
@@ -114,6 +115,7 @@ class DeepPatternTransformer:
     def embed(self, params: Params, inputs: Any) -> Float[Array, "*B P D"]:
         """The tokens, the query last."""
         P, P_query = tokens(inputs)
+        check_width(params, P.shape[-1], "prompt")
         return jnp.concatenate([P, P_query[..., None, :]], axis=-2)
 
     def block(

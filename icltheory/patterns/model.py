@@ -13,6 +13,7 @@ from icltheory._typing import Array, Float, PRNGKey
 from icltheory.layered import MatrixSpec
 from icltheory.patterns._attention import (
     GROUPS,
+    check_width,
     gaussian,
     layer_specs,
     query_weights,
@@ -126,7 +127,9 @@ class PatternTransformer:
 
     def embed(self, params: Params, inputs: Any) -> tuple[Array, Array]:
         """The tokens themselves."""
-        return tokens(inputs)
+        P, P_query = tokens(inputs)
+        check_width(params, P.shape[-1], "prompt")
+        return P, P_query
 
     def block(
         self, layer: int, params: Params, hidden: tuple[Array, Array]
@@ -151,5 +154,5 @@ class PatternTransformer:
 
     def attention(self, params: Params, inputs: Any) -> Float[Array, "1 *B l"]:
         """Attention of the query to each context."""
-        P, P_query = tokens(inputs)
+        P, P_query = self.embed(params, inputs)
         return query_weights(params["W_K"], params["W_Q"], P, P_query)[None]

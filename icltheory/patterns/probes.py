@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from icltheory._calculators import calculator
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
+from icltheory.patterns._attention import check_width
 from icltheory.patterns.prompts import PatternPrompt
 from icltheory.patterns.task import PatternTask
 
@@ -76,6 +77,8 @@ def projections(
         Li et al. (2024), Proposition 1 and Figure 8. Verified by
         ``tests/patterns/test_probes.py``.
     """
+    check_width(params, task.width, "task")
+    check_width(params, prompt.P.shape[-1], "prompt")
     unit = task.relevant / jnp.linalg.norm(task.relevant, axis=1, keepdims=True)
 
     def sizes(W, tokens, pattern):
@@ -116,6 +119,7 @@ def pattern_logits(params: dict[str, Any], task: PatternTask) -> Float[Array, "M
         Li et al. (2024), Theorem 1 and Proposition 1. Verified by
         ``tests/patterns/test_probes.py``.
     """
+    check_width(params, task.width, "task")
     d = task.dim
     keys = task.relevant @ jnp.asarray(params["W_K"])[:, :d].T
     return keys @ (task.relevant @ jnp.asarray(params["W_Q"])[:, :d].T).T

@@ -19,6 +19,7 @@ from icltheory._descent import PlainRule, check_steps, descend
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int, PRNGKey
 from icltheory.layered import forward
+from icltheory.patterns._attention import check_width
 from icltheory.patterns._draw import check_fraction
 from icltheory.patterns.closed_forms import hinge
 from icltheory.patterns.prompts import PatternPrompt
@@ -120,6 +121,7 @@ def train(
         Li et al. (2024), equation (8). Verified by
         ``tests/patterns/test_training.py``.
     """
+    check_width(params, task.width, "task")
     check_steps(num_steps, record_every)
     check_positive_int("batch_size", batch_size)
     check_nonnegative_int("num_examples", num_examples)
@@ -257,6 +259,7 @@ def scores(model: Any, params: Any, prompt: PatternPrompt) -> Scores:
         Li et al. (2024), Proposition 1 and Figure 9. Verified by
         ``tests/patterns/test_training.py``.
     """
+    check_width(params, prompt.P.shape[-1], "prompt")
     weights = model.attention(params, prompt)
     masses = jnp.sum(jnp.where(prompt.same[None], weights, 0), axis=-1)
     agreements = jnp.sum(weights * prompt.y[None], axis=-1) * prompt.z[None]

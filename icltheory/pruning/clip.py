@@ -141,6 +141,8 @@ def _split_jvp(primals, tangents):
 
 def resolve_rank(shape: tuple[int, ...], rate: Any, rank: Any, rule: Rule) -> int:
     """The rank that is given by exactly one of a rate and a rank."""
+    if 0 in shape:
+        raise ValueError(f"W: expected at least one entry, got shape {shape}")
     if (rate is None) == (rank is None):
         got = "neither" if rate is None else "both"
         raise ValueError(f"rate, rank: expected exactly one of them, got {got}")

@@ -1,4 +1,4 @@
-"""Garg's evaluation settings of linear regression: prompts unlike the training ones."""
+"""Prompts unlike the training ones: Garg's evaluation settings, and one's own."""
 
 import math
 import re
@@ -9,7 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_choice, check_positive_int
+from icltheory._checks import (
+    check_choice,
+    check_positive,
+    check_positive_int,
+    check_shape,
+)
 from icltheory._public import shown
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
@@ -17,7 +22,14 @@ from icltheory.regression._linalg import default_dtype, einsum
 from icltheory.regression.prompts import PrefixPrompt
 from icltheory.regression.tasks.gaussian import unit_scale
 
-__all__ = ["EXTRA_SHIFTS", "GARG_SHIFTS", "Shift", "garg_shift", "garg_shifts"]
+__all__ = [
+    "EXTRA_SHIFTS",
+    "GARG_SHIFTS",
+    "SampledShift",
+    "Shift",
+    "garg_shift",
+    "garg_shifts",
+]
 
 _SCALES = (0.333, 0.5, 2.0, 3.0)
 GARG_SHIFTS = (
@@ -115,6 +127,88 @@ class Shift:
             factor = unit_scale(y, self.dim)
             y, w = factor * y, factor * w
         y_query = y if X_query is X else jnp.sum(X_query * w[:, None], axis=-1)
+        return PrefixPrompt(X, y, X_query, y_query, w)
+
+
+@pytree
+class SampledShift:
+    r"""An evaluation setting of one's own samplers, which is used as Garg's are.
+
+    .. math:: (x_i)_i \sim D, \quad w \sim D_w, \quad y_i = \langle w, x_i\rangle,
+        \quad x^{query}_k \sim D'(x_1, \dots, x_k).
+
+    What is left out is as in Garg's standard setting. Calling it as ``shift(key,
+    num_points, batch_size)`` draws prompts.
+
+    Args:
+        dim: Input dimension d.
+        inputs: Draws the inputs: ``inputs(key, num_points, batch_size)`` returns
+            ``(B, P, d)``; standard normal if ``None``.
+        queries: Draws the queries: ``queries(key, X)`` returns ``(B, P, d)``, of which
+            query k may depend on the first k rows of ``X`` alone; the next example,
+            row k, if ``None``.
+        weights: Draws the tasks: ``weights(key, batch_size)`` returns ``(B, d)``;
+            standard normal if ``None``.
+        name: Its name.
+        normalizer: What an error is divided by: the mean square of a label of the
+            query; d, that of the standard setting, if ``None``.
+        dtype: Type of the samples; ``None`` is JAX's default float type.
+
+    Returns:
+        A hashable object without arrays, as :class:`Shift` is.
+
+    Raises:
+        ValueError: If the dimension or the normaliser is not positive; on the call, if
+            a sampler returns another shape.
+
+    Example:
+        >>> def signs(key, num_points, batch_size):
+        ...     return jax.random.rademacher(key, (batch_size, num_points, 3), float)
+        >>> shift = SampledShift(3, inputs=signs, queries=lambda key, X: -X)
+        >>> prompt = shift(jax.random.key(0), 5, 2)
+        >>> prompt.X.shape, bool((prompt.y_query == -prompt.y).all())
+        ((2, 5, 3), True)
+
+    References:
+        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
+        (2022), Section 4. Verified by ``tests/regression/test_shifts.py``.
+    """
+
+    dim: int = static_field()
+    inputs: Callable[..., Any] | None = static_field(default=None)
+    queries: Callable[..., Any] | None = static_field(default=None)
+    weights: Callable[..., Any] | None = static_field(default=None)
+    name: str = static_field(default="own")
+    normalizer: float | int | None = static_field(default=None)
+    dtype: Any = static_field(default=None)
+    num_informative: None = static_field(default=None, init=False, repr=False)
+
+    def __post_init__(self):
+        check_positive_int("dim", self.dim)
+        normalizer = self.dim if self.normalizer is None else self.normalizer
+        check_positive("normalizer", normalizer)
+        object.__setattr__(self, "normalizer", float(normalizer))
+        object.__setattr__(self, "dtype", default_dtype(self.dtype))
+
+    def __call__(self, key: PRNGKey, num_points: int, batch_size: int) -> PrefixPrompt:
+        """Draws prompts with ``num_points`` prefixes each."""
+        check_positive_int("num_points", num_points)
+        check_positive_int("batch_size", batch_size)
+        key_x, key_w, key_query = jax.random.split(key, 3)
+        shape = (batch_size, num_points, self.dim)
+
+        def drawn(name, sampler, size, *args):
+            if sampler is None:
+                return jax.random.normal(args[0], size, self.dtype)
+            found = jnp.asarray(sampler(*args), self.dtype)
+            check_shape(f"what {name} returns", found, size)
+            return found
+
+        X = drawn("inputs", self.inputs, shape, key_x, num_points, batch_size)
+        w = drawn("weights", self.weights, (shape[0], shape[2]), key_w, batch_size)
+        asked = (lambda _, X: X) if self.queries is None else self.queries
+        X_query = drawn("queries", asked, shape, key_query, X)
+        y, y_query = (jnp.sum(x * w[:, None], axis=-1) for x in (X, X_query))
         return PrefixPrompt(X, y, X_query, y_query, w)
 
 

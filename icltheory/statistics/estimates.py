@@ -83,6 +83,8 @@ class Estimate:
         return iter((self.mean, self.standard_error))
 
     def __str__(self) -> str:
+        if np.shape(self.mean) != ():
+            return repr(self)
         return f"{self.mean:.4f} ({self.standard_error:.4f})"
 
     def interval(self, level: float | int = 0.95) -> Interval:

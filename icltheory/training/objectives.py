@@ -61,6 +61,8 @@ def in_context_loss(
     check_choice("loss", loss, tuple(LOSSES))
     check_shape("predictions", predictions, y.shape)
     check_range("active_points", active_points, 1, y.shape[1])
+    if not len(y):
+        raise ValueError(f"y: expected at least one prompt, got shape {y.shape}")
     losses = LOSSES[loss](predictions, y)
     active = (jnp.arange(y.shape[1]) < active_points).astype(losses.dtype)
     return jnp.sum(losses * active[None]) / (y.shape[0] * jnp.sum(active))

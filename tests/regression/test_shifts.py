@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from icltheory.regression import PrefixPrompt
-from icltheory.regression.predictors import ols_prefixes
+from icltheory.regression.predictors import ols_prefixes, zero_prefixes
+from icltheory.regression.risks import monte_carlo_risk
 from icltheory.regression.shifts import (
     EXTRA_SHIFTS,
     GARG_SHIFTS,
+    SampledShift,
     garg_shift,
     garg_shifts,
 )
@@ -222,3 +224,60 @@ def test_one_label_has_no_variance_to_be_rescaled_to():
     task = NoisyLinearRegression(4, renormalize=True)
     with pytest.raises(ValueError, match="^batch_size: expected two labels or more"):
         task.sample(jax.random.key(0), 0, 1)
+
+
+def signs(key, num_points, batch_size):
+    return jax.random.rademacher(key, (batch_size, num_points, D), float)
+
+
+def repeated(key, X):
+    """Query k is the first example, and 0 before there is one."""
+    return jnp.where(jnp.arange(X.shape[1])[:, None] > 0, X[:, :1], 0)
+
+
+def sparse(key, batch_size):
+    return jnp.eye(D)[jax.random.randint(key, (batch_size,), 0, D)]
+
+
+def test_a_shift_of_own_samplers_is_used_as_the_others():
+    own = SampledShift(D, signs, repeated, sparse, "signs", normalizer=1)
+    assert hash(own) == hash(SampledShift(D, signs, repeated, sparse, "signs", 1))
+    prompt = jax.tree.map(np.asarray, own(jax.random.key(0), P, B))
+    assert set(np.unique(prompt.X)) == {-1.0, 1.0}
+    first = np.broadcast_to(prompt.X[:, :1], (B, P - 1, D))
+    np.testing.assert_array_equal(prompt.X_query[:, 1:], first)
+    assert np.all(prompt.w.sum(axis=1) == 1)
+    for X, y in ((prompt.X, prompt.y), (prompt.X_query, prompt.y_query)):
+        np.testing.assert_array_equal(y, np.einsum("bpd,bd->bp", X, prompt.w))
+    risk = monte_carlo_risk(zero_prefixes, own, jax.random.key(0), B, num_examples=2)
+    np.testing.assert_array_equal(risk.mean / own.normalizer, [0, 1, 1])
+    standard = SampledShift(D)(jax.random.key(0), P, B)
+    for name in ("X", "y", "X_query", "w"):
+        expected = getattr(draw("standard"), name)
+        np.testing.assert_allclose(getattr(standard, name), expected, rtol=1e-12)
+    assert (SampledShift(D).normalizer, SampledShift(D).num_informative) == (D, None)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SampledShift(0), "dim: expected a positive integer, got 0"),
+        (
+            lambda: SampledShift(2, normalizer=0),
+            "normalizer: expected a finite value > 0, got 0",
+        ),
+        (
+            lambda: SampledShift(2, signs)(jax.random.key(0), 3, 1),
+            f"what inputs returns: expected shape (1, 3, 2), got (1, 3, {D})",
+        ),
+        (
+            lambda: SampledShift(2, weights=lambda key, B: jnp.ones(2))(
+                jax.random.key(0), 3, 1
+            ),
+            "what weights returns: expected shape (1, 2), got (2,)",
+        ),
+    ],
+)
+def test_wrong_samplers_are_named(make, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        make()

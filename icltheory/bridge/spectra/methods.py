@@ -76,7 +76,8 @@ class Exact:
         return self.dtype
 
     def __call__(self, W: np.ndarray) -> SingularSystem:
-        """Decomposes a matrix."""
+        """Decomposes a matrix; a ``ValueError`` if it is not finite."""
+        check_finite("W", W)
         if self.dtype == "float64":
             return SingularSystem(*np.linalg.svd(W.astype(float), full_matrices=False))
         parts = svd(jnp.asarray(W.astype(np.float32)))

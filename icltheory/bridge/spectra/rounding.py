@@ -5,7 +5,7 @@ import ml_dtypes
 import numpy as np
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_shape
+from icltheory._checks import check_finite, check_shape
 from icltheory._typing import Float
 
 __all__ = ["rounding_noise", "stored_dtype"]
@@ -65,7 +65,7 @@ def rounding_noise(W: Float[ArrayLike, "*_shape"], dtype: str | None = None) -> 
         :math:`\sigma_E`.
 
     Raises:
-        ValueError: If ``W`` is not a matrix.
+        ValueError: If ``W`` is not a matrix, or not finite.
 
     Example:
         >>> W = jnp.ones((2, 2), jnp.float32)
@@ -77,6 +77,7 @@ def rounding_noise(W: Float[ArrayLike, "*_shape"], dtype: str | None = None) -> 
         Verified by ``tests/bridge/test_spectra.py``.
     """
     check_shape("W", W, ("m", "n"))
+    check_finite("W", W)
     W = np.asarray(W)
     limits = jnp.finfo(dtype or stored_dtype(W))
     total = 0.0

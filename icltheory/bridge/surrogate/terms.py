@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory._checks import check_finite
 from icltheory.batching import Progress, reported
 from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.model import LanguageModel
@@ -120,7 +121,8 @@ def surrogate_terms(
 
     Raises:
         ValueError: If there are fewer than two demonstrations, a prompt cannot be
-            answered, or a name, a layer or a rate is out of range.
+            answered, a weight is not finite, or a name, a layer or a rate is out of
+            range.
 
     References:
         Yao et al. (2024), Theorems 1 and 2 and Appendix B.3. Verified by
@@ -138,6 +140,8 @@ def surrogate_terms(
         P = jnp.eye(arch.width)
     for layer in reported(range(max(layers) + 1), progress, "layer {}".format):
         params = model.params["layers"][layer]
+        for spec in model.matrices(layer):
+            check_finite(spec.name, get_matrix(model.params, spec))
         x = np.asarray(decoder.read_in(params, h))[0][prompt.inside]
         x_query = np.asarray(decoder.read_in(params, q))[prompt.ends]
         wanted = rates if layer in layers else ()

@@ -41,7 +41,7 @@ def violation(gram: Array, moment: Array, penalty: Array, w: Array) -> Array:
     force = moment - einsum("ij,j->i", gram, w)
     inactive = jnp.maximum(jnp.abs(force) - penalty, 0)
     active = jnp.abs(force - penalty * jnp.sign(w))
-    return jnp.max(jnp.where(w != 0, active, inactive))
+    return jnp.max(jnp.where(w != 0, active, inactive), initial=0)
 
 
 def _follow(
@@ -88,6 +88,8 @@ def _follow(
         return jax.tree.map(lambda a, b: jnp.where(sound, a, b), new, stop)
 
     zeros = jnp.zeros_like(moment)
+    if not moment.size:  # inputs of dimension 0
+        return zeros, zeros, jnp.zeros_like(gram), jnp.asarray(0)
     j = jnp.argmax(jnp.abs(moment))
     level = jnp.abs(moment[j])
     here = (places == j) & (level > penalty)

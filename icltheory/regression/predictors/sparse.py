@@ -109,7 +109,7 @@ def lasso_weights(
         gram = einsum("ni,nj->ij", X, X) / count
         moment = einsum("nd,n->d", X, y) / count
         w, error, taken = lasso_path_end(gram, moment, amount, X.shape[0], steps)
-        scale = jnp.max(jnp.abs(moment))
+        scale = jnp.max(jnp.abs(moment), initial=0)
         return w, error / jnp.where(scale > 0, scale, 1), taken
 
     w, error, taken = _in_chunks(core, X, y)

@@ -70,6 +70,8 @@ def monte_carlo_risk(
         query_noise=query_noise,
         batch_size=batch_size,
     )
+    if not len(errors):
+        raise ValueError("source: expected at least one prompt, got none")
     return Estimate.of(errors)
 
 

@@ -109,8 +109,20 @@ class TaskPool(_Wrapped):
             object.__setattr__(self, "pool", pool)
             return
         sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(self.pool)}
-        if len(sizes) != 1 or not (size := max(sizes)) or size[0] < 1:
+        if len(sizes) != 1 or not (size := max(sizes)):
             raise ValueError(f"pool: expected one leading axis, got {sorted(sizes)}")
+        if size[0] < 1:
+            raise ValueError("pool: expected at least one member, got none")
+        drawn = jax.eval_shape(
+            lambda: self.task.sample_parameters(jax.random.key(0), 1)
+        )
+        shapes = [
+            [np.shape(leaf)[1:] for leaf in jax.tree.leaves(tree)]
+            for tree in (drawn, self.pool)
+        ]
+        if shapes[0] != shapes[1]:
+            expected, got = (", ".join(map(str, each)) for each in shapes)
+            raise ValueError(f"pool: expected members of shape {expected}, got {got}")
         if self.pool_size not in (None, size[0]):
             raise ValueError(
                 f"pool_size: expected {size[0]} as in pool, got {self.pool_size}"

@@ -1,0 +1,188 @@
+"""No examples, no prompts, another width, and matrices that are not finite.
+
+Each is the right value, or an error of one line that names the argument.
+"""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import chain_of_thought as cot
+from icltheory import linalg, models, patterns, pruning, statistics, training
+from icltheory.attention import LinearAttentionStack
+from icltheory.bridge import spectra
+from icltheory.layered import LayeredStack
+from icltheory.regression import Prompt, predictors, risks, shifts
+from icltheory.regression.tasks import LinearRegression, TaskPool
+
+pytestmark = pytest.mark.usefixtures("as_for_a_user")
+KEY = jax.random.key(0)
+TASK = LinearRegression.isotropic(2)
+EMPTY = np.zeros((0, 3, 2)), np.zeros((0, 3)), np.zeros((0, 2)), np.zeros(0)
+GPT_2 = models.GPT2(2, 10, width=8, num_layers=1, num_heads=2)
+
+
+def test_the_risk_without_examples_is_that_of_the_prior():
+    for source in (TASK, shifts.garg_shift("standard", 2)):
+        risk = risks.monte_carlo_risk(
+            predictors.ols_prefixes, source, KEY, 4000, num_examples=0
+        )
+        assert risk.mean.shape == (1,)
+        assert abs(risk.mean[0] - 2) < 5 * risk.standard_error[0]
+    assert float(risks.bayes_risk_given(TASK, np.zeros((0, 2)))) == 2
+    assert float(risks.least_squares_risk(TASK, 0)) == 2
+
+
+ARGUMENTS = {
+    "bayes": {"noise_var": 1.0, "task_mean": np.ones(2), "task_cov": np.eye(2)},
+    "discrete_mmse": {"pool": np.ones((3, 2)), "noise_var": 1.0},
+    "gradient_descent": {"steps": 2, "step_size": 0.1},
+    "newton": {"steps": 2},
+    "ridge": {"penalty": 0.5},
+    "lasso": {"penalty": 0.5},
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*ARGUMENTS, "averaging", "nearest_neighbors", "ols", "zero"],
+)
+def test_a_predictor_without_examples_predicts_its_prior(name):
+    given, prior = ARGUMENTS.get(name, {}), 2.0 * (name in ("bayes", "discrete_mmse"))
+    rule = getattr(predictors, name)
+    found = rule(np.zeros((0, 2)), np.zeros(0), np.ones(2), **given)
+    np.testing.assert_allclose(found, prior, atol=1e-7)
+    prefixes = getattr(predictors, f"{name}_prefixes")
+    assert prefixes(np.ones((0, 3, 2)), np.ones((0, 3)), **given).shape == (0, 3)
+    assert prefixes(np.ones((2, 0, 2)), np.ones((2, 0)), **given).shape == (2, 0)
+
+
+def test_the_lasso_of_inputs_without_coordinates_is_zero():
+    arguments = np.zeros((3, 0)), np.ones(3), np.zeros(0)
+    assert float(predictors.lasso(*arguments, penalty=0.1)) == 0
+    fit = predictors.lasso_weights(*arguments[:2], penalty=0.1)
+    assert (fit.w.shape, bool(fit.converged)) == ((0,), True)
+
+
+def letters(dim):
+    return cot.training_alphabet(KEY, 2, 2, dim)
+
+
+def reasoning(run, dim=3):
+    """Runs a function of a model of some dimension and a prompt of dimension 4."""
+    task = cot.ReasoningTask(letters(4), cot.faithful_transitions(1.0))
+    return lambda: run(cot.matching_attention(dim), task.sample(KEY, 5, 1.0))
+
+
+def pattern(run):
+    """Runs a function of parameters for tokens of 16 and a task with tokens of 20."""
+    model, own = patterns.PatternTransformer(8), patterns.PatternTask(4, 4, 3.0)
+    other = patterns.PatternTask(5, 5, 3.0)
+    return lambda: run(model, model.init(KEY, own), other)
+
+
+def sampled(task):
+    return task.sample(KEY, 2, 5, 0.8)
+
+
+SIZES = {"batch_size": 2, "num_examples": 5, "step_size": 1.0}
+OTHER = "model: expected dimension 4, as of the prompt, got 3"
+PROMPT = "params: expected width 20, as of the prompt, got 16"
+PARAMS = "params: expected width 20, as of the task, got 16"
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (reasoning(cot.cot_infer), OTHER),
+        (reasoning(cot.icl_infer), OTHER),
+        (reasoning(cot.attention_masses), OTHER),
+        (reasoning(lambda model, prompt: cot.prompt_loss(model, prompt, 0)), OTHER),
+        (
+            reasoning(lambda model, prompt: cot.prompt_loss(model, prompt, 9), 4),
+            "step: expected 0 <= step <= 1, got 9",
+        ),
+        (
+            reasoning(lambda model, prompt: cot.cot_infer(model, prompt, 0), 4),
+            "num_examples: expected 1 <= num_examples <= 5, got 0",
+        ),
+        (pattern(lambda m, p, task: patterns.scores(m, p, sampled(task))), PROMPT),
+        (
+            pattern(lambda m, p, task: patterns.train(m, task, p, 2, key=KEY, **SIZES)),
+            PARAMS,
+        ),
+        (pattern(lambda m, p, task: patterns.pattern_logits(p, task)), PARAMS),
+        (pattern(lambda m, p, task: patterns.gain_ratio(p, task)), PARAMS),
+        (pattern(lambda m, p, task: patterns.neuron_parts(p, task)), PARAMS),
+        (
+            pattern(lambda m, p, task: patterns.projections(p, task, sampled(task))),
+            PARAMS,
+        ),
+        (
+            lambda: TaskPool(TASK, pool=np.ones((3, 5))),
+            "pool: expected members of shape (2,), got (5,)",
+        ),
+        (
+            lambda: TaskPool(TASK, pool=np.ones((0, 2))),
+            "pool: expected at least one member, got none",
+        ),
+        (
+            lambda: risks.monte_carlo_risk(
+                predictors.ols_prefixes, Prompt(*map(jnp.asarray, EMPTY), None)
+            ),
+            "source: expected at least one prompt, got none",
+        ),
+        (
+            lambda: training.in_context_loss(*2 * [jnp.ones((0, 3))], 2),
+            "y: expected at least one prompt, got shape (0, 3)",
+        ),
+        (
+            lambda: GPT_2.tokenize(*map(jnp.asarray, EMPTY[:2])),
+            "X: expected at least one point, got shape (0, 3, 2)",
+        ),
+        (
+            lambda: linalg.condition_number(np.zeros((0, 3))),
+            "W: expected at least one entry, got shape (0, 3)",
+        ),
+        (
+            lambda: pruning.clip(np.zeros((0, 3)), rate=0.5),
+            "W: expected at least one entry, got shape (0, 3)",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named_in_one_line(run, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        run()
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    "run",
+    [
+        spectra.Exact("float32"),
+        spectra.Exact("float64"),
+        spectra.Randomised(2),
+        spectra.rounding_noise,
+        lambda W: spectra.randomised_svd(KEY, W, 2),
+        lambda W: pruning.frobenius_split(W, 1),
+        lambda W: pruning.module_spectra(LayeredStack.of(stack(W)), stack(W)),
+    ],
+)
+def test_a_matrix_that_is_not_finite_is_named(run, wrong):
+    W = np.eye(3)
+    W[0, 1] = wrong
+    message = r"^W(_V)?: expected finite entries, got NaN or infinity$"
+    with pytest.raises(ValueError, match=message):
+        run(W)
+
+
+def stack(W):
+    return LinearAttentionStack(W[None], np.eye(3)[None], np.eye(3)[None])
+
+
+def test_an_estimate_of_an_array_has_a_text():
+    text = str(statistics.Estimate.of(np.array([[1.0, 2.0], [3.0, 2.0]])))
+    assert text == "Estimate(mean=[2., 2.], standard_error=[1., 0.], dof=1)"
