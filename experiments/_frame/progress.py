@@ -84,7 +84,7 @@ class Activity:
         counted = f"{self.done:,}{of} {self.unit}".rstrip() if of or self.done else ""
         left = self.seconds_left
         parts = (
-            self.stage,
+            "" if self.label.startswith(self.stage) else self.stage,
             counted,
             self.shown,
             f"{self.seconds:.0f} s",

@@ -73,6 +73,8 @@ class Recipe:
         check_at_least(self, 0, "noise_var")
         if not self.seeds:
             raise ValueError("seeds: expected at least one, got none")
+        # Refuses a warm-up that is longer than the training.
+        training.learning_rate(self.optimizer, self.steps)
 
     def needs_all_steps(self) -> str | None:
         """What depends on the number of all steps, so that more cannot be added."""

@@ -15,7 +15,6 @@ def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
     launch = parse(PRESETS, argv)
     config = launch.config
-    config.recipe.transformation()  # complains before anything is written
     recipe, count = config.recipe, len(config.widths) * len(config.ensemble())
     run = Run.begin(
         launch,

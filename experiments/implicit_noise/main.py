@@ -14,8 +14,6 @@ def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
     launch = parse(PRESETS, argv)
     config = launch.config
-    for name in ("gpt2", "stack"):
-        config.recipe(name).transformation()  # complains before anything is written
     run = Run.begin(
         launch,
         f"d = {config.gpt2.dim}, GPT-2 of {config.gpt2.num_layers} layers, linear "

@@ -20,7 +20,6 @@ def main(argv: list[str] | None = None) -> dict:
     launch = parse(PRESETS, argv)
     config = launch.config
     recipe = config.recipe
-    recipe.transformation()  # complains before anything is written
     run = Run.begin(
         launch,
         f"d = {recipe.dim}, M = {config.num_examples}, GPT-2 of {recipe.num_layers} "

@@ -15,7 +15,6 @@ def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
     launch = parse(PRESETS, argv)
     config = launch.config
-    config.recipe.transformation()  # complains before anything is written
     recipe = config.recipe
     run = Run.begin(
         launch,

@@ -29,7 +29,7 @@ def clock(monkeypatch):
 
 
 def test_compiling_is_named_and_does_not_count_for_the_speed(clock):
-    activity = Activity("training", 100, done=20, unit="steps")
+    activity = Activity("training gpt2", 100, done=20, unit="steps")
     activity.enter("compiling")
     clock.now += 50
     assert activity.state() == "compiling, 20 of 100 steps, 50 s"
@@ -38,9 +38,7 @@ def test_compiling_is_named_and_does_not_count_for_the_speed(clock):
     activity.advance(40)
     activity.shown = "loss 0.250"
     # 40 steps in 4 s: the other 40 take 4 s more.
-    assert activity.state() == (
-        "training, 60 of 100 steps, loss 0.250, 54 s, about 4 s left"
-    )
+    assert activity.state() == ("60 of 100 steps, loss 0.250, 54 s, about 4 s left")
     activity.enter("compiling")
     clock.now += 30
     assert activity.seconds_left == pytest.approx(4)
@@ -54,6 +52,14 @@ def test_without_a_total_there_is_the_time_alone(clock):
     assert progress._duration(59.4) == "59 s"
     assert progress._duration(61) == "1 min 1 s"
     assert progress._duration(7260) == "2 h 1 min"
+
+
+def test_a_stage_that_the_label_names_is_not_repeated():
+    activity = Activity("training gpt2")
+    activity.enter("training")
+    assert activity.state() == "0 s"
+    activity.enter("evaluating")
+    assert activity.state() == "evaluating, 0 s"
 
 
 def test_where_there_is_no_terminal_the_innermost_activity_has_a_line(monkeypatch):
