@@ -9,7 +9,7 @@ import pytest
 from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack, forward, hidden_before
 from icltheory.models import GPT2, LayeredGPT2
-from icltheory.pruning import module_spectra, prune_module, sweep, sweep_grid
+from icltheory.pruning import compose, module_spectra, prune_module, sweep, sweep_grid
 from icltheory.pruning._program import Program, _run
 from icltheory.pruning.modules import Cutting
 from tests.pruning.models import (
@@ -146,6 +146,10 @@ def test_the_grid_the_search_and_the_spectra_report_their_progress():
     progress = {"progress": lambda *call: calls.append(call)}
     sweep_grid(MODEL, (1, 0), ("attn",), RATES, errors, **common, **progress)
     assert calls == [(0, 2, ""), (1, 2, "layer 0"), (2, 2, "layer 1")]
+    calls.clear()
+    common["score"] = lambda out, target: jnp.sum(errors(out, target))
+    compose(MODEL, [(1, "W_V"), (0, "W_K")], [0.5], **common, **progress)
+    assert calls == [(0, 2, ""), (1, 2, "layer 1, W_V"), (2, 2, "layer 0, W_K")]
     calls.clear()
     module_spectra(MODEL, STACK, layers=[1], **progress)
     assert [part for _, _, part in calls[1:]] == [
