@@ -132,3 +132,11 @@ def as_for_a_user():
     with jax.numpy_rank_promotion("allow"):
         yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(autouse=True)
+def _no_open_figures():
+    """Matplotlib keeps open figures, and warns from the twentieth on."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-__all__ = ["write_png", "write_svg"]
+__all__ = ["close", "write_png", "write_svg"]
 
 
 def write_png(figure: Any, path: Path) -> None:
@@ -27,3 +27,10 @@ def write_svg(figure: Any, path: Path) -> None:
     fixed = {"svg.hashsalt": "icltheory", "svg.fonttype": "path"}
     with mpl.rc_context(fixed):
         figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def close(figure: Any) -> None:
+    """Lets a figure go; matplotlib keeps those it has opened."""
+    import matplotlib.pyplot as plt
+
+    plt.close(figure)

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from experiments._frame.command_line import Launch
 from experiments._frame.environment import environment
-from experiments._frame.pictures import write_png, write_svg
+from experiments._frame.pictures import close, write_png, write_svg
 from experiments._frame.program import continue_with
 from experiments._frame.progress import Activity, Display, track
 from experiments._frame.report import Report
@@ -250,7 +250,7 @@ class Run:
                 file.write(_line(record))
 
     def save_figure(self, name: str, figure: Any) -> Path:
-        """Saves a matplotlib figure as PNG and, beside it, as SVG.
+        """Saves a matplotlib figure as PNG and, beside it, as SVG, and closes it.
 
         Args:
             name: The file name, with the ending ``.png``.
@@ -267,6 +267,7 @@ class Run:
             ):
                 with self.replacing(file) as aside:
                     write(figure, aside)
+        close(figure)
         return path
 
 

@@ -98,9 +98,10 @@ def pattern_panels(panels: Mapping[str, PatternPanel], title: str, columns: int 
 def _meet(panel: PatternPanel) -> bool:
     """Whether the curves end at one place, where names would tell nothing."""
     ends = [end for end, *_ in _ends(panel)]
+    if panel.scale != "linear" or len(ends) < 2:
+        return False
     values = np.concatenate([np.ravel(s.mean) for s in panel.series.values()])
-    span = np.ptp(values[np.isfinite(values)])
-    return panel.scale == "linear" and len(ends) > 1 and np.ptp(ends) < 0.01 * span
+    return bool(np.ptp(ends) < 0.01 * np.ptp(values[np.isfinite(values)]))
 
 
 def _ends(panel: PatternPanel) -> Iterator[tuple[float, str, str]]:

@@ -14,14 +14,6 @@ matplotlib.use("Agg")
 MEAN = np.array([1.0, 0.6, 0.1, 0.0])
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 def test_a_method_has_one_colour_whatever_stands_beside_it():
     names = ["mine", "ridge (1)", "Transformer, 3 seeds", "yours"]
     found = plotting.method_colours(names)

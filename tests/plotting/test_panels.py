@@ -13,14 +13,6 @@ X = np.array([0, 1, 10, 100])
 PANEL = LinePanel({"line": Line(X, X)}, "x", "y")
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 def test_panels_keep_their_scales_and_their_lines():
     panels = {
         "one": LinePanel(

@@ -12,14 +12,6 @@ matplotlib.use("Agg")
 MEAN = np.array([1.0, 0.6, 0.1])
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 def test_panels_share_one_legend_with_each_entry_once():
     curve = plotting.Curve(MEAN, MEAN - 0.1, MEAN + 0.1)
     exact = plotting.Curve(MEAN / 2, exact=True)
