@@ -34,7 +34,7 @@ from icltheory.bridge.evaluation import (
     evaluate_rates,
     tokenize,
 )
-from icltheory.bridge.tasks import Example, PromptTemplate, Task
+from icltheory.bridge.tasks import Example, LanguageTask, PromptTemplate
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.linalg import svd
 from icltheory.pruning import module_matrices, rank_for_rate
@@ -95,7 +95,7 @@ class Words:
         return [labels[w] if w in labels else int(w) for w in text.split()]
 
 
-def task_of(count: int, vocabulary: int) -> Task:
+def task_of(count: int, vocabulary: int) -> LanguageTask:
     """Ten demonstrations and questions, with lengths as those of SST-2."""
     rng = np.random.default_rng(0)
 
@@ -108,7 +108,7 @@ def task_of(count: int, vocabulary: int) -> Task:
         Example({"text": text(length)}, i % 2, i) for i, length in enumerate(lengths)
     )
     template = PromptTemplate("{text} 7 {label} 8\n", "{text} 7", LABELS)
-    return Task(
+    return LanguageTask(
         name="words",
         profile="paper",
         kind="classification",
@@ -195,7 +195,12 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
 
 
 def row(
-    case: SearchCase, model, task: Task, some: Task, layer: int, module: str
+    case: SearchCase,
+    model,
+    task: LanguageTask,
+    some: LanguageTask,
+    layer: int,
+    module: str,
 ) -> BenchmarkRow:
     """One search both ways, the plain one on some of the examples."""
     specs = module_matrices(model, layer, module)

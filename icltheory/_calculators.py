@@ -99,7 +99,10 @@ def calculator(function: Any = None, /, *, compiled: bool = True) -> Any:
 
     @functools.wraps(function)
     def marked(*args, **kwargs):
-        arguments = signature.bind(*args, **kwargs).arguments
+        try:
+            arguments = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}: {error}") from None
         for name, value in arguments.items():
             arguments[name] = readers[name](value)
         if any_traced(arguments):

@@ -96,6 +96,21 @@ def test_an_error_names_the_argument_in_one_line(given, message):
         total(**({"W": np.ones(2)} | given))
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "total: missing a required argument: 'W'"),
+        (
+            {"W": np.ones(2), "bogus": 1},
+            "total: got an unexpected keyword argument 'bogus'",
+        ),
+    ],
+)
+def test_a_call_that_does_not_fit_the_signature_names_the_function(given, message):
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        total(**given)
+
+
 def test_lists_integers_and_booleans_are_numbers():
     for W in ([1, 2], [[1.0], [2.0]], np.array([1, 2]), (np.array([True, True]) * 1.5)):
         assert float(total(W)) == 3

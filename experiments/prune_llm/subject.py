@@ -16,7 +16,7 @@ from experiments.small_lm.tasks import SHIPPED, declaration
 from icltheory.bridge import LanguageModel, load_checkpoint
 from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.model import weights_digest
-from icltheory.bridge.tasks import TASKS, Task, load_task
+from icltheory.bridge.tasks import TASKS, LanguageTask, load_task
 from icltheory.layered import get_matrix
 from icltheory.pruning import choose_layers, module_matrices, rank_for_rate
 
@@ -56,7 +56,7 @@ class Subject:
 
     model: LanguageModel
     digest: str
-    tasks: dict[TaskDraw, Task]
+    tasks: dict[TaskDraw, LanguageTask]
 
 
 def load(config: Config) -> Subject:
@@ -119,9 +119,9 @@ def _near(name: str) -> Path:
     return path if path.exists() else ROOT / path
 
 
-def _draws(config: Config) -> dict[tuple[str, int, int], Task]:
+def _draws(config: Config) -> dict[tuple[str, int, int], LanguageTask]:
     own = {name: declaration(name) for name in SHIPPED}
-    found: dict[tuple[str, int, int], Task] = {}
+    found: dict[tuple[str, int, int], LanguageTask] = {}
     names = (*own, *TASKS)
     for name, seed in itertools.product(config.tasks, config.demonstration_seeds):
         if name not in names:
@@ -135,7 +135,7 @@ def _draws(config: Config) -> dict[tuple[str, int, int], Task]:
     return found
 
 
-def _limited(task: Task, most: int) -> Task:
+def _limited(task: LanguageTask, most: int) -> LanguageTask:
     def some(examples):
         if not 0 < most < len(examples):
             return examples
@@ -147,7 +147,7 @@ def _limited(task: Task, most: int) -> Task:
     )
 
 
-def _shots(task: Task, config: Config) -> list[int]:
+def _shots(task: LanguageTask, config: Config) -> list[int]:
     most = len(task.demonstrations)
     for shots in config.shots:
         if shots > most:

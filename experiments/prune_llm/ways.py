@@ -12,7 +12,7 @@ from experiments.prune_llm.subject import Subject
 from icltheory.bridge import clip_module
 from icltheory.bridge.evaluation import evaluate, evaluate_naive, evaluate_rates
 from icltheory.bridge.surrogate import surrogate_terms
-from icltheory.bridge.tasks import Task
+from icltheory.bridge.tasks import LanguageTask
 
 
 def compare_ways(study: Study, subject: Subject) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def beside(study: Study, subject: Subject, systems: Any) -> dict[str, Any] | Non
     }
 
 
-def _some(task: Task, most: int) -> Task:
+def _some(task: LanguageTask, most: int) -> LanguageTask:
     total = len(task.validation)
     places = np.linspace(0, total - 1, min(most, total)).round().astype(int)
     return dataclasses.replace(

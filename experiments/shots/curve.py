@@ -22,7 +22,7 @@ def point(values: np.ndarray, same_questions: bool, level: float) -> Point:
     return Point(*map(float, (*found, *found.interval(level))))
 
 
-class Curve(NamedTuple):
+class AccuracyCurve(NamedTuple):
     """The in-context curve of one task and one model.
 
     Attributes:
@@ -36,14 +36,14 @@ class Curve(NamedTuple):
     draws: np.ndarray
 
 
-def curve(right: np.ndarray, same_questions: bool, level: float) -> Curve:
+def curve(right: np.ndarray, same_questions: bool, level: float) -> AccuracyCurve:
     """The curve of answers ``(shots, seeds, orders, questions)``.
 
     Orders of one draw are no independent draws: they are averaged first.
     """
     means = np.mean(right, axis=2)
     found = (point(each, same_questions, level) for each in means)
-    return Curve(
+    return AccuracyCurve(
         tuple(e._replace(low=max(e.low, 0.0), high=min(e.high, 1.0)) for e in found),
         point(means[-1] - means[0], same_questions, level),
         right.mean(axis=3).reshape(len(right), -1).T,

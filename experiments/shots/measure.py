@@ -11,7 +11,7 @@ from experiments.shots.config import Config
 from icltheory.batching import Progress
 from icltheory.bridge.evaluation import Evaluation, evaluate, evaluate_rates
 from icltheory.bridge.records import Records
-from icltheory.bridge.tasks import Task
+from icltheory.bridge.tasks import LanguageTask
 
 KEY = ("task", "shots", "seed", "order", "rate", "example")
 
@@ -43,7 +43,7 @@ def _answers(
     config: Config,
     subject: Subject,
     case: TaskDraw,
-    task: Task,
+    task: LanguageTask,
     progress: Progress | None,
 ) -> tuple[Evaluation, ...]:
     model = subject.model

@@ -10,7 +10,7 @@ from experiments._frame.looks import labels_are_arbitrary, plain_words
 from experiments._frame.report import Check, Report
 from experiments.prune_llm.subject import Subject
 from experiments.shots.config import Config
-from experiments.shots.curve import Curve, Point, curve, differences
+from experiments.shots.curve import AccuracyCurve, Point, curve, differences
 from experiments.shots.drawing import ShotsPanel, accuracy_against_shots
 from experiments.shots.measure import correct
 from icltheory import plotting
@@ -34,7 +34,7 @@ class TaskFindings(NamedTuple):
         pruned: What the pruned model is called.
     """
 
-    curves: dict[float, Curve]
+    curves: dict[float, AccuracyCurve]
     differences: tuple[Point, ...]
     chance: float
     majority: float

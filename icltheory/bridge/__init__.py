@@ -30,7 +30,7 @@ from icltheory.bridge.spectra import (
     SingularSystems,
     condition_numbers,
 )
-from icltheory.bridge.tasks import Example, Task, TaskSpec, load_task
+from icltheory.bridge.tasks import Example, LanguageTask, TaskSpec, load_task
 from icltheory.bridge.tokenizer import Tokenizer
 
 __all__ = [
@@ -46,7 +46,7 @@ __all__ = [
     "Rotary",
     "SingularSystems",
     "Stream",
-    "Task",
+    "LanguageTask",
     "TaskSpec",
     "Tokenizer",
     "Tokens",

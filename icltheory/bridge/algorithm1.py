@@ -19,7 +19,7 @@ from icltheory.bridge.spectra import (
     SingularSystems,
     condition_numbers,
 )
-from icltheory.bridge.tasks import Task
+from icltheory.bridge.tasks import LanguageTask
 from icltheory.pruning import (
     LayerChoice,
     Selection,
@@ -112,7 +112,7 @@ class Algorithm1Result:
 
 def algorithm1(
     model: Any,
-    task: Task,
+    task: LanguageTask,
     module: str,
     rates: Sequence[Any],
     top_k: int,
@@ -354,7 +354,7 @@ def _checked(rates: Sequence[Any]) -> tuple[float, ...]:
 
 
 def _answers(
-    records: Any, model: Any, task: Task, shots: int | None, method: str
+    records: Any, model: Any, task: LanguageTask, shots: int | None, method: str
 ) -> AnswerCache:
     """The answers that were given, or those of the records, for this task alone."""
     facts = facts_of(task)

@@ -10,7 +10,7 @@ import numpy as np
 from icltheory._public import shown
 from icltheory.bridge.evaluation import GridChunk, predict
 from icltheory.bridge.records import Records
-from icltheory.bridge.tasks import Task
+from icltheory.bridge.tasks import LanguageTask
 
 __all__ = ["PLACE_FIELDS", "AnswerCache", "TaskFacts", "facts_of"]
 
@@ -48,7 +48,7 @@ class TaskFacts(NamedTuple):
         return self.profile == "authors_code" and self.scoring == "label_token"
 
 
-def facts_of(task: Task) -> TaskFacts:
+def facts_of(task: LanguageTask) -> TaskFacts:
     """The facts of a task.
 
     Args:

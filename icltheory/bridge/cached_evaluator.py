@@ -10,7 +10,7 @@ from icltheory.batching import Counter, Progress
 from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
 from icltheory.bridge.evaluation import Grid, GridChunk
 from icltheory.bridge.spectra import Cumulative
-from icltheory.bridge.tasks import Task
+from icltheory.bridge.tasks import LanguageTask
 
 __all__ = ["CachedEvaluator", "method_name"]
 
@@ -66,7 +66,7 @@ class CachedEvaluator:
         self,
         cache: AnswerCache,
         model: Any,
-        task: Task,
+        task: LanguageTask,
         shots: int | None = None,
         *,
         progress: Progress | None = None,

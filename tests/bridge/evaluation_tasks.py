@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory.bridge import Architecture, Decoder, LanguageModel, Rotary
-from icltheory.bridge.tasks import Example, PromptTemplate, Task
+from icltheory.bridge.tasks import Example, LanguageTask, PromptTemplate
 
 WORDS = ("red", "wet", "sky", "sea", "was", "the", "ice", "sun", "low", "far")
 
@@ -58,7 +58,7 @@ def classification(count=11, demonstrations=4, seed=0, longest=2, **changes):
         "test": (),
         "template": template,
     }
-    return Task(**(values | changes))
+    return LanguageTask(**(values | changes))
 
 
 def choice(count=7, demonstrations=3, seed=1, **changes):
@@ -82,7 +82,7 @@ def choice(count=7, demonstrations=3, seed=1, **changes):
         "template": template,
         "scoring": "average_log_likelihood",
     }
-    return Task(**(values | changes))
+    return LanguageTask(**(values | changes))
 
 
 _TURN = Rotary(frequencies=(1.0, 0.3))

@@ -8,14 +8,14 @@ from icltheory.bridge.evaluation._run import SplitEvaluator
 from icltheory.bridge.evaluation.grid import Grid
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation
-from icltheory.bridge.tasks import Task
+from icltheory.bridge.tasks import LanguageTask
 
 __all__ = ["evaluate", "evaluate_grid", "evaluate_rates"]
 
 
 def evaluate(
     model: Any,
-    task: Task,
+    task: LanguageTask,
     split: str = "validation",
     shots: int | None = None,
     *,
@@ -64,7 +64,7 @@ def evaluate(
 
 def evaluate_rates(
     model: Any,
-    task: Task,
+    task: LanguageTask,
     layer: int,
     module: str,
     rates: Sequence[Any],
@@ -103,7 +103,7 @@ def evaluate_rates(
 
 def evaluate_grid(
     model: Any,
-    task: Task,
+    task: LanguageTask,
     layers: Sequence[int],
     modules: Sequence[str],
     rates: Sequence[Any],

@@ -12,7 +12,7 @@ from icltheory.bridge.evaluation._stacks import pruned_stacks
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation, predict
 from icltheory.bridge.spectra import Cumulative
-from icltheory.bridge.tasks import Task
+from icltheory.bridge.tasks import LanguageTask
 
 __all__ = ["Grid", "GridChunk"]
 
@@ -84,7 +84,7 @@ class Grid:
     def __init__(
         self,
         model: Any,
-        task: Task,
+        task: LanguageTask,
         layers: Sequence[int],
         modules: Sequence[str],
         rates: Sequence[Any],

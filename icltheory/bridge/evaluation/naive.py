@@ -8,13 +8,13 @@ import numpy as np
 
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
-from icltheory.bridge.tasks import Task
+from icltheory.bridge.tasks import LanguageTask
 
 __all__ = ["evaluate_naive"]
 
 
 def evaluate_naive(
-    model: Any, task: Task, split: str = "validation", shots: int | None = None
+    model: Any, task: LanguageTask, split: str = "validation", shots: int | None = None
 ) -> Evaluation:
     """Answers a split one prompt at a time, with all logits at all tokens.
 

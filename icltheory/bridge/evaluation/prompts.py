@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from icltheory.bridge.tasks import Finding, Task, check_prompt, enforce, label_tokens
+from icltheory.bridge.tasks import (
+    Finding,
+    LanguageTask,
+    check_prompt,
+    enforce,
+    label_tokens,
+)
 from icltheory.bridge.tasks.lint import gather
 
 __all__ = ["Prompts", "tokenize"]
@@ -60,7 +66,7 @@ class Prompts:
 
 
 def tokenize(
-    model: Any, task: Task, split: str = "validation", shots: int | None = None
+    model: Any, task: LanguageTask, split: str = "validation", shots: int | None = None
 ) -> Prompts:
     """Encodes a split and checks that the model can answer it.
 
@@ -122,7 +128,9 @@ def tokenize(
 class _PromptReader:
     """Encodes the examples of a split and collects what is wrong with them."""
 
-    def __init__(self, task: Task, split: str, shots: int | None, encode: Encode):
+    def __init__(
+        self, task: LanguageTask, split: str, shots: int | None, encode: Encode
+    ):
         self.task, self.shots = task, shots
         self.where = f"{task.name} {split}"
         self.encode = lambda text: tuple(int(i) for i in encode(text))

@@ -34,7 +34,7 @@ from icltheory.bridge.surrogate._layer import (
     support_dim,
     through_mlp,
 )
-from icltheory.bridge.tasks import Task
+from icltheory.bridge.tasks import LanguageTask
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.linalg import SVD
 from icltheory.noise import without_replacement_factor
@@ -87,7 +87,7 @@ class SurrogateTerms(NamedTuple):
 
 def surrogate_terms(
     model: LanguageModel,
-    task: Task,
+    task: LanguageTask,
     layers: Sequence[int],
     rates: Sequence[Any],
     shots: int | None = None,

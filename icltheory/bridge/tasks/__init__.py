@@ -44,7 +44,7 @@ from icltheory.bridge.tasks.differences import (
 from icltheory.bridge.tasks.lint import Finding, check_prompt, enforce, label_tokens
 from icltheory.bridge.tasks.load import load_task
 from icltheory.bridge.tasks.scores import Denominator, denominator_of
-from icltheory.bridge.tasks.task import Example, Task
+from icltheory.bridge.tasks.task import Example, LanguageTask
 
 __all__ = [
     "PROFILES",
@@ -58,7 +58,7 @@ __all__ = [
     "PromptTemplate",
     "TaskRecipe",
     "Split",
-    "Task",
+    "LanguageTask",
     "TaskSpec",
     "check_prompt",
     "denominator_of",

@@ -9,7 +9,7 @@ from icltheory.bridge.tasks.declare import TaskRecipe, TaskSpec
 from icltheory.bridge.tasks.rows import SourceRow, SourceTable
 from icltheory.bridge.tasks.sources import hub_source, local_source
 from icltheory.bridge.tasks.splits import draw
-from icltheory.bridge.tasks.task import Example, Task
+from icltheory.bridge.tasks.task import Example, LanguageTask
 
 __all__ = ["load_task"]
 
@@ -19,7 +19,7 @@ def load_task(
     path: Any = None,
     profile: str = "paper",
     seed: int = 0,
-) -> Task:
+) -> LanguageTask:
     """Loads a task: demonstrations, validation and test examples with their prompts.
 
     Args:
@@ -57,7 +57,7 @@ def load_task(
         validation = examples("validation")
     if recipe.split.test != "rest":
         test = examples(recipe.split.test)
-    return Task(
+    return LanguageTask(
         name=spec.name,
         profile=profile,
         kind=spec.kind,

@@ -18,7 +18,7 @@ from icltheory.bridge.tasks.lint import (
 )
 from icltheory.bridge.tasks.template import fill
 
-__all__ = ["Example", "Task"]
+__all__ = ["Example", "LanguageTask"]
 
 
 class Example(NamedTuple):
@@ -39,7 +39,7 @@ class Example(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Task:
+class LanguageTask:
     """Demonstrations, validation and test examples, and the prompts around them.
 
     A prompt is ``prefix(shots) + query(example)``; its answer is one of
@@ -158,7 +158,7 @@ class Task:
         demonstrations: Sequence[Example] | None = None,
         *,
         order_seed: int | None = None,
-    ) -> "Task":
+    ) -> "LanguageTask":
         """The same task behind other demonstrations, or the same in another order.
 
         Args:
