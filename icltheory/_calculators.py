@@ -316,13 +316,8 @@ class _ArgumentReader:
             expected = " or ".join(map(_word, self.classes))
             raise ValueError(f"{self.name}: expected {expected}, got {_shown(value)}")
         if self.key and value is not None:
-            self._check_key(value)
+            check_key(self.name, value)
         return self._array(value) if self.array else value
-
-    def _check_key(self, value):
-        if not _is_kind(value, jax.dtypes.prng_key) or value.shape != ():
-            expected = "one key from jax.random.key"
-            raise ValueError(f"{self.name}: expected {expected}, got {_shown(value)}")
 
     def _array(self, value):
         text = isinstance(value, str) and not self.text
@@ -362,6 +357,13 @@ def _fits(value, kind) -> bool:
     if kind is int:
         return isinstance(value, _INTEGERS) and not isinstance(value, bool)
     return isinstance(value, typing.get_origin(kind) or kind)
+
+
+def check_key(name: str, value: Any) -> None:
+    """Raises unless ``value`` is one typed random key."""
+    if not _is_kind(value, jax.dtypes.prng_key) or value.shape != ():
+        expected = "one key from jax.random.key"
+        raise ValueError(f"{name}: expected {expected}, got {_shown(value)}")
 
 
 def _shown(value) -> str:

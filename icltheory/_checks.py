@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory._calculators import check_key as check_key
 from icltheory._calculators import note_validity
 
 

@@ -14,6 +14,12 @@ import pytest
 
 from icltheory import bounds, linalg, pruning, statistics, training
 from icltheory.attention import LinearAttentionStack, linear_attention
+from icltheory.chain_of_thought import (
+    ReasoningTask,
+    sample_training_prompt,
+    slide_transitions,
+    training_alphabet,
+)
 from icltheory.induction import prefix_matching_score
 from icltheory.layered import LayeredStack
 from icltheory.models import GPT2
@@ -22,7 +28,7 @@ from icltheory.patterns import PatternTask, PatternTransformer
 from icltheory.patterns import train as train_patterns
 from icltheory.plotting.curves import Curve, draw_curve
 from icltheory.regression import ltb, predictors, rates, risks, shifts
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression.tasks import LinearRegression, PromptPool
 from icltheory.training import Curriculum, OptimizerConfig, Ramp, make_optimizer
 
 pytestmark = pytest.mark.usefixtures("as_for_a_user")
@@ -36,6 +42,8 @@ KEY = jax.random.key(0)
 NOISE = functools.partial(noise_spectrum, STACK, shots=2)
 JAX = "\n-+\nFor simplicity, JAX has removed"  # what it adds while tracing
 GPT_2 = GPT2(2, 10, width=8, num_layers=1, num_heads=2)
+PATTERNS = PatternTask(4, 2, 1.0)
+LETTERS = training_alphabet(KEY, 2, 2, 4)
 RULE = make_optimizer(OptimizerConfig("adam", 1e-3), 10)
 
 
@@ -224,6 +232,28 @@ def patterns(rate):
 def test_it_is_an_error_of_one_line(run, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}[^\n]*({JAX}|$)"):
         run()
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda key: TASK.sample(key, 4, 2),
+        lambda key: PromptPool(TASK, 3, KEY).sample(key, 4, 2),
+        lambda key: shifts.garg_shift("skewed", 3)(key, 4, 2),
+        lambda key: PATTERNS.sample(key, 2, 4, 0.5),
+        lambda key: PATTERNS.out_of_domain(key, 1.0),
+        lambda key: PatternTransformer(4).init(key, PATTERNS),
+        lambda key: sample_training_prompt(key, LETTERS, 4, 0.5),
+        lambda key: ReasoningTask(LETTERS, slide_transitions()).sample(key, 4, 0.5),
+        lambda key: statistics.curve_interval(jnp.ones((4, 2)), key),
+    ],
+)
+def test_what_is_no_single_typed_key_is_refused(draw):
+    draw(KEY)
+    message = "^key: expected one key from jax.random.key, got [^\n]*$"
+    for key in (0, jax.random.PRNGKey(0), jax.random.split(KEY), (KEY,), None):
+        with pytest.raises(ValueError, match=message):
+            draw(key)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._checks import concrete
+from icltheory._checks import check_key, concrete
 from icltheory._typing import Array, Float, Int, PRNGKey, PyTree
 from icltheory.bridge._blocks import DecoderBlock, Norm, at_least_float32, positions_of
 from icltheory.bridge.architecture import Architecture
@@ -238,6 +238,7 @@ class Decoder:
         Returns:
             The parameters.
         """
+        check_key("key", key)
         a, keys = self.arch, jax.random.split(key, self.num_layers + 3)
         block = jax.jit(functools.partial(_init_block, a, dtype))
         draw = functools.partial(_normal, dtype=dtype)

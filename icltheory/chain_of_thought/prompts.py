@@ -7,6 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import (
+    check_key,
     check_nonnegative,
     check_positive_int,
     check_unit,
@@ -91,6 +92,7 @@ def sample_training_prompt(
         Li et al. (2025), arXiv 2410.02167, data modelling. Verified by
         ``tests/chain_of_thought/test_prompts.py``.
     """
+    check_key("key", key)
     starts, steps = jax.random.split(key)
     M = alphabet.num_states
     query, first = _starts(starts, M, num_examples, relevant_fraction)
@@ -165,6 +167,7 @@ class ReasoningTask:
         References:
             Verified by ``tests/chain_of_thought/test_prompts.py``.
         """
+        check_key("key", key)
         check_nonnegative("noise", noise)
         starts, walk, shake = jax.random.split(key, 3)
         M = self.alphabet.num_states

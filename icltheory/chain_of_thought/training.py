@@ -7,7 +7,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import check_nonnegative, check_positive_int, check_range
+from icltheory._checks import (
+    check_key,
+    check_nonnegative,
+    check_positive_int,
+    check_range,
+)
 from icltheory._descent import PlainRule, check_steps, descend
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
@@ -137,6 +142,7 @@ def train_attention(
         Li et al. (2025), arXiv 2410.02167, equation (11) and Theorem 4. Verified by
         ``tests/identities/test_li_theorem4.py``.
     """
+    check_key("key", key)
     check_steps(num_iterations, record_every)
     check_positive_int("batch_size", batch_size)
     check_positive_int("num_examples", num_examples)

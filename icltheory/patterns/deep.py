@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_key, check_positive_int
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.layered import MatrixSpec, all_hidden
 from icltheory.patterns._attention import (
@@ -99,6 +99,7 @@ class DeepPatternTransformer:
         References:
             Verified by ``tests/patterns/test_deep.py``.
         """
+        check_key("key", key)
         L, m, D, dtype = self.num_layers, self.num_neurons, task.width, task.dtype
         keys = jax.random.split(key, 6)
         eye = jnp.asarray(attention_scale, dtype) * jnp.eye(D, dtype=dtype)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_key, check_positive_int
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.layered import MatrixSpec
 from icltheory.patterns._attention import (
@@ -112,6 +112,7 @@ class PatternTransformer:
             Li et al. (2024), model training. Verified by
             ``tests/patterns/test_model.py``.
         """
+        check_key("key", key)
         m, D, dtype = self.num_neurons, task.width, task.dtype
         first, second = jax.random.split(key)
         delta = jnp.asarray(attention_scale, dtype)

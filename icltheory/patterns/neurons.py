@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
+from icltheory._checks import check_key
 from icltheory._names import Order
 from icltheory.pruning import prune_rows
 
@@ -52,6 +53,7 @@ def prune_neurons(
         Li et al. (2024), Theorem 3 and Figure 14. Verified by
         ``tests/patterns/test_neurons.py``.
     """
+    check_key("key", key)
     W = jnp.asarray(params["W_O"])
     if W.ndim == 2:
         return params | {"W_O": prune_rows(W, fraction, order=order, key=key)}

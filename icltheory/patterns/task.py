@@ -12,6 +12,7 @@ from jaxtyping import Real
 
 from icltheory._checks import (
     check_finite,
+    check_key,
     check_nonnegative,
     check_positive,
     check_positive_int,
@@ -229,6 +230,7 @@ class PatternTask:
             Li et al. (2024), Theorem 2. Verified by
             ``tests/patterns/test_task.py``.
         """
+        check_key("key", key)
         own, num = jax.random.split(key), self.num_shifted
         rotation = random_orthogonal(own[1], self.num_irrelevant, self.dtype)
         return PatternTask(
@@ -277,6 +279,7 @@ class PatternTask:
             Li et al. (2024), equation (6). Verified by
             ``tests/patterns/test_task.py``.
         """
+        check_key("key", key)
         if coefficient_sum is None:
             return _draw.prompts(self, key, batch_size, num_examples, relevant_fraction)
         first, second = jax.random.split(key)

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import (
+    check_key,
     check_nonnegative_int,
     check_positive,
     check_positive_int,
@@ -121,6 +122,7 @@ def train(
         Li et al. (2024), equation (8). Verified by
         ``tests/patterns/test_training.py``.
     """
+    check_key("key", key)
     check_width(params, task.width, "task")
     check_steps(num_steps, record_every)
     check_positive_int("batch_size", batch_size)

@@ -11,6 +11,7 @@ import numpy as np
 
 from icltheory._checks import (
     check_choice,
+    check_key,
     check_positive,
     check_positive_int,
     check_shape,
@@ -112,6 +113,7 @@ class Shift:
 
     def __call__(self, key: PRNGKey, num_points: int, batch_size: int) -> PrefixPrompt:
         """Draws prompts with ``num_points`` prefixes each."""
+        check_key("key", key)
         check_positive_int("num_points", num_points)
         check_positive_int("batch_size", batch_size)
         key_x, key_w, key_shift = jax.random.split(key, 3)
@@ -192,6 +194,7 @@ class SampledShift:
 
     def __call__(self, key: PRNGKey, num_points: int, batch_size: int) -> PrefixPrompt:
         """Draws prompts with ``num_points`` prefixes each."""
+        check_key("key", key)
         check_positive_int("num_points", num_points)
         check_positive_int("batch_size", batch_size)
         key_x, key_w, key_query = jax.random.split(key, 3)

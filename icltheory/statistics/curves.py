@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_open_unit, check_positive_int
+from icltheory._checks import check_key, check_open_unit, check_positive_int
 from icltheory._typing import Float, PRNGKey
 from icltheory.statistics.estimates import Interval
 
@@ -53,6 +53,7 @@ def curve_interval(
         Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
         (2022), Appendix A. Verified by ``tests/statistics/test_curves.py``.
     """
+    check_key("key", key)
     check_positive_int("resamples", resamples)
     check_open_unit("level", level)
     errors = jnp.asarray(errors)

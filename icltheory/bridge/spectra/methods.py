@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from icltheory._checks import (
     check_choice,
     check_finite,
+    check_key,
     check_nonnegative_int,
     check_positive_int,
     check_shape,
@@ -173,6 +174,7 @@ def randomised_svd(
         Halko, Martinsson and Tropp (2011), Algorithms 4.4 and 5.1; Yao et al. (2024),
         the published code. Verified by ``tests/bridge/test_spectra.py``.
     """
+    check_key("key", key)
     check_shape("W", W, ("m", "n"))
     W = jnp.asarray(W, jnp.float32)
     check_finite("W", W)

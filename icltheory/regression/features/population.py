@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
 from icltheory._checks import (
+    check_key,
     check_nonnegative,
     check_positive_int,
     check_values,
@@ -136,6 +137,7 @@ class FeaturePopulation:
         Raises:
             ValueError: If they are no probabilities, or a number is not positive.
         """
+        check_key("key", key)
         p = _probabilities(probabilities)
         check_positive_int("num_examples", num_examples)
         check_positive_int("num_contexts", num_contexts)

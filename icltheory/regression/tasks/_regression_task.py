@@ -9,6 +9,7 @@ import numpy as np
 
 from icltheory._checks import (
     check_count,
+    check_key,
     check_nonnegative_int,
     check_positive_int,
     check_range,
@@ -93,6 +94,7 @@ class RegressionTask(abc.ABC):
         Raises:
             ValueError: If a count is not an integer in its range.
         """
+        check_key("key", key)
         check_nonnegative_int("num_examples", num_examples)
         check_positive_int("batch_size", batch_size)
         key_x, key_w, key_noise = jax.random.split(key, 3)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_key, check_positive_int
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, Int, PRNGKey
 from icltheory.regression.prompts import Prompt
@@ -198,6 +198,7 @@ class PromptPool(_Wrapped):
         active_dims: Any = None,
     ) -> Prompt:
         """Draws prompts of the set; arguments as for every family."""
+        check_key("key", key)
         check_positive_int("batch_size", batch_size)
         index = draw_indices(key, self.num_prompts, batch_size, self.replace)
 
