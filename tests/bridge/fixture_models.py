@@ -177,4 +177,14 @@ MODELS = {
         _llama(num_key_value_heads=1, head_dim=10, hidden_act="gelu_pytorch_tanh"),
         "bfloat16",
     ),
+    "stablelm": Fixture(
+        "stablelm",
+        _llama(
+            **_GROUPS,
+            hidden_size=32,
+            rope_parameters=_rope(10000.0, partial_rotary_factor=0.25),
+            use_qkv_bias=True,
+        ),
+        "bfloat16",
+    ),
 }

@@ -31,6 +31,7 @@ CONFIGS = {
     "phi3": "Phi3",
     "gpt_neox": "GPTNeoX",
     "gemma": "Gemma",
+    "stablelm": "StableLm",
 }
 ROPE_OLD = {"gpt_neox": ("rotary_emb_base", "rotary_pct")}
 

@@ -32,6 +32,7 @@ CONFIGS = {
     "phi3": {**_LLAMA, **_GROUPS},
     "gpt_neox": {**_LLAMA, "rotary_pct": 0.4},
     "gemma": {**_LLAMA, "head_dim": 8, "num_key_value_heads": 1},
+    "stablelm": {**_LLAMA, "partial_rotary_factor": 0.4},
 }
 
 

@@ -5,7 +5,16 @@ from typing import Any
 
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.families import gemma, gpt2, gpt_neox, gptj, llama, phi, qwen
+from icltheory.bridge.families import (
+    gemma,
+    gpt2,
+    gpt_neox,
+    gptj,
+    llama,
+    phi,
+    qwen,
+    stablelm,
+)
 from icltheory.bridge.families.declare import Family
 
 __all__ = ["FAMILIES", "family_of", "read_architecture"]
@@ -23,6 +32,7 @@ FAMILIES: dict[str, Family] = {
         phi.PHI3,
         gpt_neox.GPT_NEOX,
         gemma.GEMMA,
+        stablelm.STABLELM,
     )
 }
 
