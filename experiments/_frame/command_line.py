@@ -1,6 +1,7 @@
 """Command lines: a preset or a stored run, then overrides, all read by tyro."""
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,6 +35,7 @@ class Launch(Generic[Config]):
         unmodified: Whether the config is that of a preset, for which the checks are
             made.
         extends: Whether a run is continued with more steps than it was begun with.
+        words: The words of the command line.
     """
 
     name: str
@@ -45,6 +47,15 @@ class Launch(Generic[Config]):
     quiet: bool = False
     unmodified: bool = True
     extends: bool = False
+    words: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """The command that began the run, with its preset."""
+        named = {"--preset", "--resume"} & {w.partition("=")[0] for w in self.words}
+        preset = () if named else ("--preset", self.preset)
+        line = ("python", "-m", f"experiments.{self.name}", *preset, *self.words)
+        return shlex.join(line)
 
     def continuing(self, folder: Path) -> list[str]:
         """The command that continues the run of a folder."""
@@ -148,6 +159,7 @@ class _Reader(Generic[Config]):
             self.options.quiet,
             config in self.presets.values(),
             more,
+            tuple(self.argv),
         )
 
     def config(self, start: Config) -> Config:

@@ -8,6 +8,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from experiments._frame.tables import as_data
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -87,6 +89,8 @@ class Report:
         findings: Sentences that sum up the numbers.
         interval_level: Level of the intervals in numbers and figures; ``None`` where
             there are none or they differ.
+        axes: What the indices of arrays among the numbers count, by their path, such
+            as ``{"curves.*.mean": ["examples k, from 0"]}``.
     """
 
     numbers: Mapping[str, Any]
@@ -97,6 +101,7 @@ class Report:
     claims_title: str = "claims and measurements"
     findings: Sequence[str] = ()
     interval_level: float | None = None
+    axes: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
     def verdict(self, checked: bool = True) -> str:
         """``"passed"`` or ``"failed"``; ``"not applicable"`` unless it is checked."""
@@ -130,6 +135,13 @@ class Report:
             found["claims"] = [dataclasses.asdict(claim) for claim in self.claims]
         if self.findings:
             found["findings"] = list(self.findings)
+        if self.tables:
+            found["tables"] = [
+                table if isinstance(table, str) else as_data(table)
+                for table in self.tables
+            ]
+        if self.axes:
+            found["axes"] = {path: list(axes) for path, axes in self.axes.items()}
         return found | dict(self.numbers)
 
 

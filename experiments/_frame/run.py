@@ -19,10 +19,12 @@ from rich.console import Console
 
 from experiments._frame.command_line import Launch
 from experiments._frame.environment import environment
+from experiments._frame.page import page
 from experiments._frame.pictures import close, write_png, write_svg
 from experiments._frame.program import continue_with
 from experiments._frame.progress import Activity, Display, track
 from experiments._frame.report import Report
+from experiments._frame.stored import experiment_of
 from icltheory.strict_json import plain
 
 # Of result.json; raised when a value changes its name or its meaning.
@@ -61,7 +63,13 @@ class Run:
         if launch.resume is not None:
             run = cls(launch.resume, launch)
         else:
-            run = cls.create(launch.output, launch.name, launch.preset, launch.config)
+            about = {
+                "about": experiment_of(launch.config)[1],
+                "command": launch.command,
+            }
+            run = cls.create(
+                launch.output, launch.name, launch.preset, launch.config, **about
+            )
             run.launch = launch
         continue_with(shlex.join(launch.continuing(run.folder)))
         count = f"{jax.device_count()} x " if jax.device_count() > 1 else ""
@@ -72,8 +80,10 @@ class Run:
         return run
 
     @classmethod
-    def create(cls, output: Path, name: str, preset: str, config: Any) -> "Run":
-        """Makes the folder of a new run and writes its config.
+    def create(
+        cls, output: Path, name: str, preset: str, config: Any, **about: str
+    ) -> "Run":
+        """Makes the folder of a new run and writes its config, and more about it.
 
         Raises:
             ValueError: if the folder cannot be made.
@@ -96,6 +106,7 @@ class Run:
             {
                 "experiment": name,
                 "preset": preset,
+                **about,
                 "config": dataclasses.asdict(config),
                 "environment": environment(),
             }
@@ -119,7 +130,9 @@ class Run:
             return False
         stored = json.loads((self.folder / "config.json").read_text())
         config = dataclasses.asdict(self.launch.config)
-        self._write_config({**stored, "config": config})
+        begun = stored.get("command", "")
+        command = f"{begun}\n{self.launch.command}".lstrip()
+        self._write_config({**stored, "command": command, "config": config})
         return True
 
     @property
@@ -182,7 +195,7 @@ class Run:
         self.console.print(f"{name}: {self.seconds[name]:.1f} s")
 
     def finish(self, report: Report, **numbers: Any) -> dict[str, Any]:
-        """Prints a report, saves its figures and writes ``result.json``.
+        """Prints a report and writes figures, ``result.json`` and ``report.html``.
 
         The file begins with ``schema_version``, the ``experiment``, the ``verdict``
         (``"passed"``, ``"failed"``, or ``"not applicable"`` where the config is not
@@ -210,6 +223,8 @@ class Run:
         written = self.write_json(
             "result.json", {**about, **report.as_dict(), **numbers}
         )
+        if self.writes and self.launch is not None:
+            self.write_text("report.html", page(self.folder))
         total = time.perf_counter() - self._started
         self.console.print(f"{total:.0f} s; results and figures in {self.folder}")
         return written

@@ -53,7 +53,8 @@ def prune_neurons(
         Li et al. (2024), Theorem 3 and Figure 14. Verified by
         ``tests/patterns/test_neurons.py``.
     """
-    check_key("key", key)
+    if key is not None:
+        check_key("key", key)
     W = jnp.asarray(params["W_O"])
     if W.ndim == 2:
         return params | {"W_O": prune_rows(W, fraction, order=order, key=key)}

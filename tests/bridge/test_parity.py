@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from icltheory.bridge.decoder import Decoder, Tokens
+from icltheory.bridge.families import registry
 from icltheory.layered import LayeredModel, all_hidden, forward_from, get_matrix
 from tests.bridge import stored
 from tests.bridge.fixture_models import LENGTHS, MODELS
@@ -202,5 +203,6 @@ def test_the_named_matrices_are_all_there_are(name, tmp_path):
 def test_every_family_has_its_fixture():
     configs = stored.FIXTURES.glob("*/config.json")
     families = {json.loads(path.read_text())["model_type"] for path in configs}
-    assert families == {spec.family for spec in MODELS.values()}
-    assert len(families) == 10
+    assert (
+        families == {spec.family for spec in MODELS.values()} == set(registry.FAMILIES)
+    )

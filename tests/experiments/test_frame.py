@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 
 import jax
 import matplotlib.figure
@@ -171,6 +172,43 @@ def test_a_finished_run_holds_its_report_and_prints_it(tmp_path, capsys):
     shown = ["training: ", "0.25", "one line", "- it is small", "said", "it falls"]
     places = [out.index(text) for text in [*shown, "FAIL  error", "pass  zero"]]
     assert places == sorted(places)
+
+
+def test_the_page_of_a_run_needs_no_other_file_and_says_what_was_asked(tmp_path):
+    table = Table("k", "error <b>", title="errors")
+    table.add_row("1", "[green]0.25[/]")
+    found = Report(
+        {"errors": [0.25]},
+        checks=[Check("error", 0.25, 0.2, "<="), Check("zero", 0.0, 0.1, "within", 1)],
+        tables=[table, "one line"],
+        claims=[Claim(claim="it falls", measured="0.25", held=False)],
+        findings=["a < b"],
+        figures={"errors.png": drawn()},
+        axes={"errors": ["examples k, from 1"]},
+    )
+    launch = launch_of(tmp_path, "--prompts", "7")
+    run = Run.begin(launch, "errors")
+    result = run.finish(found)
+    row = {"columns": ["k", "error <b>"], "rows": [["1", "0.25"]]}
+    assert result["tables"] == [{"title": "errors", **row, "caption": ""}, "one line"]
+    assert result["axes"] == {"errors": ["examples k, from 1"]}
+    text = (run.folder / "report.html").read_text()
+    command = "python -m experiments.cot --preset cpu --output"
+    assert command in text
+    assert "--prompts 7" in text
+    assert json.loads((run.folder / "config.json").read_text())["command"] in text
+    for part in (
+        "belong to another config",
+        "error: expected at most 0.2, measured 0.25.",
+        "zero: expected a distance of at most 1 from 0.1, measured 0.",
+        "<th>error &lt;b&gt;</th>",
+        "<td>0.25</td>",
+        "a &lt; b",
+        "<td>prompts</td><td>7</td>",
+        "data:image/png;base64,",
+    ):
+        assert part in text, part
+    assert not re.search(r'(src|href)="(?!data:)', text)
 
 
 def launch_of(tmp_path, *args):
