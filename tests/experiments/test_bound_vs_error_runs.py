@@ -68,7 +68,13 @@ def test_what_is_simulated_is_written_and_resumes_to_the_same(tmp_path, monkeypa
     monkeypatch.setattr(main, "measure_invariance", lambda seed: invariance)
     result = bound_vs_error.main([*TINY, "--output", str(tmp_path)])
     folder = run_folder(tmp_path)
-    written = {"config.json", "metrics.jsonl", "result.json", "timing.json"}
+    written = {
+        "config.json",
+        "metrics.jsonl",
+        "result.json",
+        "report.html",
+        "timing.json",
+    }
     names = {path.name for path in folder.iterdir() if path.suffix != ".svg"}
     assert names == written | {"rows.png", "scaling.png"}
     text = (folder / "result.json").read_text()
@@ -92,7 +98,13 @@ def test_a_small_run_writes_everything_and_resumes_to_the_same(tmp_path):
     result = bound_vs_error.main([*TINY, "--output", str(tmp_path)])
     folder = run_folder(tmp_path)
     names = {path.name for path in folder.iterdir() if path.suffix != ".svg"}
-    written = {"config.json", "metrics.jsonl", "result.json", "timing.json"}
+    written = {
+        "config.json",
+        "metrics.jsonl",
+        "result.json",
+        "report.html",
+        "timing.json",
+    }
     assert names == written | {"rows.png", "scaling.png"}
     text = (folder / "result.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == result

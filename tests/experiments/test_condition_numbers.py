@@ -74,6 +74,7 @@ def test_a_run_writes_everything_it_promises_and_resumes(model, tmp_path, monkey
         "config.json",
         "metrics.jsonl",
         "result.json",
+        "report.html",
         "timing.json",
         "condition_numbers.png",
     }

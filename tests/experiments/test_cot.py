@@ -36,7 +36,7 @@ def test_a_small_run_writes_everything_it_promises(tmp_path):
     result = cot.main([*TINY, "--output", str(tmp_path)])
     (folder,) = (tmp_path / "cot").iterdir()
     figures = {"lengths.png", "needed.png", "comparison.png", "mechanism.png"}
-    files = {"config.json", "result.json", "timing.json"}
+    files = {"config.json", "result.json", "report.html", "timing.json"}
     assert {
         path.name for path in folder.iterdir() if path.suffix != ".svg"
     } == figures | files

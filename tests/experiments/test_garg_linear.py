@@ -85,6 +85,7 @@ def test_a_small_run_writes_everything_it_promises(whole):
         "config.json",
         "metrics.jsonl",
         "result.json",
+        "report.html",
         "timing.json",
         "checkpoints",
     }

@@ -38,6 +38,7 @@ def test_a_small_run_writes_everything_it_promises(tmp_path):
         "config.json",
         "metrics.jsonl",
         "result.json",
+        "report.html",
         "timing.json",
     }
     assert json.loads((folder / "result.json").read_text()) == result

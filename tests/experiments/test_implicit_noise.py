@@ -174,6 +174,7 @@ def test_a_small_run_writes_everything_it_promises_and_resumes(tmp_path):
         "config.json",
         "metrics.jsonl",
         "result.json",
+        "report.html",
         "timing.json",
         "checkpoints",
     }

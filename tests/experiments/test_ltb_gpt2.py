@@ -137,6 +137,7 @@ def test_join_makes_one_table_of_several_runs(tmp_path):
     assert {path.name for path in folder.iterdir() if path.suffix != ".svg"} == {
         "config.json",
         "result.json",
+        "report.html",
         "timing.json",
         "table1.png",
     }
