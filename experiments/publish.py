@@ -1,0 +1,154 @@
+"""Runs the default presets at one revision and stores their numbers and figures.
+
+``python -m experiments.publish`` runs every experiment, about an hour and a half on two
+cores, and replaces ``experiments/results``, from which the documentation takes every
+number. ``python -m experiments.publish garg_linear cot`` renews only those two. Runs of
+the same revision that are finished are not repeated.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.__main__ import experiments
+
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "results"
+PAGES = FOLDER.parent / "docs" / "experiments"
+# It writes LEDGER.md itself.
+_NO_PRESETS = ("ledger",)
+
+
+def published() -> list[str]:
+    """The experiments whose numbers are stored."""
+    return [one.name for one in experiments() if one.name not in _NO_PRESETS]
+
+
+def finished(runs: Path, name: str, revision: str | None = None) -> Path | None:
+    """The newest finished run of an experiment's default preset.
+
+    Args:
+        runs: The folder that holds the runs of all experiments.
+        name: The experiment.
+        revision: The revision that it must be of; any clean one unless given.
+    """
+    folders = sorted((runs / name).glob("*/result.json"), reverse=True)
+    for folder in (path.parent for path in folders):
+        config, result = (_read(folder / f"{it}.json") for it in ("config", "result"))
+        found = config["environment"]["revision"] or "-dirty"
+        fits = found == revision if revision else not found.endswith("-dirty")
+        whole = result["verdict"] != "not applicable"
+        if fits and whole and config["preset"] == default_preset(name):
+            return folder
+    return None
+
+
+def default_preset(name: str) -> str:
+    """The preset that an experiment takes on a machine without a GPU."""
+    [presets] = [one.presets for one in experiments() if one.name == name]
+    return next(iter(presets))
+
+
+def collect(run: Path, name: str) -> Path:
+    """Replaces what is stored of an experiment by a run.
+
+    Args:
+        run: The run's folder.
+        name: The experiment.
+
+    Returns:
+        The folder with ``config.json``, ``result.json`` and those figures that the
+        experiment's page shows.
+    """
+    aside, target = RESULTS / f".writing_{name}", RESULTS / name
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    for file in ("config.json", "result.json"):
+        text = json.dumps(_read(run / file), separators=(",", ":"))
+        (aside / file).write_text(text + "\n")
+    for figure in shown_figures(name):
+        shutil.copyfile(run / figure, aside / figure)
+    shutil.rmtree(target, ignore_errors=True)
+    aside.rename(target)
+    return target
+
+
+def shown_figures(name: str) -> list[str]:
+    """File names of the figures that the page of an experiment shows."""
+    page = PAGES / f"{name}.md"
+    text = page.read_text() if page.exists() else ""
+    pattern = rf"experiments/results/{name}/([\w.-]+\.png)"
+    return sorted(set(re.findall(pattern, text)))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())
+
+
+def _clean_revision() -> str:
+    """The revision of the files here.
+
+    Raises:
+        ValueError: if a file differs from it, since the numbers would be nobody's.
+    """
+    found = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=FOLDER,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    if found.endswith("-dirty"):
+        raise ValueError(f"revision: expected no uncommitted change, got {found}")
+    return found
+
+
+def _run(name: str, runs: Path) -> None:
+    preset = default_preset(name)
+    line = ["-m", f"experiments.{name}", "--preset", preset, "--output", str(runs)]
+    subprocess.run([sys.executable, *line], check=True)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs what is not run yet, then stores all of it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.publish", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="experiments; all unless given"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("runs"), help="folder of the runs"
+    )
+    parser.add_argument(
+        "--collect",
+        action="store_true",
+        help="run nothing: store the newest finished runs below --output",
+    )
+    options = parser.parse_args(argv)
+    names = options.names or published()
+    unknown = sorted(set(names) - set(published()))
+    if unknown:
+        parser.error(f"names: expected some of {published()}, got {unknown}")
+    revision = None
+    if not options.collect:
+        revision = _clean_revision()
+        # All runs come first: a stored file that changed would make the next one dirty.
+        for name in names:
+            if finished(options.output, name, revision) is None:
+                _run(name, options.output)
+    for name in names:
+        run = finished(options.output, name, revision)
+        if run is None:
+            parser.error(f"{name}: no finished run below {options.output}")
+        print(collect(run, name))
+
+
+if __name__ == "__main__":
+    main()
