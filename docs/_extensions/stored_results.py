@@ -1,0 +1,178 @@
+r"""Numbers and tables of ``experiments/results`` on the pages, never typed by hand.
+
+The role ``{result}`` inserts one number: ``{result}`garg_linear/curves/Transformer/9```
+walks through ``result.json``; in a table, ``k=10`` takes the row whose column ``k`` has
+the cell ``10``, and the next step its column. A format may follow:
+``{result}`garg_linear/tables/0/k=10/Transformer :.2f```. The directive
+``{result-table}`` shows a table of a run, with a choice of its rows and columns; the
+directive ``{result-run}`` says how to reproduce a run and what its checks found.
+"""
+
+import html
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.util.docutils import SphinxDirective, SphinxRole
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "experiments" / "results"
+sys.path.insert(0, str(ROOT))
+
+from experiments._frame.page import in_words  # noqa: E402
+
+_FORMAT = re.compile(r"\s:(?P<spec>[^/]*)$")
+
+
+def read(name: str, file: str = "result.json") -> dict[str, Any]:
+    """What is stored of an experiment."""
+    path = RESULTS / name / file
+    if not path.exists():
+        raise ValueError(f"{path.relative_to(ROOT)}: no such stored result")
+    return json.loads(path.read_text())
+
+
+def lookup(text: str) -> str:
+    """The number that a role names, in its format."""
+    given = _FORMAT.search(text)
+    path = text[: given.start()] if given else text
+    name, *steps = path.strip().split("/")
+    value: Any = read(name)
+    for step in steps:
+        value = _step(value, step, text)
+    if not given:
+        return str(value)
+    return format(float(value), given["spec"])
+
+
+def _step(value: Any, step: str, text: str) -> Any:
+    try:
+        if isinstance(value, list):
+            return value[int(step)]
+        if "rows" in value and "columns" in value and "=" in step:
+            return _row(value, step)
+        return value[step]
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        known = list(value) if isinstance(value, dict) else type(value).__name__
+        raise ValueError(f"{text}: no {step!r} in {known}") from error
+
+
+def _row(table: dict[str, Any], step: str) -> dict[str, Any]:
+    column, _, cell = step.partition("=")
+    at = table["columns"].index(column)
+    [row] = [row for row in table["rows"] if str(row[at]) == cell]
+    return dict(zip(table["columns"], row, strict=True))
+
+
+class Result(SphinxRole):
+    """One number."""
+
+    def run(self):
+        """Inserts it."""
+        try:
+            return [nodes.Text(lookup(self.text))], []
+        except ValueError as error:
+            line = f"result: {error}"
+            return [], [self.inliner.reporter.error(line, line=self.lineno)]
+
+
+def _list(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(";") if part.strip()]
+
+
+class ResultTable(SphinxDirective):
+    """A table of a run: ``NAME INDEX``, with ``:columns:`` and ``:rows:`` to choose.
+
+    Both lists have semicolons between their entries; a row is known by its first cell,
+    or by the column that ``:key:`` names.
+    """
+
+    required_arguments = 2
+    option_spec = {
+        "columns": directives.unchanged,
+        "rows": directives.unchanged,
+        "key": directives.unchanged,
+        "title": directives.unchanged,
+    }
+
+    def run(self):
+        """Builds the table."""
+        name, index = self.arguments
+        self.env.note_dependency(str(RESULTS / name / "result.json"))
+        table = read(name)["tables"][int(index)]
+        columns = _list(self.options.get("columns")) or table["columns"]
+        at = [table["columns"].index(column) for column in columns]
+        key = table["columns"].index(self.options.get("key", table["columns"][0]))
+        chosen = _list(self.options.get("rows"))
+        rows = [r for r in table["rows"] if not chosen or str(r[key]) in chosen]
+        if chosen and len(rows) < len(chosen):
+            raise self.error(
+                f"rows: expected some of {[r[key] for r in table['rows']]}"
+            )
+        head = [_plain(column) for column in columns]
+        body = [[_plain(row[i]) for i in at] for row in rows]
+        title = self.options.get("title", table["title"])
+        found = [_table(head, body, title)]
+        if table["caption"]:
+            found.append(nodes.paragraph(text=table["caption"]))
+        return found
+
+
+def _plain(cell: Any) -> str:
+    return " ".join(str(cell).split())
+
+
+def _table(head: list[str], body: list[list[str]], title: str) -> nodes.table:
+    table = nodes.table(classes=["stored-result"])
+    table += nodes.title(text=title)
+    group = nodes.tgroup(cols=len(head))
+    group += [nodes.colspec(colwidth=1) for _ in head]
+    group += nodes.thead("", _cells(head))
+    group += nodes.tbody("", *map(_cells, body))
+    table += group
+    return table
+
+
+def _cells(texts: list[str]) -> nodes.row:
+    return nodes.row(
+        "", *(nodes.entry("", nodes.paragraph(text=html.unescape(t))) for t in texts)
+    )
+
+
+class ResultRun(SphinxDirective):
+    """The command, the revision and the checks of a stored run."""
+
+    required_arguments = 1
+
+    def run(self):
+        """Builds the list."""
+        [name] = self.arguments
+        for file in ("config.json", "result.json"):
+            self.env.note_dependency(str(RESULTS / name / file))
+        stored, result = read(name, "config.json"), read(name)
+        where = stored["environment"]
+        about = (
+            f"Revision {where['revision']}, jax {where['jax']}, Python "
+            f"{where['python']}, {where['cores']} x {where['device']}. "
+            f"Checks: {result['verdict']}."
+        )
+        # The folder of the run is no part of what it computes.
+        command = re.sub(r" --output \S+", "", stored["command"])
+        block = nodes.literal_block(command, command, language="sh")
+        checks = nodes.bullet_list()
+        for check in result["checks"]:
+            text = nodes.paragraph(text=in_words(check))
+            checks += nodes.list_item("", text)
+        return [block, nodes.paragraph(text=about), checks]
+
+
+def setup(app: Any) -> dict[str, Any]:
+    """Registers the role and the directives."""
+    app.add_role("result", Result())
+    app.add_directive("result-table", ResultTable)
+    app.add_directive("result-run", ResultRun)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
