@@ -59,6 +59,7 @@ autodoc_preserve_defaults = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+napoleon_attr_annotations = False  # the signature of the class shows them
 napoleon_use_rtype = False
 napoleon_custom_sections = [("References", "References")]
 python_maximum_signature_line_length = 88

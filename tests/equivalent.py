@@ -125,7 +125,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "commutes=jnp.max(jnp.abs(swapped)) <= 2e-06 * scale,",
     ): "a tolerance for rounding",
     (
-        "icltheory/regression/flow/attention_start.py",
+        "icltheory/regression/flow/starts.py",
         "AttentionWeights.effective",
         "zero = jnp.zeros(U.shape[-1], U.dtype)",
         "zero = jnp.zeros(U.shape[1], U.dtype)",

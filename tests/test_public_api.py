@@ -155,3 +155,15 @@ def test_annotations_stay_what_they_are():
 def test_without_source_an_annotation_shows_its_value():
     exec("def bare(x: int | None): ...", scope := {})
     assert repr(_public.Written(int | None, scope["bare"], "x")) == "int | None"
+
+
+def test_no_module_shares_its_name_with_a_public_name_of_its_package():
+    """Else ``import a.b`` and ``from a import b`` would be two things."""
+    both = []
+    for name in public_modules():
+        parent, _, leaf = name.rpartition(".")
+        package = importlib.import_module(parent)
+        value = getattr(package, leaf, None)
+        if leaf in package.__all__ and not inspect.ismodule(value):
+            both.append(name)
+    assert both == []

@@ -5,12 +5,17 @@ divided by the modules that define its objects. References to names of other lib
 which annotations contain, are shown as text.
 """
 
+import ast
+import functools
 import importlib
 import inspect
 import pkgutil
+import re
 import types
 from pathlib import Path
 from typing import Any
+
+from sphinx.util.nodes import make_refnode
 
 import icltheory
 
@@ -28,24 +33,29 @@ def public_modules() -> dict[str, types.ModuleType]:
 
 def homes() -> dict[str, list[str]]:
     """For each module the names that are documented on its page."""
-    paths: dict[Any, tuple[str, str]] = {}
-    for module in sorted(public_modules().values(), key=lambda m: _length(m.__name__)):
-        for symbol in module.__all__:
-            value = getattr(module, symbol)
-            if inspect.ismodule(value):
-                continue
-            # Constants may be equal and yet two, functions are themselves.
-            own = inspect.isfunction(value) or inspect.isclass(value)
-            key = id(value) if own else (symbol, repr(value))
-            paths.setdefault(key, (module.__name__, symbol))
     found: dict[str, list[str]] = {}
-    for module, symbol in paths.values():
+    for module, symbol in dict.fromkeys(_documented().values()):
         found.setdefault(module, []).append(symbol)
     return found
 
 
-def _length(name: str) -> tuple[int, str]:
-    return name.count("."), name
+@functools.cache
+def _documented() -> dict[str, tuple[str, str]]:
+    """For each path of a public name the module and the name of its documentation."""
+    found, places = {}, {}
+    modules = public_modules().values()
+    for module in sorted(modules, key=lambda m: (m.__name__.count("."), m.__name__)):
+        for symbol in module.__all__:
+            value = getattr(module, symbol)
+            if inspect.ismodule(value):
+                continue
+            # Two constants may be equal; functions and classes are themselves.
+            key = (symbol, repr(value)) if _is_constant(value) else id(value)
+            place = places.setdefault(key, (module.__name__, symbol))
+            found[f"{module.__name__}.{symbol}"] = place
+            if not _is_constant(value):
+                found[f"{value.__module__}.{value.__qualname__}"] = place
+    return found
 
 
 def write_pages(app: Any) -> None:
@@ -71,13 +81,17 @@ def _page(module: types.ModuleType, symbols: list[str]) -> str:
     lines = [title, "=" * len(title), "", f".. automodule:: {name}", ""]
     groups: dict[str, list[str]] = {}
     for symbol in symbols:
-        value = getattr(module, symbol)
-        home = getattr(value, "__module__", name)
-        shown = home if _is_public(home) and not _is_constant(value) else name
-        groups.setdefault(shown, []).append(symbol)
+        groups.setdefault(_public_home(name, symbol), []).append(symbol)
     for home in sorted(groups, key=lambda it: (it != name, it)):
         lines += _group(module, home, groups[home])
     return "\n".join(lines) + "\n"
+
+
+def _public_home(name: str, symbol: str) -> str:
+    """The module that defines a name, or that of the page if it is private."""
+    value = getattr(importlib.import_module(name), symbol)
+    home = getattr(value, "__module__", name)
+    return home if _is_public(home) and not _is_constant(value) else name
 
 
 def _is_public(module: str) -> bool:
@@ -95,7 +109,8 @@ def _group(module: types.ModuleType, home: str, symbols: list[str]) -> list[str]
         first = (inspect.getdoc(importlib.import_module(home)) or "").split("\n")[0]
         title = first.rstrip(".") or home
         # Lets references to the module that defines these names be links.
-        lines += [f".. py:module:: {home}", "", title, "-" * len(title), ""]
+        anchor = [f".. py:module:: {home}", ""] if _anchors()[home] == name else []
+        lines += [*anchor, title, "-" * len(title), ""]
         lines += [f".. py:currentmodule:: {name}", ""]
     for symbol in symbols:
         value = getattr(module, symbol)
@@ -104,8 +119,38 @@ def _group(module: types.ModuleType, home: str, symbols: list[str]) -> list[str]
         elif inspect.isfunction(value):
             lines += [f".. autofunction:: {symbol}", ""]
         else:
-            lines += [f".. autodata:: {symbol}", ""]
+            lines += _constant(name, home, symbol)
     return lines
+
+
+@functools.cache
+def _anchors() -> dict[str, str]:
+    """The page on which each defining module is announced."""
+    own = {name: name for name in homes()}
+    return {
+        _public_home(name, s): name for name in homes() for s in homes()[name]
+    } | own
+
+
+def _constant(name: str, home: str, symbol: str) -> list[str]:
+    """A constant or a type, with its source and the comment above it."""
+    for module in (home, name, *public_modules()):
+        source = inspect.getsource(importlib.import_module(module))
+        for node in ast.parse(source).body:
+            target = node.targets[0] if isinstance(node, ast.Assign) else None
+            target = node.target if isinstance(node, ast.AnnAssign) else target
+            if isinstance(target, ast.Name) and target.id == symbol and node.value:
+                above = source.splitlines()[: node.lineno - 1]
+                return _constant_entry(symbol, ast.unparse(node.value), above)
+    raise ValueError(f"{name}.{symbol}: found no assignment")
+
+
+def _constant_entry(symbol: str, value: str, above: list[str]) -> list[str]:
+    comment: list[str] = []
+    while above and above[-1].startswith("# "):
+        comment.insert(0, above.pop()[2:])
+    shown = [f"   :value: {value}"] if len(value) < 80 else []
+    return [f".. py:data:: {symbol}", *shown, "", *(f"   {c}" for c in comment), ""]
 
 
 def _index(names: list[str], modules: dict[str, types.ModuleType]) -> str:
@@ -115,7 +160,7 @@ def _index(names: list[str], modules: dict[str, types.ModuleType]) -> str:
         package = importlib.import_module(".".join(name.split(".")[:2]))
         stable = "Stability: stable." in (package.__doc__ or "")
         promise = "stable" if stable else "provisional"
-        rows.append(f"| [`{name}`]({name}) | {text.splitlines()[0]} | {promise} |")
+        rows.append(f"| [`{name}`]({name}.rst) | {text.splitlines()[0]} | {promise} |")
     return "\n".join(
         [
             "# API",
@@ -138,16 +183,55 @@ def _index(names: list[str], modules: dict[str, types.ModuleType]) -> str:
     )
 
 
-def outside_name(app: Any, env: Any, node: Any, content: Any) -> Any:
-    """Shows a reference to another library's name as text, without a warning."""
-    target = node.get("reftarget", "")
-    foreign = node.get("refdomain") == "py" and not target.startswith("icltheory")
-    annotation = node.get("reftype") in ("class", "obj", "data", "exc")
-    return content if foreign and annotation and not node.get("refexplicit") else None
+def norms(app: Any, what: str, name: str, of: Any, options: Any, lines: list) -> None:
+    """Keeps the bars of norms in plain text, which would begin a substitution."""
+    math = None
+    for i, line in enumerate(lines):
+        indent = len(line) - len(line.lstrip())
+        if line.lstrip().startswith(".. math::"):
+            math = indent
+        elif line.strip() and math is not None and indent <= math:
+            math = None
+        if math is None:
+            parts = line.replace("||", "\N{DOUBLE VERTICAL LINE}").split("`")
+            # What stands between backquotes is code or mathematics.
+            parts[::2] = [re.sub(r"(?<!\\)\|", r"\\|", part) for part in parts[::2]]
+            lines[i] = "`".join(parts)
+
+
+def resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
+    """Links any public path of an object to its one page.
+
+    Names in annotations that have no page are shown as text: those of other libraries
+    and private ones. A name in a text that has no page stays an error.
+    """
+    if node.get("refdomain") != "py":
+        return None
+    target, module = node.get("reftarget", ""), node.get("py:module") or "icltheory"
+    for path in (target, f"{module}.{target}", f"icltheory.{target}"):
+        found = _place(path)
+        if found is not None:
+            document, anchor = found
+            return make_refnode(
+                app.builder, node["refdoc"], document, anchor, content, target
+            )
+    return None if node.get("refwarn") else content
+
+
+def _place(path: str) -> tuple[str, str] | None:
+    """Page and anchor of a name, or of a member of a class."""
+    for pattern in (r"()$", r"(\.\w+)$"):
+        member = re.search(pattern, path)
+        place = member and _documented().get(path[: member.start()])
+        if member and place:
+            name = ".".join(place)
+            return f"reference/api/{place[0]}", f"{name}{member[1]}"
+    return None
 
 
 def setup(app: Any) -> dict[str, Any]:
     """Connects to the build."""
     app.connect("builder-inited", write_pages)
-    app.connect("missing-reference", outside_name)
+    app.connect("autodoc-process-docstring", norms)
+    app.connect("missing-reference", resolve)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

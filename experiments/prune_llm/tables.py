@@ -8,7 +8,7 @@ import numpy as np
 from experiments.prune_llm.study import Study
 from experiments.prune_llm.subject import TaskDraw
 from icltheory.bridge import racing
-from icltheory.bridge.algorithm1 import Algorithm1Result, read_algorithm1
+from icltheory.bridge.layer_search import Algorithm1Result, read_algorithm1
 from icltheory.statistics import (
     Comparison,
     Estimate,

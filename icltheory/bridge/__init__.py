@@ -10,7 +10,7 @@ Stability: provisional.
 """
 
 from icltheory._public import shown
-from icltheory.bridge.algorithm1 import Algorithm1Result, algorithm1
+from icltheory.bridge.layer_search import Algorithm1Result, algorithm1
 from icltheory.bridge.architecture import Architecture, Rotary
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.decoder import KV, Decoder, Stream, Tokens

@@ -139,7 +139,7 @@ class Architecture:
 
     @property
     def context_length(self) -> int:
-        """Longest sequence: what the model was made for, or is stretched to."""
+        """Longest sequence that the model was made for, or is stretched to."""
         if self.rotary is None or self.rotary.ntk is None:
             return self.max_positions
         return int(self.max_positions * self.rotary.ntk[1])

@@ -100,7 +100,7 @@ class LanguageModel:
 
     @property
     def context_length(self) -> int:
-        """Longest sequence: what the model was made for, or is stretched to."""
+        """Longest sequence that the model was made for, or is stretched to."""
         return self.arch.context_length
 
     @property

@@ -72,7 +72,7 @@ class DeepPatternTransformer:
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """Names of parameters that are not trained: none."""
+        """Names of parameters that are not trained; there are none."""
         return ()
 
     def init(

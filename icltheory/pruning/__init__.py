@@ -15,8 +15,8 @@ from icltheory.pruning.choice import (
     choose_layers,
     choose_rate,
 )
-from icltheory.pruning.clip import FrobeniusSplit, clip, frobenius_split
-from icltheory.pruning.compose import Composition, compose
+from icltheory.pruning.clipping import FrobeniusSplit, clip, frobenius_split
+from icltheory.pruning.composition import Composition, compose
 from icltheory.pruning.depth import DepthTable, depth_table
 from icltheory.pruning.examples import (
     UpdateBound,
@@ -35,7 +35,7 @@ from icltheory.pruning.spectra import (
     module_spectra,
     random_condition_number,
 )
-from icltheory.pruning.sweep import sweep, sweep_grid
+from icltheory.pruning.sweeps import sweep, sweep_grid
 
 __all__ = [
     "Composition",

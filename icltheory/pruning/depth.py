@@ -15,7 +15,7 @@ from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.linalg import low_rank_approximation
-from icltheory.pruning.clip import resolve_rank
+from icltheory.pruning.clipping import resolve_rank
 from icltheory.trajectory import implicit_gd_norms
 
 __all__ = ["DepthTable", "depth_table"]

@@ -103,7 +103,7 @@ class Shift:
 
     @property
     def normalizer(self) -> float:
-        """What an error is divided by: d, times scale^2."""
+        """What an error is divided by, d times scale^2."""
         return self.dim * self.scale**2
 
     @property

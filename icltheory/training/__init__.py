@@ -34,8 +34,8 @@ from icltheory.training.objectives import in_context_loss as in_context_loss
 from icltheory.training.optimizers import OptimizerConfig as OptimizerConfig
 from icltheory.training.optimizers import learning_rate as learning_rate
 from icltheory.training.optimizers import make_optimizer as make_optimizer
-from icltheory.training.side_by_side import SideBySide as SideBySide
-from icltheory.training.side_by_side import side_by_side as side_by_side
+from icltheory.training.mixed_ensemble import SideBySide as SideBySide
+from icltheory.training.mixed_ensemble import side_by_side as side_by_side
 from icltheory.training.steps import Step as Step
 from icltheory.training.steps import Task as Task
 from icltheory.training.steps import TrainState as TrainState

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from icltheory.bridge import cached_evaluator, clip_module
-from icltheory.bridge.algorithm1 import algorithm1, layer_choice, read_algorithm1
 from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, TaskFacts, facts_of
 from icltheory.bridge.cached_evaluator import CachedEvaluator
 from icltheory.bridge.evaluation import GridChunk, evaluate_naive
+from icltheory.bridge.layer_search import algorithm1, layer_choice, read_algorithm1
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import condition_numbers
 from icltheory.pruning import choose_layers, choose_rate, module_matrices

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge.algorithm1 import algorithm1
 from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
 from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
 from icltheory.bridge.evaluation import evaluate, evaluate_rates
 from icltheory.bridge.evaluation._stacks import pruned_stacks
+from icltheory.bridge.layer_search import algorithm1
 from icltheory.bridge.racing import race
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import Cumulative

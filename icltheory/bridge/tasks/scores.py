@@ -25,7 +25,7 @@ class Denominator(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Which of them fits: ``"n"``, ``"n-1"``, ``"both"`` or ``"neither"``."""
+        """Which of them fits, ``"n"``, ``"n-1"``, ``"both"`` or ``"neither"``."""
         if self.over_n:
             return "both" if self.over_n_minus_1 else "n"
         return "n-1" if self.over_n_minus_1 else "neither"

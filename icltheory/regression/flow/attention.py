@@ -19,7 +19,7 @@ from icltheory.regression.flow._integrate import (
     read_settings,
     read_times,
 )
-from icltheory.regression.flow.attention_start import AttentionWeights
+from icltheory.regression.flow.starts import AttentionWeights
 from icltheory.regression.ltb._moments import read_length
 from icltheory.regression.rates.trained_attention._gain import read_input_cov
 from icltheory.regression.risks._population import Count

@@ -46,7 +46,7 @@ from icltheory.regression.ltb.optimum import (
     minimal_risk,
     optimal_gd_beta,
 )
-from icltheory.regression.ltb.risk import curvature, risk, risk_gradient
+from icltheory.regression.ltb.risks import curvature, risk, risk_gradient
 
 __all__ = [
     "LSA",

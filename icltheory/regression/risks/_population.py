@@ -29,7 +29,7 @@ class Population(NamedTuple):
 
     @property
     def tau(self) -> Array:
-        """Variance of a label about 0: tr(H M) + sigma^2."""
+        """Variance of a label about 0, tr(H M) + sigma^2."""
         return self.signal + self.noise_var
 
 

@@ -44,7 +44,7 @@ class RegressionTask(abc.ABC):
 
     @property
     def targets(self) -> str:
-        """Kind of labels: real numbers."""
+        """The kind of labels, here real numbers."""
         return "real"
 
     def sample_inputs(

@@ -181,7 +181,7 @@ class LinearClassification(_GaussianWeights):
 
     @property
     def targets(self) -> str:
-        """Kind of labels: signs."""
+        """The kind of labels, here signs."""
         return "sign"
 
     def evaluate(
