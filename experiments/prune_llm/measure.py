@@ -6,8 +6,8 @@ from experiments._frame.run import Run
 from experiments.prune_llm.study import Study, systems_of
 from experiments.prune_llm.subject import Subject, TaskDraw
 from icltheory.batching import Progress
-from icltheory.bridge.layer_search import algorithm1
 from icltheory.bridge.cached_evaluator import CachedEvaluator
+from icltheory.bridge.layer_search import algorithm1
 
 
 def measure(study: Study, subject: Subject, run: Run) -> int:

@@ -11,8 +11,8 @@ from experiments._frame.run import Run
 from experiments.prune_llm import subject as subjects
 from experiments.prune_llm.config import Config
 from experiments.prune_llm.subject import Subject, TaskDraw
-from icltheory.bridge.layer_search import layer_choice
 from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, TaskFacts, facts_of
+from icltheory.bridge.layer_search import layer_choice
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import (
     ConditionNumber,

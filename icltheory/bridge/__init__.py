@@ -10,7 +10,6 @@ Stability: provisional.
 """
 
 from icltheory._public import shown
-from icltheory.bridge.layer_search import Algorithm1Result, algorithm1
 from icltheory.bridge.architecture import Architecture, Rotary
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.decoder import KV, Decoder, Stream, Tokens
@@ -22,6 +21,7 @@ from icltheory.bridge.evaluation import (
     evaluate_rates,
 )
 from icltheory.bridge.export import save_checkpoint, size_report
+from icltheory.bridge.layer_search import Algorithm1Result, algorithm1
 from icltheory.bridge.model import LanguageModel, clip_module
 from icltheory.bridge.racing import race
 from icltheory.bridge.records import Records

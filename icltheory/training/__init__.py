@@ -29,13 +29,13 @@ from icltheory.training.loop import Phase as Phase
 from icltheory.training.loop import run as run
 from icltheory.training.members import Ensemble as Ensemble
 from icltheory.training.members import Member as Member
+from icltheory.training.mixed_ensemble import SideBySide as SideBySide
+from icltheory.training.mixed_ensemble import side_by_side as side_by_side
 from icltheory.training.objectives import bayes_targets as bayes_targets
 from icltheory.training.objectives import in_context_loss as in_context_loss
 from icltheory.training.optimizers import OptimizerConfig as OptimizerConfig
 from icltheory.training.optimizers import learning_rate as learning_rate
 from icltheory.training.optimizers import make_optimizer as make_optimizer
-from icltheory.training.mixed_ensemble import SideBySide as SideBySide
-from icltheory.training.mixed_ensemble import side_by_side as side_by_side
 from icltheory.training.steps import Step as Step
 from icltheory.training.steps import Task as Task
 from icltheory.training.steps import TrainState as TrainState

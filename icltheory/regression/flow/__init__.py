@@ -8,10 +8,10 @@ with ``icltheory[solvers]`` and is imported when a flow is.
 
 from icltheory._public import shown
 from icltheory.regression.flow.attention import AttentionTrajectory, attention_flow
-from icltheory.regression.flow.starts import AttentionWeights, attention_start
 from icltheory.regression.flow.descent import gradient_descent, sampled_sgd
 from icltheory.regression.flow.gd_beta import FlowBounds, gd_beta_limit, gd_beta_rates
 from icltheory.regression.flow.ode import gradient_flow
+from icltheory.regression.flow.starts import AttentionWeights, attention_start
 from icltheory.regression.flow.trajectory import FlowTrajectory
 
 __all__ = [
