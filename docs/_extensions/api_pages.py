@@ -12,6 +12,7 @@ import inspect
 import pkgutil
 import re
 import types
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from sphinx.util.nodes import make_refnode
 
 import icltheory
 
+# Arguments that Flax adds to each of its modules.
+_HIDDEN = ("parent", "name")
 FOLDER = Path(__file__).parents[1] / "reference" / "api"
 
 
@@ -63,7 +66,8 @@ def write_pages(app: Any) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     modules, named = public_modules(), homes()
     pages = {
-        f"{name}.rst": _page(modules[name], symbols) for name, symbols in named.items()
+        f"{name}.rst": _page(modules[name], symbols) + _contents(name, named)
+        for name, symbols in named.items()
     }
     pages["index.md"] = _index(sorted(named), modules)
     for old in FOLDER.iterdir():
@@ -176,11 +180,29 @@ def _index(names: list[str], modules: dict[str, types.ModuleType]) -> str:
             "```{toctree}",
             ":hidden:",
             "",
-            *names,
+            *(f"{_short(n)} <{n}>" for n in names if _parent(n, names) is None),
             "```",
             "",
         ]
     )
+
+
+def _contents(name: str, named: Collection[str]) -> str:
+    """The pages of the modules in a package."""
+    below = sorted(one for one in named if _parent(one, named) == name)
+    entries = "".join(f"   {_short(one)} <{one}>\n" for one in below)
+    return f"\n.. toctree::\n   :hidden:\n\n{entries}" if below else ""
+
+
+def _parent(name: str, named: Collection[str]) -> str | None:
+    """The innermost package of a module that has a page."""
+    parts = name.split(".")
+    outer = [".".join(parts[:i]) for i in range(len(parts) - 1, 0, -1)]
+    return next((one for one in outer if one in named), None)
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("icltheory.")
 
 
 def norms(app: Any, what: str, name: str, of: Any, options: Any, lines: list) -> None:
@@ -197,6 +219,27 @@ def norms(app: Any, what: str, name: str, of: Any, options: Any, lines: list) ->
             # What stands between backquotes is code or mathematics.
             parts[::2] = [re.sub(r"(?<!\\)\|", r"\\|", part) for part in parts[::2]]
             lines[i] = "`".join(parts)
+
+
+def readable_signature(
+    app: Any, what: str, name: str, of: Any, options: Any, signature: str, returned: str
+) -> tuple[str, str] | None:
+    """The signature that ``help`` prints, whose annotations are those of the source."""
+    if what not in ("function", "method", "class") or signature is None:
+        return None
+    try:
+        found = inspect.signature(of)
+    except (TypeError, ValueError):
+        return None
+    own = [p for p in found.parameters.values() if p.name not in _HIDDEN]
+    if what == "method" and own and own[0].name in ("self", "cls"):
+        own = own[1:]
+    shown = found.replace(parameters=own, return_annotation=inspect.Signature.empty)
+    result = found.return_annotation
+    written = "" if result is inspect.Signature.empty else repr(result)
+    # A default without a literal, such as a function, has no place in a signature.
+    text = re.sub(r"<(?:function|class|object) ?'?([\w.]*)[^>]*>", r"\1", str(shown))
+    return text, "None" if result is None else written
 
 
 def resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
@@ -233,5 +276,6 @@ def setup(app: Any) -> dict[str, Any]:
     """Connects to the build."""
     app.connect("builder-inited", write_pages)
     app.connect("autodoc-process-docstring", norms)
+    app.connect("autodoc-process-signature", readable_signature)
     app.connect("missing-reference", resolve)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

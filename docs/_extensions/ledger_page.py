@@ -13,9 +13,10 @@ _TEST = re.compile(r"\[`([^`]+)`\]\(tests/([^)]+)\)")
 def write_page(app: Any) -> None:
     """Writes the page if the ledger has changed."""
     text = (ROOT / "LEDGER.md").read_text()
-    text = _TEST.sub(r"`\1` in `\2`", text)
+    text = _TEST.sub(r"`\2::\1`", text)
     text = _FUNCTION.sub(_linked, text)
-    text = text.replace("# The ledger\n", "# The ledger\n\n(ledger)=\n", 1)
+    # Its tables need the whole width.
+    text = f"---\nhide-toc: true\n---\n\n{text}"
     if not PAGE.exists() or PAGE.read_text() != text:
         PAGE.write_text(text)
 
