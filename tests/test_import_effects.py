@@ -82,3 +82,17 @@ def test_answers_are_those_of_numpy(batch):
     want = linalg.solve(x, y), linalg.eigvalsh(x), linalg.cholesky(x)
     for got, right in zip(decompose(x, y), want, strict=True):
         np.testing.assert_allclose(got, right, rtol=1e-10, atol=1e-12)
+
+
+HEAVY = ("matplotlib", "orbax", "tensorstore", "scipy.stats", "diffrax", "safetensors")
+
+
+def test_heavy_libraries_are_imported_when_they_are_needed():
+    code = (
+        "import sys, icltheory\n"
+        "for name in icltheory._PACKAGES: getattr(icltheory, name)\n"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import scipy.stats
+import scipy.special
 
 from icltheory._checks import check_shape, is_choice
 from icltheory._typing import Array
@@ -106,7 +106,7 @@ def _limit(values, confidence):
     B = values.shape[0]
     if B == 1:
         return jnp.full(values.shape[1:], jnp.nan, values.dtype)
-    quantile = scipy.stats.t.ppf(confidence, B - 1) / B**0.5
+    quantile = scipy.special.stdtrit(B - 1, confidence) / B**0.5
     return jnp.mean(values, axis=0) + quantile * jnp.std(values, axis=0, ddof=1)
 
 

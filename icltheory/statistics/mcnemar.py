@@ -1,7 +1,6 @@
 """The exact paired test of two sets of predictions."""
 
 import numpy as np
-from scipy.stats import binom
 
 from icltheory._checks import check_nonnegative_int
 
@@ -50,6 +49,8 @@ def exact_mcnemar(
     more, total = max(gained, lost), gained + lost
     if total == 0:
         return 1.0
+    from scipy.stats import binom  # takes longer to import than the rest of the package
+
     exact = min(1.0, 2.0 * float(binom.sf(more - 1, total, 0.5)))
     if not mid_p:
         return exact

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from icltheory._checks import check_positive_int
@@ -94,7 +93,7 @@ class Checkpoints:
         if jax.process_index() == 0:
             shutil.rmtree(aside, ignore_errors=True)
         _sync(f"{name} is clear")
-        with ocp.StandardCheckpointer() as writer:
+        with _orbax().StandardCheckpointer() as writer:
             writer.save(aside / "state", state)
         if jax.process_index() == 0:
             (aside / "extra.json").write_text(json.dumps(extra))
@@ -134,6 +133,7 @@ class Checkpoints:
 
     def _read(self, name: str, like: Any) -> tuple[Any, Any]:
         path = self.folder / name
+        ocp = _orbax()
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
         try:
             with ocp.StandardCheckpointer() as reader:
@@ -155,6 +155,13 @@ class Checkpoints:
         whole = [name for name in self._names() if name not in self._damaged]
         for name in whole[: -self.keep]:
             shutil.rmtree(self.folder / name)
+
+
+def _orbax() -> Any:
+    """Imported with the first checkpoint: with tensorstore it is heavy."""
+    import orbax.checkpoint
+
+    return orbax.checkpoint
 
 
 def _sync(name: str) -> None:
