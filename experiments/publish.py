@@ -80,11 +80,11 @@ def collect(run: Path, name: str) -> Path:
 
 
 def shown_figures(name: str) -> list[str]:
-    """File names of the figures that the page of an experiment shows."""
-    page = PAGES / f"{name}.md"
-    text = page.read_text() if page.exists() else ""
+    """File names of an experiment's figures that a page or the README shows."""
     pattern = rf"experiments/results/{name}/([\w.-]+\.png)"
-    return sorted(set(re.findall(pattern, text)))
+    pages = [FOLDER.parent / "README.md", *PAGES.glob("*.md")]
+    texts = [page.read_text() for page in pages]
+    return sorted({found for text in texts for found in re.findall(pattern, text)})
 
 
 def _read(path: Path) -> dict[str, Any]:
