@@ -70,7 +70,7 @@ def collect(run: Path, name: str) -> Path:
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     for file in ("config.json", "result.json"):
-        text = json.dumps(_read(run / file), separators=(",", ":"))
+        text = json.dumps(_rounded(_read(run / file)), separators=(",", ":"))
         (aside / file).write_text(text + "\n")
     for figure in shown_figures(name):
         shutil.copyfile(run / figure, aside / figure)
@@ -85,6 +85,15 @@ def shown_figures(name: str) -> list[str]:
     pages = [FOLDER.parent / "README.md", *PAGES.glob("*.md")]
     texts = [page.read_text() for page in pages]
     return sorted({found for text in texts for found in re.findall(pattern, text)})
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers to nine digits, which give back every float32."""
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
 def _read(path: Path) -> dict[str, Any]:
