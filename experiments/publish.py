@@ -119,9 +119,10 @@ def _clean_revision() -> str:
 
 
 def _run(name: str, runs: Path) -> None:
+    """Runs an experiment; a failed check is stored, and anything else is reported."""
     preset = default_preset(name)
     line = ["-m", f"experiments.{name}", "--preset", preset, "--output", str(runs)]
-    subprocess.run([sys.executable, *line], check=True)
+    subprocess.run([sys.executable, *line], check=False)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -152,11 +153,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         for name in names:
             if finished(options.output, name, revision) is None:
                 _run(name, options.output)
-    for name in names:
-        run = finished(options.output, name, revision)
-        if run is None:
-            parser.error(f"{name}: no finished run below {options.output}")
-        print(collect(run, name))
+    found = {name: finished(options.output, name, revision) for name in names}
+    for name, run in found.items():
+        if run is not None:
+            print(collect(run, name))
+    missing = [name for name, run in found.items() if run is None]
+    if missing:
+        parser.error(f"no finished run below {options.output} of {', '.join(missing)}")
 
 
 if __name__ == "__main__":

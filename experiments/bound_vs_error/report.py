@@ -58,6 +58,7 @@ def report(config: Config, records: dict[str, dict]) -> Report:
         ],
         findings=findings(records[INVARIANCE], scaling, plan),
         figures=figures(config, rows),
+        axes={"invariance.terms.*.*": ["layer"]},
     )
 
 

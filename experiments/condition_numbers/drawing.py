@@ -1,4 +1,4 @@
-"""Condition numbers of one model's matrices along its depth, with their yardsticks."""
+"""Condition numbers and singular values of one model's matrices, beside chance."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments._frame.looks import matrix_look, name_ends, page
+from icltheory.linalg import marchenko_pastur_density
+from icltheory.plotting import spectrum
 
-__all__ = ["ConditionCurve", "condition_numbers_along_depth"]
+__all__ = ["ConditionCurve", "condition_numbers_along_depth", "spectra_beside_chance"]
 
 
 class ConditionCurve(NamedTuple):
@@ -90,6 +92,40 @@ def condition_numbers_along_depth(
                 ax.set(yscale="log", xlabel="layer")
                 ax.xaxis.get_major_locator().set_params(integer=True)
     return axes[0].figure
+
+
+def spectra_beside_chance(
+    panels: Mapping[str, tuple[Any, tuple[int, int]]], title: str
+):
+    """Draws singular values as histograms, with the density of random matrices.
+
+    Args:
+        panels: For each panel the singular values of a matrix, and its shape.
+        title: What is shown.
+
+    Returns:
+        The matplotlib figure.
+
+    Raises:
+        ValueError: If there is no panel.
+
+    References:
+        Marchenko and Pastur (1967). Verified by
+        ``tests/experiments/test_condition_numbers.py``.
+    """
+    with page(panels, 2, title, 2.4) as (axes, _):
+        for ax, (s, shape) in zip(axes, panels.values(), strict=True):
+            mean_square = np.sum(np.square(s)) / np.prod(shape)
+            spectrum(s, _law(shape, mean_square), ax=ax, bins=16)
+            ax.get_legend().remove()  # the page has one
+    return axes[0].figure
+
+
+def _law(shape: tuple[int, int], mean_square: float):
+    """The density of random matrices with this mean square, if there is one."""
+    if mean_square == 0:
+        return None
+    return lambda s: marchenko_pastur_density(s, shape, mean_square**0.5)
 
 
 def _curve(axes, matrix: str, curve: ConditionCurve, scale: float) -> None:

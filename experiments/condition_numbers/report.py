@@ -8,11 +8,13 @@ import numpy as np
 import scipy.stats
 from rich.table import Table
 
+from experiments._frame.looks import matrix_look
 from experiments._frame.report import Check, Claim, Report
 from experiments.condition_numbers.config import Config
 from experiments.condition_numbers.drawing import (
     ConditionCurve,
     condition_numbers_along_depth,
+    spectra_beside_chance,
 )
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.spectra import ConditionNumber
@@ -34,7 +36,10 @@ def report(config: Config, model: LanguageModel, rows: Rows) -> Report:
         tables=[conditions_table(rows), choices_table(config, chosen)],
         claims=claims(rows),
         claims_title="what the paper says of its models, here",
-        figures={"condition_numbers.png": figure(config, rows)},
+        figures={
+            "condition_numbers.png": figure(config, rows),
+            "spectra.png": spectra(config, rows),
+        },
     )
 
 
@@ -183,12 +188,32 @@ def figure(config: Config, rows: Rows) -> Any:
             spread=spread_of_squares() if m == n else None,
         )
     dtypes = ", ".join(sorted({row.dtype for row in rows}))
-    # The last folder alone is often just "checkpoint".
-    name = "/".join(Path(config.checkpoint).parts[-2:])
     return condition_numbers_along_depth(
         {"": curves},
-        f"Condition numbers of {name} ({dtypes}), and their ratios to random matrices",
+        f"Condition numbers of {_short_name(config)} ({dtypes}), and their ratios to "
+        "random matrices",
     )
+
+
+def spectra(config: Config, rows: Rows) -> Any:
+    """Singular values in the first and last layer, of one matrix a module."""
+    shown = {}
+    for matrix in {row.module: row.matrix for row in reversed(rows)}.values():
+        layers = by_matrix(rows)[matrix]
+        for row in (layers[0], layers[-1]):
+            m, n = row.shape
+            title = f"layer {row.layer}, {matrix_look(matrix)[0]} ({m} x {n})"
+            shown[title] = row.singular_values, row.shape
+    return spectra_beside_chance(
+        shown,
+        f"Singular values of {_short_name(config)}; dashed: random matrices with the "
+        "same mean square",
+    )
+
+
+def _short_name(config: Config) -> str:
+    """The last folders of the checkpoint; one alone is often just "checkpoint"."""
+    return "/".join(Path(config.checkpoint).parts[-2:])
 
 
 def spread_of_squares(level: float = 0.9) -> tuple[float, float]:

@@ -72,6 +72,11 @@ def report(
         claims_title="what the theorems say of the length",
         figures=figures(config, masses, swept, compared),
         interval_level=0.95,
+        axes={
+            "attention.*": ["seed", "record, every record_every iterations"],
+            "sweeps.*.trained.*": ["prompt length"],
+            "sweeps.*.counting.*": ["prompt length"],
+        },
     )
 
 

@@ -164,6 +164,11 @@ def report(setup: Setup, params: Any, records: list[dict]) -> Report:
             "attention.png": _attention(setup, params, prompt, of),
         },
         interval_level=0.9,
+        axes={
+            "curves.*.*": ["examples k, from 0"],
+            "exact.*": ["examples k, from 0"],
+            "per_seed.*": ["examples k, from 0"],
+        },
     )
 
 

@@ -173,6 +173,12 @@ def report(config: Config, measured: SweepMeasurements) -> Report:
         claims=claims(config, found),
         claims_title="what one expects",
         figures={"sweep.png": draw(config, measured, found)},
+        axes={
+            "cells.*.errors": ["examples k, from 0"],
+            "cells.*.standard_errors": ["examples k, from 0"],
+            "cells.*.diverged_at": ["seed"],
+            "references.*.*": ["examples k, from 0"],
+        },
     )
 
 

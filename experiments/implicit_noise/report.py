@@ -47,6 +47,14 @@ def report(config: Config, splits: Splits, noises: Noises) -> Report:
         findings=findings(config, splits, noises, bayes),
         figures=_figures(config, splits, noises, bayes),
         interval_level=0.9,
+        axes={
+            "gpt2.*.*": ["examples k, from 0"],
+            "bayes_with_label_noise": ["examples k, from 0"],
+            "stack.*.shots.*": ["number of shots b", "layer"],
+            "stack.*.fresh.*": ["number of shots b", "layer"],
+            "stack.*.gaussian.*": ["number of shots b", "layer"],
+            "stack.*.formula.*": ["number of shots b", "layer"],
+        },
     )
 
 

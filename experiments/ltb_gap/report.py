@@ -47,6 +47,7 @@ def report(
         tables=[_table(config, rows)],
         figures=_figures(config, exact, trained, grid, arcs),
         interval_level=0.9,
+        axes={"settings.*.trained_lsa": ["seed"], "settings.*.trained_ltb": ["seed"]},
     )
 
 

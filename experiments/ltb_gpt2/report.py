@@ -55,6 +55,7 @@ def report(config: Config, scores: Scores, columns: Columns) -> Report:
         claims_title="the published table (of other d and M) says",
         figures={"table1.png": figure(config, scores, columns)},
         interval_level=0.9,
+        axes={"cells.*.per_seed": ["seed"], "cells.*.per_seed_error": ["seed"]},
     )
 
 

@@ -28,6 +28,12 @@ def report(config: Config, found: MechanismFindings) -> Report:
         claims=claims(config, found),
         claims_title="what the models that were trained do",
         figures=figures(config, found),
+        axes={
+            "numbers.errors.*.*": ["depth"],
+            "numbers.imbalanced.*": ["feature"],
+            "numbers.language.copying": ["layer", "head"],
+            "numbers.regression.prefix": ["layer", "head"],
+        },
     )
 
 

@@ -33,6 +33,11 @@ def report(config: Config, found: PatternResults) -> Report:
         claims=claims(config, found),
         claims_title="what the slides' figures say",
         figures=figures(config, found),
+        axes={
+            "mechanism.*.mean": ["training step"],
+            "sums.*.hinge.mean": ["sum S_1"],
+            "sums.*.error.mean": ["sum S_1"],
+        },
     )
 
 

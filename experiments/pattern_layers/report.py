@@ -34,6 +34,10 @@ def report(config: Config, measured: dict[str, DepthMeasurements]) -> Report:
         claims=claims(config, measured),
         claims_title="what is read off the figures",
         figures=figures(config, measured),
+        axes={
+            "sets.*.attention [seed][step][layer]": ["seed", "training step", "layer"],
+            "sets.*.hinge [seed][step]": ["seed", "training step"],
+        },
     )
 
 

@@ -73,6 +73,10 @@ def report(
         claims_title="what the papers say, on these models",
         figures=figures(config, found, gpt_found, bridge),
         interval_level=0.95,
+        axes={
+            "neurons.sizes": ["seed", "neuron"],
+            "neurons.curves [seed][rate][test].*.*": ["seed", "rate", "test"],
+        },
     )
 
 

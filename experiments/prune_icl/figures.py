@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments._frame.looks import plain_words
+from experiments._frame.looks import page, plain_words
 from experiments.condition_numbers.drawing import (
     ConditionCurve,
     condition_numbers_along_depth,
 )
 from experiments.prune_icl.algorithm import condition_numbers
-from experiments.prune_icl.analysis import PruningMeasurements, kept_table
+from experiments.prune_icl.analysis import PruningMeasurements, inflation, kept_table
 from experiments.prune_icl.config import Config
 from experiments.prune_icl.drawing import (
     ErrorCurve,
@@ -22,6 +22,7 @@ from experiments.prune_icl.drawing import (
 from experiments.prune_icl.subjects import CONDITIONS
 from icltheory import pruning
 from icltheory.layered import get_matrix
+from icltheory.plotting import heat_map
 from icltheory.statistics import Estimate, adjust_holm
 
 RULES = ("exhaustive", "scaled answer", "beyond scaling")
@@ -67,10 +68,8 @@ def draw(all_measured: list[PruningMeasurements], config: Config) -> dict[str, A
     """All figures by file name."""
     percent = f"{100 * config.level:g} %"
     seeds = len(all_measured[0].subject.params)
-    note = (
-        f"mean of {seeds} seeds, {config.test_prompts:,} test prompts; bands: paired "
-        f"{percent} intervals; Holm over a panel"
-    )
+    prompts = f"mean of {seeds} seeds, {config.test_prompts:,} test prompts"
+    note = f"{prompts}; bands: paired {percent} intervals; Holm over a panel"
     by_layer, by_shots, by_condition, kinds = {}, {}, {}, {}
     for m in all_measured:
         subject = m.subject
@@ -109,6 +108,7 @@ def draw(all_measured: list[PruningMeasurements], config: Config) -> dict[str, A
             f"parameters\n(one seed, {config.test_prompts:,} test prompts)",
             ways=("singular values", "entries by magnitude"),
         ),
+        "layers_by_rate.png": _layers_by_rate(all_measured, prompts),
         "figure3_condition_numbers.png": condition_numbers_along_depth(
             {m.subject.name: _matrices(m) for m in all_measured},
             f"Condition numbers after training (points: {seeds} seeds; lines: "
@@ -122,6 +122,28 @@ def draw(all_measured: list[PruningMeasurements], config: Config) -> dict[str, A
             "beyond scaling against the scaled answer)",
         ),
     }
+
+
+def _layers_by_rate(all_measured: list[PruningMeasurements], note: str) -> Any:
+    """The error over the unpruned error of every layer and rate, as colours."""
+    maps = {
+        _name(m, module): (m.subject, inflation(m).mean(axis=0)[:, place])
+        for m in all_measured
+        for place, module in enumerate(m.subject.modules)
+    }
+    limit = max(float(np.abs(values).max()) for _, values in maps.values())
+    title = f"Squared error over the unpruned error after clipping one layer\n({note})"
+    with page(maps, 2, title, 2.2) as (axes, _):
+        for ax, (subject, values) in zip(axes, maps.values(), strict=True):
+            heat_map(
+                values,
+                ax=ax,
+                columns=[f"{rate:.2g}" for rate in subject.rates],
+                limit=limit,
+                write=lambda log_ratio: f"{10**log_ratio:.3g}",
+                title=ax.get_title(),
+            )
+    return axes[0].figure
 
 
 def _kinds(m: PruningMeasurements, module: str) -> RatePanel:

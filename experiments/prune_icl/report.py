@@ -57,6 +57,15 @@ def report(
         claims_title="the paper's claims on these models",
         figures=draw(measured, config),
         interval_level=config.level,
+        axes={
+            "subjects.*.errors (shots, seeds, layers, modules, rates).*": [
+                "in-context examples",
+                "seed",
+                "layer",
+                "module",
+                "clipping rate",
+            ]
+        },
     )
 
 

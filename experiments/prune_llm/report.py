@@ -61,6 +61,10 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
         findings=findings(study, rows, repeated, raced, measured["theory"]),
         figures=draw(study, rows, measured),
         interval_level=study.config.level,
+        axes={
+            "grid.*.accuracy.*.*": ["layer", "clipping rate"],
+            "replicates.*.rates": ["draw and order"],
+        },
     )
 
 

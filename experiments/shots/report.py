@@ -87,6 +87,7 @@ def report(config: Config, results: dict[str, TaskFindings]) -> Report:
         tables=[_table(config, name, one) for name, one in results.items()],
         figures={"shots.png": figure(config, results)},
         interval_level=config.level,
+        axes={"tasks.*.*.draws": ["draw and order", "number of demonstrations"]},
     )
 
 

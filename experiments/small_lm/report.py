@@ -39,6 +39,7 @@ def report(config: Config, fitted: Fitted, found: dict[str, Curves]) -> Report:
         tables=[_table(config, summaries)],
         figures={"in_context_curves.png": in_context_curves(config, summaries)},
         interval_level=config.level,
+        axes={"curves.*.*.*": ["number of demonstrations"]},
     )
 
 

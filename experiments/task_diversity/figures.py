@@ -1,10 +1,11 @@
-"""The two figures: errors and distances against the number of tasks."""
+"""Errors and distances against the number of tasks, and along training."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from experiments._frame.looks import page
 from experiments.task_diversity.config import Config
 from experiments.task_diversity.drawing import (
     DiversityPanel,
@@ -14,7 +15,7 @@ from experiments.task_diversity.drawing import (
 from experiments.task_diversity.measure import DMMSE, MODEL, NEW, POOL, RIDGE
 from experiments.task_diversity.summary import distance, estimates
 from experiments.task_diversity.theory import Theory
-from icltheory.plotting import COLOURS, METHODS
+from icltheory.plotting import COLOURS, METHODS, heat_map
 from icltheory.statistics import Estimate
 
 _TITLES = {POOL: "tasks of the pool", NEW: "new Gaussian tasks"}
@@ -68,6 +69,27 @@ def draw_distances(
         )
     label = "squared distance / d, mean over k"
     return curves_against_diversity(panels, config.pool_sizes, label, _title(config))
+
+
+def draw_phases(config: Config, steps: Sequence[int], values: np.ndarray) -> Any:
+    """Which predictor the transformer is closer to, by pool size and step."""
+    recipe = config.recipe
+    title = (
+        "Distance of the transformer to dMMSE over its distance to ridge, on new tasks"
+        f"\n(GPT-2 of {recipe.num_layers} layers, d = {recipe.dim}; geometric mean of "
+        f"{len(recipe.seeds)} pools; blue: closer to dMMSE, red: closer to ridge)"
+    )
+    with page([""], 1, title, 3.4) as (axes, _):
+        heat_map(
+            values[::-1],
+            ax=axes[0],
+            rows=[f"{size:,}" for size in config.finite_sizes[::-1]],
+            columns=[f"{step:,}" for step in steps],
+            xlabel="training step",
+            ylabel="tasks in the pool",
+            write=lambda log_ratio: f"{10**log_ratio:.2g}",
+        )
+    return axes[0].figure
 
 
 def _series(values: Sequence[Estimate], kind: Any, colour: int) -> DiversitySeries:

@@ -1,11 +1,12 @@
 """How far apart a transformer, discrete MMSE and ridge are, and from the truth."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from experiments.task_diversity.config import Config
 from experiments.task_diversity.pool import Pool, evaluation_key
@@ -52,26 +53,57 @@ def scores(
     return errors | {f"{a} - {b}": gap(answers[a], answers[b]) for a, b in pairs}
 
 
-def measure(config: Config, params: Any) -> list[dict[str, Scores]]:
+def compiled_scores(config: Config) -> dict[int, Callable]:
+    """Functions of (parameters, the pool's key, prompts), one for each pool size."""
+    task = config.recipe.task()
+    return {size: _scorer(config, task, size) for size in config.pool_sizes}
+
+
+def measure(
+    config: Config,
+    params: Any,
+    scored: dict[int, Callable],
+    names: Sequence[str] = (POOL, NEW),
+) -> list[dict[str, Scores]]:
     """Scores of every run on prompts of its pool and on prompts with new tasks.
+
+    Args:
+        config: The experiment.
+        params: Parameters with a leading axis of runs.
+        scored: What :func:`compiled_scores` gives; compiled once for all calls.
+        names: The sources of prompts.
 
     Returns:
         For each of ``config.runs()`` the scores by source, one number a prompt.
     """
     recipe = config.recipe
     task = recipe.task()
-    scored = {size: _scorer(config, task, size) for size in config.pool_sizes}
     found = []
     for index, (size, seed) in enumerate(config.runs()):
         own = jax.tree.map(lambda leaf, i=index: leaf[i], params)
         pool = Pool.of_seed(task, seed, size)
         sources = {POOL: (pool, "prompts"), NEW: (task, "new prompts")}
         out = {}
-        for name, (source, use) in sources.items():
+        for name in names:
+            source, use = sources[name]
             args = evaluation_key(seed, use), recipe.num_points - 1
             prompt = source.sample(*args, config.eval_prompts).prefixes()
             out[name] = jax.device_get(scored[size](own, pool.key, prompt))
         found.append(out)
+    return found
+
+
+def closeness(config: Config, params: Any, scored: dict[int, Callable]) -> list[float]:
+    """log10 of the distance to dMMSE over that to ridge, of every run, on new tasks.
+
+    Negative values mean closer to dMMSE.
+    """
+    found = []
+    for run in measure(config, params, scored, (NEW,)):
+        to_dmmse, to_ridge = (
+            run[NEW][f"{MODEL} - {name}"].mean(dtype=float) for name in (DMMSE, RIDGE)
+        )
+        found.append(float(np.log10(to_dmmse / to_ridge)))
     return found
 
 

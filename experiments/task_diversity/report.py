@@ -1,20 +1,25 @@
 """Table, figures and verdicts of a run."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from rich.table import Table
 
 from experiments._frame.report import Check, Report, largest
 from experiments.task_diversity.config import Config
-from experiments.task_diversity.figures import draw_distances, draw_errors
+from experiments.task_diversity.figures import draw_distances, draw_errors, draw_phases
 from experiments.task_diversity.measure import DMMSE, MODEL, NEW, POOL, RIDGE, Scores
 from experiments.task_diversity.summary import (
     by_size,
+    closeness_over_training,
     crossings,
     distance,
     estimates,
     pythagoras,
 )
 from experiments.task_diversity.theory import Theory
+from experiments.task_diversity.train import CLOSENESS
 from icltheory.statistics import Estimate
 
 Tables = dict[str, dict[str, np.ndarray]]
@@ -136,8 +141,14 @@ def comparison_table(
     return table
 
 
-def report(config: Config, measured: list[dict[str, Scores]], lines: Theory) -> Report:
+def report(
+    config: Config,
+    measured: list[dict[str, Scores]],
+    lines: Theory,
+    records: Sequence[dict[str, Any]],
+) -> Report:
     """Tables, figures, checks and numbers of a run."""
+    steps, over_training = closeness_over_training(config, records)
     tables = by_size(config, measured)
     crossed = {source: crossings(config, table) for source, table in tables.items()}
     marks = {s: _geometric_mean(sizes) for s, sizes in crossed.items()}
@@ -152,6 +163,7 @@ def report(config: Config, measured: list[dict[str, Scores]], lines: Theory) -> 
             source: {name: values.tolist() for name, values in table.items()}
             for source, table in tables.items()
         },
+        "over_training": {"steps": steps, CLOSENESS: over_training.tolist()},
         "theory": {
             "ridge": list(map(float, lines.ridge)),
             "one_layer": lines.one_layer,
@@ -169,13 +181,20 @@ def report(config: Config, measured: list[dict[str, Scores]], lines: Theory) -> 
             for source, sizes in crossed.items()
         },
     }
+    figures = {
+        "errors.png": draw_errors(config, tables, lines),
+        "distances.png": draw_distances(config, tables, lines, marks),
+    }
+    if steps:  # a training shorter than one chunk has no record along the way
+        figures["phases.png"] = draw_phases(config, steps, over_training)
     return Report(
         numbers,
         checks=checks(config, tables, measured, lines),
         tables=shown,
-        figures={
-            "errors.png": draw_errors(config, tables, lines),
-            "distances.png": draw_distances(config, tables, lines, marks),
+        figures=figures,
+        axes={
+            "transformer.*.*": ["pool size", "seed"],
+            f"over_training.{CLOSENESS}": ["pool size", "training step"],
         },
     )
 

@@ -1,5 +1,8 @@
 """Means over the pools of a size, the cross-over, and an identity of Bayes risks."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from experiments._frame.report import largest
@@ -12,6 +15,7 @@ from experiments.task_diversity.measure import (
     RIDGE,
     Scores,
 )
+from experiments.task_diversity.train import CLOSENESS
 from icltheory.statistics import Estimate
 
 # The Bayes predictor of each source: the excess risk over it is the distance to it.
@@ -42,6 +46,20 @@ def estimates(values: np.ndarray) -> list[Estimate]:
 def distance(table: dict[str, np.ndarray], name: str) -> np.ndarray:
     """Squared distance of the transformer to a predictor."""
     return table[f"{MODEL} - {name}"]
+
+
+def closeness_over_training(
+    config: Config, records: Sequence[dict[str, Any]]
+) -> tuple[list[int], np.ndarray]:
+    """The steps that have a record of it, and the mean over the seeds, (sizes, steps).
+
+    The row of no pool is left out: dMMSE and ridge are one there.
+    """
+    known = [record for record in records if CLOSENESS in record]
+    runs = np.array([record[CLOSENESS] for record in known], float)
+    shape = len(known), len(config.pool_sizes), len(config.recipe.seeds)
+    means = runs.reshape(shape).mean(axis=-1).T
+    return [record["step"] for record in known], means[: len(config.finite_sizes)]
 
 
 def crossings(config: Config, table: dict[str, np.ndarray]) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Trains one transformer a pool size and seed, all in one program."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,16 +11,25 @@ from experiments._frame.run import Run
 from experiments._trained import Fitted, fit
 from experiments._trained.fit import mean_metrics
 from experiments.task_diversity.config import Config
+from experiments.task_diversity.measure import closeness
 from experiments.task_diversity.pool import Pool
 from icltheory import training
 from icltheory.batching import in_turns
 from icltheory.training import Curriculum
 
+CLOSENESS = "log10 of distance to dMMSE / distance to ridge"
 
-def train(config: Config, run: Run) -> Fitted:
+
+def train(config: Config, run: Run, scored: dict[int, Callable]) -> Fitted:
     """Trains to the last step, or goes on from the newest checkpoint of an earlier try.
 
     Runs of one seed share their initial weights, inputs and noise, whatever the pool.
+    After 1, 2, 4, ... chunks the record says which predictor each run is closer to.
+
+    Args:
+        config: The experiment.
+        run: The run's folder.
+        scored: What ``measure.compiled_scores`` gives.
 
     Returns:
         Parameters with a leading axis of runs (``config.runs()``), metrics, timing.
@@ -29,7 +39,11 @@ def train(config: Config, run: Run) -> Fitted:
     jax.config.update("jax_default_matmul_precision", "highest")
 
     def record(done: int, chunk: training.Chunk) -> dict[str, Any]:
-        return {"step": done, **mean_metrics(chunk.metrics)}
+        found = {"step": done, **mean_metrics(chunk.metrics)}
+        chunks, rest = divmod(done, recipe.chunk_steps)
+        if not rest and chunks.bit_count() == 1:
+            found[CLOSENESS] = closeness(config, chunk.state.params, scored)
+        return found
 
     return fit(
         training_step(config),

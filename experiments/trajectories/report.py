@@ -43,6 +43,11 @@ def report(
         claims_title="the paper's claims on these stacks",
         figures=_figures(config, cases, plain, effects),
         interval_level=0.95,
+        axes={
+            "unpruned.*.*": ["layer t"],
+            "pruned.*.delta_W ratio [k][t]": ["pruned layer k", "layer t"],
+            "pruned.*.G ratio [k][t]": ["pruned layer k", "layer t"],
+        },
     )
 
 

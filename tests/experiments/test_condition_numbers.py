@@ -77,6 +77,7 @@ def test_a_run_writes_everything_it_promises_and_resumes(model, tmp_path, monkey
         "report.html",
         "timing.json",
         "condition_numbers.png",
+        "spectra.png",
     }
     assert {
         path.name for path in folder.iterdir() if path.suffix != ".svg"

@@ -24,7 +24,11 @@ from experiments.task_diversity.drawing import (
 from experiments.task_diversity.measure import NEW, POOL
 from experiments.task_diversity.pool import Pool
 from experiments.task_diversity.theory import theory
-from experiments.task_diversity.train import initial_state, training_step
+from experiments.task_diversity.train import (
+    CLOSENESS,
+    initial_state,
+    training_step,
+)
 from icltheory import training
 from icltheory.regression.tasks import LinearRegression
 
@@ -51,6 +55,7 @@ CONFIG = task_diversity.Config(
     theory_prompts=64,
     ridge_draws=2000,
 )
+PICTURES = {"errors.png", "distances.png", "phases.png"}
 SMALL = """
     --preset cpu --recipe.dim 2 --recipe.num-points 4 --recipe.num-layers 1
     --recipe.width 8 --recipe.num-heads 2 --recipe.steps 20 --recipe.batch-size 8
@@ -213,9 +218,11 @@ def test_the_command_line_writes_what_is_reported_of_its_models(
     main = sys.modules["experiments.task_diversity.main"]
     rng, asked = np.random.default_rng(0), []
 
-    def train(config, run):
+    def train(config, run, scored):
         asked.append(config)
-        return SimpleNamespace(state=SimpleNamespace(params="all"), timing=Timing())
+        records = [{"step": s, CLOSENESS: rng.normal(size=6)} for s in (5, 10)]
+        state = SimpleNamespace(params="all")
+        return SimpleNamespace(state=state, timing=Timing(), records=records)
 
     def scores(size):
         """A model that answers at random between the two Bayes predictors."""
@@ -227,7 +234,7 @@ def test_the_command_line_writes_what_is_reported_of_its_models(
             found[f"{a} - {b}"] = (answers[a] - answers[b]) ** 2
         return found
 
-    def measure(config, params):
+    def measure(config, params, scored):
         assert params == "all"
         return [{POOL: scores(size), NEW: scores(size)} for size, _ in config.runs()]
 
@@ -240,7 +247,7 @@ def test_the_command_line_writes_what_is_reported_of_its_models(
     (folder,) = (tmp_path / "task_diversity").iterdir()
     text = (folder / "result.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == result
-    assert {p.name for p in folder.glob("*.png")} == {"errors.png", "distances.png"}
+    assert {p.name for p in folder.glob("*.png")} == PICTURES
     verdicts = {check["name"]: check["passed"] for check in result["checks"]}
     assert verdicts["dMMSE minus ridge on the pool, less 3 s.e., largest"]
 
@@ -252,7 +259,7 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, interrupted
     (folder,) = (tmp_path / "whole" / "task_diversity").iterdir()
     text = (folder / "result.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == whole
-    assert {p.name for p in folder.glob("*.png")} == {"errors.png", "distances.png"}
+    assert {p.name for p in folder.glob("*.png")} == PICTURES
     verdicts = {check["name"]: check["passed"] for check in whole["checks"]}
     for name, passed in verdicts.items():
         # Twenty steps teach nothing; what theory says holds all the same.

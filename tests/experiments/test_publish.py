@@ -1,0 +1,156 @@
+"""What is stored of the default presets, from which the pages take their numbers."""
+
+import dataclasses
+import fnmatch
+import json
+
+import numpy as np
+import pytest
+
+from experiments import publish
+
+NAMES = publish.published()
+
+
+def stored(name, file="result.json"):
+    path = publish.RESULTS / name / file
+    assert path.exists(), f"python -m experiments.publish {name} stores it"
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_stored_is_the_default_preset_at_a_clean_revision(name):
+    config, result = stored(name, "config.json"), stored(name)
+    assert config["preset"] == publish.default_preset(name)
+    assert not config["environment"]["revision"].endswith("-dirty")
+    assert (result["experiment"], result["verdict"]) == (name, "passed")
+    assert result["passed"]
+    assert all(check["passed"] for check in result["checks"])
+
+
+def test_all_of_it_is_of_one_revision():
+    revisions = {stored(n, "config.json")["environment"]["revision"] for n in NAMES}
+    assert len(revisions) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_stored_config_is_that_of_the_preset_today(name):
+    module = __import__(f"experiments.{name}", fromlist=["PRESETS"])
+    preset = module.PRESETS[publish.default_preset(name)]
+    expected = json.loads(json.dumps(dataclasses.asdict(preset)))
+    assert stored(name, "config.json")["config"] == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_axes_name_every_index_of_arrays_that_exist(name):
+    result = stored(name)
+    arrays = dict(arrays_of(result, ""))
+    for pattern, axes in result.get("axes", {}).items():
+        # A bracket of a path stands for itself.
+        found = [
+            value
+            for path, value in arrays.items()
+            if fnmatch.fnmatchcase(path, pattern.replace("[", "[[]"))
+        ]
+        assert found, pattern
+        for value in found:
+            assert np.ndim(value) == len(axes), pattern
+
+
+def arrays_of(value, path):
+    """Arrays of numbers below a value, by their paths."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from arrays_of(one, f"{path}.{key}".removeprefix("."))
+    elif isinstance(value, list):
+        if value and isinstance(value[0], dict):
+            for place, one in enumerate(value):
+                yield from arrays_of(one, f"{path}.{place}")
+        else:
+            yield path, value
+
+
+@dataclasses.dataclass
+class Preset:
+    """What runs without running."""
+
+    name: str
+    presets: tuple[str, ...] = ("cpu", "gpu")
+
+
+def a_run(runs, name, started, *, revision="abc", verdict="passed", preset="cpu"):
+    folder = runs / name / started
+    folder.mkdir(parents=True)
+    config = {"preset": preset, "environment": {"revision": revision}}
+    (folder / "config.json").write_text(json.dumps(config))
+    result = {"verdict": verdict, "value": 0.1234567890123}
+    (folder / "result.json").write_text(json.dumps(result))
+    (folder / "figure.png").write_bytes(b"picture")
+    return folder
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(publish, "experiments", lambda: [Preset("one"), Preset("two")])
+    monkeypatch.setattr(publish, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(publish, "shown_figures", lambda name: ["figure.png"])
+    return tmp_path
+
+
+def test_the_newest_clean_run_of_the_default_preset_is_taken(elsewhere):
+    runs = elsewhere / "runs"
+    a_run(runs, "one", "1")
+    newest = a_run(runs, "one", "2")
+    a_run(runs, "one", "3", revision="abc-dirty")
+    a_run(runs, "one", "4", verdict="not applicable")
+    a_run(runs, "one", "5", preset="gpu")
+    assert publish.finished(runs, "one") == newest
+    assert publish.finished(runs, "one", "other") is None
+    assert publish.finished(runs, "two") is None
+
+
+def test_results_are_stored_whole_with_nine_digits(elsewhere):
+    run = a_run(elsewhere / "runs", "one", "1")
+    target = publish.collect(run, "one")
+    assert {path.name for path in target.iterdir()} == {
+        "config.json",
+        "result.json",
+        "figure.png",
+    }
+    assert json.loads((target / "result.json").read_text())["value"] == 0.123456789
+    # A run without the figure of its page leaves what is there.
+    (run / "figure.png").unlink()
+    with pytest.raises(FileNotFoundError):
+        publish.collect(run, "one")
+    assert (target / "figure.png").read_bytes() == b"picture"
+
+
+def test_one_failed_run_does_not_keep_the_others_from_being_stored(
+    elsewhere, monkeypatch, capsys
+):
+    runs = elsewhere / "runs"
+    monkeypatch.setattr(publish, "_clean_revision", lambda: "abc")
+    asked = []
+
+    def run(name, runs):
+        asked.append(name)
+        if name == "two":
+            a_run(runs, name, "1")
+
+    monkeypatch.setattr(publish, "_run", run)
+    with pytest.raises(SystemExit):
+        publish.main(["--output", str(runs)])
+    assert asked == ["one", "two"]
+    assert (elsewhere / "results" / "two").is_dir()
+    assert "no finished run below" in capsys.readouterr().err
+    # Only what is missing is run again.
+    asked.clear()
+    a_run(runs, "one", "2")
+    publish.main(["--output", str(runs)])
+    assert not asked
+
+
+def test_unknown_names_are_refused(elsewhere, capsys):
+    with pytest.raises(SystemExit):
+        publish.main(["three"])
+    assert "expected some of ['one', 'two'], got ['three']" in capsys.readouterr().err
