@@ -27,7 +27,8 @@ extensions = [
     "sphinx_design",
     "myst_nb",
     "api_pages",
-    "ledger_page",
+    "root_pages",
+    "errata",
     "stored_results",
 ]
 exclude_patterns = ["OUT", "_build", "jupyter_execute"]

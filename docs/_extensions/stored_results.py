@@ -4,8 +4,10 @@ The role ``{result}`` inserts one number: ``{result}`garg_linear/curves/Transfor
 walks through ``result.json``; in a table, ``k=10`` takes the row whose column ``k`` has
 the cell ``10``, and the next step its column. A format may follow:
 ``{result}`garg_linear/tables/0/k=10/Transformer :.2f```. The directive
-``{result-table}`` shows a table of a run, with a choice of its rows and columns; the
-directive ``{result-run}`` says how to reproduce a run and what its checks found.
+``{result-table}`` shows a table of a run, with a choice of its rows and columns;
+``{result-claims}`` shows the papers' claims beside what was measured, and
+``{result-findings}`` the sentences that sum up a run; ``{result-run}`` says how to
+reproduce a run and what its checks found.
 """
 
 import html
@@ -143,6 +145,46 @@ def _cells(texts: list[str]) -> nodes.row:
     )
 
 
+class ResultClaims(SphinxDirective):
+    """Claims of the papers beside what a run measured."""
+
+    required_arguments = 1
+    option_spec = {"title": directives.unchanged}
+
+    def run(self):
+        """Builds the table."""
+        [name] = self.arguments
+        self.env.note_dependency(str(RESULTS / name / "result.json"))
+        claims = read(name)["claims"]
+        head = ["claim", "measured", "holds"]
+        expected = any(claim["expected"] for claim in claims)
+        if expected:
+            head.insert(1, "if it holds")
+        body = []
+        for claim in claims:
+            row = [claim["claim"], claim["measured"], "yes" if claim["held"] else "no"]
+            if expected:
+                row.insert(1, claim["expected"])
+            body.append(row)
+        title = self.options.get("title", "Claims and measurements")
+        return [_table(head, body, title)]
+
+
+class ResultFindings(SphinxDirective):
+    """The sentences that sum up a run."""
+
+    required_arguments = 1
+
+    def run(self):
+        """Builds the list."""
+        [name] = self.arguments
+        self.env.note_dependency(str(RESULTS / name / "result.json"))
+        found = nodes.bullet_list()
+        for line in read(name)["findings"]:
+            found += nodes.list_item("", nodes.paragraph(text=line))
+        return [found]
+
+
 class ResultRun(SphinxDirective):
     """The command, the revision and the checks of a stored run."""
 
@@ -174,5 +216,7 @@ def setup(app: Any) -> dict[str, Any]:
     """Registers the role and the directives."""
     app.add_role("result", Result())
     app.add_directive("result-table", ResultTable)
+    app.add_directive("result-claims", ResultClaims)
+    app.add_directive("result-findings", ResultFindings)
     app.add_directive("result-run", ResultRun)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -157,4 +157,4 @@ PRESETS = {
     ),
 }
 # As measured; the other presets were not run yet.
-TIMES = {"cpu": "4 to 12 min, 2 cores", "gpu": "1 h, 3 cores"}
+TIMES = {"cpu": "3 to 12 min, 2 cores", "gpu": "1 h, 3 cores"}

@@ -140,10 +140,15 @@ def _layers_by_rate(all_measured: list[PruningMeasurements], note: str) -> Any:
                 ax=ax,
                 columns=[f"{rate:.2g}" for rate in subject.rates],
                 limit=limit,
-                write=lambda log_ratio: f"{10**log_ratio:.3g}",
+                write=_factor,
                 title=ax.get_title(),
             )
     return axes[0].figure
+
+
+def _factor(log_ratio: float) -> str:
+    factor = 10**log_ratio
+    return f"{factor:,.0f}" if factor >= 100 else f"{factor:.2g}"
 
 
 def _kinds(m: PruningMeasurements, module: str) -> RatePanel:

@@ -75,9 +75,9 @@ def draw_phases(config: Config, steps: Sequence[int], values: np.ndarray) -> Any
     """Which predictor the transformer is closer to, by pool size and step."""
     recipe = config.recipe
     title = (
-        "Distance of the transformer to dMMSE over its distance to ridge, on new tasks"
-        f"\n(GPT-2 of {recipe.num_layers} layers, d = {recipe.dim}; geometric mean of "
-        f"{len(recipe.seeds)} pools; blue: closer to dMMSE, red: closer to ridge)"
+        "Distance of the transformer to dMMSE over its distance to ridge\n"
+        f"(new tasks; d = {recipe.dim}; geometric mean of {len(recipe.seeds)} pools)\n"
+        "blue: closer to dMMSE, red: closer to ridge"
     )
     with page([""], 1, title, 3.4) as (axes, _):
         heat_map(
@@ -87,6 +87,7 @@ def draw_phases(config: Config, steps: Sequence[int], values: np.ndarray) -> Any
             columns=[f"{step:,}" for step in steps],
             xlabel="training step",
             ylabel="tasks in the pool",
+            limit=0.5,  # a factor of 3; one task alone is far beyond
             write=lambda log_ratio: f"{10**log_ratio:.2g}",
         )
     return axes[0].figure

@@ -148,8 +148,8 @@ def report(
     records: Sequence[dict[str, Any]],
 ) -> Report:
     """Tables, figures, checks and numbers of a run."""
-    steps, over_training = closeness_over_training(config, records)
     tables = by_size(config, measured)
+    steps, over_training = closeness_over_training(config, records, tables[NEW])
     crossed = {source: crossings(config, table) for source, table in tables.items()}
     marks = {s: _geometric_mean(sizes) for s, sizes in crossed.items()}
     shown: list[Table | str] = []
@@ -181,17 +181,15 @@ def report(
             for source, sizes in crossed.items()
         },
     }
-    figures = {
-        "errors.png": draw_errors(config, tables, lines),
-        "distances.png": draw_distances(config, tables, lines, marks),
-    }
-    if steps:  # a training shorter than one chunk has no record along the way
-        figures["phases.png"] = draw_phases(config, steps, over_training)
     return Report(
         numbers,
         checks=checks(config, tables, measured, lines),
         tables=shown,
-        figures=figures,
+        figures={
+            "errors.png": draw_errors(config, tables, lines),
+            "distances.png": draw_distances(config, tables, lines, marks),
+            "phases.png": draw_phases(config, steps, over_training),
+        },
         axes={
             "transformer.*.*": ["pool size", "seed"],
             f"over_training.{CLOSENESS}": ["pool size", "training step"],

@@ -49,17 +49,26 @@ def distance(table: dict[str, np.ndarray], name: str) -> np.ndarray:
 
 
 def closeness_over_training(
-    config: Config, records: Sequence[dict[str, Any]]
+    config: Config, records: Sequence[dict[str, Any]], table: dict[str, np.ndarray]
 ) -> tuple[list[int], np.ndarray]:
-    """The steps that have a record of it, and the mean over the seeds, (sizes, steps).
+    """log10 of distance to dMMSE / distance to ridge, at some steps and the last.
 
-    The row of no pool is left out: dMMSE and ridge are one there.
+    Args:
+        config: The experiment.
+        records: Those of the training.
+        table: Scores of the last step on new tasks.
+
+    Returns:
+        The steps, and means over the seeds, (sizes, steps); no pool is left out, since
+        dMMSE and ridge are one there.
     """
-    known = [record for record in records if CLOSENESS in record]
-    runs = np.array([record[CLOSENESS] for record in known], float)
-    shape = len(known), len(config.pool_sizes), len(config.recipe.seeds)
-    means = runs.reshape(shape).mean(axis=-1).T
-    return [record["step"] for record in known], means[: len(config.finite_sizes)]
+    known = [r for r in records if CLOSENESS in r and r["step"] < config.recipe.steps]
+    runs = [np.asarray(r[CLOSENESS], float) for r in known]
+    runs.append(np.log10(distance(table, DMMSE) / distance(table, RIDGE)).ravel())
+    shape = len(runs), len(config.pool_sizes), len(config.recipe.seeds)
+    means = np.reshape(runs, shape).mean(axis=-1).T
+    steps = [*(record["step"] for record in known), config.recipe.steps]
+    return steps, means[: len(config.finite_sizes)]
 
 
 def crossings(config: Config, table: dict[str, np.ndarray]) -> np.ndarray:

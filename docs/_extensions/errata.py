@@ -1,0 +1,51 @@
+"""The directive ``{errata}``: statements of the ledger that have one status."""
+
+from typing import Any
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+from experiments.ledger.statements import STATEMENTS
+
+
+class Errata(SphinxDirective):
+    """What each paper says, what holds instead, the function and the test."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self):
+        """Builds a list for each paper."""
+        [status] = self.arguments
+        found = [one for one in STATEMENTS if one.status == status]
+        if not found:
+            raise self.error(f"status: no statement is {status!r}")
+        made: list[nodes.Node] = []
+        for paper in dict.fromkeys(one.paper for one in found):
+            made.append(nodes.rubric(text=paper))
+            items = nodes.definition_list()
+            for one in (one for one in found if one.paper == paper):
+                items += self._item(one)
+            made.append(items)
+        return made
+
+    def _item(self, one) -> nodes.definition_list_item:
+        term = nodes.term(text=f"{one.label}: {one.says}")
+        body = nodes.definition()
+        body += nodes.paragraph(text=f"{one.corrected}.")
+        where = nodes.paragraph()
+        links = [f"{{py:obj}}`{f} <icltheory.{f}>`" for f in one.functions]
+        names = ", ".join([*links, *(f"`tests/{t}`" for t in self._tests(one))])
+        inline, _ = self.parse_inline(names)
+        where += inline
+        body += where
+        return nodes.definition_list_item("", term, body)
+
+    def _tests(self, one) -> list[str]:
+        return [p.removeprefix("tests/").replace("*", "") for p in one.patterns]
+
+
+def setup(app: Any) -> dict[str, Any]:
+    """Registers the directive."""
+    app.add_directive("errata", Errata)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
