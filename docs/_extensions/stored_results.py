@@ -11,63 +11,15 @@ reproduce a run and what its checks found.
 """
 
 import html
-import json
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "experiments" / "results"
-sys.path.insert(0, str(ROOT))
-
-from experiments._frame.page import in_words  # noqa: E402
-
-_FORMAT = re.compile(r"\s:(?P<spec>[^/]*)$")
-
-
-def read(name: str, file: str = "result.json") -> dict[str, Any]:
-    """What is stored of an experiment."""
-    path = RESULTS / name / file
-    if not path.exists():
-        raise ValueError(f"{path.relative_to(ROOT)}: no such stored result")
-    return json.loads(path.read_text())
-
-
-def lookup(text: str) -> str:
-    """The number that a role names, in its format."""
-    given = _FORMAT.search(text)
-    path = text[: given.start()] if given else text
-    name, *steps = path.strip().split("/")
-    value: Any = read(name)
-    for step in steps:
-        value = _step(value, step, text)
-    if not given:
-        return str(value)
-    return format(float(value), given["spec"])
-
-
-def _step(value: Any, step: str, text: str) -> Any:
-    try:
-        if isinstance(value, list):
-            return value[int(step)]
-        if "rows" in value and "columns" in value and "=" in step:
-            return _row(value, step)
-        return value[step]
-    except (KeyError, IndexError, ValueError, TypeError) as error:
-        known = list(value) if isinstance(value, dict) else type(value).__name__
-        raise ValueError(f"{text}: no {step!r} in {known}") from error
-
-
-def _row(table: dict[str, Any], step: str) -> dict[str, Any]:
-    column, _, cell = step.partition("=")
-    at = table["columns"].index(column)
-    [row] = [row for row in table["rows"] if str(row[at]) == cell]
-    return dict(zip(table["columns"], row, strict=True))
+from experiments._frame.lookup import RESULTS, lookup, read
+from experiments._frame.page import in_words
 
 
 class Result(SphinxRole):

@@ -1,5 +1,6 @@
 """The record of a bound: its value, its terms, and why it is infinite."""
 
+import html
 from typing import NamedTuple
 
 import numpy as np
@@ -118,6 +119,13 @@ class Bound:
         words = {True: "holds", False: "FAILS", None: "assumed"}
         lines += [f"{words[one.holds]}: {one.text}" for one in self.assumptions]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str | None:
+        """The summary, for notebooks; a batch of bounds has none."""
+        try:
+            return f"<pre>{html.escape(self.summary())}</pre>"
+        except ValueError:
+            return None
 
     @property
     def reason(self) -> str:

@@ -111,3 +111,38 @@ def test_dimensions_of_the_support_can_be_handed_over():
     assert spectrum.support_dim.tolist() == (m + 1).tolist()
     with pytest.raises(ValueError, match="support_dims: expected shape"):
         noise_spectrum(STACK, H[0], 20, support_dims=[2, 2])
+
+
+def test_exactly_linear_labels_make_the_bound_of_generic_weights_infinite():
+    """Every h_i lies in a space of d dimensions, and so does what moves the query."""
+    rng = np.random.default_rng(0)
+    generic = LinearAttentionStack(*rng.normal(size=(3, 1, 4, 4)))
+    X = rng.normal(size=(8, 30, 3))
+    linear = np.concatenate([X, X @ rng.normal(size=(3, 1))], axis=-1)
+    noise = rng.normal(size=(8, 30, 1)) * [0, 0, 0, 1]
+
+    def value(R, size):
+        H = linear + size * noise
+        bound = generalization_bound(generic, H, 10, R, scale=1 / 30)
+        return bound.value, bound
+
+    of = jax.jit(jax.grad(value, argnums=(0, 1), has_aux=True))
+    (by_scale, by_noise), bound = of(1.0, 0.0)
+    # Symmetric products of vectors in 3 dimensions span 6, of which weights allow 10.
+    assert bound.value == np.inf
+    assert bound.support_dim.tolist() == [10]
+    assert "rank 6 < min(N - 1, m = 10)" in bound.reason
+    assert "labels are an exact linear function of the inputs" in bound.reason
+    # d/dR of R * inf; and infinity stays infinity, so that no gradient is NaN.
+    assert (float(by_scale), float(by_noise)) == (np.inf, 0.0)
+    (by_scale, _), noisy = of(1.0, 0.1)
+    assert np.isfinite(noisy.value)
+    assert not noisy.reason
+    np.testing.assert_allclose(by_scale, noisy.value, rtol=1e-12)
+
+
+def test_a_notebook_shows_the_summary_of_one_bound():
+    bound = bound_of(pools(0, 8))
+    assert bound._repr_html_() == f"<pre>{bound.summary()}</pre>"
+    batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), bound)
+    assert batch._repr_html_() is None

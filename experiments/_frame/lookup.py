@@ -1,0 +1,68 @@
+"""Numbers of ``experiments/results`` by their path, for the pages and their tests."""
+
+import contextlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "experiments" / "results"
+_FORMAT = re.compile(r"\s:(?P<spec>[^/]*)$")
+
+
+def read(name: str, file: str = "result.json") -> dict[str, Any]:
+    """What is stored of an experiment.
+
+    Raises:
+        ValueError: If nothing is.
+    """
+    path = RESULTS / name / file
+    if not path.exists():
+        raise ValueError(f"{path.relative_to(ROOT)}: no such stored result")
+    return json.loads(path.read_text())
+
+
+def lookup(text: str) -> str:
+    """The number at a path, such as ``garg_linear/curves/Transformer/mean/9 :.2f``.
+
+    In a table, ``k=10`` takes the row whose column ``k`` has the cell ``10``, and the
+    next step its column.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    given = _FORMAT.search(text)
+    path = text[: given.start()] if given else text
+    name, *steps = path.strip().split("/")
+    value: Any = read(name)
+    while steps:
+        # A key may hold a slash itself: the shortest part that is known counts.
+        for used in range(1, len(steps) + 1):
+            with contextlib.suppress(ValueError):
+                value = _step(value, "/".join(steps[:used]), text)
+                break
+        else:
+            _step(value, steps[0], text)
+        steps = steps[used:]
+    return format(float(value), given["spec"]) if given else str(value)
+
+
+def _step(value: Any, step: str, text: str) -> Any:
+    try:
+        if isinstance(value, list):
+            return value[int(step)]
+        if "rows" in value and "columns" in value and "=" in step:
+            return _row(value, step)
+        return value[step]
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        known = list(value) if isinstance(value, dict) else type(value).__name__
+        raise ValueError(f"{text}: no {step!r} in {known}") from error
+
+
+def _row(table: dict[str, Any], step: str) -> dict[str, Any]:
+    """The first row whose column has the cell."""
+    column, _, cell = step.partition("=")
+    at = table["columns"].index(column)
+    row = next(row for row in table["rows"] if str(row[at]) == cell)
+    return dict(zip(table["columns"], row, strict=True))
