@@ -38,7 +38,19 @@ def _list(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(";") if part.strip()]
 
 
-class ResultTable(SphinxDirective):
+class _Stored(SphinxDirective):
+    """A directive about one stored run; without that run its page has an error."""
+
+    def read(self, name: str, file: str = "result.json") -> dict[str, Any]:
+        """What is stored, which the page then depends on."""
+        self.env.note_dependency(str(RESULTS / name / file))
+        try:
+            return read(name, file)
+        except ValueError as error:
+            raise self.error(str(error)) from None
+
+
+class ResultTable(_Stored):
     """A table of a run: ``NAME INDEX``, with ``:columns:`` and ``:rows:`` to choose.
 
     Both lists have semicolons between their entries; a row is known by its first cell,
@@ -56,8 +68,7 @@ class ResultTable(SphinxDirective):
     def run(self):
         """Builds the table."""
         name, index = self.arguments
-        self.env.note_dependency(str(RESULTS / name / "result.json"))
-        table = read(name)["tables"][int(index)]
+        table = self.read(name)["tables"][int(index)]
         columns = _list(self.options.get("columns")) or table["columns"]
         at = [table["columns"].index(column) for column in columns]
         key = table["columns"].index(self.options.get("key", table["columns"][0]))
@@ -97,7 +108,7 @@ def _cells(texts: list[str]) -> nodes.row:
     )
 
 
-class ResultClaims(SphinxDirective):
+class ResultClaims(_Stored):
     """Claims of the papers beside what a run measured."""
 
     required_arguments = 1
@@ -106,8 +117,7 @@ class ResultClaims(SphinxDirective):
     def run(self):
         """Builds the table."""
         [name] = self.arguments
-        self.env.note_dependency(str(RESULTS / name / "result.json"))
-        claims = read(name)["claims"]
+        claims = self.read(name)["claims"]
         head = ["claim", "measured", "holds"]
         expected = any(claim["expected"] for claim in claims)
         if expected:
@@ -122,7 +132,7 @@ class ResultClaims(SphinxDirective):
         return [_table(head, body, title)]
 
 
-class ResultFindings(SphinxDirective):
+class ResultFindings(_Stored):
     """The sentences that sum up a run."""
 
     required_arguments = 1
@@ -130,14 +140,13 @@ class ResultFindings(SphinxDirective):
     def run(self):
         """Builds the list."""
         [name] = self.arguments
-        self.env.note_dependency(str(RESULTS / name / "result.json"))
         found = nodes.bullet_list()
-        for line in read(name)["findings"]:
+        for line in self.read(name)["findings"]:
             found += nodes.list_item("", nodes.paragraph(text=line))
         return [found]
 
 
-class ResultRun(SphinxDirective):
+class ResultRun(_Stored):
     """The command, the revision and the checks of a stored run."""
 
     required_arguments = 1
@@ -145,9 +154,7 @@ class ResultRun(SphinxDirective):
     def run(self):
         """Builds the list."""
         [name] = self.arguments
-        for file in ("config.json", "result.json"):
-            self.env.note_dependency(str(RESULTS / name / file))
-        stored, result = read(name, "config.json"), read(name)
+        stored, result = self.read(name, "config.json"), self.read(name)
         where = stored["environment"]
         about = (
             f"Revision {where['revision']}, jax {where['jax']}, Python "

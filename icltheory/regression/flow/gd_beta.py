@@ -70,7 +70,8 @@ class FlowBounds:
     Args:
         times: Times t.
         beta: Bound on the start with the sharp rate gamma / 2.
-        beta_text: The same with the rate 2 lambda_- / (M + 1) of the paper's argument.
+        beta_text: The same with the rate :math:`2\lambda_-/(M + 1)` of the paper's
+            argument.
         Gamma: Bound on the preconditioner.
         excess: Bound on the excess risk that follows from both.
         alpha: Rate at which the preconditioner decays by itself.
@@ -111,7 +112,8 @@ def gd_beta_rates(
 ) -> FlowBounds:
     r"""Proved rates of the gradient flow of a GD-beta, as curves (Theorem 6.3).
 
-    With lambda_1 and lambda_- the largest and the smallest positive eigenvalue of H,
+    With :math:`\lambda_1` and :math:`\lambda_-` the largest and the smallest positive
+    eigenvalue of H,
 
     .. math:: \|P(\beta_t - \beta^*)\| \le e^{-\gamma t / 2} \|P(\beta_0 - \beta^*)\|,
         \qquad \gamma = \frac{8 \lambda_-}{M + 2},
@@ -122,10 +124,11 @@ def gd_beta_rates(
         C = 4 \lambda_1^2 \|P(\beta_0 - \beta^*)\|^2,
 
     with C t e^{-alpha t} in place of the last term where alpha = gamma. The first rate
-    is sharp (``ltb.curvature``); the paper's own argument gives 2 lambda_- / (M + 1)
-    without the factor 2 in gamma, and its constants of Theorem 6.3 are not recovered
+    is sharp (``ltb.curvature``); the paper's own argument gives
+    :math:`2\lambda_-/(M + 1)` without the factor 2 in gamma, and its constants of Theorem 6.3 are not recovered
     from the text: only the structure, two cases by whether alpha = gamma, is. The bound
-    on the excess is a consequence: with a = |H^{1/2} Gamma* H^{1/2}|_F + lambda_1 N_t,
+    on the excess is a consequence: with
+    :math:`a = \|H^{1/2} \Gamma^* H^{1/2}\|_F + \lambda_1 N_t`,
 
     .. math:: R - R_{\min} \le \lambda_1 \bigl((1 + a)^2 + \tfrac{2 a^2}{M}\bigr)
         \|P(\beta_t - \beta^*)\|^2 + \lambda_1^2 \, \|\Omega\| N_t^2,
