@@ -125,9 +125,9 @@ def gd_beta_rates(
 
     with C t e^{-alpha t} in place of the last term where alpha = gamma. The first rate
     is sharp (``ltb.curvature``); the paper's own argument gives
-    :math:`2\lambda_-/(M + 1)` without the factor 2 in gamma, and its constants of Theorem 6.3 are not recovered
-    from the text: only the structure, two cases by whether alpha = gamma, is. The bound
-    on the excess is a consequence: with
+    :math:`2\lambda_-/(M + 1)` without the factor 2 in gamma, and its constants of
+    Theorem 6.3 are not recovered from the text: only the structure, two cases by
+    whether alpha = gamma, is. The bound on the excess is a consequence: with
     :math:`a = \|H^{1/2} \Gamma^* H^{1/2}\|_F + \lambda_1 N_t`,
 
     .. math:: R - R_{\min} \le \lambda_1 \bigl((1 + a)^2 + \tfrac{2 a^2}{M}\bigr)
