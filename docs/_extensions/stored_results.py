@@ -91,8 +91,10 @@ def _plain(cell: Any) -> str:
     return " ".join(str(cell).split())
 
 
-def _table(head: list[str], body: list[list[str]], title: str) -> nodes.table:
-    table = nodes.table(classes=["stored-result"])
+def _table(
+    head: list[str], body: list[list[str]], title: str, kind: str = "numbers"
+) -> nodes.table:
+    table = nodes.table(classes=["stored-result", kind])
     table += nodes.title(text=title)
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=1) for _ in head]
@@ -129,7 +131,7 @@ class ResultClaims(_Stored):
                 row.insert(1, claim["expected"])
             body.append(row)
         title = self.options.get("title", "Claims and measurements")
-        return [_table(head, body, title)]
+        return [_table(head, body, title, "claims")]
 
 
 class ResultFindings(_Stored):
