@@ -1,16 +1,47 @@
 """Reading a command line by tyro, whose complaints become one line."""
 
 import contextlib
+import dataclasses
 import difflib
 import io
 import itertools
 import re
 from collections.abc import Sequence
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 import tyro
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    PrimitiveTypeInfo,
+)
 
+_REGISTRY = ConstructorRegistry()
 _NUMBER = r": expected a number, got \1"
+
+
+@_REGISTRY.primitive_rule
+def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """``X | None`` is shown as X is: ``None`` is what an option left out means."""
+    kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
+    if NoneType not in get_args(info.type) or len(kinds) != 1:
+        return None
+    inner = ConstructorRegistry.get_primitive_spec(
+        PrimitiveTypeInfo.make(kinds[0], info.markers)
+    )
+    if not isinstance(inner, PrimitiveConstructorSpec):
+        return None
+    return dataclasses.replace(
+        inner,
+        instance_from_str=lambda words: (
+            None if words == ["None"] else inner.instance_from_str(words)
+        ),
+        is_instance=lambda value: value is None or inner.is_instance(value),
+        str_from_instance=lambda value: (
+            ["None"] if value is None else inner.str_from_instance(value)
+        ),
+    )
 
 
 def read_line(
@@ -48,6 +79,7 @@ def read_line(
                 args=argv,
                 prog=f"python -m experiments.{name}",
                 description=about,
+                registry=_REGISTRY,
                 **options,
             )
     except SystemExit as stop:
