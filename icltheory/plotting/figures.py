@@ -106,7 +106,7 @@ def heat_map(
     xlabel: str = "clipping rate",
     ylabel: str = "layer",
     limit: float | int | None = None,
-    write: Any = "{:.2f}".format,
+    write: Any = "{:z.2f}".format,
     title: str = "",
 ) -> Any:
     """Draws a table of numbers as colours: layers by rates, heads by layers, and so on.
