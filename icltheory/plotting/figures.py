@@ -86,7 +86,9 @@ def error_curves(
     if log:
         plain_log_axis(ax.yaxis, high / low)
     if log_x:
-        ax.set_xscale("log")
+        x = np.concatenate([curve.x for curve in drawn.values()])
+        shown = x[x > 0]
+        plain_log_axis(ax.xaxis, shown.max() / shown.min() if shown.size else 1.0)
     else:
         ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_ylim(low, high)
