@@ -29,6 +29,7 @@ extensions = [
     "api_pages",
     "root_pages",
     "errata",
+    "fast_build",
     "stored_results",
 ]
 exclude_patterns = ["OUT", "_build", "jupyter_execute"]
