@@ -16,6 +16,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from sphinx import addnodes
 from sphinx.util.nodes import make_refnode
 
 import icltheory
@@ -267,9 +268,27 @@ def _place(path: str) -> tuple[str, str] | None:
         member = re.search(pattern, path)
         place = member and _documented().get(path[: member.start()])
         if member and place:
-            name = ".".join(place)
-            return f"reference/api/{place[0]}", f"{name}{member[1]}"
+            name, page = ".".join(place), f"reference/api/{place[0]}"
+            owner = getattr(importlib.import_module(place[0]), place[1])
+            # A field stands in the list below its class.
+            field = member[1][1:] in getattr(owner, "__annotations__", ())
+            return page, name if field else f"{name}{member[1]}"
     return None
+
+
+def add_anchors(app: Any, doctree: Any) -> None:
+    """Lets a page of source code name an object by any package above its module."""
+    for signature in doctree.findall(addnodes.desc_signature):
+        module = signature.get("module") or ""
+        while signature["ids"] and "." in module:
+            module = module.rpartition(".")[0]
+            signature["ids"].append(f"{module}.{signature['fullname']}")
+
+
+def drop_sources(app: Any, env: Any) -> None:
+    """Removes modules without a page of source code from their index."""
+    sources = env._viewcode_modules
+    env._viewcode_modules = {name: entry for name, entry in sources.items() if entry}
 
 
 def setup(app: Any) -> dict[str, Any]:
@@ -278,4 +297,6 @@ def setup(app: Any) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", norms)
     app.connect("autodoc-process-signature", readable_signature)
     app.connect("missing-reference", resolve)
+    app.connect("doctree-read", add_anchors)
+    app.connect("env-updated", drop_sources)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
