@@ -1,4 +1,4 @@
-"""Records as a table: columns of equal length, and data frames of pandas or polars.
+"""Records as plain dictionaries, as columns, and as data frames of pandas or polars.
 
 Stability: provisional.
 """
@@ -14,9 +14,39 @@ import numpy as np
 from icltheory._checks import check_choice
 from icltheory._public import shown
 
-__all__ = ["to_columns", "to_frame"]
+__all__ = ["to_columns", "to_dict", "to_frame"]
 
 _LIBRARIES = "pandas", "polars"
+
+
+def to_dict(record: Any) -> dict[str, Any]:
+    """The fields of a record as plain Python: numbers, names, lists and dictionaries.
+
+    Records within the record become dictionaries, also those in lists. ``json.dumps``
+    takes the result; :func:`icltheory.strict_json.plain` first, where infinities and
+    NaN have to follow the standard.
+
+    Args:
+        record: A result of this library, a dataclass, a named tuple or a mapping.
+
+    Returns:
+        A dictionary from names of fields to values.
+
+    Raises:
+        ValueError: If it is no record.
+
+    Example:
+        >>> from icltheory.statistics import Interval
+        >>> to_dict({"interval": Interval(0.5, 1.0), "scores": np.array([1, 2])})
+        {'interval': {'low': 0.5, 'high': 1.0}, 'scores': [1, 2]}
+
+    References:
+        Verified by ``tests/test_frames.py``.
+    """
+    fields = _fields(record)
+    if fields is None:
+        raise ValueError(f"record: expected a record, got a {type(record).__name__}")
+    return {str(name): _nested(value) for name, value in fields.items()}
 
 
 def to_columns(records: Any) -> dict[str, list[Any]]:
@@ -151,6 +181,14 @@ def _is_column(value) -> bool:
     if isinstance(value, (list, tuple)):
         return not any(_fields(part) is not None for part in value)
     return len(getattr(value, "shape", ())) > 0
+
+
+def _nested(value: Any) -> Any:
+    if _fields(value) is not None:
+        return to_dict(value)
+    if isinstance(value, (list, tuple)):
+        return [_nested(part) for part in value]
+    return _plain(value)
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import json
 import re
 
 import jax.numpy as jnp
@@ -9,11 +10,13 @@ import numpy as np
 import pytest
 
 from icltheory import frames
+from icltheory.bounds.records import Assumption, Bound
 from icltheory.bridge.records import Records
-from icltheory.frames import to_columns, to_frame
+from icltheory.frames import to_columns, to_dict, to_frame
 from icltheory.regression import risks
 from icltheory.regression.tasks import LinearRegression
 from icltheory.statistics import Estimate, Interval, compare
+from icltheory.strict_json import plain
 
 
 def needs(library):
@@ -54,6 +57,38 @@ def test_each_of_several_records_is_a_row():
     assert [type(cell) for cell in numbers] == [float] * 4
     assert to_columns([]) == {}
     assert to_columns(iter(FOUND)) == columns
+
+
+def test_a_record_is_a_dictionary_that_json_takes():
+    found = to_dict(FOUND[0])
+    assert found == {
+        "name": "a",
+        "rate": 0.5,
+        "scores": [1, 2],
+        "ends": {"low": 0.0, "high": 1.0},
+        "note": None,
+    }
+    assert to_dict({"runs": FOUND}) == {"runs": [found, to_dict(FOUND[1])]}
+    assert json.loads(json.dumps(found)) == found
+    with pytest.raises(ValueError, match="record: expected a record, got a list"):
+        to_dict([1.0])
+
+
+def test_a_bound_is_a_dictionary():
+    terms = jnp.array([1.5, jnp.inf])
+    bound = Bound(
+        *(jnp.array(jnp.inf), terms, jnp.array([3, 3]), jnp.array([2, 2])),
+        *(jnp.array(True), jnp.array(jnp.nan), jnp.array([0, 1]), jnp.array([3, 3])),
+        upper=jnp.array(jnp.inf),
+        assumptions=(Assumption("the prompts are independent draws", None),),
+    )
+    found = to_dict(bound)
+    assert found["terms"] == [1.5, np.inf]
+    assert found["vacuous"] is True
+    assert found["assumptions"] == [
+        {"text": "the prompts are independent draws", "holds": None}
+    ]
+    assert json.loads(json.dumps(plain(found)))["terms"] == [1.5, "Infinity"]
 
 
 def test_one_record_is_a_row_for_each_entry_of_its_arrays():
