@@ -275,7 +275,10 @@ def test_pruning_moves_the_rows_that_it_should():
 
 def test_the_whole_pool_leaves_no_noise():
     model, task = tiny("gptj", max_positions=300), classification(3, 4)
-    (row,) = surrogate_terms(model, task, [0], [0], shots=4, num_queries=2)
+    calls = []
+    progress = {"progress": lambda *call: calls.append(call)}
+    (row,) = surrogate_terms(model, task, [0], [0], shots=4, num_queries=2, **progress)
+    assert calls == [(0, 1, ""), (1, 1, "layer 0")]
     assert (row.noise_trace, row.term) == (0.0, np.inf)
     assert row.reason.startswith("b = N")
     with pytest.raises(ValueError, match="shots"):

@@ -155,7 +155,10 @@ QUICK = {"calls": 2, "repeats": 1, "interpret": True}
 def test_interpreted_kernels_are_timed_and_the_plan_takes_them(attention):
     # forward: twin, kernel; both: twin, kernel, kernel with kernel gradient
     clock = clock_of([2.0, 1.0, 5.0, 4.0, 3.0])
-    tuned = tune(*SHAPE, subjects=attention, clock=clock, **QUICK)
+    calls = []
+    report = {"progress": lambda *call: calls.append(call)}
+    tuned = tune(*SHAPE, subjects=attention, clock=clock, **report, **QUICK)
+    assert calls == [(0, 1, ""), (1, 1, "attention")]
     assert tuned.plan == Plan(attention=TILE, attention_backward=TILE)
     table = dict(tuned.table)
     assert [row.seconds for row in table["attention.forward"]] == [1.0, 0.5]
