@@ -282,6 +282,8 @@ class Run:
             ):
                 with self.replacing(file) as aside:
                     write(figure, aside)
+                # The second file has the places that were computed for the first.
+                figure.set_layout_engine("none")
         close(figure)
         return path
 
