@@ -116,6 +116,7 @@ def test_the_published_model_on_a_gpu_has_goals(monkeypatch):
     assert set(goals._asked(TINY)) == {None}
 
 
+@pytest.mark.slow
 def test_a_profile_names_what_ran_and_how_often():
     x = jnp.ones((64, 64))
 

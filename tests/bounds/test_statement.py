@@ -44,6 +44,7 @@ def test_the_limit_lies_above_the_truth_as_often_as_it_says(truth, confidence):
     assert share > confidence - 3 * (confidence * (1 - confidence) / 400) ** 0.5
 
 
+@pytest.mark.slow
 def test_the_estimate_lies_below_its_limit(truth):
     bound = bound_of(pools(1, 40))
     assert truth < bound.upper

@@ -303,6 +303,7 @@ def test_the_layer_is_the_deepest_of_the_largest(model):
         layer_choice(rows, "W_Z", 1, "max")
 
 
+@pytest.mark.slow
 def test_a_given_layer_is_taken(model, task):
     found = algorithm1(model, task, "mlp", [0], 9, "nonsense", layer=0)
     assert (found.layer, found.layers) == (0, None)

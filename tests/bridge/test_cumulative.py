@@ -68,7 +68,7 @@ def in_place(W, loop, rates):
 @pytest.mark.parametrize(
     "dtype", quick(["bfloat16"], ["float32", "float16", "bfloat16"])
 )
-@pytest.mark.parametrize("shape", [(12, 12), (20, 12), (12, 20)])
+@pytest.mark.parametrize("shape", quick([(20, 12)], [(12, 12), (20, 12), (12, 20)]))
 def test_it_is_the_loop_that_edits_in_place(shape, dtype):
     W = jnp.asarray(np.random.default_rng(0).normal(size=shape)).astype(dtype)
     cut = ranks(W)

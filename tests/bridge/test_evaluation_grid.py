@@ -163,6 +163,7 @@ def test_few_programs_for_all_lengths(traces):
     assert len(traces) == 3 * (1 + 3)
 
 
+@pytest.mark.slow
 def test_chunks_come_as_they_are_ready_and_add_up():
     model, task = tiny("groups"), TASKS["label_token"]
     grid = Grid(model, task, (0, 2), ("attn",), RATES, **SHAPES)

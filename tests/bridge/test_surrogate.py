@@ -225,9 +225,8 @@ def walk(model, layer, mute, task, example):
     return demos, [x.astype(np.float64) for x in read], added
 
 
-@pytest.mark.parametrize(
-    "family", [pytest.param("gptj", marks=pytest.mark.slow), "groups"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["gptj", "groups"])
 def test_rows_agree_with_a_dense_oracle_on_the_model(family):
     sizes = {"max_positions": 300, "sliding_window": None, "num_layers": 2}
     model, layer, rate = tiny(family, **sizes), 1, 0.5

@@ -109,6 +109,7 @@ def test_tasks_that_do_not_fit_are_refused(letters, key):
         cot.ReasoningTask(one, np.ones((2, 1, 1))).sample(key, 3, 0.5)
 
 
+@pytest.mark.slow
 def test_two_states_leave_another_start(letters, key):
     """A share below 1 is refused where there is one state, and not for two."""
     steps = jnp.broadcast_to(jnp.array([[0.9, 0.1], [0.2, 0.8]]), (1, 2, 2))

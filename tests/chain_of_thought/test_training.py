@@ -56,6 +56,7 @@ def test_loss_and_gradient_are_those_of_explicit_columns(letters, step):
         assert grad == pytest.approx(slope, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_a_path_is_plain_descent_and_does_not_depend_on_its_records(letters):
     args = {"key": jax.random.key(3), "batch_size": 4, "num_examples": 5}
     path = cot.train_attention(letters, 4, record_every=2, **args)

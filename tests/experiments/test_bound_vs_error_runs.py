@@ -128,6 +128,7 @@ def test_a_small_run_writes_everything_and_resumes_to_the_same(tmp_path):
     assert (folder / "metrics.jsonl").read_text() == "".join(lines)
 
 
+@pytest.mark.slow
 def test_a_row_does_not_depend_on_the_others():
     row = ProblemSize(1, 6, 2, 1)
     small = {"generic": (), "sweep": (), "targets": (), "replicates": 16}

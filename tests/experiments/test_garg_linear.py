@@ -154,6 +154,7 @@ def test_killed_at_a_random_step_and_resumed_it_ends_bit_for_bit_the_same(
     jax.tree.map(np.testing.assert_array_equal, state, other)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
     tmp_path, whole, capsys
 ):

@@ -70,6 +70,7 @@ def test_the_last_phase_is_float32():
     assert [phase.until for phase in CONFIG.phases(CONFIG.baseline)] == [1500]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("last", "products"), [(0, "HIGH"), (-1, "HIGHEST")])
 def test_each_phase_multiplies_in_its_own_precision(last, products):
     """What of a phase's products is float32, as its program asks for it."""

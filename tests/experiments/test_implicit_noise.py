@@ -153,6 +153,7 @@ def test_noise_of_layer_1_is_tr_C_over_all_subsets(key):
         np.testing.assert_allclose(getattr(noise, name)[0, 0, 0], exact[0], rtol=0.1)
 
 
+@pytest.mark.slow
 def test_a_step_of_gradient_descent_is_the_implied_weight_of_a_stack(key):
     prompt = drawn(key, 6)
     stack: LinearAttentionStack = gradient_descent(jnp.array([0.3], jnp.float32), 3)

@@ -207,6 +207,7 @@ def test_a_saved_model_is_loaded_as_it_was(tmp_path):
     assert not list(tmp_path.glob(".writing*"))
 
 
+@pytest.mark.slow
 def test_the_loss_counts_labels_and_a_little_of_the_rest(key):
     config = dataclasses.replace(TINY, text_weight=0.25)
     params = start(config, key)

@@ -159,6 +159,7 @@ def test_support_dimension_of_pruned_and_gradient_descent_weights(measured):
     measured("support of GD weights, d_in = 3, d_out = 2", int(ranks[0]))
 
 
+@pytest.mark.slow
 def test_support_dimension_up_to_a_limit(measured):
     rng = np.random.default_rng(4)
     draws = rng.normal(size=(3, 6, 7, 7))

@@ -289,6 +289,7 @@ def test_anisotropic_prior_at_the_population_covariance(measured):
     assert 0.9 * planned < bound.terms[0] < 1.4 * planned
 
 
+@pytest.mark.slow
 def test_held_out_prior_equals_its_dense_formula_and_ignores_the_weights(measured):
     stack, H = problem(L=3, N=40, n=3, prompts=2)
     bound = bound_jit(stack, H, 20, 1.0, prior="held_out", held_out=20)
@@ -324,6 +325,7 @@ def test_held_out_prior_equals_its_dense_formula_and_ignores_the_weights(measure
     assert abs(bound.value - math.sqrt(float(bound.terms.sum()) / 20)) < 1e-12
 
 
+@pytest.mark.slow
 def test_a_prior_on_noisy_paths_equals_its_dense_evaluation(measured):
     # tokens of the noisy learner are (1 + W) h; the prior is the identity
     L, N, n = 2, 30, 3

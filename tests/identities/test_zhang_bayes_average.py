@@ -194,6 +194,7 @@ def test_sandwich_without_noise_and_for_covariances_that_do_not_commute():
     np.testing.assert_allclose(got, lower, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_rate_of_the_average_risk(measured):
     for M, (phi, noise_var, c, mean, error, bounds, rate) in spectra().items():
         total = np.minimum(phi, noise_var[:, None] / M).sum(axis=1)

@@ -58,6 +58,7 @@ def test_descent_is_the_flow_to_first_order_in_the_step(measured):
     np.testing.assert_allclose(ratios, 2, rtol=0.02)
 
 
+@pytest.mark.slow
 def test_a_sampled_step_is_the_gradient_on_average(measured):
     problem, _, start = problem_and_start(2)
     eta = 1e-3

@@ -121,6 +121,7 @@ def test_the_best_lsa_has_its_risk_by_the_exact_expectation(d, M, measured):
         np.testing.assert_allclose(risk[k], exact, rtol=2e-14)
 
 
+@pytest.mark.slow
 def test_the_best_lsa_of_the_worked_example_to_all_printed_digits(measured):
     H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
     _, risk, gap = solve_all([(Population(H, np.array([1.0, -2.0]), Psi, 0.25), 3)])

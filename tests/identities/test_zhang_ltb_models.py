@@ -292,6 +292,7 @@ def four_squares(parts, population, M):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32), d=st.sampled_from([1, 3]))
 def test_the_excess_is_the_sum_of_four_squares(seed, d, measured):

@@ -126,6 +126,7 @@ def test_risk_is_not_convex(measured):
 # --- limit and invariants
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [DIM, DIM - 1])
 def test_flow_converges_to_the_projected_optimum(rank, measured):
     for seed in range(8):

@@ -173,6 +173,7 @@ def test_interpreted_kernels_are_timed_and_the_plan_takes_them(attention):
     assert both["cudnn", None].note
 
 
+@pytest.mark.slow
 def test_neither_a_kernel_that_loses_nor_a_wrong_one_is_in_the_plan(attention):
     right = attention["attention"]
 

@@ -207,6 +207,7 @@ def test_bad_settings_are_refused_in_one_line(change, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 @LOWERING
 def test_a_plan_of_kernels_is_the_model_that_a_gpu_is_given():
     tile = Tile(16, 16, 16)

@@ -58,6 +58,7 @@ def by_hand(steps, step_size, seed=1):
     return params, losses
 
 
+@pytest.mark.slow
 def test_it_is_the_plain_loop_and_a_is_fixed():
     params, losses = by_hand(4, 0.5)
     np.testing.assert_array_equal(path().steps, [0, 2, 4])

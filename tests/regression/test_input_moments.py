@@ -48,6 +48,7 @@ def enumerated(Gamma, num_examples):
     return total + 0.25
 
 
+@pytest.mark.slow
 def test_the_risk_is_the_sum_over_all_prompts():
     task, fourth = atoms()
     for k in (1, 2):
@@ -72,6 +73,7 @@ def gaussian_moments(H):
     return sum(np.einsum(f"{pair}->ijkl", H, H) for pair in pairs)
 
 
+@pytest.mark.slow
 def test_gaussian_moments_give_the_gaussian_risks():
     task, _ = atoms()
     fourth = gaussian_moments(np.asarray(task.input_cov))
