@@ -48,6 +48,11 @@ PARTS = {
         "regression": MODULE,
         "MechanismFindings": (),
     },
+    "position": {
+        "train": TRAINED,
+        **dict.fromkeys(("language", "regression"), MODULE),
+        "shapes": {},
+    },
     "prune_llm": {"subjects": MODULE, "studies": MODULE, "measure": 3, "_checked": {}},
     "prune_icl": {"train": TRAINED, "subject": (), "measure": ()},
     "trajectories": {
@@ -63,6 +68,7 @@ OPTIONS = {
     "gradient_flow": ("num-starts", "9", 9),
     "implicit_noise": ("gpt2.steps", "200", 200),
     "mechanisms": ("gpt2.steps", "2000", 2000),
+    "position": ("gpt2.steps", "2000", 2000),
     "prune_llm": ("rates", "0 0.25", (0.0, 0.25)),
     "pattern_icl": ("prompts", "7", 7),
     "pattern_layers": ("layers.num-neurons", "8", 8),

@@ -1,0 +1,229 @@
+r"""What the place of an example in the prompt changes.
+
+With the papers' mask every demonstration sees all others, and a linear attention stack
+does not depend on their order. With a causal mask it does. For layers that make steps
+of gradient descent the weight of each label is exact (:func:`label_weights`), and has a
+limit in long prompts (:func:`limit_profile`). :func:`errors_by_position` measures any
+predictor.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Real
+
+from icltheory._calculators import calculator
+from icltheory._checks import (
+    check_choice,
+    check_finite,
+    check_positive_int,
+    check_range,
+    check_shape,
+)
+from icltheory._names import Mask, SpecialExample
+from icltheory._public import shown
+from icltheory._typing import Array, Float, PRNGKey
+
+__all__ = ["errors_by_position", "label_weights", "limit_profile"]
+
+
+@calculator
+def label_weights(
+    step_sizes: Float[ArrayLike, "_L"],
+    X: Float[ArrayLike, "_N _d"],
+    x_query: Float[ArrayLike, "_d"],
+    mask: Mask = "causal",
+) -> Float[Array, "N"]:
+    r"""Weight of each label in the prediction of a gradient-descent stack.
+
+    .. math::
+        \hat y = \sum_i a_i y_i , \qquad
+        a^\top = \sum_{t=1}^L \frac{\eta_t}{N}\, k^\top
+        \prod_{s < t} \Big( I - \frac{\eta_s}{N} K \Big) ,
+        \qquad k_i = \langle x_i, x \rangle ,
+
+    with :math:`K_{ij} = \langle x_i, x_j \rangle`. With the mask ``"causal"`` a
+    demonstration reads those up to itself: :math:`K_{ij} = 0` for :math:`j > i`. The
+    weights are those of :func:`icltheory.constructions.gradient_descent` with
+    ``scale=1 / N``. They take O(L N d + N^2 d) operations.
+
+    Args:
+        step_sizes: Step sizes :math:`\eta_1, \dots, \eta_L`, ``(L,)``.
+        X: Inputs of the examples, ``(N, d)``.
+        x_query: Input of the query, ``(d,)``.
+        mask: ``"demos"`` or ``"causal"``.
+
+    Returns:
+        The weights a, ``(N,)``.
+
+    Raises:
+        ValueError: If shapes do not fit or the mask is unknown.
+
+    Example:
+        >>> X, steps = jnp.ones((3, 1)), jnp.full(2, 0.3)
+        >>> label_weights(steps, X, jnp.ones(1), "demos").round(3).tolist()
+        [0.17, 0.17, 0.17]
+        >>> label_weights(steps, X, jnp.ones(1)).round(3).tolist()
+        [0.17, 0.18, 0.19]
+
+    References:
+        Yao et al. (2024), Remark 1, for the layers of von Oswald et al. (2023).
+        Verified by ``tests/identities/test_yao_remark1_position.py``.
+    """
+    step_sizes, X, x_query = map(jnp.asarray, (step_sizes, X, x_query))
+    check_choice("mask", mask, ("demos", "causal"))
+    check_shape("X", X, ("N", "d"))
+    check_shape("x_query", x_query, (X.shape[1],))
+    check_shape("step_sizes", step_sizes, ("L",))
+    check_finite("step_sizes", step_sizes)
+    K = X @ X.T
+    K = jnp.tril(K) if mask == "causal" else K
+    steps = step_sizes / max(X.shape[0], 1)
+
+    # The transposed recursion of the residuals, from the last step to the first.
+    def back(a, step):
+        return a + step * (k - a @ K), None
+
+    k = X @ x_query
+    return jax.lax.scan(back, jnp.zeros_like(k), steps[::-1])[0]
+
+
+@calculator
+def limit_profile(
+    step_size: Real[ArrayLike, ""],
+    num_steps: int,
+    position: Float[ArrayLike, "*_shape"],
+) -> Float[Array, "*shape"]:
+    r"""Relative weight of a label by its place in a long causal prompt.
+
+    .. math::
+        N a_i \to \eta\, p(s)\, \langle x_i, x \rangle , \qquad
+        p(s) = \sum_{k=0}^{L-1} \binom{L}{k+1} \frac{(-\eta (1 - s))^k}{k!}
+        = L^{(1)}_{L-1}\big( \eta (1 - s) \big) ,
+
+    an associated Laguerre polynomial, for :math:`i / N \to s`, inputs of covariance I
+    and L equal steps. It is L for the last example. The steps see one another through
+    :math:`\frac1N \sum_{j \ge i} x_j x_j^\top \to (1 - s) I`, of which the causal
+    recursion makes the repeated integrals :math:`(1 - s)^k / k!`. For
+    many steps it is L times :math:`J_1(u) / (u / 2)` at
+    :math:`u = 2 \sqrt{L \eta (1 - s)}`: the weight falls from the last example to the
+    first and changes its sign.
+
+    Args:
+        step_size: The step size :math:`\eta` of every layer.
+        num_steps: Layers L.
+        position: Places s in [0, 1]; 1 is next to the query.
+
+    Returns:
+        The polynomial, in the shape of ``position``.
+
+    Raises:
+        ValueError: If there is no step or a place is outside of [0, 1].
+
+    Example:
+        >>> limit_profile(0.5, 2, jnp.array([0.0, 0.5, 1.0])).tolist()
+        [1.5, 1.75, 2.0]
+
+    References:
+        The limit of :func:`label_weights`; Szego, "Orthogonal Polynomials", (5.1.6).
+        Verified by ``tests/identities/test_yao_remark1_position.py``.
+    """
+    check_positive_int("num_steps", num_steps)
+    position = jnp.asarray(position)
+    check_range("position", position, 0, 1)
+    x = jnp.asarray(step_size) * (1 - position)
+    before, value = jnp.zeros_like(x), jnp.ones_like(x)
+    for n in range(num_steps - 1):
+        # (n + 1) L_{n+1} = (2 n + 2 - x) L_n - (n + 1) L_{n-1}, for alpha = 1
+        before, value = value, ((2 * n + 2 - x) * value - (n + 1) * before) / (n + 1)
+    return value
+
+
+@calculator
+def errors_by_position(
+    predictor: Callable[..., Array],
+    task: Any,
+    key: PRNGKey,
+    num_prompts: int,
+    *,
+    num_examples: int,
+    special: SpecialExample = "relevant",
+) -> Float[Array, "S N"]:
+    r"""Squared errors of a predictor by the place of one special example.
+
+    .. math:: e_{s,p} = \big( \hat y(\text{special at } p) - y_s \big)^2 ,
+        \qquad p = 1, \dots, N .
+
+    ``"relevant"``: the special example is the query with its label, and each of the
+    others comes from a task of its own, so that only the special one helps.
+    ``"wrong"``: the special example comes from another task, and the others are of the
+    query's. In both cases the other N - 1 keep their order when the special one moves,
+    and the same prompts serve all places: differences between places are paired.
+
+    Args:
+        predictor: Called as ``f(X, y, x_query)`` on a batch, returns (B,): a predictor
+            of :mod:`icltheory.regression.predictors`, or a model's ``predict``.
+        task: A task with ``sample(key, num_examples, batch_size)``.
+        key: Typed key.
+        num_prompts: Prompts S.
+        num_examples: Examples N of a prompt, the special one included.
+        special: ``"relevant"`` or ``"wrong"``.
+
+    Returns:
+        The errors; column p - 1 is place p.
+
+    Raises:
+        ValueError: If a count is not positive, ``special`` is unknown, or predictions
+            have another shape than (S,).
+
+    Example:
+        >>> from icltheory.regression import predictors, tasks
+        >>> task = tasks.LinearRegression.isotropic(3)
+        >>> args = predictors.ols, task, jax.random.key(0), 50
+        >>> errors = errors_by_position(*args, num_examples=4, special="wrong")
+        >>> errors.shape, bool(jnp.ptp(errors, axis=1).max() < 1e-6)  # order is nothing
+        ((50, 4), True)
+
+    References:
+        Yao et al. (2024), Remark 1; Liu et al., "Lost in the Middle" (2023), for the
+        question. Verified by ``tests/regression/test_position.py``.
+    """
+    check_positive_int("num_prompts", num_prompts)
+    check_positive_int("num_examples", num_examples)
+    check_choice("special", special, ("relevant", "wrong"))
+    own, other = jax.random.split(key)
+    prompt = task.sample(own, num_examples, num_prompts)
+    # One example each: the query of a prompt that has no examples.
+    strange = task.sample(other, 0, num_prompts * num_examples)
+    x = strange.x_query.reshape(num_prompts, num_examples, -1)
+    y = strange.y_query.reshape(num_prompts, num_examples)
+    if special == "relevant":
+        moved, others = (prompt.x_query, prompt.y_query), (x, y)
+    else:
+        moved, others = (x[:, 0], y[:, 0]), (prompt.X, prompt.y)
+
+    def at(place: Array) -> Array:
+        X, Y = (
+            _inserted(one, rest[:, 1:], place)
+            for one, rest in zip(moved, others, strict=True)
+        )
+        predicted = predictor(X, Y, prompt.x_query)
+        check_shape("predictions of predictor", predicted, (num_prompts,))
+        return (predicted - prompt.y_query) ** 2
+
+    return jax.lax.map(at, jnp.arange(num_examples)).T
+
+
+def _inserted(one: Array, rest: Array, place: Array) -> Array:
+    """Rows of every prompt with one more at the given place."""
+    both = jnp.concatenate([rest, one[:, None]], axis=1)
+    last = rest.shape[1]
+    i = jnp.arange(last + 1)
+    order = jnp.where(i == place, last, i - (i > place))
+    return both[:, order]
+
+
+__dir__ = shown(__name__)

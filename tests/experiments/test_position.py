@@ -1,0 +1,84 @@
+"""The experiment on places end to end, and how a curve gets its name."""
+
+import json
+
+import matplotlib
+import numpy as np
+import pytest
+
+from experiments import position
+from experiments.position.shape import shapes
+
+matplotlib.use("Agg")
+SMALL = """
+    --preset cpu --gpt2.dim 2 --gpt2.num-points 7 --gpt2.num-layers 1 --gpt2.width 8
+    --gpt2.num-heads 2 --gpt2.steps 20 --gpt2.chunk-steps 20 --gpt2.batch-size 4
+    --gpt2.optimizer.warmup-steps 0 --gpt2.seeds 0 --layers 1 2 --prompts 300
+    --long-prompt 200 --demonstrations 4 --questions 16
+"""
+
+
+@pytest.mark.parametrize(
+    ("curve", "relevant", "wrong"),
+    [
+        ([0, 0, 1, 1, 0, 0], "U", "inverted U"),
+        ([1, 1, 0, 0, 1, 1], "inverted U", "U"),
+        ([2, 2, 1, 1, 0, 0], "recency", "primacy"),
+        ([0, 0, 1, 1, 2, 2], "primacy", "recency"),
+        ([1, 1, 1, 1, 0, 0], "recency", "primacy"),
+        ([1, 1, 1, 1, 1, 1 + 1e-9], "no effect found", "no effect found"),
+    ],
+)
+def test_the_name_of_a_curve_is_that_of_its_influence(curve, relevant, wrong):
+    noise = 1e-3 * np.random.default_rng(0).standard_normal((50, 1))
+    jitter = 1e-4 * np.random.default_rng(1).standard_normal((50, 6))
+    flat = max(curve) - min(curve) < 1e-6
+    errors = np.array(curve, float) + noise + (0 if flat else jitter)
+    found = shapes({("a", "relevant"): errors, ("a", "wrong"): errors}, 0.95)
+    assert found["a", "relevant"].word == relevant
+    assert found["a", "wrong"].word == wrong
+
+
+def test_noise_has_no_shape():
+    errors = np.random.default_rng(2).random((200, 9))
+    found = shapes({("a", "wrong"): errors}, 0.95)["a", "wrong"]
+    assert found.word == "no effect found"
+    np.testing.assert_allclose(found.by_place.mean, errors.mean(axis=0))
+
+
+@pytest.mark.slow
+def test_a_small_run_agrees_with_the_exact_weights(tmp_path):
+    result = position.main([*SMALL.split(), "--output", str(tmp_path)])
+    (folder,) = (tmp_path / "position").iterdir()
+    text = (folder / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == result
+    assert {path.name for path in folder.glob("*.png")} == {"errors.png", "weights.png"}
+    stacks, limit = result["checks"]
+    assert stacks["passed"]
+    # Prompts of 200 examples are shorter than those of the preset.
+    assert limit["measured"] < 0.2
+    assert result["relevant"]["1 layer"]["shape"] == "no effect found"
+    assert len(result["relevant"]["language model"]["error"]) == 4
+    assert len(result["wrong"]["GPT-2, seed 0"]["error"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--demonstrations", "17"], "demonstrations: expected at most 16"),
+        (["--demonstrations", "2"], "demonstrations: expected at least 3"),
+        (["--layers", "0"], "layers: expected numbers >= 1"),
+        (["--step-size", "2"], "step_size: expected a number in (0, 2), got 2"),
+        (["--long-prompt", "30"], "long_prompt: expected a multiple of 20, got 30"),
+        (["--level", "1"], "level: expected a number in (0, 1), got 1"),
+        (["--gpt2.model", "linear"], "gpt2.model: expected gpt2, got linear"),
+    ],
+)
+def test_impossible_configs_are_refused_before_anything_is_written(
+    change, message, tmp_path
+):
+    args = ["--preset", "cpu", *change, "--output", str(tmp_path / "runs")]
+    with pytest.raises(ValueError, match="expected") as caught:
+        position.main(args)
+    assert message in str(caught.value)
+    assert not (tmp_path / "runs").exists()
