@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from experiments._frame.looks import WIDTH, page
+from experiments._frame.looks import WIDTH
 from experiments.position.config import Config
 from experiments.position.shape import Shape
 from icltheory.plotting import Curve, error_curves, panel_grid
@@ -92,7 +92,8 @@ def weights_by_place(
         "Weight of a label in causal linear attention, and its limit in long prompts\n"
         f"(step size {config.step_size:g}; dashed: Laguerre polynomial)"
     )
-    with page(["weights"], 1, title, 3.4) as (shown, _):
+    size = (0.7 * WIDTH, 3.4)
+    with panel_grid(["weights"], 1, title, size, legend=False) as (_, shown, _):
         curves = {}
         for layers, measured in weights.items():
             x = (np.arange(len(measured)) + 0.5) / len(measured)
