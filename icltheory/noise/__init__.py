@@ -2,15 +2,17 @@
 
 A prompt of b of N demonstrations sees a noisy implicit gradient. Here is the share of
 each demonstration, the covariance of what is left out, its spectrum without any matrix
-of n^2 x n^2, and two simulators: the Gaussian noise that the theory assumes, and the
-b-shot prompt itself. Matrices are flattened row by row wherever ``vec`` appears, and
-layers count from 0.
+of n^2 x n^2, two simulators (the Gaussian noise that the theory assumes, and the b-shot
+prompt itself), and the exact moments of the noisy path and of the diffusion that it
+discretises. Matrices are flattened row by row wherever ``vec`` appears, and layers
+count from 0.
 
 Stability: stable.
 """
 
 from icltheory._public import shown
 from icltheory.noise.covariance import noise_covariance, without_replacement_factor
+from icltheory.noise.diffusion import PathMoments, path_moments
 from icltheory.noise.gradients import demonstration_gradients
 from icltheory.noise.simulation import NOISES, NoisyTrajectory, noisy_trajectory
 from icltheory.noise.spectrum import (
@@ -24,10 +26,12 @@ __all__ = [
     "NOISES",
     "NoiseSpectrum",
     "NoisyTrajectory",
+    "PathMoments",
     "demonstration_gradients",
     "noise_covariance",
     "noise_spectrum",
     "noisy_trajectory",
+    "path_moments",
     "spectrum_of_gradients",
     "support_dims",
     "symmetric_image_dim",
