@@ -140,7 +140,8 @@ def path_moments(
         return jax.scipy.linalg.expm(A) @ p, moved.reshape(d, d)
 
     def one_layer(state, layer):
-        p, Q = (diffused if continuous else discrete)(*state, layer)
+        p, Q = state
+        p, Q = (diffused if continuous else discrete)(p, Q, layer)
         return (p, Q), (p.reshape(n, n) - one, Q - jnp.outer(p, p))
 
     p = one.ravel()
