@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     Order = Literal["magnitude", "reverse", "random"]
     PruningMethod = Literal["svd", "magnitude"]
     ConditionForm = Literal["slides", "published"]
+    GradientForm = Literal["correct", "printed"]
 else:
     Mask = DemoUpdates = MLPForm = FeatureMap = DenseMethod = NormMethod = str
     SpectrumMethod = Noise = Dimension = Numerator = Logarithm = Rule = Order = str
-    PruningMethod = ConditionForm = str
+    PruningMethod = ConditionForm = GradientForm = str
