@@ -89,8 +89,8 @@ def loss_gradients(
     inputs = value @ W_O.T
     weight = a[None] * (inputs >= 0)
     correct = form == "correct"
-    loses = z * (jax.nn.relu(inputs) @ a) < 1 if correct else jnp.ones_like(z)
-    sign = -z * loses / len(z)
+    enough = z * (jax.nn.relu(inputs) @ a) >= 1  # such prompts have no loss
+    sign = -jnp.where(enough & correct, 0, z) / len(z)
     u = weight @ W_O
     cost = sigma * jnp.einsum("bsd,bd->bs", keys @ W_V.T, u)
     moved_keys = K - jnp.einsum("bs,bsk->bk", sigma, K)[:, None]
