@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     Order = Literal["magnitude", "reverse", "random"]
     PruningMethod = Literal["svd", "magnitude"]
     ConditionForm = Literal["slides", "published"]
+    GradientForm = Literal["correct", "printed"]
     SpecialExample = Literal["relevant", "wrong"]
 else:
     Mask = DemoUpdates = MLPForm = FeatureMap = DenseMethod = NormMethod = str
     SpectrumMethod = Noise = Dimension = Numerator = Logarithm = Rule = Order = str
-    PruningMethod = ConditionForm = SpecialExample = str
+    PruningMethod = ConditionForm = GradientForm = SpecialExample = str

@@ -63,7 +63,13 @@ def test_the_readmes_example_prints_what_is_shown():
 def test_the_readmes_counts_are_the_ledgers():
     words = " ".join(README.split())
     wrong = sum(said.status == "false as written" for said in STATEMENTS)
+    proved = sum(said.evidence == "proof" for said in STATEMENTS)
+    bare = sum(not said.tests for said in STATEMENTS)
     assert f"of {len(STATEMENTS)} statements of the papers ({wrong} are false" in words
+    assert f"{proved} have a written proof" in words
+    assert f"{bare} have no test" in words
+    index = (ROOT / "docs" / "reference" / "index.md").read_text()
+    assert f"\n{len(STATEMENTS)} statements of the papers" in index
     experiments = len(list((ROOT / "experiments").glob("*/__main__.py")))
     assert f"and {experiments} experiments" in words
 

@@ -64,7 +64,7 @@ def test_links_to_files_lead_to_files(page):
             continue
         if link.endswith(".png") and not PICTURES:
             continue
-        target = page.parent / link
+        target = (page.parent / link).resolve()
         if target.parent.name == "reference" and target.stem in made:
             continue  # written by the build from a page of the repository
         assert target.exists() or target.parts[-2:] == ("api", "index.md"), link

@@ -35,6 +35,8 @@ class Errata(SphinxDirective):
         body += nodes.paragraph(text=f"{one.corrected}.")
         where = nodes.paragraph()
         links = [f"{{py:obj}}`{f} <icltheory.{f}>`" for f in one.functions]
+        if one.derivation:
+            links.append(f"[derivation](/{one.derivation.removeprefix('docs/')})")
         names = ", ".join([*links, *(f"`tests/{t}`" for t in self._tests(one))])
         inline, _ = self.parse_inline(names)
         where += inline

@@ -1,4 +1,4 @@
-// A search field and two choices above the tables of the ledger.
+// A search field and three choices above the tables of the ledger.
 document.addEventListener("DOMContentLoaded", () => {
   const anchor = document.getElementById("the-ledger");
   if (!anchor) return;
@@ -9,6 +9,7 @@ document.addEventListener("DOMContentLoaded", () => {
       section,
       text: row.textContent.toLowerCase(),
       status: row.cells[2].textContent.trim(),
+      evidence: row.cells[3].textContent.trim().split(":")[0],
       paper: section.querySelector("h2").firstChild.textContent.trim(),
     })),
   );
@@ -28,8 +29,9 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   const papers = choice("All papers", rows.map((one) => one.paper));
   const statuses = choice("All statuses", rows.map((one) => one.status));
+  const kinds = choice("All evidence", rows.map((one) => one.evidence));
   const count = document.createElement("output");
-  box.append(field, papers, statuses, count);
+  box.append(field, papers, statuses, kinds, count);
   box.addEventListener("submit", (event) => event.preventDefault());
   const show = () => {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -38,7 +40,8 @@ document.addEventListener("DOMContentLoaded", () => {
       const fits =
         words.every((word) => one.text.includes(word)) &&
         (!papers.value || one.paper === papers.value) &&
-        (!statuses.value || one.status === statuses.value);
+        (!statuses.value || one.status === statuses.value) &&
+        (!kinds.value || one.evidence === kinds.value);
       one.row.hidden = !fits;
       shown += fits;
     }

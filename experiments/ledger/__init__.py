@@ -5,10 +5,12 @@ Command
 
 What it does
     Runs the tests that the statements name (all of ``tests/identities`` and a few
-    beside it) and prints, for each statement of each paper: its status (exact, true,
-    conditional, false as written, empirical), the corrected form, the function, the
-    tests and their outcome, and the numbers they measured just now. Writes the same as
-    a page. ``--quick`` leaves out the tests marked slow.
+    beside it) and prints, for each statement of each paper: its status, the kind of
+    evidence (from proof to none), the corrected form, the function, the tests and their
+    outcome, and the numbers they measured just now. Writes the same as a page.
+    ``--quick`` leaves out the tests marked slow. ``python -m
+    experiments.ledger.coverage`` lists every theorem, display, table and figure of the
+    five documents with its row.
 
 Expect
     Three minutes on four cores. A statement without a test says so. Status 1 if a

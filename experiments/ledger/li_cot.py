@@ -28,7 +28,9 @@ LI_COT = (
             f"{STEPS}::test_they_are_jitted_*",
             f"{STEPS}::test_edge_cases",
             f"{STEPS}::test_rows_that_are_no_*",
+            "test_symbolic_li.py::test_slides_numbers_*",
         ),
+        evidence="exact arithmetic",
     ),
     Statement(
         LI,
@@ -37,7 +39,11 @@ LI_COT = (
         "false as written",
         "it takes the likeliest state at each step: .255 where the best path has .49",
         (f"{PACKAGE}.stepwise_paths", f"{PACKAGE}.most_probable_paths"),
-        (f"{STEPS}::test_the_correct_path_need_not_*",),
+        (
+            f"{STEPS}::test_the_correct_path_need_not_*",
+            "test_symbolic_li.py::test_stepwise_*",
+        ),
+        evidence="exact arithmetic",
     ),
     Statement(
         LI,
@@ -51,6 +57,7 @@ LI_COT = (
             "test_li_theorem4.py::test_what_is_learned_*",
             "test_li_theorem4.py::test_the_predicate_*",
         ),
+        evidence="simulation",
     ),
     Statement(
         LI,
@@ -60,6 +67,7 @@ LI_COT = (
         "",
         (f"{PACKAGE}.attention_masses",),
         ("test_li_theorem4.py::test_attention_finds_*",),
+        evidence="simulation",
     ),
     Statement(
         LI,
@@ -72,7 +80,12 @@ LI_COT = (
             f"{PACKAGE}.vote_error",
             f"{PACKAGE}.decay_bound",
         ),
-        (f"{VOTES}::*",),
+        (
+            f"{VOTES}::*",
+            "test_symbolic_li.py::test_chernoff_*",
+            "test_symbolic_li.py::test_vote_bound_*",
+        ),
+        evidence="numerical",
     ),
     Statement(
         LI,
@@ -84,20 +97,26 @@ LI_COT = (
         (
             "test_li_theorem5.py::test_without_the_gap_*",
             "test_li_theorem5.py::test_both_forms_*",
+            "test_symbolic_li.py::test_without_*",
         ),
+        evidence="proof",
+        source="patterns#votes",
     ),
     Statement(
         LI,
         "Theorem 5, published",
         "(alpha' tau rho)^-2 examples suffice for chain of thought",
-        "true",
-        "with constants 4 log(K (M - 1) / delta) / (alpha' tau rho^2), never more",
+        "conditional",
+        "for attention that counts votes; constants 4 log(K (M - 1) / delta) / "
+        "(alpha' tau rho^2), never more",
         (f"{PACKAGE}.cot_error_bound", f"{PACKAGE}.sufficient_examples"),
         (
             "test_li_theorem5.py::test_the_bound_*",
             "test_li_theorem5.py::test_alpha_tau_rho_*",
             "test_li_theorem5.py::test_patterns_outside_*",
         ),
+        evidence="proof",
+        source="patterns#votes",
     ),
     Statement(
         LI,
@@ -110,13 +129,15 @@ LI_COT = (
             "test_li_theorem5.py::test_trained_chain_of_thought_*",
             "test_li_theorem6.py::test_the_error_tends_*",
         ),
+        evidence="simulation",
     ),
     Statement(
         LI,
         "Theorem 6, part 1",
         "where Condition 1 fails the error of plain ICL stays away from 0",
-        "exact",
-        "its limit is the share of failing inputs: 1/2 for the slides' matrices",
+        "conditional",
+        "for attention that counts votes; the limit is the share of failing inputs, "
+        "1/2 for the slides' matrices",
         (f"{PACKAGE}.condition_1", f"{PACKAGE}.icl_error_limit"),
         (
             "test_li_theorem6.py::test_condition_1_*",
@@ -124,17 +145,21 @@ LI_COT = (
             "test_li_theorem6.py::test_the_error_tends_*",
             "test_li_theorem6.py::test_failing_inputs_*",
         ),
+        evidence="proof",
+        source="patterns#condition-1",
     ),
     Statement(
         LI,
         "Theorem 6, part 2",
         "under Condition 1 (alpha' tau_o rho_o)^-2 examples suffice for plain ICL",
-        "true",
+        "conditional",
         "with explicit constants, for attention that counts votes",
         (f"{PACKAGE}.icl_error_bound", f"{PACKAGE}.icl_conditions"),
         (
             "test_li_theorem6.py::test_the_bound_of_part_2_*",
             "test_li_theorem6.py::test_both_forms_*",
         ),
+        evidence="proof",
+        source="patterns#votes",
     ),
 )

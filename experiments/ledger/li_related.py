@@ -19,6 +19,7 @@ LI_RELATED = (
         "in finite contexts as an expectation over multinomial counts",
         ("regression.features.feature_gradient",),
         (f"{FEATURES}::test_gradient_*",),
+        evidence="numerical",
     ),
     Statement(
         HUANG,
@@ -31,7 +32,9 @@ LI_RELATED = (
         (
             f"{FEATURES}::test_balanced_*",
             f"{FEATURES}::test_flow_obeys_*",
+            "test_symbolic_li.py::test_time_of_*",
         ),
+        evidence="symbolic",
     ),
     Statement(
         HUANG,
@@ -41,6 +44,8 @@ LI_RELATED = (
         "K^2 / eta (1 + 3 ln K / K) to leading orders for attention 1/2",
         ("regression.features.balanced_time",),
         (f"{FEATURES}::test_first_phase_*",),
+        evidence="proof",
+        source="rates#balanced-features",
     ),
     Statement(
         HUANG,
@@ -50,7 +55,12 @@ LI_RELATED = (
         "L t -> (K - 1) / (4 eta) from above; at L = 1e-3 still 20 % (K = 5) to 30 % "
         "(K = 20) over it",
         ("regression.features.loss_asymptote",),
-        (f"{FEATURES}::test_second_phase_*",),
+        (
+            f"{FEATURES}::test_second_phase_*",
+            "test_symbolic_li.py::test_loss_tends_*",
+        ),
+        evidence="proof",
+        source="rates#balanced-features",
     ),
     Statement(
         HUANG,
@@ -61,6 +71,7 @@ LI_RELATED = (
         "at K = 8, p_1 = 1/2, eta = 1: learned after 67 steps against 666",
         ("regression.features.feature_phases",),
         (f"{FEATURES}::test_a_rare_query_*",),
+        evidence="simulation",
     ),
     Statement(
         CHENG,
@@ -73,6 +84,7 @@ LI_RELATED = (
             "regression.kernel_descent.functional_descent",
         ),
         (f"{KERNELS}::test_three_forms_*",),
+        evidence="numerical",
     ),
     Statement(
         CHENG,
@@ -82,6 +94,7 @@ LI_RELATED = (
         "for singular K by h_L(lambda) = r sum_l (1 - r lambda)^l",
         ("regression.kernel_descent.descent_weights",),
         (f"{KERNELS}::test_three_forms_*", f"{KERNELS}::test_closed_form_*"),
+        evidence="numerical",
     ),
     Statement(
         CHENG,
@@ -95,6 +108,7 @@ LI_RELATED = (
             f"{KERNELS}::test_matched_attention_*",
             f"{KERNELS}::test_risk_is_*",
         ),
+        evidence="numerical",
     ),
     Statement(
         CHENG,
@@ -105,6 +119,7 @@ LI_RELATED = (
         "of inner products is no kernel, its depth diverges (208 at 100 layers)",
         ("regression.kernel_descent.KernelSystem",),
         (f"{KERNELS}::test_linear_attention_*", f"{KERNELS}::test_relu_*"),
+        evidence="numerical",
     ),
     Statement(
         CHENG,
@@ -118,6 +133,7 @@ LI_RELATED = (
             f"{KERNELS}::test_three_forms_are_one[softmax]",
             f"{KERNELS}::test_softmax_depth_*",
         ),
+        evidence="numerical",
     ),
     Statement(
         OLSSON,
@@ -133,6 +149,7 @@ LI_RELATED = (
             f"{HEADS}::test_uniform_attention_*",
             f"{HEADS}::test_the_score_of_a_batch_*",
         ),
+        evidence="numerical",
     ),
     Statement(
         OLSSON,
@@ -142,6 +159,7 @@ LI_RELATED = (
         "as definitions; 1, -1 and about 0 for I, -I and random circuits",
         ("induction.copying_score", "induction.copying_ratio"),
         (f"{HEADS}::test_copying_*", f"{HEADS}::test_induction_head_copies_*"),
+        evidence="numerical",
     ),
     Statement(
         OLSSON,
@@ -151,6 +169,7 @@ LI_RELATED = (
         "as a definition; of the circuit -8.24 at logits of 30, which sets its scale",
         ("induction.in_context_score",),
         (f"{HEADS}::test_in_context_*",),
+        evidence="numerical",
     ),
     Statement(
         WU,
@@ -164,5 +183,6 @@ LI_RELATED = (
             "regression.rates.one_step_excess",
         ),
         ("test_wu_simulation.py::test_*",),
+        evidence="simulation",
     ),
 )

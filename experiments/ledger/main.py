@@ -23,10 +23,18 @@ __all__ = ["main"]
 
 ROOT = Path(__file__).parents[2]
 LEGEND = (
-    "Status: *exact* is an identity that holds to rounding; *true* an inequality or a "
-    "property that holds; *conditional* holds under the condition given; *false as "
-    "written* has a counter-example among its tests, and holds in the corrected form "
-    "where there is one; *empirical* is an observation, no theorem.",
+    "Status: *exact* is an identity or a definition that holds to rounding; *true* an "
+    "inequality or a property with a proof; *conditional* holds under the condition "
+    "given; *vacuous* says nothing, because its assumption never holds; "
+    "*reconstructed* has a source whose text is lost or was recalled, so that the form "
+    "here need not be the printed one; *false as written* has a counter-example, and "
+    "holds in the corrected form where there is one; *empirical* is an observation, no "
+    "theorem; *no claim* is a picture or a list.",
+    "Evidence is the strongest kind there is for what the row says: *proof*, written "
+    "out on the page that is linked or in the paper that is cited; *symbolic* algebra; "
+    "*exact arithmetic*; *numerical* agreement to the tolerance of the test; "
+    "*simulation*, with its noise; or *none*. Only the first shows a statement for all "
+    "cases.",
     "Behind the outcome stands the number of cases that passed. A number is the "
     "largest in absolute value over those cases. A z is a difference in standard "
     "errors; five is where a test fails. Numbers near 1e-16 are rounding and differ "

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments.ledger.rows import LedgerRow, number
+from experiments.ledger.statement import Statement
 
 __all__ = ["page", "print_rows", "write_whole"]
 
@@ -16,8 +17,11 @@ _COLOURS = {
     "exact": "green",
     "true": "green",
     "conditional": "yellow",
+    "vacuous": "yellow",
+    "reconstructed": "yellow",
     "false as written": "red",
     "empirical": "cyan",
+    "no claim": "dim",
     "passed": "green",
     "FAILED": "bold red",
 }
@@ -28,7 +32,7 @@ def print_rows(console: Console, rows: Sequence[LedgerRow]) -> None:
     for paper in dict.fromkeys(row.statement.paper for row in rows):
         table = Table(title=paper, show_lines=True, title_justify="left", expand=True)
         table.add_column("statement", ratio=5)
-        table.add_column("status; corrected form", ratio=6)
+        table.add_column("status; evidence; corrected form", ratio=6)
         table.add_column("function; test", ratio=8, overflow="fold")
         table.add_column("measured now", ratio=6)
         for row in rows:
@@ -42,9 +46,10 @@ def _cells(row: LedgerRow) -> list[str]:
     functions = "\n".join(f"[cyan]{escape(name)}[/]" for name in said.functions)
     tests = "\n".join(escape(_short(test)) for test in said.tests)
     outcome = _coloured(row.verdict, row.outcome)
+    known = f"{_coloured(status, status)}; {said.evidence}"
     return [
         f"[bold]{escape(said.label)}[/]\n{escape(said.says)}",
-        f"{_coloured(status, status)}\n{escape(said.corrected)}".strip(),
+        f"{known}\n{escape(said.corrected)}".strip(),
         f"{functions}\n{tests}".strip(),
         "\n".join([outcome, *(escape(number(item)) for item in row.measured)]),
     ]
@@ -75,9 +80,10 @@ def page(rows: Sequence[LedgerRow], heading: Sequence[str]) -> str:
     lines = ["# The ledger", ""]
     for paragraph in heading:
         lines += [paragraph, ""]
-    titles = ("statement", "says", "status", "corrected form", "function", "test")
+    titles = ("statement", "says", "status", "evidence", "corrected form")
+    titles = (*titles, "function", "test", "measured")
     for paper in dict.fromkeys(row.statement.paper for row in rows):
-        lines += [f"## {paper}", "", _line([*titles, "measured"]), "|---" * 7 + "|"]
+        lines += [f"## {paper}", "", _line(titles), "|---" * len(titles) + "|"]
         lines += [_line(_page_cells(r)) for r in rows if r.statement.paper == paper]
         lines.append("")
     return "\n".join(lines)
@@ -93,11 +99,21 @@ def _page_cells(row: LedgerRow) -> list[str]:
         _plain(said.label),
         _plain(said.says),
         said.status,
+        _evidence(said),
         _plain(said.corrected),
         "<br>".join(f"`{name}`" for name in said.functions),
         tests or "none",
         "<br>".join([row.outcome, *(_plain(number(item)) for item in row.measured)]),
     ]
+
+
+def _evidence(said: Statement) -> str:
+    """The kind of evidence, with a link to the proof or its citation."""
+    if not said.source:
+        return said.evidence
+    if said.derivation:
+        return f"[{said.evidence}]({said.derivation})"
+    return f"{said.evidence}: {_plain(said.source)}"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -86,13 +86,15 @@ def number(item: MeasuredNumber) -> str:
 
 
 def summary(rows: Sequence[LedgerRow]) -> str:
-    """How many statements there are, by status and by verdict."""
+    """How many statements there are, by status, evidence and verdict."""
     parts = []
     for kinds in (
         [row.statement.status for row in rows],
+        [row.statement.evidence for row in rows],
         [row.verdict for row in rows],
     ):
         counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
         ordered = sorted(counts.items(), key=lambda pair: -pair[1])
         parts.append(", ".join(f"{count} {kind}" for kind, count in ordered))
-    return f"{len(rows)} statements: {'; '.join(parts)}"
+    status, evidence, verdict = parts
+    return f"{len(rows)} statements: {status}; evidence: {evidence}; tests: {verdict}"

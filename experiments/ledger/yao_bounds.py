@@ -21,7 +21,10 @@ BOUNDS = (
             "test_yao_noise.py::test_C_t_vanishes_*",
             "test_yao_noise.py::test_every_route_*",
             "test_yao_noise.py::test_the_gradient_of_the_spectrum_*",
+            "test_symbolic_yao.py::test_covariance_of_b_*",
         ),
+        evidence="proof",
+        source="bounds#the-covariance-of-b-shots",
     ),
     _say(
         "C_t (sum or mean)",
@@ -34,6 +37,7 @@ BOUNDS = (
             "test_yao_noise.py::test_the_gradients_of_the_demonstrations_*",
             "test_yao_noise.py::test_a_prompt_of_b_must_*",
         ),
+        evidence="numerical",
     ),
     _say(
         "C_t positive definite",
@@ -47,7 +51,11 @@ BOUNDS = (
             "test_yao_noise.py::test_the_ceiling_*",
             "test_yao_noise.py::test_support_dimension_*",
             "test_yao_noise.py::test_dimension_of_the_image_*",
+            "test_symbolic_yao.py::test_support_dimension_*",
+            "test_symbolic_yao.py::test_covariance_of_a_prompt_*",
         ),
+        evidence="proof",
+        source="bounds#the-support-of-the-noise",
     ),
     _say(
         "Assumption 1, eq. (4)",
@@ -59,6 +67,7 @@ BOUNDS = (
             "test_yao_noise.py::test_assumption_1_gaussian_*",
             "test_yao_noise.py::test_the_simulated_prompt_*",
         ),
+        evidence="simulation",
     ),
     _say(
         "Assumption 1 (independence)",
@@ -67,26 +76,32 @@ BOUNDS = (
         "for a prompt of b shots: every layer sees the same demonstrations",
         ("noise.noisy_trajectory",),
         ("test_yao_noise.py::test_assumption_1_independence_*",),
+        evidence="simulation",
     ),
     _say(
         "Remark 3",
         "SGD, eq. (4) and in-context learning perform alike",
         "empirical",
         "no theorem: literature is cited",
+        evidence="none",
     ),
     _say(
         "Theorem 2 (as printed)",
         "error^2 <= (R^2/N) sum_t E[d log((|dW_t|^2 |1+W|^2 + tr C_t)/d) - tr log C_t]",
-        "false as written",
-        "C_t is singular, so that the right side is infinite or undefined; where it "
-        "is finite the logarithm stands inside the expectation, and the printed bound "
-        "is 0 where the error is 1/2",
+        "vacuous",
+        "C_t is singular for every prompt (n >= 2), so that the right side is "
+        "infinite: no false statement, and none that says anything. AS_PRINTED with "
+        "a jitter has the logarithm inside the expectation, which is no bound (Lemma "
+        "6, second line)",
         ("bounds.generalization_bound",),
         (
             "test_yao_theorem2.py::test_theorem_2_as_printed_*",
             "test_yao_theorem2.py::test_theorem_2_numerators_*",
             "test_yao_theorem2.py::test_theorem_2_logarithm_inside_*",
+            "test_symbolic_yao.py::test_covariance_of_a_prompt_*",
         ),
+        evidence="proof",
+        source="bounds#the-support-of-the-noise",
     ),
     _say(
         "Theorem 2 (corrected)",
@@ -112,6 +127,8 @@ BOUNDS = (
             "test_yao_theorem2.py::test_float32_*",
             "test_yao_theorem2.py::test_bad_*",
         ),
+        evidence="proof",
+        source="bounds#theorem-2-corrected",
     ),
     _say(
         "Theorem 2 (noise-free)",
@@ -121,6 +138,8 @@ BOUNDS = (
         "once and add the change of the loss",
         ("bounds.smoothing_bound",),
         ("test_yao_true_error.py::test_smoothing_*",),
+        evidence="proof",
+        source="bounds#one-smoothing-for-the-noise-free-transformer",
     ),
     _say(
         "Remark 4",
@@ -129,7 +148,12 @@ BOUNDS = (
         "every term is invariant under G -> a G, C -> a^2 C; pruning can act through "
         "the effective dimension m_t",
         ("bounds.generalization_bound",),
-        ("test_yao_remark4.py::test_remark_4_*",),
+        (
+            "test_yao_remark4.py::test_remark_4_*",
+            "test_symbolic_yao.py::test_terms_are_*",
+        ),
+        evidence="proof",
+        source="bounds#remark-4",
     ),
     _say(
         "Lemma 2",
@@ -142,6 +166,8 @@ BOUNDS = (
             "test_yao_lemmas.py::test_lemma_2_*",
             "test_yao_lemmas.py::test_bad_input",
         ),
+        evidence="proof",
+        source="bounds#lemma-2",
     ),
     _say(
         "Lemma 3",
@@ -151,6 +177,8 @@ BOUNDS = (
         "handed back is a counter-example",
         ("bounds.trajectory_information",),
         ("test_yao_lemmas.py::test_lemma_3_*",),
+        evidence="proof",
+        source="bounds#lemmas-3-to-5",
     ),
     _say(
         "Eqs. (14)-(15)",
@@ -159,6 +187,8 @@ BOUNDS = (
         "the step size drops out: an invertible map",
         ("bounds.trajectory_information",),
         ("test_yao_lemmas.py::test_lemma_3_information_*",),
+        evidence="proof",
+        source="bounds#lemmas-3-to-5",
     ),
     _say(
         "Lemma 4",
@@ -167,6 +197,8 @@ BOUNDS = (
         "by E KL(Q_{Y|X} || P) = I(X; Y) + KL(Q_Y || P)",
         ("bounds.gaussian_kl",),
         ("test_yao_lemmas.py::test_lemma_4_*",),
+        evidence="proof",
+        source="bounds#lemmas-3-to-5",
     ),
     _say(
         "Lemma 5",
@@ -175,6 +207,8 @@ BOUNDS = (
         "the inner expectation is over H_s given W_{t-1}",
         ("bounds.isotropic_term", "bounds.anisotropic_term"),
         ("test_yao_lemmas.py::test_lemma_5_*",),
+        evidence="proof",
+        source="bounds#lemmas-3-to-5",
     ),
     _say(
         "Eq. (16)",
@@ -187,6 +221,8 @@ BOUNDS = (
             "test_yao_lemmas.py::test_eq_16_is_*",
             "test_yao_lemmas.py::test_eq_16_expectation_*",
         ),
+        evidence="proof",
+        source="bounds#the-optimal-isotropic-prior",
     ),
     _say(
         "Eq. (17)",
@@ -194,7 +230,12 @@ BOUNDS = (
         "exact",
         "where eq. (16) is",
         ("bounds.optimal_prior_variance", "bounds.isotropic_term"),
-        ("test_yao_lemmas.py::test_eq_17_*",),
+        (
+            "test_yao_lemmas.py::test_eq_17_*",
+            "test_symbolic_yao.py::test_isotropic_optimum_*",
+        ),
+        evidence="proof",
+        source="bounds#the-optimal-isotropic-prior",
     ),
     _say(
         "Lemma 6, first line",
@@ -207,19 +248,30 @@ BOUNDS = (
             "test_yao_lemmas.py::test_lemma_6_best_prior_*",
             "test_yao_lemmas.py::test_nan_is_not_hidden_*",
         ),
+        evidence="proof",
+        source="bounds#theorem-2-corrected",
     ),
     _say(
         "Lemma 6, second line",
         "equals the same with the logarithm inside the expectation",
         "false as written",
-        "Jensen: it is smaller, and below the information itself",
+        "Jensen: it is smaller, and below the information itself. In a Gaussian "
+        "channel with N = 1, which is not a prompt, it is 0.000 where the error is "
+        "0.500; no prompt with an error above it is known",
         ("bounds.bound_from_expectations",),
-        ("test_yao_lemmas.py::test_lemma_6_first_line_*",),
+        (
+            "test_yao_lemmas.py::test_lemma_6_first_line_*",
+            "test_yao_theorem2.py::test_theorem_2_as_printed_is_below_*",
+            "test_symbolic_yao.py::test_gaussian_channel_*",
+        ),
+        evidence="proof",
+        source="bounds#lemma-6-second-line",
     ),
     _say(
         "C.4",
         "implicit gradients are noisy below a threshold N of shots, and by training",
         "empirical",
         "measured by experiments.implicit_noise",
+        evidence="simulation",
     ),
 )

@@ -21,6 +21,7 @@ PRUNING = (
             "tests/pruning/test_rates.py::test_*",
             "tests/pruning/test_clip.py::test_rate_zero_*",
         ),
+        evidence="exact arithmetic",
     ),
     _say(
         "Eq. (18)",
@@ -29,6 +30,8 @@ PRUNING = (
         "and the product of the two norms",
         ("linalg.singular_values",),
         ("test_examples.py::test_equation_18_*",),
+        evidence="proof",
+        source="trajectories#norms-and-singular-values",
     ),
     _say(
         "Eq. (19)",
@@ -37,6 +40,8 @@ PRUNING = (
         "tighter: |A|_F |B|_2",
         ("linalg.singular_values",),
         ("test_examples.py::test_equation_19_*",),
+        evidence="proof",
+        source="trajectories#norms-and-singular-values",
     ),
     _say(
         "Eq. (20)",
@@ -46,6 +51,8 @@ PRUNING = (
         "after one more factor, but not between two factors",
         ("pruning.frobenius_split", "pruning.update_split"),
         ("test_examples.py::test_equation_20_*",),
+        evidence="proof",
+        source="trajectories#norms-and-singular-values",
     ),
     _say(
         "Example 1 (display)",
@@ -54,6 +61,8 @@ PRUNING = (
         "with parentheses around W_r + delta",
         ("pruning.frobenius_split",),
         ("test_examples.py::test_example_1_first_display_*",),
+        evidence="proof",
+        source="trajectories#pruned-updates",
     ),
     _say(
         "Example 1 (UB)",
@@ -66,6 +75,8 @@ PRUNING = (
             "test_examples.py::test_example_1_ub_*",
             "test_examples.py::test_example_1_the_three_numbers_*",
         ),
+        evidence="proof",
+        source="trajectories#pruned-updates",
     ),
     _say(
         "Example 1 (*)",
@@ -74,6 +85,8 @@ PRUNING = (
         "of UB, which is no bound of |dW|^2",
         ("pruning.update_upper_bound",),
         ("test_examples.py::test_example_1_pruning_lowers_ub",),
+        evidence="proof",
+        source="trajectories#pruned-updates",
     ),
     _say(
         "Example 1 (**)",
@@ -82,6 +95,8 @@ PRUNING = (
         "sum_i sigma_i(A)^2; that UB falls when W_Q is pruned stands",
         ("linalg.singular_values",),
         ("test_examples.py::test_line_double_star_*",),
+        evidence="proof",
+        source="trajectories#norms-and-singular-values",
     ),
     _say(
         "Remark 5",
@@ -93,6 +108,8 @@ PRUNING = (
         "descent every later G_t grows",
         ("pruning.depth_table",),
         ("test_yao_remark5.py::test_*",),
+        evidence="proof",
+        source="trajectories#the-clipping-of-one-layer",
     ),
     _say(
         "Case 1 (identity)",
@@ -101,6 +118,7 @@ PRUNING = (
         "for eigenvalues other than 0",
         ("linalg.condition_number",),
         ("test_yao_algorithm1.py::test_case_1_decomposition_*",),
+        evidence="numerical",
     ),
     _say(
         "Case 1 (conditioning)",
@@ -113,6 +131,7 @@ PRUNING = (
             "test_yao_algorithm1.py::test_case_1_eigenvalues_*",
             "test_yao_algorithm1.py::test_case_1_the_condition_number_*",
         ),
+        evidence="numerical",
     ),
     _say(
         "Algorithm 1 (layer)",
@@ -122,6 +141,7 @@ PRUNING = (
         "neither is given: both are arguments",
         ("pruning.choose_layers", "pruning.module_spectra"),
         ("test_yao_algorithm1.py::test_algorithm_1_layer_*",),
+        evidence="numerical",
     ),
     _say(
         "Algorithm 1 (rate)",
@@ -139,6 +159,7 @@ PRUNING = (
             "test_yao_algorithm1.py::test_algorithm_1_the_best_*",
             "tests/pruning/test_choice.py::test_*",
         ),
+        evidence="numerical",
     ),
     _say(
         "Example 2 (W_Q)",
@@ -150,7 +171,10 @@ PRUNING = (
             "test_examples.py::test_examples_2_to_4_exact_*[W_Q*]",
             "test_examples.py::test_examples_2_and_3_for_the_implicit_gradient_*",
             "test_examples.py::test_the_split_*[W_Q]",
+            "test_symbolic_yao.py::test_squares_of_*",
         ),
+        evidence="proof",
+        source="trajectories#pruned-updates",
     ),
     _say(
         "Example 3 (W_V)",
@@ -163,7 +187,10 @@ PRUNING = (
             "test_examples.py::test_examples_2_and_3_for_the_implicit_gradient_*",
             "test_examples.py::test_the_split_*[W_V]",
             "test_examples.py::test_gradients_survive_*",
+            "test_symbolic_yao.py::test_squares_of_*",
         ),
+        evidence="proof",
+        source="trajectories#pruned-updates",
     ),
     _say(
         "Example 3 (W_K)",
@@ -175,7 +202,10 @@ PRUNING = (
             "test_examples.py::test_examples_3_and_4_false_*[W_K*]",
             "test_examples.py::test_example_3_counter_example_*",
             "test_examples.py::test_the_split_*[W_K]",
+            "test_symbolic_yao.py::test_squares_of_*",
         ),
+        evidence="proof",
+        source="trajectories#pruned-updates",
     ),
     _say(
         "Example 4 (W_MLP)",
@@ -190,6 +220,8 @@ PRUNING = (
             "test_examples.py::test_the_split_*[W_out]",
             "test_examples.py::test_bad_input",
         ),
+        evidence="proof",
+        source="trajectories#pruned-updates",
     ),
     _say(
         "Example 4 (in practice)",
@@ -202,5 +234,6 @@ PRUNING = (
             "test_examples.py::test_example_4_false_*",
             "test_examples.py::test_the_split_*[W_in]",
         ),
+        evidence="numerical",
     ),
 )

@@ -21,6 +21,7 @@ TRAJECTORIES = (
             "test_yao_softmax_and_mlp.py::test_eq_1_and_2_*",
             "tests/attention/test_attention.py::test_softmax_*",
         ),
+        evidence="numerical",
     ),
     _say(
         "Eq. (2)",
@@ -28,6 +29,7 @@ TRAJECTORIES = (
         "exact",
         functions=("attention.softmax_attention",),
         tests=("test_yao_softmax_and_mlp.py::test_eq_1_and_2_*",),
+        evidence="numerical",
     ),
     _say(
         "Eq. (3)",
@@ -37,8 +39,10 @@ TRAJECTORIES = (
         ("attention.linear_attention",),
         (
             "test_yao_lemma1.py::test_eq_3_*",
+            ""
             "tests/attention/test_attention.py::test_linear_layer_equals_the_double_loop",
         ),
+        evidence="numerical",
     ),
     _say(
         "Lemma 1",
@@ -50,7 +54,10 @@ TRAJECTORIES = (
         (
             "test_yao_lemma1.py::test_lemma_1_*",
             "test_yao_lemma1.py::test_no_demonstrations_*",
+            "test_symbolic_yao.py::test_products_of_*",
         ),
+        evidence="proof",
+        source="trajectories#lemma-1",
     ),
     _say(
         "Eqs. (5)-(8)",
@@ -59,6 +66,8 @@ TRAJECTORIES = (
         "of a loss that is linear in W, so that the gradient is the same everywhere",
         ("trajectory.implicit_update",),
         ("test_yao_lemma1.py::test_lemma_1_dual_form_*",),
+        evidence="proof",
+        source="trajectories#lemma-1",
     ),
     _say(
         "Remark 1 (rank)",
@@ -67,15 +76,19 @@ TRAJECTORIES = (
         "sharper: at most the least of the ranks of W_V H_s, W_K H_s and W_Q",
         ("trajectory.implicit_update",),
         ("test_yao_lemma1.py::test_remark_1_*",),
+        evidence="proof",
+        source="trajectories#lemma-1",
     ),
     _say(
         "Remark 1 (order)",
         "the model is sensitive to the order of the demonstrations",
-        "false as written",
-        "with the papers' mask the stack is permutation invariant; order matters "
-        "for causal demonstrations",
+        "conditional",
+        "for causal demonstrations; with the papers' mask the stack is permutation "
+        "invariant",
         ("attention.LinearAttentionStack",),
         ("test_yao_theorem1.py::test_remark_1_*",),
+        evidence="proof",
+        source="trajectories#theorem-1",
     ),
     _say(
         "Theorem 1 (identity)",
@@ -88,7 +101,10 @@ TRAJECTORIES = (
             "test_yao_theorem1.py::test_theorem_1_is_a_product_*",
             "test_yao_theorem1.py::test_growth_is_by_degree",
             "tests/trajectory/test_trajectory.py::test_every_path_equals_the_loops",
+            "test_symbolic_yao.py::test_products_of_*",
         ),
+        evidence="proof",
+        source="trajectories#theorem-1",
     ),
     _say(
         "Theorem 1 (display)",
@@ -97,6 +113,8 @@ TRAJECTORIES = (
         "a slip: the sum is over G_j",
         ("trajectory.implicit_gd",),
         ("test_yao_theorem1.py::test_theorem_1_sum_over_G_t_*",),
+        evidence="proof",
+        source="trajectories#theorem-1",
     ),
     _say(
         "Theorem 1 (mask)",
@@ -110,6 +128,8 @@ TRAJECTORIES = (
             "test_yao_theorem1.py::test_without_the_mask_*",
             "test_yao_theorem1.py::test_corollary_*",
         ),
+        evidence="proof",
+        source="trajectories#theorem-1",
     ),
     _say(
         "Remark 2",
@@ -118,7 +138,12 @@ TRAJECTORIES = (
         "with the papers' mask: G_t = W_V P S P^T W_K^T W_Q P, P = 1 + W_{t-1}, "
         "S = H_s^T H_s with tokens as rows; not for causal demonstrations",
         ("trajectory.implicit_gd",),
-        ("test_yao_theorem1.py::test_remark_2_*",),
+        (
+            "test_yao_theorem1.py::test_remark_2_*",
+            "test_symbolic_yao.py::test_products_of_*",
+        ),
+        evidence="proof",
+        source="trajectories#theorem-1",
     ),
     _say(
         "G_t is a gradient",
@@ -131,6 +156,7 @@ TRAJECTORIES = (
             "test_yao_theorem1.py::test_implicit_gradients_*",
             "test_yao_theorem1.py::test_residual_identity_*",
         ),
+        evidence="numerical",
     ),
     _say(
         "Eq. (13)",
@@ -139,6 +165,8 @@ TRAJECTORIES = (
         "",
         ("trajectory.implicit_gd",),
         ("test_yao_theorem1.py::test_theorem_1_is_a_product_*",),
+        evidence="proof",
+        source="trajectories#theorem-1",
     ),
     _say(
         "B.2, eq. (9)",
@@ -147,6 +175,7 @@ TRAJECTORIES = (
         "A_u diag(1^T A_u)^{-1}: the sum is over keys, and there are N + 1",
         ("attention.softmax_weights",),
         ("test_yao_softmax_and_mlp.py::test_eq_9_*",),
+        evidence="numerical",
     ),
     _say(
         "B.2, eq. (10)",
@@ -155,6 +184,7 @@ TRAJECTORIES = (
         "on the width of the keys, not on dout",
         ("attention.taylor_features",),
         ("test_yao_softmax_and_mlp.py::test_eq_10_*",),
+        evidence="numerical",
     ),
     _say(
         "B.2, eq. (11)",
@@ -167,6 +197,7 @@ TRAJECTORIES = (
             "test_yao_softmax_and_mlp.py::test_eq_12_taylor_*",
             "test_yao_softmax_and_mlp.py::test_positive_features_*",
         ),
+        evidence="numerical",
     ),
     _say(
         "B.2, eq. (12)",
@@ -180,6 +211,7 @@ TRAJECTORIES = (
             "test_yao_softmax_and_mlp.py::test_only_the_operator_*",
             "test_yao_softmax_and_mlp.py::test_kernel_view_*",
         ),
+        evidence="numerical",
     ),
     _say(
         "B.2 (rank)",
@@ -188,6 +220,8 @@ TRAJECTORIES = (
         "sharper: at most rank W_V H_s, whatever the features",
         ("attention.softmax_kernel_view",),
         ("test_yao_softmax_and_mlp.py::test_rank_of_the_operator_*",),
+        evidence="proof",
+        source="trajectories#lemma-1",
     ),
     _say(
         "B.3 (linear)",
@@ -200,6 +234,7 @@ TRAJECTORIES = (
             "test_yao_softmax_and_mlp.py::test_b_3_linear_*",
             "test_yao_softmax_and_mlp.py::test_b_3_gated_*",
         ),
+        evidence="numerical",
     ),
     _say(
         "B.3 (relaxation)",
@@ -208,5 +243,6 @@ TRAJECTORIES = (
         "the error is as large as the output; the best slope is 1/2, with 0.71",
         ("attention.mlp_attention",),
         ("test_yao_softmax_and_mlp.py::test_b_3_dropping_*",),
+        evidence="numerical",
     ),
 )

@@ -18,6 +18,7 @@ RATES = (
         "",
         ("regression.bayes.posterior_mean", "regression.bayes.risk_given"),
         ("test_zhang_bayes.py::test_*",),
+        evidence="numerical",
     ),
     Statement(
         ZHANG,
@@ -27,6 +28,7 @@ RATES = (
         "the tower rule, not in the paper; the gradient's noise falls",
         ("training.bayes_targets",),
         ("test_posterior_targets.py::test_*",),
+        evidence="numerical",
     ),
     Statement(
         ZHANG,
@@ -36,6 +38,7 @@ RATES = (
         "for d = 1 a chi-square integral; no elementary closed form beyond",
         ("regression.bayes.average_risk",),
         ("test_zhang_bayes_average.py::test_average_risk_*",),
+        evidence="simulation",
     ),
     Statement(
         ZHANG,
@@ -45,6 +48,8 @@ RATES = (
         "not numbered in the paper",
         ("regression.bayes.sandwich",),
         ("test_zhang_bayes_average.py::test_sandwich_*",),
+        evidence="proof",
+        source="rates#the-average-bayes-risk",
     ),
     Statement(
         ZHANG,
@@ -55,6 +60,8 @@ RATES = (
         "the constants given the inputs, with high probability, are observed only",
         ("regression.bayes.risk_rate",),
         ("test_zhang_bayes_average.py::test_rate_*",),
+        evidence="proof",
+        source="rates#the-average-bayes-risk",
     ),
     Statement(
         ZHANG,
@@ -67,16 +74,39 @@ RATES = (
             "regression.rates.effective_dimension",
             "regression.rates.optimal_risk_rate",
         ),
-        ("test_zhang_rates.py::test_*",),
+        (
+            "test_zhang_rates.py::test_*",
+            "test_symbolic_zhang.py::test_rates_of_*",
+        ),
+        evidence="proof",
+        source="rates#the-average-bayes-risk",
     ),
     Statement(
         ZHANG,
-        "Lemmas H.3 and H.4",
-        "moments of Gaussian Gram matrices, weights and noise; derivatives of traces",
+        "Lemma H.3",
+        "derivatives of traces and forms in a matrix",
+        "exact",
+        "its bullets are lost; the three that the proofs use",
+        (),
+        ("test_zhang_moments.py::test_derivatives_*",),
+        evidence="numerical",
+    ),
+    Statement(
+        ZHANG,
+        "Lemma H.4",
+        "moments of Gaussian Gram matrices, weights and noise",
         "exact",
         "",
         (),
-        ("test_zhang_moments.py::test_*",),
+        (
+            "test_zhang_moments.py::test_fourth_*",
+            "test_zhang_moments.py::test_gram_*",
+            "test_zhang_moments.py::test_the_index_*",
+            "test_zhang_moments.py::test_squared_*",
+            "test_symbolic_zhang.py::test_moments_*",
+        ),
+        evidence="proof",
+        source="regression#moments",
     ),
     Statement(
         WU,
@@ -92,6 +122,7 @@ RATES = (
             "test_wu.py::test_optimum_of_one_step_*",
             "test_wu.py::test_risk_of_any_step_*",
         ),
+        evidence="numerical",
     ),
     Statement(
         WU,
@@ -104,6 +135,7 @@ RATES = (
             "test_wu.py::test_risk_at_another_length_is_exact",
             "test_wu.py::test_length_transfer_*",
         ),
+        evidence="numerical",
     ),
     Statement(
         WU,
@@ -113,18 +145,20 @@ RATES = (
         "psi^2 tr(H) <= s^2; the constants are observed, not proved",
         ("regression.rates.length_transfer",),
         ("test_wu.py::test_rate_at_another_length_*",),
+        evidence="numerical",
     ),
     Statement(
         WU,
         "Theorem 4.1 (from memory)",
         "how many tasks one-step pretraining by SGD needs",
-        "empirical",
-        "unverified: agrees with simulation on one instance, up to a constant",
+        "reconstructed",
+        "recalled, not read; agrees with simulation on one instance, up to a constant",
         (
             "regression.rates.halving_steps",
             "regression.rates.task_complexity_bound",
         ),
         ("test_wu_tasks.py::test_*",),
+        evidence="simulation",
     ),
     Statement(
         ZFB,
@@ -134,18 +168,21 @@ RATES = (
         "",
         ("regression.rates.trained_attention_limit",),
         ("test_frei_trained_attention.py::test_limit_*",),
+        evidence="numerical",
     ),
     Statement(
         ZFB,
         "Theorem 4.1, convergence",
         "a Polyak-Lojasiewicz inequality along the flow",
-        "conditional",
-        "s^2 |G| sqrt(d) < 2; the constant is s^2 K_1 / K_2: inverted it is false",
+        "reconstructed",
+        "known from a secondary note; needs s^2 |G| sqrt(d) < 2; s^2 K_1 / K_2 holds "
+        "on the paths integrated, inverted it is false",
         ("regression.rates.convergence_constants",),
         (
             "test_frei_trained_attention.py::test_convergence_constants_*",
             "test_frei_trained_attention.py::test_the_inverted_*",
         ),
+        evidence="numerical",
     ),
     Statement(
         ZFB,
@@ -158,6 +195,7 @@ RATES = (
             "regression.rates.linear_moment_cov",
         ),
         ("test_frei_trained_attention.py::test_risk_at_another_length_*",),
+        evidence="numerical",
     ),
     Statement(
         ZFB,
@@ -167,6 +205,8 @@ RATES = (
         "",
         ("regression.rates.risk_at_length_bound",),
         ("test_frei_trained_attention.py::test_bound_on_the_average_risk_*",),
+        evidence="proof",
+        source="rates#trained-attention-at-another-length",
     ),
     Statement(
         ZFB,
@@ -176,6 +216,7 @@ RATES = (
         "",
         ("regression.rates.random_covariance_optimum",),
         ("test_frei_trained_attention.py::test_optimum_for_random_covariances_*",),
+        evidence="numerical",
     ),
     Statement(
         AHN,
@@ -188,5 +229,6 @@ RATES = (
             "regression.rates.preconditioned_prediction",
         ),
         ("test_ahn_one_layer.py::test_*",),
+        evidence="numerical",
     ),
 )

@@ -20,6 +20,7 @@ from icltheory.linalg.spectra import (
     effective_rank,
     singular_values,
     stable_rank,
+    trace_bound,
 )
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "svd",
     "thin_frobenius_inner",
     "thin_frobenius_norm",
+    "trace_bound",
 ]
 
 __dir__ = shown(__name__)

@@ -5,10 +5,17 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._calculators import calculator
+from icltheory._checks import check_shape
 from icltheory._typing import Array, Float
 from icltheory.linalg._matrix import as_matrix
 
-__all__ = ["condition_number", "effective_rank", "singular_values", "stable_rank"]
+__all__ = [
+    "condition_number",
+    "effective_rank",
+    "singular_values",
+    "stable_rank",
+    "trace_bound",
+]
 
 
 @calculator
@@ -141,3 +148,39 @@ def stable_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
     s = singular_values(W)
     ratio = s / jnp.where(s[..., :1] == 0, 1, s[..., :1])
     return jnp.sum(ratio**2, axis=-1)
+
+
+@calculator
+def trace_bound(
+    A: Float[ArrayLike, "_m _n"], B: Float[ArrayLike, "_n _m"]
+) -> Float[Array, ""]:
+    r"""Upper bound on the trace of a product by singular values (von Neumann).
+
+    .. math:: |\operatorname{tr}(A B)| \le \sum_i s_i(A)\, s_i(B) ,
+
+    with the singular values in descending order; attained where A and B share their
+    singular vectors.
+
+    Args:
+        A: Matrix, ``(m, n)``.
+        B: Matrix, ``(n, m)``.
+
+    Returns:
+        The sum.
+
+    Raises:
+        ValueError: If the shapes do not fit.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(trace_bound(jnp.diag(jnp.array([2.0, 1.0])), jnp.eye(2)).round(6))
+        3.0
+
+    References:
+        Zhang, Wu and Bartlett (2024), Lemma H.1. Verified by
+        ``tests/identities/test_zhang_appendix_h.py``.
+    """
+    check_shape("A", A, ("m", "n"))
+    check_shape("B", B, jnp.shape(A)[::-1])
+    A, B = as_matrix(A), as_matrix(B)
+    return jnp.sum(singular_values(A) * singular_values(B))

@@ -8,6 +8,7 @@ Stability: provisional.
 """
 
 from icltheory._public import shown
+from icltheory.patterns.activation import activation_shares, active_neurons
 from icltheory.patterns.alignment import (
     GainRatio,
     NeuronParts,
@@ -28,6 +29,7 @@ from icltheory.patterns.conditions import (
     pruning_conditions,
 )
 from icltheory.patterns.deep import DeepPatternTransformer
+from icltheory.patterns.gradients import loss_gradients
 from icltheory.patterns.model import PatternTransformer
 from icltheory.patterns.neurons import prune_neurons
 from icltheory.patterns.probes import (
@@ -63,6 +65,8 @@ __all__ = [
     "Projections",
     "Scores",
     "Training",
+    "activation_shares",
+    "active_neurons",
     "all_tasks",
     "circulant_tasks",
     "covers",
@@ -70,6 +74,7 @@ __all__ = [
     "held_out_tasks",
     "hinge",
     "is_feasible",
+    "loss_gradients",
     "margin",
     "miss_probability",
     "neuron_parts",

@@ -39,7 +39,7 @@ class GDBetaExcess:
         (1.0, 0.0)
 
     References:
-        Zhang, Wu and Bartlett (2024), Appendix D. Verified by
+        Zhang, Wu and Bartlett (2024), Appendix C. Verified by
         ``tests/identities/test_zhang_gd_beta.py``.
     """
 
@@ -84,7 +84,7 @@ class BlockExcess:
         0.0
 
     References:
-        Zhang, Wu and Bartlett (2024), Appendix C. Verified by
+        Zhang, Wu and Bartlett (2024), Appendices B and D. Verified by
         ``tests/identities/test_zhang_ltb_models.py``.
     """
 
@@ -126,7 +126,7 @@ def gd_beta_excess(
         0.0
 
     References:
-        Zhang, Wu and Bartlett (2024), Appendix D. Verified by
+        Zhang, Wu and Bartlett (2024), Appendix C. Verified by
         ``tests/identities/test_zhang_gd_beta.py``.
     """
     check_dim(problem, model.dim)
@@ -170,7 +170,7 @@ def excess_terms(
         0.5
 
     References:
-        Zhang, Wu and Bartlett (2024), Appendix C. Verified by
+        Zhang, Wu and Bartlett (2024), Appendices B and D. Verified by
         ``tests/identities/test_zhang_ltb_models.py``.
     """
     parts = model.effective()

@@ -70,7 +70,7 @@ class EffectiveParameters:
         3.0
 
     References:
-        Zhang, Wu and Bartlett (2024), Section 3 and Appendix C. Verified by
+        Zhang, Wu and Bartlett (2024), Section 3 and Appendices B and D. Verified by
         ``tests/identities/test_zhang_ltb_models.py``.
     """
 

@@ -66,7 +66,8 @@ def risk(model: Any, problem: LinearRegression, num_examples: Count) -> Scalar:
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Appendices
-        C and D. Verified by ``tests/identities/test_zhang_gd_beta.py`` and
+        B (LSA), C (GD-beta) and D (LTB). Verified by
+        ``tests/identities/test_zhang_gd_beta.py`` and
         ``tests/identities/test_zhang_ltb_models.py``.
     """
     check_model(model, "risk")

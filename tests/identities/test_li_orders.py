@@ -1,0 +1,123 @@
+"""Orders in Theorems 1, 3 and 4 of Li et al. that other tests hold fixed: B, M_2, K, M.
+
+The constants of these theorems are hidden, so that a test can only record what a small
+training does when one size varies. Asserted is what is far from the noise of the seeds.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import chain_of_thought as cot
+from icltheory.patterns import (
+    PatternTask,
+    PatternTransformer,
+    circulant_tasks,
+    neuron_parts,
+    prune_neurons,
+    scores,
+    train,
+)
+
+MODEL = PatternTransformer(16)
+
+
+def task_of(key):
+    tasks = circulant_tasks(4, [1, 2])
+    return PatternTask(4, 16, 3.0, tasks=tasks, key=key, dtype=jnp.float32)
+
+
+def fit(task, keys, **sizes):
+    start = MODEL.init(keys[1], task)
+    given = {"step_size": 1.0, "num_examples": 12, "record_every": 160}
+    return train(MODEL, task, start, 160, key=keys[2], **given, **sizes)
+
+
+@pytest.mark.slow
+def test_pruning_small_neurons_by_the_number_of_irrelevant_patterns(measured):
+    """M_2 = 2, 4, 16: rows of the irrelevant patterns repeat, so that shapes agree."""
+
+    @jax.jit
+    @jax.vmap
+    def run(seed, rows):
+        keys = jax.random.split(jax.random.key(seed), 3)
+        task = task_of(keys[0])
+        task = dataclasses.replace(task, irrelevant=task.irrelevant[rows])
+        params = fit(task, keys, batch_size=64).last
+        prompt = task.held_out().sample(jax.random.key(5), 2048, 20, 0.8)
+        pruned = prune_neurons(params, neuron_parts(params, task).num_small / 16)
+        pair = (scores(MODEL, p, prompt).hinge for p in (params, pruned))
+        return jnp.stack([*pair])
+
+    sizes = np.repeat([2, 4, 16], 2)
+    rows = np.stack([np.arange(16) % size for size in sizes])
+    whole, cut = np.asarray(run(np.tile([0, 1], 3), rows)).T
+    assert np.all(whole < 0.01)
+    bound = sizes**-0.5
+    change = np.abs(cut - whole) / bound
+    measured("change of the hinge error times M_2^(1/2)", change.max())
+    assert np.all(np.abs(cut - whole) < 0.05 * bound)
+
+
+@pytest.mark.slow
+def test_error_by_batch_size(measured):
+    """B = 4 and 64 at 160 steps: the order says eps ~ B^(-1/2), a factor of 4."""
+    errors = {}
+    for size in (4, 64):
+
+        @jax.jit
+        @jax.vmap
+        def run(seed, size=size):
+            keys = jax.random.split(jax.random.key(seed), 3)
+            task = task_of(keys[0])
+            params = fit(task, keys, batch_size=size).last
+            prompt = task.held_out().sample(jax.random.key(5), 2048, 20, 0.8)
+            return scores(MODEL, params, prompt).hinge
+
+        errors[size] = np.asarray(run(np.arange(4)))
+        measured(f"mean hinge error at B = {size}", errors[size].mean())
+    assert errors[64].mean() < 5e-3
+    assert errors[4].mean() > errors[64].mean()
+
+
+def first_below(losses, level):
+    smooth = np.stack([losses[:, i : i + losses.shape[1] - 9] for i in range(9)])
+    below = smooth.mean(0) < level
+    assert np.all(below.any(1))
+    return np.argmax(below, axis=1) + 5
+
+
+@pytest.mark.slow
+def test_steps_of_chain_of_thought_by_sizes_and_accuracy(measured):
+    """T for a loss of .02 at (K, M) = (2, 6), (4, 6), (2, 12); then by the loss."""
+    steps = {}
+    for K, M in ((2, 6), (4, 6), (2, 12)):
+
+        @jax.jit
+        @jax.vmap
+        def run(seed, K=K, M=M):
+            letters, descent = jax.random.split(jax.random.key(seed))
+            alphabet = cot.training_alphabet(letters, M, K, M + K)
+            return cot.train_attention(
+                alphabet,
+                400,
+                key=descent,
+                batch_size=32,
+                num_examples=12,
+                relevant_fraction=0.5,
+                record_every=400,
+            ).losses
+
+        losses = np.asarray(run(np.arange(2)))
+        steps[K, M] = first_below(losses, 0.02).mean()
+        measured(f"steps to a loss of .02 at K = {K}, M = {M}", steps[K, M])
+        if (K, M) == (2, 6):
+            levels = np.array([0.1, 0.05, 0.02, 0.01])
+            needed = [first_below(losses, level).mean() for level in levels]
+            slope = np.polyfit(np.log(1 / levels), np.log(needed), 1)[0]
+            measured("slope of log T in log 1 / eps", slope)
+            assert 0 < slope < 1  # the theorem's term is M K / eps
+    assert steps[4, 6] > steps[2, 6]
