@@ -1,6 +1,6 @@
-"""Truncated SVD, spectra and Frobenius products of thin factors.
+"""Truncated SVD, spectra, random matrices and Frobenius products of thin factors.
 
-Everything here is about one matrix or a stack of matrices ``(..., m, n)``. Matrices of
+Most of it is about one matrix or a stack of matrices ``(..., m, n)``. Matrices of
 half precision are decomposed in float32, the smallest type that LAPACK and cuSOLVER
 know.
 
@@ -21,6 +21,7 @@ from icltheory.linalg.spectra import (
     singular_values,
     stable_rank,
 )
+from icltheory.linalg.wishart import wishart_moments
 
 __all__ = [
     "SVD",
@@ -34,6 +35,7 @@ __all__ = [
     "svd",
     "thin_frobenius_inner",
     "thin_frobenius_norm",
+    "wishart_moments",
 ]
 
 __dir__ = shown(__name__)
