@@ -147,7 +147,7 @@ def depth_floor(
         f_{t+1}(s) = f_t(s) \big( 1 - \gamma_t s f_t(s)^2 \big) , \qquad
         p_{t+1}(s) = p_t(s) \big( 1 - \eta_t s f_t(s)^2 \big) ,
 
-    so that the degrees are :math:`3^t` in the inputs and D in p, with p(0) = 1. Weights
+    so that both have degree (3^t - 1) / 2 after t layers, and p(0) = 1. Weights
     outside of this class make other functions, such as traces of S; for them the value
     is no bound. See the page on the limit of depth.
 
