@@ -43,8 +43,8 @@ def wishart_moments(
         ValueError: If a size is not positive or ``order`` is negative.
 
     Example:
-        >>> wishart_moments(5, 20, 4).round(6).tolist()
-        [1.0, 1.0, 1.3, 2.01, 3.49]
+        >>> [f"{moment:.4f}" for moment in wishart_moments(5, 20, 4)]
+        ['1.0000', '1.0000', '1.3000', '2.0100', '3.4900']
 
     References:
         Hanlon, Stanley and Stembridge, "Some combinatorial aspects of the spectra of

@@ -14,7 +14,7 @@ from icltheory.constructions import (
     join_tokens,
     read_prediction,
 )
-from icltheory.linalg.orthogonal import recurrence_of_moments
+from icltheory.linalg._orthogonal import recurrence_of_moments
 from icltheory.linalg.wishart import exact_moments
 from icltheory.regression.risks import (
     depth_floor,

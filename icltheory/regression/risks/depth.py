@@ -17,7 +17,7 @@ from icltheory._calculators import calculator
 from icltheory._checks import check_nonnegative, check_positive, check_positive_int
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, Scalar
-from icltheory.linalg.orthogonal import Recurrence, recurrence_of_moments
+from icltheory.linalg._orthogonal import Recurrence, recurrence_of_moments
 from icltheory.linalg.wishart import exact_moments
 
 __all__ = [
@@ -111,10 +111,11 @@ def gradient_steps_optimum(
     Example:
         >>> for steps in (1, 2, 3):
         ...     best = gradient_steps_optimum(5, 20, steps)
-        ...     print(f"{best.risk:.6f}", best.step_sizes.round(3).tolist())
-        0.230769 [0.769]
-        0.072248 [0.51, 1.313]
-        0.026722 [0.403, 0.712, 1.979]
+        ...     sizes = [f"{size:.3f}" for size in best.step_sizes]
+        ...     print(f"{best.risk:.6f}", *sizes)
+        0.230769 0.769
+        0.072248 0.515 1.250
+        0.026722 0.422 0.689 1.714
 
     References:
         Ahn et al. (2023), Theorem 1 (L = 1); Szego, "Orthogonal Polynomials" (1939),
@@ -213,8 +214,8 @@ def gradient_steps_limit(
 
     Example:
         >>> best = gradient_steps_limit(0.25, 2)
-        >>> f"{best.risk:.4f}", best.step_sizes.round(3).tolist()
-        ('0.0476', [0.571, 1.333])
+        >>> print(f"{best.risk:.4f}", *(f"{size:.3f}" for size in best.step_sizes))
+        0.0476 0.571 1.333
 
     References:
         Marchenko and Pastur (1967). Verified by ``tests/identities/test_depth.py``.
