@@ -6,6 +6,7 @@ __all__ = ["OTHERS"]
 
 OSWALD = "von Oswald et al. 2023 (arXiv 2212.07677)"
 AHN = "Ahn et al. 2023 (arXiv 2306.00297)"
+DEPTH = "This library (the limit of depth)"
 GARG = "Garg et al. 2022 (arXiv 2208.01066)"
 ZHANG = "Zhang, Wu and Bartlett 2024 (arXiv 2402.14951)"
 HASTIE = "Hastie et al. 2022 (arXiv 1903.08560)"
@@ -37,6 +38,41 @@ OTHERS = (
         ("constructions.gd_plus_plus",),
         ("test_constructions.py::test_gd_plus_plus_*",),
         evidence="numerical",
+    ),
+    Statement(
+        DEPTH,
+        "Best L steps",
+        "the least risk of L gradient steps from zero, and its step sizes",
+        "exact",
+        "Christoffel function of the mean spectrum; with label noise the best polynomial "
+        "can have complex roots, and then no real steps attain it",
+        (
+            "regression.risks.gradient_steps_optimum",
+            "regression.risks.gradient_steps_limit",
+            "linalg.wishart_moments",
+        ),
+        (
+            "test_depth.py::test_the_*",
+            "test_depth.py::test_one_step_*",
+            "test_depth.py::test_strong_noise_*",
+            "test_depth.py::test_more_steps_*",
+        ),
+        evidence="proof",
+        source="depth#the-best-polynomial",
+    ),
+    Statement(
+        DEPTH,
+        "Floor of L layers",
+        "no stack of L layers of the class is below the best (3^L - 1) / 2 steps",
+        "true",
+        "",
+        ("regression.risks.depth_floor",),
+        (
+            "test_depth.py::test_gd_plus_plus_*",
+            "test_depth.py::test_one_layer_meets_*",
+        ),
+        evidence="proof",
+        source="depth#the-floor-of-linear-attention",
     ),
     Statement(
         AHN,

@@ -70,6 +70,16 @@ BOUNDS = (
         evidence="simulation",
     ),
     _say(
+        "Footnote 4",
+        "eq. (4) discretises dW = -grad L dt + (eta C)^(1/2) dtheta",
+        "conditional",
+        "it is the Euler-Maruyama scheme with one layer as the step; the moments differ "
+        "by a term of the order of one layer's update",
+        ("noise.path_moments",),
+        ("test_yao_footnote4.py::test_footnote_4_*",),
+        evidence="numerical",
+    ),
+    _say(
         "Assumption 1 (independence)",
         "the noise of different layers is independent",
         "false as written",
@@ -154,6 +164,17 @@ BOUNDS = (
         ),
         evidence="proof",
         source="bounds#remark-4",
+    ),
+    _say(
+        "Remark 4 (normalisation)",
+        "controlling the norm explains the use of normalisation",
+        "conditional",
+        "normalised demonstrations bound |dW_t| at every depth; not |G_t|, and not the "
+        "bound, which for one layer does not depend on the size of the inputs",
+        ("trajectory.implicit_update",),
+        ("test_yao_remark4_normalization.py::test_remark_4_*",),
+        evidence="proof",
+        source="trajectories#normalised-demonstrations",
     ),
     _say(
         "Lemma 2",

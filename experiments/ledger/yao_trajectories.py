@@ -91,6 +91,17 @@ TRAJECTORIES = (
         source="trajectories#theorem-1",
     ),
     _say(
+        "Remark 1 (place)",
+        "which places of the prompt count more",
+        "exact",
+        "the text names no places; with a causal mask and gradient steps the later ones: "
+        "the weights of the labels are exact, and tend to a Laguerre polynomial",
+        ("regression.position.label_weights", "regression.position.limit_profile"),
+        ("test_yao_remark1_position.py::test_*",),
+        evidence="proof",
+        source="trajectories#the-place-of-a-demonstration",
+    ),
+    _say(
         "Theorem 1 (identity)",
         "G_t = dW_t (1 + W_{t-1}), h^t = (1 + W_t) h^0 for the query",
         "exact",

@@ -1,6 +1,6 @@
-"""Truncated SVD, spectra and Frobenius products of thin factors.
+"""Truncated SVD, spectra, random matrices and Frobenius products of thin factors.
 
-Everything here is about one matrix or a stack of matrices ``(..., m, n)``. Matrices of
+Most of it is about one matrix or a stack of matrices ``(..., m, n)``. Matrices of
 half precision are decomposed in float32, the smallest type that LAPACK and cuSOLVER
 know.
 
@@ -22,6 +22,7 @@ from icltheory.linalg.spectra import (
     stable_rank,
     trace_bound,
 )
+from icltheory.linalg.wishart import wishart_moments
 
 __all__ = [
     "SVD",
@@ -36,6 +37,7 @@ __all__ = [
     "thin_frobenius_inner",
     "thin_frobenius_norm",
     "trace_bound",
+    "wishart_moments",
 ]
 
 __dir__ = shown(__name__)

@@ -11,6 +11,13 @@ from icltheory.regression.risks.closed_form import (
     least_squares_risk,
     zero_risk,
 )
+from icltheory.regression.risks.depth import (
+    DepthFloor,
+    GradientStepsOptimum,
+    depth_floor,
+    gradient_steps_limit,
+    gradient_steps_optimum,
+)
 from icltheory.regression.risks.linear_attention import (
     LinearAttentionOptimum,
     linear_attention_optimum,
@@ -27,11 +34,16 @@ from icltheory.regression.risks.posterior import (
 )
 
 __all__ = [
+    "DepthFloor",
+    "GradientStepsOptimum",
     "LinearAttentionOptimum",
     "averaging_risk",
     "bayes_risk",
     "bayes_risk_given",
     "bayes_risk_given_prefixes",
+    "depth_floor",
+    "gradient_steps_limit",
+    "gradient_steps_optimum",
     "least_squares_risk",
     "linear_attention_optimum",
     "linear_attention_risk",

@@ -1,0 +1,242 @@
+"""The least risk of L gradient steps: exact, attained, and never undercut."""
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from icltheory.constructions import (
+    gd_plus_plus,
+    gradient_descent,
+    join_tokens,
+    read_prediction,
+)
+from icltheory.linalg._orthogonal import recurrence_of_moments
+from icltheory.linalg.wishart import exact_moments
+from icltheory.regression.risks import (
+    depth_floor,
+    gradient_steps_limit,
+    gradient_steps_optimum,
+    linear_attention_optimum,
+)
+from icltheory.regression.tasks import LinearRegression
+
+
+def rational_risk(d, N, L, noise=0):
+    """Solves for the best polynomial in fractions, by Gauss's elimination."""
+    m, ridge = exact_moments(d, N, 2 * L), Fraction(noise) / N
+    rows = [
+        [m[i + j + 2] + ridge * m[i + j + 1] for j in range(L)] + [m[i + 1]]
+        for i in range(L)
+    ]
+    for i in range(L):
+        rows[i] = [entry / rows[i][i] for entry in rows[i]]
+        for k in range(L):
+            if k != i:
+                factor = rows[k][i]
+                rows[k] = [
+                    x - factor * y for x, y in zip(rows[k], rows[i], strict=True)
+                ]
+    return 1 - sum(rows[i][L] * m[i + 1] for i in range(L))
+
+
+@pytest.mark.parametrize("noise", [0, Fraction(1, 4), 3])
+@pytest.mark.parametrize(
+    ("d", "N"), [(5, 20), pytest.param(20, 40, marks=pytest.mark.slow), (4, 4), (6, 3)]
+)
+def test_the_risk_is_that_of_rational_arithmetic(d, N, noise, measured):
+    for L in (1, 2, 3, 8, 20):
+        exact = rational_risk(d, N, L, noise)
+        found = float(gradient_steps_optimum(d, N, L, noise_var=float(noise)).risk)
+        measured("relative error", abs(float(Fraction(found) / exact - 1)))
+        assert abs(float(Fraction(found) / exact - 1)) < 1e-12
+
+
+def test_the_christoffel_function_at_zero(measured):
+    m = exact_moments(5, 20, 4)
+    assert [float(x) for x in m] == [1, 1, 1.3, 2.01, 3.49]
+    M = np.array([[float(m[i + j]) for j in range(3)] for i in range(3)])
+    expected = 1 / np.linalg.inv(M)[0, 0]
+    found = float(gradient_steps_optimum(5, 20, 2).risk)
+    measured("risk of two steps, d = 5, N = 20", found)
+    assert found == pytest.approx(expected, rel=1e-13)
+    assert found == pytest.approx(0.0722479, abs=5e-8)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.25])
+def test_one_step_is_one_layer_of_linear_attention(noise):
+    task = LinearRegression.isotropic(5, noise)
+    layer = linear_attention_optimum(task, 20, query_noise=False)
+    best = gradient_steps_optimum(5, 20, 1, noise_var=noise)
+    assert float(best.risk) == pytest.approx(float(layer.risk) / 5, rel=1e-13)
+    step = float(best.step_sizes[0])
+    assert step == pytest.approx(float(layer.Gamma[0, 0]), rel=1e-13)
+
+
+def risk_on_nodes(steps, nodes, weights, ridge):
+    """Risk of given step sizes by a quadrature rule."""
+    p = np.prod([1 - eta * nodes for eta in steps], axis=0)
+    return np.sum(weights * (p**2 + ridge * (1 - p) ** 2 / nodes))
+
+
+@pytest.mark.parametrize(("L", "noise"), [(2, 0.0), (3, 0.0), (6, 0.0), (2, 1.0)])
+def test_the_step_sizes_attain_it(L, noise, measured):
+    d, N = 5, 20
+    best = gradient_steps_optimum(d, N, L, noise_var=noise)
+    rule = recurrence_of_moments(exact_moments(d, N, 2 * L + 3), L + 2)
+    nodes, vectors = np.linalg.eigh(rule.jacobi(L + 2))
+    steps = np.asarray(best.step_sizes)
+    attained = risk_on_nodes(steps, nodes, vectors[0] ** 2, noise / N)
+    measured("relative error", abs(attained / float(best.risk) - 1))
+    assert attained == pytest.approx(float(best.risk), rel=1e-11)
+    for change in np.eye(L):
+        moved = steps * (1 + 0.01 * change)
+        assert risk_on_nodes(moved, nodes, vectors[0] ** 2, noise / N) > attained
+
+
+@pytest.mark.slow
+def test_the_stack_with_these_steps_has_this_risk(measured):
+    d, N, L, count = 5, 20, 3, 20_000
+    best = gradient_steps_optimum(d, N, L)
+    stack = gradient_descent(best.step_sizes, d)
+    prompt = LinearRegression.isotropic(d).sample(jax.random.key(0), N, count)
+
+    @jax.jit
+    @jax.vmap
+    def predict(X, y, x):
+        out = stack.apply(*join_tokens(X, y[:, None], x), scale=1 / N)
+        return read_prediction(out.h_query[-1], d)[0]
+
+    errors = np.asarray(predict(prompt.X, prompt.y, prompt.x_query) - prompt.y_query)
+    errors = errors**2 / d
+    z = (errors.mean() - float(best.risk)) / (errors.std() / np.sqrt(count))
+    measured("z", z)
+    assert abs(z) < 4.5
+
+
+def test_strong_noise_has_no_real_steps():
+    # At L = 2 the optimal polynomial has complex roots: real steps stay above it.
+    best = gradient_steps_optimum(5, 20, 2, noise_var=10.0)
+    assert np.isnan(best.step_sizes).all()
+    nodes, weights = gauss(5, 20, 4)
+    found = minimize(
+        lambda steps: risk_on_nodes(steps, nodes, weights, 0.5), [0.4, 0.6]
+    )
+    assert found.fun > float(best.risk) * 1.001
+
+
+def gauss(d, N, points):
+    rule = recurrence_of_moments(exact_moments(d, N, 2 * points), points)
+    nodes, vectors = np.linalg.eigh(rule.jacobi(points))
+    return nodes, vectors[0] ** 2
+
+
+def test_the_limit_of_large_prompts(measured):
+    for c, (d, N) in {0.25: (100, 400), 1.0: (200, 200), 2.0: (200, 100)}.items():
+        for L in (1, 3, 6):
+            limit = gradient_steps_limit(c, L)
+            finite = gradient_steps_optimum(d, N, L)
+            error = abs(float(finite.risk / limit.risk) - 1)
+            measured("relative distance at d = 100 to 200", error)
+            # The corrections are of order L^2 / d.
+            assert error < 2 * (L + 1) ** 2 / d
+            np.testing.assert_allclose(
+                finite.step_sizes, limit.step_sizes, rtol=2 * (L + 1) ** 2 / d
+            )
+
+
+@pytest.mark.parametrize("c", [0.25, 1.0, 3.0])
+def test_the_limit_has_the_chebyshev_steps(c):
+    for L in (1, 4):
+        best = gradient_steps_limit(c, L)
+        assert float(best.risk) == pytest.approx(1 / sum(c**-k for k in range(L + 1)))
+        p = np.prod([1 - eta * 2.5 for eta in np.asarray(best.step_sizes)])
+        # U_L at the place of s = 2.5, over its value at s = 0
+        places = np.array([(s - 1 - c) / (2 * np.sqrt(c)) for s in (2.5, 0)])
+        U = [np.ones(2), 2 * places]
+        for _ in range(L - 1):
+            U.append(2 * places * U[-1] - U[-2])
+        assert p == pytest.approx(U[L][0] / U[L][1], rel=1e-10)
+
+
+def test_more_steps_and_more_examples_lower_the_risk():
+    risks = np.array(
+        [
+            [float(gradient_steps_optimum(5, N, L).risk) for N in (10, 20, 40)]
+            for L in (1, 2, 4, 8)
+        ]
+    )
+    assert (np.diff(risks, axis=0) < 0).all()
+    assert (np.diff(risks, axis=1) < 0).all()
+
+
+def test_gd_plus_plus_stays_above_the_floor(measured):
+    d, N, L = 5, 20, 2
+    nodes, weights = gauss(d, N, 16)
+
+    def risk(parameters):
+        p, f = np.ones_like(nodes), np.ones_like(nodes)
+        for eta, gamma in zip(*np.split(parameters, 2), strict=True):
+            p, f = p * (1 - eta * nodes * f**2), f * (1 - gamma * nodes * f**2)
+        return weights @ p**2
+
+    starts = np.random.default_rng(0).uniform(0, 0.8, (12, 2 * L))
+    best = min(
+        (minimize(risk, start, method="Nelder-Mead", tol=1e-10) for start in starts),
+        key=lambda found: found.fun,
+    )
+    floor = depth_floor(d, N, L)
+    assert floor.degree == 4
+    measured("GD++ of two layers", best.fun)
+    measured("floor of two layers", float(floor.risk))
+    assert float(floor.risk) < best.fun
+    assert best.fun == pytest.approx(0.0115, abs=5e-5)
+    assert float(floor.risk) == pytest.approx(0.0110, abs=5e-5)
+    # The recursion in s is that of the tokens.
+    eta, gamma = np.split(best.x, 2)
+    X = np.random.default_rng(1).standard_normal((N, d))
+    w, x = np.random.default_rng(2).standard_normal((2, d))
+    out = gd_plus_plus(eta, gamma, d).apply(
+        *join_tokens(X, (X @ w)[:, None], x), scale=1 / N
+    )
+    values, V = np.linalg.eigh(X.T @ X / N)
+    p, f = np.ones(d), np.ones(d)
+    for one, other in zip(eta, gamma, strict=True):
+        p, f = p * (1 - one * values * f**2), f * (1 - other * values * f**2)
+    expected = w @ x - (V * p) @ V.T @ w @ x
+    found = float(read_prediction(out.h_query[-1], d)[0])
+    assert found == pytest.approx(expected, rel=1e-10)
+
+
+def test_one_layer_meets_its_floor():
+    floor, best = depth_floor(7, 9, 1), gradient_steps_optimum(7, 9, 1)
+    assert float(floor.risk) == float(best.risk)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: gradient_steps_optimum(0, 5, 1), "dim: expected"),
+        (lambda: gradient_steps_optimum(5, 0, 1), "num_examples: expected"),
+        (lambda: gradient_steps_optimum(5, 5, 0), "steps: expected"),
+        (
+            lambda: gradient_steps_optimum(5, 5, 1, noise_var=-1.0),
+            "noise_var: expected",
+        ),
+        (lambda: depth_floor(5, 5, 0), "layers: expected"),
+        (lambda: depth_floor(5, 5, 6), "layers: expected at most 5, got 6"),
+        (lambda: gradient_steps_limit(0.0, 2), "ratio: expected"),
+        (lambda: gradient_steps_limit(0.5, 0), "steps: expected"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_traced_ratio_has_a_gradient():
+    slope = jax.grad(lambda c: gradient_steps_limit(c, 1).risk)(jnp.asarray(0.5))
+    assert float(slope) == pytest.approx(1 / 1.5**2)
