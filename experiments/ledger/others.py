@@ -44,19 +44,14 @@ OTHERS = (
         "Best L steps",
         "the least risk of L gradient steps from zero, and its step sizes",
         "exact",
-        "Christoffel function of the mean spectrum; with label noise the best polynomial "
-        "can have complex roots, and then no real steps attain it",
+        "Christoffel function of the mean spectrum; with noise the best polynomial can "
+        "have complex roots, and then no real steps attain it",
         (
             "regression.risks.gradient_steps_optimum",
             "regression.risks.gradient_steps_limit",
             "linalg.wishart_moments",
         ),
-        (
-            "test_depth.py::test_the_*",
-            "test_depth.py::test_one_step_*",
-            "test_depth.py::test_strong_noise_*",
-            "test_depth.py::test_more_steps_*",
-        ),
+        ("test_depth.py::test_*",),
         evidence="proof",
         source="depth#the-best-polynomial",
     ),

@@ -73,10 +73,10 @@ BOUNDS = (
         "Footnote 4",
         "eq. (4) discretises dW = -grad L dt + (eta C)^(1/2) dtheta",
         "conditional",
-        "it is the Euler-Maruyama scheme with one layer as the step; the moments differ "
-        "by a term of the order of one layer's update",
+        "it is the Euler-Maruyama scheme with one layer as the step; the moments "
+        "differ by a term of the order of one layer's update",
         ("noise.path_moments",),
-        ("test_yao_footnote4.py::test_footnote_4_*",),
+        ("test_yao_footnote4.py::test_*",),
         evidence="numerical",
     ),
     _say(

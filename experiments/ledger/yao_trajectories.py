@@ -94,8 +94,8 @@ TRAJECTORIES = (
         "Remark 1 (place)",
         "which places of the prompt count more",
         "exact",
-        "the text names no places; with a causal mask and gradient steps the later ones: "
-        "the weights of the labels are exact, and tend to a Laguerre polynomial",
+        "the text names no places; with a causal mask and gradient steps the later "
+        "ones: the weights of the labels are exact, and tend to a Laguerre polynomial",
         ("regression.position.label_weights", "regression.position.limit_profile"),
         ("test_yao_remark1_position.py::test_*",),
         evidence="proof",
