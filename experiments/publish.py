@@ -10,6 +10,7 @@ change of a drawing needs no new numbers.
 
 import argparse
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -25,8 +26,9 @@ RESULTS = FOLDER / "results"
 PAGES = FOLDER.parent / "docs" / "experiments"
 # It writes LEDGER.md itself.
 _NO_PRESETS = ("ledger",)
-# Times differ between runs whose numbers are the same.
-_TIMES = ("seconds", "ms")
+# Times differ between runs whose numbers are the same; sentences and tables repeat
+# numbers, rounded.
+_ASIDE = ("seconds", "ms", "findings", "tables", "claims")
 
 
 def published() -> list[str]:
@@ -110,13 +112,19 @@ def collect_figures(run: Path, name: str) -> Path:
 
 
 def differences(one: Any, other: Any, path: str = "") -> list[str]:
-    """Paths at which two results differ, wall times aside."""
+    """Paths at which two results differ in what a figure shows, wall times aside.
+
+    Numbers of another processor differ by rounding; three digits must be the same.
+    """
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         if "seconds" in str(one.get("name", "")):  # a check of a time
             return []
-        parts = [(key, one[key], other[key]) for key in one if key not in _TIMES]
+        parts = [(k, one[k], other[k]) for k in one if not k.endswith(_ASIDE)]
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         parts = [(str(i), *pair) for i, pair in enumerate(zip(one, other, strict=True))]
+    elif isinstance(one, float) and isinstance(other, float):
+        same = math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-9)
+        return [] if same or one == other else [path]
     else:
         return [] if one == other else [path]
     return [d for key, a, b in parts for d in differences(a, b, f"{path}/{key}")]
@@ -205,7 +213,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     found = {name: finished(options.output, name, revision) for name in names}
     for name, run in found.items():
         if run is not None:
-            print(store(run, name))
+            try:
+                print(store(run, name))
+            except ValueError as error:
+                parser.error(str(error))
     missing = [name for name, run in found.items() if run is None]
     if missing:
         parser.error(f"no finished run below {options.output} of {', '.join(missing)}")

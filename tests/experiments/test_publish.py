@@ -142,6 +142,8 @@ def test_differences_name_paths_and_leave_out_times():
     one = {"a": [1, {"seconds": 2.0}], "checks": [{"name": "seconds", "value": 1}]}
     other = {"a": [1, {"seconds": 3.0}], "checks": [{"name": "seconds", "value": 2}]}
     assert publish.differences(one, other) == []
+    assert publish.differences({"a": 1.0}, {"a": 1.0002}) == []
+    assert publish.differences({"a": 1.0}, {"a": 1.002}) == ["/a"]
     assert publish.differences({"a": [1, 2]}, {"a": [1, 3]}) == ["/a/1"]
     assert publish.differences({"a": [1, 2]}, {"a": [1]}) == ["/a"]
     assert publish.differences({"a": 1}, {"b": 1}) == [""]
