@@ -1,5 +1,7 @@
 """The picture: how many times faster than the alternative, how near to the limit."""
 
+import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,13 +11,13 @@ from benchmarks._results import Results
 from benchmarks._suite import BenchmarkRow
 from icltheory.plotting.style import COLOURS, STYLE
 
-# Inches a bar, a group's title, and the title with the axes' labels
-_BAR, _GROUP, _FRAME = 0.2, 0.3, 1.1
-_OURS, _SLOWER = COLOURS[1], COLOURS[2]
+# Inches a benchmark, and the title with the axes' labels
+_GROUP, _FRAME = 0.5, 1.2
+_OURS, _SLOWER, _WRONG = COLOURS[1], COLOURS[2], COLOURS[4]
 
 
 def draw(results: Results) -> Any:
-    """Draws every row that has a ratio or a floor as bars, on two logarithmic axes.
+    """Draws a dot for each ratio and each share of a limit, one line a benchmark.
 
     Returns:
         The matplotlib figure.
@@ -23,93 +25,74 @@ def draw(results: Results) -> Any:
     import matplotlib.pyplot as plt
 
     groups = drawn(results.rows)
-    bars = sum(len(rows) for _, rows in groups)
-    height = _FRAME + _BAR * bars + _GROUP * len(groups)
-    style = {**STYLE, "figure.constrained_layout.use": False, "axes.grid.axis": "x"}
-    with plt.rc_context({**style, "font.size": 9, "figure.dpi": 100}):
+    height = _FRAME + _GROUP * max(len(groups), 1)
+    with plt.rc_context({**STYLE, "font.size": 9, "figure.dpi": 100}):
         figure, (left, right) = plt.subplots(
             1, 2, figsize=(9.0, height), sharey=True, width_ratios=(2, 1)
         )
-        _fill(left, right, groups)
-        for side in (left, right):
-            side.axvline(1.0, color="black", linewidth=0.8, zorder=0)
-            side.tick_params(axis="y", length=0)
-            side.spines["left"].set_visible(False)
-            side.patch.set_visible(False)
-        figure.suptitle(f"{results.title}{results.warning}", fontsize=9)
-        figure.tight_layout(rect=(0, 0, 1, 1 - 0.1 / height))
+        for place, (_, rows) in enumerate(groups):
+            _dots(left, place, rows, "ratio")
+            _dots(right, place, rows, "share_of_floor")
+        left.set_yticks(
+            range(len(groups)), [_label(*group) for group in groups], fontsize=8
+        )
+        left.set_ylim(max(len(groups), 1) - 0.5, -0.5)
+        for axes, label in (
+            (left, "times faster than the alternative"),
+            (right, "share of the hardware limit"),
+        ):
+            axes.axvline(1.0, color="black", linewidth=0.8, zorder=0)
+            axes.tick_params(axis="y", length=0)
+            _axis(axes, [r for _, rows in groups for r in rows], label)
+        figure.suptitle(
+            f"{results.title}{results.warning}\none dot per case; orange: slower than "
+            "the alternative",
+            fontsize=9,
+        )
     return figure
-
-
-def _fill(left, right, groups) -> None:
-    """Bars, labels and scales."""
-    shown = [row for _, rows in groups for row in rows]
-    # Bars of the right axis begin at its left end; those of the left one at 1.
-    start = min([row.share_of_floor or 1.0 for row in shown], default=1.0) / 2
-    ticks = _bars(left, right, groups, start)
-    left.set_yticks(list(ticks.values()), list(ticks), fontsize=8)
-    left.set_ylim(max(ticks.values(), default=0) + 1, -0.2)
-    _axis(left, [row.ratio for row in shown])
-    right.set(xscale="log", xlim=(start, 8))
-    left.set_xlabel("times faster than the alternative; our time")
-    right.set_xlabel("share of the hardware limit")
 
 
 def drawn(rows: tuple[BenchmarkRow, ...]) -> list[tuple[str, list[BenchmarkRow]]]:
     """Groups of the rows that have something to draw."""
-    with_bars = [r for r in rows if r.ratio is not None or r.share_of_floor is not None]
-    return list(_table.grouped(with_bars))
+    shown = [r for r in rows if r.ratio is not None or r.share_of_floor is not None]
+    return list(_table.grouped(shown))
 
 
-def _bars(left, right, groups, start: float) -> dict[str, float]:
-    """Draws all bars; returns where each label stands, from the top down."""
-    from matplotlib.transforms import blended_transform_factory
-
-    ticks, at = {}, 0.0
-    for number, (group, rows) in enumerate(groups):
-        at += 1.4
-        others = {row.alternative for row in rows if row.ratio is not None}
-        against = f", against {others.pop()}" if len(others) == 1 else ""
-        # From the left edge of the figure, over both axes.
-        place = blended_transform_factory(left.figure.transFigure, left.transData)
-        bold = {"fontsize": 8, "fontweight": "bold", "va": "center", "zorder": 5}
-        text = left.text(0.01, at - 0.85, f"{group}{against}", transform=place, **bold)
-        text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1})
-        text.set_in_layout(False)
-        for row in rows:
-            # The same name in two groups needs two ticks: a space of no width
-            ticks[f"{row.name} ({row.precision})" + "\u200b" * number] = at
-            _bar(left, at, row.ratio, 1.0, _of(row, against))
-            _bar(right, at, row.share_of_floor, start, "")
-            at += 1
-    return ticks
+def _label(group: str, rows: Sequence[BenchmarkRow]) -> str:
+    others = list(dict.fromkeys(r.alternative for r in rows if r.ratio is not None))
+    against = f", against {' or '.join(others)}" if others else ""
+    return "\n".join(textwrap.wrap(f"{group}{against}", 52))
 
 
-def _of(row: BenchmarkRow, against: str) -> str:
-    wrong = "WRONG ANSWER, " if row.wrong else ""
-    other = "" if against else f"{row.alternative}"
-    return f" x {wrong}{other}; {_table.duration(row.ours_s)}".replace(" ;", ";")
+def _dots(axes, place: int, rows: Sequence[BenchmarkRow], value: str) -> None:
+    """The dots of a benchmark, and the range of its ratios as text beside them."""
+    known = [(getattr(row, value), row) for row in rows]
+    known = [(x, row) for x, row in known if x is not None and x > 0]
+    for x, row in known:
+        slower = value == "ratio" and x < 1
+        colour = _WRONG if row.wrong else _SLOWER if slower else _OURS
+        marker = "X" if row.wrong else "o"
+        axes.plot(x, place, marker, color=colour, alpha=0.6, markersize=7)
+        if row.wrong:
+            axes.annotate("WRONG ANSWER", (x, place), fontsize=7, color=colour)
+    if known and value == "ratio":
+        ends = dict.fromkeys(_table.number(end(x for x, _ in known)) for end in _ENDS)
+        across = axes.get_yaxis_transform()
+        text = " to ".join(ends) + " x"
+        style = {"fontsize": 8, "va": "center", "ha": "right", "color": "0.35"}
+        axes.text(1.0, place, text, transform=across, **style)
 
 
-def _bar(axes, at, value: float | None, start: float, more: str) -> None:
-    """A bar with its number, and more text, behind its right end."""
-    if value is None or not value > 0:
-        return
-    colour = _SLOWER if start == 1.0 and value < 1 else _OURS
-    axes.barh(at, value - start, left=start, height=0.75, color=colour)
-    text = f" {_table.number(value)}{more}"
-    drawn = axes.text(max(value, start), at, text, va="center", fontsize=8)
-    drawn.set_in_layout(False)
+_ENDS = (min, max)
 
 
-def _axis(axes, values: list[float | None]) -> None:
-    """A logarithmic axis that holds all values and room for their text."""
-    from matplotlib.ticker import FixedLocator, NullLocator
-
-    known = [value for value in values if value is not None and value > 0]
-    low, high = min([*known, 1.0]) / 1.3, max([*known, 2.0])
-    # About a third of the axis is for the text behind the longest bar.
-    axes.set(xscale="log", xlim=(low, high * (high / low) ** 0.4))
-    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    axes.xaxis.set_major_locator(FixedLocator(decades[decades <= 1.5 * high].tolist()))
-    axes.xaxis.set_minor_locator(NullLocator())
+def _axis(axes, rows: Sequence[BenchmarkRow], label: str) -> None:
+    """A logarithmic axis that holds all values, with room for the text beside them."""
+    name = "ratio" if "faster" in label else "share_of_floor"
+    values = [x for row in rows if (x := getattr(row, name)) is not None and x > 0]
+    low, high = min([*values, 1.0]) / 1.5, max([*values, 1.0]) * 1.5
+    room = (high / low) ** 0.45 if name == "ratio" else 1.0
+    axes.set(xscale="log", xlabel=label, xlim=(low, high * room))
+    decades = 10.0 ** np.arange(np.ceil(np.log10(low)), np.floor(np.log10(high)) + 1)
+    axes.set_xticks(decades.tolist())
+    axes.minorticks_off()

@@ -30,12 +30,14 @@ extensions = [
     "root_pages",
     "errata",
     "fast_build",
+    "players",
     "stored_results",
 ]
 exclude_patterns = ["OUT", "_build", "jupyter_execute"]
 
 html_theme = "furo"
 html_title = "icltheory"
+html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = [("ledger.js", {"defer": "defer"})]

@@ -3,11 +3,14 @@
 ``python -m experiments.publish`` runs every experiment, about an hour and a half on two
 cores, and replaces ``experiments/results``, from which the documentation takes every
 number. ``python -m experiments.publish garg_linear cot`` renews only those two. Runs of
-the same revision that are finished are not repeated.
+the same revision that are finished are not repeated. With ``--figures`` the pictures of
+a run replace the stored ones, and its numbers must be those that are stored: so a
+change of a drawing needs no new numbers.
 """
 
 import argparse
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -23,6 +26,9 @@ RESULTS = FOLDER / "results"
 PAGES = FOLDER.parent / "docs" / "experiments"
 # It writes LEDGER.md itself.
 _NO_PRESETS = ("ledger",)
+# Times differ between runs whose numbers are the same; sentences and tables repeat
+# numbers, rounded.
+_ASIDE = ("seconds", "ms", "findings", "tables", "claims")
 
 
 def published() -> list[str]:
@@ -77,6 +83,51 @@ def collect(run: Path, name: str) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     aside.rename(target)
     return target
+
+
+def collect_figures(run: Path, name: str) -> Path:
+    """Replaces the stored figures by those of a run with the same numbers.
+
+    Args:
+        run: The run's folder.
+        name: The experiment.
+
+    Returns:
+        The folder with the figures.
+
+    Raises:
+        ValueError: If a number of the run differs from the stored one.
+    """
+    target = RESULTS / name
+    stored, found = (_read(folder / "result.json") for folder in (target, run))
+    changed = differences(stored, _rounded(found))
+    if changed:
+        raise ValueError(
+            f"{name}: expected the stored numbers, got others at {changed[0]}; without "
+            "--figures numbers and figures are stored together"
+        )
+    for figure in shown_figures(name):
+        shutil.copyfile(run / figure, target / figure)
+    return target
+
+
+def differences(one: Any, other: Any, path: str = "") -> list[str]:
+    """Paths at which two results differ in what a figure shows, wall times aside.
+
+    Numbers of another processor differ by rounding; three digits must be the same.
+    """
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        if "seconds" in str(one.get("name", "")):  # a check of a time
+            return []
+        parts = [(k, one[k], other[k]) for k in one if not k.endswith(_ASIDE)]
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        parts = [(str(i), *pair) for i, pair in enumerate(zip(one, other, strict=True))]
+    elif isinstance(one, float) and isinstance(other, float):
+        same = math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-9)
+        return [] if same or one == other else [path]
+    else:
+        return [] if one == other else [path]
+    return [d for key, a, b in parts for d in differences(a, b, f"{path}/{key}")]
 
 
 def shown_figures(name: str) -> list[str]:
@@ -141,7 +192,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         action="store_true",
         help="run nothing: store the newest finished runs below --output",
     )
+    parser.add_argument(
+        "--figures",
+        action="store_true",
+        help="store the figures alone, of runs with the stored numbers",
+    )
     options = parser.parse_args(argv)
+    store = collect_figures if options.figures else collect
     names = options.names or published()
     unknown = sorted(set(names) - set(published()))
     if unknown:
@@ -156,7 +213,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     found = {name: finished(options.output, name, revision) for name in names}
     for name, run in found.items():
         if run is not None:
-            print(collect(run, name))
+            try:
+                print(store(run, name))
+            except ValueError as error:
+                parser.error(str(error))
     missing = [name for name, run in found.items() if run is None]
     if missing:
         parser.error(f"no finished run below {options.output} of {', '.join(missing)}")

@@ -15,6 +15,8 @@ PAGES = {
     "contributing": "CONTRIBUTING.md",
     "benchmarks": "benchmarks/README.md",
 }
+# Their tables need the whole width.
+_WIDE = ("ledger", "benchmarks")
 _ELSEWHERE = {"experiments/README.md": "../experiments/index.md"}
 _LINK = re.compile(r"(!?)\[((?:[^\]\[]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _FUNCTION = re.compile(r"(?<!\[)`([a-z][\w.]*\.\w+)`(?!\])")
@@ -27,6 +29,8 @@ def write_pages(app: Any) -> None:
         text = (ROOT / file).read_text()
         if page == "ledger":
             text = _ledger(text)
+        if page in _WIDE:
+            text = f"---\nhide-toc: true\n---\n\n{text}"
         text = _LINK.sub(lambda m, at=file: _led(m, posixpath.dirname(at)), text)
         target = REFERENCE / f"{page}.md"
         if not target.exists() or target.read_text() != text:
@@ -52,9 +56,7 @@ def _led(match: re.Match[str], folder: str) -> str:
 
 def _ledger(text: str) -> str:
     text = _TEST.sub(r"`\2::\1`", text)
-    text = _FUNCTION.sub(_function, text)
-    # Its tables need the whole width.
-    return f"---\nhide-toc: true\n---\n\n{text}"
+    return _FUNCTION.sub(_function, text)
 
 
 def _function(match: re.Match[str]) -> str:

@@ -7,10 +7,12 @@ the cell ``10``, and the next step its column. A format may follow:
 ``{result-table}`` shows a table of a run, with a choice of its rows and columns;
 ``{result-claims}`` shows the papers' claims beside what was measured, and
 ``{result-findings}`` the sentences that sum up a run; ``{result-run}`` says how to
-reproduce a run and what its checks found.
+reproduce a run and what its checks found. Lists that are too long to be taken in at a
+glance are closed, and a click opens them.
 """
 
 import html
+import importlib
 import re
 from typing import Any
 
@@ -20,6 +22,9 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from experiments._frame.lookup import RESULTS, lookup, read
 from experiments._frame.page import in_words
+
+# Entries of a list that a reader takes in at a glance.
+_GLANCE = 8
 
 
 class Result(SphinxRole):
@@ -54,7 +59,8 @@ class ResultTable(_Stored):
     """A table of a run: ``NAME INDEX``, with ``:columns:`` and ``:rows:`` to choose.
 
     Both lists have semicolons between their entries; a row is known by its first cell,
-    or by the column that ``:key:`` names.
+    or by the column that ``:key:`` names. Cells may be given other words: by ``:words:
+    MODULE:NAME``, a dictionary of an experiment, or by ``:rename: CELL -> WORDS; ...``.
     """
 
     required_arguments = 2
@@ -63,6 +69,8 @@ class ResultTable(_Stored):
         "rows": directives.unchanged,
         "key": directives.unchanged,
         "title": directives.unchanged,
+        "words": directives.unchanged,
+        "rename": directives.unchanged,
     }
 
     def run(self):
@@ -78,12 +86,22 @@ class ResultTable(_Stored):
             raise self.error(
                 f"rows: expected some of {[r[key] for r in table['rows']]}"
             )
-        head = [_plain(column) for column in columns]
-        body = [[_plain(row[i]) for i in at] for row in rows]
+        words = self.words()
+        head = [words.get(c, c) for c in map(_plain, columns)]
+        body = [[words.get(c, c) for c in (_plain(row[i]) for i in at)] for row in rows]
         title = self.options.get("title", table["title"])
         found = [_table(head, body, title)]
         if table["caption"]:
             found.append(nodes.paragraph(text=table["caption"]))
+        return found
+
+    def words(self) -> dict[str, str]:
+        """Words for a reader, by what the run wrote."""
+        pairs = [entry.split(" -> ") for entry in _list(self.options.get("rename"))]
+        found = dict(pairs)
+        if "words" in self.options:
+            module, _, name = self.options["words"].partition(":")
+            found |= getattr(importlib.import_module(module), name)
         return found
 
 
@@ -95,7 +113,7 @@ def _table(
     head: list[str], body: list[list[str]], title: str, kind: str = "numbers"
 ) -> nodes.table:
     table = nodes.table(classes=["stored-result", kind])
-    table += nodes.title(text=title)
+    table += nodes.title("", "", *_text(title))
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=1) for _ in head]
     group += nodes.thead("", _cells(head))
@@ -106,8 +124,25 @@ def _table(
 
 def _cells(texts: list[str]) -> nodes.row:
     return nodes.row(
-        "", *(nodes.entry("", nodes.paragraph(text=html.unescape(t))) for t in texts)
+        "", *(nodes.entry("", nodes.paragraph("", "", *_text(t))) for t in texts)
     )
+
+
+def _text(text: str) -> list[nodes.Node]:
+    """Text, with a formula wherever dollars enclose one."""
+    parts = re.split(r"\$([^$]+)\$", html.unescape(text))
+    kinds = (nodes.Text, lambda formula: nodes.math(formula, formula))
+    return [kinds[i % 2](part) for i, part in enumerate(parts) if part]
+
+
+def _closed(summary: str, *content: nodes.Node) -> list[nodes.Node]:
+    """Content that a click on its summary shows."""
+    start = f'<details class="more"><summary>{html.escape(summary)}</summary>'
+    return [
+        nodes.raw("", start, format="html"),
+        *content,
+        nodes.raw("", "</details>", format="html"),
+    ]
 
 
 class ResultClaims(_Stored):
@@ -131,21 +166,35 @@ class ResultClaims(_Stored):
                 row.insert(1, claim["expected"])
             body.append(row)
         title = self.options.get("title", "Claims and measurements")
-        return [_table(head, body, title, "claims")]
+        table = _table(head, body, title, "claims")
+        if len(claims) <= _GLANCE:
+            return [table]
+        held = sum(claim["held"] for claim in claims)
+        return _closed(f"{len(claims)} claims, of which {held} hold", table)
 
 
 class ResultFindings(_Stored):
-    """The sentences that sum up a run."""
+    """The sentences that sum up a run; those after the ``:first:`` ones are closed."""
 
     required_arguments = 1
+    option_spec = {"first": directives.nonnegative_int}
 
     def run(self):
         """Builds the list."""
         [name] = self.arguments
-        found = nodes.bullet_list()
-        for line in self.read(name)["findings"]:
-            found += nodes.list_item("", nodes.paragraph(text=line))
-        return [found]
+        lines = self.read(name)["findings"]
+        first = self.options.get("first", len(lines))
+        shown = [_bullets(lines[:first])] if first else []
+        rest = lines[first:]
+        more = f"{len(rest)} {'more ' if first else ''}findings"
+        return shown + (_closed(more, _bullets(rest)) if rest else [])
+
+
+def _bullets(lines: list[str]) -> nodes.bullet_list:
+    found = nodes.bullet_list()
+    for line in lines:
+        found += nodes.list_item("", nodes.paragraph("", "", *_text(line)))
+    return found
 
 
 class ResultRun(_Stored):
@@ -166,11 +215,9 @@ class ResultRun(_Stored):
         # The folder of the run is no part of what it computes.
         command = re.sub(r" --output \S+", "", stored["command"])
         block = nodes.literal_block(command, command, language="sh")
-        checks = nodes.bullet_list()
-        for check in result["checks"]:
-            text = nodes.paragraph(text=in_words(check))
-            checks += nodes.list_item("", text)
-        return [block, nodes.paragraph(text=about), checks]
+        checks = _bullets([in_words(check) for check in result["checks"]])
+        more = f"{len(checks)} check{'s' * (len(checks) > 1)}, each with its tolerance"
+        return [block, nodes.paragraph(text=about), *_closed(more, checks)]
 
 
 def setup(app: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from icltheory.plotting.style import COLOURS
 
 __all__ = [
     "MODULES",
+    "checkpoint_name",
     "demonstration_places",
     "demonstrations_axis",
     "key",
@@ -27,6 +29,7 @@ __all__ = [
 
 # Figures are at most this wide in inches, so that their text is read at its size.
 WIDTH = 8.4
+_SMALL = "small_lm/checkpoint"
 MODULES = {"attn": "attention", "mlp": "MLP", "all": "attention and MLP"}
 _MATRICES = {
     "W_Q": ("$W_Q$", COLOURS[0], "o"),
@@ -43,6 +46,15 @@ _TASKS = {
     "sentiment": "sentiment, meaningful labels",
     "topic": "topic, meaningful labels",
 }
+
+
+def checkpoint_name(checkpoint: str) -> str:
+    """What a title calls a checkpoint: the end of its path, or the model of this site.
+
+    One folder alone is often just "checkpoint", so there are two of them.
+    """
+    short = "/".join(Path(checkpoint).parts[-2:])[-60:]
+    return "the small language model" if short == _SMALL else short
 
 
 def plain_words(name: str) -> str:

@@ -39,11 +39,12 @@ def page(folder: Path) -> str:
     timing = folder / "timing.json"
     seconds = _read(timing)["seconds"] if timing.exists() else {}
     name = stored["experiment"]
+    changed = ", changed" if result["verdict"] == "not applicable" else ""
     parts = [
-        f"<h1>{_text(name)}, preset {_text(stored['preset'])}</h1>",
+        f"<h1>{_text(name)}, preset {_text(stored['preset'])}{changed}</h1>",
         f"<p>{_text(stored.get('about', ''))}</p>",
         _verdict(result),
-        *_checks(result["checks"]),
+        *_checks(result["checks"], result["verdict"] != "not applicable"),
         *_section("Findings", [_list(result.get("findings", ()))]),
         *_section("Claims of the papers", [_claims(result.get("claims", ()))]),
         *_section("Tables", map(_table, result.get("tables", ()))),
@@ -92,13 +93,17 @@ def _verdict(result: Mapping[str, Any]) -> str:
     return f'<p class="{verdict.split()[0]}">{words[verdict]}</p>'
 
 
-def _checks(checks: Sequence[Mapping[str, Any]]) -> list[str]:
+def _checks(checks: Sequence[Mapping[str, Any]], checked: bool) -> list[str]:
+    """The checks in words, each with its verdict where they are made for the config."""
     marks = {True: "passed", False: "failed"}
-    items = (
-        f'<li><span class="{marks[check["passed"]]}">{marks[check["passed"]]}</span> '
-        f"{_text(in_words(check))}</li>"
-        for check in checks
-    )
+    items = [f"{_text(in_words(check))}</li>" for check in checks]
+    if checked:
+        verdicts = [marks[check["passed"]] for check in checks]
+        items = [
+            f'<span class="{verdict}">{verdict}</span> {item}'
+            for verdict, item in zip(verdicts, items, strict=True)
+        ]
+    items = [f"<li>{item}" for item in items]
     return _section("Checks", ["<ul>" + "".join(items) + "</ul>"] if checks else [])
 
 

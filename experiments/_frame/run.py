@@ -226,7 +226,11 @@ class Run:
         if self.writes and self.launch is not None:
             self.write_text("report.html", page(self.folder))
         total = time.perf_counter() - self._started
+        if report.checks and not checked:
+            self.console.print("checks are made for unmodified presets")
         self.console.print(f"{total:.0f} s; results and figures in {self.folder}")
+        if self.writes and self.launch is not None:
+            self.console.print(f"to read it: {self.folder / 'report.html'}")
         return written
 
     def write_json(self, name: str, value: Any) -> Any:

@@ -49,6 +49,9 @@ def _values(records: list[dict], name: str) -> list[float]:
 
 
 def _rows_figure(table: list[dict]):
+    # From top to bottom by the first number of a row's name, then by the next.
+    sizes = ("generic", "dim", "num_demos", "shots", "num_layers")
+    table = sorted(table, key=lambda row: [row[size] for size in sizes])
     noisy = {label: _values(table, name) for name, label in NOISY.items()}
     smooth = {"smoothing": _values(table, "smoothing")}
     panels = {

@@ -1,14 +1,13 @@
 """Table, figure, claims and checks of a run."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.stats
 from rich.table import Table
 
-from experiments._frame.looks import matrix_look
+from experiments._frame.looks import checkpoint_name, matrix_look
 from experiments._frame.report import Check, Claim, Report
 from experiments.condition_numbers.config import Config
 from experiments.condition_numbers.drawing import (
@@ -190,8 +189,8 @@ def figure(config: Config, rows: Rows) -> Any:
     dtypes = ", ".join(sorted({row.dtype for row in rows}))
     return condition_numbers_along_depth(
         {"": curves},
-        f"Condition numbers of {_short_name(config)} ({dtypes}), and their ratios to "
-        "random matrices",
+        f"Condition numbers of {checkpoint_name(config.checkpoint)} ({dtypes}), and "
+        "their ratios to random matrices",
     )
 
 
@@ -206,14 +205,9 @@ def spectra(config: Config, rows: Rows) -> Any:
             shown[title] = row.singular_values, row.shape
     return spectra_beside_chance(
         shown,
-        f"Singular values of {_short_name(config)}; dashed: random matrices with the "
-        "same mean square",
+        f"Singular values of {checkpoint_name(config.checkpoint)}; dashed: random "
+        "matrices with the same mean square",
     )
-
-
-def _short_name(config: Config) -> str:
-    """The last folders of the checkpoint; one alone is often just "checkpoint"."""
-    return "/".join(Path(config.checkpoint).parts[-2:])
 
 
 def spread_of_squares(level: float = 0.9) -> tuple[float, float]:

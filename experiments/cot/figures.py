@@ -29,6 +29,11 @@ from icltheory.statistics import Estimate
 
 _COT, _ICL = 1, 2
 _SYMBOLS = {FRACTION: r"$\alpha'$", TAU: r"$\tau$", RHO: r"$\rho$"}
+_QUANTITIES = {
+    FRACTION: r"share of relevant examples $\alpha'$",
+    TAU: r"least probability of a correct path $\tau$",
+    RHO: r"least gap of the two likeliest states $\rho$",
+}
 _CLASSES = {
     "same_step_same_input": "same step,\nsame input",
     "same_step_other_input": "same step,\nother input",
@@ -124,10 +129,10 @@ def _panel_title(config, group) -> str:
 
 def _need_panels(config, swept) -> dict[str, NeedPanel]:
     panels = {}
-    for group, symbol in _SYMBOLS.items():
+    for group, quantity in _QUANTITIES.items():
         values, trained, counting = needed(config, swept, group)
         proved, asked = predicted(config, group, values)
-        panels[symbol] = NeedPanel(
+        panels[quantity] = NeedPanel(
             values,
             {"trained": trained, "votes counted": counting},
             {

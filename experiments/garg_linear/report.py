@@ -99,6 +99,11 @@ def _cell(curve: Curve, k: int) -> str:
     return f"{curve.mean[k]:.4f}\n\\[{curve.low[k]:.3f}, {curve.high[k]:.3f}]"
 
 
+def _in_words(name: str) -> str:
+    """The name of a curve in a figure: "ridge (1)" is ridge with penalty 1."""
+    return name.replace("ridge (", "ridge, penalty ").rstrip(")")
+
+
 def report(setup: Setup, params: Any, records: list[dict]) -> Report:
     """Measures the final model: table, figures, checks and numbers."""
     config = setup.config
@@ -142,7 +147,10 @@ def report(setup: Setup, params: Any, records: list[dict]) -> Report:
         tables=[comparison_table(config, curves)],
         figures={
             "figure5a.png": error_against_examples(
-                curves, config.dim, f"{title}\n{legend}", TRANSFORMER
+                {_in_words(name): curve for name, curve in curves.items()},
+                config.dim,
+                f"{title}\n{legend}",
+                TRANSFORMER,
             ),
             "figure5b.png": errors_over_training(
                 snapshots,

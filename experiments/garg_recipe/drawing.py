@@ -34,8 +34,8 @@ def recipes_beside_baseline(
 
     Args:
         curves: Prompts seen and the value there, by recipe.
-        ratios: Values at the end over the baseline's; those that are not finite are
-            named without a dot.
+        ratios: Values at the end over the baseline's, drawn from the smallest to the
+            largest; those that are not finite are named last, without a dot.
         title: What was measured.
 
     Returns:
@@ -64,6 +64,7 @@ def recipes_beside_baseline(
 
 
 def _dots(axes, ratios: Mapping[str, Ratio]) -> None:
+    ratios = dict(sorted(ratios.items(), key=lambda item: _order(item[1].mean)))
     for place, ratio in enumerate(ratios.values()):
         colour = COLOURS[1] if ratio.united else COLOURS[0]
         if np.isfinite(ratio.mean):
@@ -80,6 +81,10 @@ def _dots(axes, ratios: Mapping[str, Ratio]) -> None:
     axes.set_xlabel(
         "distance at the end / that of the baseline\n(bars: 2 standard errors)"
     )
+
+
+def _order(value: float) -> float:
+    return value if np.isfinite(value) else np.inf
 
 
 _TICKS = tuple(m * 10.0**e for e in range(-3, 4) for m in (1, 1.5, 2, 3, 5, 7))

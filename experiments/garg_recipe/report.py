@@ -15,8 +15,8 @@ from icltheory.plotting import Curve
 from icltheory.regression import risks
 from icltheory.statistics import Estimate
 
-# The changes in plain words, for the figure.
-_WORDS = {
+# The changes in plain words, for the figure and for the page.
+WORDS = {
     "adam": "Adam",
     "muon": "Muon",
     "rate-half": "half the learning rate",
@@ -151,7 +151,7 @@ def draw(
         mean, error = Estimate.of(own.excess, axis=1)
         curves[name] = own.prompts, Curve(mean, mean - error, mean + error)
     ratios = {
-        _WORDS.get(row.name, row.name): Ratio(
+        WORDS.get(row.name, row.name): Ratio(
             row.ratio[0], *row.interval, row.name in _SHOWN
         )
         for row in found[1:]

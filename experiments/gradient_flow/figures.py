@@ -49,7 +49,7 @@ def figures(
         [_setting(config, *key, part) for key, part in starts.items()],
         f"Gradient flow of all weights from {config.num_starts} random starts "
         f"(entries of standard deviation {config.start_scale:g})\n"
-        "lines: median of the starts of a fate; bands: 5 to 95 % of them",
+        "lines: median of the starts that end alike; bands: 5 to 95 % of them",
     )
     return {
         "paths.png": flow_paths(panels, f"Gradient flow of GD-beta, {of}"),

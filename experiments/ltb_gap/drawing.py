@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting import COLOURS, STYLE, name_ends
+from icltheory.plotting import COLOURS, METHODS, STYLE, name_ends
 from icltheory.plotting.style import colours, plain_log_axis
 
 __all__ = ["GapPanel", "excess_hills", "gap_panels", "gap_phases"]
 
 _NAMES = {
-    "lsa": ("attention alone", COLOURS[2]),
-    "ltb": ("with an MLP", COLOURS[1]),
-    "bayes": ("Bayes", COLOURS[0]),
+    "lsa": ("attention alone", METHODS["LSA"]),
+    "ltb": ("with an MLP", METHODS["LTB"]),
+    "bayes": ("Bayes", METHODS["Bayes"]),
 }
 
 
@@ -173,6 +173,8 @@ def gap_phases(
         axes.set(
             xscale="log",
             yscale="log",
+            # Without an example there is no prompt: the cell of M = 1 begins there.
+            ylim=(float(np.min(examples)), float(np.max(examples))),
             xlabel="length of the prior mean, $\\|\\beta^*\\|$",
             ylabel="examples, M",
             title=f"What an MLP saves ({title})\nboxes: the construction whose "

@@ -296,6 +296,6 @@ def _methods(comparison: MethodComparison, lengths) -> dict[str, PatternSeries]:
 def _title(config: Config, text: str) -> str:
     ensemble = config.figures
     return (
-        f"{text}: β = {ensemble.scale:g}, M₁ = {ensemble.num_relevant}, "
+        f"{text}: β = {ensemble.scale:g}, $M_1$ = {ensemble.num_relevant}, "
         f"α = {ensemble.relevant_fraction:g}, {len(ensemble.seeds)} seeds"
     )

@@ -112,13 +112,14 @@ def errors_against_kept(
         Yao et al. 2024, Figure 2, and Li et al. 2024, Figure 14, on one axis. Verified
         by ``tests/experiments/test_pattern_pruning.py``.
     """
-    with page(panels, 3, title, 2.5, sharey=True) as (shown, entries):
+    columns = 2 if len(panels) == 4 else 3
+    with page(panels, columns, title, 2.5, sharey=True) as (shown, entries):
         for axes, lines in zip(shown, panels.values(), strict=True):
             entries |= _draw_lines(axes, lines, marked=True)
             axes.set(xlabel="kept share of parameters (log)", xscale="log")
             axes.set_ylim(-0.02, 1.02)
             plain_x_axis(axes)
-        for axes in shown[::3]:
+        for axes in shown[::columns]:
             axes.set_ylabel(ylabel)
     return shown[0].figure
 

@@ -47,29 +47,19 @@ def figures(
 
 
 def _panels(config: Config, found: NeuronCurves):
-    """Hinge error by order, in and out of domain, and 0-1 error out of domain."""
-    panels = {}
-    for what, label, tests in (
-        ("hinge", "hinge error", (0, 1)),
-        ("error", "0-1 error (range of the seeds)", (1,)),
-    ):
-        for test in tests:
-            lines = {}
-            for colour, (order, name) in enumerate(_ORDERS.items(), start=1):
-                curve = found.curves[order]
-                values = getattr(curve, what)[:, :, test]
-                lines[name] = _line(config.rates, values, colour, what)
-                if what == "hinge":
-                    formula = curve.counted[:, :, test].mean(0)
-                    lines[f"_{name}, formula"] = PrunedLine(
-                        config.rates,
-                        formula,
-                        colour=colour,
-                        style="--",
-                        kind="neurons counted by sign, $[1 - F(1 - g)]_+$",
-                    )
-            panels[_where(config, test), label] = lines
-    return panels
+    """Hinge error by order, out of domain; in domain it is much the same."""
+    lines = {}
+    for colour, (order, name) in enumerate(_ORDERS.items(), start=1):
+        curve = found.curves[order]
+        lines[name] = _line(config.rates, curve.hinge[:, :, 1], colour)
+        lines[f"_{name}, formula"] = PrunedLine(
+            config.rates,
+            curve.counted[:, :, 1].mean(0),
+            colour=colour,
+            style="--",
+            kind="neurons counted by sign, $[1 - F(1 - g)]_+$",
+        )
+    return {(_where(config, 1), "hinge error"): lines}
 
 
 def _where(config: Config, test: int) -> str:
@@ -81,29 +71,20 @@ def _where(config: Config, test: int) -> str:
 
 
 def _gpt_figures(config: Config, found: GptCurves):
-    """Errors by order with what pruning adds where Figure 14 looks; then by alpha'."""
-    by_order, change, hinge = {}, {}, {}
+    """0-1 error by order beside the published one; then errors by alpha'."""
+    by_order = {}
     rates = np.asarray(config.gpt_rates)
-    near = rates <= PUBLISHED_RATES[-1] + 1e-6
     for colour, (order, name) in enumerate(_ORDERS.items(), start=1):
         error = found.error[order]
         by_order[name] = _line(rates, error, colour, "error")
-        hinge[name] = _line(rates, found.hinge[order], colour, "error")
-        added = interval((error - error[:, :1])[:, near])
-        change[name] = PrunedLine(rates[near], *added, colour=colour)
         if order in PUBLISHED:
             level = np.asarray(PUBLISHED[order])
             look: dict[str, Any] = {"colour": colour, "style": "--"}
             read = PrunedLine(PUBLISHED_RATES, level, **look, kind="published")
             by_order[f"_{name}, published"] = read
-            change[f"_{name}, published"] = read._replace(mean=level - level[0])
     shown = _where(config, 1)
     small = f"out of domain, $S_1$ = {config.coefficient_sum:g}, small first"
-    orders = {
-        (shown, "0-1 error"): by_order,
-        (shown, "change of the 0-1 error"): change,
-        (shown, "hinge error"): hinge,
-    }
+    orders = {(shown, "0-1 error"): by_order}
     alphas = {
         (small, "0-1 error"): _by_alpha(config, found.test_error[..., 1:]),
         (small, "hinge error"): _by_alpha(config, found.test_hinge[..., 1:]),
@@ -112,8 +93,7 @@ def _gpt_figures(config: Config, found: GptCurves):
     return {
         "gpt2.png": errors_against_pruned(
             {title: _first_band(lines) for title, lines in orders.items()},
-            f"{of}\n(bands of small first: range of the seeds, of the change 95 % "
-            "interval)",
+            f"{of}\n(band of small first: range of the seeds)",
             found.sizes,
             norm=r"$\|W_{in}(i, \cdot)\|$",
         ),
@@ -177,7 +157,28 @@ def _kept(config: Config, bridge: Bridge, what: str, test: int):
         if curve.method == AXES:  # often on top of another
             line = line._replace(style="--")
         panels[_titled(curve.module)][curve.method] = line
-    return panels
+    return _without_twins(panels)
+
+
+def _without_twins(panels):
+    """One panel for matrices with the same lines: W_Q and W_K start and stay equal."""
+    shown = {}
+    for title, lines in panels.items():
+        twins = [name for name, others in shown.items() if _alike(lines, others)]
+        shown = {
+            f"{name} and {title}" if name in twins else name: others
+            for name, others in shown.items()
+        }
+        if not twins:
+            shown[title] = lines
+    return shown
+
+
+def _alike(lines, others) -> bool:
+    return lines.keys() == others.keys() and all(
+        np.allclose(lines[method].mean, others[method].mean, atol=1e-3)
+        for method in lines
+    )
 
 
 def _titled(module: str) -> str:

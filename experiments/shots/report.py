@@ -1,12 +1,15 @@
 """Table, figure and verdicts of a run."""
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from rich.table import Table
 
-from experiments._frame.looks import labels_are_arbitrary, plain_words
+from experiments._frame.looks import (
+    checkpoint_name,
+    labels_are_arbitrary,
+    plain_words,
+)
 from experiments._frame.report import Check, Report
 from experiments.prune_llm.subject import Subject
 from experiments.shots.config import Config
@@ -134,8 +137,8 @@ def figure(config: Config, results: dict[str, TaskFindings]):
     seeds, orders = len(config.demonstration_seeds), len(config.orders)
     return accuracy_against_shots(
         panels,
-        f"{'/'.join(Path(config.checkpoint).parts[-2:])[-60:]}: accuracy against "
-        f"demonstrations\n(bars: {config.level:.0%} intervals over draws of "
+        f"Accuracy of {checkpoint_name(config.checkpoint)} against demonstrations\n"
+        f"(bars: {config.level:.0%} intervals over draws of "
         f"demonstrations and questions; dots: {seeds} draws in {orders} "
         f"order{'s' * (orders > 1)})",
     )

@@ -57,8 +57,7 @@ def terms_along_depth(panels: Mapping[str, Mapping[str, Any]], title: str):
             # Where N is too small for the prior's covariance, a term is infinite.
             finite = {k: v for k, v in lines.items() if np.isfinite(v).any()}
             if finite:
-                style = {"xlabel": "layer t", "ylabel": ylabel, "log": False}
-                error_curves(finite, ax=axes, **style)
+                error_curves(finite, ax=axes, xlabel="layer t", ylabel=ylabel)
     return shown[0].figure
 
 
@@ -110,7 +109,7 @@ def ratio_heat_maps(panels: Mapping[str, Any], title: str, columns: int = 3):
             axes.set_xlabel("layer t")
         for axes in grid[:, 0]:
             axes.set_ylabel("pruned layer k")
-        bar = figure.colorbar(images[0], ax=grid, shrink=0.6)
+        bar = figure.colorbar(images[0], ax=grid, shrink=0.6, extend="both")
         ticks = (0.25, 0.5, 1.0, 2.0, 4.0)
         bar.set_ticks(np.log(ticks).tolist(), labels=[f"{tick:g}" for tick in ticks])
         figure.suptitle(title)

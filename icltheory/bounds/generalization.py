@@ -81,8 +81,8 @@ def generalization_bound(
         \right]}{m_t} - E \log \operatorname{pdet} C_t
 
     is the corrected theorem with an isotropic prior. Its learner takes the steps
-    :math:`W_t = W_{t-1} + G_t + C_t^{1/2} N_t` of equation (4); the loss is R-sub-
-    Gaussian; the range of :math:`C_t` is a space of dimension m_t that
+    :math:`W_t = W_{t-1} + G_t + C_t^{1/2} N_t` of equation (4); the loss is
+    R-sub-Gaussian; the range of :math:`C_t` is a space of dimension m_t that
     :math:`W_{t-1}` alone determines, which it is when N - 1 >= m_t. Otherwise the term
     is infinite: the space itself tells of the demonstrations.
 

@@ -11,6 +11,7 @@ from icltheory._typing import Array, Bool, Float, Int, Scalar
 
 __all__ = ["REASONS", "Assumption", "Bound"]
 
+# Why a term is infinite, by ``Bound.reason_code``; the first is of a finite one.
 REASONS = (
     "",
     "C_t is singular in the ambient space: rank {rank} < d = {dim}",

@@ -11,6 +11,9 @@ from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
 
 __all__ = ["Line", "LinePanel", "line_panels"]
 
+# So few points are measurements, and the lines between them only lead the eye.
+_FEW = 12
+
 
 class Line(NamedTuple):
     """A line of a panel.
@@ -145,6 +148,8 @@ def _draw(ax: Any, title: str, panel: LinePanel) -> None:
             if line.exact
             else {"linewidth": 2.6, "alpha": 0.7}
         )
+        if not line.exact and len(line.x) <= _FEW:
+            style |= {"marker": "o", "markersize": 5}
         ax.plot(line.x, line.y, color=colour, label=label, **style)
         if line.error is not None:
             band = line.y - line.error, line.y + line.error

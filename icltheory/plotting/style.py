@@ -17,6 +17,8 @@ METHODS = {
     "averaging": COLOURS[3],
     "3-NN": COLOURS[4],
     "one-layer optimum": COLOURS[5],
+    "LSA": COLOURS[5],
+    "LTB": COLOURS[3],
     "dMMSE": COLOURS[6],
 }
 # A shape for each of them, for readers and printers without colour.
@@ -30,6 +32,8 @@ _MARKERS = {
     "averaging": "^",
     "3-NN": "v",
     "one-layer optimum": "P",
+    "LSA": "*",
+    "LTB": ">",
     "dMMSE": "X",
 }
 STYLE = {

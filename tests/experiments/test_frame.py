@@ -251,7 +251,14 @@ def test_checks_decide_for_unmodified_presets_alone(
     checks = {"passed": check.passed, "checks": [check.as_dict()]}
     assert written == {**about, **checks, "x": 1}
     words = {"passed": "pass  error", "failed": "FAIL  error"}
-    assert words.get(verdict, f"{verdict}  error") in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert words.get(verdict, f"{verdict}  error") in shown
+    # The page says "failed" of an unmodified preset alone.
+    page = (path.parent / "report.html").read_text()
+    marks = [mark for mark in ("passed", "failed") if f'<span class="{mark}">' in page]
+    assert marks == [verdict] * (verdict != "not applicable")
+    assert ("checks are made for unmodified presets" in shown) is (not marks)
+    assert f"to read it: {path.parent / 'report.html'}" in " ".join(shown.split("\n"))
 
 
 def test_a_continued_run_of_a_preset_is_checked(tmp_path):

@@ -125,6 +125,30 @@ def test_results_are_stored_whole_with_nine_digits(elsewhere):
     assert (target / "figure.png").read_bytes() == b"picture"
 
 
+def test_figures_alone_are_stored_of_a_run_with_the_stored_numbers(elsewhere):
+    target = publish.collect(a_run(elsewhere / "runs", "one", "1"), "one")
+    again = a_run(elsewhere / "runs", "one", "2", revision="def")
+    (again / "figure.png").write_bytes(b"redrawn")
+    publish.collect_figures(again, "one")
+    assert (target / "figure.png").read_bytes() == b"redrawn"
+    revision = json.loads((target / "config.json").read_text())["environment"]
+    assert revision == {"revision": "abc"}
+    (again / "result.json").write_text('{"verdict": "passed", "value": 0.5}')
+    with pytest.raises(ValueError, match="one: expected the stored numbers.*at /value"):
+        publish.collect_figures(again, "one")
+
+
+def test_differences_name_paths_and_leave_out_times():
+    one = {"a": [1, {"seconds": 2.0}], "checks": [{"name": "seconds", "value": 1}]}
+    other = {"a": [1, {"seconds": 3.0}], "checks": [{"name": "seconds", "value": 2}]}
+    assert publish.differences(one, other) == []
+    assert publish.differences({"a": 1.0}, {"a": 1.0002}) == []
+    assert publish.differences({"a": 1.0}, {"a": 1.002}) == ["/a"]
+    assert publish.differences({"a": [1, 2]}, {"a": [1, 3]}) == ["/a/1"]
+    assert publish.differences({"a": [1, 2]}, {"a": [1]}) == ["/a"]
+    assert publish.differences({"a": 1}, {"b": 1}) == [""]
+
+
 def test_one_failed_run_does_not_keep_the_others_from_being_stored(
     elsewhere, monkeypatch, capsys
 ):
