@@ -15,6 +15,7 @@ LAYERS = (
         "_public",
         "_typing",
         "_precision",
+        "_arguments",
         "_calculators",
         "_names",
         "_records",

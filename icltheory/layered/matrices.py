@@ -141,7 +141,10 @@ def _locate(params, spec):
             leaves, index = [leaf for _, leaf in entries], spec.path[depth:]
             _check_index(index, jnp.shape(leaves[position]))
             return leaves, treedef, position, index
-    raise ValueError(f"path: expected the path of a leaf, got {spec.path}")
+    kind = type(params).__name__
+    raise ValueError(
+        f"path: expected the path of a leaf of params, a {kind}, got {spec.path}"
+    )
 
 
 def _check_index(index, shape):

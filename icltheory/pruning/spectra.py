@@ -10,7 +10,7 @@ import numpy as np
 from icltheory._checks import check_choice, check_finite, check_positive_int
 from icltheory._typing import PyTree
 from icltheory.batching import Progress, reported
-from icltheory.layered import LayeredModel, get_matrix
+from icltheory.layered import LayeredModel, check_layered, get_matrix
 from icltheory.pruning.modules import module_matrices
 
 __all__ = [
@@ -104,6 +104,7 @@ def module_spectra(
     References:
         Yao et al. (2024), Figure 3. Verified by ``tests/pruning/test_spectra.py``.
     """
+    check_layered(model)
     numbers = range(model.num_layers) if layers is None else layers
     return tuple(
         _spectrum(layer, spec, get_matrix(params, spec))

@@ -4,7 +4,14 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_key, check_open_unit, check_positive_int
+from icltheory._arguments import real_numbers
+from icltheory._checks import (
+    check_key,
+    check_open_unit,
+    check_positive_int,
+    check_shape,
+)
+from icltheory._precision import widened
 from icltheory._typing import Float, PRNGKey
 from icltheory.statistics.estimates import Interval
 
@@ -56,7 +63,8 @@ def curve_interval(
     check_key("key", key)
     check_positive_int("resamples", resamples)
     check_open_unit("level", level)
-    errors = jnp.asarray(errors)
+    errors = widened(real_numbers("errors", errors))
+    check_shape("errors", errors, ("S", "P"))
     count = errors.shape[0]
     if count < 2:
         raise ValueError(f"errors: expected two rows or more, got {count}")

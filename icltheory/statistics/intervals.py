@@ -7,6 +7,7 @@ import numpy as np
 import scipy.special
 
 from icltheory._checks import (
+    as_numbers,
     check_choice,
     check_finite,
     check_nonnegative_int,
@@ -141,7 +142,7 @@ def bootstrap_interval(
     check_open_unit("level", level)
     check_positive_int("draws", draws)
     check_nonnegative_int("seed", seed)
-    x = np.asarray(values, np.float64)
+    x = as_numbers("values", values)
     if x.ndim != 1 or x.size < 2:
         raise ValueError(f"values: expected at least two in a row, got shape {x.shape}")
     check_finite("values", x)

@@ -6,6 +6,9 @@ from icltheory._checks import check_nonnegative_int
 
 __all__ = ["exact_mcnemar", "smallest_p_value"]
 
+# Counts that a float holds exactly.
+_MOST = 2**53
+
 
 def exact_mcnemar(
     gained: int | np.integer, lost: int | np.integer, *, mid_p: bool = False
@@ -47,6 +50,8 @@ def exact_mcnemar(
     check_nonnegative_int("gained", gained)
     check_nonnegative_int("lost", lost)
     more, total = max(gained, lost), gained + lost
+    if total > _MOST:
+        raise ValueError(f"gained, lost: expected at most {_MOST} in all, got {total}")
     if total == 0:
         return 1.0
     from scipy.stats import binom  # takes longer to import than the rest of the package

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from icltheory._checks import as_numbers
+
 __all__ = ["adjust_holm"]
 
 
@@ -28,7 +30,7 @@ def adjust_holm(p: Any) -> np.ndarray:
     References:
         Holm (1979). Verified by ``tests/statistics/test_tests.py``.
     """
-    flat = np.ravel(np.asarray(p, np.float64))
+    flat = np.ravel(as_numbers("p", p))
     outside = flat[~((flat >= 0) & (flat <= 1))]
     if outside.size:
         raise ValueError(f"p: expected numbers in [0, 1], got {outside[0]}")

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_range, check_shape, concrete
 from icltheory._precision import exact_products
 from icltheory.regression import predictors
@@ -23,6 +24,7 @@ LOSSES = {
 }
 
 
+@calculator
 def in_context_loss(
     predictions: Float[Array, "B P"],
     y: Float[Array, "B P"],
@@ -44,7 +46,7 @@ def in_context_loss(
         loss: ``"squared"``, ``"logistic"`` or ``"hinge"``.
 
     Returns:
-        The mean loss.
+        The mean loss; NaN where ``active_points`` is traced and out of range.
 
     Raises:
         ValueError: if the shapes differ, ``loss`` is unknown, or no point counts.

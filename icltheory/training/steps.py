@@ -54,8 +54,24 @@ class TrainState:
 
 
 Metrics = dict[str, Array]
-# Of a TrainState, or of a state made of several that has their ``step``.
-Step = Callable[[Any], tuple[Any, Metrics]]
+
+
+@runtime_checkable
+class Step(Protocol):
+    """One training step: a function of the state alone, which can be traced.
+
+    The state is a :class:`TrainState`, or one made of several that has their ``step``;
+    the step returns the next state and the metrics. :func:`make_step` makes one.
+
+    References:
+        Verified by ``tests/training/test_loop.py``.
+    """
+
+    def __call__(self, state: Any, /) -> tuple[Any, Metrics]:
+        """The next state, and the metrics of this step."""
+        ...
+
+
 Targets = Callable[[Any, Array, Array], Array]
 
 
