@@ -6,7 +6,7 @@ Every error is one line that names the argument, what was expected and what came
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import UnionType
 from typing import Any
 
@@ -60,7 +60,7 @@ def is_sequence(value: Any) -> bool:
 
 def has_arrays(annotation: Any) -> bool:
     """Whether an annotation allows an array of numbers."""
-    return any(_is_array_type(part) for part in _types_in(annotation))
+    return any(is_array_type(part) for part in _types_in(annotation))
 
 
 class ArgumentReader:
@@ -73,7 +73,7 @@ class ArgumentReader:
     def __init__(self, parameter: inspect.Parameter):
         self.name = parameter.name
         parts = list(_types_in(parameter.annotation))
-        arrays = [part for part in parts if _is_array_type(part)]
+        arrays = [part for part in parts if is_array_type(part)]
         union = typing.get_origin(parameter.annotation) in (typing.Union, UnionType)
         options = typing.get_args(parameter.annotation) if union else ()
         options = options or (parameter.annotation,)
@@ -102,7 +102,7 @@ class ArgumentReader:
         if self.array or self.constant:
             value = self._in_range(value)
         if self.classes and not any(_fits(value, kind) for kind in self.classes):
-            expected = " or ".join(map(_word, self.classes))
+            expected = " or ".join(map(word_of, self.classes))
             raise ValueError(f"{self.name}: expected {expected}, got {shown(value)}")
         if self.key and not (value is None and self.optional):
             check_key(self.name, value)
@@ -162,7 +162,8 @@ def _is_numbers(value) -> bool:
     return _is_kind(value, np.number) or _is_kind(value, np.bool_)
 
 
-def _is_array_type(part) -> bool:
+def is_array_type(part: Any) -> bool:
+    """Whether an annotation is one of an array of numbers, of jaxtyping."""
     return hasattr(part, "array_type")
 
 
@@ -172,16 +173,18 @@ def _is_numeric_type(option) -> bool:
         return all(map(_is_numeric_type, typing.get_args(option)))
     plain = int, float, bool, complex, str, type(None)
     scalar = isinstance(option, type) and issubclass(option, np.generic)
-    return _is_array_type(option) or scalar or option in plain
+    return is_array_type(option) or scalar or option in plain
 
 
-def _word(kind) -> str:
+def word_of(kind: Any) -> str:
+    """The word for an annotated class in an error."""
     kind = typing.get_origin(kind) or kind
-    return _WORDS.get(kind, kind.__name__)
+    return _WORDS.get(kind) or getattr(kind, "__name__", str(kind))
 
 
 _WORDS = {int: "an integer", float: "a number", type(None): "None"}
 _WORDS[Callable] = "a function"
+_WORDS |= {Sequence: "a sequence", Iterable: "a sequence", Mapping: "a mapping"}
 
 
 def _is_plain(option) -> bool:
@@ -227,6 +230,15 @@ def _only_floats(kind) -> bool:
 
 def _is_kind(leaf, kind) -> bool:
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, kind)
+
+
+def holds_numbers(value: Any) -> bool:
+    """Whether a value is a number, an array of numbers or a sequence of them."""
+    if is_sequence(value):
+        return all(map(holds_numbers, value))
+    if hasattr(value, "dtype"):
+        return _is_numbers(value) or _is_kind(value, jax.dtypes.prng_key)
+    return isinstance(value, _NUMBERS)
 
 
 def _is_numeric(value) -> bool:

@@ -16,6 +16,7 @@ LAYERS = (
         "_typing",
         "_precision",
         "_arguments",
+        "_named_errors",
         "_calculators",
         "_names",
         "_records",

@@ -9,6 +9,7 @@ from jaxtyping import Integer
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_range, check_shape, check_values
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory._typing import Array, Bool, Float, Scalar
 
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 
+@named_errors
 def prefix_targets(tokens: Integer[ArrayLike, "..."]) -> Bool[Array, "..."]:
     r"""The tokens that came after earlier occurrences of the present one.
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_finite, check_nonnegative_int
+from icltheory._named_errors import named_errors
 from icltheory._names import PruningMethod, Rule
 from icltheory._typing import Array, Float, PyTree
 from icltheory.layered import (
@@ -24,6 +25,7 @@ from icltheory.pruning.rates import kept_of, rank_for_rate
 __all__ = ["module_matrices", "prune_module"]
 
 
+@named_errors
 def module_matrices(
     model: LayeredModel, layer: int, module: str
 ) -> tuple[MatrixSpec, ...]:
@@ -61,6 +63,7 @@ def module_matrices(
     return tuple(s for s in specs if module in ("all", s.group, s.name))
 
 
+@named_errors
 def prune_module(
     model: LayeredModel,
     params: PyTree,

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
+from icltheory._named_errors import named_errors
 from icltheory._names import Rule
 
 __all__ = ["kept_parameters", "rank_for_rate"]
@@ -16,6 +17,7 @@ RULES = ("floor", "nearest", "ceil")
 _GUARD = Fraction(1, 10**9)
 
 
+@named_errors
 def rank_for_rate(
     shape: tuple[int, ...],
     rate: Any,
@@ -66,6 +68,7 @@ def rank_for_rate(
     return max(rank, 1)
 
 
+@named_errors
 def kept_parameters(shape: tuple[int, ...], rank: int) -> int:
     r"""Numbers to store for a matrix of rank r: two thin factors, or the matrix.
 

@@ -10,6 +10,7 @@ import scipy.special
 
 from icltheory._arguments import real_numbers
 from icltheory._checks import as_numbers, check_choice, check_open_unit
+from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree, static_field
 
 __all__ = ["Estimate", "Interval", "crossed_estimate"]
@@ -135,6 +136,7 @@ class Estimate:
         return np.where(error > 0, p, 1.0)[()]
 
 
+@named_errors
 def crossed_estimate(values: Any, *, same_columns: bool = True) -> Estimate:
     r"""Mean over two crossed sources of chance, such as demonstrations and questions.
 

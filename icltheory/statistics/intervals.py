@@ -14,6 +14,7 @@ from icltheory._checks import (
     check_open_unit,
     check_positive_int,
 )
+from icltheory._named_errors import named_errors
 from icltheory.statistics.estimates import Interval
 
 __all__ = ["bootstrap_interval", "proportion_interval"]
@@ -22,6 +23,7 @@ __all__ = ["bootstrap_interval", "proportion_interval"]
 _CHUNK = 2**22
 
 
+@named_errors
 def proportion_interval(
     successes: Any,
     total: int | np.integer,
@@ -91,6 +93,7 @@ def _clopper_pearson(correct, total, tail):
     return low, high
 
 
+@named_errors
 def bootstrap_interval(
     values: Any,
     *,

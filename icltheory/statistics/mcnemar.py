@@ -3,6 +3,7 @@
 import numpy as np
 
 from icltheory._checks import check_nonnegative_int
+from icltheory._named_errors import named_errors
 
 __all__ = ["exact_mcnemar", "smallest_p_value"]
 
@@ -10,6 +11,7 @@ __all__ = ["exact_mcnemar", "smallest_p_value"]
 _MOST = 2**53
 
 
+@named_errors
 def exact_mcnemar(
     gained: int | np.integer, lost: int | np.integer, *, mid_p: bool = False
 ) -> float:
@@ -63,6 +65,7 @@ def exact_mcnemar(
     return exact - (same / 2 if gained == lost else same)
 
 
+@named_errors
 def smallest_p_value(discordant: int | np.integer, *, mid_p: bool = False) -> float:
     r"""The smallest p-value that so many changed examples can give.
 
