@@ -10,22 +10,22 @@ A calculator is a public function of arrays that returns a theorem's number. Mar
   is traced: inside ``jit``, ``vmap`` or ``grad`` no error can be raised.
 
 The checks of a calculator are written once, as calls of :mod:`icltheory._checks`. A
-check of a traced value notes whether it holds; the calculator collects these notes.
+check of a traced value notes whether it holds; the calculator collects these notes. Of
+an argument of a program that is about to be compiled the value is known, too: there a
+check raises its error before the compilation (:func:`given_value`).
 """
 
-import dataclasses
 import functools
 import inspect
 import threading
-import typing
 from collections.abc import Callable
-from types import UnionType
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory._arguments import INTEGERS, ArgumentReader, is_tracer
 from icltheory._precision import exact_products
 
 P = ParamSpec("P")
@@ -39,10 +39,14 @@ class _Scope(threading.local):
         traces: Identities of the traces to which its arguments belong, or ``None``
             outside of calculators.
         notes: Whether each check of a traced value holds.
+        arrays: Values of the arguments of the program that is called.
+        given: Each argument of the program that is being traced, and its value.
     """
 
     traces: frozenset[int] | None = None
     notes: list[Any] | None = None
+    arrays: list[Any] | None = None
+    given: tuple[tuple[Any, Any], ...] = ()
 
 
 _SCOPE = _Scope()
@@ -61,6 +65,16 @@ def note_validity(check: Callable[[], Any]) -> bool:
     if noted:
         _SCOPE.notes.append(holds)
     return noted
+
+
+def given_value(traced: Any) -> np.ndarray | None:
+    """The value of an argument of the program that is being traced for its first call.
+
+    For checks only: what the program computes must not depend on it.
+    """
+    found = (value for argument, value in _SCOPE.given if argument is traced)
+    value = next(found, None)
+    return None if value is None else np.asarray(value)
 
 
 @overload
@@ -87,15 +101,38 @@ def calculator(function: Any = None, /, *, compiled: bool = True) -> Any:
         return functools.partial(calculator, compiled=compiled)
     exact = exact_products(function)
     signature = inspect.signature(function)
-    readers = {name: _ArgumentReader(p) for name, p in signature.parameters.items()}
+    readers = {name: ArgumentReader(p) for name, p in signature.parameters.items()}
     known = {name for name, reader in readers.items() if reader.constant}
 
     @functools.partial(jax.jit, static_argnums=1)
     def program(arrays, constants):
         arguments = _joined(arrays, constants)
         with Noting(arrays) as notes:
+            _SCOPE.given = tuple(zip(arrays, _SCOPE.arrays or (), strict=True))
             result = exact(**arguments)
         return result, _all_hold(notes)
+
+    def run(arguments):
+        if any_traced(arguments):
+            with Noting(arguments) as notes:
+                result = exact(**arguments)
+            return poisoned(result, notes)
+        if compiled and not _is_tracing():
+            parts = _parts(arguments, known)
+            if parts is not None:
+                _SCOPE.arrays = parts[0]
+                try:
+                    result, valid = program(*parts)
+                except (TypeError, ValueError) as error:
+                    if _shows_tracers(error):
+                        exact(**arguments)  # its message shows values
+                    error.__notes__ = []  # JAX's, of frames that it has left out
+                    raise
+                finally:
+                    _SCOPE.arrays, _SCOPE.given = None, ()
+                if valid:
+                    return result
+        return exact(**arguments)
 
     @functools.wraps(function)
     def marked(*args, **kwargs):
@@ -105,21 +142,12 @@ def calculator(function: Any = None, /, *, compiled: bool = True) -> Any:
             raise TypeError(f"{function.__name__}: {error}") from None
         for name, value in arguments.items():
             arguments[name] = readers[name](value)
-        if any_traced(arguments):
-            with Noting(arguments) as notes:
-                result = exact(**arguments)
-            return poisoned(result, notes)
-        if compiled and not _is_tracing():
-            parts = _parts(arguments, known)
-            if parts is not None:
-                try:
-                    result, valid = program(*parts)
-                except (TypeError, ValueError):
-                    exact(**arguments)  # its message shows values, not tracers
-                    raise
-                if valid:
-                    return result
-        return exact(**arguments)
+        try:
+            return run(arguments)
+        except (TypeError, ValueError) as error:
+            if "shapes for broadcasting" not in str(error):
+                raise
+            raise ValueError(_shapes_named(arguments)) from None
 
     marked.calculator = True  # pyrefly: ignore[missing-attribute]
     return marked
@@ -173,25 +201,38 @@ def _traces(*leaves) -> frozenset[int]:
     """Identities of the traces of tracers, and of those that surround them."""
     found = set()
     for leaf in leaves:
-        trace = getattr(leaf, "_trace", None) if _is_tracer(leaf) else None
+        trace = getattr(leaf, "_trace", None) if is_tracer(leaf) else None
         while trace is not None:
             found.add(id(trace))
             trace = getattr(trace, "parent_trace", None)
     return frozenset(found)
 
 
-def _is_tracer(leaf) -> bool:
-    return isinstance(leaf, jax.core.Tracer)
+def _shapes_named(arguments: dict[str, Any]) -> str:
+    """What is wrong where the shapes of arguments do not broadcast."""
+    shapes = {
+        name: np.shape(value)
+        for name, value in arguments.items()
+        if hasattr(value, "dtype") and np.shape(value)
+    }
+    got = ", ".join(map(str, shapes.values()))
+    return f"{', '.join(shapes)}: expected shapes that broadcast, got {got}"
+
+
+def _shows_tracers(error: Exception) -> bool:
+    """Whether an error of tracing says less than that of the values would."""
+    own = type(error) in (TypeError, ValueError)
+    return not own or "trace" in str(error).lower()
 
 
 def any_traced(tree: Any) -> bool:
     """Whether a leaf of the tree is being traced."""
-    return any(map(_is_tracer, jax.tree.leaves(tree)))
+    return any(map(is_tracer, jax.tree.leaves(tree)))
 
 
 def _is_tracing() -> bool:
     """Whether operations on concrete arrays are recorded instead of run."""
-    return _is_tracer(jax.lax.full((), True))
+    return is_tracer(jax.lax.full((), True))
 
 
 class _Constants(NamedTuple):
@@ -214,7 +255,7 @@ def _parts(arguments, known):
     constant = len(jax.tree.leaves(numbers))
     arrays, kept = [], []
     for position, leaf in enumerate(leaves):
-        number = position < constant and isinstance(leaf, (*_INTEGERS, float))
+        number = position < constant and isinstance(leaf, (*INTEGERS, float))
         if isinstance(leaf, (str, bool)) or number:
             kept.append((leaf,))
         elif not _is_array(leaf):
@@ -234,9 +275,6 @@ def _joined(arrays, constants: _Constants):
     leaves = [leaf.value if isinstance(leaf, _Zero) else leaf for leaf in leaves]
     numbers, rest = jax.tree.unflatten(constants.tree, leaves)
     return {**numbers, **rest}
-
-
-_INTEGERS = int, np.integer
 
 
 class _Zero:
@@ -267,131 +305,3 @@ def _is_array(leaf) -> bool:
     if isinstance(leaf, (int, float, jax.Array)):
         return True
     return isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind not in "OUS"
-
-
-def real_numbers(name: str, value: Any) -> Any:
-    """The value, as an array where it is a list of numbers.
-
-    Raises:
-        ValueError: If it holds complex numbers.
-    """
-    if isinstance(value, list) and _is_numeric(value):
-        value = np.asarray(value)
-    for leaf in jax.tree.leaves(value):
-        if isinstance(leaf, complex) or _is_kind(leaf, np.complexfloating):
-            raise ValueError(f"{name}: expected real numbers, got complex")
-    return value
-
-
-class _ArgumentReader:
-    """Reads an argument by its annotation.
-
-    Lists of numbers become arrays, and integers floats where floats are meant.
-    """
-
-    def __init__(self, parameter: inspect.Parameter):
-        self.name = parameter.name
-        parts = list(_types_in(parameter.annotation))
-        arrays = [part for part in parts if hasattr(part, "array_type")]
-        self.key = any("prng_key" in part.dtypes for part in arrays)
-        self.array = bool(arrays) and not self.key
-        self.text = str in parts
-        self.floats = self.array and all(map(_only_floats, arrays))
-        self.scalar = self.array and all(part.dim_str == "" for part in arrays)
-        self.constant = (int in parts or float in parts) and not arrays
-        union = typing.get_origin(parameter.annotation) in (typing.Union, UnionType)
-        options = typing.get_args(parameter.annotation) if union else ()
-        options = options or (parameter.annotation,)
-        self.classes = options if all(map(_is_plain, options)) else ()
-
-    def __call__(self, value: Any) -> Any:
-        """The argument.
-
-        Raises:
-            ValueError: If it is complex, text where numbers are meant, or an array
-                where one number is meant, or not a key where a key is.
-        """
-        value = real_numbers(self.name, value)
-        if self.classes and not any(_fits(value, kind) for kind in self.classes):
-            expected = " or ".join(map(_word, self.classes))
-            raise ValueError(f"{self.name}: expected {expected}, got {_shown(value)}")
-        if self.key and value is not None:
-            check_key(self.name, value)
-        return self._array(value) if self.array else value
-
-    def _array(self, value):
-        text = isinstance(value, str) and not self.text
-        kind = getattr(value, "dtype", np.dtype(float))
-        if text or (isinstance(kind, np.dtype) and kind.kind in "OUS"):
-            raise ValueError(f"{self.name}: expected numbers, got {_shown(value)}")
-        if self.scalar and getattr(value, "shape", ()) != ():
-            raise ValueError(f"{self.name}: expected shape (), got {np.shape(value)}")
-        if self.floats and (_is_kind(value, np.integer) or _is_kind(value, np.bool_)):
-            return jnp.asarray(value, jnp.result_type(float))
-        return value
-
-
-def _word(kind) -> str:
-    kind = typing.get_origin(kind) or kind
-    return _WORDS.get(kind, kind.__name__)
-
-
-_WORDS = {int: "an integer", float: "a number", type(None): "None"}
-_WORDS[Callable] = "a function"
-
-
-def _is_plain(option) -> bool:
-    """Whether an annotation is a class whose instances can be told from others."""
-    if typing.get_origin(option) in (tuple, dict, Callable):
-        return True
-    known = {bool, str, *_WORDS}
-    return isinstance(option, type) and (
-        dataclasses.is_dataclass(option) or option in known
-    )
-
-
-def _fits(value, kind) -> bool:
-    if kind is float:
-        number = isinstance(value, (int, float)) or _is_kind(value, np.number)
-        return number and np.shape(value) == ()
-    if kind is int:
-        return isinstance(value, _INTEGERS) and not isinstance(value, bool)
-    return isinstance(value, typing.get_origin(kind) or kind)
-
-
-def check_key(name: str, value: Any) -> None:
-    """Raises unless ``value`` is one typed random key."""
-    if not _is_kind(value, jax.dtypes.prng_key) or value.shape != ():
-        expected = "one key from jax.random.key"
-        raise ValueError(f"{name}: expected {expected}, got {_shown(value)}")
-
-
-def _shown(value) -> str:
-    """A value in one short line."""
-    if hasattr(value, "dtype") and np.shape(value) != ():
-        return f"an array of {value.dtype}, shape {np.shape(value)}"
-    if _is_tracer(value):
-        return "a traced value"
-    text = repr(value)
-    short = len(text) < 60 and "\n" not in text
-    return text if short else f"a {type(value).__name__}"
-
-
-def _only_floats(kind) -> bool:
-    return "float32" in kind.dtypes and "int32" not in kind.dtypes
-
-
-def _is_kind(leaf, kind) -> bool:
-    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, kind)
-
-
-def _is_numeric(value) -> bool:
-    if isinstance(value, list):
-        return all(map(_is_numeric, value))
-    return isinstance(value, (int, float, complex, np.generic, np.ndarray))
-
-
-def _types_in(annotation):
-    yield annotation
-    for part in typing.get_args(annotation):
-        yield from _types_in(part)

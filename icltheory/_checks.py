@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._calculators import check_key as check_key
-from icltheory._calculators import note_validity
+from icltheory._arguments import check_key as check_key
+from icltheory._arguments import is_sequence, real_numbers, shown, stacked
+from icltheory._calculators import given_value, note_validity
 
 
 def check_shape(name: str, array: Any, expected: tuple[int | str, ...]) -> None:
@@ -53,12 +54,22 @@ def check_values(
         expected: Completes "expected ..." in the error.
         got: Completes "got ..."; the first wrong entry if not given.
     """
-    known = concrete(value)
+    known = _noted(value, lambda: holds(value))
     if known is None:
-        note_validity(lambda: holds(value))
-    elif not np.all(right := holds(known)):
+        return
+    right = holds(known)
+    if not isinstance(right, jax.core.Tracer) and not np.all(right):
         first = np.asarray(known[~np.broadcast_to(right, known.shape)]).flat[0]
         raise ValueError(f"{name}: expected {expected}, got {got or first}")
+
+
+def _noted(value, check) -> np.ndarray | None:
+    """The value of what is checked, or ``None``; a check of what is traced is noted."""
+    known = concrete(value)
+    if known is None:
+        note_validity(check)
+        known = given_value(value)
+    return known
 
 
 def check_finite(name: str, value: Any) -> None:
@@ -124,9 +135,8 @@ def check_covariance(name: str, matrix: Any, dim: int) -> None:
     """Raises unless ``matrix`` is symmetric positive semi-definite, (dim, dim)."""
     check_shape(name, matrix, (dim, dim))
     check_finite(name, matrix)
-    known = concrete(matrix)
+    known = _noted(matrix, lambda: _is_covariance(jax.lax.stop_gradient(matrix)))
     if known is None:
-        note_validity(lambda: _is_covariance(jax.lax.stop_gradient(matrix)))
         return
     known = known.astype(np.float64)
     tolerance = 1e-6 * float(np.abs(known).max(initial=0.0))
@@ -153,6 +163,15 @@ def _is_covariance(matrix):
     # The factor of an indefinite matrix is NaN.
     factor = jnp.linalg.cholesky(wide + added * jnp.eye(len(wide), dtype=wide.dtype))
     return symmetric & (jnp.all(_is_finite(factor)) | (size == 0))
+
+
+def as_numbers(name: str, values: Any) -> np.ndarray:
+    """Real numbers of any kind as a float64 array on the host; raises on others."""
+    numbers = stacked(name, values) if is_sequence(values) else values
+    array = np.asarray(real_numbers(name, numbers))
+    if array.dtype.kind not in "biufV":
+        raise ValueError(f"{name}: expected numbers, got {shown(values)}")
+    return array.astype(np.float64)
 
 
 def is_choice(value: Any, name: str) -> bool:

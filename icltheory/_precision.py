@@ -40,6 +40,16 @@ def exact_products(function: Callable[P, R]) -> Callable[P, R]:
     return marked
 
 
+def finite_or_nan(W: Array) -> Array:
+    """The matrices of a stack, NaN throughout where an entry is not finite.
+
+    What every singular value decomposition is given: LAPACK's returns NaN of NaN, but
+    of a matrix with an infinite entry it may never return.
+    """
+    finite = jnp.all(jnp.isfinite(W), axis=(-2, -1), keepdims=True)
+    return W * jnp.where(finite, 1, jnp.nan).astype(W.dtype)
+
+
 def widened(value: ArrayLike) -> Array:
     """The value as an array, in float32 where it came in half precision.
 

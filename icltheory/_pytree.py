@@ -6,7 +6,8 @@ from typing import TypeVar, dataclass_transform
 
 import jax
 
-from icltheory._calculators import Noting, any_traced, poisoned, real_numbers
+from icltheory._arguments import has_arrays, is_sequence, real_numbers, stacked
+from icltheory._calculators import Noting, any_traced, poisoned
 from icltheory._records import equal, show
 
 T = TypeVar("T")
@@ -63,7 +64,10 @@ def _reading(check):
 
     @functools.wraps(check)
     def checked(node, *initial):
+        annotations = {f.name: f.type for f in dataclasses.fields(node)}
         for name, value in list(vars(node).items()):
+            if is_sequence(value) and has_arrays(annotations[name]):
+                value = stacked(name, value)
             object.__setattr__(node, name, real_numbers(name, value))
         if not any_traced(list(vars(node).values())):
             check(node, *initial)

@@ -29,6 +29,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_positive_int
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 
 __all__ = ["Progress", "batched"]
@@ -38,6 +39,7 @@ Progress = Callable[[int, int, str], None]
 T = TypeVar("T")
 
 
+@named_errors
 def batched(
     function: Callable[..., Any],
     batch_size: int,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from icltheory._checks import check_choice
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 
 __all__ = ["to_columns", "to_dict", "to_frame"]
@@ -19,6 +20,7 @@ __all__ = ["to_columns", "to_dict", "to_frame"]
 _LIBRARIES = "pandas", "polars"
 
 
+@named_errors
 def to_dict(record: Any) -> dict[str, Any]:
     """The fields of a record as plain Python: numbers, names, lists and dictionaries.
 
@@ -49,6 +51,7 @@ def to_dict(record: Any) -> dict[str, Any]:
     return {str(name): _nested(value) for name, value in fields.items()}
 
 
+@named_errors
 def to_columns(records: Any) -> dict[str, list[Any]]:
     r"""The fields of records as columns of one length.
 
@@ -95,6 +98,7 @@ def to_columns(records: Any) -> dict[str, list[Any]]:
     return {name: [_plain(row[name]) for row in rows] for name in names}
 
 
+@named_errors
 def to_frame(records: Any, library: str | None = None) -> Any:
     """Records as a data frame of pandas or polars, whichever is installed.
 

@@ -7,6 +7,7 @@ import dataclasses
 import math
 from typing import Any
 
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 
 __all__ = ["number", "plain"]
@@ -14,6 +15,7 @@ __all__ = ["number", "plain"]
 _NOT_FINITE = {"Infinity": math.inf, "-Infinity": -math.inf}
 
 
+@named_errors
 def plain(value: Any) -> Any:
     """The JSON value of arrays, scalars, dataclasses and containers of them.
 
@@ -51,6 +53,7 @@ def plain(value: Any) -> Any:
     return value
 
 
+@named_errors
 def number(value: Any) -> Any:
     """A number, or a list of numbers, from its JSON value.
 

@@ -10,11 +10,11 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_nonnegative
+from icltheory._checks import check_at_least, check_covariance, check_nonnegative
 from icltheory._pytree import pytree
 from icltheory._typing import PRNGKey
 
-COUNTED = {"calls": 0}
+COUNTED = {"calls": 0, "late": 0}
 
 
 @pytree
@@ -43,6 +43,15 @@ def total(
     check_nonnegative("scale", scale)
     own = jnp.asarray(W) if weights is None else jnp.asarray(weights.W) * W
     return scale * jnp.sum(own**power)
+
+
+@calculator
+def late(W: Float[ArrayLike, "..."], least: Real[ArrayLike, ""] = 0.0):
+    """Counts the traces that come as far as what follows the checks."""
+    check_at_least("W", W, least)
+    check_covariance("W", W, 2)
+    COUNTED["late"] += 1
+    return jnp.sum(jnp.asarray(W))
 
 
 @calculator
@@ -124,6 +133,26 @@ def test_a_traced_value_out_of_range_gives_nan():
         assert np.all(np.isnan(jax.grad(run)(W, scale)))
     batch = jax.vmap(total)(jnp.array([[1.0, 2.0], [1.0, -2.0]]))
     np.testing.assert_array_equal(batch, [3, np.nan])
+
+
+def test_known_values_are_refused_before_the_program_is_traced_to_its_end():
+    for wrong, message in (
+        (-np.eye(2), "W: expected a value >= 0.0, got -1.0"),
+        (np.full((2, 2), np.nan), "W: expected a value >= 0.0, got nan"),
+        (np.array([[1.0, 0.5], [0.0, 1.0]]), "W: expected a symmetric matrix"),
+        (1.0 - np.eye(2), "W: expected a positive semi-definite matrix"),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}[^\n]*$"):
+            late(wrong)
+    assert COUNTED["late"] == 0
+    assert float(late(np.eye(2))) == 2
+    before = COUNTED["late"]
+    assert float(late(3 * np.eye(2))) == 6  # the program knows no value
+    assert COUNTED["late"] == before
+    with pytest.raises(ValueError, match="W: expected a value >= 0.0, got -1.0"):
+        late(-np.eye(2))
+    with pytest.raises(ValueError, match="W: expected a value >= 2.0, got 1.0"):
+        late(np.eye(2), least=2.0)
 
 
 def test_a_constant_out_of_range_is_an_error_also_while_tracing():

@@ -15,6 +15,8 @@ LAYERS = (
         "_public",
         "_typing",
         "_precision",
+        "_arguments",
+        "_named_errors",
         "_calculators",
         "_names",
         "_records",

@@ -1,6 +1,7 @@
 """How many demonstrations a bound needs before it is not vacuous."""
 
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
@@ -55,6 +56,8 @@ def planned_bound(
     ):
         check_positive(name, value)
     check_values("shots", shots, lambda b: b >= 1, "at least 1")
+    if not np.size(support_dims):
+        raise ValueError("support_dims: expected at least one layer, got none")
     check_positive("subgaussian_scale", subgaussian_scale)
     N, b, m = (
         jnp.asarray(a, jnp.result_type(float))

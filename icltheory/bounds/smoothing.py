@@ -6,7 +6,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_positive, check_shape
-from icltheory._precision import widened
+from icltheory._precision import finite_or_nan, widened
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
 from icltheory.bounds.information import xu_raginsky
@@ -94,7 +94,7 @@ def smoothing_bound(
     check_positive("variance", variance)
     check_positive("subgaussian_scale", subgaussian_scale)
     centred = weights - jnp.mean(weights, axis=0)[None]
-    s = jnp.linalg.svd(centred, compute_uv=False)
+    s = jnp.linalg.svd(finite_or_nan(centred), compute_uv=False)
     spread = s**2 / (weights.shape[0] - 1)
     information = jnp.sum(jnp.log1p(spread / variance)) / 2
     smoothed = xu_raginsky(information, num_samples, subgaussian_scale)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.bridge.evaluation import GridChunk, predict
 from icltheory.bridge.records import Records
@@ -48,6 +49,7 @@ class TaskFacts(NamedTuple):
         return self.profile == "authors_code" and self.scoring == "label_token"
 
 
+@named_errors
 def facts_of(task: LanguageTask) -> TaskFacts:
     """The facts of a task.
 

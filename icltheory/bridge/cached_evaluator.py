@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.batching import Counter, Progress
 from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
@@ -15,6 +16,7 @@ from icltheory.bridge.tasks import LanguageTask
 __all__ = ["CachedEvaluator", "method_name"]
 
 
+@named_errors
 def method_name(method: str | Cumulative) -> str:
     """The name of a pruning method in the key of an answer cache.
 

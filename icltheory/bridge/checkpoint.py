@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_choice
+from icltheory._named_errors import named_errors
 from icltheory._typing import PyTree
 from icltheory.bridge import _msgpack, _safetensors
 from icltheory.bridge._arrays import to_device
@@ -27,6 +28,7 @@ _DTYPES = ("float32", "bfloat16", "float16")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
+@named_errors
 def load_checkpoint(
     path_or_name: str | os.PathLike,
     dtype: str = "float32",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.batching import Progress
 from icltheory.bridge import racing
@@ -110,6 +111,7 @@ class Algorithm1Result:
         return f"{what}: {self.comparison}, majority {self.majority.share:.4f}"
 
 
+@named_errors
 def algorithm1(
     model: Any,
     task: LanguageTask,
@@ -213,6 +215,7 @@ def algorithm1(
     return _conduct(evaluator, layer, choice, module, rates, race, seed)
 
 
+@named_errors
 def layer_choice(
     conditions: Sequence[ConditionNumber], module: str, top_k: int, aggregate: str
 ) -> LayerChoice:
@@ -247,6 +250,7 @@ def layer_choice(
     return choose_layers(scores, top_k, aggregate=aggregate)
 
 
+@named_errors
 def read_algorithm1(
     answers: AnswerCache,
     layer: int,

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Integer
 
 from icltheory._checks import check_shape, concrete
+from icltheory._named_errors import named_errors
 from icltheory._names import Rule
 from icltheory._typing import Array, Bool, Float, PyTree
 from icltheory.bridge.architecture import Architecture
@@ -171,6 +172,7 @@ def weights_digest(model: LanguageModel) -> str:
     return digest.hexdigest()
 
 
+@named_errors
 def clip_module(
     model: LanguageModel,
     layer: int,

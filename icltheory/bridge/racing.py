@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from icltheory._checks import check_nonnegative_int, check_open_unit, check_positive_int
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 
 __all__ = ["RaceResult", "full_grid", "race"]
@@ -53,6 +54,7 @@ class RaceResult(NamedTuple):
 Evaluate = Callable[[tuple[int, ...], np.ndarray], Any]
 
 
+@named_errors
 def full_grid(
     evaluate_batch: Evaluate,
     num_arms: int,
@@ -92,6 +94,7 @@ def full_grid(
     return field.result()
 
 
+@named_errors
 def race(
     evaluate_batch: Evaluate,
     num_arms: int,

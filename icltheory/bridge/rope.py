@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory._typing import Array, Float, Int
 from icltheory.bridge._config import is_number
@@ -17,6 +18,7 @@ __all__ = ["read_rotary", "rotate"]
 _PART, _ORIGINAL = "partial_rotary_factor", "original_max_position_embeddings"
 
 
+@named_errors
 def read_rotary(
     config: Mapping[str, Any],
     head_dim: int,
@@ -92,6 +94,7 @@ def read_rotary(
     return Rotary(interleaved=interleaved, **fields)
 
 
+@named_errors
 def rotate(
     x: Float[Array, "B T heads head_dim"], positions: Int[Array, "B T"], rotary: Rotary
 ) -> Float[Array, "B T heads head_dim"]:

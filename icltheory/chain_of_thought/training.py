@@ -14,6 +14,7 @@ from icltheory._checks import (
     check_range,
 )
 from icltheory._descent import PlainRule, check_steps, descend
+from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
 from icltheory.chain_of_thought._memory import chain_columns, query_column
@@ -52,6 +53,7 @@ class ReasoningTraining:
         return jax.tree.map(lambda leaf: leaf[-1], self.models)
 
 
+@named_errors
 def prompt_loss(
     model: ReasoningAttention, prompt: ReasoningPrompt, step: Int[ArrayLike, ""]
 ) -> Scalar:
@@ -93,6 +95,7 @@ def prompt_loss(
     return jnp.sum(jnp.square(target - answer)) / 2
 
 
+@named_errors
 def train_attention(
     alphabet: Alphabet,
     num_iterations: int,
@@ -143,6 +146,7 @@ def train_attention(
         ``tests/identities/test_li_theorem4.py``.
     """
     check_key("key", key)
+    check_positive_int("num_iterations", num_iterations)
     check_steps(num_iterations, record_every)
     check_positive_int("batch_size", batch_size)
     check_positive_int("num_examples", num_examples)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_shape, check_values
+from icltheory._checks import check_finite, check_range, check_shape, check_values
 from icltheory._typing import Array, Float, Int
 
 __all__ = [
@@ -135,6 +135,7 @@ def path_probabilities(
     if paths is None:
         return probabilities(steps, paths_of(steps))
     check_shape("paths", paths, ("n", len(steps) + 1))
+    check_range("paths", paths, 0, steps.shape[-1] - 1)
     return probabilities(steps, jnp.asarray(paths))
 
 

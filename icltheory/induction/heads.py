@@ -1,7 +1,5 @@
 """Induction scores of the heads of any layered model that shows its attention."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -9,8 +7,9 @@ from jaxtyping import Integer
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_shape
+from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree
-from icltheory._typing import Array, Bool, Float
+from icltheory._typing import Array, Bool, Float, PyTree
 from icltheory.induction.scores import (
     copying_score,
     prefix_matching_score,
@@ -44,10 +43,11 @@ class HeadScores:
     uniform: Float[Array, ""]
 
 
+@named_errors
 def head_scores(
     model: LayeredModel,
-    params: Any,
-    inputs: Any,
+    params: PyTree,
+    inputs: PyTree,
     tokens: Integer[ArrayLike, "..."],
     rows: Bool[ArrayLike, "..."] | None = None,
 ) -> HeadScores:
@@ -106,7 +106,7 @@ def head_scores(
 @calculator
 def head_copying(
     model: LayeredModel,
-    params: Any,
+    params: PyTree,
     embedding: Float[ArrayLike, "_V _n"],
     unembedding: Float[ArrayLike, "_V _n"],
 ) -> Float[Array, "layers heads"]:

@@ -8,7 +8,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Integer
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_shape, check_values
+from icltheory._checks import check_finite, check_range, check_shape, check_values
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory._typing import Array, Bool, Float, Scalar
 
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 
+@named_errors
 def prefix_targets(tokens: Integer[ArrayLike, "..."]) -> Bool[Array, "..."]:
     r"""The tokens that came after earlier occurrences of the present one.
 
@@ -228,6 +230,7 @@ def copying_ratio(
     check_finite("attention", A)
     check_shape("circuit", M, ("V", "V"))
     check_finite("circuit", M)
+    check_range("tokens", tokens, 0, M.shape[0] - 1)
     logits = A @ M[:, tokens].T
     raised = jnp.maximum(logits - jnp.mean(logits, axis=1, keepdims=True), 0)
     at = tokens[jnp.argmax(A, axis=1)]

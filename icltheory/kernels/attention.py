@@ -26,6 +26,7 @@ from jax.experimental import pallas as pl
 from jaxtyping import Array, Bool, Float
 
 from icltheory._checks import check_positive_int
+from icltheory._named_errors import named_errors
 from icltheory.kernels._attention import (
     backward_kernel,
     forward_kernel,
@@ -52,6 +53,7 @@ def candidates(problem: Any) -> dict[str, list[Tile]]:
     }
 
 
+@named_errors
 def split_heads(
     qkv: Float[Array, "B T packed"], num_heads: int
 ) -> list[Float[Array, "B T heads size"]]:
@@ -72,6 +74,7 @@ def split_heads(
     return jnp.split(qkv.reshape(shape), 3, axis=2)
 
 
+@named_errors
 def attention_weights(
     q: Float[Array, "B T heads size"],
     k: Float[Array, "B T heads size"],
@@ -102,6 +105,7 @@ def attention_weights(
     return jax.nn.softmax(scores, axis=-1).astype(q.dtype)
 
 
+@named_errors
 def causal_attention(
     qkv: Float[Array, "B T packed"],
     num_heads: int,

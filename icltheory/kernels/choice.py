@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory._named_errors import named_errors
+
 __all__ = ["KernelChoice", "KernelTiming", "choose"]
 
 
@@ -51,6 +53,7 @@ class KernelChoice:
     table: tuple[KernelTiming, ...]
 
 
+@named_errors
 def choose(
     candidates: Sequence[Any],
     make: Callable[[Any], Callable[[], Any]],

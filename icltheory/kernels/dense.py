@@ -30,6 +30,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from icltheory._named_errors import named_errors
 from icltheory.kernels import _linear_residual, _norm_linear
 from icltheory.kernels._tiles import Options, check_kernel, check_weights
 from icltheory.kernels.plan import Tile
@@ -61,6 +62,7 @@ def _tiles(problem: Any, forward: list, backward: list) -> dict[str, list[Tile]]
     }
 
 
+@named_errors
 def norm_linear(
     x: Float[Array, "..."],
     scale: Float[Array, "..."],
@@ -133,6 +135,7 @@ def norm_linear(
     return (y, passed[0].reshape(x.shape)) if through else y
 
 
+@named_errors
 def linear_residual(
     h: Float[Array, "..."],
     x: Float[Array, "..."],

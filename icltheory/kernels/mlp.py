@@ -32,6 +32,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from icltheory._named_errors import named_errors
 from icltheory.kernels import _residual_mlp
 from icltheory.kernels._tiles import Options, check_kernel, check_weights
 from icltheory.kernels.plan import Tile
@@ -52,6 +53,7 @@ def candidates(problem: Any) -> dict[str, list[Tile]]:
     }
 
 
+@named_errors
 def residual_mlp(
     x: Float[Array, "..."],
     scale: Float[Array, "..."],

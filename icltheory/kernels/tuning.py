@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_positive_int
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.batching import Progress, reported
 from icltheory.kernels import attention, dense, mlp
@@ -146,6 +147,7 @@ class TunedPlan:
         }
 
 
+@named_errors
 def tune(
     batch: int,
     tokens: int,

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from icltheory._named_errors import named_errors
 from icltheory._typing import Array, Float
 from icltheory.layered.protocol import LayeredModel, all_hidden
 
@@ -69,6 +70,7 @@ class AttentionReadable(LayeredModel, Protocol):
         ...
 
 
+@named_errors
 def attention_patterns(
     model: LayeredModel, params: Any, inputs: Any
 ) -> tuple[Float[Array, "*batch heads T T"], ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_choice, check_shape
+from icltheory._named_errors import named_errors
 from icltheory._typing import Array, Float, PyTree
 
 __all__ = ["MatrixSpec", "get_matrix", "replace_matrix"]
@@ -60,6 +61,7 @@ class MatrixSpec:
         check_choice("group", self.group, ("attn", "mlp"))
 
 
+@named_errors
 def get_matrix(params: PyTree, spec: MatrixSpec) -> Float[Array, "out in"]:
     """Reads one weight matrix, in the (out, in) form of the papers.
 
@@ -92,6 +94,7 @@ def get_matrix(params: PyTree, spec: MatrixSpec) -> Float[Array, "out in"]:
     return W if spec.rows is None else W[_rows(spec, len(W))]
 
 
+@named_errors
 def replace_matrix(
     params: PyTree, spec: MatrixSpec, W: Float[ArrayLike, "_out _in"]
 ) -> PyTree:
@@ -139,9 +142,14 @@ def _locate(params, spec):
         depth = len(key_path)
         if tuple(map(_plain, key_path)) == spec.path[:depth]:
             leaves, index = [leaf for _, leaf in entries], spec.path[depth:]
-            _check_index(index, jnp.shape(leaves[position]))
+            if not hasattr(leaves[position], "shape"):
+                break
+            _check_index(index, leaves[position].shape)
             return leaves, treedef, position, index
-    raise ValueError(f"path: expected the path of a leaf, got {spec.path}")
+    kind = type(params).__name__
+    raise ValueError(
+        f"path: expected the path of a leaf of params, a {kind}, got {spec.path}"
+    )
 
 
 def _check_index(index, shape):
@@ -150,7 +158,10 @@ def _check_index(index, shape):
     for i, size in zip(index, shape, strict=False):
         ok = ok and isinstance(i, (int, np.integer)) and -size <= i < size
     if not ok:
-        raise ValueError(f"path: expected indices into shape {shape}, got {index}")
+        raise ValueError(
+            f"path: expected indices into a leaf of params, of shape {shape}, "
+            f"got {index}"
+        )
 
 
 def _rows(spec, size):

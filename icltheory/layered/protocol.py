@@ -9,7 +9,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 
+from icltheory._arguments import holds_numbers, shown
 from icltheory._checks import check_positive_int
+from icltheory._named_errors import named_errors
+from icltheory._typing import PyTree
 from icltheory.layered.matrices import MatrixSpec, get_matrix
 
 __all__ = [
@@ -100,6 +103,7 @@ class LayeredModel(Protocol):
         ...
 
 
+@named_errors
 def check_layered(model: Any) -> None:
     """Raises unless an object offers what :class:`LayeredModel` asks for.
 
@@ -146,7 +150,8 @@ def check_layered(model: Any) -> None:
             )
 
 
-def check_model(model: Any, params: Any, inputs: Any) -> None:
+@named_errors
+def check_model(model: Any, params: PyTree, inputs: PyTree) -> None:
     """Raises unless a model of one's own works with this package, and says why.
 
     Nothing is computed: shapes are followed through the layers.
@@ -176,6 +181,9 @@ def check_model(model: Any, params: Any, inputs: Any) -> None:
         Verified by ``tests/layered/test_layered.py``.
     """
     check_layered(model)
+    for name, tree in (("params", params), ("inputs", inputs)):
+        if not all(map(holds_numbers, jax.tree.leaves(tree))):
+            raise ValueError(f"{name}: expected a tree of arrays, got {shown(tree)}")
     for layer in range(model.num_layers):
         for spec in model.matrices(layer):
             jax.eval_shape(lambda params, spec=spec: get_matrix(params, spec), params)
@@ -197,7 +205,8 @@ def _followed(name, function, *arguments):
         raise ValueError(f"model: expected {name} to run, got: {line}") from error
 
 
-def forward(model: LayeredModel, params: Any, inputs: Any) -> Any:
+@named_errors
+def forward(model: LayeredModel, params: PyTree, inputs: PyTree) -> Any:
     """Runs the whole model.
 
     Args:
@@ -214,7 +223,8 @@ def forward(model: LayeredModel, params: Any, inputs: Any) -> Any:
     return forward_from(model, params, model.embed(params, inputs), 0)
 
 
-def forward_from(model: LayeredModel, params: Any, hidden: Any, layer: int) -> Any:
+@named_errors
+def forward_from(model: LayeredModel, params: PyTree, hidden: Any, layer: int) -> Any:
     """Resumes from the hidden state that enters block ``layer``.
 
     A sweep that changes only layer l computes the state before l once, with
@@ -241,7 +251,10 @@ def forward_from(model: LayeredModel, params: Any, hidden: Any, layer: int) -> A
     return model.read_out(params, hidden)
 
 
-def hidden_before(model: LayeredModel, params: Any, inputs: Any, layer: int) -> Any:
+@named_errors
+def hidden_before(
+    model: LayeredModel, params: PyTree, inputs: PyTree, layer: int
+) -> Any:
     """Runs the trunk below block ``layer`` and keeps the last hidden state only.
 
     Args:
@@ -266,7 +279,8 @@ def hidden_before(model: LayeredModel, params: Any, inputs: Any, layer: int) -> 
     return hidden
 
 
-def all_hidden(model: LayeredModel, params: Any, inputs: Any) -> tuple[Any, ...]:
+@named_errors
+def all_hidden(model: LayeredModel, params: PyTree, inputs: PyTree) -> tuple[Any, ...]:
     """Hidden states at every depth; entry l enters block l.
 
     Args:

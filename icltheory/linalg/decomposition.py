@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_range, check_shape
-from icltheory._precision import exact_products
+from icltheory._calculators import Noting, calculator, poisoned
+from icltheory._checks import check_count, check_range, check_shape
+from icltheory._precision import exact_products, finite_or_nan
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int
 from icltheory.linalg._matrix import as_matrix
@@ -48,7 +48,7 @@ class SVD:
             rank: Number r of singular values kept, from 0 to k; may be traced.
 
         Returns:
-            The matrix :math:`W_r`.
+            The matrix :math:`W_r`; NaN where a traced rank is out of range.
 
         Raises:
             ValueError: If a concrete ``rank`` lies outside [0, k].
@@ -56,9 +56,10 @@ class SVD:
         References:
             Eckart and Young (1936). Verified by ``tests/linalg/test_linalg.py``.
         """
-        _check_rank(rank, self.s.shape[-1])
+        with Noting(rank) as notes:
+            _check_rank(rank, self.s.shape[-1])
         kept = jnp.where(_keep(rank, self.s.shape[-1]), self.s, 0)
-        return (self.U * kept[..., None, :]) @ self.Vt
+        return poisoned((self.U * kept[..., None, :]) @ self.Vt, notes)
 
 
 @calculator
@@ -84,7 +85,7 @@ def svd(W: Float[ArrayLike, "*batch m n"]) -> SVD:
     References:
         Eckart and Young (1936). Verified by ``tests/linalg/test_linalg.py``.
     """
-    U, s, Vt = jnp.linalg.svd(as_matrix(W), full_matrices=False)
+    U, s, Vt = jnp.linalg.svd(finite_or_nan(as_matrix(W)), full_matrices=False)
     return SVD(U, s, Vt)
 
 
@@ -143,7 +144,7 @@ def low_rank_approximation(
 
 @jax.custom_jvp
 def _truncate(W, keep):
-    U, s, Vt = jnp.linalg.svd(W, full_matrices=False)
+    U, s, Vt = jnp.linalg.svd(finite_or_nan(W), full_matrices=False)
     return (U * jnp.where(keep, s, 0)[None]) @ Vt
 
 
@@ -151,7 +152,7 @@ def _truncate(W, keep):
 @exact_products
 def _truncate_jvp(primals, tangents):
     (W, keep), (E, _) = primals, tangents
-    U, s, Vt = jnp.linalg.svd(W, full_matrices=False)
+    U, s, Vt = jnp.linalg.svd(finite_or_nan(W), full_matrices=False)
     kept, e = keep.astype(s.dtype), U.T @ E @ Vt.T
     # The derivative has no scale: without it squares neither vanish nor overflow.
     a = s / jnp.where(s[:1] == 0, 1, s[:1])
@@ -172,3 +173,4 @@ def _keep(rank, size):
 
 def _check_rank(rank, size):
     check_range("rank", rank, 0, size)
+    check_count("rank", rank)

@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_shape
+from icltheory._precision import finite_or_nan
 from icltheory._typing import Array, Float
 from icltheory.linalg._matrix import as_matrix
 
@@ -40,7 +41,7 @@ def singular_values(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch k
         Golub and Van Loan, Matrix Computations, section 2.4.
         Verified by ``tests/linalg/test_linalg.py``.
     """
-    return jnp.linalg.svd(as_matrix(W), compute_uv=False)
+    return jnp.linalg.svd(finite_or_nan(as_matrix(W)), compute_uv=False)
 
 
 @calculator

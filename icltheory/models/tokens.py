@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory._pytree import pytree, static_field
 
@@ -37,6 +38,7 @@ def _prefix_mask(
     return seen | jnp.eye(rank.size, dtype=bool)
 
 
+@named_errors
 def interleaved(
     X: Float[Array, "B P d"],
     y: Float[Array, "B P"],
@@ -83,6 +85,7 @@ def interleaved(
     )
 
 
+@named_errors
 def token_matrix(
     X: Float[Array, "B P d"],
     y: Float[Array, "B P"],

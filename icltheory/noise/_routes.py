@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._precision import exact_products
+from icltheory._precision import exact_products, finite_or_nan
 
 _BATCHED = 32
 
@@ -59,13 +59,13 @@ def singular_values(rows):
     if short <= _BATCHED < long:
         tall = rows if rows.shape[-2] == long else jnp.swapaxes(rows, -1, -2)
         rows = jnp.linalg.qr(tall, mode="r")
-    return jnp.linalg.svd(rows, compute_uv=False)
+    return jnp.linalg.svd(finite_or_nan(rows), compute_uv=False)
 
 
 @singular_values.defjvp
 @exact_products
 def _singular_values_jvp(primals, tangents):
-    U, s, Vt = jnp.linalg.svd(primals[0], full_matrices=False)
+    U, s, Vt = jnp.linalg.svd(finite_or_nan(primals[0]), full_matrices=False)
     return s, jnp.sum((jnp.swapaxes(U, -1, -2) @ tangents[0]) * Vt, axis=-1)
 
 
@@ -89,7 +89,7 @@ def support_coordinates(A, B, H):
 
 @jax.custom_jvp
 def _column_basis(columns):
-    return jnp.linalg.svd(columns, full_matrices=False)[0]
+    return jnp.linalg.svd(finite_or_nan(columns), full_matrices=False)[0]
 
 
 @_column_basis.defjvp
@@ -98,7 +98,7 @@ def _column_basis_jvp(primals, tangents):
     # How the space turns. Inside it any basis will do, and where singular values
     # repeat or vanish no derivative says which.
     (columns,), (change,) = primals, tangents
-    basis, s, Vt = jnp.linalg.svd(columns, full_matrices=False)
+    basis, s, Vt = jnp.linalg.svd(finite_or_nan(columns), full_matrices=False)
     kept = s > max(columns.shape) * jnp.finfo(s.dtype).eps * s[:1]
     U = basis * kept[None]
     turned = change @ Vt.T * jnp.where(kept, 1 / jnp.where(kept, s, 1), 0)[None]

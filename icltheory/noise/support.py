@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_positive_int, check_shape
-from icltheory._precision import widened
+from icltheory._precision import finite_or_nan, widened
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack
 
@@ -146,7 +146,8 @@ def _at_most(limit, W_V, W_K, W_Q):
 
 def _independent(columns, size):
     """Whether the columns are independent by a margin far above rounding."""
-    smallest = jnp.linalg.svd(jnp.linalg.qr(columns, mode="r"), compute_uv=False)[-1]
+    triangle = finite_or_nan(jnp.linalg.qr(columns, mode="r"))
+    smallest = jnp.linalg.svd(triangle, compute_uv=False)[-1]
     return smallest > jnp.finfo(columns.dtype).eps ** 0.5 * size
 
 
@@ -185,14 +186,15 @@ def _surely_regular(W):
 
 def _column_basis(W, size=None):
     """Orthonormal basis of the columns, padded with zero columns, and the rank."""
-    U, s, _ = jnp.linalg.svd(W, full_matrices=False)
+    U, s, _ = jnp.linalg.svd(finite_or_nan(W), full_matrices=False)
     rank = jnp.sum(s > _tolerance(s[0] if size is None else size))
     return U * (jnp.arange(s.shape[0]) < rank)[None], rank
 
 
 def _dim(left, r, right, s):
     # Nested bases differ by angles of rounding size; 2/3 leaves room for its growth.
-    together = jnp.linalg.svd(jnp.concatenate([left, right], 1), compute_uv=False)
+    both = finite_or_nan(jnp.concatenate([left, right], 1))
+    together = jnp.linalg.svd(both, compute_uv=False)
     tolerance = jnp.finfo(together.dtype).eps ** (2 / 3)
     k = r + s - jnp.sum(together > tolerance)
     return r * s - k * (k - 1) // 2

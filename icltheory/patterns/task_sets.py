@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from icltheory._checks import check_integer
+from icltheory._named_errors import named_errors
 
 __all__ = [
     "all_tasks",
@@ -20,6 +21,7 @@ __all__ = [
 Tasks = tuple[tuple[int, int], ...]
 
 
+@named_errors
 def all_tasks(num_relevant: int) -> Tasks:
     """All M1 (M1 - 1) tasks: +1 on one relevant pattern, -1 on another.
 
@@ -45,6 +47,7 @@ def all_tasks(num_relevant: int) -> Tasks:
     return tuple((a, b) for a in every for b in every if a != b)
 
 
+@named_errors
 def circulant_tasks(num_relevant: int, shifts: Sequence[int]) -> Tasks:
     r"""Tasks that cover every pattern and label equally often.
 
@@ -87,6 +90,7 @@ def circulant_tasks(num_relevant: int, shifts: Sequence[int]) -> Tasks:
     return tuple((i, (i + s) % num_relevant) for s in shifts for i in every)
 
 
+@named_errors
 def held_out_tasks(num_relevant: int, tasks: Any) -> Tasks:
     r"""The tasks that were not trained on, :math:`T \setminus T_{tr}`.
 
@@ -117,6 +121,7 @@ def held_out_tasks(num_relevant: int, tasks: Any) -> Tasks:
     return left
 
 
+@named_errors
 def covers(tasks: Any, num_relevant: int) -> bool:
     """Whether every pattern is +1 and -1 equally often, and as often as every other.
 
@@ -146,6 +151,7 @@ def covers(tasks: Any, num_relevant: int) -> bool:
     return len(counts) == 2 * num_relevant and len(set(counts.values())) == 1
 
 
+@named_errors
 def task_ratio(tasks: Any, num_relevant: int) -> float:
     r"""The share of tasks trained on, :math:`|T_{tr}| / |T|`.
 
@@ -170,6 +176,7 @@ def task_ratio(tasks: Any, num_relevant: int) -> float:
     return len(distinct) / (num_relevant * (num_relevant - 1))
 
 
+@named_errors
 def read_tasks(num_relevant: int, tasks: Any) -> Tasks:
     """Tasks as a tuple of pairs of integers, checked.
 

@@ -17,8 +17,9 @@ from icltheory._checks import (
     check_values,
 )
 from icltheory._descent import PlainRule, check_steps, descend
+from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree
-from icltheory._typing import Array, Bool, Float, Int, PRNGKey
+from icltheory._typing import Array, Bool, Float, Int, PRNGKey, PyTree
 from icltheory.layered import forward
 from icltheory.patterns._attention import check_width
 from icltheory.patterns._draw import check_fraction
@@ -65,10 +66,11 @@ class Training:
         return jax.tree.map(lambda leaf: jnp.take(leaf, -1, axis), self.params)
 
 
+@named_errors
 def train(
     model: Any,
     task: PatternTask,
-    params: Any,
+    params: PyTree,
     num_steps: int,
     *,
     key: PRNGKey,
@@ -123,6 +125,7 @@ def train(
         ``tests/patterns/test_training.py``.
     """
     check_key("key", key)
+    _check_model(model)
     check_width(params, task.width, "task")
     check_steps(num_steps, record_every)
     check_positive_int("batch_size", batch_size)
@@ -145,6 +148,13 @@ def train(
         "NaN or infinity",
     )
     return path
+
+
+def _check_model(model):
+    if not (hasattr(model, "attention") and hasattr(model, "fixed")):
+        expected = "a PatternTransformer or a DeepPatternTransformer"
+        kind = type(model).__name__
+        raise ValueError(f"model: expected {expected}, got a {kind}")
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -237,7 +247,8 @@ class Scores:
         return jnp.mean(self.missed.astype(self.margins.dtype), axis=-1)
 
 
-def scores(model: Any, params: Any, prompt: PatternPrompt) -> Scores:
+@named_errors
+def scores(model: Any, params: PyTree, prompt: PatternPrompt) -> Scores:
     """Margins and attention of a model on a batch of prompts.
 
     Args:
@@ -261,6 +272,7 @@ def scores(model: Any, params: Any, prompt: PatternPrompt) -> Scores:
         Li et al. (2024), Proposition 1 and Figure 9. Verified by
         ``tests/patterns/test_training.py``.
     """
+    _check_model(model)
     check_width(params, prompt.P.shape[-1], "prompt")
     weights = model.attention(params, prompt)
     masses = jnp.sum(jnp.where(prompt.same[None], weights, 0), axis=-1)

@@ -5,7 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory._checks import check_choice, check_positive_int
+from icltheory._checks import (
+    as_numbers,
+    check_choice,
+    check_positive_int,
+    check_sequence,
+)
+from icltheory._named_errors import named_errors
 
 __all__ = ["LayerChoice", "RateChoice", "choose_layers", "choose_rate"]
 
@@ -34,6 +40,7 @@ class LayerChoice(NamedTuple):
     scores: np.ndarray
 
 
+@named_errors
 def choose_layers(
     scores: Sequence[Sequence[float]] | Any, k: int, *, aggregate: str
 ) -> LayerChoice:
@@ -72,7 +79,8 @@ def choose_layers(
         Verified by ``tests/identities/test_yao_algorithm1.py``.
     """
     check_choice("aggregate", aggregate, tuple(_AGGREGATES))
-    rows = [np.atleast_1d(np.asarray(row, np.float64)) for row in scores]
+    check_sequence("scores", scores)
+    rows = [np.atleast_1d(as_numbers("scores", row)) for row in scores]
     for row in rows:
         if row.ndim != 1 or not row.size or np.isnan(row).any():
             raise ValueError(
@@ -111,6 +119,7 @@ class RateChoice(NamedTuple):
     index: int | None
 
 
+@named_errors
 def choose_rate(
     scores: Sequence[float] | Any,
     rates: Sequence[float] | Any,
@@ -159,8 +168,7 @@ def choose_rate(
         Verified by ``tests/identities/test_yao_algorithm1.py``.
     """
     check_choice("initial", initial, ("unpruned", "zero"))
-    values = np.asarray(scores, np.float64)
-    candidates = np.asarray(rates, np.float64)
+    values, candidates = as_numbers("scores", scores), as_numbers("rates", rates)
     if candidates.ndim != 1 or values.shape != candidates.shape:
         raise ValueError(
             f"scores: expected one for each of the rates, shape "
@@ -171,7 +179,8 @@ def choose_rate(
         raise ValueError(f"rates: expected numbers in [0, 1), got {outside[0]}")
     if not min_gain >= 0:
         raise ValueError(f"min_gain: expected a number >= 0, got {min_gain}")
-    start = 0.0 if initial == "zero" else float(np.asarray(unpruned_score))
+    unpruned = as_numbers("unpruned_score", unpruned_score)
+    start = 0.0 if initial == "zero" else float(unpruned)
     if np.isnan(start):
         raise ValueError("unpruned_score: expected a number, got nan")
     sign = 1.0 if maximize else -1.0

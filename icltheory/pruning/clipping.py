@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_range, check_shape
+from icltheory._checks import check_count, check_finite, check_range, check_shape
 from icltheory._names import Rule
-from icltheory._precision import exact_products
+from icltheory._precision import exact_products, finite_or_nan
 from icltheory._typing import Array, Float, Int, Scalar
 from icltheory.linalg import low_rank_approximation
 from icltheory.pruning.rates import rank_for_rate
@@ -118,13 +118,14 @@ def frobenius_split(
     W = jnp.asarray(W)
     size = min(W.shape)
     check_range("rank", rank, 0, size)
+    check_count("rank", rank)
     wide = W.astype(jnp.promote_types(W.dtype, jnp.float32))
     return FrobeniusSplit(*_split(wide, jnp.arange(size) < rank))
 
 
 @jax.custom_jvp
 def _split(W, keep):
-    squares = jnp.linalg.svd(W, compute_uv=False) ** 2
+    squares = jnp.linalg.svd(finite_or_nan(W), compute_uv=False) ** 2
     return jnp.sum(jnp.where(keep, squares, 0)), jnp.sum(jnp.where(keep, 0, squares))
 
 
@@ -132,7 +133,7 @@ def _split(W, keep):
 @exact_products
 def _split_jvp(primals, tangents):
     (W, keep), (E, _) = primals, tangents
-    U, s, Vt = jnp.linalg.svd(W, full_matrices=False)
+    U, s, Vt = jnp.linalg.svd(finite_or_nan(W), full_matrices=False)
     slopes = 2 * s * jnp.einsum("ji,jk,ik->i", U, E, Vt)
     kept, removed = (jnp.where(m, s**2, 0).sum() for m in (keep, ~keep))
     kept_moves, removed_moves = (jnp.where(m, slopes, 0).sum() for m in (keep, ~keep))

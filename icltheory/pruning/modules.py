@@ -7,12 +7,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from icltheory._checks import check_choice, check_finite
+from icltheory._checks import check_choice, check_finite, check_nonnegative_int
+from icltheory._named_errors import named_errors
 from icltheory._names import PruningMethod, Rule
 from icltheory._typing import Array, Float, PyTree
 from icltheory.layered import (
     LayeredModel,
     MatrixSpec,
+    check_layered,
     get_matrix,
     replace_matrix,
 )
@@ -23,6 +25,7 @@ from icltheory.pruning.rates import kept_of, rank_for_rate
 __all__ = ["module_matrices", "prune_module"]
 
 
+@named_errors
 def module_matrices(
     model: LayeredModel, layer: int, module: str
 ) -> tuple[MatrixSpec, ...]:
@@ -50,6 +53,8 @@ def module_matrices(
         Yao et al. (2024), section 2 and Algorithm 1.
         Verified by ``tests/pruning/test_modules.py``.
     """
+    check_layered(model)
+    check_nonnegative_int("layer", layer)
     if not 0 <= layer < model.num_layers:
         raise ValueError(f"layer: expected 0 to {model.num_layers - 1}, got {layer}")
     specs = model.matrices(layer)
@@ -58,6 +63,7 @@ def module_matrices(
     return tuple(s for s in specs if module in ("all", s.group, s.name))
 
 
+@named_errors
 def prune_module(
     model: LayeredModel,
     params: PyTree,

@@ -7,7 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from icltheory._checks import check_choice, check_positive_int
+from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
+from icltheory._named_errors import named_errors
 from icltheory._names import Rule
 
 __all__ = ["kept_parameters", "rank_for_rate"]
@@ -16,6 +17,7 @@ RULES = ("floor", "nearest", "ceil")
 _GUARD = Fraction(1, 10**9)
 
 
+@named_errors
 def rank_for_rate(
     shape: tuple[int, ...],
     rate: Any,
@@ -66,6 +68,7 @@ def rank_for_rate(
     return max(rank, 1)
 
 
+@named_errors
 def kept_parameters(shape: tuple[int, ...], rank: int) -> int:
     r"""Numbers to store for a matrix of rank r: two thin factors, or the matrix.
 
@@ -93,7 +96,8 @@ def kept_parameters(shape: tuple[int, ...], rank: int) -> int:
         Yao et al. (2024), section 2. Verified by ``tests/pruning/test_rates.py``.
     """
     m, n = _matrix_shape(shape)
-    if not 0 <= rank <= min(m, n):
+    check_nonnegative_int("rank", rank)
+    if rank > min(m, n):
         raise ValueError(f"rank: expected 0 <= rank <= {min(m, n)}, got {rank}")
     return min(rank * (m + n), m * n)
 
@@ -123,8 +127,8 @@ def _decimal(rate: Any) -> Fraction:
 
 
 def _matrix_shape(shape):
-    if len(shape) != 2:
-        raise ValueError(f"shape: expected (m, n), got {tuple(shape)}")
+    if not isinstance(shape, (tuple, list)) or len(shape) != 2:
+        raise ValueError(f"shape: expected (m, n), got {shape}")
     for size in shape:
         check_positive_int("shape", size)
     return tuple(shape)

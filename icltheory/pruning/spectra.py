@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_choice, check_finite, check_positive_int
+from icltheory._named_errors import named_errors
 from icltheory._typing import PyTree
 from icltheory.batching import Progress, reported
-from icltheory.layered import LayeredModel, get_matrix
+from icltheory.layered import LayeredModel, check_layered, get_matrix
 from icltheory.pruning.modules import module_matrices
 
 __all__ = [
@@ -63,6 +64,7 @@ class MatrixSpectrum(NamedTuple):
     below_floor: bool
 
 
+@named_errors
 def module_spectra(
     model: LayeredModel,
     params: PyTree,
@@ -104,6 +106,7 @@ def module_spectra(
     References:
         Yao et al. (2024), Figure 3. Verified by ``tests/pruning/test_spectra.py``.
     """
+    check_layered(model)
     numbers = range(model.num_layers) if layers is None else layers
     return tuple(
         _spectrum(layer, spec, get_matrix(params, spec))
@@ -115,6 +118,7 @@ def module_spectra(
     )
 
 
+@named_errors
 def by_layer(spectra: Iterable[MatrixSpectrum], field: str) -> list[list[Any]]:
     """One number of every record, in a row for each layer.
 
@@ -149,6 +153,7 @@ def by_layer(spectra: Iterable[MatrixSpectrum], field: str) -> list[list[Any]]:
     return list(rows.values())
 
 
+@named_errors
 def random_condition_number(shape: tuple[int, ...]) -> float:
     r"""Median condition number of a Gaussian matrix of that shape, the null to beat.
 

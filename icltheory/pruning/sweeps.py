@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_sequence
+from icltheory._named_errors import named_errors
 from icltheory._names import PruningMethod, Rule
 from icltheory._typing import PyTree
 from icltheory.batching import Progress, reported
@@ -21,6 +22,7 @@ from icltheory.pruning.modules import Cutting, module_matrices
 __all__ = ["sweep", "sweep_grid"]
 
 
+@named_errors
 def sweep(
     model: LayeredModel,
     layer: int,
@@ -112,6 +114,7 @@ def sweep(
     )
 
 
+@named_errors
 def sweep_grid(
     model: LayeredModel,
     layers: Sequence[int],

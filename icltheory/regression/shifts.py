@@ -16,6 +16,7 @@ from icltheory._checks import (
     check_positive_int,
     check_shape,
 )
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
@@ -215,6 +216,7 @@ class SampledShift:
         return PrefixPrompt(X, y, X_query, y_query, w)
 
 
+@named_errors
 def garg_shift(name: str, dim: int, dtype: Any = None) -> Shift:
     r"""One of Garg's evaluation settings, or ``"opposite_quadrants"``, by name.
 
@@ -260,6 +262,7 @@ def garg_shift(name: str, dim: int, dtype: Any = None) -> Shift:
     return Shift(name, dim, dtype)
 
 
+@named_errors
 def garg_shifts(dim: int, dtype: Any = None) -> dict[str, Shift]:
     r"""The fifteen settings that Garg evaluates a linear-regression model on.
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from icltheory._checks import check_booleans, check_choice, check_open_unit, check_shape
+from icltheory._named_errors import named_errors
 from icltheory.statistics.estimates import Interval
 from icltheory.statistics.intervals import bootstrap_interval, proportion_interval
 from icltheory.statistics.mcnemar import exact_mcnemar, smallest_p_value
@@ -73,6 +74,7 @@ class Comparison:
         )
 
 
+@named_errors
 def compare(
     before: Any,
     after: Any,

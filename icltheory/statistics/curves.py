@@ -4,7 +4,15 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_key, check_open_unit, check_positive_int
+from icltheory._arguments import real_numbers
+from icltheory._checks import (
+    check_key,
+    check_open_unit,
+    check_positive_int,
+    check_shape,
+)
+from icltheory._named_errors import named_errors
+from icltheory._precision import widened
 from icltheory._typing import Float, PRNGKey
 from icltheory.statistics.estimates import Interval
 
@@ -13,6 +21,7 @@ __all__ = ["curve_interval"]
 _RESAMPLES_AT_A_TIME = 64
 
 
+@named_errors
 def curve_interval(
     errors: Float[ArrayLike, "S P"],
     key: PRNGKey,
@@ -56,7 +65,8 @@ def curve_interval(
     check_key("key", key)
     check_positive_int("resamples", resamples)
     check_open_unit("level", level)
-    errors = jnp.asarray(errors)
+    errors = widened(real_numbers("errors", errors))
+    check_shape("errors", errors, ("S", "P"))
     count = errors.shape[0]
     if count < 2:
         raise ValueError(f"errors: expected two rows or more, got {count}")

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from icltheory._checks import check_choice, check_open_unit
+from icltheory._arguments import real_numbers
+from icltheory._checks import as_numbers, check_choice, check_open_unit
+from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree, static_field
 
 __all__ = ["Estimate", "Interval", "crossed_estimate"]
@@ -68,9 +70,13 @@ class Estimate:
         """The mean of independent values along an axis, at least one."""
         is_jax = isinstance(values, jax.Array)
         xp = jnp if is_jax else np
-        values = values if is_jax else np.asarray(values, np.float64)
+        read = real_numbers if is_jax else as_numbers
+        values = read("values", values)
         if values.ndim == 0 or not values.size:
             raise ValueError(f"values: expected at least one, got shape {values.shape}")
+        if not -values.ndim <= axis < values.ndim:
+            expected = f"{-values.ndim} <= axis < {values.ndim}"
+            raise ValueError(f"axis: expected {expected}, got {axis}")
         count = values.shape[axis]
         mean = xp.mean(values, axis=axis)
         centred = values - xp.mean(values, axis=axis, keepdims=True)
@@ -130,6 +136,7 @@ class Estimate:
         return np.where(error > 0, p, 1.0)[()]
 
 
+@named_errors
 def crossed_estimate(values: Any, *, same_columns: bool = True) -> Estimate:
     r"""Mean over two crossed sources of chance, such as demonstrations and questions.
 
@@ -162,7 +169,7 @@ def crossed_estimate(values: Any, *, same_columns: bool = True) -> Estimate:
         Satterthwaite, "An approximate distribution of estimates of variance components"
         (1946). Verified by ``tests/statistics/test_estimates.py``.
     """
-    table = np.asarray(values, np.float64)
+    table = as_numbers("values", values)
     if table.ndim != 2 or not table.size:
         raise ValueError(f"values: expected (draws, questions), got {table.shape}")
     parts = [table.mean(axis=1)]

@@ -7,12 +7,14 @@ import numpy as np
 import scipy.special
 
 from icltheory._checks import (
+    as_numbers,
     check_choice,
     check_finite,
     check_nonnegative_int,
     check_open_unit,
     check_positive_int,
 )
+from icltheory._named_errors import named_errors
 from icltheory.statistics.estimates import Interval
 
 __all__ = ["bootstrap_interval", "proportion_interval"]
@@ -21,6 +23,7 @@ __all__ = ["bootstrap_interval", "proportion_interval"]
 _CHUNK = 2**22
 
 
+@named_errors
 def proportion_interval(
     successes: Any,
     total: int | np.integer,
@@ -90,6 +93,7 @@ def _clopper_pearson(correct, total, tail):
     return low, high
 
 
+@named_errors
 def bootstrap_interval(
     values: Any,
     *,
@@ -141,7 +145,7 @@ def bootstrap_interval(
     check_open_unit("level", level)
     check_positive_int("draws", draws)
     check_nonnegative_int("seed", seed)
-    x = np.asarray(values, np.float64)
+    x = as_numbers("values", values)
     if x.ndim != 1 or x.size < 2:
         raise ValueError(f"values: expected at least two in a row, got shape {x.shape}")
     check_finite("values", x)

@@ -3,10 +3,15 @@
 import numpy as np
 
 from icltheory._checks import check_nonnegative_int
+from icltheory._named_errors import named_errors
 
 __all__ = ["exact_mcnemar", "smallest_p_value"]
 
+# Counts that a float holds exactly.
+_MOST = 2**53
 
+
+@named_errors
 def exact_mcnemar(
     gained: int | np.integer, lost: int | np.integer, *, mid_p: bool = False
 ) -> float:
@@ -47,6 +52,8 @@ def exact_mcnemar(
     check_nonnegative_int("gained", gained)
     check_nonnegative_int("lost", lost)
     more, total = max(gained, lost), gained + lost
+    if total > _MOST:
+        raise ValueError(f"gained, lost: expected at most {_MOST} in all, got {total}")
     if total == 0:
         return 1.0
     from scipy.stats import binom  # takes longer to import than the rest of the package
@@ -58,6 +65,7 @@ def exact_mcnemar(
     return exact - (same / 2 if gained == lost else same)
 
 
+@named_errors
 def smallest_p_value(discordant: int | np.integer, *, mid_p: bool = False) -> float:
     r"""The smallest p-value that so many changed examples can give.
 

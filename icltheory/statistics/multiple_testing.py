@@ -4,9 +4,13 @@ from typing import Any
 
 import numpy as np
 
+from icltheory._checks import as_numbers
+from icltheory._named_errors import named_errors
+
 __all__ = ["adjust_holm"]
 
 
+@named_errors
 def adjust_holm(p: Any) -> np.ndarray:
     r"""Holm's adjusted p-values: the least level at which each is rejected.
 
@@ -28,7 +32,7 @@ def adjust_holm(p: Any) -> np.ndarray:
     References:
         Holm (1979). Verified by ``tests/statistics/test_tests.py``.
     """
-    flat = np.ravel(np.asarray(p, np.float64))
+    flat = np.ravel(as_numbers("p", p))
     outside = flat[~((flat >= 0) & (flat <= 1))]
     if outside.size:
         raise ValueError(f"p: expected numbers in [0, 1], got {outside[0]}")

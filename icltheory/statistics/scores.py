@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from icltheory._named_errors import named_errors
+
 __all__ = ["MajorityBaseline", "majority_baseline", "mark_correct"]
 
 
@@ -27,6 +29,7 @@ class MajorityBaseline(NamedTuple):
     count: int
 
 
+@named_errors
 def mark_correct(predictions: Any, labels: Any) -> np.ndarray:
     """Which predictions are right.
 
@@ -61,6 +64,7 @@ def mark_correct(predictions: Any, labels: Any) -> np.ndarray:
     return guess == truth[(None,) * (guess.ndim - 1)]
 
 
+@named_errors
 def majority_baseline(
     labels: Any, names: Sequence[str] | None = None
 ) -> MajorityBaseline:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int, PyTree
 
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 
 __all__ = ["AveragedState", "averaged", "with_average"]
@@ -26,6 +27,7 @@ class AveragedState(NamedTuple):
     count: Int[Array, ""]
 
 
+@named_errors
 def with_average(
     inner: optax.GradientTransformation, decay: float
 ) -> optax.GradientTransformation:
@@ -81,6 +83,7 @@ def with_average(
     return optax.GradientTransformation(init, update)
 
 
+@named_errors
 def averaged(state: Any) -> PyTree:
     """Weights to evaluate: the mean where the optimiser keeps one, else the last.
 

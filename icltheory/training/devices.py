@@ -15,6 +15,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from icltheory._checks import check_positive_int
+from icltheory._named_errors import named_errors
 
 __all__ = [
     "check_batch",
@@ -31,6 +32,7 @@ __all__ = [
 _MODELS, _DATA = "models", "data"
 
 
+@named_errors
 def device_mesh(num_devices: int | None = None, *, models: int = 1) -> Mesh:
     """Mesh over the devices of all processes: members of an ensemble, then batches.
 
@@ -70,6 +72,7 @@ def device_mesh(num_devices: int | None = None, *, models: int = 1) -> Mesh:
     )
 
 
+@named_errors
 def data_mesh(num_devices: int | None = None) -> Mesh:
     """The mesh of :func:`device_mesh` for one model: all devices share its batch.
 
@@ -92,6 +95,7 @@ def data_mesh(num_devices: int | None = None) -> Mesh:
     return device_mesh(num_devices)
 
 
+@named_errors
 def initialize_distributed(
     coordinator: str | None = None,
     num_processes: int | None = None,
@@ -157,6 +161,7 @@ def _whole_host() -> list[int] | None:
     return list(range(int(gpus))) if alone and gpus.isdigit() else None
 
 
+@named_errors
 def check_batch(batch_size: int, accumulation: int, mesh: Mesh | None) -> None:
     """Raises unless every device gets as many prompts of each part of a batch.
 
@@ -187,6 +192,7 @@ def check_batch(batch_size: int, accumulation: int, mesh: Mesh | None) -> None:
         )
 
 
+@named_errors
 def shard_batch(tree, mesh: Mesh | None):
     """Splits the leading axis of every leaf over ``"data"``; identity without a mesh.
 
@@ -207,6 +213,7 @@ def shard_batch(tree, mesh: Mesh | None):
     )
 
 
+@named_errors
 def replicate(tree, mesh: Mesh | None):
     """Puts the same value on every device of the mesh; identity without one.
 
@@ -223,6 +230,7 @@ def replicate(tree, mesh: Mesh | None):
     return _place(tree, mesh, PartitionSpec())
 
 
+@named_errors
 def shard_members(tree, mesh: Mesh | None):
     """Puts members, the leading axis, on their devices; identity without a mesh.
 
@@ -261,6 +269,7 @@ def _place(tree, mesh: Mesh | None, spec: PartitionSpec):
     return jax.tree.map(place, tree)
 
 
+@named_errors
 def over_members(step: Callable[..., Any], mesh: Mesh | None) -> Callable[..., Any]:
     """The step of every member of an ensemble, each on the devices that hold it.
 
@@ -280,6 +289,7 @@ def over_members(step: Callable[..., Any], mesh: Mesh | None) -> Callable[..., A
     return jax.vmap(step, spmd_axis_name=None if mesh is None else _MODELS)
 
 
+@named_errors
 def to_host(tree):
     """Values in the memory of every process, whichever devices hold them.
 

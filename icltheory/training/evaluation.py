@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from icltheory._named_errors import named_errors
 from icltheory.regression.prompts import PrefixPrompt
 
 __all__ = ["prefix_errors"]
 
 
+@named_errors
 def prefix_errors(
     model: nn.Module, params: PyTree, prompt: PrefixPrompt, *, batch_size: int = 64
 ) -> Float[Array, "B P"]:

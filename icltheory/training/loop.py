@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_positive_int
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.kernels.tuning import COMPILER_OPTIONS
 from icltheory.training.devices import to_host
@@ -49,6 +50,7 @@ class Chunk(NamedTuple):
     memory_bytes: int
 
 
+@named_errors
 def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
     """Lowers the program of a chunk, for the devices that the state is placed on.
 
@@ -73,6 +75,7 @@ def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
     return jax.jit(scan, donate_argnums=0).lower(state)
 
 
+@named_errors
 def run(
     step: Step | Sequence[Phase],
     state: Any,

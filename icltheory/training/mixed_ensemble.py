@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Int
 
+from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree
 from icltheory.training.steps import Metrics, Step
 
@@ -34,6 +35,7 @@ class SideBySide:
         return tuple(part.params for part in self.parts)
 
 
+@named_errors
 def side_by_side(steps: Sequence[Step]) -> Step:
     r"""Joins the steps of ensembles whose shapes differ, as in width or layers.
 

@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_range, check_shape, concrete
+from icltheory._named_errors import named_errors
 from icltheory._precision import exact_products
 from icltheory.regression import predictors
 from icltheory.regression.tasks import LinearRegression
@@ -23,6 +25,7 @@ LOSSES = {
 }
 
 
+@calculator
 def in_context_loss(
     predictions: Float[Array, "B P"],
     y: Float[Array, "B P"],
@@ -44,7 +47,7 @@ def in_context_loss(
         loss: ``"squared"``, ``"logistic"`` or ``"hinge"``.
 
     Returns:
-        The mean loss.
+        The mean loss; NaN where ``active_points`` is traced and out of range.
 
     Raises:
         ValueError: if the shapes differ, ``loss`` is unknown, or no point counts.
@@ -68,6 +71,7 @@ def in_context_loss(
     return jnp.sum(losses * active[None]) / (y.shape[0] * jnp.sum(active))
 
 
+@named_errors
 @exact_products
 def bayes_targets(
     task: Any, X: Float[Array, "B P d"], y: Float[Array, "B P"]

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.training._parts import entries, join, parts
 
@@ -90,6 +91,7 @@ class Packed:
         return cls(stacks, others, buffers, names, shapes, axis)
 
 
+@named_errors
 def hidden_matrix(path: Sequence[Any], ndim: int) -> bool:
     """Whether a parameter is a weight matrix of a block, which Muon treats as one.
 
@@ -107,6 +109,7 @@ def hidden_matrix(path: Sequence[Any], ndim: int) -> bool:
     return ndim == 2 and any("block" in name for name in names)
 
 
+@named_errors
 def pack(tree: PyTree, axis: int = 0) -> PyTree:
     """Puts every mapping with numbered entries that are alike into few arrays.
 
@@ -199,6 +202,7 @@ class _Taken:
         return {kind: join(self.arrays[kind], each) for kind, each in self.shapes()}
 
 
+@named_errors
 def unpack(tree: PyTree, axis: int | None = None) -> PyTree:
     """Takes what :func:`pack` made apart; a tree without any stays as it is.
 

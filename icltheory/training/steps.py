@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int, PyTree
 
 from icltheory._checks import check_choice, check_positive_int
+from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree
 from icltheory.training.curriculum import Curriculum
 from icltheory.training.devices import (
@@ -54,8 +55,24 @@ class TrainState:
 
 
 Metrics = dict[str, Array]
-# Of a TrainState, or of a state made of several that has their ``step``.
-Step = Callable[[Any], tuple[Any, Metrics]]
+
+
+@runtime_checkable
+class Step(Protocol):
+    """One training step: a function of the state alone, which can be traced.
+
+    The state is a :class:`TrainState`, or one made of several that has their ``step``;
+    the step returns the next state and the metrics. :func:`make_step` makes one.
+
+    References:
+        Verified by ``tests/training/test_loop.py``.
+    """
+
+    def __call__(self, state: Any, /) -> tuple[Any, Metrics]:
+        """The next state, and the metrics of this step."""
+        ...
+
+
 Targets = Callable[[Any, Array, Array], Array]
 
 
@@ -85,6 +102,7 @@ class Task(Protocol):
         ...
 
 
+@named_errors
 def stream_key(seed: Int[Array, ""] | int, stream: str) -> Array:
     """Root key of one of a run's random streams, which never overlap.
 
@@ -105,6 +123,7 @@ def stream_key(seed: Int[Array, ""] | int, stream: str) -> Array:
     return jax.random.fold_in(jax.random.key(seed), _STREAMS.index(stream))
 
 
+@named_errors
 def init_state(
     model: nn.Module,
     task: Task,
@@ -141,6 +160,7 @@ def init_state(
     References:
         Garg et al. 2022, Appendix A. Verified by ``tests/training/test_loop.py``.
     """
+    check_positive_int("num_points", num_points)
 
     def init(seed):
         X = jnp.zeros((1, num_points, task.dim))
@@ -157,6 +177,7 @@ def init_state(
     return place(make(seeds), mesh)
 
 
+@named_errors
 def make_step(
     model: nn.Module,
     task: Task,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
+from icltheory._named_errors import named_errors
 from icltheory.bridge.evaluation.prompts import Prompts
 from icltheory.bridge.streams import Tokens
 
@@ -49,6 +50,7 @@ class Batch(NamedTuple):
     answers: Answers
 
 
+@named_errors
 def padded_lengths(lengths: Sequence[int] | np.ndarray, most: int) -> np.ndarray:
     r"""The lengths, a few only, to which rows are best padded.
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from icltheory._named_errors import named_errors
 from icltheory.batching import Progress
 from icltheory.bridge.evaluation._run import SplitEvaluator
 from icltheory.bridge.evaluation.grid import Grid
@@ -13,6 +14,7 @@ from icltheory.bridge.tasks import LanguageTask
 __all__ = ["evaluate", "evaluate_grid", "evaluate_rates"]
 
 
+@named_errors
 def evaluate(
     model: Any,
     task: LanguageTask,
@@ -62,6 +64,7 @@ def evaluate(
     return run.evaluations(progress)["model"][0]
 
 
+@named_errors
 def evaluate_rates(
     model: Any,
     task: LanguageTask,
@@ -101,6 +104,7 @@ def evaluate_rates(
     return grid.evaluations(progress)[layer, module]
 
 
+@named_errors
 def evaluate_grid(
     model: Any,
     task: LanguageTask,

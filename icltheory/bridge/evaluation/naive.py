@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory._named_errors import named_errors
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
 from icltheory.bridge.tasks import LanguageTask
@@ -13,6 +14,7 @@ from icltheory.bridge.tasks import LanguageTask
 __all__ = ["evaluate_naive"]
 
 
+@named_errors
 def evaluate_naive(
     model: Any, task: LanguageTask, split: str = "validation", shots: int | None = None
 ) -> Evaluation:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from icltheory._named_errors import named_errors
 from icltheory.bridge.tasks import (
     Finding,
     LanguageTask,
@@ -65,6 +66,7 @@ class Prompts:
         return 1 if self.scoring == "label_token" else self.num_options
 
 
+@named_errors
 def tokenize(
     model: Any, task: LanguageTask, split: str = "validation", shots: int | None = None
 ) -> Prompts:

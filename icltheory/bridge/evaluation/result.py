@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from icltheory._checks import check_choice, check_shape
+from icltheory._named_errors import named_errors
 
 __all__ = ["Evaluation", "evaluation_of", "predict"]
 
@@ -58,6 +59,7 @@ class Evaluation:
         )
 
 
+@named_errors
 def predict(scores: np.ndarray) -> np.ndarray:
     """Number of the best option of each example, the first of equals; -1 for NaN.
 
@@ -79,6 +81,7 @@ def predict(scores: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(scores).any(axis=-1), -1, best)
 
 
+@named_errors
 def evaluation_of(
     scores: np.ndarray, labels: np.ndarray, denominator: str = "n"
 ) -> Evaluation:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icltheory._checks import check_positive_int
+from icltheory._named_errors import named_errors
 from icltheory.bridge._safetensors import INDEX, SINGLE, write_safetensors
 from icltheory.bridge.export.factors import factorise, mark_factors, part_names
 from icltheory.bridge.families import Entry, entries_of, read_architecture
@@ -25,6 +26,7 @@ _COPIED = (
 )
 
 
+@named_errors
 def save_checkpoint(
     model: LanguageModel,
     folder: str | os.PathLike,

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from icltheory._named_errors import named_errors
 from icltheory._names import Rule
 from icltheory.bridge.model import LanguageModel
 from icltheory.layered import get_matrix
@@ -69,6 +70,7 @@ class SizeReport(NamedTuple):
     model_saved: float
 
 
+@named_errors
 def size_report(
     model: LanguageModel, layer: int, module: str, rate: Any, *, rule: Rule = "floor"
 ) -> SizeReport:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from icltheory._named_errors import named_errors
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.families.declare import Entry, Family, Stored
@@ -18,6 +19,7 @@ __all__ = ["entries_of"]
 _LEAVES = {"scale": "weight"}
 
 
+@named_errors
 def entries_of(arch: Architecture, prefix: str | None = None) -> tuple[Entry, ...]:
     """The tensors of a checkpoint, and the leaves of the parameters they hold.
 

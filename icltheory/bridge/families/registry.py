@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from icltheory._named_errors import named_errors
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.families import (
@@ -37,6 +38,7 @@ FAMILIES: dict[str, Family] = {
 }
 
 
+@named_errors
 def family_of(config: Mapping[str, Any], source: Any = "config.json") -> Family:
     """The family that a config belongs to, by its ``model_type``.
 
@@ -64,6 +66,7 @@ def family_of(config: Mapping[str, Any], source: Any = "config.json") -> Family:
     return FAMILIES[kind]
 
 
+@named_errors
 def read_architecture(
     config: Mapping[str, Any], source: Any = "config.json"
 ) -> Architecture:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from icltheory._checks import check_finite
+from icltheory._named_errors import named_errors
 from icltheory.batching import Progress, reported
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.spectra.rounding import rounding_noise, stored_dtype
@@ -54,6 +55,7 @@ class ConditionNumber(NamedTuple):
     singular_values: np.ndarray
 
 
+@named_errors
 def condition_numbers(
     model: LanguageModel,
     cache: SingularSystems | None = None,

@@ -6,6 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_finite, check_shape
+from icltheory._named_errors import named_errors
 from icltheory._typing import Float
 
 __all__ = ["rounding_noise", "stored_dtype"]
@@ -14,6 +15,7 @@ _NARROW_FIRST = (ml_dtypes.bfloat16, np.float16, np.float32)
 _ROWS = 1024  # at once, so that a large matrix is never held in float64
 
 
+@named_errors
 def stored_dtype(W: Float[ArrayLike, "*_shape"]) -> str:
     """The narrowest dtype that holds every entry exactly.
 
@@ -43,6 +45,7 @@ def stored_dtype(W: Float[ArrayLike, "*_shape"]) -> str:
     return next((kind.name for kind in kinds if _holds(kind, W)), "float64")
 
 
+@named_errors
 def rounding_noise(W: Float[ArrayLike, "*_shape"], dtype: str | None = None) -> float:
     r"""How far the entries of a matrix are off by the rounding of their dtype.
 

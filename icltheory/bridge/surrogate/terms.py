@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_finite
+from icltheory._named_errors import named_errors
 from icltheory.batching import Progress, reported
 from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.model import LanguageModel
@@ -85,6 +86,7 @@ class SurrogateTerms(NamedTuple):
     reason: str
 
 
+@named_errors
 def surrogate_terms(
     model: LanguageModel,
     task: LanguageTask,

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 
 __all__ = [
@@ -41,6 +42,7 @@ class Finding(NamedTuple):
     examples: tuple[int, ...] = ()
 
 
+@named_errors
 def label_tokens(
     encode: Callable[[str], Sequence[int]], options: Sequence[str]
 ) -> tuple[tuple[int, ...], ...]:
@@ -74,6 +76,7 @@ def label_tokens(
     return tuple(behind)
 
 
+@named_errors
 def check_labels(
     encode: Callable[[str], Sequence[int]], options: Sequence[str], name: str
 ) -> tuple[Finding, ...]:
@@ -107,6 +110,7 @@ def check_labels(
     return tuple(found)
 
 
+@named_errors
 def check_prompt(
     query: str,
     options: Sequence[str],
@@ -164,6 +168,7 @@ def check_prompt(
     return tuple(found)
 
 
+@named_errors
 def check_overlap(
     where: str, examples: Iterable[Any], test: Iterable[Any]
 ) -> tuple[Finding, ...]:
@@ -194,6 +199,7 @@ def check_overlap(
     )
 
 
+@named_errors
 def gather(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Joins findings of one kind; the message is that of the first.
 
@@ -217,6 +223,7 @@ def gather(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(joined)
 
 
+@named_errors
 def enforce(findings: Iterable[Finding]) -> None:
     """Raises the first error, and warns of all warnings.
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from icltheory._checks import check_nonnegative_int
+from icltheory._named_errors import named_errors
 from icltheory.bridge.tasks.catalogue import TASKS
 from icltheory.bridge.tasks.declare import TaskRecipe, TaskSpec
 from icltheory.bridge.tasks.rows import SourceRow, SourceTable
@@ -14,6 +15,7 @@ from icltheory.bridge.tasks.task import Example, LanguageTask
 __all__ = ["load_task"]
 
 
+@named_errors
 def load_task(
     name: str | TaskSpec,
     path: Any = None,

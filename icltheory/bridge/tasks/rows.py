@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 
 __all__ = ["SourceRow", "SourceTable", "read_table"]
@@ -50,6 +51,7 @@ class SourceTable(NamedTuple):
     rows: tuple[SourceRow, ...]
 
 
+@named_errors
 def read_table(
     path: Any,
     *,

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from icltheory._checks import check_nonnegative_int, check_positive_int
+from icltheory._named_errors import named_errors
 
 __all__ = ["Denominator", "denominator_of"]
 
@@ -31,6 +32,7 @@ class Denominator(NamedTuple):
         return "n-1" if self.over_n_minus_1 else "neither"
 
 
+@named_errors
 def denominator_of(score: Any, n: int, digits: int) -> Denominator:
     r"""Tells whether a printed score is a count over n or over n - 1.
 
@@ -66,7 +68,10 @@ def denominator_of(score: Any, n: int, digits: int) -> Denominator:
     check_nonnegative_int("digits", digits)
     if n < 2:
         raise ValueError(f"n: expected at least 2 examples, got {n}")
-    exact = Fraction(str(score))
+    try:
+        exact = Fraction(str(score))
+    except ValueError:
+        raise ValueError(f"score: expected a finite number, got {score}") from None
     unit = Fraction(1, 10**digits)
     if not 0 <= exact <= 1:
         raise ValueError(f"score: expected a number in [0, 1], got {score}")

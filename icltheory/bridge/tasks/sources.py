@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.bridge.tasks.declare import TaskSpec
 from icltheory.bridge.tasks.rows import (
@@ -24,6 +25,7 @@ _NAMES = {
 }
 
 
+@named_errors
 def local_source(spec: TaskSpec, path: Any) -> Callable[[str], SourceTable]:
     """A reader of the splits of a folder.
 
@@ -96,6 +98,7 @@ def _one_of(folder: Path, patterns: list[str], name: str, split: str) -> list[Pa
     return found
 
 
+@named_errors
 def hub_source(spec: TaskSpec) -> Callable[[str], SourceTable]:
     """A reader of the splits of a data set on the hub.
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.bridge.tasks.declare import Split
 from icltheory.bridge.tasks.task import Example
@@ -29,6 +30,7 @@ class Draw(NamedTuple):
     rest: tuple[Example, ...]
 
 
+@named_errors
 def shuffle_seed(split: Split, seed: int) -> int | list[int]:
     """Seed of the shuffle: the published one for 0, else another stream of its own.
 
@@ -49,6 +51,7 @@ def shuffle_seed(split: Split, seed: int) -> int | list[int]:
     return split.seed if seed == 0 else [split.seed, seed]
 
 
+@named_errors
 def draw(
     name: str,
     examples: Sequence[Example],

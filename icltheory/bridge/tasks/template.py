@@ -4,6 +4,7 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 
 __all__ = ["fill"]
@@ -21,6 +22,7 @@ class _Formatter(string.Formatter):
 _FORMATTER = _Formatter()
 
 
+@named_errors
 def fill(template: str, fields: Mapping[str, str]) -> str:
     """Fills a template from the fields of an example.
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
+from icltheory._precision import finite_or_nan
 from icltheory._typing import Array
 from icltheory.regression._linalg import dot, einsum
 from icltheory.regression.predictors._inputs import (
@@ -105,7 +106,7 @@ def _ols(X: Array, y: Array, x_query: Array) -> Array:
         X, y, x_query = X.T, x_query, y
     dim = X.shape[1]
     both = jnp.linalg.qr(jnp.concatenate([X, y[:, None]], axis=1), mode="r")[:dim]
-    U, s, Vt = jnp.linalg.svd(both[:, :dim], full_matrices=False)
+    U, s, Vt = jnp.linalg.svd(finite_or_nan(both[:, :dim]), full_matrices=False)
     kept = s > max(X.shape) * jnp.finfo(X.dtype).eps * s[0]
     inverse = jnp.where(kept, 1 / jnp.where(kept, s, 1), 0)
     left, right = einsum("di,d->i", U, both[:, dim]), einsum("id,d->i", Vt, x_query)
@@ -117,7 +118,9 @@ def _ols_jvp(primals, tangents):
     # The triangle is singular where the fit is exact; the pseudoinverse is not.
     def plain(X, y, x_query):
         cutoff = max(X.shape) * float(jnp.finfo(X.dtype).eps)
-        return einsum("d,dn,n->", x_query, jnp.linalg.pinv(X, rtol=cutoff), y)
+        return einsum(
+            "d,dn,n->", x_query, jnp.linalg.pinv(finite_or_nan(X), rtol=cutoff), y
+        )
 
     return jax.jvp(plain, primals, tangents)
 

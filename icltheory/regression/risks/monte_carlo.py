@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
+from icltheory._arguments import real_numbers
 from icltheory._calculators import calculator
 from icltheory._checks import check_nonnegative_int, check_positive_int, check_shape
 from icltheory._typing import Array, Float, PRNGKey
@@ -32,8 +34,9 @@ def monte_carlo_risk(
     Args:
         predictor_prefixes: Called as ``f(X, y, X_query)`` on a batch, returns (B, P):
             a ``*_prefixes`` predictor, or a trained model.
-        source: A task, a shift (or any ``sampler(key, num_points, batch_size)``), or
-            prompts already drawn.
+        source: A task, a shift, or prompts already drawn; or any ``sampler(key,
+            num_points, batch_size)`` that returns a
+            :class:`~icltheory.regression.PrefixPrompt`.
         key: Typed key; not needed for prompts already drawn.
         num_prompts: Prompts S; not needed for prompts already drawn.
         num_examples: Largest number of examples N; 2 d if None, as in Garg.
@@ -94,8 +97,9 @@ def squared_errors(
 
     Args:
         predictor_prefixes: Called as ``f(X, y, X_query)`` on a batch, returns (B, P).
-        source: A task, a shift (or any ``sampler(key, num_points, batch_size)``), or
-            prompts already drawn.
+        source: A task, a shift, or prompts already drawn; or any ``sampler(key,
+            num_points, batch_size)`` that returns a
+            :class:`~icltheory.regression.PrefixPrompt`.
         key: Typed key; not needed for prompts already drawn.
         num_prompts: Prompts S; not needed for prompts already drawn.
         num_examples: Largest number of examples N; 2 d if None, as in Garg.
@@ -166,7 +170,7 @@ def _draw(
     if hasattr(source, "sample"):
         prompt = source.sample(key, num_examples, size).prefixes()
     else:
-        prompt = source(key, num_examples + 1, size)
+        prompt = _sampled(source(key, num_examples + 1, size), size, num_examples + 1)
     if query_noise:
         return _errors(predictor_prefixes, prompt, prompt.y_query)
     if not hasattr(source, "evaluate"):
@@ -178,9 +182,22 @@ def _draw(
     return _errors(predictor_prefixes, prompt, target)
 
 
+def _sampled(prompt: Any, size: int, num_points: int) -> PrefixPrompt:
+    """What a sampler returned, if it is what was asked for."""
+    if not isinstance(prompt, PrefixPrompt):
+        hint = ": call its prefixes()" if isinstance(prompt, Prompt) else ""
+        raise ValueError(
+            f"source: expected a sampler that returns a PrefixPrompt, "
+            f"got a {type(prompt).__name__}{hint}"
+        )
+    check_shape("y of the sampler's prompts", prompt.y, (size, num_points))
+    return prompt
+
+
 def _errors(
     predictor_prefixes: Callable[..., Array], prompt: PrefixPrompt, target: Array
 ) -> Array:
     predictions = predictor_prefixes(prompt.X, prompt.y, prompt.X_query)
     check_shape("predictions of predictor_prefixes", predictions, target.shape)
-    return (predictions - target) ** 2
+    predictions = real_numbers("predictions of predictor_prefixes", predictions)
+    return (jnp.asarray(predictions) - target) ** 2

@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_nonnegative_int, check_positive_int, check_scalar
+from icltheory._precision import finite_or_nan
 from icltheory._typing import Array, PRNGKey
 from icltheory.regression._linalg import (
     Number,
@@ -327,6 +328,6 @@ def _spectrum(X: Array) -> tuple[Array, Array]:
         return jnp.zeros(dim, X.dtype), jnp.eye(dim, dtype=X.dtype)
     if X.shape[0] > dim:  # X'X needs no more than d rows
         X = jnp.linalg.qr(X, mode="r")
-    _, s, Vt = jnp.linalg.svd(X, full_matrices=True)
+    _, s, Vt = jnp.linalg.svd(finite_or_nan(X), full_matrices=True)
     s = jnp.where(s > max(X.shape) * jnp.finfo(X.dtype).eps * s[0], s, 0)
     return jnp.pad(s, (0, dim - s.shape[0])), Vt.T

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory._calculators import Noting, poisoned
 from icltheory._checks import (
     check_count,
     check_key,
@@ -86,7 +87,8 @@ class RegressionTask(abc.ABC):
             num_examples: Labelled examples N a prompt, 0 or more; one query is added.
             batch_size: Prompts B.
             active_dims: Coordinates of x from this index on are set to 0 before the
-                labels are made (Garg's curriculum); may be traced, None for all.
+                labels are made (Garg's curriculum); None for all. It may be traced:
+                out of range, the inputs are then NaN.
 
         Returns:
             The prompts, with leading axis ``batch_size``.
@@ -100,7 +102,9 @@ class RegressionTask(abc.ABC):
         key_x, key_w, key_noise = jax.random.split(key, 3)
         X = self.sample_inputs(key_x, num_examples + 1, batch_size)
         if active_dims is not None:
-            X = jnp.where(active_mask(self.dim, active_dims)[None, None], X, 0)
+            with Noting(active_dims) as notes:
+                mask = active_mask(self.dim, active_dims)[None, None]
+            X = poisoned(jnp.where(mask, X, 0), notes)
         w = self.sample_parameters(key_w, batch_size, active_dims=active_dims)
         y, w = self.label(key_noise, w, X)
         return Prompt(X[:, :-1], y[:, :-1], X[:, -1], y[:, -1], w)
