@@ -11,7 +11,7 @@ What it does
     nearest neighbours, and the exact risk of the best one-layer linear attention.
 
 Expect
-    cpu     d = 5, about a minute on two cores: error below 0.05 at k = 2d.
+    cpu     d = 5, 1 to 1.5 minutes on two cores: error below 0.05 at k = 2d.
     gpu     d = 20, 12 layers, Muon in bfloat16, 24,000 steps of 256 prompts: about
             0.02 at k = 20 and below 0.001 at k = 40.
     paper   the published recipe, 500,001 steps of 64 prompts: 0.02 and 0.0006.

@@ -19,9 +19,7 @@ Expect (ratio, two standard errors; seeds 0 to 2)
             (0.78-0.90), half the batch 0.82 (0.76-0.88); the recipe of the first three
             0.69 (0.66-0.72), at half the steps 1.09 (0.94-1.26). Labels' gradients have
             1.5 times the variance of posterior means' at the start, 2.3 at the end.
-            22 minutes on two cores. At d = 5 in an older run (--dim 5
-            --num-points 11 --width 64) the recipe 0.73 (0.70-0.75), half 1.16 (1.01-
-            1.34).
+            14 to 22 minutes on two cores.
     gpu     d = 20, 12 layers, Muon in bfloat16, 24,000 steps of 256; not measured yet.
     paper   Garg's 500,001 steps of 64 beside the recipe; not measured yet.
 """

@@ -47,8 +47,8 @@ Expect (mean +- standard error over seeds 0 to 2)
                     0.762 and 58.4 (lower bound 55.3). <beta*, x> 2.01, Bayes 0.0198.
                     longer: 1.165; 1.165 and 49.5 (41.9). 5.01, 0.0136.
     cpu, at 10      0.160 +- 0.080 and 0.655 +- 0.280; seeds 0.08, 0.08, 0.32 and 0.47,
-                    1.21, 0.29: its training ends too early to tell. Rounding moves it:
-                    older runs had 0.153 and 0.416, 0.141 and 0.486.
+                    1.21, 0.29: its training ends too early to tell, and rounding
+                    moves it.
     The published setting is none of these: its error with MLP at mean zero, 0.003, is
     below Bayes here, so that its factor is no target. In the runs of 5,000 steps and of
     Adam the model with MLP had not converged at the far mean. Without MLP GPT-2 is not
