@@ -258,7 +258,7 @@ def test_checks_decide_for_unmodified_presets_alone(
     marks = [mark for mark in ("passed", "failed") if f'<span class="{mark}">' in page]
     assert marks == [verdict] * (verdict != "not applicable")
     assert ("checks are made for unmodified presets" in shown) is (not marks)
-    assert f"to read it: {path.parent / 'report.html'}" in " ".join(shown.split("\n"))
+    assert f"to read it: {path.parent / 'report.html'}" in " ".join(shown.split())
 
 
 def test_a_continued_run_of_a_preset_is_checked(tmp_path):
