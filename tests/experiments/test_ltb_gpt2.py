@@ -19,7 +19,10 @@ from experiments.ltb_gpt2.config import PAPER_TABLE
 from experiments.ltb_gpt2.drawing import Table1Setting, models_between_lines
 from experiments.ltb_gpt2.join import join
 from experiments.ltb_gpt2.measure import References, Score, references, rule_scores
+from experiments.ltb_gpt2.possible import LOWEST, noise_limit
 from experiments.ltb_gpt2.report import checks, claims
+from icltheory.regression import bayes
+from icltheory.regression.tasks import LinearRegression
 
 matplotlib.use("Agg")
 TINY = [
@@ -357,3 +360,21 @@ def test_the_figure_shows_seeds_means_lines_and_published_numbers():
     labels = [text.get_text() for text in legend.get_texts()]
     assert sorted(label.split(",")[0] for label in labels) == ["a", "b", "b"]
     assert {text.get_text() for text in axes.texts} == {"exact"}
+
+
+def test_the_largest_possible_noise_is_where_bayes_has_the_error():
+    limit = noise_limit(2, 5)
+    # The average Bayes risk, on other inputs and by the library.
+    task = LinearRegression.isotropic(2, limit.noise_var)
+    risk, error = bayes.average_risk(task, 5, jax.random.key(9), 4096)
+    assert abs(float(risk) - LOWEST) < 5 * float(error) + 5 * limit.standard_error
+    assert 0.001 < limit.noise_var < LOWEST / 2 * 1.1
+    assert noise_limit(20, 5) == (0, 0)
+
+
+def test_the_settings_of_the_presets_are_impossible_for_the_published_error():
+    for name in ("cpu", "gpu"):
+        recipe = ltb_gpt2.PRESETS[name].recipe
+        assert (
+            noise_limit(recipe.dim, recipe.num_points - 1).noise_var < recipe.noise_var
+        )
