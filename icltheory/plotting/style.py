@@ -18,6 +18,11 @@ METHODS = {
     "3-NN": COLOURS[4],
     "one-layer optimum": COLOURS[5],
     "dMMSE": COLOURS[6],
+    # Methods of other families of functions, which share no figure with the above.
+    "Lasso": COLOURS[2],
+    "two-layer network": COLOURS[3],
+    "greedy tree": COLOURS[6],
+    "greedy tree on signs": COLOURS[5],
 }
 # A shape for each of them, for readers and printers without colour.
 _SHAPES = ("o", "s", "D", "^", "v", "P", "X")
@@ -31,6 +36,10 @@ _MARKERS = {
     "3-NN": "v",
     "one-layer optimum": "P",
     "dMMSE": "X",
+    "Lasso": "D",
+    "two-layer network": "^",
+    "greedy tree": "X",
+    "greedy tree on signs": "P",
 }
 STYLE = {
     "axes.grid": True,
