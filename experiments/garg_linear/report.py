@@ -1,6 +1,5 @@
 """Table, figures and verdicts of a run."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -124,7 +123,7 @@ def report(setup: Setup, params: Any, records: list[dict]) -> Report:
         checks=family.checks(measured),
         claims=family.claims(measured),
         tables=[comparison_table(setup, curves, fewer)],
-        figures=_figures(setup, curves, exact, records)
+        figures=_figures(setup, curves, measured, records)
         | {"attention.png": _attention(setup, params, prompt, _of(config))},
         interval_level=0.9,
         axes=axes | ({"exact.*": axis} if exact else {}),
@@ -138,13 +137,20 @@ def _of(config: Config) -> str:
 def _figures(
     setup: Setup,
     curves: dict[str, Curve],
-    exact: Mapping[str, np.ndarray],
+    measured: Measured,
     records: list[dict],
 ) -> dict[str, Figure]:
-    """Errors against k, at the end and along training, and the loss of training."""
+    """Errors against k, at the end and along training, and the loss of training.
+
+    A model that was not trained here has no records, and the first figure alone.
+    """
     config, family = setup.config, setup.family
     title = f"{family.title}, {_of(config)}"
-    legend = f"{config.eval_prompts:,} prompts; bands: 90 % intervals; dashed: exact"
+    exact = measured.exact
+    legend = f"{config.eval_prompts:,} prompts"
+    if min(map(len, measured.baselines.values())) < config.eval_prompts:
+        legend += f", {config.baselines.prompts:,} for networks and trees"
+    legend += "; bands: 90 % intervals" + ("; dashed: exact" if exact else "")
     name = family.reference
     reference = (name, curves[name])
     if name in exact:
@@ -162,10 +168,13 @@ def _figures(
             [r["least_squares_loss"] for r in records],
             True,
         )
+    final = error_against_examples(
+        curves, mark, f"{title}\n{legend}", TRANSFORMER, label
+    )
+    if not records:
+        return {"figure5a.png": final}
     return {
-        "figure5a.png": error_against_examples(
-            curves, mark, f"{title}\n{legend}", TRANSFORMER, label
-        ),
+        "figure5a.png": final,
         "figure5b.png": errors_over_training(
             snapshots, reference, mark, f"{title}: the transformer as it trains", label
         ),
