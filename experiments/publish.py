@@ -2,10 +2,11 @@
 
 ``python -m experiments.publish`` runs every experiment, about an hour and a half on two
 cores, and replaces ``experiments/results``, from which the documentation takes every
-number. ``python -m experiments.publish garg_linear cot`` renews only those two. Runs of
-the same revision that are finished are not repeated. With ``--figures`` the pictures of
-a run replace the stored ones, and its numbers must be those that are stored: so a
-change of a drawing needs no new numbers.
+number. A further preset of an experiment that a page shows has a name of its own, such
+as ``garg_linear_sparse``. ``python -m experiments.publish garg_linear cot`` renews only
+those two. Runs of the same revision that are finished are not repeated. With
+``--figures`` the pictures of a run replace the stored ones, and its numbers must be
+those that are stored: so a change of a drawing needs no new numbers.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments.__main__ import experiments
 
@@ -29,48 +30,64 @@ _NO_PRESETS = ("ledger",)
 # Times differ between runs whose numbers are the same; sentences and tables repeat
 # numbers, rounded.
 _ASIDE = ("seconds", "ms", "findings", "tables", "claims")
+# Presets that are stored besides the default one, as EXPERIMENT_PRESET.
+_FURTHER = {"garg_linear": ("sparse", "relu_network", "decision_tree")}
+
+
+class Source(NamedTuple):
+    """Where stored numbers come from."""
+
+    experiment: str
+    preset: str
+
+
+def sources() -> dict[str, Source]:
+    """What is stored, by name: each default preset, and the further ones."""
+    found = {}
+    for one in experiments():
+        if one.name in _NO_PRESETS:
+            continue
+        found[one.name] = Source(one.name, next(iter(one.presets)))
+        for preset in _FURTHER.get(one.name, ()):
+            found[f"{one.name}_{preset}"] = Source(one.name, preset)
+    return found
 
 
 def published() -> list[str]:
-    """The experiments whose numbers are stored."""
-    return [one.name for one in experiments() if one.name not in _NO_PRESETS]
+    """The names under which numbers are stored."""
+    return list(sources())
 
 
 def finished(runs: Path, name: str, revision: str | None = None) -> Path | None:
-    """The newest finished run of an experiment's default preset.
+    """The newest finished run of a preset that is stored.
 
     Args:
         runs: The folder that holds the runs of all experiments.
-        name: The experiment.
+        name: The name under which it is stored.
         revision: The revision that it must be of; any clean one unless given.
     """
-    folders = sorted((runs / name).glob("*/result.json"), reverse=True)
+    experiment, preset = sources()[name]
+    folders = sorted((runs / experiment).glob("*/result.json"), reverse=True)
     for folder in (path.parent for path in folders):
         config, result = (_read(folder / f"{it}.json") for it in ("config", "result"))
         found = config["environment"]["revision"] or "-dirty"
         fits = found == revision if revision else not found.endswith("-dirty")
         whole = result["verdict"] != "not applicable"
-        if fits and whole and config["preset"] == default_preset(name):
+        if fits and whole and config["preset"] == preset:
             return folder
     return None
 
 
-def default_preset(name: str) -> str:
-    """The preset that an experiment takes on a machine without a GPU."""
-    [presets] = [one.presets for one in experiments() if one.name == name]
-    return next(iter(presets))
-
-
 def collect(run: Path, name: str) -> Path:
-    """Replaces what is stored of an experiment by a run.
+    """Replaces what is stored under a name by a run.
 
     Args:
         run: The run's folder.
-        name: The experiment.
+        name: The name.
 
     Returns:
-        The folder with ``config.json``, ``result.json`` and those figures that the
-        experiment's page shows.
+        The folder with ``config.json``, ``result.json`` and those figures that a page
+        shows.
     """
     aside, target = RESULTS / f".writing_{name}", RESULTS / name
     shutil.rmtree(aside, ignore_errors=True)
@@ -131,7 +148,7 @@ def differences(one: Any, other: Any, path: str = "") -> list[str]:
 
 
 def shown_figures(name: str) -> list[str]:
-    """File names of an experiment's figures that a page or the README shows."""
+    """File names of the stored figures that a page or the README shows."""
     pattern = rf"experiments/results/{name}/([\w.-]+\.png)"
     pages = [FOLDER.parent / "README.md", *PAGES.glob("*.md")]
     texts = [page.read_text() for page in pages]
@@ -170,9 +187,16 @@ def _clean_revision() -> str:
 
 
 def _run(name: str, runs: Path) -> None:
-    """Runs an experiment; a failed check is stored, and anything else is reported."""
-    preset = default_preset(name)
-    line = ["-m", f"experiments.{name}", "--preset", preset, "--output", str(runs)]
+    """Runs a preset; a failed check is stored, and anything else is reported."""
+    experiment, preset = sources()[name]
+    line = [
+        "-m",
+        f"experiments.{experiment}",
+        "--preset",
+        preset,
+        "--output",
+        str(runs),
+    ]
     subprocess.run([sys.executable, *line], check=False)
 
 
@@ -182,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         prog="python -m experiments.publish", description=__doc__.partition("\n")[0]
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="experiments; all unless given"
+        "names", nargs="*", metavar="NAME", help="what to store; all unless given"
     )
     parser.add_argument(
         "--output", type=Path, default=Path("runs"), help="folder of the runs"

@@ -18,7 +18,9 @@ PAGES = sorted(
 )
 # A source distribution has none.
 PICTURES = any(publish.RESULTS.rglob("*.png"))
-EXPERIMENTS = publish.published()
+STORED = publish.sources()
+# A further preset of an experiment is shown on a page of another name.
+EXPERIMENTS = [name for name, source in STORED.items() if name == source.experiment]
 HEADINGS = [
     "Question",
     "Setting",
@@ -40,6 +42,13 @@ def test_every_experiment_has_a_page_with_these_headings(name):
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == HEADINGS
     assert "```{result-run} " + name in text
     assert publish.shown_figures(name)
+
+
+@pytest.mark.parametrize("name", sorted(set(STORED) - set(EXPERIMENTS)))
+def test_further_presets_are_shown_on_a_page(name):
+    assert publish.shown_figures(name)
+    pages = [page for page in PAGES if f"{{result-run}} {name}\n" in page.read_text()]
+    assert len(pages) == 1
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

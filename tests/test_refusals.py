@@ -22,9 +22,9 @@ from experiments.mechanisms.config import PRESETS as MECHANISMS_PRESETS
 from experiments.prune_icl.config import PRESETS as PRUNE_PRESETS
 from experiments.prune_llm.config import PRESETS as PRUNE_LLM_PRESETS
 from experiments.prune_llm.main import main as prune_llm
-from icltheory import bounds, statistics
+from icltheory import _safetensors, bounds, statistics
 from icltheory.attention import LinearAttentionStack
-from icltheory.bridge import _config, _msgpack, _safetensors
+from icltheory.bridge import _config, _msgpack
 from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
 from icltheory.bridge.cached_evaluator import CachedEvaluator
 from icltheory.bridge.families._gated import decoder_sizes

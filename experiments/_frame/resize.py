@@ -15,20 +15,25 @@ Config = TypeVar("Config")
 
 
 def resized(config: Config, args: list[str]) -> Config:
-    """The config that ``--steps`` and ``--dim`` among the options start from.
+    """The config that ``--task``, ``--steps`` and ``--dim`` change before others do.
 
-    The warm-up keeps its share of the steps. Prompts keep their number of points for
-    each dimension, and a curriculum its share of both.
+    A config with the method ``of_task`` says itself what a task changes. The warm-up
+    keeps its share of the steps. Prompts keep their number of points for each
+    dimension, and a curriculum its share of both.
     """
     parser = argparse.ArgumentParser(
         add_help=False, allow_abbrev=False, exit_on_error=False
     )
     parser.add_argument("--steps", type=int)
     parser.add_argument("--dim", type=int)
+    parser.add_argument("--task")
     try:
         asked, _ = parser.parse_known_args(args)
     except argparse.ArgumentError:
         return config  # reading the options proper says what is wrong
+    if asked.task not in (None, getattr(config, "task", None)):
+        of_task: Any = getattr(config, "of_task", lambda _: config)
+        config = of_task(asked.task)
     changes: dict[str, Any] = {}
     if _differs(config, "steps", asked.steps):
         changes |= _for_steps(config, asked.steps)

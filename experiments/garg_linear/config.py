@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from experiments._frame.extend import depends_on_all_steps
 from experiments._frame.fields import check_at_least
 from experiments._trained.recipes import GPT2_CPU
+from experiments.garg_linear.families import FAMILIES, Family
+from experiments.garg_linear.sizes import Baselines, FamilySizes
 from icltheory import training
 from icltheory.models import GPT2
-from icltheory.regression.tasks import LinearRegression
 from icltheory.training import Curriculum, OptimizerConfig, Ramp
 
 
@@ -44,6 +45,11 @@ class Config:
         snapshots: Parts of the run after which the error curve is measured.
         eval_prompts: Fresh prompts of an evaluation.
         ridge_penalty: Penalty of the ridge predictor in the table.
+        task: Family of the functions to learn. It decides what is trained on, what the
+            model is compared with and what errors are divided by. As an option it
+            also sets the number of points to 2d + 1 (linear functions) or 5d + 1.
+        family: Sizes of the families other than linear functions.
+        baselines: Recipes of the methods that are compared with the model.
     """
 
     dim: int
@@ -68,6 +74,9 @@ class Config:
     snapshots: tuple[float, ...] = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
     eval_prompts: int = 1280
     ridge_penalty: float = 1.0
+    task: Literal["linear", "sparse", "relu_network", "decision_tree"] = "linear"
+    family: FamilySizes = FamilySizes()
+    baselines: Baselines = Baselines()
 
     def __post_init__(self):
         counts = ("dim", "width", "num_layers", "num_heads", "steps", "batch_size")
@@ -85,6 +94,7 @@ class Config:
                 f"num_points: expected at least 2 dim + 1 = {2 * self.dim + 1}, "
                 f"got {self.num_points}"
             )
+        self._check_family()
         ramps = (("dims", self.dim), ("points", self.num_points))
         for name, full in ramps:
             end = getattr(self.curriculum, name).end
@@ -100,6 +110,36 @@ class Config:
             raise ValueError(
                 f"snapshots: expected some parts in (0, 1], got {self.snapshots}"
             )
+
+    def _check_family(self) -> None:
+        if self.task not in FAMILIES:
+            raise ValueError(
+                f"task: expected one of {', '.join(FAMILIES)}, got {self.task}"
+            )
+        if self.targets == "posterior" and not FAMILIES[self.task].has_posterior:
+            raise ValueError(
+                f"targets: expected labels with the task {self.task}, whose posterior "
+                "means are not known, got posterior"
+            )
+
+    def of_task(self, task: str) -> "Config":
+        """This config for another family, whose prompts may be of another length."""
+        if task not in FAMILIES:
+            return self  # reading the options proper says what is wrong
+        points = FAMILIES[task].points_per_dim * self.dim + 1
+        ramp, stretch = self.curriculum.points, (points - 1) / (self.num_points - 1)
+        longer = Ramp(
+            round(stretch * (ramp.start - 1)) + 1,
+            points,
+            max(round(stretch * ramp.increment), 1),
+            ramp.interval,
+        )
+        return dataclasses.replace(
+            self,
+            task=task,  # type: ignore
+            num_points=points,
+            curriculum=dataclasses.replace(self.curriculum, points=longer),
+        )
 
     def needs_all_steps(self) -> str | None:
         """What depends on the number of all steps, so that more cannot be added.
@@ -124,6 +164,25 @@ _PAPER = Config(
     chunk_steps=1000,
     checkpoint_every=50_000,
 )
+
+
+def _small(task: str, dim: int, steps: int, **sizes: int) -> Config:
+    """The model and the recipe of the preset cpu, for another family."""
+    linear = Config(
+        dim=dim,
+        num_points=2 * dim + 1,
+        width=64,
+        num_layers=3,
+        num_heads=4,
+        init_std=0.1,
+        steps=steps,
+        batch_size=64,
+        optimizer=GPT2_CPU.optimizer,
+        curriculum=Curriculum.none(dim, 2 * dim + 1),
+        family=FamilySizes(**sizes),
+    )
+    return linear.of_task(task)
+
 
 PRESETS = {
     "cpu": Config(
@@ -152,6 +211,10 @@ PRESETS = {
         checkpoint_every=6000,
     ),
     "paper": _PAPER,
+    # With so few steps, sparsity and depth are below the published 3 and 4.
+    "sparse": _small("sparse", dim=5, steps=6000, sparsity=1),
+    "relu_network": _small("relu_network", dim=5, steps=2500),
+    "decision_tree": _small("decision_tree", dim=5, steps=3000, depth=3),
 }
 # As measured; the other presets were not run yet.
 TIMES = {"cpu": "1 to 1.5 min, 2 cores"}
@@ -162,8 +225,9 @@ class Setup:
     """What a config stands for."""
 
     config: Config
+    family: Family
     model: GPT2
-    task: LinearRegression
+    task: Any
     optimizer: Any
     mesh: Any
 
@@ -185,7 +249,8 @@ def set_up(config: Config, devices: int | None) -> Setup:
         token_layout=config.token_layout,
         dtype=jnp.bfloat16 if config.precision == "bfloat16" else jnp.float32,
     )
-    task = LinearRegression.isotropic(config.dim, dtype=jnp.float32)
+    family = FAMILIES[config.task]
     optimizer = training.make_optimizer(config.optimizer, config.steps)
     mesh = training.data_mesh(devices)
-    return Setup(config, model, task, optimizer, mesh if mesh.size > 1 else None)
+    mesh = mesh if mesh.size > 1 else None
+    return Setup(config, family, model, family.task(config), optimizer, mesh)

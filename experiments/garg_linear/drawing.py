@@ -25,20 +25,25 @@ __all__ = [
     "loss_of_training",
 ]
 
-_ERROR = "squared error / d  (predicting 0 gives 1)"
+_ZERO = "(predicting 0 gives 1)"
 
 
 def error_against_examples(
-    curves: Mapping[str, Curve], dim: int, title: str, lowest: str
+    curves: Mapping[str, Curve],
+    dim: int | None,
+    title: str,
+    lowest: str,
+    label: str = "squared error / d",
 ):
     """Draws the normalised error of each predictor against the examples it saw.
 
     Args:
         curves: Curve of each predictor.
-        dim: Input dimension, marked by a line.
+        dim: Input dimension, marked by a line; ``None`` where it has no meaning.
         title: What was measured, on which prompts.
         lowest: The curve whose least value decides where the axis ends; least squares
             falls to the rounding of its arithmetic, far below.
+        label: What the error is divided by.
 
     Returns:
         The matplotlib figure.
@@ -51,9 +56,8 @@ def error_against_examples(
 
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6.8, 4.2))
-        error_curves(
-            curves, ax=axes, ylabel=_ERROR, ylim=_limits(curves, curves[lowest])
-        )
+        ylabel, ylim = f"{label}  {_ZERO}", _limits(curves, curves[lowest], dim)
+        error_curves(curves, ax=axes, ylabel=ylabel, ylim=ylim)
         _mark(axes, dim)
         axes.set_xlim(0, len(curves[lowest].mean) - 1)
         axes.set_title(title, fontsize=10)
@@ -61,15 +65,20 @@ def error_against_examples(
 
 
 def errors_over_training(
-    snapshots: Mapping[int, Curve], reference: tuple[str, Curve], dim: int, title: str
+    snapshots: Mapping[int, Curve],
+    reference: tuple[str, Curve],
+    dim: int | None,
+    title: str,
+    label: str = "squared error / d",
 ):
     """Draws the error of one model at several training steps, light to dark.
 
     Args:
         snapshots: Curve of the model at each step.
         reference: Name and curve of what it should approach.
-        dim: Input dimension, marked by a line.
+        dim: Input dimension, marked by a line; ``None`` where it has no meaning.
         title: What was measured.
+        label: What the error is divided by.
 
     Returns:
         The matplotlib figure.
@@ -89,8 +98,8 @@ def errors_over_training(
         error_curves(
             {**curves, name: exact},
             ax=axes,
-            ylabel=_ERROR,
-            ylim=_limits(curves, least),
+            ylabel=f"{label}  {_ZERO}",
+            ylim=_limits(curves, least, dim),
             colours=colours,
         )
         _mark(axes, dim)
@@ -181,16 +190,23 @@ def loss_of_training(
     return figure
 
 
-def _limits(curves: Mapping[str, Curve], lowest: Curve) -> tuple[float, float]:
+def _limits(
+    curves: Mapping[str, Curve], lowest: Curve, dim: int | None
+) -> tuple[float, float]:
     """From a little below the least value of one curve to the largest of all."""
     least = np.asarray(lowest.mean, float)
     top = max(float(np.max(curve.mean)) for curve in curves.values())
+    if dim is None:
+        # Least squares has no finite error near k = d where y is not linear in x.
+        top = min(top, 3.0)
     return 0.6 * float(least[least > 0].min()), 1.3 * top
 
 
-def _mark(axes, dim: int) -> None:
-    """Lines at k = d and at the error of predicting 0."""
+def _mark(axes, dim: int | None) -> None:
+    """Lines at the error of predicting 0 and, where it has a meaning, at k = d."""
     axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
+    if dim is None:
+        return
     axes.axvline(dim, color="grey", linewidth=0.8, linestyle=":", zorder=0)
     axes.annotate(
         "k = d",

@@ -7,15 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.garg_linear.baselines import AVERAGING, LEAST_SQUARES
+from experiments.garg_linear.checks import OPTIMUM
 from experiments.garg_linear.config import Config, Setup
 from icltheory import training
 from icltheory.models.layered import LayeredGPT2
 from icltheory.plotting import Curve
-from icltheory.regression import predictors, risks
+from icltheory.regression import risks
 from icltheory.regression.prompts import PrefixPrompt
 from icltheory.statistics import Estimate, curve_interval
 
-TRANSFORMER, OPTIMUM = "Transformer", "one-layer optimum"
+TRANSFORMER = "Transformer"
 
 
 def evaluation_prompt(setup: Setup) -> PrefixPrompt:
@@ -33,7 +35,7 @@ def model_errors(setup: Setup, params: Any, prompt: PrefixPrompt) -> np.ndarray:
         )
         for seed in range(len(setup.config.seeds))
     ]
-    return np.asarray(jnp.stack(per_seed)) / setup.config.dim
+    return np.asarray(jnp.stack(per_seed)) / setup.family.normalizer(setup.config)
 
 
 def attention_by_layer(
@@ -61,27 +63,14 @@ def attention_by_layer(
     return np.stack(found)
 
 
-@functools.lru_cache
-def _rules(penalty: float) -> dict[str, Any]:
-    """The predictors, compiled once however many sets of prompts they see."""
-    ridge = functools.partial(predictors.ridge_prefixes, penalty=penalty)
-    nearest = functools.partial(predictors.nearest_neighbors_prefixes, k=3)
-    rules = {
-        "least squares": predictors.ols_prefixes,
-        f"ridge ({penalty:g})": ridge,
-        "averaging": predictors.averaging_prefixes,
-        "3-NN": nearest,
-    }
-    return {name: jax.jit(rule) for name, rule in rules.items()}
-
-
-def baseline_errors(config: Config, prompt: PrefixPrompt) -> dict[str, np.ndarray]:
-    """Normalised squared errors of the predictors, (prompts, points) each."""
-    inputs = (prompt.X, prompt.y, prompt.X_query)
-    return {
-        name: np.asarray(jnp.square(rule(*inputs) - prompt.y_query)) / config.dim
-        for name, rule in _rules(config.ridge_penalty).items()
-    }
+def baseline_errors(setup: Setup, prompt: PrefixPrompt) -> dict[str, np.ndarray]:
+    """Normalised squared errors of the other methods, (prompts, points) each."""
+    found = {}
+    for name, rule in setup.family.baselines(setup.config).items():
+        answers = np.asarray(rule(prompt))
+        misses = answers - np.asarray(prompt.y_query)[: len(answers)]
+        found[name] = np.square(misses) / setup.family.normalizer(setup.config)
+    return found
 
 
 _bootstrap = jax.jit(curve_interval)
@@ -113,14 +102,32 @@ def transformer_curve(config: Config, errors: np.ndarray) -> Curve:
 
 
 def exact_curves(setup: Setup) -> dict[str, np.ndarray]:
-    """Risks that are known in closed form, normalised by d."""
+    """Risks that are known in closed form, normalised; none for some families."""
+    if setup.family.moments is None:
+        return {}
+    task = setup.family.moments.task(setup.config)
     rules = {
-        OPTIMUM: lambda k: risks.linear_attention_optimum(setup.task, k).risk,
-        "least squares": functools.partial(risks.least_squares_risk, setup.task),
-        "averaging": functools.partial(risks.averaging_risk, setup.task),
+        OPTIMUM: lambda k: risks.linear_attention_optimum(task, k).risk,
+        LEAST_SQUARES: functools.partial(risks.least_squares_risk, task),
+        AVERAGING: functools.partial(risks.averaging_risk, task),
     }
     ks = jnp.arange(setup.config.num_points)
+    normalizer = setup.family.normalizer(setup.config)
     return {
-        name: np.asarray(jax.vmap(rule)(ks)) / setup.config.dim
+        name: np.asarray(jax.vmap(rule)(ks)) / normalizer
         for name, rule in rules.items()
     }
+
+
+def least_squares_loss(setup: Setup, dims: int, points: int) -> float | None:
+    """Exact training loss of least squares on prompts of a curriculum.
+
+    It is ``None`` where y is not linear in x.
+    """
+    config, moments = setup.config, setup.family.moments
+    if moments is None:
+        return None
+    if config.targets == "posterior":
+        return 0.0  # least squares is the posterior mean
+    unknown = sum(max(dims - k, 0) for k in range(points)) / points
+    return unknown * moments.signal(config, dims) / dims

@@ -16,7 +16,8 @@ class Switches(Processes):
     """Switches of this experiment.
 
     Attributes:
-        eval_shifts: Evaluate the trained model on Garg's fifteen distribution shifts.
+        eval_shifts: Evaluate the trained model on Garg's fifteen distribution shifts,
+            which are made for linear functions.
     """
 
     eval_shifts: bool = False
@@ -27,10 +28,12 @@ def main(argv: list[str] | None = None) -> dict:
     launch = parse(PRESETS, argv, flags=Switches())
     config = launch.config
     setup = set_up(config, launch.flags.devices)
+    if launch.flags.eval_shifts and not setup.family.shifts:
+        raise ValueError(f"eval_shifts: expected the task linear, got {config.task}")
     run = Run.begin(
         launch,
-        f"d = {config.dim}, {config.num_layers} layers, {config.steps:,} steps of "
-        f"{config.batch_size} prompts, {config.precision}",
+        f"{config.task}, d = {config.dim}, {config.num_layers} layers, "
+        f"{config.steps:,} steps of {config.batch_size} prompts, {config.precision}",
     )
     setup = with_kernels(setup, run)
     with run.phase("training"):

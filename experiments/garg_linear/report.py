@@ -7,8 +7,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from experiments._frame.report import Check, Report
+from experiments._frame.report import Report
 from experiments._frame.run import Run
+from experiments.garg_linear.checks import OPTIMUM, Measured
 from experiments.garg_linear.config import Config, Setup
 from experiments.garg_linear.drawing import (
     attention_along_depth,
@@ -18,7 +19,6 @@ from experiments.garg_linear.drawing import (
     loss_of_training,
 )
 from experiments.garg_linear.evaluate import (
-    OPTIMUM,
     TRANSFORMER,
     attention_by_layer,
     baseline_errors,
@@ -32,60 +32,26 @@ from icltheory import training
 from icltheory.plotting import Curve
 from icltheory.regression import shifts
 from icltheory.regression.prompts import PrefixPrompt
-from icltheory.statistics import Estimate
-
-PAPER_ERRORS = {20: 0.02, 40: 0.0006}  # Garg et al. 2022, Section 3, d = 20
 
 
-def checks(
-    config: Config, errors: np.ndarray, baselines: dict, exact: dict
-) -> list[Check]:
-    """What the run should show, each number beside what it is compared with."""
-    d, mean = config.dim, errors.mean(axis=(0, 1))
-    at = 2 * d
-    found = [
-        Check(
-            f"Transformer against least squares at k = {at}",
-            float(mean[at]),
-            float(baselines["least squares"][:, at].mean()),
-            "<=",
-            0.05,
-        ),
-        Check(
-            f"Transformer below the one-layer optimum at k = {at}",
-            float(mean[at]),
-            float(exact[OPTIMUM][at]),
-            "<=",
-        ),
-    ]
-    for name in ("least squares", "averaging"):
-        k = max(d // 2, 1)
-        sample = baselines[name][:, k]
-        found.append(
-            Check(
-                f"{name}, Monte Carlo against exact at k = {k}",
-                float(sample.mean()),
-                float(exact[name][k]),
-                "within",
-                5 * float(Estimate.of(np.asarray(sample)).standard_error),
-            )
-        )
-    if d == 20:
-        for k, reference in PAPER_ERRORS.items():
-            name = f"Transformer against the published error at k = {k}"
-            found.append(Check(name, float(mean[k]), reference, "<="))
-    return found
+def comparison_table(setup: Setup, curves: dict[str, Curve], fewer: list[str]) -> Table:
+    """K against every predictor, each with its 90 % interval.
 
-
-def comparison_table(config: Config, curves: dict[str, Curve]) -> Table:
-    """K against every predictor, each with its 90 % interval."""
-    d = config.dim
-    rows = sorted({1, max(d // 2, 1), d, 3 * d // 2, 2 * d})
+    Args:
+        setup: The run.
+        curves: Curve of each predictor.
+        fewer: Those that were fitted to the first prompts alone.
+    """
+    config, d = setup.config, setup.config.dim
+    last = config.num_points - 1
+    rows = sorted({1, max(d // 2, 1), d, 3 * d // 2, 2 * d, (2 * d + last) // 2, last})
+    exact = "; the one-layer optimum is exact" if OPTIMUM in curves else ""
+    few = f" ({config.baselines.prompts:,} of {', '.join(fewer)})" if fewer else ""
     table = Table(
-        title=f"squared error / d, d = {d}, {config.eval_prompts:,} prompts, "
-        "90 % intervals; the one-layer optimum is exact"
+        title=f"{error_label(setup)}, d = {d}, {config.eval_prompts:,} prompts{few}, "
+        f"90 % intervals{exact}"
     )
-    table.add_column("k", justify="right")
+    table.add_column("k", justify="right", no_wrap=True)
     for name in curves:
         table.add_column(name, justify="right", no_wrap=True)
     for k in rows:
@@ -96,7 +62,27 @@ def comparison_table(config: Config, curves: dict[str, Curve]) -> Table:
 def _cell(curve: Curve, k: int) -> str:
     if curve.low is None:
         return f"{curve.mean[k]:.4f}"
-    return f"{curve.mean[k]:.4f}\n\\[{curve.low[k]:.3f}, {curve.high[k]:.3f}]"
+    ends = (float(curve.low[k]), float(curve.high[k]))
+    low, high = (f"{end:.3f}" if end < 100 else f"{end:.0f}" for end in ends)
+    return f"{curve.mean[k]:.4f}\n\\[{low}, {high}]"
+
+
+def error_label(setup: Setup) -> str:
+    """What is drawn and printed, with the normaliser in words."""
+    unit = setup.family.unit
+    return "squared error" if unit == "1" else f"squared error / {unit}"
+
+
+def measure(setup: Setup, params: Any, prompt: PrefixPrompt) -> Measured:
+    """Errors of the model and of what it is compared with, on the same prompts."""
+    normalizer = setup.family.normalizer(setup.config)
+    return Measured(
+        setup.config,
+        model_errors(setup, params, prompt),
+        np.square(np.asarray(prompt.y_query)) / normalizer,
+        baseline_errors(setup, prompt),
+        exact_curves(setup),
+    )
 
 
 def _in_words(name: str) -> str:
@@ -106,27 +92,21 @@ def _in_words(name: str) -> str:
 
 def report(setup: Setup, params: Any, records: list[dict]) -> Report:
     """Measures the final model: table, figures, checks and numbers."""
-    config = setup.config
+    config, family = setup.config, setup.family
     prompt = evaluation_prompt(setup)
-    errors = model_errors(setup, params, prompt)
-    baselines = baseline_errors(config, prompt)
-    exact = exact_curves(setup)
+    measured = measure(setup, params, prompt)
+    errors, exact = measured.transformer, measured.exact
     curves = {TRANSFORMER: transformer_curve(config, errors)}
-    curves |= {name: interval(sample) for name, sample in baselines.items()}
-    curves[OPTIMUM] = Curve.of(exact[OPTIMUM])
-
-    seeds = ", ".join(map(str, config.seeds))
-    of = f"d = {config.dim}, seed {seeds}"
-    title = f"In-context linear regression, {of}"
-    legend = f"{config.eval_prompts:,} prompts; bands: 90 % intervals; dashed: exact"
-    snapshots = {
-        record["step"]: Curve(np.mean(record["errors"], axis=0))
-        for record in records
-        if "errors" in record
-    }
-    reference = ("least squares (exact)", Curve.of(exact["least squares"]))
+    curves |= {name: interval(sample) for name, sample in measured.baselines.items()}
+    if OPTIMUM in exact:
+        curves[OPTIMUM] = Curve.of(exact[OPTIMUM])
+    counts = {name: len(sample) for name, sample in measured.baselines.items()}
+    fewer = [name for name, n in counts.items() if n < config.eval_prompts]
     numbers = {
-        "normalizer": config.dim,
+        "task": config.task,
+        "normalizer": family.normalizer(config),
+        "normalizer_name": family.unit,
+        "prompts": {TRANSFORMER: config.eval_prompts, **counts},
         "curves": {
             name: {
                 key: np.asarray(value).tolist()
@@ -141,43 +121,75 @@ def report(setup: Setup, params: Any, records: list[dict]) -> Report:
         "exact": {name: value.tolist() for name, value in exact.items()},
         "precision": config.precision,
     }
+    axis = ["examples k, from 0"]
+    axes = {"curves.*.*": axis, "per_seed.*": axis}
     return Report(
         numbers,
-        checks=checks(config, errors, baselines, exact),
-        tables=[comparison_table(config, curves)],
-        figures={
-            "figure5a.png": error_against_examples(
-                {_in_words(name): curve for name, curve in curves.items()},
-                config.dim,
-                f"{title}\n{legend}",
-                TRANSFORMER,
-            ),
-            "figure5b.png": errors_over_training(
-                snapshots,
-                reference,
-                config.dim,
-                f"{title}: the transformer as it trains",
-            ),
-            "loss.png": loss_of_training(
-                [record["step"] for record in records],
-                {
-                    TRANSFORMER: ([np.mean(r["loss"]) for r in records], False),
-                    "least squares (exact)": (
-                        [r["least_squares_loss"] for r in records],
-                        True,
-                    ),
-                },
-                f"Training loss, {of} (mean of {config.chunk_steps} steps)",
-            ),
-            "attention.png": _attention(setup, params, prompt, of),
-        },
+        checks=family.checks(measured),
+        claims=family.claims(measured),
+        tables=[comparison_table(setup, curves, fewer)],
+        figures=_figures(setup, curves, measured, records)
+        | {"attention.png": _attention(setup, params, prompt, _of(config))},
         interval_level=0.9,
-        axes={
-            "curves.*.*": ["examples k, from 0"],
-            "exact.*": ["examples k, from 0"],
-            "per_seed.*": ["examples k, from 0"],
-        },
+        axes=axes | ({"exact.*": axis} if exact else {}),
     )
+
+
+def _of(config: Config) -> str:
+    return f"d = {config.dim}, seed {', '.join(map(str, config.seeds))}"
+
+
+def _figures(
+    setup: Setup,
+    curves: dict[str, Curve],
+    measured: Measured,
+    records: list[dict],
+) -> dict[str, Figure]:
+    """Errors against k, at the end and along training, and the loss of training.
+
+    A model that was not trained here has no records, and the first figure alone.
+    """
+    config, family = setup.config, setup.family
+    title = f"{family.title}, {_of(config)}"
+    exact = measured.exact
+    legend = f"{config.eval_prompts:,} prompts"
+    if min(map(len, measured.baselines.values())) < config.eval_prompts:
+        legend += f", {config.baselines.prompts:,} for networks and trees"
+    legend += "; bands: 90 % intervals" + ("; dashed: exact" if exact else "")
+    name = family.reference
+    reference = (name, curves[name])
+    if name in exact:
+        reference = (f"{name} (exact)", Curve.of(exact[name]))
+    snapshots = {
+        record["step"]: Curve(np.mean(record["errors"], axis=0))
+        for record in records
+        if "errors" in record
+    }
+    label = error_label(setup)
+    mark = config.dim if family.moments is not None else None
+    losses = {TRANSFORMER: ([np.mean(r["loss"]) for r in records], False)}
+    if exact:
+        losses["least squares (exact)"] = (
+            [r["least_squares_loss"] for r in records],
+            True,
+        )
+    shown = {_in_words(name): curve for name, curve in curves.items()}
+    final = error_against_examples(
+        shown, mark, f"{title}\n{legend}", TRANSFORMER, label
+    )
+    if not records:
+        return {"figure5a.png": final}
+    return {
+        "figure5a.png": final,
+        "figure5b.png": errors_over_training(
+            snapshots, reference, mark, f"{title}: the transformer as it trains", label
+        ),
+        "loss.png": loss_of_training(
+            [record["step"] for record in records],
+            losses,
+            f"Training loss, {_of(config)} (mean of {config.chunk_steps} steps)",
+        ),
+    }
 
 
 def _attention(setup: Setup, params: Any, prompt: PrefixPrompt, of: str) -> Figure:
@@ -229,7 +241,7 @@ def report_shifts(setup: Setup, run: Run, params: Any) -> dict:
         prompt = shift(key, config.num_points, config.eval_prompts)
         scale = config.dim / shift.normalizer
         errors = {TRANSFORMER: model_errors(setup, params, prompt).mean(axis=0)}
-        errors |= baseline_errors(config, prompt)
+        errors |= baseline_errors(setup, prompt)
         asked = shift.num_informative or config.num_points
         curves = {name: interval(errors[name][:, :asked] * scale) for name in names}
         panels[setting_title(shift.name)] = curves

@@ -11,7 +11,11 @@ from experiments._frame.run import Run
 from experiments._trained import Timing, fit
 from experiments._trained.fit import mean_metrics
 from experiments.garg_linear.config import Config, Setup
-from experiments.garg_linear.evaluate import evaluation_prompt, model_errors
+from experiments.garg_linear.evaluate import (
+    evaluation_prompt,
+    least_squares_loss,
+    model_errors,
+)
 from icltheory import training
 
 
@@ -26,7 +30,7 @@ def train(setup: Setup, run: Run) -> tuple[Any, list[dict[str, Any]], Timing]:
     wanted = {_chunk_end(config, part * config.steps) for part in config.snapshots}
 
     def record(done: int, chunk: training.Chunk) -> dict[str, Any]:
-        line = _record(config, done, chunk.metrics)
+        line = _record(setup, done, chunk.metrics)
         if done in wanted:
             errors = model_errors(setup, stacked(setup, chunk.state), prompt)
             line["errors"] = errors.mean(axis=1).tolist()
@@ -91,18 +95,17 @@ def _chunk_end(config: Config, step: float) -> int:
     return min(math.ceil(step / config.chunk_steps) * config.chunk_steps, config.steps)
 
 
-def _record(config: Config, done: int, metrics: dict[str, Any]) -> dict[str, Any]:
+def _record(setup: Setup, done: int, metrics: dict[str, Any]) -> dict[str, Any]:
     """One line of metrics: means over the chunk, a list over the seeds."""
-    last = done - 1
+    config, last = setup.config, done - 1
     dims, points = config.curriculum.dims(last), config.curriculum.points(last)
     dims, points = int(dims), int(points)
     rate = training.learning_rate(config.optimizer, config.steps)
-    # Least squares is the posterior mean: on such targets its loss is 0.
-    unknown = sum(max(dims - k, 0) for k in range(points)) / points
+    exact = least_squares_loss(setup, dims, points)
     return {
         "step": done,
         **mean_metrics(metrics),
-        "least_squares_loss": unknown if config.targets == "labels" else 0.0,
+        **({} if exact is None else {"least_squares_loss": exact}),
         "learning_rate": float(jnp.asarray(rate(last))),
         "active_dims": dims,
         "active_points": points,

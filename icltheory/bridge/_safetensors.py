@@ -1,105 +1,14 @@
-"""Safetensors files, mapped into memory: only what is read is held.
+"""The tensors of a checkpoint in the Hugging Face layout, in one file or several."""
 
-A file is a length in 8 bytes, a JSON header of names, dtypes, shapes and offsets, and
-the numbers themselves. Everything is checked before the first tensor is read, so that a
-file cut short or damaged is reported and not read wrongly.
-"""
-
-import json
-import math
-import mmap
-import os
-from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
+from icltheory._safetensors import SafetensorsFile
 from icltheory.bridge._config import read_json
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-_DTYPES = {
-    "F64": np.dtype(np.float64),
-    "F32": np.dtype(np.float32),
-    "F16": np.dtype(np.float16),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "I64": np.dtype(np.int64),
-    "I32": np.dtype(np.int32),
-    "I16": np.dtype(np.int16),
-    "I8": np.dtype(np.int8),
-    "U8": np.dtype(np.uint8),
-    "BOOL": np.dtype(np.bool_),
-}
-_CODES = {dtype: code for code, dtype in _DTYPES.items()}
-_LONGEST_HEADER = 100 * 2**20
-
-
-class Where(NamedTuple):
-    """One tensor of a file."""
-
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    start: int
-
-
-class SafetensorsFile:
-    """One file, with its tensors by name."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size < 8:
-                raise self._broken(f"at least 8 bytes, got {size}")
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.tensors = dict(self._read_header(size))
-
-    def read(self, name: str) -> np.ndarray:
-        """A view of a tensor in the file."""
-        dtype, shape, start = self.tensors[name]
-        count = math.prod(shape)
-        return np.frombuffer(self._map, dtype, count, start).reshape(shape)
-
-    def _read_header(self, size: int) -> Iterator[tuple[str, Where]]:
-        length = int.from_bytes(self._map[:8], "little")
-        if length > min(size - 8, _LONGEST_HEADER):
-            raise self._broken(f"a header of {length} bytes, got a file of {size}")
-        try:
-            header = json.loads(self._map[8 : 8 + length])
-            entries = sorted(
-                ((name, *_entry(value)) for name, value in header.items()
-                 if name != "__metadata__"),
-                key=lambda entry: entry[3:],
-            )  # fmt: skip
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._broken(f"a header of tensors, got {error!r}") from None
-        end = 0
-        for name, code, shape, first, last in entries:
-            if code not in _DTYPES:
-                known = ", ".join(_DTYPES)
-                raise self._broken(f"a dtype of {known} for {name}, got {code!r}")
-            bytes_ = math.prod(shape) * _DTYPES[code].itemsize
-            if first != end or last - first != bytes_:
-                raise self._broken(
-                    f"{name} of shape {shape} at bytes {end} to {end + bytes_}, "
-                    f"got {first} to {last}"
-                )
-            end = last
-            yield name, Where(_DTYPES[code], shape, 8 + length + first)
-        if 8 + length + end != size:
-            raise self._broken(f"{8 + length + end} bytes, got {size}")
-
-    def _broken(self, what: str) -> ValueError:
-        return ValueError(f"{self.path}: expected {what}")
-
-
-def _entry(value: Mapping[str, Any]) -> tuple[str, tuple[int, ...], int, int]:
-    shape, (first, last) = tuple(value["shape"]), value["data_offsets"]
-    if not all(type(n) is int and n >= 0 for n in (*shape, first, last)):
-        raise ValueError(f"sizes {shape}, {(first, last)}")
-    return str(value["dtype"]), shape, first, last
 
 
 class SafetensorsFolder:
@@ -154,52 +63,3 @@ class SafetensorsFolder:
         return self._files[name].read(name)
 
     peek = read
-
-
-def write_safetensors(
-    path: Path,
-    tensors: Iterable[tuple[str, tuple[int, ...], Any]],
-    read: Any,
-    metadata: Mapping[str, str] | None = None,
-) -> None:
-    """Writes a file aside, tensor by tensor, and renames it.
-
-    Args:
-        path: The file.
-        tensors: Name, shape and dtype of every tensor, in the order of writing.
-        read: Returns the array of a name; called once for each, in that order.
-        metadata: Strings for the header.
-    """
-    header: dict[str, Any] = {"__metadata__": {"format": "pt", **(metadata or {})}}
-    end, names = 0, []
-    for name, shape, dtype in tensors:
-        start, kind = end, np.dtype(dtype)
-        end += math.prod(shape) * kind.itemsize
-        code = _CODES[kind]
-        header[name] = {
-            "dtype": code,
-            "shape": list(shape),
-            "data_offsets": [start, end],
-        }
-        names.append(name)
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with aside.open("wb") as file:
-            file.write(len(text).to_bytes(8, "little") + text)
-            for name in names:
-                array = np.ascontiguousarray(read(name))
-                stated = header[name]
-                if [_CODES[array.dtype], list(array.shape)] != [
-                    stated["dtype"],
-                    stated["shape"],
-                ]:
-                    raise ValueError(
-                        f"{name}: expected {stated['dtype']} {stated['shape']}, "
-                        f"got {array.dtype} {list(array.shape)}"
-                    )
-                file.write(array.reshape(-1).view(np.uint8).data)
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)

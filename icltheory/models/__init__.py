@@ -1,13 +1,25 @@
 """Models that are trained: GPT-2 on prompts of pairs, and linear attention stacks.
 
+:func:`load_garg_checkpoint` reads the published weights of Garg et al.
+
 Stability: provisional.
 """
 
 from icltheory._public import shown
+from icltheory.models.garg_checkpoint import GargCheckpoint as GargCheckpoint
+from icltheory.models.garg_checkpoint import (
+    load_garg_checkpoint as load_garg_checkpoint,
+)
 from icltheory.models.gpt2 import GPT2 as GPT2
 from icltheory.models.layered import LayeredGPT2 as LayeredGPT2
 from icltheory.models.linear_stack import LinearStack as LinearStack
 
-__all__ = ["GPT2", "LayeredGPT2", "LinearStack"]
+__all__ = [
+    "GPT2",
+    "GargCheckpoint",
+    "LayeredGPT2",
+    "LinearStack",
+    "load_garg_checkpoint",
+]
 
 __dir__ = shown(__name__)

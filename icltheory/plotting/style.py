@@ -20,6 +20,11 @@ METHODS = {
     "LSA": COLOURS[5],
     "LTB": COLOURS[3],
     "dMMSE": COLOURS[6],
+    # Methods of other families of functions, which share no figure with the above.
+    "Lasso": COLOURS[2],
+    "two-layer network": COLOURS[3],
+    "greedy tree": COLOURS[6],
+    "greedy tree on signs": COLOURS[5],
 }
 # A shape for each of them, for readers and printers without colour.
 _SHAPES = ("o", "s", "D", "^", "v", "P", "X")
@@ -35,6 +40,10 @@ _MARKERS = {
     "LSA": "*",
     "LTB": ">",
     "dMMSE": "X",
+    "Lasso": "D",
+    "two-layer network": "^",
+    "greedy tree": "X",
+    "greedy tree on signs": "P",
 }
 STYLE = {
     "axes.grid": True,

@@ -6,8 +6,8 @@ import json
 import numpy as np
 from flax import serialization, traverse_util
 
+from icltheory._safetensors import write_safetensors
 from icltheory.bridge import Decoder, LanguageModel
-from icltheory.bridge._safetensors import write_safetensors
 from icltheory.bridge.families import entries_of, read_architecture
 from tests.weights import drawn
 

@@ -175,7 +175,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--preset", "huge"], "preset: expected one of cpu, gpu, paper, got huge"),
+        (["--preset", "huge"], "preset: expected one of cpu, gpu, paper, sparse"),
         (["--resume", "nowhere"], "resume: expected a run folder"),
         (["--preset", "cpu", "--num-points", "4"], "num_points: expected at least"),
         (["--preset", "cpu", "--optimizer.name", "lion"], "optimizer: expected one of"),
@@ -216,7 +216,10 @@ def test_a_results_folder_that_cannot_be_written_is_named(tmp_path, capsys):
 def test_help_names_the_presets(capsys):
     with pytest.raises(SystemExit):
         garg_linear.main(["--preset", "cpu", "--help"])
-    assert "--preset {cpu,gpu,paper}" in capsys.readouterr().out
+    assert (
+        "--preset {cpu,gpu,paper,sparse,relu_network,decision_tree}"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.slow

@@ -20,11 +20,12 @@ def stored(name, file="result.json"):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_stored_is_the_default_preset_at_a_clean_revision(name):
+def test_what_is_stored_is_its_preset_at_a_clean_revision(name):
     config, result = stored(name, "config.json"), stored(name)
-    assert config["preset"] == publish.default_preset(name)
+    experiment, preset = publish.sources()[name]
+    assert config["preset"] == preset
     assert not config["environment"]["revision"].endswith("-dirty")
-    assert (result["experiment"], result["verdict"]) == (name, "passed")
+    assert (result["experiment"], result["verdict"]) == (experiment, "passed")
     assert result["passed"]
     assert all(check["passed"] for check in result["checks"])
 
@@ -36,9 +37,9 @@ def test_all_of_it_is_of_clean_revisions():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_stored_config_is_that_of_the_preset_today(name):
-    module = __import__(f"experiments.{name}", fromlist=["PRESETS"])
-    preset = module.PRESETS[publish.default_preset(name)]
-    expected = json.loads(json.dumps(dataclasses.asdict(preset)))
+    experiment, preset = publish.sources()[name]
+    module = __import__(f"experiments.{experiment}", fromlist=["PRESETS"])
+    expected = json.loads(json.dumps(dataclasses.asdict(module.PRESETS[preset])))
     assert stored(name, "config.json")["config"] == expected
 
 
@@ -173,6 +174,24 @@ def test_one_failed_run_does_not_keep_the_others_from_being_stored(
     a_run(runs, "one", "2")
     publish.main(["--output", str(runs)])
     assert not asked
+
+
+def test_further_presets_are_stored_under_names_of_their_own(elsewhere, monkeypatch):
+    runs = elsewhere / "runs"
+    monkeypatch.setattr(publish, "_FURTHER", {"one": ("gpu",)})
+    assert publish.published() == ["one", "one_gpu", "two"]
+    asked = []
+    monkeypatch.setattr(
+        publish.subprocess, "run", lambda line, check: asked.append(line)
+    )
+    publish._run("one_gpu", runs)
+    assert asked[0][1:] == [
+        *("-m", "experiments.one", "--preset", "gpu", "--output", str(runs))
+    ]
+    default, further = a_run(runs, "one", "1"), a_run(runs, "one", "2", preset="gpu")
+    assert publish.finished(runs, "one") == default
+    assert publish.finished(runs, "one_gpu") == further
+    assert publish.collect(further, "one_gpu") == elsewhere / "results" / "one_gpu"
 
 
 def test_unknown_names_are_refused(elsewhere, capsys):

@@ -136,7 +136,10 @@ def test_limits_are_written_as_slurm_has_them(time, expected):
             ["--slurm.local", "--slurm.nodes", "2"],
             "slurm.nodes: expected 1 with slurm.",
         ),
-        ([*CLUSTER, "--preset", "big"], "preset: expected one of cpu, gpu, paper, got"),
+        (
+            [*CLUSTER, "--preset", "big"],
+            "preset: expected one of cpu, gpu, paper,",
+        ),
         ([*CLUSTER, "--stps", "3"], "stps: expected .* did you mean --steps"),
     ],
 )

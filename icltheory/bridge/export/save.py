@@ -11,7 +11,8 @@ import numpy as np
 
 from icltheory._checks import check_positive_int
 from icltheory._named_errors import named_errors
-from icltheory.bridge._safetensors import INDEX, SINGLE, write_safetensors
+from icltheory._safetensors import write_safetensors
+from icltheory.bridge._safetensors import INDEX, SINGLE
 from icltheory.bridge.export.factors import factorise, mark_factors, part_names
 from icltheory.bridge.families import Entry, entries_of, read_architecture
 from icltheory.bridge.model import LanguageModel

@@ -1,0 +1,35 @@
+"""Tensors of a file that ``torch.save`` wrote, without running its code."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_STATE = "model_state_dict"  # of a training state, which holds the optimiser as well
+
+
+def read_state_dict(file: Path) -> Mapping[str, Any]:
+    """The tensors of a model by name, on the CPU.
+
+    Raises:
+        ImportError: If PyTorch is missing.
+        ValueError: If the file holds no state dict.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise ImportError(
+            f'{file}: format="torch" needs PyTorch: pip install torch, or convert the '
+            "file to safetensors"
+        ) from None
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever a damaged file makes torch say
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{file}: expected a state dict, got {line}") from None
+    if isinstance(state, dict):
+        state = state.get(_STATE, state)
+    if not isinstance(state, dict) or not all(map(torch.is_tensor, state.values())):
+        raise ValueError(
+            f"{file}: expected a state dict of tensors, got {type(state).__name__}"
+        )
+    return state
