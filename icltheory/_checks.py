@@ -223,6 +223,6 @@ def check_sequence(name: str, values: Any) -> None:
     if (
         isinstance(values, str)
         or not hasattr(values, "__len__")
-        or np.shape(values) == ()
+        or getattr(values, "shape", None) == ()
     ):
         raise ValueError(f"{name}: expected a sequence, got {values!r}")

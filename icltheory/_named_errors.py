@@ -113,7 +113,7 @@ def _is_of(value, option) -> bool:
     kind = typing.get_origin(option) or option
     if kind is Literal:
         return value in typing.get_args(option)
-    if not isinstance(kind, type):
+    if not isinstance(kind, type) or kind is inspect.Parameter.empty:
         return True
     if kind is float:
         real = holds_numbers(value) and not np.iscomplexobj(value)

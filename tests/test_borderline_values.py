@@ -137,7 +137,7 @@ def test_shapes_that_do_not_broadcast_are_named():
         ),
         (
             lambda: marchenko_pastur_density([1.0], (3.5, 3)),
-            "shape: expected a positive integer, got 3.5",
+            "shape: expected two positive integers, got (3.5, 3)",
         ),
         (lambda: pruning.rank_for_rate(3, 0.5), "shape: expected (m, n), got 3"),
         (

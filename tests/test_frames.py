@@ -127,6 +127,19 @@ def test_a_data_frame_has_the_columns(library):
     assert to_frame({"rate": [0, 0.5]}, library).shape == (2, 1)
 
 
+@pytest.mark.parametrize("library", [needs("pandas"), needs("polars")])
+def test_cells_of_several_kinds_make_a_data_frame(library):
+    rows = [{"a": 1, "b": None, "c": [1, 2]}, {"a": 2.5, "b": "x", "c": [3.5]}]
+    frame = to_frame(rows, library)
+    assert frame["a"].to_list() == [1, 2.5]
+    assert frame["b"].to_list()[1] == "x"
+    assert list(map(list, frame["c"].to_list())) == [[1, 2], [3.5]]
+    ends = to_frame([{"low": -np.inf}, {"low": np.nan}], library)["low"].to_list()
+    assert ends[0] == -np.inf
+    assert np.isnan(ends[1])
+    assert to_frame([], library).shape == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("records", "message"),
     [

@@ -24,9 +24,13 @@ from tests import bad_values
 pytestmark = pytest.mark.usefixtures("as_for_a_user")
 # Files of users: what is wrong with them is an OSError that names the file.
 FILES = "icltheory.bridge.checkpoint", "icltheory.bridge.export.save"
-# Arrays within compiled kernels and models, whose callers have checked them; plotting
-# imports nothing of the package, and tests/plotting tries its figures.
-UNCHECKED = "icltheory.kernels.", "icltheory.plotting."
+# Plotting imports nothing of the package, and tests/plotting tries its figures; what
+# times kernels reports the error of a candidate as its own.
+UNCHECKED = (
+    "icltheory.kernels.choice",
+    "icltheory.kernels.tuning",
+    "icltheory.plotting.",
+)
 
 
 def others():
@@ -51,6 +55,14 @@ def kinds(function):
     """What each argument is annotated with; ``Any`` is left out."""
     hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
     return {name: kind for name, kind in hints.items() if kind is not Any}
+
+
+def required(function):
+    """The names of the arguments that have no default."""
+    parameters = inspect.signature(function).parameters.values()
+    return [
+        p.name for p in parameters if p.default is p.empty and p.kind != p.VAR_KEYWORD
+    ]
 
 
 def wrong_values(kind, value):
@@ -81,8 +93,11 @@ def test_no_wrong_kind_ends_in_an_error_nobody_can_read(full_name, tmp_path):
     function = OTHERS[full_name]
     try:
         given = bad_values.example(function)
-    except StopIteration:
-        pytest.skip("its example makes no call that stands alone")
+    except StopIteration:  # its example makes no call that stands alone
+        given = dict.fromkeys(required(function), object())
+        if any(kinds(function).get(name, Any) is not Any for name in given):
+            _try(function, given, next(iter(given)))
+        return
     for argument, value in given.items():
         kind = kinds(function).get(argument, Any)
         if kind is Any:

@@ -5,8 +5,9 @@ import math
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from icltheory._arguments import INTEGERS
 from icltheory._calculators import calculator
-from icltheory._checks import check_positive, check_positive_int
+from icltheory._checks import check_positive
 from icltheory._typing import Array, Float
 
 __all__ = ["marchenko_pastur_density"]
@@ -49,10 +50,9 @@ def marchenko_pastur_density(
         Marchenko and Pastur (1967). Verified by
         ``tests/linalg/test_random_matrices.py``.
     """
-    if len(shape) != 2:
+    whole = all(isinstance(size, INTEGERS) and size >= 1 for size in shape)
+    if len(shape) != 2 or not whole:
         raise ValueError(f"shape: expected two positive integers, got {shape}")
-    for size in shape:
-        check_positive_int("shape", size)
     check_positive("std", std)
     k, long, short = min(shape), math.sqrt(max(shape)), math.sqrt(min(shape))
     low, high = std * (long - short), std * (long + short)

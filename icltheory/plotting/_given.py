@@ -58,6 +58,7 @@ def axes_for(axes: Any, count: int) -> Sequence[Any]:
     """The axes that were given for some panels, in order.
 
     Raises:
+        TypeError: If one of them is something else.
         ValueError: If there are not as many as panels.
     """
     found = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
@@ -65,12 +66,24 @@ def axes_for(axes: Any, count: int) -> Sequence[Any]:
         raise ValueError(
             f"axes: expected {count}, one for each panel, got {len(found)}"
         )
+    for one in found:
+        _check_axes("axes", one)
     return list(found)
 
 
+def _check_axes(name: str, ax: Any) -> None:
+    if not hasattr(ax, "plot"):
+        raise TypeError(f"{name}: expected axes of Matplotlib, got {ax!r:.60}")
+
+
 def new_axes(ax: Any) -> Any:
-    """The given axes, or those of a new figure in the common style."""
+    """The given axes, or those of a new figure in the common style.
+
+    Raises:
+        TypeError: If something else is given.
+    """
     if ax is not None:
+        _check_axes("ax", ax)
         return ax
     import matplotlib.pyplot as plt
 

@@ -179,8 +179,9 @@ def choose_rate(
         raise ValueError(f"rates: expected numbers in [0, 1), got {outside[0]}")
     if not min_gain >= 0:
         raise ValueError(f"min_gain: expected a number >= 0, got {min_gain}")
-    unpruned = as_numbers("unpruned_score", unpruned_score)
-    start = 0.0 if initial == "zero" else float(unpruned)
+    start = 0.0
+    if initial == "unpruned":
+        start = float(as_numbers("unpruned_score", unpruned_score))
     if np.isnan(start):
         raise ValueError("unpruned_score: expected a number, got nan")
     sign = 1.0 if maximize else -1.0

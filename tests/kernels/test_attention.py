@@ -7,6 +7,7 @@ too, on average the root of their number times: 16 eps.
 """
 
 import functools
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -242,7 +243,7 @@ def test_cudnn_is_a_choice_of_the_forward_pass_alone():
 )
 def test_what_the_kernel_cannot_do_is_refused(shape, dtype, choice, message):
     with pytest.raises(ValueError, match=message):
-        causal_attention.__wrapped__(jnp.ones(shape, dtype), 2, **choice)
+        inspect.unwrap(causal_attention)(jnp.ones(shape, dtype), 2, **choice)
 
 
 def test_split_heads_reads_the_packed_layout():

@@ -294,14 +294,16 @@ def test_bad_input_says_what_was_expected():
         LayeredStack.of(stack, mask="M")
     with raises("group: expected one of 'attn', 'mlp', got 'norm'"):
         MatrixSpec("W", "norm", ("W_V", 0))
-    with raises("path: expected the path of a leaf, got ('W_X', 0)"):
+    with raises(
+        "path: expected the path of a leaf of params, a LinearAttentionStack, got"
+    ):
         get_matrix(stack, MatrixSpec("W_X", "attn", ("W_X", 0)))
     beyond = MatrixSpec("W_V", "attn", ("W_V", 3))  # JAX would read the last layer
     for run in (
         lambda: get_matrix(stack, beyond),
         lambda: replace_matrix(stack, beyond, np.eye(4)),
     ):
-        with raises("path: expected indices into shape (3, 4, 4), got (3,)"):
+        with raises("path: expected indices into a leaf of params, of shape (3, 4, 4)"):
             run()
     for rows in ((2, 5), (2, 2)):
         with raises(f"rows: expected 0 <= first < last <= 4, got {rows}"):

@@ -212,3 +212,11 @@ def test_markers_tell_methods_apart_without_colour():
     for name, marker in markers.items():
         told.setdefault((plotting.METHODS[name], marker), []).append(name)
     assert [names for names in told.values() if len(names) > 1] == [["ridge", "Bayes"]]
+
+
+@pytest.mark.parametrize("axes", [3, "axes", object()])
+def test_what_are_no_axes_is_named(axes):
+    with pytest.raises(TypeError, match="^ax: expected axes of Matplotlib, got "):
+        plotting.error_curves({"a": MEAN}, ax=axes)
+    with pytest.raises(TypeError, match="^axes: expected axes of Matplotlib, got "):
+        plotting.attention_maps(np.ones((1, 2, 2)), axes=axes)

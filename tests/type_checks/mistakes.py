@@ -1,16 +1,15 @@
 """Ten mistakes, each in a line with a mark; mypy and pyright find all of them."""
 
 import jax
-import jax.numpy as jnp
 
 from icltheory import bounds, noise, pruning, trajectory
 from icltheory.attention import LinearAttentionStack, linear_attention
 from icltheory.regression import ltb
 from icltheory.regression.tasks import LinearRegression
 
-W = jnp.ones((1, 2, 2))
+W = jax.random.normal(jax.random.key(0), (1, 2, 2))
 stack = LinearAttentionStack(W, W, W)
-H = jnp.ones((5, 2))
+H = jax.random.normal(jax.random.key(1), (5, 2))
 task = LinearRegression.isotropic(2)
 
 bounds.generalization_bound(stack, H, 2, 1.0, dim="suport")  # MISTAKE
