@@ -36,10 +36,10 @@ _MARKERS = {
     "3-NN": "v",
     "one-layer optimum": "P",
     "dMMSE": "X",
-    "Lasso": "D",
-    "two-layer network": "^",
-    "greedy tree": "X",
-    "greedy tree on signs": "P",
+    "Lasso": "X",
+    "two-layer network": "D",
+    "greedy tree": "^",
+    "greedy tree on signs": "X",
 }
 STYLE = {
     "axes.grid": True,
