@@ -40,10 +40,10 @@ _MARKERS = {
     "LSA": "*",
     "LTB": ">",
     "dMMSE": "X",
-    "Lasso": "D",
-    "two-layer network": "^",
-    "greedy tree": "X",
-    "greedy tree on signs": "P",
+    "Lasso": "X",
+    "two-layer network": "D",
+    "greedy tree": "^",
+    "greedy tree on signs": "X",
 }
 STYLE = {
     "axes.grid": True,
