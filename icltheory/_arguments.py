@@ -110,8 +110,10 @@ class ArgumentReader:
 
     def _in_range(self, value):
         """An integer beyond those of JAX as a float, or refused where it is a count."""
-        largest = jnp.iinfo(jnp.result_type(int)).max
-        if _is_kind(value, np.integer) and not isinstance(value, jax.Array):
+        if isinstance(value, (jax.Array, float)):
+            return value
+        largest = 2**63 - 1 if jax.config.jax_enable_x64 else 2**31 - 1
+        if _is_kind(value, np.integer):
             small = value.dtype.itemsize < 8 or np.all(abs(value) <= largest)
             return value if small else value.astype(np.float64)
         if not isinstance(value, int) or abs(value) <= largest:
@@ -159,6 +161,8 @@ def _takes_floats(name) -> bool:
 
 
 def _is_numbers(value) -> bool:
+    if getattr(value.dtype, "kind", "") in tuple("biufc"):
+        return True  # without the search of JAX's own types, which takes longer
     return _is_kind(value, np.number) or _is_kind(value, np.bool_)
 
 
