@@ -23,9 +23,11 @@ from experiments.garg_linear.evaluate import (
 from experiments.garg_linear.families import FAMILIES
 from experiments.garg_linear.main import Switches
 from experiments.garg_linear.networks import NetworkRecipe, network_prefixes
+from experiments.garg_linear.report import report
 from experiments.garg_linear.trees import tree_prefixes
 from icltheory.training import Ramp
-from tests.experiments.test_garg_linear import arguments, as_alone, run_folder
+from tests.experiments.test_garg_linear import arguments, run_folder
+from tests.weights import drawn
 
 OTHERS = [name for name in FAMILIES if name != "linear"]
 
@@ -209,25 +211,25 @@ def test_mistakes_are_one_line(args, message, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_tiny_run_of_another_family(tmp_path):
-    args = [*arguments(tmp_path, steps=10, num_points=5, eval_prompts=16)]
+def test_the_report_of_another_family(tmp_path):
+    args = [*arguments(tmp_path, num_points=5, eval_prompts=16)][4:]
     args += ["--task", "decision_tree", "--baselines.prompts", "4"]
-    args += ["--baselines.network.steps", "5"]
-    with as_alone():
-        result = garg_linear.main(args)
-    folder = run_folder(tmp_path)
-    lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert "least_squares_loss" not in lines[-1]
-    assert result["task"] == "decision_tree"
-    few = {"two-layer network", "greedy tree", "greedy tree on signs"}
+    setup = set_up(config(*args, "--baselines.network.steps", "5"), 1)
+    X = np.zeros((1, 5, 2), np.float32)
+    params = drawn(setup.model.init, X, X[..., 0])["params"]
+    params = jax.tree.map(lambda leaf: leaf[None], params)
+    errors = [[1.0, 0.9, 0.8, 0.7, 0.6]]
+    line = {"step": 10, "loss": [0.9], "errors": errors}
+    result = report(setup, params, [line]).as_dict()
+    assert (result["task"], result["normalizer"]) == ("decision_tree", 1.0)
+    assert result["exact"] == {}
     assert set(result["prompts"]) == set(result["curves"])
+    few = {"two-layer network", "greedy tree", "greedy tree on signs"}
     for name, count in result["prompts"].items():
         assert count == (4 if name in few else 16)
         assert len(result["curves"][name]["mean"]) == 5
-    assert result["claims"]
-    assert {"figure5a.png", "figure5b.png", "loss.png"} <= {
-        path.name for path in folder.iterdir()
-    }
+    assert "(4 of two-layer network, greedy tree" in result["tables"][0]["title"]
+    assert len(result["claims"]) == 2
 
 
 def a_checkpoint(path, **sizes):
