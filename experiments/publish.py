@@ -93,7 +93,11 @@ def collect(run: Path, name: str) -> Path:
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     for file in ("config.json", "result.json"):
-        text = json.dumps(_rounded(_read(run / file)), separators=(",", ":"))
+        stored = _read(run / file)
+        if "command" in stored:
+            # The folder of the runs is a path of one machine.
+            stored["command"] = re.sub(r" --output \S+", "", stored["command"])
+        text = json.dumps(_rounded(stored), separators=(",", ":"))
         (aside / file).write_text(text + "\n")
     for figure in shown_figures(name):
         shutil.copyfile(run / figure, aside / figure)

@@ -21,7 +21,7 @@ Expect
             0.02 at k = 20 and below 0.001 at k = 40.
     paper   the published recipe, 500,001 steps of 64 prompts: 0.02 and 0.0006.
     sparse, relu_network, decision_tree
-            small models of the other families, d = 5, about two minutes each.
+            small models of the other families, d = 5, four to seven minutes each.
 """
 
 from experiments.garg_linear.config import PRESETS as PRESETS

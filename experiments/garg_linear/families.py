@@ -93,12 +93,12 @@ FAMILIES = {
         shifts=True,
     ),
     "sparse": Family(
-        title="In-context sparse linear regression",
+        title="Linear regression with s non-zero weights in context",
         task=lambda config: SparseLinearRegression(
             config.dim, config.family.sparsity, dtype=jnp.float32
         ),
         normalizer=lambda config: config.family.sparsity,
-        unit="number of non-zero weights",
+        unit="s",
         points_per_dim=2,
         baselines=baselines.sparse,
         reference=baselines.LEAST_SQUARES,

@@ -83,7 +83,9 @@ class Preset:
 def a_run(runs, name, started, *, revision="abc", verdict="passed", preset="cpu"):
     folder = runs / name / started
     folder.mkdir(parents=True)
-    config = {"preset": preset, "environment": {"revision": revision}}
+    command = f"python -m experiments.{name} --preset {preset} --output {runs} --quiet"
+    about = {"preset": preset, "command": command}
+    config = about | {"environment": {"revision": revision}}
     (folder / "config.json").write_text(json.dumps(config))
     result = {"verdict": verdict, "value": 0.1234567890123}
     (folder / "result.json").write_text(json.dumps(result))
@@ -120,6 +122,8 @@ def test_results_are_stored_whole_with_nine_digits(elsewhere):
         "figure.png",
     }
     assert json.loads((target / "result.json").read_text())["value"] == 0.123456789
+    command = json.loads((target / "config.json").read_text())["command"]
+    assert command == "python -m experiments.one --preset cpu --quiet"
     # A run without the figure of its page leaves what is there.
     (run / "figure.png").unlink()
     with pytest.raises(FileNotFoundError):
