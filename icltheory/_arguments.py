@@ -112,7 +112,8 @@ class ArgumentReader:
         """An integer beyond those of JAX as a float, or refused where it is a count."""
         if isinstance(value, (jax.Array, float)):
             return value
-        largest = 2**63 - 1 if jax.config.jax_enable_x64 else 2**31 - 1
+        wide = jax.config.jax_enable_x64  # pyrefly: ignore[missing-attribute]
+        largest = 2**63 - 1 if wide else 2**31 - 1
         if _is_kind(value, np.integer):
             small = value.dtype.itemsize < 8 or np.all(abs(value) <= largest)
             return value if small else value.astype(np.float64)
