@@ -64,7 +64,9 @@ def plain_words(name: str) -> str:
 
 def matrix_look(name: str) -> tuple[str, str, str]:
     """How a weight matrix is written, its colour and its marker, in every figure."""
-    return _MATRICES.get(name, (name, "grey", "o"))
+    unit, _, own = name.rpartition(".")
+    written, colour, marker = _MATRICES.get(own, (own, "grey", "o"))
+    return (f"{plain_words(unit)} {written}" if unit else written, colour, marker)
 
 
 def layer_colours(layers: Iterable[str]) -> dict[str, Any]:

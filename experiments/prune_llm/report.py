@@ -1,10 +1,12 @@
 """Tables, verdicts and findings of a study."""
 
+import dataclasses
 from typing import Any
 
 from rich.table import Table
 
 from experiments._frame.report import Check, Report
+from experiments.prune_llm.beside import beside_published, beside_table
 from experiments.prune_llm.figures import draw
 from experiments.prune_llm.findings import findings
 from experiments.prune_llm.study import Study
@@ -34,16 +36,19 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
     rows = algorithm1_rows(study, main)
     repeated = replicates(study, every)
     raced = [found for row in rows if (found := races(study, row)) is not None]
-    tables = [algorithm1_table(rows, config.level)]
+    tables: list[Table | str] = [algorithm1_table(rows, config.level)]
     if len(every) > len(rows):
         tables.append(_replicates_table(repeated))
     if raced:
         tables.append(_race_table(raced))
+    published = beside_published(study, rows)
+    tables.append(beside_table(published, config.checkpoint))
     numbers = {
         "algorithm1": [as_numbers(row, config.level) for row in rows],
         "all draws and orders": [as_numbers(row, config.level) for row in every],
         "replicates": repeated,
         "races": raced,
+        "beside published": [dataclasses.asdict(row) for row in published],
         "grid": {case.task: _grid(study, case.task) for case in main},
         "shots": {
             task: {k: float(v.mean()) for k, v in shots_curve(study, task).items()}

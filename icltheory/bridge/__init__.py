@@ -10,7 +10,7 @@ Stability: provisional.
 """
 
 from icltheory._public import shown
-from icltheory.bridge.architecture import Architecture, Rotary
+from icltheory.bridge.architecture import Architecture, Experts, Rotary
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.decoder import KV, Decoder, Stream, Tokens
 from icltheory.bridge.evaluation import (
@@ -41,6 +41,7 @@ __all__ = [
     "Decoder",
     "Evaluation",
     "Example",
+    "Experts",
     "LanguageModel",
     "Records",
     "Rotary",

@@ -176,6 +176,40 @@ class MLP(nn.Module):
         return Linear(a.width, a.mlp_bias, name="W_out")(wide)
 
 
+class ExpertMLPs(nn.Module):
+    """A router and its experts: each token takes the few that score highest.
+
+    Every expert is applied to every token and the others' outputs are dropped, so that
+    one program serves all tokens: ``num / per_token`` times the operations that are
+    needed.
+    """
+
+    arch: Architecture
+
+    @nn.compact
+    def __call__(self, x):
+        """Applies the chosen experts to every token."""
+        experts = self.arch.experts
+        assert experts is not None
+        shares = _shares(Linear(experts.num, False, name="router")(x), experts)
+        total = jnp.zeros(x.shape, shares.dtype)
+        for number in range(experts.num):
+            y = MLP(self.arch, name=f"expert_{number}")(x)
+            share = shares[..., number, None]
+            # What is not chosen may be infinite in half precision.
+            total = total + jnp.where(share > 0, share * y, 0)
+        return total.astype(x.dtype)
+
+
+def _shares(logits, experts):
+    """Share of every expert in a token, 0 for those that are not chosen."""
+    p = jax.nn.softmax(logits.astype(at_least_float32(logits.dtype)), axis=-1)
+    top, chosen = jax.lax.top_k(p, experts.per_token)
+    if experts.normalised:
+        top = top / jnp.sum(top, axis=-1, keepdims=True)
+    return jnp.einsum("...k,...ke->...e", top, jax.nn.one_hot(chosen, experts.num))
+
+
 class DecoderBlock(nn.Module):
     """One pre-norm block: attention and MLP, one after the other or side by side."""
 
@@ -197,7 +231,8 @@ class DecoderBlock(nn.Module):
         else:
             norm = Norm(a.norm, a.norm_eps, name="norm_2")
             read = norm(picked.h if a.parallel else h)
-        return picked._replace(h=h + MLP(a, name="mlp")(read)), own
+        mlp = MLP(a, name="mlp") if a.experts is None else ExpertMLPs(a, name="mlp")
+        return picked._replace(h=h + mlp(read)), own
 
 
 def _asked(mask, last_only):

@@ -4,7 +4,7 @@ import dataclasses
 
 from icltheory._checks import check_choice, check_positive_int
 
-__all__ = ["Architecture", "Rotary"]
+__all__ = ["Architecture", "Experts", "Rotary"]
 
 _NORMS = ("layer", "rms", "rms_plus_one")
 _ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
@@ -48,6 +48,42 @@ class Rotary:
 
 
 @dataclasses.dataclass(frozen=True)
+class Experts:
+    r"""Several MLPs in one block, of which each token takes the few a router prefers.
+
+    .. math::
+        p = \operatorname{softmax}(R x) , \qquad
+        y = \sum_{e \in \operatorname{top}_k p} \frac{p_e}{c} \, \mathrm{MLP}_e(x)
+        , \qquad c = \sum_{e \in \operatorname{top}_k p} p_e \;\text{ or }\; 1 .
+
+    Args:
+        num: Number of experts.
+        per_token: k, how many of them a token takes.
+        normalised: Whether the shares of those sum to 1; else c is 1.
+
+    Raises:
+        ValueError: If a number is not positive, or ``per_token`` is more than ``num``.
+
+    References:
+        Shazeer et al. (2017), section 2.1; Jiang et al. (2024), section 2.1.
+        Verified by ``tests/bridge/test_experts.py``.
+    """
+
+    num: int
+    per_token: int
+    normalised: bool = True
+
+    def __post_init__(self):
+        check_positive_int("num", self.num)
+        check_positive_int("per_token", self.per_token)
+        if self.per_token > self.num:
+            raise ValueError(
+                f"per_token: expected at most the {self.num} experts, "
+                f"got {self.per_token}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
 class Architecture:
     """Everything that a decoder's program depends on beside shapes of its inputs.
 
@@ -59,7 +95,7 @@ class Architecture:
         num_heads: Query heads.
         num_kv_heads: Key and value heads; divides ``num_heads``.
         head_dim: Width of a head.
-        mlp_width: Width inside the MLP.
+        mlp_width: Width inside the MLP, or inside each expert.
         max_positions: Longest sequence the model was made for.
         norm: ``"layer"``, ``"rms"``, or ``"rms_plus_one"`` (one is added to the scale).
         norm_eps: What the norms add to the variance.
@@ -77,6 +113,7 @@ class Architecture:
             all.
         tied: Whether the head is the token table.
         embed_scale: What multiplies the embedded tokens.
+        experts: The experts of every block; ``None`` for one MLP.
 
     Raises:
         ValueError: If a size is not positive, a choice is unknown, the heads do not
@@ -116,6 +153,7 @@ class Architecture:
     sliding_window: int | None = None
     tied: bool = False
     embed_scale: float = 1.0
+    experts: Experts | None = None
 
     def __post_init__(self):
         for name in (*_SIZES, "mlp_width", "max_positions"):

@@ -37,6 +37,7 @@ class Decoder:
          "final_norm": {"scale"[, "bias"]}, "head": {["weight"][, "bias"]}}
         layer = {"norm_1"[, "norm_2"], "attn": {"W_Q", "W_K", "W_V", "W_O"[, "q_norm",
                  "k_norm"]}, "mlp": {"W_in"[, "W_gate"], "W_out"}}
+        with experts "mlp": {"router", "expert_0": {"W_in"[, "W_gate"], "W_out"}, ...}
 
     Args:
         arch: What the model looks like.
@@ -172,13 +173,22 @@ class Decoder:
             return self._logits(params, stream, weight, bias)
 
     def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
-        """Queries, keys, values and output of attention, and the MLP's matrices."""
+        """Queries, keys, values and output of attention, and the MLP's matrices.
+
+        Those of expert e are named ``"expert_e.W_in"`` and so on, so that
+        ``"expert_e"`` is a module that can be pruned; the router is none of them.
+        """
         if not 0 <= layer < self.num_layers:
             raise ValueError(f"layer: expected 0 to {self.num_layers - 1}, got {layer}")
         mlp = ("W_in", "W_gate", "W_out") if self.arch.gated else ("W_in", "W_out")
+        if self.arch.experts is not None:
+            numbers = range(self.arch.experts.num)
+            mlp = tuple(f"expert_{e}.{name}" for e in numbers for name in mlp)
         groups = (("attn", ("W_Q", "W_K", "W_V", "W_O")), ("mlp", mlp))
         return tuple(
-            MatrixSpec(name, group, ("layers", layer, group, name, "weight"))
+            MatrixSpec(
+                name, group, ("layers", layer, group, *name.split("."), "weight")
+            )
             for group, names in groups
             for name in names
         )

@@ -21,6 +21,7 @@ from icltheory.bridge.spectra import (
     condition_numbers,
 )
 from icltheory.bridge.tasks import LanguageTask
+from icltheory.layered.matrices import modules_of
 from icltheory.pruning import (
     LayerChoice,
     Selection,
@@ -239,7 +240,7 @@ def layer_choice(
     """
     by_layer: dict[int, list[float]] = {}
     for row in conditions:
-        if module in ("all", row.module, row.matrix):
+        if module in modules_of(row.module, row.matrix):
             by_layer.setdefault(row.layer, []).append(row.condition_number)
     if sorted(by_layer) != list(range(len(by_layer))) or not by_layer:
         raise ValueError(

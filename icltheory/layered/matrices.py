@@ -30,7 +30,8 @@ class MatrixSpec:
     the queries of a joint query-key-value kernel.
 
     Args:
-        name: Name of the matrix within the layer, such as ``"W_V"``.
+        name: Name of the matrix within the layer, such as ``"W_V"``; what stands before
+            a dot, as in ``"expert_3.W_in"``, names a unit that is pruned as one.
         group: ``"attn"`` or ``"mlp"``.
         path: Path to the leaf, and indices into its leading axes.
         transposed: Whether the stored array is (in, out).
@@ -59,6 +60,17 @@ class MatrixSpec:
 
     def __post_init__(self):
         check_choice("group", self.group, ("attn", "mlp"))
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Names of the modules that the matrix belongs to, itself the last."""
+        return modules_of(self.group, self.name)
+
+
+def modules_of(group: str, name: str) -> tuple[str, ...]:
+    """The modules of a matrix: all, its group, its unit if it has one, and itself."""
+    unit = name.rpartition(".")[0]
+    return ("all", group, unit, name) if unit else ("all", group, name)
 
 
 @named_errors

@@ -34,8 +34,8 @@ def module_matrices(
     Args:
         model: The layered model.
         layer: Number of the layer, from 0.
-        module: Name of one matrix, such as ``"W_V"``; or ``"attn"``, ``"mlp"``, or
-            ``"all"``.
+        module: Name of one matrix, such as ``"W_V"``; of a unit of several, such as
+            ``"expert_3"``; or ``"attn"``, ``"mlp"``, or ``"all"``.
 
     Returns:
         Where each of them lives.
@@ -58,9 +58,9 @@ def module_matrices(
     if not 0 <= layer < model.num_layers:
         raise ValueError(f"layer: expected 0 to {model.num_layers - 1}, got {layer}")
     specs = model.matrices(layer)
-    known = {spec.group: None for spec in specs} | {spec.name: None for spec in specs}
-    check_choice("module", module, ("all", *known))
-    return tuple(s for s in specs if module in ("all", s.group, s.name))
+    known = {name: None for spec in specs for name in spec.modules}
+    check_choice("module", module, tuple(known))
+    return tuple(spec for spec in specs if module in spec.modules)
 
 
 @named_errors

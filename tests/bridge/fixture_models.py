@@ -187,4 +187,28 @@ MODELS = {
         ),
         "bfloat16",
     ),
+    "mixtral": Fixture(
+        "mixtral",
+        _llama(
+            **_GROUPS,
+            intermediate_size=20,
+            num_local_experts=4,
+            num_experts_per_tok=2,
+            rope_parameters=_rope(1e6),
+        ),
+        "bfloat16",
+    ),
+    "qwen3_moe": Fixture(
+        "qwen3_moe",
+        _llama(
+            **_GROUPS,
+            head_dim=10,
+            moe_intermediate_size=14,
+            num_experts=5,
+            num_experts_per_tok=3,
+            norm_topk_prob=False,
+            rope_parameters=_rope(1e6),
+        ),
+        "bfloat16",
+    ),
 }

@@ -11,6 +11,7 @@ the style of its fourth version and of the files on the hub.
 import json
 import pathlib
 import sys
+import tempfile
 import zlib
 
 import numpy as np
@@ -32,6 +33,8 @@ CONFIGS = {
     "gpt_neox": "GPTNeoX",
     "gemma": "Gemma",
     "stablelm": "StableLm",
+    "mixtral": "Mixtral",
+    "qwen3_moe": "Qwen3Moe",
 }
 ROPE_OLD = {"gpt_neox": ("rotary_emb_base", "rotary_pct")}
 
@@ -41,6 +44,8 @@ def build(name):
     spec = MODELS[name]
     config = getattr(transformers, CONFIGS[spec.family] + "Config")(**spec.given)
     config._attn_implementation = "eager"
+    # The usual grouped product knows no float64.
+    config._experts_implementation = "eager"
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     config.architectures = [type(model).__name__]
     config.dtype = MODELS[spec.weights_from or name].dtype
@@ -79,9 +84,20 @@ def tensors_of(model, name):
     stored = getattr(torch, spec.dtype)
     tensors = {
         key.removeprefix(spec.prefix): weight.detach().to(stored).clone()
-        for key, weight in model.named_parameters()
+        for key, weight in published_names(model).items()
     }
     return {**tensors, **old_buffers(name, spec)}
+
+
+def published_names(model):
+    """Parameters as files name them: there each expert has matrices of its own."""
+    if not hasattr(model.config, "num_experts_per_tok"):
+        return dict(model.named_parameters())
+    dtype = model.config.dtype
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        model.config.dtype = dtype  # saving changes it
+        return load_file(pathlib.Path(folder) / "model.safetensors")
 
 
 def old_buffers(name, spec):

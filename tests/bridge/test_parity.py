@@ -72,7 +72,7 @@ class Compiled:
 
 # One of each way through a block; the logits of all others are compared above.
 BLOCKS = ("gptj", "gpt2", "llama_groups", "llama3", "llama_yarn", "mistral", "qwen3")
-BLOCKS += ("phi", "phi3", "gpt_neox", "gemma")
+BLOCKS += ("phi", "phi3", "gpt_neox", "gemma", "mixtral")
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ def test_label_rows_are_rows_of_the_logits(name, tmp_path):
 
 @pytest.mark.parametrize("name", quick(["gptj", "llama_groups"], stored.NAMES))
 def test_the_named_matrices_are_all_there_are(name, tmp_path):
-    """Shapes (out, in), and between them every parameter with two axes."""
+    """Shapes (out, in); with the routers they are every parameter with two axes."""
     model = stored.load(name, tmp_path)
     a = model.arch
     inner, group = a.num_heads * a.head_dim, a.num_kv_heads * a.head_dim
@@ -195,9 +195,12 @@ def test_the_named_matrices_are_all_there_are(name, tmp_path):
     sizes |= {"W_V": sizes["W_K"], "W_gate": sizes["W_in"]}
     for layer, params in enumerate(model.params["layers"]):
         specs = model.matrices(layer)
-        assert len(specs) == sum(leaf.ndim == 2 for leaf in jax.tree.leaves(params))
+        routers = a.experts is not None
+        two_axes = sum(leaf.ndim == 2 for leaf in jax.tree.leaves(params))
+        assert len(specs) + routers == two_axes
         for spec in specs:
-            assert get_matrix(model.params, spec).shape == sizes[spec.name]
+            name = spec.name.rpartition(".")[2]
+            assert get_matrix(model.params, spec).shape == sizes[name]
 
 
 def test_every_family_has_its_fixture():

@@ -33,6 +33,14 @@ CONFIGS = {
     "gpt_neox": {**_LLAMA, "rotary_pct": 0.4},
     "gemma": {**_LLAMA, "head_dim": 8, "num_key_value_heads": 1},
     "stablelm": {**_LLAMA, "partial_rotary_factor": 0.4},
+    "mixtral": {**_LLAMA, **_GROUPS, "num_local_experts": 3},
+    "qwen3_moe": {
+        **_LLAMA,
+        **_GROUPS,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 10,
+    },
 }
 
 

@@ -1,5 +1,6 @@
 """The matrices of a module at every rate."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ def pruned_stacks(
         W = get_matrix(model.params, spec)
         check_finite(spec.name, W)
         stacks.append(_stack(W, rates, cutting, method, systems))
-    inside = tuple(MatrixSpec(s.name, s.group, s.path[2:]) for s in specs)
+    inside = tuple(dataclasses.replace(s, path=s.path[2:]) for s in specs)
     return inside, tuple(stacks)
 
 

@@ -73,6 +73,7 @@ def gated(
     kv_heads: int | None = None,
     norm: str = "rms",
     partial: bool = False,
+    base: float = 10000.0,
 ) -> dict[str, Any]:
     """The fields of an architecture; the numbers given are the family's defaults.
 
@@ -80,7 +81,7 @@ def gated(
     """
     sizes = decoder_sizes(config, head_dim=head_dim, kv_heads=kv_heads)
     longest = config.size("max_position_embeddings", default=positions)
-    rotary = read_rotary(config.values, sizes["head_dim"], longest)
+    rotary = read_rotary(config.values, sizes["head_dim"], longest, base=base)
     if not partial and rotary.dim < sizes["head_dim"]:
         raise ValueError(
             "partial_rotary_factor: expected 1 in this family, got one that turns "

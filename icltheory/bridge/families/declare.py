@@ -15,7 +15,8 @@ class Stored:
     """A module of a checkpoint, and the modules of the parameter tree it holds.
 
     Attributes:
-        name: Its name within the layer, such as ``"attn.c_attn"``.
+        name: Its name within the layer, such as ``"attn.c_attn"``; with ``{expert}`` in
+            it and in the parts, one module for each expert.
         parts: Where its matrices belong in the layer, such as ``"attn.W_Q"``; several
             stand one under another in (out, in) form.
         transposed: Whether matrices are stored (in, out).

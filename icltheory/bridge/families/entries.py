@@ -1,5 +1,6 @@
 """Every tensor that a checkpoint of an architecture holds."""
 
+import dataclasses
 import functools
 import operator
 from collections.abc import Iterator
@@ -54,13 +55,27 @@ def _all(family: Family, arch: Architecture, before: str) -> Iterator[Entry]:
     for layer in range(arch.num_layers):
         start = f"{before}{family.layer.format(layer)}."
         for stored in family.modules:
-            yield from _module(stored, arch, start, layer, shapes["layer"])
+            for one in _each(stored, arch):
+                yield from _module(one, arch, start, layer, shapes["layer"])
     for where, name in (
         ("final_norm", before + family.final_norm),
         ("head", family.head),
     ):
         for leaf, shape in shapes[where].items():
             yield _one(f"{name}.{_LEAVES.get(leaf, leaf)}", (where, leaf), shape)
+
+
+def _each(stored: Stored, arch: Architecture) -> Iterator[Stored]:
+    """The module itself, or one for each expert."""
+    if "{expert}" not in stored.name:
+        yield stored
+        return
+    if arch.experts is None:
+        raise ValueError(f"experts: expected some in {arch.family}, got none")
+    for number in range(arch.experts.num):
+        parts = tuple(part.format(expert=number) for part in stored.parts)
+        name = stored.name.format(expert=number)
+        yield dataclasses.replace(stored, name=name, parts=parts)
 
 
 def _module(stored: Stored, arch, start, layer, shapes) -> Iterator[Entry]:

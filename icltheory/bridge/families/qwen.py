@@ -36,11 +36,11 @@ def _qwen3(config: Config) -> Architecture:
     )
 
 
-_QK_NORMS = (
+QK_NORMS = (
     Stored("self_attn.q_norm", ("attn.q_norm",)),
     Stored("self_attn.k_norm", ("attn.k_norm",)),
 )
 QWEN2 = Family(name="qwen2", architecture=_qwen2, modules=MODULES, **NAMES)
 QWEN3 = Family(
-    name="qwen3", architecture=_qwen3, modules=(*MODULES, *_QK_NORMS), **NAMES
+    name="qwen3", architecture=_qwen3, modules=(*MODULES, *QK_NORMS), **NAMES
 )

@@ -45,6 +45,7 @@ __all__ = ["SurrogateTerms", "surrogate_terms"]
 
 # Losses in [0, 1], such as errors, are 1/2-sub-Gaussian.
 _R = 0.5
+_ATTENTION = ("attn", "W_Q", "W_K", "W_V", "W_O")
 
 
 class SurrogateTerms(NamedTuple):
@@ -123,8 +124,8 @@ def surrogate_terms(
 
     Raises:
         ValueError: If there are fewer than two demonstrations, a prompt cannot be
-            answered, a weight is not finite, or a name, a layer or a rate is out of
-            range.
+            answered, a weight is not finite, a name, a layer or a rate is out of
+            range, or the MLP of a model with experts is to be pruned.
 
     References:
         Yao et al. (2024), Theorems 1 and 2 and Appendix B.3. Verified by
@@ -134,8 +135,14 @@ def surrogate_terms(
     N = len(task.demonstrations)
     b = N // 2 if shots is None else shots
     without_replacement_factor(N, b)
+    arch = model.arch
     with_mlp = module in ("mlp", "all", "W_in", "W_gate", "W_out")
-    decoder, arch, rows = model.decoder, model.arch, []
+    if arch.experts is not None and module not in _ATTENTION:
+        raise ValueError(
+            f"module: expected one of {', '.join(_ATTENTION)} in a model with experts, "
+            f"whose MLP is no fixed product, got {module!r}"
+        )
+    decoder, rows = model.decoder, []
     h = decoder.embed(model.params, prompt.demos)
     q = decoder.embed_after(model.params, prompt.queries, len(prompt.inside))
     with jax.enable_x64(True):

@@ -1,0 +1,174 @@
+"""Mixtures of experts: the block against a loop, and experts as modules that prune."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.bridge import (
+    Decoder,
+    Experts,
+    clip_module,
+    condition_numbers,
+    load_checkpoint,
+    save_checkpoint,
+)
+from icltheory.bridge.decoder import Tokens
+from icltheory.bridge.evaluation import evaluate_naive, evaluate_rates
+from icltheory.bridge.families import read_architecture
+from icltheory.bridge.layer_search import layer_choice
+from icltheory.bridge.surrogate import surrogate_terms
+from icltheory.layered import get_matrix, replace_matrix
+from icltheory.pruning import module_matrices, prune_module
+from tests.bridge.evaluation_tasks import classification
+from tests.bridge.evaluation_tasks import tiny as evaluated
+from tests.bridge.tiny import config_of, model_of
+
+IDS = np.random.default_rng(0).integers(0, 37, (2, 5))
+NAMES = ("W_in", "W_gate", "W_out")
+MIXTURE = {"experts": Experts(3, 2)}
+block = jax.jit(Decoder.block, static_argnums=(0, 1))
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def mixture_loop(x, mlp, experts):
+    """One token after another, one expert after another, in float64."""
+    total = np.zeros_like(x)
+    for place in np.ndindex(x.shape[:-1]):
+        scores = np.array([row @ x[place] for row in mlp["router"]])
+        p = np.exp(scores - scores.max())
+        p = p / p.sum()
+        chosen = sorted(range(experts.num), key=lambda e: -p[e])[: experts.per_token]
+        c = sum(p[e] for e in chosen) if experts.normalised else 1.0
+        for e in chosen:
+            W_in, W_gate, W_out = (mlp[e][name] for name in NAMES)
+            inside = silu(W_gate @ x[place]) * (W_in @ x[place])
+            total[place] += p[e] / c * (W_out @ inside)
+    return total
+
+
+def matrices_of(layer, num):
+    mlp = jax.tree.map(np.asarray, layer["mlp"])
+    found = {e: {n: mlp[f"expert_{e}"][n]["weight"] for n in NAMES} for e in range(num)}
+    return found | {"router": mlp["router"]["weight"]}
+
+
+def best_of_rank(W, rank):
+    U, s, Vt = np.linalg.svd(W)
+    return sum(s[i] * np.outer(U[:, i], Vt[i]) for i in range(rank))
+
+
+def added_by_experts(model, params):
+    """What the experts of layer 1 read, and what they add to the stream."""
+    decoder = model.decoder
+    stream = decoder.embed(params, Tokens(jnp.asarray(IDS), jnp.ones(IDS.shape, bool)))
+    silent = params
+    for spec in model.matrices(1):
+        if spec.name.endswith("W_out"):
+            W = get_matrix(params, spec)
+            silent = replace_matrix(silent, spec, jnp.zeros_like(W))
+    before = np.asarray(block(decoder, 1, silent, stream).h)
+    after = np.asarray(block(decoder, 1, params, stream).h)
+    scale = np.asarray(params["layers"][1]["norm_2"]["scale"])
+    size = np.sqrt((before**2).mean(-1, keepdims=True) + model.arch.norm_eps)
+    return before / size * scale, after - before
+
+
+@pytest.mark.parametrize("family", ["mixtral", "qwen3_moe"])
+@pytest.mark.parametrize("module", [None, "expert_1", "expert_2.W_in", "mlp"])
+def test_pruned_experts_are_those_of_a_loop(family, module):
+    """One expert, one matrix of one, all of them, and none, at half the rank."""
+    model = model_of(family, "float64")
+    experts, params = model.arch.experts, model.params
+    mlp = matrices_of(params["layers"][1], experts.num)
+    if module is not None:
+        params = prune_module(model, params, 1, module, 0.5)
+        for e in range(experts.num):
+            for name in NAMES:
+                if module in ("mlp", f"expert_{e}", f"expert_{e}.{name}"):
+                    rank = min(mlp[e][name].shape) // 2
+                    mlp[e][name] = best_of_rank(mlp[e][name], rank)
+    read, added = added_by_experts(model, params)
+    wanted = mixture_loop(read, mlp, experts)
+    assert np.abs(wanted).max() > 0.01
+    np.testing.assert_allclose(added, wanted, atol=1e-12)
+
+
+def test_pruning_one_expert_leaves_the_others_as_they_are():
+    model = model_of("mixtral")
+    pruned = clip_module(model, 1, "expert_1", 0.5).params
+    for path, leaf in jax.tree_util.tree_leaves_with_path(model.params):
+        name = jax.tree_util.keystr(path)
+        other = functools.reduce(lambda node, key: node[_plain(key)], path, pruned)
+        inside = "[1]['mlp']['expert_1']" in name
+        assert (other is leaf) != inside, name
+        if inside:
+            assert np.linalg.matrix_rank(np.asarray(other)) == min(leaf.shape) // 2
+
+
+def _plain(key):
+    return key.key if hasattr(key, "key") else key.idx
+
+
+def test_an_expert_is_a_module_and_the_router_is_none():
+    model = model_of("mixtral")
+    names = [spec.name for spec in module_matrices(model, 0, "expert_2")]
+    assert names == [f"expert_2.{name}" for name in ("W_in", "W_gate", "W_out")]
+    assert len(module_matrices(model, 0, "mlp")) == 9
+    assert len(module_matrices(model, 0, "all")) == 13
+    for unknown in ("router", "expert_3", "W_in"):
+        with pytest.raises(ValueError, match="module: expected one of 'all', 'attn'"):
+            module_matrices(model, 0, unknown)
+
+
+def test_algorithm_1_chooses_the_layer_of_one_expert():
+    model = model_of("mixtral")
+    rows = condition_numbers(model, module="mlp")
+    own = [r for r in rows if r.matrix.startswith("expert_0.")]
+    scores = [
+        max(r.condition_number for r in own if r.layer == layer) for layer in (0, 1)
+    ]
+    found = layer_choice(rows, "expert_0", 1, "max")
+    assert found.deepest == int(np.argmax(scores))
+    np.testing.assert_array_equal(found.scores, scores)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["expert_1", "mlp"])
+def test_the_cached_way_prunes_experts_too(module):
+    model, task = evaluated("llama", **MIXTURE), classification(7)
+    rates = (0.0, 0.5, 0.75)
+    found = evaluate_rates(model, task, 1, module, rates, batch_size=4, buckets=1)
+    scores = [found[0].scores]
+    for rate, fast in zip(rates[1:], found[1:], strict=True):
+        plain = evaluate_naive(clip_module(model, 1, module, rate), task)
+        np.testing.assert_allclose(fast.scores, plain.scores, atol=1e-9)
+        scores.append(fast.scores)
+    assert np.ptp(scores, axis=0).max() > 1e-2
+
+
+@pytest.mark.slow
+def test_a_clipped_expert_is_stored_in_factors(tmp_path):
+    clipped = clip_module(model_of("mixtral"), 1, "expert_1", 0.75)
+    save_checkpoint(clipped, tmp_path / "new", factorised=[(1, "expert_1")])
+    again = load_checkpoint(tmp_path / "new")
+    for ours, other in zip(
+        jax.tree.leaves(clipped.params), jax.tree.leaves(again.params), strict=True
+    ):
+        np.testing.assert_allclose(ours, other, atol=1e-6)
+
+
+def test_what_is_not_built_is_refused():
+    with pytest.raises(ValueError, match="per_token: expected at most the 2 experts"):
+        Experts(2, 3)
+    dense = config_of("qwen3_moe", mlp_only_layers=[0])
+    with pytest.raises(ValueError, match=r"mlp_only_layers: expected \[\], got \[0\]"):
+        read_architecture(dense)
+    model, task = evaluated("llama", **MIXTURE), classification(3)
+    with pytest.raises(ValueError, match="in a model with experts"):
+        surrogate_terms(model, task, [0], [0.5], module="mlp")
