@@ -297,7 +297,7 @@ def made_up(gain, num_layers=3):
         for module in config.modules
     )
     answers = {TaskDraw("toy", 4, 0, 0): answers}
-    return Study(config, "llama", num_layers, conditions, answers, None)
+    return Study(config, "llama", num_layers, conditions, answers, {}, ())
 
 
 def said(study):
