@@ -26,10 +26,10 @@ What it does
     ``--rebuild`` makes tables and figures again from the folder, without the model.
 
 Time
-    tiny    67 s on four cores, 39 s of it for 319,000 answers (228 s with as much other
-            work); the answers take 62 MB.
+    tiny    93 s on two cores, 70 s of it for 544,000 answers (118 s with other work);
+            the answers take 112 MB.
     gptj, llama2
-            not run yet.
+            not run yet; python -m experiments.prune_llm.cost says what they take.
 
 Expect (tiny, the checkpoint of small_lm)
     checks  pass: rate 0 changes no weight; the quick way gives the plain one's 1,024
