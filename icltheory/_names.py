@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Logarithm = Literal["outside", "inside"]
     Rule = Literal["floor", "nearest", "ceil"]
     Order = Literal["magnitude", "reverse", "random"]
-    PruningMethod = Literal["svd", "magnitude"]
+    PruningMethod = Literal["svd", "magnitude", "whitened"]
     ConditionForm = Literal["slides", "published"]
     GradientForm = Literal["correct", "printed"]
     SpecialExample = Literal["relevant", "wrong"]

@@ -28,6 +28,9 @@ class Config:
             number, the grid with the others too.
         demonstration_seeds: Draws of the demonstrations; the grid is of the first.
         orders: Orders of them: 0 as drawn, other numbers seed a random one.
+        arms: What stands beside Algorithm 1 under the same search budget: a "random"
+            layer, or the same layer with all singular values that a rate keeps made
+            equal, "whitened".
         race: Whether Algorithm 1 searches by a race; one over the grid's answers is
             reported in any case.
         dtype: Of weights and products.
@@ -51,6 +54,7 @@ class Config:
     shots: tuple[int, ...] = (-1, 4, 0)
     demonstration_seeds: tuple[int, ...] = (0,)
     orders: tuple[int, ...] = (0,)
+    arms: tuple[Literal["random", "whitened"], ...] = ()
     race: bool = False
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     examples: int = 0
@@ -73,6 +77,8 @@ class Config:
                 raise ValueError(
                     f"{name}: expected numbers >= {least[name]}, got {min(values)}"
                 )
+        if len(set(self.arms)) < len(self.arms):
+            raise ValueError(f"arms: expected each once, got {self.arms}")
         for rate in self.rates:
             if not 0 <= rate < 1:
                 raise ValueError(f"rates: expected numbers in [0, 1), got {rate:g}")
@@ -90,6 +96,7 @@ _GPTJ = Config(
     top_k=4,
     # Those of Figure 1.
     layers=(0, 1, -2, -1),
+    arms=("random", "whitened"),
     # That of the files: others have other condition numbers.
     dtype="float16",
     layers_at_once=2,
@@ -104,10 +111,11 @@ PRESETS = {
         top_k=2,
         demonstration_seeds=(0, 1, 2),
         orders=(0, 1),
+        arms=("random", "whitened"),
         naive_examples=128,
     ),
     "gptj": _GPTJ,
     "llama2": dataclasses.replace(_GPTJ, checkpoint="meta-llama/Llama-2-7b-hf"),
 }
 # As measured; the other presets were not run yet.
-TIMES = {"tiny": "1 min, 2 cores"}
+TIMES = {"tiny": "1.5 min, 2 cores"}

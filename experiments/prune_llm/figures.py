@@ -7,6 +7,7 @@ import numpy as np
 from experiments import condition_numbers
 from experiments._frame.looks import labels_are_arbitrary, plain_words
 from experiments.condition_numbers.report import figure as condition_figure
+from experiments.prune_llm.arms import NAMES, ArmRow
 from experiments.prune_llm.drawing import (
     ChangeCurve,
     ChangePanel,
@@ -19,6 +20,7 @@ from experiments.prune_llm.drawing import (
 from experiments.prune_llm.study import Study
 from experiments.prune_llm.subject import TaskDraw
 from experiments.prune_llm.tables import TestedChoice, panel, tested_cells
+from icltheory.bridge.layer_search import Algorithm1Result
 from icltheory.plotting import Curve
 from icltheory.statistics import Comparison, Interval, compare
 from icltheory.strict_json import number
@@ -33,7 +35,10 @@ THEORY = {
 
 
 def draw(
-    study: Study, rows: list[TestedChoice], measured: dict[str, Any]
+    study: Study,
+    rows: list[TestedChoice],
+    measured: dict[str, Any],
+    arms: list[ArmRow],
 ) -> dict[str, Any]:
     """All figures by file name."""
     config, ways = study.config, measured["ways"]
@@ -77,9 +82,25 @@ def draw(
     for task in config.tasks:
         if (figure := _shots_figure(study, task, note)) is not None:
             figures[f"figure2_shots_{task}.png"] = figure
+    if arms:
+        figures["figure_arms.png"] = _arms(arms, config.level)
     if measured["theory"] is not None:
         figures["figure_theory.png"] = _theory(study, measured["theory"])
     return figures
+
+
+def _arms(arms: list[ArmRow], level: float) -> Any:
+    """Gains of all arms on the test set, a panel for each arm."""
+    panels: dict[str, dict[str, ChoiceChange]] = {}
+    for row in arms:
+        name = f"{plain_words(row.case.task)},\n{plain_words(row.module)}"
+        panel_of_arm = panels.setdefault(NAMES[row.arm], {})
+        panel_of_arm[name] = _change_of(row.result, row.holm, level)
+    return algorithm1_changes(
+        panels,
+        "What the choice of each arm changes on the test set "
+        f"({100 * level:g} % intervals; filled: beyond chance after Holm)",
+    )
 
 
 def _shots(study: Study) -> str:
@@ -168,14 +189,17 @@ def _row_name(row: TestedChoice) -> str:
 
 
 def _tested(row: TestedChoice, level: float) -> ChoiceChange:
-    r = row.result
+    return _change_of(row.result, row.holm, level)
+
+
+def _change_of(r: Algorithm1Result, holm: float, level: float) -> ChoiceChange:
     if r.rate == 0:
         return ChoiceChange(None, note="not pruned")
     ends = _exact_interval(r.comparison)
     return ChoiceChange(
         (r.comparison.difference, ends.low, ends.high),
-        row.verdict(level) in ("better", "worse"),
-        f"layer {r.layer}, rate {r.rate:g}\np = {r.p_value:.2g}, Holm {row.holm:.2g}",
+        holm <= 1 - level,
+        f"layer {r.layer}, rate {r.rate:g}\np = {r.p_value:.2g}, Holm {holm:.2g}",
     )
 
 

@@ -35,12 +35,14 @@ class JoinedRow:
         model: Name of the checkpoint.
         row: The row of ``result.json``.
         published: The two published scores; ``None`` if there are none.
+        over_n: What turns them into counts over n, where they are over n - 1.
         holm: p-value after Holm's correction over all runs.
     """
 
     model: str
     row: dict[str, Any]
     published: tuple[float, float] | None
+    over_n: float = 1.0
     holm: float = 1.0
 
     @property
@@ -139,17 +141,17 @@ def _name(checkpoint: str) -> str:
 
 
 def _rows(result: dict[str, Any], model: str) -> list[JoinedRow]:
-    published = {
-        (b["published"]["task"], b["published"]["module"]): (
-            float(b["published"]["before"]),
-            float(b["published"]["after"]),
-        )
-        for b in result["beside published"]
-    }
-    return [
-        JoinedRow(model, row, published.get((row["task"], row["module"])))
-        for row in result["algorithm1"]
-    ]
+    published = {}
+    for b in result["beside published"]:
+        p = b["published"]
+        scores, n = (float(p["before"]), float(p["after"])), p["num_examples"]
+        over_n = 1 - 1 / n if p["denominator"] == "n-1" else 1.0
+        published[p["task"], p["module"]] = (scores, over_n)
+    rows = []
+    for row in result["algorithm1"]:
+        scores, over_n = published.get((row["task"], row["module"]), (None, 1.0))
+        rows.append(JoinedRow(model, row, scores, over_n))
+    return rows
 
 
 def _table(rows: list[JoinedRow]) -> Table:
@@ -199,7 +201,10 @@ def _bars(joined: JoinedRow, level: float) -> ModelBars:
         ends = proportion_interval(round(accuracy * total), total, level=level)
         return (accuracy, float(ends.low), float(ends.high))
 
-    return ModelBars(bar(found["before"]), bar(found["after"]), joined.published)
+    published = joined.published
+    if published is not None:
+        published = (published[0] * joined.over_n, published[1] * joined.over_n)
+    return ModelBars(bar(found["before"]), bar(found["after"]), published)
 
 
 def _numbers(joined: JoinedRow) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import itertools
 
 from experiments._frame.run import Run
+from experiments.prune_llm.arms import CONDITION, arm_search
 from experiments.prune_llm.study import Study, systems_of
 from experiments.prune_llm.subject import Subject, TaskDraw
 from icltheory.batching import Progress
@@ -21,9 +22,11 @@ def measure(study: Study, subject: Subject, run: Run) -> int:
         for case in judged:
             with run.progress(f"Algorithm 1, {_name(case)}") as inner:
                 for module in study.config.modules:
-                    _judge(study, subject, case, module, systems, inner.follow)
+                    for arm in (CONDITION, *study.config.arms):
+                        _judge(study, subject, case, module, arm, systems, inner.follow)
             activity.advance()
-    return sum(answers.added for answers in study.answers.values())
+    caches = (*study.answers.values(), *study.whitened.values())
+    return sum(answers.added for answers in caches)
 
 
 def _name(case: TaskDraw) -> str:
@@ -57,10 +60,12 @@ def _judge(
     subject: Subject,
     case: TaskDraw,
     module: str,
+    arm: str,
     systems,
     show: Progress,
 ) -> None:
     config = study.config
+    layer, answers, options = arm_search(study, arm, case, module)
     algorithm1(
         subject.model,
         subject.tasks[case],
@@ -69,11 +74,12 @@ def _judge(
         config.top_k,
         config.aggregate,
         shots=case.shots,
-        records=study.answers[case],
+        records=answers,
         race=config.race,
         cache=systems,
         progress=show,
         seed=config.seed,
-        layer=study.choice(module)[0],
+        layer=layer,
         batch_size=config.batch_size,
+        **options,
     )

@@ -6,6 +6,14 @@ from typing import Any
 from rich.table import Table
 
 from experiments._frame.report import Check, Report
+from experiments.prune_llm.arms import (
+    arm_findings,
+    arm_means,
+    arm_rows,
+    arm_table,
+    means_table,
+)
+from experiments.prune_llm.arms import as_numbers as arm_numbers
 from experiments.prune_llm.beside import beside_published, beside_table
 from experiments.prune_llm.figures import draw
 from experiments.prune_llm.findings import findings
@@ -43,6 +51,10 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
         tables.append(_race_table(raced))
     published = beside_published(study, rows)
     tables.append(beside_table(published, config.checkpoint))
+    arms = arm_rows(study, main) if config.arms else []
+    means = arm_means(study, arm_rows(study, study.judged_cases)) if arms else []
+    if arms:
+        tables += [arm_table(arms), means_table(means)]
     numbers = {
         "algorithm1": [as_numbers(row, config.level) for row in rows],
         "all draws and orders": [as_numbers(row, config.level) for row in every],
@@ -57,14 +69,18 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
         "ways": measured["ways"],
         "rate 0": measured["rate_0"],
         "theory": measured["theory"],
-        "answers": len(study.records),
+        "arms": {"rows": [arm_numbers(row) for row in arms], "means": means},
+        "answers": sum(len(records) for records in study.records),
     }
     return Report(
         numbers,
         checks=_checks(study, measured),
         tables=tables,
-        findings=findings(study, rows, repeated, raced, measured["theory"]),
-        figures=draw(study, rows, measured),
+        findings=[
+            *findings(study, rows, repeated, raced, measured["theory"]),
+            *(arm_findings(study, arms, means) if arms else ()),
+        ],
+        figures=draw(study, rows, measured, arms),
         interval_level=study.config.level,
         axes={
             "grid.*.accuracy.*.*": ["layer", "clipping rate"],

@@ -23,6 +23,8 @@ from icltheory.pruning import LayerChoice
 from icltheory.strict_json import number
 
 ANSWERS, STUDY = "answers.jsonl", "study.json"
+# Answers of the arm whose kept singular values are equal.
+WHITENED = "answers_whitened.jsonl"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,7 +37,8 @@ class Study:
         num_layers: Number of its layers.
         conditions: Condition numbers of all its matrices.
         answers: The answers of each case.
-        records: Where the answers are.
+        whitened: The answers with equal singular values; none without that arm.
+        records: Where the answers are, of both kinds.
     """
 
     config: Config
@@ -43,7 +46,8 @@ class Study:
     num_layers: int
     conditions: tuple[ConditionNumber, ...]
     answers: dict[TaskDraw, AnswerCache]
-    records: Records
+    whitened: dict[TaskDraw, AnswerCache]
+    records: tuple[Records, ...]
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -87,17 +91,14 @@ def begin(config: Config, subject: Subject, run: Run) -> Study:
     """The study of a new run, or of one that goes on."""
     path = run.folder / STUDY
     facts = {case: facts_of(task) for case, task in subject.tasks.items()}
-    records = Records(
-        run.folder / ANSWERS,
-        (*TaskDraw._fields, *PLACE_FIELDS),
-        config={
-            "config": dataclasses.asdict(config),
-            "weights": subject.digest,
-            "tasks": sorted(
-                {(*case[:1], *case[2:], f.digest) for case, f in facts.items()}
-            ),
-        },
-    )
+    about: dict[str, Any] = {
+        "config": dataclasses.asdict(config),
+        "weights": subject.digest,
+        "tasks": sorted(
+            {(*case[:1], *case[2:], f.digest) for case, f in facts.items()}
+        ),
+    }
+    records = _records(config.arms, run, config=about)
     if not path.is_file():
         rows = condition_numbers(subject.model, systems_of(run))
         run.write_json(STUDY, _stored(subject, rows, facts))
@@ -106,10 +107,18 @@ def begin(config: Config, subject: Subject, run: Run) -> Study:
 
 def rebuild(config: Config, run: Run) -> Study:
     """The study of a run's folder; no model is needed, and no answer is added."""
-    records = Records(
-        run.folder / ANSWERS, (*TaskDraw._fields, *PLACE_FIELDS), read_only=True
-    )
+    records = _records(config.arms, run, read_only=True)
     return _read(config, run.folder / STUDY, records)
+
+
+def _records(arms: tuple[str, ...], run: Run, **options: Any) -> tuple[Records, ...]:
+    """Where answers are kept; each way to prune has a file of its own."""
+    names = TaskDraw._fields
+    usual = Records(run.folder / ANSWERS, (*names, *PLACE_FIELDS), **options)
+    if "whitened" not in arms:
+        return (usual,)
+    keys = (*names, "method", *PLACE_FIELDS)
+    return usual, Records(run.folder / WHITENED, keys, **options)
 
 
 def _stored(
@@ -129,21 +138,24 @@ def _stored(
     }
 
 
-def _read(config: Config, path: Path, records: Records) -> Study:
+def _read(config: Config, path: Path, records: tuple[Records, ...]) -> Study:
     stored = json.loads(path.read_text())
-    answers = {}
+    usual, *other = records
+    answers, whitened = {}, {}
     for entry in stored["cases"]:
         facts = TaskFacts(**entry["facts"])
         facts = facts._replace(labels=tuple(facts.labels))
-        answers[TaskDraw(**entry["case"])] = AnswerCache(
-            facts, records, **entry["case"]
-        )
+        case = TaskDraw(**entry["case"])
+        answers[case] = AnswerCache(facts, usual, **entry["case"])
+        for own in other:
+            whitened[case] = AnswerCache(facts, own, **entry["case"], method="whitened")
     return Study(
         config,
         stored["family"],
         stored["num_layers"],
         tuple(_condition(row) for row in stored["conditions"]),
         answers,
+        whitened,
         records,
     )
 

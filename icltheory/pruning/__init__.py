@@ -36,6 +36,7 @@ from icltheory.pruning.spectra import (
     random_condition_number,
 )
 from icltheory.pruning.sweeps import sweep, sweep_grid
+from icltheory.pruning.whitening import whiten
 
 __all__ = [
     "Composition",
@@ -67,6 +68,7 @@ __all__ = [
     "sweep_grid",
     "update_split",
     "update_upper_bound",
+    "whiten",
 ]
 
 __dir__ = shown(__name__)

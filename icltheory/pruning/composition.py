@@ -84,7 +84,7 @@ def compose(
         min_gain: Improvement that has to be exceeded, at least 0.
         rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
-        method: ``"svd"`` or ``"magnitude"``.
+        method: ``"svd"``, ``"magnitude"`` or ``"whitened"``.
         batch_size: Rates that run side by side, see :func:`~icltheory.pruning.sweep`.
         progress: Called as ``progress(done, total, part)`` after each pair; see
             :mod:`icltheory.batching`.

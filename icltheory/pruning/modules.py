@@ -18,11 +18,16 @@ from icltheory.layered import (
     get_matrix,
     replace_matrix,
 )
-from icltheory.linalg import svd
+from icltheory.linalg import SVD, svd
 from icltheory.pruning.magnitude import magnitude_cutter
 from icltheory.pruning.rates import kept_of, rank_for_rate
+from icltheory.pruning.whitening import equal_values
 
 __all__ = ["module_matrices", "prune_module"]
+
+# Ways to cut a decomposed matrix to a rank.
+SPECTRAL = {"svd": SVD.truncate, "whitened": equal_values}
+METHODS = ("svd", "magnitude", "whitened")
 
 
 @named_errors
@@ -58,8 +63,11 @@ def module_matrices(
     if not 0 <= layer < model.num_layers:
         raise ValueError(f"layer: expected 0 to {model.num_layers - 1}, got {layer}")
     specs = model.matrices(layer)
-    known = {name: None for spec in specs for name in spec.modules}
-    check_choice("module", module, tuple(known))
+    # Wide modules first: all, groups, units, single matrices.
+    known = [
+        name for depth in range(4) for s in specs for name in s.modules[depth:][:1]
+    ]
+    check_choice("module", module, tuple(dict.fromkeys(known)))
     return tuple(spec for spec in specs if module in spec.modules)
 
 
@@ -85,7 +93,8 @@ def prune_module(
         rate: Clipping rate :math:`\xi`, in [0, 1).
         rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
-        method: ``"svd"`` or ``"magnitude"``.
+        method: ``"svd"``, ``"magnitude"`` or ``"whitened"``, see
+            :func:`~icltheory.pruning.whiten`.
 
     Returns:
         New parameters; at rate 0 every weight is unchanged to the bit.
@@ -126,13 +135,13 @@ class Cutting:
     at_least_one: bool
 
     def __post_init__(self):
-        check_choice("method", self.method, ("svd", "magnitude"))
+        check_choice("method", self.method, METHODS)
 
     def kept(self, shape: tuple[int, ...], rate: Any) -> int:
         """Singular values or entries that a rate keeps."""
-        if self.method == "svd":
-            return rank_for_rate(shape, rate, self.rule, at_least_one=self.at_least_one)
-        return kept_of(shape[0] * shape[1], rate, self.rule)
+        if self.method == "magnitude":
+            return kept_of(shape[0] * shape[1], rate, self.rule)
+        return rank_for_rate(shape, rate, self.rule, at_least_one=self.at_least_one)
 
     def kept_table(
         self, params: PyTree, specs: Sequence[MatrixSpec], rates: Sequence[Any]
@@ -143,19 +152,22 @@ class Cutting:
 
     def cutter(self, W: Float[Array, "m n"]) -> Callable[[Any], Array]:
         """Decomposes or sorts once; the result cuts to any size, also a traced one."""
-        return svd_cutter(W) if self.method == "svd" else magnitude_cutter(W)
+        if self.method == "magnitude":
+            return magnitude_cutter(W)
+        return self.spectral_cutter(W, svd(W))
+
+    def spectral_cutter(
+        self, W: Float[Array, "m n"], parts: SVD
+    ) -> Callable[[Any], Array]:
+        """One decomposition for every rank; the full rank is the unchanged matrix."""
+        cut_to = SPECTRAL[self.method]
+
+        def cut(rank):
+            clipped = cut_to(parts, rank).astype(W.dtype)
+            return jnp.where(jnp.equal(rank, min(W.shape)), W, clipped)
+
+        return cut
 
 
 def _shape(params, spec):
     return jax.eval_shape(lambda tree: get_matrix(tree, spec), params).shape
-
-
-def svd_cutter(W: Float[Array, "m n"]) -> Callable[[Any], Array]:
-    """One decomposition for every rank; the full rank is the unchanged matrix."""
-    parts = svd(W)
-
-    def cut(rank):
-        clipped = parts.truncate(rank).astype(W.dtype)
-        return jnp.where(jnp.equal(rank, min(W.shape)), W, clipped)
-
-    return cut

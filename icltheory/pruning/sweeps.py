@@ -71,7 +71,7 @@ def sweep(
         score_args: Further arguments of ``score``, any pytrees of arrays.
         rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
-        method: ``"svd"`` or ``"magnitude"``.
+        method: ``"svd"``, ``"magnitude"`` or ``"whitened"``.
         batch_size: Rates that run side by side, by ``vmap``. Left out, all of them on
             an accelerator, and one after the other on a CPU, where that is faster.
 
@@ -148,7 +148,7 @@ def sweep_grid(
         score_args: Further arguments of ``score``, any pytrees of arrays.
         rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
-        method: ``"svd"`` or ``"magnitude"``.
+        method: ``"svd"``, ``"magnitude"`` or ``"whitened"``.
         batch_size: Rates that run side by side, see :func:`sweep`.
         progress: Called as ``progress(done, total, part)`` after each layer; see
             :mod:`icltheory.batching`.

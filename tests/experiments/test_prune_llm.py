@@ -32,7 +32,7 @@ from tests import processes
 matplotlib.use("Agg")
 SMALL = """
     --tasks sentiment --modules mlp --rates 0 0.5 0.9 --shots -1 2 --examples 12
-    --demonstration-seeds 0 1 --orders 0 --batch-size 4 --naive-examples 2
+    --demonstration-seeds 0 1 --orders 0 --batch-size 4 --naive-examples 2 --arms
 """
 # Two numbers of shots, two layers, three rates, twelve examples.
 GRID = 2 * 2 * 3 * 12
@@ -222,6 +222,7 @@ def test_other_weights_are_no_continuation(toy, whole):
         (["--orders"], "orders"),
         (["--level", "1"], "level: expected a value within (0, 1), got 1"),
         (["--examples", "-1"], "examples: expected at least 0, got -1"),
+        (["--arms", "random", "random"], "arms: expected each once"),
         (
             ["--checkpoint", "./nowhere"],
             "./nowhere: expected the folder of",
@@ -297,7 +298,7 @@ def made_up(gain, num_layers=3):
         for module in config.modules
     )
     answers = {TaskDraw("toy", 4, 0, 0): answers}
-    return Study(config, "llama", num_layers, conditions, answers, None)
+    return Study(config, "llama", num_layers, conditions, answers, {}, ())
 
 
 def said(study):

@@ -127,6 +127,7 @@ def finished(folder, checkpoint, gain, modules=("mlp", "attn"), **changes):
     beside = []
     if checkpoint == "hub/first":
         published = {"task": "toy", "module": "mlp", "before": "0.5", "after": "0.75"}
+        published |= {"denominator": "n-1", "num_examples": 41}
         beside = [{"published": published}]
     run = Run(folder)
     folder.mkdir()
@@ -152,6 +153,9 @@ def test_two_models_are_joined_into_four_bars(tmp_path):
     assert rows[0]["holm"] == pytest.approx(min(1, 2 * low))
     assert rows[2]["holm"] == pytest.approx(max(min(1, 2 * low), high))
     assert rows[0]["published"] == [0.5, 0.75]
+    own = joining._rows(json.loads((first / "result.json").read_text()), "first")[0]
+    # 20 and 30 right answers over 40, of 41 examples.
+    assert joining._bars(own, 0.95).published == pytest.approx((20 / 41, 30 / 41))
     (folder,) = (tmp_path / "out" / "prune_llm").iterdir()
     assert (folder / "figure4_bars.png").is_file()
     stored = json.loads((folder / "config.json").read_text())["config"]

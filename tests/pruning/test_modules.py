@@ -7,7 +7,13 @@ import pytest
 
 from icltheory.attention import LinearAttentionStack, MLPAttentionStack
 from icltheory.layered import LayeredStack, get_matrix
-from icltheory.pruning import clip, magnitude_prune, module_matrices, prune_module
+from icltheory.pruning import (
+    clip,
+    magnitude_prune,
+    module_matrices,
+    prune_module,
+    whiten,
+)
 from tests.pruning.models import MODEL, RATES, STACK, draws
 
 
@@ -30,7 +36,8 @@ def test_names_of_modules():
 
 
 @pytest.mark.parametrize(
-    ("method", "one"), [("svd", clip), ("magnitude", magnitude_prune)]
+    ("method", "one"),
+    [("svd", clip), ("magnitude", magnitude_prune), ("whitened", whiten)],
 )
 def test_every_matrix_of_the_module_is_pruned_and_no_other(method, one):
     for module, names in (("attn", ("W_V", "W_K", "W_Q")), ("W_K", ("W_K",))):
@@ -41,13 +48,13 @@ def test_every_matrix_of_the_module_is_pruned_and_no_other(method, one):
                 pruned = layer == 2 and spec.name in names
                 expected = one(W, rate=0.5) if pruned else W
                 got = get_matrix(new, spec)
-                if pruned and method == "svd":
+                if pruned and method != "magnitude":
                     np.testing.assert_allclose(got, expected, atol=1e-14)
                 else:
                     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("method", ["svd", "magnitude"])
+@pytest.mark.parametrize("method", ["svd", "magnitude", "whitened"])
 def test_rate_zero_is_bit_for_bit(method):
     same = prune_module(MODEL, STACK, 1, "all", 0, method=method)
     jax.tree.map(np.testing.assert_array_equal, same, STACK)
@@ -75,7 +82,7 @@ def test_bad_input():
         "module: expected one of 'all', 'attn', 'W_V', 'W_K', 'W_Q', got 'mlp'"
     ):
         prune_module(MODEL, STACK, 0, "mlp", 0.5)
-    with raises("method: expected one of 'svd', 'magnitude', got 'random'"):
+    with raises("method: expected one of 'svd', 'magnitude', 'whitened', got 'random'"):
         prune_module(MODEL, STACK, 0, "attn", 0.5, method="random")
     with raises("rate: expected one that leaves a rank >= 1 of 6, got 0.9"):
         prune_module(MODEL, STACK, 0, "attn", 0.9)

@@ -102,7 +102,7 @@ def test_a_cached_state_side_by_side_and_one_prompt_agree():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
-@pytest.mark.parametrize("method", ["svd", "magnitude"])
+@pytest.mark.parametrize("method", ["svd", "magnitude", "whitened"])
 def test_the_full_size_is_the_weight_bit_for_bit_also_when_traced(method, dtype):
     W = draws(4, 6).astype(dtype)
     cutting = Cutting(method, "floor", False)
@@ -115,7 +115,7 @@ def test_the_full_size_is_the_weight_bit_for_bit_also_when_traced(method, dtype)
 
 
 def test_rate_zero_scores_the_model_as_it_is():
-    for method in ("svd", "magnitude"):
+    for method in ("svd", "magnitude", "whitened"):
         got = swept(3, "attn", method=method)[0]
         expected = np.sum((whole(STACK, INPUTS) - TARGETS) ** 2, axis=-1)
         np.testing.assert_allclose(got, expected, rtol=1e-14)
@@ -230,7 +230,7 @@ def test_bad_input():
         swept(1, "attn", (0, 0.99))
     with raises("rule: expected one of 'floor', 'nearest', 'ceil', got 'up'"):
         swept(1, "attn", rule="up")
-    with raises("method: expected one of 'svd', 'magnitude', got 'l1'"):
+    with raises("method: expected one of 'svd', 'magnitude', 'whitened', got 'l1'"):
         swept(1, "attn", method="l1")
     with raises("layer: expected 0 to 3, got 4"):
         swept(L, "attn")

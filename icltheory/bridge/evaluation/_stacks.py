@@ -59,8 +59,10 @@ def _cutter(W, cutting, method, systems) -> Callable[[Any], jax.Array]:
 
     if isinstance(method, Cumulative):
         return method.cutter(W, kept)
-    if systems is None or method != "svd":
-        cut = cutting.cutter(W.astype(jnp.promote_types(W.dtype, jnp.float32)))
+    wide = W.astype(jnp.promote_types(W.dtype, jnp.float32))
+    if systems is None or method == "magnitude":
+        cut = cutting.cutter(wide)
     else:
-        cut = SVD(*(jnp.asarray(part) for part in systems.of(W))).truncate
+        parts = SVD(*(jnp.asarray(part) for part in systems.of(W)))
+        cut = cutting.spectral_cutter(wide, parts)
     return lambda rate: cut(kept(rate))

@@ -65,12 +65,13 @@ class Grid:
         batch_size: Most examples that run together.
         buckets: Most lengths to which questions are padded; each compiles.
         padding: ``"right"`` or ``"left"``, to which side.
-        method: ``"svd"`` or ``"magnitude"``, by which every rate prunes the very
-            weights; or :class:`~icltheory.bridge.spectra.Cumulative`, by which each
-            goes on from the one before, as in the published code.
+        method: ``"svd"``, ``"magnitude"`` or ``"whitened"``, by which every rate
+            prunes the original weights; or
+            :class:`~icltheory.bridge.spectra.Cumulative`, by which each goes on from
+            the one before, as in the published code.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
         systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
-            decomposition each if ``None``. Only ``"svd"`` asks for them.
+            decomposition each if ``None``. ``"magnitude"`` does not need them.
 
     Raises:
         ValueError: If a prompt cannot be answered, or a name, a layer or a rate is out
