@@ -31,7 +31,7 @@ _NO_PRESETS = ("ledger",)
 # numbers, rounded.
 _ASIDE = ("seconds", "ms", "findings", "tables", "claims")
 # Presets that are stored besides the default one, as EXPERIMENT_PRESET.
-_FURTHER = {"garg_linear": ("sparse", "relu_network", "decision_tree")}
+_FURTHER = {"garg_linear": ("d20", "sparse", "relu_network", "decision_tree")}
 
 
 class Source(NamedTuple):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.garg_linear.baselines import AVERAGING, LEAST_SQUARES
-from experiments.garg_linear.checks import OPTIMUM
+from experiments.garg_linear.checks import FLOOR, OPTIMUM, STEPS
 from experiments.garg_linear.config import Config, Setup
 from icltheory import training
 from icltheory.models.layered import LayeredGPT2
@@ -113,9 +113,29 @@ def exact_curves(setup: Setup) -> dict[str, np.ndarray]:
     }
     ks = jnp.arange(setup.config.num_points)
     normalizer = setup.family.normalizer(setup.config)
-    return {
+    found = {
         name: np.asarray(jax.vmap(rule)(ks)) / normalizer
         for name, rule in rules.items()
+    }
+    return found | _depth_curves(setup.config)
+
+
+def _depth_curves(config: Config) -> dict[str, np.ndarray]:
+    """What as many gradient steps or linear layers as the model has can reach.
+
+    Both are of variance 1 per dimension, as are the normalised weights. The floor of
+    more than three layers is zero to many digits, and its moments take long.
+    """
+    layers = config.num_layers
+    limits = {STEPS: risks.gradient_steps_optimum}
+    if layers <= 3:
+        limits[FLOOR] = risks.depth_floor
+    ks = range(1, config.num_points)
+    return {
+        f"{name} ({layers})": np.array(
+            [1.0, *(float(limit(config.dim, k, layers).risk) for k in ks)]
+        )
+        for name, limit in limits.items()
     }
 
 

@@ -88,6 +88,7 @@ FAMILIES = {
         baselines=baselines.linear,
         reference=baselines.LEAST_SQUARES,
         checks=checks.linear,
+        claims=checks.linear_claims,
         moments=Moments(_linear_task, lambda config, active: active),
         has_posterior=True,
         shifts=True,

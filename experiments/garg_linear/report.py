@@ -45,7 +45,7 @@ def comparison_table(setup: Setup, curves: dict[str, Curve], fewer: list[str]) -
     config, d = setup.config, setup.config.dim
     last = config.num_points - 1
     rows = sorted({1, max(d // 2, 1), d, 3 * d // 2, 2 * d, (2 * d + last) // 2, last})
-    exact = "; the one-layer optimum is exact" if OPTIMUM in curves else ""
+    exact = "; without interval: exact" if OPTIMUM in curves else ""
     few = f" ({config.baselines.prompts:,} of {', '.join(fewer)})" if fewer else ""
     table = Table(
         title=f"{error_label(setup)}, d = {d}, {config.eval_prompts:,} prompts{few}, "
@@ -98,8 +98,11 @@ def report(setup: Setup, params: Any, records: list[dict]) -> Report:
     errors, exact = measured.transformer, measured.exact
     curves = {TRANSFORMER: transformer_curve(config, errors)}
     curves |= {name: interval(sample) for name, sample in measured.baselines.items()}
-    if OPTIMUM in exact:
-        curves[OPTIMUM] = Curve.of(exact[OPTIMUM])
+    curves |= {
+        name: Curve.of(risk)
+        for name, risk in exact.items()
+        if name not in measured.baselines
+    }
     counts = {name: len(sample) for name, sample in measured.baselines.items()}
     fewer = [name for name, n in counts.items() if n < config.eval_prompts]
     numbers = {

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from icltheory._checks import check_nonnegative_int
+from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.families import entries_of
@@ -50,6 +51,7 @@ class ModelCost(NamedTuple):
         return 4 * m * n**2 - 4 * n**3 // 3
 
 
+@named_errors
 def model_cost(
     arch: Architecture, dtype: str = "float16", context: int = 0
 ) -> ModelCost:

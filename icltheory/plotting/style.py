@@ -20,6 +20,8 @@ METHODS = {
     "LSA": COLOURS[5],
     "LTB": COLOURS[3],
     "dMMSE": COLOURS[6],
+    "best gradient steps": COLOURS[6],
+    "floor of linear layers": "#7F7F7F",
     # Methods of other families of functions, which share no figure with the above.
     "Lasso": COLOURS[2],
     "two-layer network": COLOURS[3],
@@ -40,6 +42,8 @@ _MARKERS = {
     "LSA": "*",
     "LTB": ">",
     "dMMSE": "X",
+    "best gradient steps": "X",
+    "floor of linear layers": "",
     "Lasso": "X",
     "two-layer network": "D",
     "greedy tree": "^",

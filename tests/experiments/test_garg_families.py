@@ -71,6 +71,10 @@ def test_sparse_functions_have_the_exact_risks_of_their_second_moments():
     np.testing.assert_allclose(exact["averaging"][1:], (d + 1) / k[1:], rtol=1e-6)
     floor = (d + 1) / (k + d + 1)  # of one layer of linear attention, as for any E ww'
     np.testing.assert_allclose(exact["one-layer optimum"], floor, rtol=1e-5)
+    assert np.all(
+        exact["floor of linear layers (3)"] <= exact["best gradient steps (3)"]
+    )
+    assert np.all(exact["best gradient steps (3)"][1:] < floor[1:])
     # Two weights among three active inputs: (2 / 3) (3 + 2 + 1) over six points.
     assert least_squares_loss(setup, 3, 6) == pytest.approx(2 / 3)
     assert least_squares_loss(setup, 1, 2) == pytest.approx(0.5)
