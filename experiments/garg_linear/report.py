@@ -9,7 +9,7 @@ from rich.table import Table
 
 from experiments._frame.report import Report
 from experiments._frame.run import Run
-from experiments.garg_linear.checks import OPTIMUM, Measured
+from experiments.garg_linear.checks import FLOOR, OPTIMUM, STEPS, Measured
 from experiments.garg_linear.config import Config, Setup
 from experiments.garg_linear.drawing import (
     attention_along_depth,
@@ -85,9 +85,11 @@ def measure(setup: Setup, params: Any, prompt: PrefixPrompt) -> Measured:
     )
 
 
-def _in_words(name: str) -> str:
+def curve_title(name: str) -> str:
     """The name of a curve in a figure: "ridge (1)" is ridge with penalty 1."""
-    return name.replace("ridge (", "ridge, penalty ").rstrip(")")
+    kind, _, number = name.rstrip(")").partition(" (")
+    parameters = {"ridge": "penalty", STEPS: "L =", FLOOR: "L ="}
+    return f"{kind}, {parameters[kind]} {number}" if kind in parameters else name
 
 
 def report(setup: Setup, params: Any, records: list[dict]) -> Report:
@@ -176,7 +178,7 @@ def _figures(
             [r["least_squares_loss"] for r in records],
             True,
         )
-    shown = {_in_words(name): curve for name, curve in curves.items()}
+    shown = {curve_title(name): curve for name, curve in curves.items()}
     final = error_against_examples(
         shown, mark, f"{title}\n{legend}", TRANSFORMER, label
     )

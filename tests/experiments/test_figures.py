@@ -11,7 +11,7 @@ from experiments.garg_linear.drawing import (
     errors_over_training,
     loss_of_training,
 )
-from experiments.garg_linear.report import setting_title
+from experiments.garg_linear.report import curve_title, setting_title
 from experiments.garg_recipe.drawing import Ratio, recipes_beside_baseline
 from experiments.gradient_flow.drawing import (
     FlowPanel,
@@ -83,6 +83,12 @@ def test_settings_are_named_in_plain_words():
     titles = {setting_title(name) for name in shifts.GARG_SHIFTS}
     assert len(titles) == len(shifts.GARG_SHIFTS)
     assert not any("_" in title or "=" in title for title in titles)
+
+
+def test_curves_are_named_with_their_parameters():
+    assert curve_title("ridge (1)") == "ridge, penalty 1"
+    assert curve_title("best gradient steps (3)") == "best gradient steps, L = 3"
+    assert curve_title("two-layer network (100)") == "two-layer network (100)"
 
 
 def test_losses_are_drawn_over_their_steps_and_exact_ones_are_dashed():
