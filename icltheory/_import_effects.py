@@ -1,4 +1,4 @@
-"""Side effects of importing icltheory: two settings that prevent one deadlock.
+"""Side effects of importing icltheory: settings against a deadlock, and a warning.
 
 1. ``OPENBLAS_NUM_THREADS=1``, unless it is set, as the package is imported. On a CPU,
    JAX spreads a batch of LAPACK calls over its own threads; where OpenBLAS starts
@@ -12,14 +12,19 @@
    matrix gives nothing away, and other versions work through the batch where they are.
    With every core more the hang is rarer and the parts are worth more, so larger pools
    are left as they are.
+3. A warning on jaxlib 0.10.2, which compiles sums of products over long axes to wrong
+   numbers on CPUs (jax-ml/jax#39103). The package's metadata excludes it; an
+   environment that was made otherwise can hold it.
 """
 
 import math
 import os
+import warnings
 from importlib.metadata import PackageNotFoundError, version
 
 _FIRST, _CURED = (0, 10, 0), (0, 11, 1)
 _MOST_THREADS = 4
+_WRONG_SUMS = "0.10.2"
 _NAMES = (
     "cholesky",
     "eig",
@@ -51,13 +56,27 @@ def hangs(jaxlib: str) -> bool:
 
 def one_at_a_time() -> None:
     """The second setting; called by ``icltheory/_typing.py``, before JAX is used."""
-    try:
-        installed = version("jaxlib")
-    except PackageNotFoundError:
-        return
+    installed = _jaxlib()
     # A single thread takes a whole batch for itself.
-    if hangs(installed) and 1 < _threads() <= _MOST_THREADS:
+    if installed and hangs(installed) and 1 < _threads() <= _MOST_THREADS:
         _replace_rules()
+
+
+def warn_of_wrong_sums() -> None:
+    """The warning; called with the second setting."""
+    if _jaxlib() == _WRONG_SUMS:
+        warnings.warn(
+            f"jaxlib {_WRONG_SUMS} makes wrong sums of products on CPUs "
+            "(jax-ml/jax#39103); install another version of jax and jaxlib",
+            stacklevel=2,
+        )
+
+
+def _jaxlib() -> str:
+    try:
+        return version("jaxlib")
+    except PackageNotFoundError:
+        return ""
 
 
 def _threads() -> int:

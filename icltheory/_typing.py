@@ -20,5 +20,6 @@ Scalar = Float[Array, ""]
 PRNGKey = Key[Array, ""]
 
 _import_effects.one_at_a_time()
+_import_effects.warn_of_wrong_sums()
 
 __all__ = ["Array", "Bool", "Float", "Int", "Key", "PRNGKey", "PyTree", "Scalar"]

@@ -60,6 +60,18 @@ def test_versions_that_hang(jaxlib, found):
     assert _import_effects.hangs(jaxlib) is found
 
 
+def test_a_version_with_wrong_sums_is_named(monkeypatch):
+    monkeypatch.setattr(_import_effects, "version", lambda name: "0.10.2")
+    with pytest.warns(UserWarning, match=r"jaxlib 0\.10\.2 makes wrong sums"):
+        _import_effects.warn_of_wrong_sums()
+
+
+def test_sums_of_products_over_long_axes_are_those_of_numpy():
+    x = np.random.default_rng(0).normal(size=(6, 20, 8192)).astype(np.float32)
+    found = jax.jit(lambda x: jnp.sum(x[:, None] * x[None], axis=2))(x)
+    np.testing.assert_allclose(found, np.einsum("anB,bnB->abB", x, x), atol=1e-4)
+
+
 def test_threads_are_counted_as_xla_does(monkeypatch):
     monkeypatch.setenv("NPROC", "3")
     assert _import_effects._threads() == 3

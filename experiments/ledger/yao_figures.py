@@ -76,8 +76,8 @@ YAO_FIGURES = (
         "Figure 5a",
         "a trained transformer follows least squares, error 0.02 at k = d = 20",
         "empirical",
-        "from Garg et al.; at d = 5 by experiments.garg_linear, where it falls behind "
-        "least squares near k = d",
+        "from Garg et al.; at d = 5 and 20 by experiments.garg_linear, where it falls "
+        "behind least squares near k = d",
         ("regression.risks.least_squares_risk",),
         evidence="simulation",
     ),
@@ -102,8 +102,13 @@ YAO_FIGURES = (
         "scores of GPT-J and LLaMA-2 before and after Algorithm 1",
         "empirical",
         "not rerun: they need the weights. Three of the 28 rows are lower after it "
-        "and five unchanged; no row has an interval",
+        "and five unchanged; no row has an interval. experiments.prune_llm prints ours "
+        "beside them with all that differs",
         ("bridge.algorithm1",),
+        (
+            "tests/experiments/test_prune_llm_join.py::test_ours_stands_*",
+            "tests/experiments/test_prune_llm_join.py::test_a_setting_that_differs_*",
+        ),
     ),
     _say(
         "Summary by others",

@@ -32,11 +32,16 @@ from icltheory.regression.risks.posterior import (
     ridge_risk,
     ridge_risk_given,
 )
+from icltheory.regression.risks.sampled_depth import (
+    SampledGradientSteps,
+    sampled_gradient_steps,
+)
 
 __all__ = [
     "DepthFloor",
     "GradientStepsOptimum",
     "LinearAttentionOptimum",
+    "SampledGradientSteps",
     "averaging_risk",
     "bayes_risk",
     "bayes_risk_given",
@@ -51,6 +56,7 @@ __all__ = [
     "optimal_step_size",
     "ridge_risk",
     "ridge_risk_given",
+    "sampled_gradient_steps",
     "squared_errors",
     "zero_risk",
 ]

@@ -1,0 +1,24 @@
+"""The limit of depth: trained linear attention beside the exact best L steps and floor.
+
+Command
+    python -m experiments.depth [--preset cpu] [any field of Config, e.g. --steps 500]
+
+What it does
+    Trains L = 1 to 6 layers of linear attention in three classes, from several starts
+    and at three (d, N): gradient descent with learned steps, GD++ (which also moves the
+    inputs), and all weights free (L = 2 and 3). Their risks on other prompts stand
+    beside two exact lines: the best L gradient steps
+    (``regression.risks.gradient_steps_optimum``) and the floor of L layers
+    (``depth_floor``), which holds for the first two classes. Then, without training,
+    how many layers an error takes as N / d varies.
+
+Expect
+    cpu     seed 0, a few minutes on two cores. Learned steps meet the exact line for
+            few layers; GD++ needs about half as many layers for an error.
+"""
+
+from experiments.depth.config import PRESETS as PRESETS
+from experiments.depth.config import Config as Config
+
+
+__all__ = ["PRESETS", "Config"]

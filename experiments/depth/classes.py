@@ -1,0 +1,115 @@
+"""Gradient steps and GD++, trained on the risk given the inputs."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from experiments.depth.config import Config
+
+STEPS, PLUS = "gradient steps", "GD++"
+
+
+class Steps(NamedTuple):
+    """Step sizes of stacks whose layers act on a spectrum.
+
+    Attributes:
+        labels: Steps eta of the label slot, (runs, L); zero beyond a run's layers.
+        inputs: Steps gamma of the inputs, (runs, L).
+    """
+
+    labels: jax.Array
+    inputs: jax.Array
+
+
+def residual(steps: Steps, values: jax.Array) -> jax.Array:
+    """p(s) of each run at eigenvalues s: the error of the estimate is p(S) w.
+
+    Layer by layer p <- p (1 - eta s f^2) and f <- f (1 - gamma s f^2), from 1.
+
+    Args:
+        steps: Steps of all runs.
+        values: Eigenvalues, (...).
+
+    Returns:
+        Values of p, (runs, ...).
+    """
+
+    def layer(state, sizes):
+        f, p = state
+        eta, gamma = (size.reshape(-1, *[1] * values.ndim) for size in sizes)
+        a = values * f**2
+        return (f * (1 - gamma * a), p * (1 - eta * a)), None
+
+    ones = jnp.ones((len(steps.labels), *values.shape), values.dtype)
+    by_layer = jax.tree.map(lambda size: size.T, tuple(steps))
+    (_, p), _ = jax.lax.scan(layer, (ones, ones), by_layer)
+    return p
+
+
+def train_classes(config: Config, dim: int, num_examples: int) -> dict[str, Steps]:
+    """Trains every depth from every start at once.
+
+    The loss is the logarithm of tr p(S)^2 / d averaged over the inputs of a step: the
+    risk, exact in task and query. A layer that a run does not have has steps of zero.
+
+    Args:
+        config: The config.
+        dim: Dimension d.
+        num_examples: Examples N.
+
+    Returns:
+        Steps of each class, ``(max_layers, starts, max_layers)`` each.
+    """
+    L = config.max_layers
+    depths = np.repeat(np.arange(1, L + 1), config.starts)
+    has = jnp.asarray(np.arange(L)[None] < depths[:, None], float)
+    key = jax.random.fold_in(jax.random.key(config.seed), dim * 1000 + num_examples)
+    found = {}
+    for name, largest in ((STEPS, 0.0), (PLUS, 0.6)):
+        kind = jax.random.fold_in(key, len(name))
+        eta = jax.random.uniform(kind, has.shape, minval=0.3, maxval=1.2)
+        gamma = jax.random.uniform(jax.random.fold_in(kind, 1), has.shape) * largest
+        moves = jnp.float32(largest > 0)
+        steps = _train(
+            Steps(eta * has, gamma * has),
+            Steps(has, has * moves),
+            kind,
+            config.steps,
+            config.batch_size,
+            config.rate,
+            (num_examples, dim),
+        )
+        shape = (L, config.starts, L)
+        found[name] = Steps(*(np.asarray(part).reshape(shape) for part in steps))
+    return found
+
+
+def _train(start, free, key, steps, batch, rate, shape):
+    optimizer = optax.chain(
+        # A step on rare inputs would undo many others; runs share no number.
+        optax.clip(1.0),
+        optax.adam(optax.cosine_decay_schedule(rate, steps)),
+    )
+
+    def loss(now, values):
+        risks = jnp.mean(residual(now, values) ** 2, axis=(1, 2))
+        return jnp.sum(jnp.log(risks))
+
+    def step(state, i):
+        now, memory = state
+        X = jax.random.normal(jax.random.fold_in(key, i), (batch, *shape))
+        values = jnp.linalg.eigvalsh(jnp.einsum("bni,bnj->bij", X, X) / shape[0])
+        gradient = jax.grad(loss)(now, values)
+        gradient = jax.tree.map(jnp.multiply, gradient, free)
+        updates, memory = optimizer.update(gradient, memory)
+        return (optax.apply_updates(now, updates), memory), None
+
+    def run(start):
+        state = (start, optimizer.init(start))
+        (now, _), _ = jax.lax.scan(step, state, jnp.arange(steps))
+        return now
+
+    return jax.jit(run)(start)

@@ -1,0 +1,137 @@
+"""Stacks whose weights are all free, trained on prompts."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from experiments.depth.classes import Steps
+from experiments.depth.config import Config
+from icltheory.attention import LinearAttentionStack
+
+RANDOM, CONTINUED = "free, random start", "free, from GD++"
+
+
+class Prompts(NamedTuple):
+    """Prompts with the batch as the last axis, along which small products vectorise.
+
+    Attributes:
+        H: Tokens (x_i, y_i), (d + 1, N, B).
+        x: Queries, (d, B).
+        y: Their labels, (B,).
+    """
+
+    H: jax.Array
+    x: jax.Array
+    y: jax.Array
+
+
+def draw(key: jax.Array, dim: int, num_examples: int, count: int) -> Prompts:
+    """Prompts of isotropic inputs and tasks, without noise."""
+    inputs, tasks = jax.random.split(key)
+    X = jax.random.normal(inputs, (dim, num_examples + 1, count))
+    w = jax.random.normal(tasks, (dim, 1, count))
+    y = jnp.sum(w * X, axis=0)
+    H = jnp.concatenate([X, y[None]])
+    return Prompts(H[:, :-1], X[:, -1], y[-1])
+
+
+def predict(stack: LinearAttentionStack, prompts: Prompts) -> jax.Array:
+    """Minus the label slot of the query after all layers, (B,).
+
+    It is ``stack.apply`` with ``scale=1 / N`` on every prompt.
+    """
+    N = prompts.H.shape[1]
+
+    def layer(state, weights):
+        H, h = state
+        W_V, W_K, W_Q = weights
+        values, keys = (jnp.tensordot(W, H, 1) for W in (W_V, W_K))
+        A = jnp.sum(values[:, None] * keys[None], axis=2) / N
+        queries, query = jnp.tensordot(W_Q, H, 1), jnp.tensordot(W_Q, h, 1)
+        moved = jnp.sum(A[:, :, None] * queries[None], axis=1)
+        return (H + moved, h + jnp.sum(A * query[None], axis=1)), None
+
+    h = jnp.concatenate([prompts.x, jnp.zeros_like(prompts.y)[None]])
+    (_, h), _ = jax.lax.scan(layer, (prompts.H, h), (stack.W_V, stack.W_K, stack.W_Q))
+    return -h[-1]
+
+
+def risk(stack: LinearAttentionStack, prompts: Prompts) -> jax.Array:
+    """Squared errors per dimension, (B,)."""
+    return jnp.square(predict(stack, prompts) - prompts.y) / len(prompts.x)
+
+
+def train_free(
+    config: Config, dim: int, num_examples: int, plus: Steps
+) -> dict[tuple[str, int], LinearAttentionStack]:
+    """Trains free weights from random starts and from the GD++ that was trained.
+
+    Args:
+        config: The config.
+        dim: Dimension d.
+        num_examples: Examples N.
+        plus: Trained GD++ of every depth and start.
+
+    Returns:
+        Stacks by kind of start and depth, weights ``(starts, L, d + 1, d + 1)``.
+    """
+    key = jax.random.fold_in(jax.random.key(config.seed + 1), dim * 1000 + num_examples)
+    found = {}
+    for L in config.free_layers:
+        own = jax.random.fold_in(key, L)
+        shape = (3, config.starts, L, dim + 1, dim + 1)
+        noise = jax.random.normal(own, shape)
+        gd = stacks_of(Steps(*(part[L - 1, :, :L] for part in plus)), dim)
+        near = jax.tree.map(lambda W, n: W + 0.02 * n, tuple(gd), tuple(noise))
+        far = tuple(config.free_scale * noise)
+        start = jax.tree.map(lambda *parts: jnp.concatenate(parts), far, near)
+        end = _train(config, start, own, dim, num_examples)
+        for i, kind in enumerate((RANDOM, CONTINUED)):
+            runs = slice(i * config.starts, (i + 1) * config.starts)
+            found[kind, L] = LinearAttentionStack(*(W[runs] for W in end))
+    return found
+
+
+def stacks_of(steps: Steps, dim: int) -> Sequence[jax.Array]:
+    """W_V, W_K, W_Q of GD++ with these steps, (starts, L, d + 1, d + 1) each.
+
+    As ``constructions.gd_plus_plus``, for many starts at once.
+    """
+    inputs = jnp.diag(jnp.append(jnp.ones(dim), 0.0))
+    labels = jnp.eye(dim + 1) - inputs
+    eta, gamma = (jnp.asarray(part)[..., None, None] for part in steps)
+    W_V = -(gamma * inputs + eta * labels)
+    both = jnp.broadcast_to(inputs, W_V.shape)
+    return W_V, both, both
+
+
+def _train(config: Config, start, key, dim: int, num_examples: int):
+    schedule = optax.warmup_cosine_decay_schedule(
+        0.0, config.free_rate, config.free_steps // 20, config.free_steps
+    )
+    optimizer = optax.chain(optax.clip(0.5), optax.adam(schedule))
+
+    def loss(weights, prompts):
+        risks = jax.vmap(lambda *W: jnp.mean(risk(LinearAttentionStack(*W), prompts)))(
+            *weights
+        )
+        return jnp.sum(jnp.log(risks))
+
+    def step(state, i):
+        now, memory = state
+        batch = jax.random.fold_in(key, i)
+        prompts = draw(batch, dim, num_examples, config.free_batch)
+        gradient = jax.grad(loss)(now, prompts)
+        updates, memory = optimizer.update(gradient, memory)
+        return (optax.apply_updates(now, updates), memory), None
+
+    def run(start):
+        state = (start, optimizer.init(start))
+        (now, _), _ = jax.lax.scan(step, state, jnp.arange(config.free_steps))
+        return now
+
+    return jax.tree.map(np.asarray, jax.jit(run)(start))
