@@ -20,5 +20,4 @@ Expect
 from experiments.depth.config import PRESETS as PRESETS
 from experiments.depth.config import Config as Config
 
-
 __all__ = ["PRESETS", "Config"]
