@@ -19,5 +19,6 @@ Expect
 
 from experiments.depth.config import PRESETS as PRESETS
 from experiments.depth.config import Config as Config
+from experiments.depth.main import main as main
 
-__all__ = ["PRESETS", "Config"]
+__all__ = ["PRESETS", "Config", "main"]

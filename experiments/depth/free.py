@@ -67,7 +67,7 @@ def risk(stack: LinearAttentionStack, prompts: Prompts) -> jax.Array:
 
 def train_free(
     config: Config, dim: int, num_examples: int, plus: Steps
-) -> dict[tuple[str, int], LinearAttentionStack]:
+) -> dict[tuple[str, int], tuple[np.ndarray, ...]]:
     """Trains free weights from random starts and from the GD++ that was trained.
 
     Args:
@@ -77,7 +77,7 @@ def train_free(
         plus: Trained GD++ of every depth and start.
 
     Returns:
-        Stacks by kind of start and depth, weights ``(starts, L, d + 1, d + 1)``.
+        W_V, W_K, W_Q by kind of start and depth, ``(starts, L, d + 1, d + 1)`` each.
     """
     key = jax.random.fold_in(jax.random.key(config.seed + 1), dim * 1000 + num_examples)
     found = {}
@@ -92,7 +92,7 @@ def train_free(
         end = _train(config, start, own, dim, num_examples)
         for i, kind in enumerate((RANDOM, CONTINUED)):
             runs = slice(i * config.starts, (i + 1) * config.starts)
-            found[kind, L] = LinearAttentionStack(*(W[runs] for W in end))
+            found[kind, L] = tuple(W[runs] for W in end)
     return found
 
 

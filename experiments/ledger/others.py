@@ -50,9 +50,10 @@ OTHERS = (
         (
             "regression.risks.gradient_steps_optimum",
             "regression.risks.gradient_steps_limit",
+            "regression.risks.sampled_gradient_steps",
             "linalg.wishart_moments",
         ),
-        ("test_depth.py::test_*",),
+        ("test_depth.py::test_*", "test_sampled_depth.py::test_*"),
         evidence="proof",
         source="depth#the-best-polynomial",
     ),

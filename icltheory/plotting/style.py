@@ -42,7 +42,7 @@ _MARKERS = {
     "LSA": "*",
     "LTB": ">",
     "dMMSE": "X",
-    "best gradient steps": "X",
+    "best gradient steps": "p",
     "floor of linear layers": "",
     "Lasso": "X",
     "two-layer network": "D",

@@ -217,7 +217,7 @@ def test_help_names_the_presets(capsys):
     with pytest.raises(SystemExit):
         garg_linear.main(["--preset", "cpu", "--help"])
     assert (
-        "--preset {cpu,gpu,paper,sparse,relu_network,decision_tree}"
+        "--preset {cpu,gpu,paper,sparse,relu_network,decision_tree,d20}"
         in capsys.readouterr().out
     )
 
