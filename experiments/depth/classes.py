@@ -40,7 +40,7 @@ def residual(steps: Steps, values: jax.Array) -> jax.Array:
     def layer(state, sizes):
         f, p = state
         eta, gamma = (size.reshape(-1, *[1] * values.ndim) for size in sizes)
-        a = values * f**2
+        a = values[None] * f**2
         return (f * (1 - gamma * a), p * (1 - eta * a)), None
 
     ones = jnp.ones((len(steps.labels), *values.shape), values.dtype)
@@ -68,11 +68,12 @@ def train_classes(config: Config, dim: int, num_examples: int) -> dict[str, Step
     has = jnp.asarray(np.arange(L)[None] < depths[:, None], float)
     key = jax.random.fold_in(jax.random.key(config.seed), dim * 1000 + num_examples)
     found = {}
-    for name, largest in ((STEPS, 0.0), (PLUS, 0.6)):
+    # Inputs that shrink from layer to layer ask for larger steps of the labels.
+    for name, most_eta, most_gamma in ((STEPS, 1.2, 0.0), (PLUS, 4.0, 0.6)):
         kind = jax.random.fold_in(key, len(name))
-        eta = jax.random.uniform(kind, has.shape, minval=0.3, maxval=1.2)
-        gamma = jax.random.uniform(jax.random.fold_in(kind, 1), has.shape) * largest
-        moves = jnp.float32(largest > 0)
+        eta = jax.random.uniform(kind, has.shape, minval=0.3, maxval=most_eta)
+        gamma = jax.random.uniform(jax.random.fold_in(kind, 1), has.shape) * most_gamma
+        moves = jnp.float32(most_gamma > 0)
         steps = _train(
             Steps(eta * has, gamma * has),
             Steps(has, has * moves),
@@ -113,3 +114,22 @@ def _train(start, free, key, steps, batch, rate, shape):
         return now
 
     return jax.jit(run)(start)
+
+
+def best_start(steps: Steps, key: jax.Array, dim: int, num_examples: int) -> Steps:
+    """The start of one depth whose risk on other inputs is least.
+
+    Args:
+        steps: Steps of every start, (starts, L).
+        key: Key of the inputs.
+        dim: Dimension d.
+        num_examples: Examples N.
+
+    Returns:
+        Its steps, (1, L).
+    """
+    X = jax.random.normal(key, (8192, num_examples, dim))
+    values = jnp.linalg.eigvalsh(jnp.einsum("bni,bnj->bij", X, X) / num_examples)
+    p = residual(Steps(*(jnp.asarray(part) for part in steps)), values)
+    best = int(np.nanargmin(np.asarray(jnp.mean(p**2, axis=(1, 2)))))
+    return Steps(*(part[best : best + 1] for part in steps))

@@ -14,11 +14,12 @@ class Config:
         lengths: Examples N of each setting.
         max_layers: Layers L of gradient steps and GD++, from 1 on.
         free_layers: Layers L of stacks whose weights are all free.
-        starts: Random starts of each.
+        starts: Random starts of gradient steps and of GD++.
         steps: Training steps of gradient steps and GD++.
         batch_size: Inputs of a step.
         rate: Largest learning rate of Adam; it falls to zero like a cosine.
-        free_steps: Training steps of free weights.
+        free_starts: Random starts of free weights, and as many from the best GD++.
+        free_steps: Their training steps.
         free_batch: Prompts of a step.
         free_rate: Their largest learning rate.
         free_scale: Standard deviation of the entries of a random start.
@@ -33,17 +34,18 @@ class Config:
     lengths: tuple[int, ...] = (20, 10, 20)
     max_layers: int = 6
     free_layers: tuple[int, ...] = (2, 3)
-    starts: int = 4
+    starts: int = 16
     steps: int = 3000
     batch_size: int = 512
     rate: float = 0.02
+    free_starts: int = 3
     free_steps: int = 2000
     free_batch: int = 256
     free_rate: float = 4e-3
     free_scale: float = 0.2
     eval_prompts: int = 65_536
     phase_dim: int = 20
-    phase_layers: int = 20
+    phase_layers: int = 16
     phase_errors: tuple[float, ...] = (0.3, 0.1, 0.03, 0.01)
     seed: int = 0
 
@@ -53,8 +55,9 @@ class Config:
                 f"lengths: expected one for each of {len(self.dims)} dims, "
                 f"got {len(self.lengths)}"
             )
-        counts = ("max_layers", "starts", "steps", "batch_size", "free_steps")
-        check_at_least(self, 1, *counts, "free_batch", "phase_dim", "phase_layers")
+        counts = ("max_layers", "starts", "steps", "batch_size", "free_starts")
+        free = ("free_steps", "free_batch")
+        check_at_least(self, 1, *counts, *free, "phase_dim", "phase_layers")
         check_at_least(self, 2, "eval_prompts")
         if not self.free_layers or min(self.free_layers) < 1:
             raise ValueError(

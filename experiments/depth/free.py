@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.depth.classes import Steps
+from experiments.depth.classes import Steps, best_start
 from experiments.depth.config import Config
 from icltheory.attention import LinearAttentionStack
 
@@ -83,15 +83,16 @@ def train_free(
     found = {}
     for L in config.free_layers:
         own = jax.random.fold_in(key, L)
-        shape = (3, config.starts, L, dim + 1, dim + 1)
+        shape = (3, config.free_starts, L, dim + 1, dim + 1)
         noise = jax.random.normal(own, shape)
-        gd = stacks_of(Steps(*(part[L - 1, :, :L] for part in plus)), dim)
-        near = jax.tree.map(lambda W, n: W + 0.02 * n, tuple(gd), tuple(noise))
+        every = Steps(*(part[L - 1, :, :L] for part in plus))
+        best = stacks_of(best_start(every, own, dim, num_examples), dim)
+        near = tuple(W + 0.02 * n for W, n in zip(best, noise, strict=True))
         far = tuple(config.free_scale * noise)
         start = jax.tree.map(lambda *parts: jnp.concatenate(parts), far, near)
         end = _train(config, start, own, dim, num_examples)
         for i, kind in enumerate((RANDOM, CONTINUED)):
-            runs = slice(i * config.starts, (i + 1) * config.starts)
+            runs = slice(i * config.free_starts, (i + 1) * config.free_starts)
             found[kind, L] = tuple(W[runs] for W in end)
     return found
 
@@ -104,7 +105,7 @@ def stacks_of(steps: Steps, dim: int) -> Sequence[jax.Array]:
     inputs = jnp.diag(jnp.append(jnp.ones(dim), 0.0))
     labels = jnp.eye(dim + 1) - inputs
     eta, gamma = (jnp.asarray(part)[..., None, None] for part in steps)
-    W_V = -(gamma * inputs + eta * labels)
+    W_V = -(gamma * inputs[None, None] + eta * labels[None, None])
     both = jnp.broadcast_to(inputs, W_V.shape)
     return W_V, both, both
 

@@ -121,10 +121,11 @@ def phase_depths(config: Config) -> dict[float, tuple[list[float], list[float]]]
     found: dict[float, tuple[list[float], list[float]]] = {}
     d = config.phase_dim
     for N in _examples(config):
-        curve = [
-            float(risks.gradient_steps_optimum(d, N, L).risk)
-            for L in range(1, config.phase_layers + 1)
-        ]
+        curve: list[float] = []
+        while len(curve) < config.phase_layers:
+            curve.append(float(risks.gradient_steps_optimum(d, N, len(curve) + 1).risk))
+            if curve[-1] <= min(config.phase_errors):
+                break
         for error in config.phase_errors:
             ratios, depths = found.setdefault(error, ([], []))
             below = [L for L, value in enumerate(curve, 1) if value <= error]
@@ -152,5 +153,5 @@ def limit_depths(config: Config) -> dict[float, tuple[list[float], list[float]]]
 
 
 def _examples(config: Config) -> list[int]:
-    spread = np.geomspace(0.5, 20, 60) * config.phase_dim
+    spread = np.geomspace(0.5, 20, 40) * config.phase_dim
     return sorted(set(np.maximum(spread.round().astype(int), 1).tolist()))

@@ -95,8 +95,8 @@ def _findings(one: Setting) -> list[str]:
         place = "below" if high < floor else "above" if low > floor else "at"
         plus = next(p for p in one.trained if p.layers == L and p.kind == PLUS)
         found.append(
-            f"{one.title}, L = {L}: the best free weights have {float(best.best.mean):.3g} "
-            f"[{low:.3g}, {high:.3g}], {place} the floor {floor:.3g}; GD++ has "
+            f"{one.title}, L = {L}: the best free weights have "
+            f"{float(best.best.mean):.3g} [{low:.3g}, {high:.3g}], {place} the floor {floor:.3g}; GD++ has "
             f"{float(plus.best.mean):.3g}, the best gradient steps "
             f"{one.steps[L - 1]:.3g}."
         )
@@ -106,11 +106,11 @@ def _findings(one: Setting) -> list[str]:
 def _table(config: Config, one: Setting) -> Table:
     table = Table(
         title=f"risk / d, {one.title}; trained: best of {config.starts} starts "
-        "+- standard error"
+        f"(free: {config.free_starts}) +- standard error"
     )
-    table.add_column("L", justify="right")
+    table.add_column("L", justify="right", no_wrap=True)
     for name in (*LINES, *KINDS):
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right")
     for L, steps in enumerate(one.steps, 1):
         floor = f"{one.floor[L - 1]:.3g}" if len(one.floor) >= L else "-"
         cells = (_cell(one.trained, kind, L) for kind in KINDS)
@@ -121,9 +121,8 @@ def _table(config: Config, one: Setting) -> Table:
 def _cell(trained: list[Trained], kind: str, layers: int) -> str:
     for part in trained:
         if (part.kind, part.layers) == (kind, layers):
-            return (
-                f"{float(part.best.mean):.3g} +- {float(part.best.standard_error):.1g}"
-            )
+            mean, error = (float(value) for value in part.best)
+            return f"{mean:.3g} +- {error:.1g}"
     return "-"
 
 
