@@ -163,6 +163,7 @@ class SampledShift:
     Raises:
         ValueError: If the dimension or the normaliser is not positive; on the call, if
             a sampler returns another shape.
+        TypeError: If a sampler is no function.
 
     Example:
         >>> def signs(key, num_points, batch_size):
@@ -188,6 +189,10 @@ class SampledShift:
 
     def __post_init__(self):
         check_positive_int("dim", self.dim)
+        for name in ("inputs", "queries", "weights"):
+            sampler = getattr(self, name)
+            if sampler is not None and not callable(sampler):
+                raise TypeError(f"{name}: expected a function or None, got {sampler!r}")
         normalizer = self.dim if self.normalizer is None else self.normalizer
         check_positive("normalizer", normalizer)
         object.__setattr__(self, "normalizer", float(normalizer))

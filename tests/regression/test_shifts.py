@@ -239,6 +239,12 @@ def sparse(key, batch_size):
     return jnp.eye(D)[jax.random.randint(key, (batch_size,), 0, D)]
 
 
+@pytest.mark.parametrize("name", ["inputs", "queries", "weights"])
+def test_samplers_are_functions(name):
+    with pytest.raises(TypeError, match=f"^{name}: expected a function or None, got 3"):
+        SampledShift(2, **{name: 3})
+
+
 def test_a_shift_of_own_samplers_is_used_as_the_others():
     own = SampledShift(D, signs, repeated, sparse, "signs", normalizer=1)
     assert hash(own) == hash(SampledShift(D, signs, repeated, sparse, "signs", 1))
