@@ -241,7 +241,8 @@ def sparse(key, batch_size):
 
 @pytest.mark.parametrize("name", ["inputs", "queries", "weights"])
 def test_samplers_are_functions(name):
-    with pytest.raises(TypeError, match=f"^{name}: expected a function or None, got 3"):
+    # The type checker of the tests names it before the class does, in other words.
+    with pytest.raises(TypeError, match=rf"(?s)\b{name}\b.*(function|Callable)"):
         SampledShift(2, **{name: 3})
 
 
