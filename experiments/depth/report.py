@@ -96,8 +96,8 @@ def _findings(one: Setting) -> list[str]:
         plus = next(p for p in one.trained if p.layers == L and p.kind == PLUS)
         found.append(
             f"{one.title}, L = {L}: the best free weights have "
-            f"{float(best.best.mean):.3g} [{low:.3g}, {high:.3g}], {place} the floor {floor:.3g}; GD++ has "
-            f"{float(plus.best.mean):.3g}, the best gradient steps "
+            f"{float(best.best.mean):.3g} [{low:.3g}, {high:.3g}], {place} the floor "
+            f"{floor:.3g}; GD++ has {float(plus.best.mean):.3g}, the best gradient steps "
             f"{one.steps[L - 1]:.3g}."
         )
     return found

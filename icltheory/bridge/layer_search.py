@@ -21,6 +21,7 @@ from icltheory.bridge.spectra import (
     condition_numbers,
 )
 from icltheory.bridge.tasks import LanguageTask
+from icltheory.bridge.tasks.lint import check_overlap
 from icltheory.layered.matrices import modules_of
 from icltheory.pruning import (
     LayerChoice,
@@ -181,8 +182,8 @@ def algorithm1(
 
     Raises:
         ValueError: If a rate, the module, ``top_k`` or ``aggregate`` is out of range, a
-            split has no examples, a prompt cannot be answered, or the records belong to
-            something else.
+            split has no examples, all of validation is in the test set, a prompt cannot
+            be answered, or the records belong to something else.
 
     Example:
         >>> model = load_checkpoint("EleutherAI/gpt-j-6b", "bfloat16")  # doctest: +SKIP
@@ -200,6 +201,12 @@ def algorithm1(
             raise ValueError(
                 f"task: expected {split} examples of {task.name}, got none"
             )
+    overlap = check_overlap("validation", task.validation, task.test)
+    if len(overlap) == len(task.validation):
+        raise ValueError(
+            f"task: expected validation examples of {task.name} that are not in the "
+            f"test set, got {len(overlap)} of {len(overlap)} that are"
+        )
     choice = None
     if layer is None:
         # Impossible choices are refused before anything is decomposed.

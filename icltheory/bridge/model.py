@@ -105,6 +105,11 @@ class LanguageModel:
         return self.arch.context_length
 
     @property
+    def vocab_size(self) -> int:
+        """Rows of the embedding table."""
+        return self.arch.vocab_size
+
+    @property
     def num_layers(self) -> int:
         """Number of blocks."""
         return self.decoder.num_layers

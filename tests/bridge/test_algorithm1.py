@@ -337,6 +337,12 @@ def test_what_cannot_be_done_is_said_in_one_line(model, task, changes, message):
     assert "\n" not in str(caught.value)
 
 
+def test_a_validation_set_that_is_the_test_set_is_refused(model, task):
+    same = dataclasses.replace(task, validation=task.test)
+    with pytest.raises(ValueError, match="^task: expected validation examples of"):
+        algorithm1(model, same, "mlp", [0, 0.5], 1, "max")
+
+
 def test_tasks_without_examples_and_answers_of_others_are_refused(model, task):
     for split in ("validation", "test"):
         none = dataclasses.replace(task, **{split: ()})

@@ -18,6 +18,7 @@ class Reader:
 
     tokenizer: object
     context_length: int = 160
+    vocab_size: int = 10**9
 
 
 class Pairs:
@@ -120,6 +121,19 @@ def test_prompts_that_are_too_long_or_missing():
     fails(dataclasses.replace(task, validation=()), "expected examples, got none")
     empty = dataclasses.replace(choice(3).template, options=("{a}", ""))
     fails(choice(3, template=empty), "example 0: expected an option of at least one")
+
+
+def test_tokens_beyond_the_vocabulary_are_refused():
+    task = classification(12)
+    prompts = tokenize(Reader(Letters()), task)
+    largest = max(max(whole) for whole in wholes(prompts))
+    labels = max(prompts.label_ids)
+    size = max(largest, labels) + 1
+    tokenize(Reader(Letters(), vocab_size=size), task)
+    with pytest.raises(
+        ValueError, match=rf"example \d+: expected tokens .* got {size - 1}"
+    ):
+        tokenize(Reader(Letters(), vocab_size=size - 1), task)
 
 
 def trailing(profile):

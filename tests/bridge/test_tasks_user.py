@@ -150,6 +150,38 @@ def test_labels_and_columns_that_are_not_there(folder):
         load_task(WEATHER, folder)
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, "null"), (["a", "b"], r'\["a", "b"\]')]
+)
+def test_null_and_lists_are_no_text(folder, value, shown):
+    jsonl(folder / "test.jsonl", [{"report": value, "label": "wet"}])
+    with pytest.raises(
+        ValueError, match=rf"jsonl:1: expected columns .*report is {shown}"
+    ):
+        load_task(WEATHER, folder)
+    jsonl(folder / "test.jsonl", [{"report": "x", "label": value}])
+    with pytest.raises(
+        ValueError, match=rf"jsonl:1: expected a label .*label is {shown}"
+    ):
+        load_task(WEATHER, folder)
+    more = {"report": "x", "label": "wet", "source": value}
+    jsonl(folder / "test.jsonl", [more])
+    assert len(load_task(WEATHER, folder).test) == 1
+
+
+def test_an_example_without_text_is_refused(folder):
+    jsonl(folder / "test.jsonl", [*reports(["wet"]), {"report": " ", "label": "wet"}])
+    with pytest.raises(ValueError, match=r"test.jsonl:2: expected a text in text"):
+        load_task(WEATHER, folder)
+
+
+@pytest.mark.parametrize("template", ["{text!z}", "a {text", "a } b", "{text.x}", "{}"])
+def test_a_template_that_cannot_be_filled_is_named(template):
+    with pytest.raises(ValueError, match="^template: expected") as caught:
+        fill(template, {"text": "a"})
+    assert repr(template) in str(caught.value)
+
+
 def test_too_few_rows(folder):
     jsonl(folder / "train.jsonl", reports(["dry", "wet", "dry"]))
     with pytest.raises(
@@ -178,6 +210,10 @@ def test_too_few_rows(folder):
         ),
         ({"split": Split(order=(0, 0))}, "order: expected each class"),
         ({"merge": (0,)}, "labels: expected"),
+        (
+            {"prompt": PromptTemplate("{text}\n", "q", ("a", "b"))},
+            r"demonstration: expected \{label\} in that of weather",
+        ),
     ],
 )
 def test_declarations_that_do_not_fit_together(change, message):

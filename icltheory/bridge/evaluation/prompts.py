@@ -77,7 +77,8 @@ def tokenize(
     it), and has to be the same for all.
 
     Args:
-        model: The model, of which the tokenizer and the context length are used.
+        model: The model, of which the tokenizer, the size of the vocabulary and the
+            context length are used.
         task: The task.
         split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
         shots: Demonstrations in front; all if ``None``.
@@ -86,11 +87,12 @@ def tokenize(
         The tokens.
 
     Raises:
-        ValueError: If the split is empty, a prompt is longer than the context, a label
-            is not one token or shares it with another, or an option is empty; the
-            message names the example. A label that melts into the prompt is an error
-            too, but for the profile ``"authors_code"``, which asks for it: there it is
-            a warning, as a space in front of the label always is.
+        ValueError: If the split is empty, a prompt is longer than the context, a token
+            is beyond the model's vocabulary, a label is not one token or shares it with
+            another, or an option is empty; the message names the example. A label that
+            melts into the prompt is an error too, but for the profile
+            ``"authors_code"``, which asks for it: there it is a warning, as a space in
+            front of the label always is.
 
     References:
         Yao et al. (2024), section C.1.
@@ -107,6 +109,7 @@ def tokenize(
     found = [row for example in examples for row in read(example)]
     rows, starts = [row for row, _ in found], [start for _, start in found]
     reader.check_length(examples, rows, model.context_length)
+    reader.check_tokens(examples, rows, label_ids, model.vocab_size)
     enforce(gather(reader.findings))
     if task.scoring == "average_log_likelihood":
         shared = _common(
@@ -221,6 +224,20 @@ class _PromptReader:
             if len(row) > limit:
                 message = f"expected at most {limit} tokens, got {len(row)}"
                 self.note("error", "too-long", examples[number // each], message)
+
+    def check_tokens(
+        self, examples: Sequence[Any], rows: Any, labels: Sequence[int], size: int
+    ) -> None:
+        """Numbers beyond the embedding table would silently be taken for its last."""
+        each = len(rows) // len(examples)
+        for number, row in enumerate(rows):
+            wrong = [token for token in (*row, *labels) if not 0 <= token < size]
+            if wrong:
+                message = (
+                    f"expected tokens of the model's vocabulary, 0 to {size - 1}, got "
+                    f"{wrong[0]}; do tokenizer and model belong together?"
+                )
+                self.note("error", "vocabulary", examples[number // each], message)
 
 
 def _common(rows: Sequence[tuple[int, ...]], most: int) -> int:

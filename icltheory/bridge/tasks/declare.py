@@ -229,3 +229,8 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
     order = recipe.split.order
     if order and sorted(order) != sorted(labels):
         raise ValueError(f"order: expected each class of {spec.name} once, got {order}")
+    if spec.kind == "classification" and "{label" not in prompt.demonstration:
+        raise ValueError(
+            f"demonstration: expected {{label}} in that of {spec.name}, "
+            f"got {prompt.demonstration!r}"
+        )

@@ -123,9 +123,18 @@ def _fields(spec: TaskSpec, origin: str, row: SourceRow) -> dict[str, str]:
         else:
             raise ValueError(
                 f"{origin}:{row.line}: expected columns for {name!r} ({templates}), "
-                f"got {', '.join(row.columns)}"
+                f"got {', '.join(row.columns)}{_no_text(row)}"
             )
+    if not any(text.strip() for text in fields.values()):
+        raise ValueError(
+            f"{origin}:{row.line}: expected a text in {', '.join(fields)}, got none"
+        )
     return fields
+
+
+def _no_text(row: SourceRow) -> str:
+    """The columns that hold no text, for messages."""
+    return "".join(f"; {name} is {text[:40]}" for name, text in row.no_text.items())
 
 
 def _label(spec: TaskSpec, recipe: TaskRecipe, origin: str, row: SourceRow) -> int:
@@ -137,5 +146,5 @@ def _label(spec: TaskSpec, recipe: TaskRecipe, origin: str, row: SourceRow) -> i
     got = {c: row.columns[c] for c, _ in spec.labels if c in row.columns}
     raise ValueError(
         f"{origin}:{row.line}: expected a label ({'; or '.join(known)}), "
-        f"got {got or 'none'}"
+        f"got {got or 'none'}{_no_text(row)}"
     )

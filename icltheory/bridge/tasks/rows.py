@@ -8,7 +8,8 @@ separator inside a text is part of the text.
 import csv
 import io
 import json
-from collections.abc import Iterator
+import numbers
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.parsers import expat
@@ -27,6 +28,7 @@ class SourceRow(NamedTuple):
     Args:
         columns: Text of each column.
         line: Line of the file, from 1.
+        no_text: Columns that hold no text, such as null or a list, as JSON.
 
     References:
         Verified by ``tests/bridge/test_tasks_rows.py``.
@@ -34,6 +36,7 @@ class SourceRow(NamedTuple):
 
     columns: dict[str, str]
     line: int
+    no_text: Mapping[str, str] = {}
 
 
 class SourceTable(NamedTuple):
@@ -123,12 +126,17 @@ def _json_rows(path: Path, text: str) -> Iterator[SourceRow]:
             raise ValueError(
                 f"{path}:{number}: expected a JSON object, got {line[:60]}"
             )
-        yield SourceRow({name: as_text(item) for name, item in value.items()}, number)
+        yield row_of(value, number)
 
 
-def as_text(value: Any) -> str:
-    """A value of a row as text: strings as they are, the rest as JSON writes it."""
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+def row_of(values: Mapping[str, Any], line: int) -> SourceRow:
+    """A row of any values: strings as they are, numbers as JSON writes them."""
+    columns, no_text = {}, {}
+    for name, value in values.items():
+        readable = isinstance(value, (str, numbers.Number))
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        (columns if readable else no_text)[name] = text
+    return SourceRow(columns, line, no_text)
 
 
 def _tab_cells(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:

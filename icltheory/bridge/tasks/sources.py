@@ -9,10 +9,9 @@ from icltheory._public import shown
 from icltheory.bridge.tasks.declare import TaskSpec
 from icltheory.bridge.tasks.rows import (
     FORMATS,
-    SourceRow,
     SourceTable,
-    as_text,
     read_table,
+    row_of,
 )
 
 __all__ = ["hub_source", "local_source"]
@@ -131,10 +130,7 @@ def hub_source(spec: TaskSpec) -> Callable[[str], SourceTable]:
         rows = datasets.load_dataset(*spec.hub, split=split)
         return SourceTable(
             f"{'/'.join(spec.hub)}[{split}]",
-            tuple(
-                SourceRow({name: as_text(value) for name, value in row.items()}, number)
-                for number, row in enumerate(rows, start=1)
-            ),
+            tuple(row_of(row, number) for number, row in enumerate(rows, start=1)),
         )
 
     return read

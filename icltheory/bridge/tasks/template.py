@@ -35,7 +35,7 @@ def fill(template: str, fields: Mapping[str, str]) -> str:
         The text. Braces inside a field stay what they are.
 
     Raises:
-        ValueError: If the template names a field that is not there.
+        ValueError: If the template names a field that is not there or is none.
 
     Example:
         >>> fill("text: {text!t}", {"text": " a fine {film} "})
@@ -50,6 +50,11 @@ def fill(template: str, fields: Mapping[str, str]) -> str:
         raise ValueError(
             f"template: expected fields among {', '.join(fields)}, "
             f"got {error.args[0]!r} in {template!r}"
+        ) from None
+    except (ValueError, IndexError, AttributeError) as error:
+        raise ValueError(
+            f"template: expected a format string with the conversions !t and !e, got "
+            f"{template!r} ({error})"
         ) from None
 
 
