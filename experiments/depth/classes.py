@@ -84,7 +84,7 @@ def train_classes(config: Config, dim: int, num_examples: int) -> dict[str, Step
             (num_examples, dim),
         )
         shape = (L, config.starts, L)
-        found[name] = Steps(*(np.asarray(part).reshape(shape) for part in steps))
+        found[name] = Steps(*(part.reshape(shape) for part in steps))
     return found
 
 

@@ -97,8 +97,8 @@ def _findings(one: Setting) -> list[str]:
         found.append(
             f"{one.title}, L = {L}: the best free weights have "
             f"{float(best.best.mean):.3g} [{low:.3g}, {high:.3g}], {place} the floor "
-            f"{floor:.3g}; GD++ has {float(plus.best.mean):.3g}, the best gradient steps "
-            f"{one.steps[L - 1]:.3g}."
+            f"{floor:.3g}; GD++ has {float(plus.best.mean):.3g}, the best gradient "
+            f"steps {one.steps[L - 1]:.3g}."
         )
     return found
 

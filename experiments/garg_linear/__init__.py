@@ -3,7 +3,8 @@
 Command
     python -m experiments.garg_linear [--preset cpu|gpu|paper|sparse|relu_network|
         decision_tree|d20] [--task linear|sparse|relu_network|decision_tree]
-        [--eval-shifts] [--resume RUN] [any field of Config, e.g. --steps 1000 --optimizer.name adam]
+        [--eval-shifts] [--resume RUN]
+        [any field of Config, e.g. --steps 1000 --optimizer.name adam]
 
 What it does
     Trains GPT-2 on prompts (x_1, y_1, ..., x_k, y_k, x) with x ~ N(0, I_d),

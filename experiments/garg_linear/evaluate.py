@@ -1,6 +1,7 @@
 """Errors of the transformer and of the predictors it is compared with."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -127,7 +128,9 @@ def _depth_curves(config: Config) -> dict[str, np.ndarray]:
     more than three layers is zero to many digits, and its moments take long.
     """
     layers = config.num_layers
-    limits = {STEPS: risks.gradient_steps_optimum}
+    limits: dict[str, Callable[[int, int, int], Any]] = {
+        STEPS: risks.gradient_steps_optimum
+    }
     if layers <= 3:
         limits[FLOOR] = risks.depth_floor
     ks = range(1, config.num_points)
