@@ -53,7 +53,7 @@ def risk_against_layers(
                 )
             axes.set(yscale="log", xlabel="layers L", title=name)
             axes.set_xticks(sorted({n for n, *_ in lines.values() for n in n}))
-            axes.set_ylim(bottom=1e-5)
+            axes.set_ylim(1e-7, 1.5)
         grid[0][0].set_ylabel("risk / d")
         handles = grid[0][0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8)

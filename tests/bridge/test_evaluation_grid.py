@@ -19,6 +19,7 @@ from icltheory.bridge.evaluation._stacks import pruned_stacks
 from icltheory.bridge.racing import full_grid, race
 from icltheory.bridge.spectra import Cumulative
 from icltheory.linalg import SVD, svd
+from icltheory.pruning.modules import SPECTRAL
 from tests.bridge.evaluation_tasks import choice, classification, tiny
 from tests.bridge.tiers import quick
 
@@ -264,6 +265,7 @@ def test_matrices_are_clipped_in_full_precision_whatever_the_default(monkeypatch
         return truncate(self, rank)
 
     monkeypatch.setattr(SVD, "truncate", noting)
+    monkeypatch.setitem(SPECTRAL, "svd", noting)
     model = tiny("groups", dtype="float32")
     with jax.default_matmul_precision("bfloat16"):
         clip_module(model, 1, "W_Q", 0.5)
