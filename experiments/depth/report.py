@@ -94,10 +94,11 @@ def _findings(one: Setting) -> list[str]:
         )
         low, high = (float(end) for end in best.best.interval(0.95))
         floor = one.floor[L - 1]
-        place = "below" if high < floor else "above" if low > floor else "no farther "
-        place += "than chance from" if place.startswith("no") else ""
+        place = "no farther than chance from"
         if _unresolved(best.best):
             place = "not measured well enough to be compared with"
+        elif high < floor or low > floor:
+            place = "below" if high < floor else "above"
         plus = next(p for p in one.trained if p.layers == L and p.kind == PLUS)
         found.append(
             f"{one.title}, L = {L}: the best free weights have "
