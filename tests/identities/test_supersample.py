@@ -182,6 +182,14 @@ def test_the_optimal_bound_is_attained(tilt):
     assert abs(bound.error - error) < 1e-4
 
 
+def test_the_optimal_bound_of_a_zero_one_loss_is_the_error():
+    rng = np.random.default_rng(5)
+    losses = (rng.random((500, 3, 2)) < [0.1, 0.3]).astype(float)
+    bound = bounds.optimal_difference_bound(losses, np.zeros((500, 3)))
+    # The grid of 64 tilts: 0.3 percent.
+    assert bound.error <= bound.value <= 1.003 * bound.error
+
+
 def test_zero_loss_on_the_prompt_makes_the_weighted_bound_exact():
     rng = np.random.default_rng(3)
     coins = rng.integers(0, 2, (400, 3))

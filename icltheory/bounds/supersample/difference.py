@@ -50,9 +50,9 @@ def loss_difference_bound(
     stays exact. Losses that are 0 or 1 are not changed.
 
     ``value`` has the empirical laws, which make it too large on average. ``upper``
-    exceeds the right-hand side with the stated confidence for every number of prompts,
-    see :func:`icltheory.bounds.supersample.optimal_difference_bound` for a bound that
-    is smaller. Prompts are independent, with a task each. Cost O(B N + N levels^2).
+    exceeds the right-hand side with the stated confidence for every number of prompts.
+    :func:`optimal_difference_bound` is smaller. Prompts are independent, with a task
+    each. Cost O(B N + N levels^2).
 
     Args:
         losses: Losses of both demonstrations of each pair, ``(B, N, 2)``, in [0, 1].
@@ -157,7 +157,8 @@ def optimal_difference_bound(
     :math:`|\Delta\ell_J|` that attains it: the sign of the difference has the log-odds
     :math:`2 \lambda |\Delta\ell_J|`. The bound is therefore the smallest of its kind,
     and at most :func:`loss_difference_bound`'s at a random pair,
-    :func:`variance_bound` and :func:`weighted_bound`.
+    :func:`variance_bound` and :func:`weighted_bound`. For a 0-1 loss every learner
+    attains it: value and error are equal.
 
     Each :math:`\lambda` gives a bound; the least over 64 of them, from 0.01 to 100, is
     returned. In ``upper`` the information has half of the error probability, and the
