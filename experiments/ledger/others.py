@@ -95,8 +95,8 @@ OTHERS = (
     Statement(
         SUPERSAMPLE,
         "Optimal form",
-        "|error| <= inf (I + E log cosh(l D)) / l is the least bound by information and "
-        "law of the difference, and at most the variance and weighted forms",
+        "|error| <= inf (I + E log cosh(l D)) / l is the least bound by information and"
+        " law of the difference, and at most the variance and weighted forms",
         "true",
         "",
         ("bounds.optimal_difference_bound", "bounds.variance_bound"),
