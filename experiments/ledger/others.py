@@ -7,6 +7,7 @@ __all__ = ["OTHERS"]
 OSWALD = "von Oswald et al. 2023 (arXiv 2212.07677)"
 AHN = "Ahn et al. 2023 (arXiv 2306.00297)"
 DEPTH = "This library (the limit of depth)"
+SUPERSAMPLE = "This library (supersample bounds)"
 GARG = "Garg et al. 2022 (arXiv 2208.01066)"
 ZHANG = "Zhang, Wu and Bartlett 2024 (arXiv 2402.14951)"
 HASTIE = "Hastie et al. 2022 (arXiv 1903.08560)"
@@ -70,6 +71,73 @@ OTHERS = (
         ),
         evidence="proof",
         source="depth#the-floor-of-linear-attention",
+    ),
+    Statement(
+        SUPERSAMPLE,
+        "Square root",
+        "|error| <= mean of sqrt(2 I), with the information in the difference of the "
+        "losses, in both losses, or in the predictions of a pair",
+        "true",
+        "",
+        (
+            "bounds.loss_difference_bound",
+            "bounds.evaluated_bound",
+            "bounds.prediction_bound",
+            "bounds.supersample_losses",
+        ),
+        (
+            "test_supersample.py::test_information_*",
+            "test_supersample.py::test_no_bound_is_below_*",
+            "test_supersample.py::test_predictions_*",
+            "test_supersample.py::test_the_trial_*",
+        ),
+        evidence="proof",
+        source="supersample#the-square-root",
+    ),
+    Statement(
+        SUPERSAMPLE,
+        "Optimal form",
+        "|error| <= inf (I + E log cosh(l D)) / l is the least bound by information and"
+        " law of the difference, and at most the variance and weighted forms",
+        "true",
+        "",
+        ("bounds.optimal_difference_bound", "bounds.variance_bound"),
+        (
+            "test_supersample.py::test_the_optimal_bound_*",
+            "test_supersample.py::test_order_*",
+        ),
+        evidence="proof",
+        source="supersample#variance-and-the-optimal-form",
+    ),
+    Statement(
+        SUPERSAMPLE,
+        "Fast rates",
+        "error <= C train + I / c, and kl(train || train + error / 2) <= I",
+        "true",
+        "the weighted form is exact for a 0-1 loss that is 0 on the prompt",
+        ("bounds.weighted_bound", "bounds.binary_kl_bound"),
+        (
+            "test_supersample.py::test_no_bound_is_below_*",
+            "test_supersample.py::test_zero_loss_*",
+        ),
+        evidence="proof",
+        source="supersample#weighted-and-binary-forms",
+    ),
+    Statement(
+        SUPERSAMPLE,
+        "Confidence limits",
+        "the limits exceed the true bound with the stated probability, for every "
+        "number of prompts and of levels",
+        "true",
+        "",
+        ("bounds.loss_difference_bound",),
+        (
+            "test_supersample.py::test_the_lemma_*",
+            "test_supersample.py::test_limits_*",
+            "test_supersample.py::test_coverage_*",
+        ),
+        evidence="proof",
+        source="supersample#confidence-limits",
     ),
     Statement(
         AHN,

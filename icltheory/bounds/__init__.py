@@ -6,6 +6,10 @@ together for a stack of linear attention, as printed and as provable: every choi
 the printed form leaves open has a name, infinity is a value with a reason, and what is
 no bound says so.
 
+:mod:`icltheory.bounds.supersample` bounds any in-context learner with losses in [0, 1],
+trained transformers among them: :func:`supersample_losses` evaluates it, and
+:func:`loss_difference_bound` and its kin need the losses alone.
+
 Stability: stable.
 """
 
@@ -27,18 +31,42 @@ from icltheory.bounds.planning import planned_bound, required_samples
 from icltheory.bounds.records import REASONS, Assumption, Bound
 from icltheory.bounds.shrinkage import ledoit_wolf_intensity
 from icltheory.bounds.smoothing import SmoothingBound, smoothing_bound
+from icltheory.bounds.supersample import (
+    ClippedSquaredError,
+    SupersampleBound,
+    binary_kl_bound,
+    evaluated_bound,
+    loss_difference_bound,
+    optimal_difference_bound,
+    prediction_bound,
+    sign_error,
+    supersample_losses,
+    variance_bound,
+    weighted_bound,
+)
 
 __all__ = [
     "AS_PRINTED",
     "REASONS",
     "Assumption",
     "Bound",
+    "ClippedSquaredError",
     "SmoothingBound",
+    "SupersampleBound",
     "anisotropic_term",
+    "binary_kl_bound",
+    "evaluated_bound",
     "gaussian_kl",
     "held_out_term",
     "isotropic_term",
     "ledoit_wolf_intensity",
+    "loss_difference_bound",
+    "optimal_difference_bound",
+    "prediction_bound",
+    "sign_error",
+    "supersample_losses",
+    "variance_bound",
+    "weighted_bound",
     "bound_from_expectations",
     "optimal_prior_variance",
     "planned_bound",

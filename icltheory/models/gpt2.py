@@ -278,6 +278,24 @@ class GPT2(nn.Module):
         labels = jnp.pad(y, ((0, 0), (0, 1)))
         return self._run(self.tokenize(points, labels, last_only=True))[:, -1]
 
+    def predict_queries(
+        self,
+        X: Float[Array, "B N d"],
+        y: Float[Array, "B N"],
+        X_query: Float[Array, "B Q d"],
+    ) -> Float[Array, "B Q"]:
+        """Predicts the answers to ``Q`` queries, each after all ``N`` examples."""
+        check_shape("X_query", X_query, (X.shape[0], "Q", self.dim))
+        layout = self.token_layout
+        sequence = tokens.shared_context(X, y, X_query, token_layout=layout)
+        needed = X.shape[1] * (2 if layout == "interleaved" else 1) + 1
+        if needed > self.num_positions:
+            raise ValueError(
+                f"num_positions: expected at least {needed} for queries after "
+                f"{X.shape[1]} examples, got {self.num_positions}"
+            )
+        return self._run(sequence)
+
     def _run(self, sequence: tokens.TokenSequence) -> Float[Array, "B P"]:
         h = self.embed(sequence)
         for layer in range(self.num_layers):

@@ -7,7 +7,7 @@ from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory._pytree import pytree, static_field
 
-__all__ = ["TokenSequence", "interleaved", "token_matrix"]
+__all__ = ["TokenSequence", "interleaved", "shared_context", "token_matrix"]
 
 
 @pytree
@@ -133,6 +133,57 @@ def token_matrix(
         jnp.concatenate([ranks[: P - 1], ranks]),
         _prefix_mask(ranks[: P - 1], ranks),
         slice(P - 1, None),
+    )
+
+
+@named_errors
+def shared_context(
+    X: Float[Array, "B N d"],
+    y: Float[Array, "B N"],
+    X_query: Float[Array, "B Q d"],
+    *,
+    token_layout: str = "interleaved",
+) -> TokenSequence:
+    r"""Many queries after the same N examples, which are read once.
+
+    .. math:: (z_1, \dots, z_N, x^1_{query}, \dots, x^Q_{query})
+
+    Every query stands at the position after the examples and sees them and itself, so
+    that its prediction is that of a prompt of its own. One pass of N' + Q tokens, with
+    N' = 2 N or N tokens of the examples, replaces Q passes of N' + 1 tokens.
+
+    Args:
+        X: Inputs of the examples.
+        y: Their labels.
+        X_query: Inputs of the queries.
+        token_layout: ``"interleaved"`` or ``"matrix"``.
+
+    Returns:
+        The token sequence; its outputs are the queries.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> X, y, X_query = jnp.ones((1, 1, 2)), jnp.ones((1, 1)), jnp.ones((1, 3, 2))
+        >>> seq = shared_context(X, y, X_query)
+        >>> seq.positions.tolist(), seq.mask[3].tolist()
+        ([0, 1, 2, 2, 2], [True, True, False, True, False])
+
+    References:
+        Garg et al. 2022, Section 2. Verified by ``tests/models/test_tokens.py``.
+    """
+    asked = X_query
+    if token_layout == "interleaved":
+        examples = interleaved(X, y).tokens
+    else:
+        examples = jnp.concatenate([X, y[:, :, None]], axis=2)
+        asked = jnp.concatenate([X_query, jnp.zeros_like(X_query[:, :, :1])], axis=2)
+    length, queries = examples.shape[1], X_query.shape[1]
+    ranks, last = jnp.arange(length), jnp.full(queries, length)
+    return TokenSequence(
+        jnp.concatenate([examples, asked], axis=1),
+        jnp.concatenate([ranks, last]),
+        _prefix_mask(ranks, last),
+        slice(length, None),
     )
 
 

@@ -30,6 +30,7 @@ from icltheory.patterns.conditions import (
 )
 from icltheory.patterns.deep import DeepPatternTransformer
 from icltheory.patterns.gradients import loss_gradients
+from icltheory.patterns.learners import PatternLearner, PatternSampler
 from icltheory.patterns.model import PatternTransformer
 from icltheory.patterns.neurons import prune_neurons
 from icltheory.patterns.probes import (
@@ -59,7 +60,9 @@ __all__ = [
     "DeepPatternTransformer",
     "GainRatio",
     "NeuronParts",
+    "PatternLearner",
     "PatternPrompt",
+    "PatternSampler",
     "PatternTask",
     "PatternTransformer",
     "Projections",

@@ -1,6 +1,7 @@
 """Token layouts: who stands where, and who sees whom."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -52,3 +53,16 @@ def test_last_only_is_the_papers_matrix():
     assert seq.tokens.shape == (B, P, D + 1)
     np.testing.assert_array_equal(seq.tokens[:, :-1, D], Y[:, :-1])
     np.testing.assert_array_equal(seq.tokens[:, -1, D], np.zeros(B))
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "matrix"])
+def test_queries_of_a_shared_context_see_it_and_themselves(layout):
+    arrays = (jnp.asarray(array) for array in (X, Y, Q[:, :3]))
+    seq = tokens.shared_context(*arrays, token_layout=layout)
+    length = 2 * P if layout == "interleaved" else P
+    assert seq.tokens.shape[1] == length + 3
+    np.testing.assert_array_equal(seq.tokens[:, seq.outputs, :D], Q[:, :3])
+    for row in range(length + 3):
+        seen = set(np.flatnonzero(seq.mask[row]).tolist())
+        assert seen == {*range(min(row, length)), row}
+    np.testing.assert_array_equal(seq.positions[length:], np.full(3, length))

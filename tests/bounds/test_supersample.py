@@ -1,0 +1,162 @@
+"""How supersample losses are made, for every kind of learner, and what is refused."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory import bounds, constructions
+from icltheory.attention import SoftmaxAttentionStack
+from icltheory.models import GPT2, LinearStack
+from icltheory.regression import predictors, tasks
+
+TASK = tasks.LinearRegression.isotropic(3, 0.25)
+LOSS = bounds.ClippedSquaredError(4.0)
+KEY = jax.random.key(0)
+N, B = 4, 300  # more than a chunk
+
+
+def one_step(X, y, x_query):
+    return predictors.gradient_descent(X, y, x_query, 1, 0.7)
+
+
+@functools.cache
+def reference():
+    """The chunks' points, coins and losses, from the keys, by loops in NumPy."""
+    losses, coins = [], []
+    for chunk in range(2):
+        points, coin = jax.random.split(jax.random.fold_in(KEY, chunk))
+        X, y = map(np.asarray, TASK.sample(points, 2 * N - 1, 256).points())
+        chosen = np.asarray(jax.random.bernoulli(coin, shape=(256, N))).astype(int)
+        for b in range(256):
+            rows = [2 * i + chosen[b, i] for i in range(N)]
+            w = 0.7 * sum(y[b, j] * X[b, j] for j in rows) / N
+            loss = np.minimum((X[b] @ w - y[b]) ** 2, 4) / 4
+            losses.append(loss.reshape(N, 2))
+            coins.append(chosen[b])
+    return np.array(losses)[:B], np.array(coins)[:B]
+
+
+def test_losses_are_those_of_a_loop():
+    losses, chosen = bounds.supersample_losses(KEY, one_step, TASK, N, B, LOSS)
+    np.testing.assert_array_equal(chosen, reference()[1])
+    np.testing.assert_allclose(losses, reference()[0], atol=1e-12)
+
+
+def test_attention_that_makes_the_step_has_its_losses():
+    stack = constructions.gradient_descent(jnp.array([0.7]), 3)
+    losses, _ = bounds.supersample_losses(KEY, stack, TASK, N, B, LOSS)
+    np.testing.assert_allclose(losses, reference()[0], atol=1e-12)
+
+
+def test_a_memory_has_no_loss_on_its_own_demonstrations():
+    def nearest(X, y, x_query):
+        return predictors.nearest_neighbors(X, y, x_query, 1)
+
+    losses, chosen = bounds.supersample_losses(KEY, nearest, TASK, N, B, LOSS)
+    own = np.take_along_axis(np.asarray(losses), np.asarray(chosen)[..., None], 2)
+    assert np.max(own) < 1e-12  # a weighted mean of labels with the weights 1 and 0
+    bound = bounds.weighted_bound(losses, chosen, levels=16)
+    assert bound.error > 0.3
+    assert bound.value >= bound.error
+
+
+@pytest.mark.parametrize(
+    "layout", ["interleaved", pytest.param("matrix", marks=pytest.mark.slow)]
+)
+def test_gpt2_is_asked_all_queries_after_one_reading(layout):
+    model = GPT2(3, 2 * N + 2, 8, 2, 2, token_layout=layout, param_dtype=jnp.float64)
+    X, y = jnp.ones((1, N, 3)), jnp.ones((1, N))
+    params = model.init(jax.random.key(1), X, y)["params"]
+
+    def alone(X, y, x_query):
+        return model.apply({"params": params}, X, y, x_query, method="predict")
+
+    sizes = TASK, N, 20, LOSS
+    fast, _ = bounds.supersample_losses(KEY, (model, params), *sizes)
+    slow, _ = bounds.supersample_losses(KEY, alone, *sizes)
+    np.testing.assert_allclose(fast, slow, atol=1e-6)
+    assert np.std(fast) > 0.1
+
+
+@pytest.mark.slow
+def test_other_models_and_stacks_are_learners():
+    model = LinearStack(3, num_layers=1, residual=True, param_dtype=jnp.float64)
+    stack = constructions.gradient_descent(jnp.array([0.7]), 3)
+    params = {name: getattr(stack, name) for name in ("W_V", "W_K", "W_Q")}
+    losses, _ = bounds.supersample_losses(KEY, (model, params), TASK, N, B, LOSS)
+    np.testing.assert_allclose(losses, reference()[0], atol=1e-12)
+    softmax = SoftmaxAttentionStack(stack.W_V, stack.W_K, stack.W_Q, 1.0)
+    losses, _ = bounds.supersample_losses(KEY, softmax, TASK, N, 20, LOSS)
+    assert np.all(np.isfinite(losses))
+
+
+def test_a_sampler_and_labels_of_signs():
+    def sampler(key, num_points, batch_size):
+        X = jax.random.normal(key, (batch_size, num_points, 2))
+        return X, jnp.sign(X[..., 0])
+
+    def first(X, y, x_query):
+        return x_query[0]
+
+    losses, chosen = bounds.supersample_losses(
+        KEY, first, sampler, N, B, bounds.sign_error
+    )
+    assert np.all(losses == 0)
+    assert set(np.unique(chosen)) == {0, 1}
+    bound = bounds.loss_difference_bound(losses, chosen)
+    assert bound.error == bound.value == 0
+    assert 0 < bound.upper < 1
+
+
+def test_losses_of_few_values_are_used_as_they_are():
+    losses = np.random.default_rng(0).choice([0.0, 0.3, 0.6, 1.0], (500, 2, 2))
+    coins = np.zeros((500, 2))
+    bound = bounds.loss_difference_bound(losses, coins)
+    assert abs(bound.error - np.mean(losses[..., 1] - losses[..., 0])) < 1e-12
+    # 0.6 - 0.3 and 0.3 - 0 are one value of the difference.
+    signs = np.rint(10 * (losses[:, 0, 1] - losses[:, 0, 0])).astype(int)
+    p = {x: np.mean(signs == x) for x in set(signs.tolist())}
+    found = sum(q * np.log(2 * q / (q + p.get(-x, 0))) for x, q in p.items())
+    assert abs(bound.information[0] - found) < 1e-12
+
+
+@pytest.mark.parametrize("form", [bounds.loss_difference_bound, bounds.weighted_bound])
+def test_bounds_in_float32(form):
+    losses = np.random.default_rng(0).random((400, 3, 2))
+    coins = np.zeros((400, 3))
+    wide = form(losses, coins, levels=16)
+    with jax.enable_x64(False):
+        short = form(losses.astype(np.float32), coins, levels=16)
+    assert short.value.dtype == jnp.float32
+    assert abs(short.value / wide.value - 1) < 1e-4
+    assert abs(short.upper / wide.upper - 1) < 1e-4
+
+
+def test_what_is_refused():
+    losses, coins = np.zeros((3, 2, 2)), np.zeros((3, 2))
+    many = np.linspace(0, 1, 60).reshape(15, 2, 2)
+    bound = bounds.loss_difference_bound
+    for call, message in (
+        (lambda: bound(losses + 2, coins), "losses: expected in"),
+        (lambda: bound(losses, coins + 2), "chosen: expected 0 or 1"),
+        (lambda: bound(losses, coins[:2]), "chosen: expected shape"),
+        (lambda: bound(losses, coins, levels=1), "levels: expected at least 2"),
+        (lambda: bound(losses, coins, confidence=1.0), "confidence: expected"),
+        (lambda: bound(losses[:0], coins[:0]), "losses: expected at least one"),
+        (lambda: bound(many, np.zeros((15, 2))), "losses: expected at most 32"),
+        (lambda: sampled(predictor=3), "predictor: expected a function"),
+        (lambda: sampled(predictor=(3, 4)), "predictor: expected a function"),
+        (lambda: sampled(task=3), "task: expected a task"),
+        (lambda: sampled(loss=lambda p, y: p - 9.0), "loss: expected in"),
+        (lambda: sampled(loss=3), "loss: expected a function"),
+        (lambda: bounds.ClippedSquaredError(0.0), "limit: expected"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def sampled(predictor=one_step, task=TASK, loss=LOSS):
+    return bounds.supersample_losses(KEY, predictor, task, N, 5, loss)

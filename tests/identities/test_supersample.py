@@ -1,0 +1,281 @@
+"""Bounds in the supersample setting: identities, order, attainment and coverage."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from icltheory import bounds
+from icltheory.regression import predictors, tasks
+
+DIFFERENCE = (
+    bounds.loss_difference_bound,
+    bounds.variance_bound,
+    bounds.optimal_difference_bound,
+)
+BOTH = bounds.evaluated_bound, bounds.weighted_bound, bounds.binary_kl_bound
+LEVELS, PROMPTS, PAIRS, LEARNERS = 3, 250, 2, 200
+GRID = np.arange(LEVELS) / (LEVELS - 1)
+
+
+@functools.partial(jax.jit, static_argnames=("forms", "levels"))
+def every(losses, chosen, forms=DIFFERENCE + BOTH, levels=LEVELS):
+    """Every bound of every learner, by its name."""
+
+    def one(losses, chosen):
+        return {f.__name__: f(losses, chosen, levels=levels) for f in forms}
+
+    return jax.vmap(one)(losses, chosen)
+
+
+def kappa(g):
+    """Log 2 minus the entropy of a coin with odds (1 + g) / 2."""
+    odds = np.array([(1 + g) / 2, (1 - g) / 2])
+    return np.log(2) + np.sum(odds * np.log(np.where(odds > 0, odds, 1)), axis=0)
+
+
+def random_laws(rng):
+    """Laws of (chosen, other) of random learners, (learners, K, K).
+
+    Sparse ones have losses that hardly vary, and skewed ones fit their prompt.
+    """
+    sharpness = rng.choice([0.1, 0.3, 1, 3], (LEARNERS, 1))
+    laws = rng.gamma(np.broadcast_to(sharpness, (LEARNERS, LEVELS**2)))
+    laws = laws.reshape(LEARNERS, LEVELS, LEVELS) + 1e-9
+    fits = np.exp(rng.choice([0, 0.5, 4], (LEARNERS, 1, 1)) * (GRID - GRID[:, None]))
+    laws = laws * fits
+    return laws / laws.sum(axis=(1, 2), keepdims=True)
+
+
+def sample(rng, laws, num_prompts=PROMPTS):
+    """Losses and coins of every learner."""
+    cells = np.stack(
+        [rng.choice(LEVELS**2, (num_prompts, PAIRS), p=law.ravel()) for law in laws]
+    )
+    taken, other = GRID[cells // LEVELS], GRID[cells % LEVELS]
+    coins = rng.integers(0, 2, cells.shape)
+    first, second = np.where(coins, other, taken), np.where(coins, taken, other)
+    return np.stack([first, second], axis=-1), coins
+
+
+@pytest.fixture(scope="module")
+def learners():
+    rng = np.random.default_rng(0)
+    laws = random_laws(rng)
+    drawn = sample(rng, laws)
+    return laws, drawn, jax.tree.map(np.asarray, every(*drawn))
+
+
+def population(law):
+    """Error and information of the difference, from the sum notation."""
+    error = information = 0.0
+    mass = {}
+    for i, chosen in enumerate(GRID):
+        for j, other in enumerate(GRID):
+            error += law[i, j] * (other - chosen)
+            size = round(2 * (other - chosen))
+            mass[size] = mass.get(size, 0) + law[i, j]
+    for size, p in mass.items():
+        information += p * np.log(2 * p / (p + mass[-size]))
+    return error, information
+
+
+def test_information_is_that_of_difference_and_coin():
+    """By counting the joint law of difference and coin, both orders of each pair."""
+    rng = np.random.default_rng(1)
+    losses, coins = sample(rng, random_laws(rng)[:1])
+    bound = bounds.loss_difference_bound(losses[0], coins[0], levels=LEVELS)
+    for i in range(PAIRS):
+        joint = {}
+        for (first, second), coin in zip(losses[0][:, i], coins[0][:, i], strict=True):
+            for pair, u in (((first, second), coin), ((second, first), 1 - coin)):
+                cell = float(pair[1] - pair[0]), int(u)
+                joint[cell] = joint.get(cell, 0) + 1 / (2 * PROMPTS)
+        found = 0.0
+        for (x, _), p in joint.items():
+            of_x = sum(q for (other, _), q in joint.items() if other == x)
+            found += p * np.log(p / (of_x * 0.5))
+        assert abs(bound.information[i] - found) < 1e-12
+    assert abs(bound.value - np.mean(np.sqrt(2 * bound.information))) < 1e-12
+    taken = np.take_along_axis(losses[0], coins[0][..., None], 2)[..., 0]
+    error = np.mean(losses[0].sum(axis=-1) - 2 * taken)
+    assert abs(bound.error - error) < 1e-12
+
+
+def test_no_bound_is_below_the_error_of_any_sample(learners, measured):
+    """The empirical law is a law: the plug-in bounds its error without chance."""
+    for name, bound in learners[2].items():
+        error = bound.error if name in ("weighted_bound", "binary_kl_bound") else None
+        error = np.abs(bound.error) if error is None else error
+        assert np.all(bound.value >= error - 1e-9), name
+        assert np.all(bound.upper >= np.minimum(bound.value, 1) - 1e-9), name
+    best = learners[2]["optimal_difference_bound"]
+    large = np.abs(best.error) > 0.02
+    assert np.sum(large) > LEARNERS / 2
+    ratio = np.median(best.value[large] / np.abs(best.error[large]))
+    measured("median of the best bound over the error, 200 learners", ratio)
+
+
+def test_order_of_the_bounds(learners):
+    """Optimal <= variance <= square root; optimal <= weighted; difference <= both."""
+    found = learners[2]
+    best = found["optimal_difference_bound"].value
+    # 64 tilts: the least of them is above the infimum by 0.3 percent at most.
+    slack = 1.003
+    pooled = np.sqrt(2 * found["variance_bound"].information)
+    difference = found["loss_difference_bound"]
+    assert np.all(best <= slack * found["variance_bound"].value)
+    assert np.all(best <= slack * found["weighted_bound"].value)
+    assert np.all(found["variance_bound"].value <= pooled + 1e-12)
+    pairs = found["evaluated_bound"].information
+    assert np.all(difference.information <= pairs + 1e-12)
+    mean = np.mean(difference.information, axis=1)
+    assert np.all(found["variance_bound"].information <= mean + 1e-12)
+
+
+def test_predictions_tell_at_least_what_losses_tell():
+    rng = np.random.default_rng(2)
+    labels, predictions = rng.integers(0, 3, (2, 500, PAIRS, 2))
+    coins = rng.integers(0, 2, (500, PAIRS))
+    memory = rng.random((500, PAIRS, 2)) < np.where(coins[..., None] == [0, 1], 0.6, 0)
+    predictions = np.where(memory, labels, predictions)
+    losses = (predictions != labels).astype(float)
+    one = bounds.evaluated_bound(losses, coins)
+    two = bounds.prediction_bound(predictions, labels, coins, 3)
+    assert abs(one.error - two.error) < 1e-12
+    assert np.all(one.information <= two.information + 1e-12)
+    joint = {}
+    cells = zip(predictions[:, 0], labels[:, 0], coins[:, 0], strict=True)
+    for f, y, coin in cells:
+        for order, u in ((slice(None), coin), (slice(None, None, -1), 1 - coin)):
+            cell = (*f[order], *y[order], int(u))
+            joint[cell] = joint.get(cell, 0) + 1 / 1000
+    found = 0.0
+    for cell, p in joint.items():
+        of_cell = p + joint.get((*cell[:-1], 1 - cell[-1]), 0)
+        found += p * np.log(2 * p / of_cell)
+    assert abs(two.information[0] - found) < 1e-12
+
+
+@pytest.mark.parametrize("tilt", [0, 24, 40])
+def test_the_optimal_bound_is_attained(tilt):
+    """Signs with log-odds 2 tilt |difference|: the error is the bound."""
+    tilt = float(np.geomspace(0.01, 100, 64)[tilt])
+    counts, error, information = [], 0.0, 0.0
+    for size, share in ((0.25, 0.5), (0.5, 0.2), (1.0, 0.3)):
+        g = np.tanh(tilt * size)
+        error += share * size * g
+        information += share * kappa(g)
+        counts += [(size, share * (1 + g) / 2), (-size, share * (1 - g) / 2)]
+    total = 400_000
+    sizes = np.repeat([s for s, _ in counts], [round(total * p) for _, p in counts])
+    losses = np.stack([np.maximum(-sizes, 0), np.maximum(sizes, 0)], axis=-1)
+    bound = bounds.optimal_difference_bound(
+        losses[:, None], np.zeros((len(sizes), 1)), levels=5
+    )
+    # The counts are rounded to one in 400,000.
+    assert abs(bound.information - information) < 1e-4
+    assert abs(bound.value - bound.error) < 1e-4
+    assert abs(bound.error - error) < 1e-4
+
+
+def test_the_optimal_bound_of_a_zero_one_loss_is_the_error():
+    rng = np.random.default_rng(5)
+    losses = (rng.random((500, 3, 2)) < [0.1, 0.3]).astype(float)
+    bound = bounds.optimal_difference_bound(losses, np.zeros((500, 3)))
+    # The grid of 64 tilts: 0.3 percent.
+    assert bound.error <= bound.value <= 1.003 * bound.error
+
+
+def test_zero_loss_on_the_prompt_makes_the_weighted_bound_exact():
+    rng = np.random.default_rng(3)
+    coins = rng.integers(0, 2, (400, 3))
+    wrong = rng.random((400, 3)) < 0.2
+    losses = wrong[..., None] * (coins[..., None] != [0, 1]).astype(float)
+    bound = bounds.weighted_bound(losses, coins)
+    # The weight that the grid ends at is 1e-9 from log 2.
+    assert abs(bound.value - bound.error) < 1e-6
+    assert abs(bound.information - np.log(2) * np.mean(wrong)) < 1e-12
+
+
+def test_the_lemma_of_the_limit():
+    """1 - (r^(1-l) + (1-r)^(1-l)) / 2^l >= l (1 - l) kappa, and no factor is larger."""
+    r = np.linspace(0, 1, 2001)[:, None]
+    lam = np.linspace(0.001, 0.999, 399)[None, :]
+    left = 1 - (r ** (1 - lam) + (1 - r) ** (1 - lam)) / 2**lam
+    right = lam * (1 - lam) * kappa(2 * r[:, 0] - 1)[:, None]
+    assert np.all(left >= right - 1e-12)
+    near = 0.5 + 1e-3
+    ratio = (1 - (near**0.7 + (1 - near) ** 0.7) / 2**0.3) / (0.21 * kappa(2e-3))
+    assert abs(ratio - 1) < 1e-4
+
+
+def test_limits_hold_with_their_confidence(learners, measured):
+    """Of 200 learners at most the binomial share lies above its limit."""
+    laws, _, found = learners
+    true = np.array([population(law) for law in laws])
+    error, information = true.T
+    most = stats.binom.ppf(0.999, LEARNERS, 0.05)
+    missed = {}
+    for name, bound in found.items():
+        above = error if name in ("weighted_bound", "binary_kl_bound") else abs(error)
+        missed[name] = int(np.sum(above > bound.upper))
+    assert max(missed.values()) <= most, missed
+    difference = found["loss_difference_bound"]
+    limit = np.minimum(np.sqrt(2 * information), 1)
+    assert np.sum(limit > difference.upper) <= most
+    # The estimate alone is no limit: it is below the truth for many learners.
+    below = np.sum(np.sqrt(2 * information) > difference.value)
+    assert below > most
+    measured("limits below the information, of 200", np.sum(limit > difference.upper))
+
+
+@pytest.mark.slow
+def test_coverage_where_the_limit_is_sharp(measured):
+    """One law, 4,000 samples: the limit fails, and less often than it may."""
+    law = np.array([[0.0, 0.75], [0.25, 0.0]])
+    rng = np.random.default_rng(4)
+    cells = rng.choice(4, (4000, 200, 1), p=law.ravel())
+    losses = np.stack([cells // 2, cells % 2], axis=-1).astype(float)
+    forms = (bounds.loss_difference_bound,)
+    bound = every(losses, np.zeros(cells.shape), forms=forms, levels=2)
+    information = bound["loss_difference_bound"].information[:, 0]
+    upper = np.asarray(bound["loss_difference_bound"].upper)
+    missed = np.mean(np.sqrt(2 * kappa(0.5)) > upper)
+    assert np.mean(information) > kappa(0.5)
+    assert 0 < missed <= 0.05
+    measured("share of limits below the bound, confidence 0.95", missed)
+
+
+@pytest.mark.slow
+def test_the_trial_of_one_gradient_step(measured):
+    """With d = 5, N = 20, noise 0.25, clip 4, 16 levels: error 0.0508, bound 0.1254.
+
+    The trial has 200,000 other prompts; these are a quarter as many. The difference of
+    the two errors has the standard error s, and the bound is 2.5 times the error.
+    """
+
+    def one_step(X, y, x_query):
+        return predictors.gradient_descent(X, y, x_query, 1, 20 / 26.25)
+
+    drawn = bounds.supersample_losses(
+        jax.random.key(0),
+        one_step,
+        tasks.LinearRegression.isotropic(5, 0.25, jnp.float32),
+        20,
+        50_000,
+        bounds.ClippedSquaredError(4.0),
+    )
+    bound = bounds.loss_difference_bound(*drawn, levels=16)
+    best = bounds.optimal_difference_bound(*drawn, levels=16)
+    s = 1.25**0.5 * bound.standard_error
+    assert abs(bound.error - 0.0508) < 4 * s
+    # The estimates of 31 shares add 15 / (2 B) to each information of 0.0078.
+    assert abs(bound.value - 0.1254) < 4 * 2.5 * s + 0.1254 * 15 / (4 * 50_000 * 0.0078)
+    assert abs(best.value / best.error - 1) < 0.02
+    assert best.upper < 1.15 * bound.error
+    measured("one gradient step: bound over error", bound.value / bound.error)
+    measured("one gradient step: best bound over error", best.value / best.error)
