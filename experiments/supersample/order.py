@@ -36,7 +36,9 @@ def tau_of(x: Sequence[float], y: Sequence[float], level: float) -> Tau:
     rng = np.random.default_rng(0)
     drawn = (rng.integers(0, len(x), len(x)) for _ in range(_DRAWS))
     found = np.array([_tau(x[rows], y[rows]) for rows in drawn])
-    ends = np.nanquantile(found, [(1 - level) / 2, (1 + level) / 2])
+    known = found[~np.isnan(found)]
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    ends = np.quantile(known, tails) if known.size else (np.nan, np.nan)
     return Tau(float(_tau(x, y)), float(ends[0]), float(ends[1]), len(x))
 
 
