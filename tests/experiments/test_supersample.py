@@ -1,0 +1,149 @@
+"""Supersample bounds of trained models: order, made-up cases, and a small whole run."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+import pytest
+import scipy.stats
+
+from experiments import supersample
+from experiments.supersample import language
+from experiments.supersample.measure import in_and_out, judge
+from experiments.supersample.order import orders, tau_of
+from experiments.supersample.report import excess, report
+from icltheory.bridge import LanguageModel
+
+matplotlib.use("Agg")
+CONFIG = supersample.PRESETS["cpu"]
+SMALL = """
+    --preset cpu --gpt2.dim 2 --gpt2.num-points 4 --gpt2.num-layers 1 --gpt2.width 8
+    --gpt2.num-heads 2 --gpt2.steps 20 --gpt2.chunk-steps 20 --gpt2.batch-size 4
+    --gpt2.optimizer.warmup-steps 0 --gpt2.snapshots 0 20 --ranks 8 4 --shots 3
+    --noises 0 --linear.dim 2 --linear.num-points 4 --linear.steps 20
+    --linear.chunk-steps 20 --linear.optimizer.warmup-steps 0 --linear-layers 1
+    --patterns.steps 20 --pattern-steps 20 --pattern-shots 4 --descent-steps 1
+    --language-shots 2 --language-tasks topic --language-prompts 32 --prompts 300
+    --theorem2-prompts 16
+"""
+
+
+def made_up(family, x, chance):
+    """A learner whose loss on new points is larger by chance / 2."""
+
+    def losses_of(key):
+        rng = np.random.default_rng(jax.random.key_data(key).tolist())
+        losses = rng.integers(0, 2, (400, 3, 2)).astype(float)
+        chosen = rng.integers(0, 2, (400, 3))
+        fits = rng.random((400, 3)) < chance
+        rows = np.arange(400)[:, None], np.arange(3)[None], chosen
+        losses[rows] = np.where(fits, 0, losses[rows])
+        return losses, chosen
+
+    more = {"norm": 1.0 + x, "condition": -x, "theorem2": 2.0}
+    return judge(CONFIG, family, f"{family} {x}", x, losses_of, None, **more)
+
+
+@pytest.fixture(scope="module")
+def cases():
+    chances = (0.1, 0.3, 0.5, 0.9)
+    return [made_up("GPT-2, training", i, c) for i, c in enumerate(chances)]
+
+
+def test_a_report_of_made_up_learners(cases):
+    found = report(CONFIG, cases)
+    assert found.passed
+    numbers = json.loads(json.dumps(found.as_dict()))
+    assert [one["held"] for one in numbers["claims"]][0]
+    assert set(found.figures) == {"bounds.png", "along.png"}
+    for i, chance in enumerate((0.1, 0.3, 0.5, 0.9)):
+        own = numbers["cases"][f"GPT-2, training {i}"]
+        assert abs(own["error"] - chance / 2) < 4 * own["standard error"]
+        assert own["loss on the prompt"] < 0.5
+    taus = numbers["orders"]["GPT-2, training"]
+    assert taus["square-root bound"]["tau"] == 1
+    assert taus["norm of the weights"]["tau"] == 1
+    assert taus["condition number"]["tau"] == -1
+
+
+def test_an_error_above_its_limit_fails_the_run(cases):
+    error = dataclasses.replace(cases[0].error, mean=cases[0].optimal.upper + 1.0)
+    wrong = dataclasses.replace(cases[0], error=error)
+    assert excess(wrong) > 3
+    assert not report(CONFIG, [wrong, *cases[1:]]).passed
+
+
+def test_tau_is_scipys_with_ties_and_infinity():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 5, 12).astype(float), rng.random(12)
+    found = tau_of(x, y, 0.95)
+    assert abs(found.tau - scipy.stats.kendalltau(x, y).statistic) < 1e-12
+    assert found.low <= found.tau <= found.high
+    x[x == 4] = np.inf
+    assert tau_of(x, y, 0.95).tau == found.tau
+    assert np.isnan(tau_of(np.ones(12), y, 0.95).tau)
+
+
+def test_few_models_have_no_order(cases):
+    assert orders(cases[:3], 0.95) == {}
+
+
+def test_losses_are_quantised_for_the_error_too():
+    losses = np.array([[[0.0, 0.49]], [[0.51, 1.0]]])
+    own, other = in_and_out(losses, np.array([[1], [0]]), 3)
+    assert own.tolist() == [[0.5], [0.5]]
+    assert other.tolist() == [[0.0], [1.0]]
+
+
+@pytest.mark.slow
+def test_the_language_model_is_asked_after_its_demonstrations():
+    model = language.load(CONFIG)
+    assert isinstance(model, LanguageModel)
+    losses, chosen = language._run(
+        model.decoder, "nonce_topic", 8, 64, model.params, jax.random.key(0)
+    )
+    own, other = in_and_out(losses, chosen, None)
+    # Four classes: the model has learned to read nonce labels, and its own ones best.
+    assert np.mean(own) < np.mean(other) < 0.5
+    assert jnp.shape(chosen) == (64, 8)
+
+
+@pytest.mark.slow
+def test_a_small_run(tmp_path):
+    result = supersample.main([*SMALL.split(), "--output", str(tmp_path)])
+    (folder,) = (tmp_path / "supersample").iterdir()
+    text = (folder / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == result
+    assert {path.name for path in folder.glob("*.png")} == {"along.png", "bounds.png"}
+    families = {case["family"] for case in result["cases"].values()}
+    assert len(families) == 9
+    for case in result["cases"].values():
+        assert case["optimal, limit"] >= case["optimal"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--shots", "11"], "shots: expected at most 10"),
+        (["--shots", "4", "2"], "shots: expected whole numbers >= 1, ascending"),
+        (["--ranks", "32"], "ranks: expected ranks >= 1, first the width 64"),
+        (["--pattern-steps", "7"], "pattern_steps: expected multiples of 20"),
+        (["--noises", "-1"], "noises: expected variances >= 0"),
+        (["--confidence", "1"], "confidence: expected a number in (0, 1)"),
+        (["--levels", "1"], "levels: expected at least 2"),
+        (["--language-tasks", "news"], "language_tasks: expected some of topic"),
+        (["--gpt2.model", "linear"], "gpt2.model: expected gpt2, got linear"),
+        (["--gpt2.seeds", "0", "1"], "gpt2.seeds: expected one"),
+    ],
+)
+def test_impossible_configs_are_refused_before_anything_is_written(
+    change, message, tmp_path
+):
+    args = ["--preset", "cpu", *change, "--output", str(tmp_path / "runs")]
+    with pytest.raises(ValueError, match="expected") as caught:
+        supersample.main(args)
+    assert message in str(caught.value)
+    assert not (tmp_path / "runs").exists()
