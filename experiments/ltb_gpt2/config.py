@@ -52,6 +52,9 @@ class Config:
         eval_prompts: Fresh prompts, the same for all models of a column.
         bayes_draws: Draws of the inputs for the average Bayes risk.
         lsa_starts: Starts of the search for the best linear attention layer.
+        removal_prompts: Prompts on which directions are fitted, and as many on which
+            their removal is measured.
+        random_directions: Random directions that are removed for comparison.
     """
 
     recipe: Recipe
@@ -59,6 +62,8 @@ class Config:
     eval_prompts: int = 16_384
     bayes_draws: int = 40_000
     lsa_starts: int = 32
+    removal_prompts: int = 4096
+    random_directions: int = 4
 
     def __post_init__(self):
         recipe = self.recipe
@@ -76,9 +81,13 @@ class Config:
             raise ValueError(
                 f"recipe.seeds: expected different ones, got {recipe.seeds}"
             )
+        if recipe.dim < 2:
+            raise ValueError(f"recipe.dim: expected at least 2, got {recipe.dim}")
         if not self.mean:
             raise ValueError("mean: expected a value other than 0, got 0")
         check_at_least(self, 2, "eval_prompts", "bayes_draws", "lsa_starts")
+        check_at_least(self, 2, "removal_prompts")
+        check_at_least(self, 1, "random_directions")
 
     @property
     def num_examples(self) -> int:

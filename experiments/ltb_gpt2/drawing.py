@@ -1,4 +1,4 @@
-"""Errors of a few models in a few settings, between lines that theory draws."""
+"""Errors of a few models between lines of theory, as trained and after removals."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from icltheory.plotting import COLOURS, STYLE, name_ends
+from experiments._frame.looks import WIDTH
+from experiments.ltb_gpt2 import removal
+from icltheory.plotting import COLOURS, STYLE, name_ends, panel_grid
 from icltheory.plotting.grid import entries_of, legend_below
 from icltheory.plotting.style import plain_log_axis
 
-__all__ = ["Table1Setting", "models_between_lines"]
+__all__ = ["Table1Setting", "models_between_lines", "risks_by_depth"]
 
 
 class Table1Setting(NamedTuple):
@@ -75,6 +77,73 @@ def models_between_lines(
         once = {name: handle for name, handle in once.items() if name not in last}
         legend_below(figure, once, 2)
     return figure
+
+
+_REMOVED = {
+    (removal.PRIOR, removal.EVERYWHERE): r"$\langle\beta^*, x\rangle$, from all",
+    (removal.PRIOR, removal.READ_OUT): "the same, from the read-out alone",
+    (removal.PRIOR, removal.BLOCKS): "the same, from the blocks alone",
+    (
+        removal.INPUT,
+        removal.EVERYWHERE,
+    ): r"$\langle v, x\rangle$, $v \perp \beta^*$, from all",
+    (removal.RANDOM, removal.EVERYWHERE): "a random direction, from all",
+}
+
+
+def risks_by_depth(
+    found: Mapping[str, "removal.Removals"], lines: Mapping[str, float], title: str
+):
+    """Draws the error after each removal against its depth, one panel per model.
+
+    Args:
+        found: Removals by the name of the model.
+        lines: Exact risks, by name.
+        title: What was measured.
+
+    Returns:
+        The matplotlib figure.
+
+    References:
+        Verified by ``tests/experiments/test_ltb_gpt2_removal.py``.
+    """
+    size = (WIDTH / 2, 3.6)
+    with panel_grid(list(found), 2, title, size) as (figure, shown, _):
+        for axes, one in zip(shown, found.values(), strict=True):
+            for index, (kind, label) in enumerate(_REMOVED.items()):
+                _removed(axes, one, kind, label, index)
+            axes.axhline(one.before.mean, color="0.2", label="as trained")
+            for value in lines.values():
+                axes.axhline(value, color="grey", linestyle=":", linewidth=1.2)
+            axes.set(
+                xlabel="depth of the removal (0: embedding)", ylabel="squared error"
+            )
+            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.set_yscale("log")
+            plain_log_axis(axes.yaxis, _span(axes))
+        name_ends(shown[-1], [(value, name, "0.35") for name, value in lines.items()])
+    figure.suptitle(title, fontsize=9)
+    return figure
+
+
+def _removed(axes, one, kind: tuple[str, str], label: str, index: int) -> None:
+    points = {r.depth: s for r, s in one.after.items() if (r.scalar, r.route) == kind}
+    x = np.array(list(points), float)
+    means = np.array([score.mean for score in points.values()])
+    ends = np.array([score.interval for score in points.values()])
+    # A log axis has no place for an end at or below zero.
+    below = means - np.maximum(ends[:, 0], means / 10)
+    axes.errorbar(
+        x + 0.06 * (index - 2),
+        means,
+        [below, ends[:, 1] - means],
+        fmt="osD^v"[index] + "-",
+        color=COLOURS[1 + index],
+        ms=5,
+        lw=1.2,
+        capsize=2,
+        label=label,
+    )
 
 
 def _offset(place: int, index: int, count: int) -> float:

@@ -12,6 +12,7 @@ from experiments.ltb_gpt2.measure import (
     model_errors,
     references,
 )
+from experiments.ltb_gpt2.removal import Removals, removals
 from experiments.ltb_gpt2.report import report
 
 
@@ -26,6 +27,7 @@ def main(argv: list[str] | None = None) -> dict:
         f"layers, width {recipe.width}, {recipe.steps:,} steps, seeds {recipe.seeds}",
     )
     scores: dict[ModelSetting, Score] = {}
+    removed: dict[ModelSetting, Removals] = {}
     timing, records = {}, []
     for cell in config.cells_as_trained:
         with run.phase(cell.name):
@@ -33,9 +35,12 @@ def main(argv: list[str] | None = None) -> dict:
                 config.recipe_of(cell), run, name=cell.name, earlier=records
             )
             errors = model_errors(trained, evaluation_prompt(config, cell.mean))
+            removed[cell] = removals(config, trained, cell)
         records += trained.records
         timing[cell.name] = dataclasses.asdict(trained.timing)
         scores[cell] = Score.of(errors)
     with run.phase("references"):
         columns = {mean: references(config, mean) for mean in config.means}
-    return run.finish(report(config, scores, columns), timing=timing)
+    removed = {cell: removed[cell] for cell in config.cells}
+    found = report(config, scores, columns, removed)
+    return run.finish(found, timing=timing)

@@ -57,7 +57,7 @@ def references(config: Config, mean: float) -> References:
 
 @partial(jax.jit, static_argnames="config")
 def _exact(config, mean):
-    M, task = config.num_examples, _task(config, mean)
+    M, task = config.num_examples, prior_task(config, mean)
     key_inputs, key_starts = jax.random.split(jax.random.key(0))
     block = ltb.minimal_risk(task, M)
     gap = ltb.approximation_gap(task, M)
@@ -77,7 +77,9 @@ def _exact(config, mean):
 def evaluation_prompt(config: Config, mean: float) -> Prompt:
     """Fresh prompts, the same inputs, noise and deviations w - beta* in each column."""
     key = training.stream_key(config.recipe.seeds[0], "evaluation")
-    return _task(config, mean).sample(key, config.num_examples, config.eval_prompts)
+    return prior_task(config, mean).sample(
+        key, config.num_examples, config.eval_prompts
+    )
 
 
 def model_errors(trained: TrainedModels, prompt: Prompt) -> np.ndarray:
@@ -101,7 +103,7 @@ def rule_scores(config: Config, mean: float) -> dict[str, "Score"]:
 
 @partial(jax.jit, static_argnames="config")
 def _rule_errors(config, mean):
-    task, prompt = _task(config, mean), evaluation_prompt(config, mean)
+    task, prompt = prior_task(config, mean), evaluation_prompt(config, mean)
     answer = predictors.bayes(
         prompt.X,
         prompt.y,
@@ -115,7 +117,8 @@ def _rule_errors(config, mean):
     return {name: (y - prompt.y_query) ** 2 for name, y in answers.items()}
 
 
-def _task(config: Config, mean: float) -> LinearRegression:
+def prior_task(config: Config, mean: float) -> LinearRegression:
+    """The regression task of one column."""
     task = dataclasses.replace(config.recipe, task_mean=0.0).task()
     return dataclasses.replace(task, task_mean=task.task_mean + mean)
 

@@ -6,10 +6,12 @@ from typing import Any
 from rich.table import Table
 
 from experiments._frame.report import Check, Claim, Report
+from experiments.ltb_gpt2 import removal_report
 from experiments.ltb_gpt2.config import PAPER_TABLE, Config, ModelSetting
 from experiments.ltb_gpt2.drawing import Table1Setting, models_between_lines
 from experiments.ltb_gpt2.measure import References, Score, rule_scores
 from experiments.ltb_gpt2.possible import LOWEST, SETTINGS, noise_limit
+from experiments.ltb_gpt2.removal import Removals
 
 Scores, Columns = dict[ModelSetting, Score], dict[float, References]
 _LINES = {
@@ -30,8 +32,32 @@ _ROWS = {
 }
 
 
-def report(config: Config, scores: Scores, columns: Columns) -> Report:
-    """Table, figure, claims, findings, checks and numbers of a run."""
+def report(
+    config: Config,
+    scores: Scores,
+    columns: Columns,
+    removed: dict[ModelSetting, Removals] | None = None,
+) -> Report:
+    """Tables, figures, claims, findings, checks and numbers of a run.
+
+    Joined runs have no removals, which need the models.
+    """
+    found = _of_table1(config, scores, columns)
+    if not removed:
+        return found
+    parts = config, removed, columns
+    return dataclasses.replace(
+        found,
+        numbers={**found.numbers, "removal": removal_report.numbers(*parts)},
+        checks=[*found.checks, *removal_report.checks(*parts)],
+        tables=[*found.tables, removal_report.table(*parts)],
+        findings=[*found.findings, *removal_report.findings(*parts)],
+        figures={**found.figures, "removal.png": removal_report.figure(*parts)},
+        axes={**found.axes, **removal_report.AXES},
+    )
+
+
+def _of_table1(config: Config, scores: Scores, columns: Columns) -> Report:
     numbers = {
         "cells": {
             cell.name: {

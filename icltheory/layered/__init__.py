@@ -3,8 +3,9 @@
 A model is a small hashable description; its parameters are a plain pytree beside it and
 are never edited in place. The same few functions then serve a linear-attention stack, a
 Flax transformer with a nested dict of kernels, and a large language model: run all
-layers, stop before layer l, or resume there from a cached hidden state; read or replace
-one named weight matrix; and, where a model offers it, read the attention of its heads.
+layers, stop before layer l, or resume there from a cached hidden state; change the
+hidden state on the way; read or replace one named weight matrix; and, where a model
+offers it, read the attention of its heads.
 
 Stability: stable.
 """
@@ -23,6 +24,7 @@ from icltheory.layered.protocol import (
     check_layered,
     check_model,
     forward,
+    forward_edited,
     forward_from,
     hidden_before,
 )
@@ -40,6 +42,7 @@ __all__ = [
     "check_layered",
     "check_model",
     "forward",
+    "forward_edited",
     "forward_from",
     "get_matrix",
     "hidden_before",

@@ -5,6 +5,7 @@ layer 0 takes the embedding, and ``num_layers`` stands for what enters the read-
 blocks are run by a Python loop, because layers may differ in shape and in kind.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -21,6 +22,7 @@ __all__ = [
     "check_layered",
     "check_model",
     "forward",
+    "forward_edited",
     "forward_from",
     "hidden_before",
 ]
@@ -298,6 +300,61 @@ def all_hidden(model: LayeredModel, params: PyTree, inputs: PyTree) -> tuple[Any
     for index in range(model.num_layers):
         states.append(model.block(index, params, states[-1]))
     return tuple(states)
+
+
+@named_errors
+def forward_edited(
+    model: LayeredModel,
+    params: PyTree,
+    inputs: PyTree,
+    edits: Mapping[int, Callable[[Any], Any]],
+) -> Any:
+    """Runs the whole model and changes its hidden state at chosen depths.
+
+    Every causal experiment on the residual stream is of this form: to remove a
+    direction, to replace the state by that of another prompt, to add a vector.
+
+    Args:
+        model: The layered model.
+        params: Its parameters.
+        inputs: Its inputs.
+        edits: For a depth from 0 (the embedding) to ``num_layers`` (what the read-out
+            takes), a function of the hidden state there that returns the new one.
+
+    Returns:
+        Outputs of the model.
+
+    Raises:
+        ValueError: If a depth is out of range.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from icltheory.attention import LinearAttentionStack
+        >>> from icltheory.layered import LayeredStack
+        >>> I = jnp.stack([jnp.eye(1)] * 2)
+        >>> stack = LinearAttentionStack(I, I, I)
+        >>> model, prompt = LayeredStack.of(stack), (jnp.ones((1, 1)), jnp.ones(1))
+        >>> def double(state):
+        ...     return state._replace(h_query=2 * state.h_query)
+        >>> forward_edited(model, stack, prompt, {1: double}).tolist()
+        [20.0]
+
+    References:
+        Geiger et al., "Causal abstractions of neural networks" (2021), for experiments
+        of this form. Verified by ``tests/layered/test_layered.py``.
+    """
+    for depth in edits:
+        if not isinstance(depth, int) or not 0 <= depth <= model.num_layers:
+            raise ValueError(
+                f"edits: expected depths from 0 to {model.num_layers}, got {depth!r}"
+            )
+    hidden = model.embed(params, inputs)
+    for depth in range(model.num_layers + 1):
+        if depth in edits:
+            hidden = edits[depth](hidden)
+        if depth < model.num_layers:
+            hidden = model.block(depth, params, hidden)
+    return model.read_out(params, hidden)
 
 
 def _check_layer(model, layer):

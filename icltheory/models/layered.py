@@ -23,6 +23,8 @@ class LayeredGPT2:
 
     Args:
         module: The GPT-2.
+        last_only: Whether ``(X, y)`` asks the last question alone, in the papers'
+            tokens of pairs, so that the output is ``(B, 1)``.
 
     Returns:
         A hashable object that keeps the protocol of :mod:`icltheory.layered`.
@@ -38,6 +40,7 @@ class LayeredGPT2:
     """
 
     module: GPT2
+    last_only: bool = False
 
     @property
     def num_layers(self) -> int:
@@ -46,7 +49,9 @@ class LayeredGPT2:
 
     def embed(self, params: Any, inputs: tuple) -> TokenSequence:
         """The residual stream that enters block 0."""
-        sequence = self._apply(params, "tokenize", *inputs)
+        sequence: Any = self.module.apply(
+            {"params": params}, *inputs, last_only=self.last_only, method="tokenize"
+        )
         return self._with(sequence, self._apply(params, "embed", sequence))
 
     def block(self, layer: int, params: Any, hidden: TokenSequence) -> TokenSequence:

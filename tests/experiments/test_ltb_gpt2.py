@@ -23,6 +23,7 @@ from experiments.ltb_gpt2.possible import LOWEST, noise_limit
 from experiments.ltb_gpt2.report import checks, claims
 from icltheory.regression import bayes
 from icltheory.regression.tasks import LinearRegression
+from tests.experiments.test_ltb_gpt2_removal import made_up
 
 matplotlib.use("Agg")
 TINY = [
@@ -30,7 +31,7 @@ TINY = [
     *("--recipe.num-heads", "2", "--recipe.batch-size", "4", "--recipe.steps", "20"),
     *("--recipe.chunk-steps", "10", "--recipe.checkpoint-every", "20"),
     *("--recipe.optimizer.name", "adam", "--recipe.optimizer.warmup-steps", "2"),
-    *("--recipe.seeds", "3", "5"),
+    *("--recipe.seeds", "3", "5", "--removal-prompts", "64"),
 ]
 CPU = ltb_gpt2.PRESETS["cpu"]
 
@@ -261,6 +262,8 @@ def test_the_command_line_writes_what_is_reported_of_its_models(tmp_path, monkey
     monkeypatch.setattr(main, "train", train)
     monkeypatch.setattr(main, "evaluation_prompt", lambda config, mean: mean)
     monkeypatch.setattr(main, "model_errors", errors)
+    removed = made_up(CPU)
+    monkeypatch.setattr(main, "removals", lambda config, trained, cell: removed[cell])
     columns = columns_of(CPU.means)
     monkeypatch.setattr(main, "references", lambda config, mean: columns[mean])
     seeds = ["--recipe.seeds", "3", "5"]
@@ -272,6 +275,7 @@ def test_the_command_line_writes_what_is_reported_of_its_models(tmp_path, monkey
     (folder,) = (tmp_path / "ltb_gpt2").iterdir()
     assert json.loads((folder / "result.json").read_text()) == result
     assert (folder / "table1.png").is_file()
+    assert (folder / "removal.png").is_file()
     for cell in CPU.cells:
         mean = result["cells"][cell.name]["mean"]
         assert mean == pytest.approx(1 + cell.mean)
@@ -292,7 +296,7 @@ def test_a_killed_run_ends_as_one_that_was_not(tmp_path, interrupted):
         "timing.json",
         "checkpoints",
     }
-    assert names == written | {"table1.png"}
+    assert names == written | {"table1.png", "removal.png"}
     assert json.loads((folder / "result.json").read_text()) == result
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
@@ -310,7 +314,7 @@ def test_a_killed_run_ends_as_one_that_was_not(tmp_path, interrupted):
     (cut,) = (tmp_path / "cut" / "ltb_gpt2").iterdir()
     assert not (cut / "result.json").exists()
     resumed = ltb_gpt2.main(["--resume", str(cut)])
-    for part in ("cells", "references", "ratios", "checks"):
+    for part in ("cells", "references", "ratios", "checks", "removal"):
         assert resumed[part] == result[part]
     texts = [(x / "metrics.jsonl").read_text() for x in (folder, cut)]
     assert texts[0] == texts[1]
@@ -321,6 +325,8 @@ def test_a_killed_run_ends_as_one_that_was_not(tmp_path, interrupted):
     [
         (["--mean", "0"], "mean: expected a value other than 0, got 0"),
         (["--eval-prompts", "1"], "eval_prompts: expected at least 2, got 1"),
+        (["--recipe.dim", "1"], "recipe.dim: expected at least 2, got 1"),
+        (["--random-directions", "0"], "random_directions: expected at least 1"),
         (["--recipe.model", "linear"], "recipe: expected gpt2 with MLP"),
         (["--recipe.seeds", "1", "1"], "recipe.seeds: expected different ones"),
         (["--recipe.task-mean", "10"], "recipe: expected gpt2 with MLP"),

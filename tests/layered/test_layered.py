@@ -22,6 +22,7 @@ from icltheory.layered import (
     check_layered,
     check_model,
     forward,
+    forward_edited,
     forward_from,
     get_matrix,
     hidden_before,
@@ -143,6 +144,42 @@ def test_resuming_from_a_cached_state_is_the_forward_pass(flax_model):
         for layer, hidden in enumerate(states):
             np.testing.assert_allclose(resumed[layer], out, atol=1e-14)
             jax.tree.map(np.testing.assert_array_equal, before[layer], hidden)
+
+
+def test_edits_change_the_hidden_state_at_their_depths():
+    stack = next(stacks())
+    model, inputs = LayeredStack.of(stack, scale=0.5), (draws(N, n), draws(n))
+
+    def moved(by):
+        return lambda state: state._replace(h_query=state.h_query + by)
+
+    @jax.jit
+    def run(stack, by):
+        edited = forward_edited(model, stack, inputs, {1: moved(by), L: moved(-by)})
+        state = moved(by)(hidden_before(model, stack, inputs, 1))
+        none = forward_edited(model, stack, inputs, {})
+        return (
+            edited,
+            forward_from(model, stack, state, 1) - by,
+            none,
+            forward(model, stack, inputs),
+        )
+
+    by = draws(n, seed=9)
+    edited, expected, none, whole = run(stack, by)
+    np.testing.assert_allclose(edited, expected, atol=1e-14)
+    np.testing.assert_array_equal(none, whole)
+    # The blocks between the two edits read the change.
+    assert np.abs(edited - whole).max() > 1e-3
+
+
+@pytest.mark.parametrize("depth", [-1, L + 1])
+def test_edits_at_depths_that_do_not_exist_are_refused(depth):
+    stack = next(stacks())
+    with raises(f"edits: expected depths from 0 to {L}, got {depth!r}"):
+        forward_edited(
+            LayeredStack.of(stack), stack, (draws(N, n), draws(n)), {depth: lambda h: h}
+        )
 
 
 @pytest.mark.slow

@@ -22,7 +22,8 @@ B, P, D = 2, 4, 3
 _rng = np.random.default_rng(1)
 X, Q = _rng.standard_normal((2, B, P, D)).astype(np.float32)
 Y = _rng.standard_normal((B, P)).astype(np.float32)
-MODULE = GPT2(dim=D, num_positions=8, width=8, num_layers=3, num_heads=2)
+_SIZES = {"dim": D, "num_positions": 8, "width": 8, "num_layers": 3, "num_heads": 2}
+MODULE = GPT2(**_SIZES)
 MODEL = LayeredGPT2(MODULE)
 
 
@@ -72,6 +73,17 @@ def test_replacing_the_queries_leaves_keys_and_values(params):
     for name in ("W_K", "W_V", "W_O"):
         before, after = get_matrix(params, specs[name]), get_matrix(new, specs[name])
         np.testing.assert_array_equal(before, after)
+
+
+def test_the_last_question_alone_is_the_modules_prediction():
+    module = GPT2(**(_SIZES | {"token_layout": "matrix"}))
+    model = LayeredGPT2(module, last_only=True)
+    params = drawn(module.init, X, Y)["params"]
+    answers = jax.jit(functools.partial(forward, model))(params, (X, Y))
+    asked = tuple(map(jnp.asarray, (X[:, :-1], Y[:, :-1], X[:, -1])))
+    expected = module.apply({"params": params}, *asked, method="predict")
+    np.testing.assert_allclose(answers[:, 0], expected, rtol=1e-5, atol=1e-6)
+    assert answers.shape == (B, 1)
 
 
 def test_a_layer_out_of_range_is_refused():
