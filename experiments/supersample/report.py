@@ -13,7 +13,7 @@ from experiments.supersample.drawing import along, beside
 from experiments.supersample.measure import Case
 from experiments.supersample.order import Tau, orders
 
-# Errors above this are those of which the issue of sharpness is asked.
+# Bounds are compared with errors above this.
 LARGE = 0.02
 
 
@@ -158,4 +158,6 @@ def _order_table(found: dict[str, dict[str, Tau]]) -> Table:
 
 
 def _cell(tau: Tau) -> str:
+    if math.isnan(tau.tau):  # equal for all models
+        return "-"
     return f"{tau.tau:+.2f} ({tau.low:+.2f}, {tau.high:+.2f})"
