@@ -1,7 +1,7 @@
 """Whether a number orders models as their errors do: Kendall's tau with an interval."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Tau(NamedTuple):
     models: int
 
 
-def tau_of(x: Sequence[float], y: Sequence[float], level: float) -> Tau:
+def tau_of(x: Any, y: Any, level: float) -> Tau:
     """Tau-b, with percentiles over resampled models.
 
     Samples of which all values of x or y are equal have no tau and are left out.
