@@ -76,4 +76,4 @@ class Config:
 
 
 PRESETS = {"cpu": Config()}
-TIMES = {"cpu": "5 to 8 min, 2 cores"}
+TIMES = {"cpu": "6 to 12 min, 2 cores"}

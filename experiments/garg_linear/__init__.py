@@ -21,7 +21,7 @@ Expect
     gpu     d = 20, 12 layers, Muon in bfloat16, 24,000 steps of 256 prompts: about
             0.02 at k = 20 and below 0.001 at k = 40.
     paper   the published recipe, 500,001 steps of 64 prompts: 0.02 and 0.0006.
-    d20     the published dimension on two cores, 20 to 50 minutes: as far as 9,000
+    d20     the published dimension on two cores, 30 to 70 minutes: as far as 9,000
             small steps come.
     sparse, relu_network, decision_tree
             small models of the other families, d = 5, four to seven minutes each.
