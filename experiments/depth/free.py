@@ -10,6 +10,7 @@ import optax
 
 from experiments.depth.classes import Steps, best_start
 from experiments.depth.config import Config
+from icltheory import constructions
 from icltheory.attention import LinearAttentionStack
 
 RANDOM, CONTINUED = "free, random start", "free, from GD++"
@@ -97,17 +98,15 @@ def train_free(
     return found
 
 
-def stacks_of(steps: Steps, dim: int) -> Sequence[jax.Array]:
-    """W_V, W_K, W_Q of GD++ with these steps, (starts, L, d + 1, d + 1) each.
+def stacks_of(steps: Steps, dim: int) -> Sequence[jax.Array | np.ndarray]:
+    """W_V, W_K, W_Q of GD++ with these steps, (starts, L, d + 1, d + 1) each."""
 
-    As ``constructions.gd_plus_plus``, for many starts at once.
-    """
-    inputs = jnp.diag(jnp.append(jnp.ones(dim), 0.0))
-    labels = jnp.eye(dim + 1) - inputs
-    eta, gamma = (jnp.asarray(part)[..., None, None] for part in steps)
-    W_V = -(gamma * inputs[None, None] + eta * labels[None, None])
-    both = jnp.broadcast_to(inputs, W_V.shape)
-    return W_V, both, both
+    def weights(labels, inputs):
+        stack = constructions.gd_plus_plus(labels, inputs, dim)
+        return stack.W_V, stack.W_K, stack.W_Q
+
+    labels, inputs = (jnp.asarray(part) for part in steps)
+    return jax.vmap(weights)(labels, inputs)
 
 
 def _train(config: Config, start, key, dim: int, num_examples: int):
