@@ -53,7 +53,15 @@ def risk_against_layers(
                 )
             axes.set(yscale="log", xlabel="layers L", title=name)
             axes.set_xticks(sorted({n for n, *_ in lines.values() for n in n}))
-            axes.set_ylim(1e-7, 1.5)
+        # The intervals do not set the range: one that reaches zero has no logarithm.
+        lowest = min(
+            min(points[1], default=1.0)
+            for both in panels.values()
+            for side in both
+            for points in side.values()
+        )
+        for axes in grid[0]:
+            axes.set_ylim(lowest / 3, 1.5)
         grid[0][0].set_ylabel("risk / d")
         handles = grid[0][0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8)
