@@ -25,6 +25,7 @@ from icltheory.bridge.layer_search import Algorithm1Result, algorithm1
 from icltheory.bridge.model import LanguageModel, clip_module
 from icltheory.bridge.racing import race
 from icltheory.bridge.records import Records
+from icltheory.bridge.sharding import shard_model
 from icltheory.bridge.spectra import (
     ConditionNumber,
     SingularSystems,
@@ -62,6 +63,7 @@ __all__ = [
     "load_task",
     "race",
     "save_checkpoint",
+    "shard_model",
     "size_report",
 ]
 

@@ -1,8 +1,11 @@
 """Arrays on their way from a file to the device, with no more copies than needed."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 # Where the CPU's arrays begin; from there JAX takes memory over without a copy.
 _ALIGNMENT = 64
@@ -33,3 +36,56 @@ def _check_range(leaf, out):
     if not np.all(np.isfinite(out)) and np.all(np.isfinite(leaf)):
         largest = float(np.abs(leaf).max())
         raise ValueError(f"expected values that float16 can hold, got {largest:.3g}")
+
+
+def by_rows(batch: Any, like: jax.Array, axis: str = "batch") -> Any:
+    """A batch with its rows split along an axis of the mesh that ``like`` is on."""
+    mesh = getattr(like.sharding, "mesh", None)
+    if mesh is None or len(batch[0]) % mesh.shape[axis]:
+        return batch
+    sharding = NamedSharding(mesh, PartitionSpec(axis))
+
+    def put(rows):
+        return jax.make_array_from_callback(rows.shape, sharding, lambda i: rows[i])
+
+    return jax.tree.map(put, batch)
+
+
+def gathered(leaf: jax.Array, place: int) -> jax.Array:
+    """A matrix whole on one device of this process; as it is where it is on one only.
+
+    Args:
+        leaf: The matrix.
+        place: Which device; numbers beyond the last begin anew, so that work on the
+            matrices of a module can be dealt out by their number.
+    """
+    if not isinstance(leaf.sharding, NamedSharding):
+        return leaf
+    if not leaf.is_fully_addressable:
+        leaf = replicated(leaf).addressable_data(0)
+    own = [
+        d for d in leaf.sharding.device_set if d.process_index == jax.process_index()
+    ]
+    devices = sorted(own, key=lambda device: device.id)
+    return jax.device_put(leaf, devices[place % len(devices)])
+
+
+def spread_like(leaf: jax.Array, old: jax.Array) -> jax.Array:
+    """An array of matrices, as ``old`` is spread; axes in front are kept whole."""
+    if not isinstance(old.sharding, NamedSharding):
+        return leaf
+    further = [None] * (leaf.ndim - old.ndim)
+    spec = PartitionSpec(*further, *old.sharding.spec)
+    sharding = NamedSharding(old.sharding.mesh, spec)
+    if old.is_fully_addressable:
+        return jax.device_put(leaf, sharding)
+    host = np.asarray(leaf)
+    return jax.make_array_from_callback(host.shape, sharding, lambda i: host[i])
+
+
+def replicated(leaf: jax.Array) -> jax.Array:
+    """The array whole on every device that has a part of it."""
+    if not isinstance(leaf.sharding, NamedSharding) or leaf.is_fully_replicated:
+        return leaf
+    whole = NamedSharding(leaf.sharding.mesh, PartitionSpec())
+    return jax.jit(lambda x: x, out_shardings=whole)(leaf)

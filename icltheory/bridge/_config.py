@@ -39,6 +39,25 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def shard_files(index: Path) -> dict[str, Path]:
+    """The file of each tensor of a checkpoint in several files, by its index."""
+    table = read_json(index).get("weight_map")
+    if not isinstance(table, dict) or not table:
+        raise ValueError(f"{index}: expected a weight_map, got {table!r}")
+    found = {}
+    for name, shard in table.items():
+        if not isinstance(shard, str) or Path(shard).name != shard:
+            raise ValueError(
+                f"{index}: expected a file of this folder for {name}, got {shard!r}"
+            )
+        found[name] = index.with_name(shard)
+        if not found[name].is_file():
+            raise FileNotFoundError(
+                f"{found[name]}: expected a file, as {index.name} says, found none"
+            )
+    return found
+
+
 def is_number(value: Any) -> TypeGuard[float | int]:
     """Whether a value of a JSON file is a finite number."""
     kind = isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -11,7 +11,7 @@ Here the file is mapped, and an array takes the model's dtype as it is parsed.
 
 import math
 import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ import numpy as np
 from flax import traverse_util
 
 from icltheory.bridge._arrays import cast
+from icltheory.bridge._config import shard_files
 
 SINGLE = "flax_model.msgpack"
+INDEX = "flax_model.msgpack.index.json"
 _LEAVES = {"kernel": "weight", "embedding": "weight", "scale": "weight"}
 _ARRAY = 1  # how Flax marks an array: its shape, dtype and bytes
 _FRONT = 1024
@@ -32,47 +34,73 @@ _CHUNKED = "__msgpack_chunked_array__"  # and one that was too long for one valu
 class FlaxTree:
     """The tensors of a tree under the names and in the layout that torch uses.
 
-    A tensor is let go when it is read, so that the tree shrinks as the model grows.
+    The tree is in one file, or in several that an index names by the path of each leaf.
+    Of several files each is parsed when the first of its tensors is asked for. A tensor
+    is let go when it is read, so that the tree shrinks as the model grows.
     """
 
-    def __init__(self, folder: Path, dtype: np.dtype):
-        self.where = folder / SINGLE
-        self._tensors = dict(self._renamed(_restore(self.where, dtype)))
-        self.names = frozenset(self._tensors)
-        self._shapes = {name: array.shape for name, array in self._tensors.items()}
+    def __init__(self, folder: Path, dtype: np.dtype | None):
+        self._dtype = dtype
+        self._tensors: dict[str, np.ndarray] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        if (folder / INDEX).is_file() and not (folder / SINGLE).is_file():
+            self.where = folder / INDEX
+            files = shard_files(self.where)
+            self._files = {_renamed(path): file for path, file in files.items()}
+        else:
+            self.where = folder / SINGLE
+            self._files = dict.fromkeys(self._parse(self.where), self.where)
+        self.names = frozenset(self._files)
 
-    def _renamed(self, tree: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+    def _parse(self, file: Path) -> Iterable[str]:
+        """The names of a file's tensors, which are kept from now on."""
+        tree = _restore(file, self._dtype)
         # Those who save a train state wrap the tree once more.
         tree = tree["params"] if set(tree) == {"params"} else tree
-        for path, leaf in traverse_util.flatten_dict(tree, is_leaf=_is_chunked).items():
-            *modules, last = map(str, path)
+        found = {}
+        for keys, leaf in traverse_util.flatten_dict(tree, is_leaf=_is_chunked).items():
+            path = "/".join(map(str, keys))
             array = _joined(leaf) if isinstance(leaf, dict) else leaf
             if not isinstance(array, np.ndarray):
                 raise ValueError(
-                    f"{self.where}: expected an array at {'/'.join(map(str, path))}, "
-                    f"got {type(leaf).__name__}"
+                    f"{file}: expected an array at {path}, got {type(leaf).__name__}"
                 )
-            turned = array.T if last == "kernel" else array
-            yield ".".join([*modules, _LEAVES.get(last, last)]), turned
+            found[_renamed(path)] = array.T if path.endswith("kernel") else array
+        self._tensors |= found
+        self._shapes |= {name: array.shape for name, array in found.items()}
+        return found
+
+    def _find(self, name: str) -> None:
+        if name not in self._shapes and name not in self._parse(self._files[name]):
+            raise ValueError(f"{self._files[name]}: expected tensor {name}, found none")
 
     def file(self, name: str) -> Path:
         """The file that holds a tensor."""
-        return self.where
+        return self._files[name]
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape of a tensor."""
+        self._find(name)
         return self._shapes[name]
 
     def peek(self, name: str) -> np.ndarray:
         """A tensor, which the tree keeps."""
+        self._find(name)
         return self._tensors[name]
 
     def read(self, name: str) -> np.ndarray:
         """A tensor, which the tree then forgets."""
+        self._find(name)
         return self._tensors.pop(name)
 
 
-def _restore(path: Path, dtype: np.dtype) -> dict[str, Any]:
+def _renamed(path: str) -> str:
+    """Torch's name of the leaf at a path."""
+    *modules, last = path.split("/")
+    return ".".join([*modules, _LEAVES.get(last, last)])
+
+
+def _restore(path: Path, dtype: np.dtype | None) -> dict[str, Any]:
     def array_of(code, data):
         if code != _ARRAY:
             return msgpack.ExtType(code, data)
@@ -83,7 +111,9 @@ def _restore(path: Path, dtype: np.dtype) -> dict[str, Any]:
         shape, kind = tuple(front.unpack()), jnp.dtype(front.unpack().decode())
         start = len(data) - math.prod(shape) * kind.itemsize
         array = np.frombuffer(data, kind, offset=start).reshape(shape)
-        return cast(array, dtype) if jnp.issubdtype(kind, jnp.floating) else array
+        return (
+            cast(array, dtype or kind) if jnp.issubdtype(kind, jnp.floating) else array
+        )
 
     if not path.stat().st_size:
         raise ValueError(f"{path}: expected a tree of arrays, got an empty file")

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from icltheory._safetensors import SafetensorsFile
-from icltheory.bridge._config import read_json
+from icltheory.bridge._config import shard_files
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -17,7 +17,7 @@ class SafetensorsFolder:
     def __init__(self, folder: Path):
         if (folder / INDEX).is_file() and not (folder / SINGLE).is_file():
             self.where = folder / INDEX
-            files = self._shards(folder)
+            files = self._shards()
         else:
             self.where = folder / SINGLE
             single = SafetensorsFile(self.where)
@@ -25,30 +25,15 @@ class SafetensorsFolder:
         self._files: dict[str, SafetensorsFile] = files
         self.names = frozenset(files)
 
-    def _shards(self, folder):
-        table = read_json(self.where).get("weight_map")
-        if not isinstance(table, dict) or not table:
-            raise ValueError(f"{self.where}: expected a weight_map, got {table!r}")
-        opened: dict[str, SafetensorsFile] = {}
-        for name, shard in table.items():
-            if not isinstance(shard, str) or Path(shard).name != shard:
-                raise ValueError(
-                    f"{self.where}: expected a file of this folder for {name}, "
-                    f"got {shard!r}"
-                )
-            if not (folder / shard).is_file():
-                raise FileNotFoundError(
-                    f"{folder / shard}: expected a file, as {INDEX} says, found none"
-                )
-            if shard not in opened:
-                opened[shard] = SafetensorsFile(folder / shard)
-            if name not in opened[shard].tensors:
-                raise ValueError(
-                    f"{folder / shard}: expected tensor {name}, found none"
-                )
+    def _shards(self):
+        table = shard_files(self.where)
+        opened = {path: SafetensorsFile(path) for path in dict.fromkeys(table.values())}
+        for name, path in table.items():
+            if name not in opened[path].tensors:
+                raise ValueError(f"{path}: expected tensor {name}, found none")
         found = {n: file for file in opened.values() for n in file.tensors}
         # Of a tensor in several files that one counts which the index names.
-        return found | {name: opened[shard] for name, shard in table.items()}
+        return found | {name: opened[path] for name, path in table.items()}
 
     def file(self, name: str) -> Path:
         """The file that holds a tensor."""

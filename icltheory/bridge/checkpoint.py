@@ -2,9 +2,11 @@
 
 import os
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -20,6 +22,7 @@ from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.export.factors import FactoredFolder, take_factors
 from icltheory.bridge.families import FAMILIES, Entry, entries_of, read_architecture
 from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.sharding import Placement
 from icltheory.bridge.tokenizer import Tokenizer
 
 __all__ = ["load_checkpoint"]
@@ -31,17 +34,18 @@ _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 @named_errors
 def load_checkpoint(
     path_or_name: str | os.PathLike,
-    dtype: str = "float32",
+    dtype: str | None = None,
     *,
     revision: str | None = None,
+    devices: Sequence[jax.Device] | np.ndarray | None = None,
 ) -> LanguageModel:
     """A language model from a folder in the Hugging Face layout, or from the hub.
 
     Read are ``config.json`` and ``model.safetensors`` in one file or, with its index,
-    in several; where there is neither, ``flax_model.msgpack``; and ``tokenizer.json``,
-    if there is one. Families: GPT-J, GPT-2, LLaMA 1 to 3, Mistral, Mixtral, Qwen 2
-    and 3, Qwen 3 MoE, Phi, Phi 3, GPT-NeoX, Gemma, StableLM. Files of other formats,
-    which would have to be unpickled, are refused.
+    in several; where there is neither, ``flax_model.msgpack``, in one file or several;
+    and ``tokenizer.json``, if there is one. Families: GPT-J, GPT-2, LLaMA 1 to 3,
+    Mistral, Mixtral, Qwen 2 and 3, Qwen 3 MoE, Phi, Phi 3, GPT-NeoX, Gemma, StableLM.
+    Files of other formats, which would have to be unpickled, are refused.
 
     Weights are read one by one into the default device's memory, so that the process
     holds little more than the model. A tied head is kept once.
@@ -49,8 +53,12 @@ def load_checkpoint(
     Args:
         path_or_name: The folder, or a name such as ``"EleutherAI/gpt-j-6b"``.
         dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``, for weights and products;
-            norms, softmax and logits are in float32 in any case.
+            norms, softmax and logits are in float32 in any case. Unless given, that of
+            the file's token table, or float32 where it is none of these.
         revision: Branch, tag or commit on the hub.
+        devices: Devices that share the weights, of this process or of all of
+            ``jax.distributed``, as of :class:`~icltheory.bridge.sharding.Placement`;
+            each reads its own part from the file. The default device unless given.
 
     Returns:
         The model.
@@ -70,13 +78,15 @@ def load_checkpoint(
     References:
         Yao et al. (2024), section 2. Verified by ``tests/bridge/test_checkpoint.py``.
     """
-    check_choice("dtype", dtype, _DTYPES)
+    if dtype is not None:
+        check_choice("dtype", dtype, _DTYPES)
     folder, source = locate(path_or_name, revision)
-    path, kind = folder / "config.json", jnp.dtype(dtype)
+    path = folder / "config.json"
+    kind = None if dtype is None else jnp.dtype(dtype)
     config, ranks = take_factors(read_json(path), path)
     arch = read_architecture(config, path)
     tensors = FactoredFolder(folder, arch, ranks) if ranks else _open(folder, kind)
-    params = _read_params(arch, tensors, kind)
+    params = _read_params(arch, tensors, devices, kind)
     try:
         tokenizer = Tokenizer(folder, config)
     except FileNotFoundError:
@@ -88,10 +98,10 @@ def load_checkpoint(
 _Tensors = _safetensors.SafetensorsFolder | _msgpack.FlaxTree | FactoredFolder
 
 
-def _open(folder: Path, dtype: np.dtype) -> _Tensors:
+def _open(folder: Path, dtype: np.dtype | None) -> _Tensors:
     if any((folder / f).is_file() for f in (_safetensors.SINGLE, _safetensors.INDEX)):
         return _safetensors.SafetensorsFolder(folder)
-    if (folder / _msgpack.SINGLE).is_file():
+    if any((folder / f).is_file() for f in (_msgpack.SINGLE, _msgpack.INDEX)):
         return _msgpack.FlaxTree(folder, dtype)
     wanted = f"{_safetensors.SINGLE}, {_safetensors.INDEX} or {_msgpack.SINGLE}"
     for pattern in _PICKLED:
@@ -103,13 +113,28 @@ def _open(folder: Path, dtype: np.dtype) -> _Tensors:
     raise FileNotFoundError(f"{folder}: expected {wanted}, found none")
 
 
-def _read_params(arch: Architecture, tensors: _Tensors, dtype: Any) -> PyTree:
+def _putter(devices, dtype) -> Callable[[Any, np.ndarray], jax.Array]:
+    """What brings a leaf of the parameters, by its path, to its devices."""
+    if devices is None:
+        return lambda path, leaf: to_device(leaf, dtype)
+    placement = Placement(devices)
+    return lambda path, leaf: placement.put(path, leaf, dtype)
+
+
+def _own_dtype(table: np.ndarray) -> np.dtype:
+    """The dtype of a file by that of its token table."""
+    return table.dtype if table.dtype.name in _DTYPES else jnp.dtype("float32")
+
+
+def _read_params(arch: Architecture, tensors: _Tensors, devices, dtype) -> PyTree:
     """The parameter tree, filled leaf by leaf."""
     family = FAMILIES[arch.family]
     bare = not any(name.startswith(family.prefix) for name in tensors.names)
     prefix = "" if bare else family.prefix
     entries = {entry.name: entry for entry in entries_of(arch, prefix)}
     found = _found(arch, entries, tensors, prefix)
+    table = tensors.peek(found[0][1])  # of the tokens
+    put = _putter(devices, dtype or _own_dtype(table))
     params: dict[str, Any] = {"embed": {}, "final_norm": {}, "head": {}, "layers": {}}
     for entry, name in found:
         if tensors.shape(name) != entry.shape:
@@ -120,7 +145,7 @@ def _read_params(arch: Architecture, tensors: _Tensors, dtype: Any) -> PyTree:
         leaves = entry.split(tensors.read(name))
         try:
             for path, leaf in zip(entry.paths, leaves, strict=True):
-                _put(params, path, to_device(leaf, dtype))
+                _set(params, path, put(path, leaf))
         except ValueError as error:
             raise ValueError(f"{tensors.file(name)}: {name}: {error}") from None
     layers = tuple(params["layers"][layer] for layer in range(arch.num_layers))
@@ -165,7 +190,7 @@ def _check_same(names, tensors):
             )
 
 
-def _put(tree, path, leaf):
+def _set(tree, path, leaf):
     for key in path[:-1]:
         tree = tree.setdefault(key, {})
     tree[path[-1]] = leaf

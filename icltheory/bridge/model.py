@@ -16,6 +16,7 @@ from icltheory._checks import check_shape, concrete
 from icltheory._named_errors import named_errors
 from icltheory._names import Rule
 from icltheory._typing import Array, Bool, Float, PyTree
+from icltheory.bridge._arrays import gathered, replicated, spread_like
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder, Stream, Tokens
 from icltheory.layered import MatrixSpec, OVFactors
@@ -173,7 +174,9 @@ def weights_digest(model: LanguageModel) -> str:
     """Digest of what a model computes with: architecture and weights, to the bit."""
     digest = hashlib.sha256(repr(model.arch).encode())
     for leaf in jax.tree.leaves(model.params):
-        digest.update(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data)
+        digest.update(
+            np.ascontiguousarray(replicated(leaf)).reshape(-1).view(np.uint8).data
+        )
     return digest.hexdigest()
 
 
@@ -235,7 +238,7 @@ def clip_module(
         )["layers"][layer]
 
     def narrow(new, wide, old):
-        return old if new is wide else new.astype(old.dtype)
+        return old if new is wide else spread_like(new.astype(old.dtype), old)
 
     layers = list(model.params["layers"])
     layers[layer] = jax.tree.map(narrow, new, wide["layers"][layer], old)
@@ -244,7 +247,7 @@ def clip_module(
 
 def _widen(leaf):
     # LAPACK knows no half precision; the layer alone is widened, not the model.
-    return leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32))
+    return gathered(leaf, 0).astype(jnp.promote_types(leaf.dtype, jnp.float32))
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import traverse_util
+from flax.serialization import msgpack_restore, msgpack_serialize
 
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.families import read_architecture
@@ -79,14 +81,17 @@ def test_flax_trees_are_the_safetensors(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["qwen2", "llama", "gptj"])
 def test_stored_dtypes_widen_exactly(name, tmp_path):
-    """bfloat16, float16 and float32 files, read in float32."""
+    """bfloat16, float16 and float32 files, read in float32 and as they are."""
     folder = stored.checkpoint(name, tmp_path)
     kinds = {"qwen2": jnp.bfloat16, "llama": jnp.float16, "gptj": jnp.float32}
     table = {"gptj": "transformer.wte.weight"}.get(name, "model.embed_tokens.weight")
     raw = stored.tensors_of(folder)[table]
     assert raw.dtype == kinds[name]
-    ours = load_checkpoint(folder).params["embed"]["tokens"]
+    ours = load_checkpoint(folder, "float32").params["embed"]["tokens"]
     np.testing.assert_array_equal(ours, raw.astype(np.float32))
+    kept = load_checkpoint(folder).params["embed"]["tokens"]
+    assert kept.dtype == kinds[name]
+    np.testing.assert_array_equal(kept, raw)
 
 
 @pytest.mark.parametrize("name", stored.NAMES)
@@ -141,7 +146,7 @@ def test_gemmas_gelu_is_the_tanh_form(said, tmp_path):
     config |= {"hidden_act": "gelu"} | said
     (folder / "config.json").write_text(json.dumps(config))
     ids, logits = stored.expected("gemma")
-    ours = load_checkpoint(folder).logits(ids)
+    ours = load_checkpoint(folder, "float32").logits(ids)
     np.testing.assert_allclose(ours, logits, atol=1e-5, rtol=0)
 
 
@@ -277,3 +282,27 @@ def test_of_a_tensor_in_two_shards_the_one_counts_that_the_index_names(tmp_path)
         path = paths[1 - number]
         save_file({**other, name: right[name] + 7}, path, metadata={"format": "pt"})
         assert_equal(load_checkpoint(folder), one)
+
+
+@pytest.mark.parametrize("leave_out", [False, True])
+def test_a_flax_tree_in_several_files_is_that_in_one(leave_out, tmp_path):
+    """Each file is a tree of some leaves; the index names leaves by their paths."""
+    folder = stored.checkpoint("gpt2", tmp_path / "flax", weights="flax_model.msgpack")
+    one = load_checkpoint(folder)
+    whole = folder / "flax_model.msgpack"
+    leaves = traverse_util.flatten_dict(msgpack_restore(whole.read_bytes()), sep="/")
+    whole.unlink()
+    paths, table = sorted(leaves), {}
+    for number, part in enumerate((paths[::2], paths[1::2]), 1):
+        name = f"flax_model-{number:05d}-of-00002.msgpack"
+        table |= dict.fromkeys(part, name)
+        kept = part[1:] if leave_out else part
+        tree = traverse_util.unflatten_dict({p: leaves[p] for p in kept}, sep="/")
+        (folder / name).write_bytes(msgpack_serialize(tree))
+    index = folder / "flax_model.msgpack.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": table}))
+    if not leave_out:
+        assert_equal(load_checkpoint(folder), one)
+        return
+    with pytest.raises(ValueError, match=r"of-00002.msgpack: expected tensor .* none"):
+        load_checkpoint(folder)

@@ -1,12 +1,7 @@
 """Several devices and several processes give the numbers of one device."""
 
-import json
-import os
 import re
 import signal
-import socket
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -14,38 +9,9 @@ import numpy as np
 import pytest
 
 from icltheory.training import data_mesh, devices, initialize_distributed
+from tests.several_devices import finish, finish_pair, free_port, launch
 
-PROGRAM = [sys.executable, "-m", "tests.training.parallel_run"]
-
-
-def launch(devices, *args, **environment):
-    flags = f"{os.environ['XLA_FLAGS']} "  # those of every test, for quick compiling
-    flags += f"--xla_force_host_platform_device_count={devices}"
-    # LAPACK on many host devices waits for threads of one pool, which must be ample.
-    environment |= {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "NPROC": "64"}
-    return subprocess.Popen(
-        [*PROGRAM, *map(str, args)],
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finish(process):
-    try:
-        out, err = process.communicate(timeout=300)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-    assert out, err
-    return process.returncode, json.loads(out.splitlines()[-1]), err
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+PROGRAM = "tests.training.parallel_run"
 
 
 def task_of_slurm(rank, port):
@@ -64,16 +30,12 @@ def task_of_slurm(rank, port):
 def runs(tmp_path_factory):
     """Reports of two processes x 4 devices, one of which died, and of one x 8."""
     folder, port = tmp_path_factory.mktemp("parallel"), free_port()
-    pair = [
-        launch(4, "two", folder / "two", **task_of_slurm(rank, port)) for rank in (0, 1)
-    ]
-    try:
-        second, first = finish(pair[1]), finish(pair[0])
-    finally:
-        for process in pair:
-            process.kill()
-            process.communicate()
-    alone = finish(launch(8, "one", folder / "one", folder / "two"))
+    pair = (
+        launch(PROGRAM, 4, "two", folder / "two", **task_of_slurm(rank, port))
+        for rank in (0, 1)
+    )
+    first, second = finish_pair(*pair)
+    alone = finish(launch(PROGRAM, 8, "one", folder / "one", folder / "two"))
     assert alone[0] == 0, alone[2]
     return first, second, alone[1]
 

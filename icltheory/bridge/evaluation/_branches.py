@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from icltheory._typing import PyTree
+from icltheory.bridge._arrays import by_rows
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.evaluation import _programs as programs
 from icltheory.bridge.evaluation.batches import Answers
@@ -44,6 +44,7 @@ class ModelPrograms:
 
     def _embed(self, tokens, start):
         table, start = self.params["embed"], np.int32(start)
+        tokens = by_rows(tokens, table["tokens"])
         return programs.embed(self.decoder, table, tokens, start)
 
     def block(self, layer: int, stream: Stream, prefix: KV | None):
@@ -96,7 +97,7 @@ class Branch:
             matrices,
         )
         rates = matrices[0].shape[0] if matrices else 1
-        self.before: Any = (jnp.zeros(rates, jnp.float32), np.int32(0))
+        self.before: Any = (np.zeros(rates, np.float32), np.int32(0))
         self.caches: list[KV | None] = [None] * (model.decoder.num_layers - layer)
         if prefix is not None:
             self._fill(prefix)
@@ -120,7 +121,7 @@ class Branch:
 
     def take(self, rates: Sequence[int]) -> "Branch":
         """The branch with some of its rates."""
-        chosen, new = jnp.asarray(rates), object.__new__(Branch)
+        chosen, new = np.asarray(rates), object.__new__(Branch)
         new.model, new.layer, new.specs = self.model, self.layer, self.specs
         new.matrices = tuple(stack[chosen] for stack in self.matrices)
         new.before = (self.before[0][chosen], self.before[1])

@@ -8,6 +8,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from icltheory.bridge.streams import KV, Stream
 from icltheory.layered import replace_matrix
@@ -127,7 +128,7 @@ def ends_for(params, scoring, label_ids):
     ends = {"final_norm": params["final_norm"]}
     tables = {"embed": {"tokens": params["embed"]["tokens"]}, "head": params["head"]}
     if scoring == "label_token":
-        rows = jnp.asarray(label_ids)
+        rows = np.asarray(label_ids)
         tables = jax.tree.map(lambda leaf: leaf[rows], tables)
     elif scoring == "mean_logit":
         tables = jax.tree.map(_mean_row, tables)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from icltheory.batching import Counter, Progress
+from icltheory.bridge._arrays import replicated
 from icltheory.bridge.evaluation._branches import Branch, ModelPrograms, SharedPrefix
 from icltheory.bridge.evaluation.batches import Batches
 from icltheory.bridge.evaluation.prompts import Prompts
@@ -73,7 +74,7 @@ class SplitEvaluator:
 
     def _fetch(self, running, count):
         for key, examples, scores in running:
-            scores = np.asarray(scores)[:count]
+            scores = np.asarray(replicated(scores))[:count]
             shape = (len(scores), -1, self.prompts.num_options)
             yield key, examples, scores.reshape(shape)[:, : len(examples)]
 

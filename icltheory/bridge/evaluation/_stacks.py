@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_finite
+from icltheory.bridge._arrays import gathered, spread_like
 from icltheory.bridge.spectra import Cumulative
 from icltheory.layered import MatrixSpec, get_matrix
 from icltheory.linalg import SVD
@@ -29,10 +30,12 @@ def pruned_stacks(
     cutting = Cutting(kind, "floor", at_least_one)
     specs = module_matrices(model, layer, module)
     stacks = []
-    for spec in specs:
+    for number, spec in enumerate(specs):
         W = get_matrix(model.params, spec)
-        check_finite(spec.name, W)
-        stacks.append(_stack(W, rates, cutting, method, systems))
+        whole = gathered(W, number)
+        check_finite(spec.name, whole)
+        stack = _stack(whole, rates, cutting, method, systems)
+        stacks.append(spread_like(stack, W))
     inside = tuple(dataclasses.replace(s, path=s.path[2:]) for s in specs)
     return inside, tuple(stacks)
 

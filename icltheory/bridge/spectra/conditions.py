@@ -9,10 +9,11 @@ import numpy as np
 from icltheory._checks import check_finite
 from icltheory._named_errors import named_errors
 from icltheory.batching import Progress, reported
+from icltheory.bridge._arrays import gathered
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.spectra.rounding import rounding_noise, stored_dtype
 from icltheory.bridge.spectra.systems import SingularSystems
-from icltheory.layered import get_matrix
+from icltheory.layered import get_matrix, replace_matrix
 from icltheory.pruning import (
     module_matrices,
     module_spectra,
@@ -112,11 +113,10 @@ def condition_numbers(
 
 
 def _row(model, layer, spec, cache):
-    W = get_matrix(model.params, spec)
+    W = gathered(get_matrix(model.params, spec), 0)
     if cache is None:
-        (record,) = module_spectra(
-            model, model.params, layers=[layer], module=spec.name
-        )
+        params = replace_matrix(model.params, spec, W)
+        (record,) = module_spectra(model, params, layers=[layer], module=spec.name)
         s = record.singular_values
     else:
         check_finite(spec.name, W)

@@ -1,0 +1,146 @@
+"""Where the weights of a model are kept when several devices share them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from icltheory._named_errors import named_errors
+from icltheory._public import shown
+from icltheory._typing import Array
+from icltheory.bridge._arrays import cast
+from icltheory.bridge.model import LanguageModel
+
+__all__ = ["Placement", "shard_model"]
+
+_BATCH, _WEIGHTS = "batch", "weights"
+# Matrices (out, in) that are split along what they read; all others along what they
+# write, so that a block needs one sum after attention and one after its MLP.
+_READERS = ("W_O", "W_out")
+
+
+class Placement:
+    r"""How weights and batches are spread over devices.
+
+    With n devices in a row, queries, keys, values and the input of the MLP are split
+    by output, and the output of attention and of the MLP by input: device k holds
+
+    .. math:: W_Q^{(k)}, W_K^{(k)}, W_V^{(k)}, W_{in}^{(k)}
+        \in \mathbb{R}^{m / n \times d} , \qquad
+        W_O^{(k)}, W_{out}^{(k)} \in \mathbb{R}^{d \times m / n} ,
+
+    and the outputs of a block are sums over devices. Tables of tokens and the head are
+    split by token. A matrix whose side n does not divide is split along the other one,
+    or kept whole on every device; norms and the biases of sums are kept whole. Programs
+    are compiled for one device and split by XLA.
+
+    Args:
+        devices: A sequence of devices, which share the weights; or an array
+            ``(groups, n)``, whose groups hold the weights once each and share a batch.
+
+    Raises:
+        ValueError: If there is no device, one stands twice, or the array has more
+            axes.
+
+    References:
+        Shoeybi et al. (2019), section 3. Verified by
+        ``tests/bridge/test_sharding.py``.
+    """
+
+    def __init__(self, devices: Sequence[jax.Device] | np.ndarray):
+        grid = np.array(devices, dtype=object)
+        if grid.ndim not in (1, 2) or not grid.size:
+            raise ValueError(
+                "devices: expected a sequence, or an array of two axes, got shape "
+                f"{grid.shape}"
+            )
+        grid = np.atleast_2d(grid)
+        if len(set(grid.flat)) < grid.size:
+            raise ValueError("devices: expected different ones, got one twice")
+        auto = (AxisType.Auto, AxisType.Auto)
+        self.mesh = Mesh(grid, (_BATCH, _WEIGHTS), axis_types=auto)
+
+    @property
+    def parts(self) -> int:
+        """Number n of devices that share the weights."""
+        return self.mesh.shape[_WEIGHTS]
+
+    def of(self, path: Sequence[str | int], shape: Sequence[int]) -> NamedSharding:
+        """Where a leaf of the parameters is kept.
+
+        Args:
+            path: Its path in the tree of parameters.
+            shape: Its shape.
+
+        Returns:
+            Its sharding.
+        """
+        name = str(path[-2]) if path[-1] in ("weight", "bias") else str(path[-1])
+        split = path[0] in ("embed", "head") or "W_" in name
+        spec: list[str | None] = [None] * len(shape)
+        if split and len(shape) == 2:
+            first = 1 if name in _READERS else 0
+            for axis in (first, 1 - first):
+                if shape[axis] % self.parts == 0:
+                    spec[axis] = _WEIGHTS
+                    break
+        return NamedSharding(self.mesh, PartitionSpec(*spec))
+
+    def put(self, path: Sequence[str | int], leaf: np.ndarray, dtype: Any) -> Array:
+        """A leaf on its devices; of an array in a file each reads its own part.
+
+        Args:
+            path: Its path in the tree of parameters.
+            leaf: The array.
+            dtype: What it becomes.
+
+        Returns:
+            The array on the devices.
+        """
+        return jax.make_array_from_callback(
+            leaf.shape,
+            self.of(path, leaf.shape),
+            lambda index: cast(leaf[index], jnp.dtype(dtype)),
+        )
+
+
+@named_errors
+def shard_model(
+    model: LanguageModel, devices: Sequence[jax.Device] | np.ndarray
+) -> LanguageModel:
+    """The model with its weights spread over devices.
+
+    Args:
+        model: The model; left as it is.
+        devices: As of :class:`Placement`.
+
+    Returns:
+        The same model on these devices.
+
+    Raises:
+        ValueError: As :class:`Placement`.
+
+    Example:
+        >>> import jax
+        >>> from icltheory.bridge import Architecture, Decoder
+        >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
+        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
+        >>> model = LanguageModel(Decoder(arch), Decoder(arch).init(jax.random.key(0)))
+        >>> spread = shard_model(model, jax.devices())
+
+    References:
+        Verified by ``tests/bridge/test_sharding.py``.
+    """
+    placement = Placement(devices)
+
+    def put(path, leaf):
+        keys: list[Any] = [getattr(key, "key", getattr(key, "idx", 0)) for key in path]
+        return placement.put(keys, np.asarray(leaf), leaf.dtype)
+
+    return model.replace(params=jax.tree_util.tree_map_with_path(put, model.params))
+
+
+__dir__ = shown(__name__)

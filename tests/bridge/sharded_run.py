@@ -1,0 +1,80 @@
+"""A model on several devices beside the same on one: what it prints is JSON."""
+
+import dataclasses
+import json
+import sys
+
+import jax
+import numpy as np
+
+from icltheory.bridge import algorithm1, clip_module, evaluate_grid, load_checkpoint
+from icltheory.bridge.sharding import shard_model
+from icltheory.training import initialize_distributed
+from tests.bridge.evaluation_tasks import LETTERS, choice, classification
+
+RATES = (0, 0.5, 0.75)
+
+
+def answers(model):
+    """Logits, scores at several rates, and what Algorithm 1 chooses and measures."""
+    model = model.replace(tokenizer=LETTERS)
+    task = classification(8, longest=1)
+    words = evaluate_grid(model, choice(4), [0], ["W_V"], RATES, buckets=1)
+    both = dataclasses.replace(task, test=task.validation[4:])
+    both = dataclasses.replace(both, validation=task.validation[:4])
+    found = algorithm1(model, both, "attn", RATES, 1, "mean", buckets=1)
+    return {
+        "scores": [
+            np.asarray(one.scores).tolist() for rates in words.values() for one in rates
+        ],
+        "chosen": [found.layer, found.rate, found.test_before, found.test_after],
+        "validation": found.validation_scores,
+    }
+
+
+def logits(model):
+    """Logits of a few tokens, of the model and with a module clipped."""
+    ids = np.arange(24).reshape(2, 12)
+    models = (model, clip_module(model, 0, "attn", 0.5))
+    return [np.asarray(one.logits(ids), float).tolist() for one in models]
+
+
+def bytes_of(params):
+    """Bytes that the first device holds of the parameters, and those of all of them."""
+    leaves = jax.tree.leaves(params)
+    own = sum(leaf.addressable_shards[0].data.nbytes for leaf in leaves)
+    return own, sum(leaf.nbytes for leaf in leaves)
+
+
+def one(folder):
+    """Eight devices of this process: in a row, and in two groups of four."""
+    alone, devices = load_checkpoint(folder), np.array(jax.devices())
+    spread = load_checkpoint(folder, devices=devices)
+    own, everything = bytes_of(spread.params)
+    report = {"devices": devices.size, "share": own / everything}
+    groups = shard_model(alone, devices.reshape(2, 4))
+    for name, model in (("one", alone), ("eight", spread), ("groups", groups)):
+        report[name] = answers(model) | {"logits": logits(model)}
+    # Nothing of a matrix that is split is whole on a device while a block runs.
+    report["largest"] = largest_on_a_device(spread)
+    return report
+
+
+def largest_on_a_device(model):
+    """Elements of the largest leaf of a layer on one device, and of the whole one."""
+    leaves = jax.tree.leaves(model.params["layers"])
+    own = max(leaf.addressable_shards[0].data.size for leaf in leaves)
+    return own, max(leaf.size for leaf in leaves)
+
+
+def two(folder, port, rank):
+    """Two processes of four devices each."""
+    initialize_distributed(f"127.0.0.1:{port}", 2, int(rank))
+    spread = load_checkpoint(folder, devices=jax.devices())
+    report = {"devices": jax.device_count(), "processes": jax.process_count()}
+    return report | answers(spread)
+
+
+if __name__ == "__main__":
+    name, *args = sys.argv[1:]
+    print(json.dumps({"one": one, "two": two}[name](*args)), flush=True)

@@ -1,0 +1,124 @@
+"""A model that several devices share answers as it does on one."""
+
+import jax
+import numpy as np
+import pytest
+
+from icltheory.bridge import Decoder, LanguageModel, save_checkpoint
+from icltheory.bridge.families import read_architecture
+from icltheory.bridge.sharding import Placement, shard_model
+from tests.several_devices import finish, finish_pair, free_port, launch
+from tests.weights import drawn
+
+PROGRAM = "tests.bridge.sharded_run"
+CONFIG = {
+    "model_type": "llama",
+    "vocab_size": 129,  # which eight devices do not divide
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 160,
+}
+
+
+def a_model():
+    decoder = Decoder(read_architecture(CONFIG))
+    params = drawn(decoder.init)
+    return LanguageModel(decoder, params, config=CONFIG)
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """What one process of eight devices found, and both processes of four."""
+    folder = save_checkpoint(a_model(), tmp_path_factory.mktemp("model") / "model")
+    port = free_port()
+    pair = (launch(PROGRAM, 4, "two", folder, port, rank) for rank in (0, 1))
+    (code, first, err), (_, second, _) = finish_pair(*pair)
+    assert code == 0, err
+    code, alone, err = finish(launch(PROGRAM, 8, "one", folder))
+    assert code == 0, err
+    return alone, first, second
+
+
+# Sums of float32 in another order, through two layers and a norm.
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["eight", "groups"])
+def test_a_model_on_eight_devices_answers_as_on_one(reports, way):
+    found, expected = reports[0][way], reports[0]["one"]
+    assert reports[0]["devices"] == 8
+    for name in ("logits", "scores"):
+        for own, other in zip(found[name], expected[name], strict=True):
+            np.testing.assert_allclose(own, other, **CLOSE)
+    assert found["chosen"] == expected["chosen"]
+    assert found["validation"] == expected["validation"]
+
+
+@pytest.mark.slow
+def test_two_processes_answer_as_one(reports):
+    alone, *pair = reports
+    for found in pair:
+        assert (found["devices"], found["processes"]) == (8, 2)
+        assert found["chosen"] == alone["one"]["chosen"]
+        for own, other in zip(found["scores"], alone["one"]["scores"], strict=True):
+            np.testing.assert_allclose(own, other, **CLOSE)
+
+
+@pytest.mark.slow
+def test_each_device_holds_an_eighth(reports):
+    own, whole = reports[0]["largest"]
+    assert own == whole / 8
+    assert reports[0]["share"] < 1.1 / 8  # norms are whole everywhere
+
+
+def test_on_one_device_it_is_the_same_model():
+    model = a_model()
+    spread = shard_model(model, jax.devices()[:1])
+    ids = np.arange(12).reshape(2, 6)
+    np.testing.assert_array_equal(spread.logits(ids), model.logits(ids))
+
+
+def stand_in(parts):
+    """A placement over so many devices that nothing is put on."""
+    placement = Placement(jax.devices()[:1])
+    again = np.full((1, parts), jax.devices()[0])
+    placement.mesh = jax.sharding.Mesh(again, ("batch", "weights"))
+    return placement
+
+
+@pytest.mark.parametrize(
+    ("path", "shape", "spec"),
+    [
+        (("layers", 0, "attn", "W_Q", "weight"), (32, 16), ("weights", None)),
+        (("layers", 0, "attn", "W_O", "weight"), (16, 32), (None, "weights")),
+        (("layers", 0, "attn", "W_K", "bias"), (32,), (None,)),
+        (
+            ("layers", 0, "mlp", "expert_3", "W_out", "weight"),
+            (16, 8),
+            (None, "weights"),
+        ),
+        (("layers", 0, "mlp", "router", "weight"), (8, 16), (None, None)),
+        (("layers", 0, "attn", "W_V", "weight"), (3, 5), (None, None)),
+        (("embed", "tokens"), (129, 32), (None, "weights")),
+        (("head", "weight"), (128, 32), ("weights", None)),
+        (("final_norm", "scale"), (32,), (None,)),
+    ],
+)
+def test_matrices_are_split_by_what_passes_between_them(path, shape, spec):
+    assert tuple(stand_in(4).of(path, shape).spec) == spec
+
+
+@pytest.mark.parametrize(
+    ("devices", "message"),
+    [
+        ([], "devices: expected a sequence, or an array of two axes, got shape"),
+        ([0, 0], "devices: expected different ones, got one twice"),
+    ],
+)
+def test_devices_that_cannot_share_are_refused(devices, message):
+    with pytest.raises(ValueError, match=message):
+        Placement([jax.devices()[number] for number in devices])
