@@ -6,6 +6,9 @@ questions run in batches of like length, what lies below the pruned layer is sha
 all rates, and all rates are one compiled program. ``evaluate_naive`` does the same one
 prompt at a time and is what the others are tested against.
 
+Beside tasks there are ``log_likelihoods`` of rows of tokens, the ``perplexity`` of a
+text, and greedy ``generate_text`` with a cache of keys and values.
+
 A ``Grid`` hands out scores batch by batch, to be recorded as they come, and answers
 some examples at some rates, which is what a race over rates asks for:
 
@@ -26,7 +29,13 @@ from icltheory.bridge.evaluation.cached import (
     evaluate_grid,
     evaluate_rates,
 )
+from icltheory.bridge.evaluation.generation import generate, generate_text
 from icltheory.bridge.evaluation.grid import Grid, GridChunk
+from icltheory.bridge.evaluation.likelihood import (
+    Likelihoods,
+    log_likelihoods,
+    perplexity,
+)
 from icltheory.bridge.evaluation.naive import evaluate_naive
 from icltheory.bridge.evaluation.prompts import Prompts, tokenize
 from icltheory.bridge.evaluation.result import Evaluation, evaluation_of, predict
@@ -38,13 +47,18 @@ __all__ = [
     "Evaluation",
     "Grid",
     "GridChunk",
+    "Likelihoods",
     "Prompts",
     "evaluate",
     "evaluate_grid",
     "evaluate_naive",
     "evaluate_rates",
     "evaluation_of",
+    "generate",
+    "generate_text",
+    "log_likelihoods",
     "padded_lengths",
+    "perplexity",
     "predict",
     "tokenize",
 ]

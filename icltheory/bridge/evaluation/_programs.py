@@ -110,6 +110,55 @@ def _few(decoder, ends, stream):
     return decoder.label_logits(ends, flat, jnp.arange(table.shape[0]))
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def row_likelihoods(decoder, ends, stream, tokens, places, counted):
+    """Log-likelihood of the tokens read at these places, and whether all are greedy."""
+
+    def at(row):
+        # One row after another: the whole vocabulary at every token is large.
+        h, tokens, places, counted = row
+        picked = Stream(h[places][None], places[None], counted[None])
+        logits = decoder.read_out(ends, picked)[0]
+        logp = jax.nn.log_softmax(logits, axis=-1)
+        found = jnp.take_along_axis(logp, tokens[:, None], axis=-1)[:, 0]
+        same = jnp.argmax(logits, axis=-1) == tokens
+        total = jnp.sum(jnp.where(counted, found, 0))
+        return total, jnp.all(same | ~counted)
+
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.map(at, (stream.h, tokens, places, counted))
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def lengthened(cache, tokens):
+    """A cache with room for so many more tokens."""
+
+    def more(leaf):
+        width = [(0, 0), (0, tokens)] + [(0, 0)] * (leaf.ndim - 2)
+        return jnp.pad(leaf, width)
+
+    return jax.tree.map(more, cache)
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
+def continued(decoder, layer, stream, cache, place):
+    """One block for one more token a row, whose keys and values go to a place."""
+    stream, own = decoder.run_block(layer, stream, cache)
+
+    def put(kept, new):
+        return jax.lax.dynamic_update_slice_in_dim(kept, new, place, axis=1)
+
+    return stream, jax.tree.map(put, cache, own)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def likeliest(decoder, ends, stream):
+    """The token that a greedy reader writes behind each row."""
+    last = stream._replace(h=stream.h[:, -1:])
+    with jax.default_matmul_precision("highest"):
+        return jnp.argmax(decoder.read_out(ends, last)[:, 0], axis=-1)
+
+
 prefix_logits = jax.jit(mean_logits, static_argnums=0)
 
 _SCORES = {

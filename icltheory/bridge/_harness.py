@@ -1,0 +1,155 @@
+"""The model class of lm-evaluation-harness; only this module imports the harness."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import TemplateLM
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+
+from icltheory.bridge.evaluation import generate, log_likelihoods
+from icltheory.bridge.evaluation.generation import cut_before
+from icltheory.bridge.model import LanguageModel
+
+
+class HarnessModel(TemplateLM):
+    """Answers the requests of lm-evaluation-harness; see ``harness_model``."""
+
+    def __init__(self, model: LanguageModel, batch_size: int, max_gen_toks: int):
+        super().__init__()
+        self.model, self.batch_size, self.max_gen_toks = model, batch_size, max_gen_toks
+
+    @property
+    def eot_token_id(self) -> int:
+        """Number of the token that ends a text, or begins one where none ends it."""
+        tokenizer = self.model.tokenizer
+        for number in (tokenizer.eos_id, tokenizer.bos_id):
+            if number is not None:
+                return number
+        raise ValueError("tokenizer: expected a token for the end of a text, got none")
+
+    @property
+    def prefix_token_id(self) -> int:
+        """Number of the token that stands in front of a text without a context."""
+        begin = self.model.tokenizer.bos_id
+        return self.eot_token_id if begin is None else begin
+
+    @property
+    def max_length(self) -> int:
+        """Longest sequence of the model."""
+        return self.model.context_length
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Under which the harness keeps what it encoded."""
+        return self.model.source.replace("/", "__")
+
+    def tok_encode(
+        self, string: str, add_special_tokens: bool | None = None, **kwargs: Any
+    ) -> list[int]:
+        """Tokens of a text; special ones unless it has them or they are not wanted."""
+        tokenizer = self.model.tokenizer
+        special = add_special_tokens is not False
+        ids = [int(i) for i in tokenizer.encode(string, special)]
+        begin = tokenizer.bos_id
+        if add_special_tokens is None and begin is not None and ids[:2] == [begin] * 2:
+            return ids[1:]  # the text brings its own
+        return ids
+
+    def _loglikelihood_tokens(
+        self,
+        requests: list[tuple[tuple[str, str], list[int], list[int]]],
+        disable_tqdm: bool = False,
+        **kwargs: Any,
+    ) -> list[tuple[float, bool]]:
+        rows, starts = [], []
+        for _, context, continuation in requests:
+            row = [*context, *continuation][-(self.max_length + 1) :]
+            rows.append(row)
+            starts.append(len(row) - len(continuation))
+        if not rows:
+            return []
+        found = log_likelihoods(self.model, rows, starts, batch_size=self.batch_size)
+        return [
+            (float(total), bool(greedy))
+            for total, greedy in zip(found.log_likelihood, found.greedy, strict=True)
+        ]
+
+    def loglikelihood_rolling(
+        self, requests: list[Instance], disable_tqdm: bool = False
+    ) -> list[float]:
+        """Log-likelihoods of whole texts, by windows that hardly overlap."""
+        windows, owners = [], []
+        for number, request in enumerate(requests):
+            rolled = get_rolling_token_windows(
+                token_list=self.tok_encode(request.args[0]),
+                prefix_token=self.prefix_token_id,
+                max_seq_len=self.max_length,
+                context_len=1,
+            )
+            for context, continuation in map(make_disjoint_window, rolled):
+                windows.append((("", ""), context, continuation))
+                owners.append(number)
+        totals = [0.0] * len(requests)
+        for number, (total, _) in zip(
+            owners, self._loglikelihood_tokens(windows), strict=True
+        ):
+            totals[number] += total
+        return totals
+
+    def generate_until(
+        self, requests: list[Instance], disable_tqdm: bool = False
+    ) -> list[str]:
+        """Greedy continuations, each up to the first of the task's strings.
+
+        Raises:
+            ValueError: If a task asks for sampling or beams.
+        """
+        groups: dict[tuple, list[int]] = {}
+        for number, request in enumerate(requests):
+            groups.setdefault(_wanted(request.args[1], self.max_gen_toks), []).append(
+                number
+            )
+        written = [""] * len(requests)
+        for (until, most), numbers in groups.items():
+            texts = [requests[i].args[0] for i in numbers]
+            for first in range(0, len(texts), self.batch_size):
+                batch = slice(first, first + self.batch_size)
+                found = self._written(texts[batch], until, most)
+                for number, text in zip(numbers[batch], found, strict=True):
+                    written[number] = text
+        return written
+
+    def _written(
+        self, texts: Sequence[str], until: Sequence[str], most: int
+    ) -> list[str]:
+        limit = self.max_length - most
+        if limit < 1:
+            raise ValueError(
+                f"max_gen_toks: expected less than the context's {self.max_length} "
+                f"tokens, got {most}"
+            )
+        prompts = [self.tok_encode(text)[-limit:] for text in texts]
+        tokenizer, stops = self.model.tokenizer, [stop for stop in until if stop]
+        end = tokenizer.eos_id
+
+        # What is written is decoded alone, as the harness does for transformers.
+        def ended(number, tokens):
+            text = tokenizer.decode(tokens)
+            return tokens[-1] == end or any(stop in text for stop in stops)
+
+        found = generate(self.model, prompts, most, ended=ended)
+        return [cut_before(tokenizer.decode(tokens), stops) for tokens in found]
+
+
+def _wanted(options: dict[str, Any], most: int) -> tuple[tuple[str, ...], int]:
+    """Strings that end a text, and most tokens; raises where it is not greedy."""
+    temperature = options.get("temperature") or 0
+    sampled = options.get("do_sample", False) and temperature > 0
+    if sampled or temperature > 0 or options.get("num_beams", 1) != 1:
+        raise ValueError(
+            f"generation: expected a task that is greedy, got {dict(options)}"
+        )
+    until = options.get("until") or ()
+    until = (until,) if isinstance(until, str) else tuple(until)
+    return until, int(options.get("max_gen_toks") or most)

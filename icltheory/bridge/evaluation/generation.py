@@ -1,0 +1,175 @@
+"""Greedy generation with a cache of keys and values."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from icltheory._checks import check_positive_int
+from icltheory._named_errors import named_errors
+from icltheory._public import shown
+from icltheory.bridge._arrays import replicated
+from icltheory.bridge.evaluation import _programs as programs
+from icltheory.bridge.streams import Tokens
+
+__all__ = ["generate", "generate_text"]
+
+_STEP = 8
+
+
+@named_errors
+def generate(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    max_tokens: int,
+    *,
+    ended: Callable[[int, list[int]], bool] | None = None,
+) -> list[list[int]]:
+    r"""The likeliest next token, again and again, for several prompts together.
+
+    .. math:: w_t = \arg\max_w p(w \mid w_0, \dots, w_{t-1})
+
+    Keys and values are kept, so that a token costs one pass over the weights.
+
+    Args:
+        model: The model.
+        prompts: Tokens of each prompt.
+        max_tokens: Most tokens that are written behind each.
+        ended: Called as ``ended(number, tokens)`` with the number of a prompt and all
+            that was written behind it so far; True ends it. Nothing ends it unless
+            given.
+
+    Returns:
+        The new tokens of each prompt, those that ended it included.
+
+    Raises:
+        ValueError: If a prompt is empty, has a token that is not in the vocabulary, or
+            leaves no room for ``max_tokens`` in the context.
+
+    Example:
+        >>> import jax
+        >>> from icltheory.bridge import Architecture, Decoder, LanguageModel
+        >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
+        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
+        >>> model = LanguageModel(Decoder(arch), Decoder(arch).init(jax.random.key(0)))
+        >>> [len(new) for new in generate(model, [[1, 2], [3]], 4)]
+        [4, 4]
+
+    References:
+        Verified by ``tests/bridge/test_generation.py``.
+    """
+    check_positive_int("max_tokens", max_tokens)
+    rows = [np.asarray(prompt, np.int32) for prompt in prompts]
+    _check_prompts(model, rows, max_tokens)
+    tokens, longest = _padded(rows)
+    decoder, params = model.decoder, model.params
+    ends = {name: leaf for name, leaf in params.items() if name != "layers"}
+    stream = programs.embed(decoder, params["embed"], tokens, np.int32(0))
+    caches = []
+    for layer in params["layers"]:
+        stream, cache = programs.block(decoder, False, layer, stream, None)
+        caches.append(programs.lengthened(cache, max_tokens))
+    written: list[list[int]] = [[] for _ in rows]
+    running = np.ones(len(rows), bool)
+    lengths = np.array([len(row) for row in rows], np.int32)
+    for step in range(max_tokens):
+        new = np.asarray(replicated(programs.likeliest(decoder, ends, stream)))
+        for number in np.flatnonzero(running):
+            written[number].append(int(new[number]))
+            if ended is not None and ended(int(number), written[number]):
+                running[number] = False
+        if not running.any() or step == max_tokens - 1:
+            break
+        token = Tokens(new[:, None], np.ones((len(rows), 1), bool))
+        stream = programs.embed(decoder, params["embed"], token, lengths + step)
+        for number, layer in enumerate(params["layers"]):
+            stream, caches[number] = programs.continued(
+                decoder, layer, stream, caches[number], np.int32(longest + step)
+            )
+    return written
+
+
+@named_errors
+def generate_text(
+    model: Any,
+    prompts: Sequence[str],
+    max_tokens: int,
+    *,
+    until: Sequence[str] = (),
+) -> list[str]:
+    """Greedy continuations of texts, each up to the first of some strings.
+
+    Args:
+        model: The model, with a tokenizer.
+        prompts: The texts.
+        max_tokens: Most tokens that are written behind each.
+        until: Strings that end a continuation; they are left out. The tokenizer's
+            token for the end of a text ends it too.
+
+    Returns:
+        The continuations.
+
+    Raises:
+        ValueError: As :func:`generate`.
+
+    References:
+        Verified by ``tests/bridge/test_generation.py``.
+    """
+    tokenizer, stops = model.tokenizer, [stop for stop in until if stop]
+    encoded = [tokenizer.encode(prompt) for prompt in prompts]
+    end = getattr(tokenizer, "eos_id", None)
+
+    def text(number, tokens):
+        """What was written; some tokenizers mark the first word of a text."""
+        front = tokenizer.decode(encoded[number])
+        whole = tokenizer.decode([*encoded[number], *tokens])
+        return whole[len(front) :] if whole.startswith(front) else whole
+
+    def ended(number, tokens):
+        return tokens[-1] == end or any(stop in text(number, tokens) for stop in stops)
+
+    found = []
+    for number, tokens in enumerate(generate(model, encoded, max_tokens, ended=ended)):
+        kept = tokens[:-1] if tokens and tokens[-1] == end else tokens
+        found.append(cut_before(text(number, kept), stops))
+    return found
+
+
+def cut_before(text: str, stops: Sequence[str]) -> str:
+    """The text up to the first place where one of the strings begins."""
+    return text[: min((text.find(s) for s in stops if s in text), default=len(text))]
+
+
+def _check_prompts(model, rows, max_tokens):
+    if not rows:
+        raise ValueError("prompts: expected at least one, got none")
+    rotary = model.decoder.arch.rotary
+    # Beyond the switch old keys would have to be turned anew.
+    switch = None if rotary is None else rotary.switch
+    longest = model.context_length if switch is None else switch
+    size, limit = model.vocab_size, longest - max_tokens
+    for number, row in enumerate(rows):
+        if not 1 <= len(row) <= limit:
+            raise ValueError(
+                f"prompts: expected 1 to {limit} tokens, which leaves room for "
+                f"{max_tokens}, got {len(row)} in prompt {number}"
+            )
+        if row.min() < 0 or row.max() >= size:
+            wrong = row.min() if row.min() < 0 else row.max()
+            raise ValueError(
+                f"prompts: expected tokens 0 to {size - 1}, got {wrong} in prompt "
+                f"{number}"
+            )
+
+
+def _padded(rows) -> tuple[Tokens, int]:
+    """Rows padded on the left, so that all end at one place."""
+    longest = -(-max(len(row) for row in rows) // _STEP) * _STEP
+    ids = np.zeros((len(rows), longest), np.int32)
+    mask = np.zeros(ids.shape, bool)
+    for i, row in enumerate(rows):
+        ids[i, longest - len(row) :], mask[i, longest - len(row) :] = row, True
+    return Tokens(ids, mask), longest
+
+
+__dir__ = shown(__name__)

@@ -1,0 +1,228 @@
+"""Log-likelihoods of token sequences, and the perplexity of a text."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from icltheory._checks import check_positive_int
+from icltheory._named_errors import named_errors
+from icltheory._public import shown
+from icltheory.batching import Counter, Progress
+from icltheory.bridge._arrays import replicated
+from icltheory.bridge.evaluation import _programs as programs
+from icltheory.bridge.evaluation.batches import padded_lengths
+from icltheory.bridge.streams import Tokens
+
+__all__ = ["Likelihoods", "log_likelihoods", "perplexity"]
+
+_STEP = 8  # Lengths are multiples of this, so that other rows meet compiled shapes.
+
+
+class Likelihoods(NamedTuple):
+    """What a model thinks of the ends of rows of tokens.
+
+    Attributes:
+        log_likelihood: Sum of the natural logarithms of the tokens' probabilities, a
+            row each.
+        greedy: Whether each of the tokens was the likeliest.
+        num_tokens: Number of tokens that were predicted.
+
+    References:
+        Verified by ``tests/bridge/test_likelihood.py``.
+    """
+
+    log_likelihood: np.ndarray
+    greedy: np.ndarray
+    num_tokens: np.ndarray
+
+
+@named_errors
+def log_likelihoods(
+    model: Any,
+    rows: Sequence[Sequence[int]],
+    starts: Sequence[int],
+    *,
+    batch_size: int = 32,
+    buckets: int = 4,
+    progress: Progress | None = None,
+) -> Likelihoods:
+    r"""Log-likelihood of the end of each row given its beginning.
+
+    .. math:: \log p(w_{s}, \dots, w_{T-1} \mid w_0, \dots, w_{s-1})
+        = \sum_{t=s}^{T-1} \log p(w_t \mid w_0, \dots, w_{t-1})
+
+    Args:
+        model: The model.
+        rows: Tokens of each row, at most one more than the context's length, as the
+            last one is predicted and not read.
+        starts: Number s of the first predicted token in each row, at least 1.
+        batch_size: Most rows that run together.
+        buckets: Most lengths to which rows are padded; each compiles.
+        progress: Called as ``progress(done, total, part)`` after each batch, with
+            numbers of rows; see :mod:`icltheory.batching`.
+
+    Returns:
+        Sums, and whether a greedy reader would have written the same.
+
+    Raises:
+        ValueError: If there is no row, a start leaves no token to read or to predict, a
+            token is not in the vocabulary, or a row is too long.
+
+    Example:
+        >>> import jax
+        >>> from icltheory.bridge import Architecture, Decoder, LanguageModel
+        >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
+        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
+        >>> model = LanguageModel(Decoder(arch), Decoder(arch).init(jax.random.key(0)))
+        >>> found = log_likelihoods(model, [[1, 2, 3], [4, 5]], [1, 1])
+        >>> found.num_tokens.tolist(), bool((found.log_likelihood < -3).all())
+        ([2, 1], True)
+
+    References:
+        Verified by ``tests/bridge/test_likelihood.py``.
+    """
+    check_positive_int("batch_size", batch_size)
+    read = [np.asarray(row, np.int32) for row in rows]
+    _check_rows(model, read, starts)
+    rotary = model.decoder.arch.rotary
+    switch = None if rotary is None else rotary.switch
+    if switch is not None and max(map(len, read)) > switch:
+        batch_size = 1  # where angles follow the longest row of a batch
+    totals = np.zeros(len(read))
+    greedy = np.zeros(len(read), bool)
+    count = Counter(len(read), progress)
+    for numbers, tokens, answers in _batches(read, starts, batch_size, buckets):
+        found = _run(model, tokens, answers)
+        totals[numbers], greedy[numbers] = (part[: len(numbers)] for part in found)
+        count.add(len(numbers), "rows")
+    sizes = np.array([len(row) for row in read]) - np.asarray(starts)
+    return Likelihoods(totals, greedy, sizes)
+
+
+@named_errors
+def perplexity(
+    model: Any,
+    text: str,
+    *,
+    window: int | None = None,
+    stride: int | None = None,
+    batch_size: int = 8,
+    progress: Progress | None = None,
+) -> float:
+    r"""Perplexity of a text in tokens, by windows that overlap.
+
+    .. math:: \exp\Big( - \frac1{T - 1} \sum_{t=1}^{T-1}
+        \log p(w_t \mid w_{c(t)}, \dots, w_{t-1}) \Big)
+
+    The first token is read and not predicted. Windows begin ``stride`` tokens apart,
+    and each predicts only what the window before it did not, so that every token but
+    those of the first window has at least ``window - stride`` tokens in front.
+
+    Args:
+        model: The model, with a tokenizer.
+        text: The text.
+        window: Tokens of a window; the model's context if not given.
+        stride: Tokens between the beginnings of windows; half a window if not given.
+        batch_size: Most windows that run together.
+        progress: As of :func:`log_likelihoods`.
+
+    Returns:
+        The perplexity.
+
+    Raises:
+        ValueError: If the text has fewer than two tokens, or the stride is not between
+            1 and the window.
+
+    References:
+        Verified by ``tests/bridge/test_likelihood.py``.
+    """
+    ids = [int(i) for i in model.tokenizer.encode(text)]
+    window = model.context_length if window is None else window
+    stride = max(window // 2, 1) if stride is None else stride
+    check_positive_int("window", window)
+    if not 1 <= stride <= window <= model.context_length:
+        raise ValueError(
+            f"stride: expected 1 to window {window}, and a window of at most "
+            f"{model.context_length} tokens, got {stride}"
+        )
+    if len(ids) < 2:
+        raise ValueError(f"text: expected at least two tokens, got {len(ids)}")
+    rows, starts, done = [], [], 1
+    for begin in range(0, len(ids), stride):
+        end = min(begin + window + 1, len(ids))
+        if end > done:
+            rows.append(ids[begin:end])
+            starts.append(done - begin)
+            done = end
+    found = log_likelihoods(
+        model, rows, starts, batch_size=batch_size, progress=progress
+    )
+    return math.exp(-found.log_likelihood.sum() / found.num_tokens.sum())
+
+
+def _check_rows(model, rows, starts):
+    if not rows or len(rows) != len(starts):
+        raise ValueError(
+            f"starts: expected one for each of at least one row, got {len(starts)} "
+            f"for {len(rows)} rows"
+        )
+    size, limit = model.vocab_size, model.context_length
+    for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
+        if not 1 <= start < len(row) <= limit + 1:
+            raise ValueError(
+                f"rows: expected a start of 1 to the row's length minus 1, and at most "
+                f"{limit + 1} tokens, got {start} of {len(row)} in row {number}"
+            )
+        if row.min() < 0 or row.max() >= size:
+            wrong = row.min() if row.min() < 0 else row.max()
+            raise ValueError(
+                f"rows: expected tokens 0 to {size - 1}, got {wrong} in row {number}"
+            )
+
+
+def _batches(rows, starts, size, buckets) -> Iterator[tuple]:
+    """Numbers of rows, what is read, and which tokens are predicted where."""
+    read = np.array([len(row) - 1 for row in rows])
+    rounded = -(-read // _STEP) * _STEP
+    lengths = padded_lengths(rounded, buckets)
+    padded = lengths[np.searchsorted(lengths, rounded)]
+    ends = np.array([len(row) - start for row, start in zip(rows, starts, strict=True)])
+    for length in lengths:
+        members = np.flatnonzero(padded == length)
+        longest = -(-ends[members].max() // _STEP) * _STEP
+        each = min(size, 1 << (len(members) - 1).bit_length())
+        for first in range(0, len(members), each):
+            numbers = members[first : first + each]
+            # The last row is repeated to fill the shape.
+            filled = np.pad(numbers, (0, each - len(numbers)), mode="edge")
+            chosen = [(rows[i], starts[i]) for i in filled]
+            yield numbers, *_padded(chosen, int(length), int(longest))
+
+
+def _padded(chosen, length, longest):
+    shape = (len(chosen), longest)
+    ids = np.zeros((len(chosen), length), np.int32)
+    mask = np.zeros(ids.shape, bool)
+    wanted, places = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+    counted = np.zeros(shape, bool)
+    for i, (row, start) in enumerate(chosen):
+        count = len(row) - start
+        ids[i, : len(row) - 1], mask[i, : len(row) - 1] = row[:-1], True
+        wanted[i, :count], counted[i, :count] = row[start:], True
+        places[i, :count] = start - 1 + np.arange(count)
+    return Tokens(ids, mask), (wanted, places, counted)
+
+
+def _run(model, tokens, answers):
+    decoder, params = model.decoder, model.params
+    stream = programs.embed(decoder, params["embed"], tokens, np.int32(0))
+    for layer in params["layers"]:
+        stream, _ = programs.block(decoder, False, layer, stream, None)
+    ends = {name: leaf for name, leaf in params.items() if name != "layers"}
+    found = programs.row_likelihoods(decoder, ends, stream, *answers)
+    return tuple(np.asarray(replicated(part)) for part in found)
+
+
+__dir__ = shown(__name__)

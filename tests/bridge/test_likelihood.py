@@ -1,0 +1,81 @@
+"""Log-likelihoods and perplexity against the logits of one row at a time."""
+
+import jax
+import numpy as np
+import pytest
+
+from icltheory.bridge.evaluation import log_likelihoods, perplexity
+from tests.bridge.evaluation_tasks import FAMILIES, sentences, tiny
+from tests.bridge.tiers import quick
+
+
+def plain(model, row, start):
+    """From all logits of a row alone, padded so that one program serves all rows."""
+    ids, read = np.zeros((1, 160), int), len(row) - 1
+    ids[0, :read] = row[:-1]
+    logits = np.asarray(model.logits(ids, np.arange(160)[None] < read)[0, :read])
+    logp = np.asarray(jax.nn.log_softmax(logits, axis=-1))
+    places, wanted = np.arange(start - 1, len(row) - 1), np.array(row[start:])
+    return logp[places, wanted].sum(), bool((logits[places].argmax(1) == wanted).all())
+
+
+def rows_of(rng, count, longest):
+    sizes = rng.integers(2, longest + 1, count)
+    return [rng.integers(0, 128, size).tolist() for size in sizes]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", quick(["groups"], list(FAMILIES)))
+def test_they_are_those_of_one_row_at_a_time(family):
+    model, rng = tiny(family), np.random.default_rng(3)
+    rows = rows_of(rng, 7, 15)
+    starts = [int(rng.integers(1, len(row))) for row in rows]
+    # A row that the model itself would have written.
+    told = np.asarray(model.logits(np.array([rows[0]]))[0, -1]).argmax()
+    rows.append([*rows[0], int(told)])
+    starts.append(len(rows[0]))
+    found = log_likelihoods(model, rows, starts, batch_size=3, buckets=2)
+    expected = [plain(model, row, s) for row, s in zip(rows, starts, strict=True)]
+    np.testing.assert_allclose(found.log_likelihood, [e[0] for e in expected], 1e-9)
+    assert found.greedy.tolist() == [e[1] for e in expected]
+    assert found.greedy[-1]
+    assert found.num_tokens.tolist() == [
+        len(row) - s for row, s in zip(rows, starts, strict=True)
+    ]
+
+
+@pytest.mark.slow
+def test_perplexity_is_that_of_windows_by_hand():
+    model, (text,) = tiny("groups", num_layers=2), sentences(1, 2, 9)
+    text = f"{text} {text} {text}"
+    ids, window, stride = model.tokenizer.encode(text), 12, 5
+    total = 0.0
+    for t in range(1, len(ids)):
+        # The first window that reaches token t.
+        begin = max(0, -(-(t - window) // stride)) * stride
+        total += plain(model, ids[begin : t + 1], t - begin)[0]
+    expected = np.exp(-total / (len(ids) - 1))
+    found = perplexity(model, text, window=window, stride=stride)
+    assert found == pytest.approx(expected, rel=1e-9)
+    whole = plain(model, ids, 1)[0]
+    assert perplexity(model, text) == pytest.approx(np.exp(-whole / (len(ids) - 1)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "starts", "message"),
+    [
+        ([], [], "starts: expected one for each of at least one row, got 0 for 0 rows"),
+        ([[1, 2]], [2], "rows: expected a start of 1 to .* got 2 of 2 in row 0"),
+        ([[1, 2], [3]], [1, 1], "got 1 of 1 in row 1"),
+        ([[1, 128]], [1], "rows: expected tokens 0 to 127, got 128 in row 0"),
+        ([[1] * 162], [1], "at most 161 tokens, got 1 of 162 in row 0"),
+    ],
+)
+def test_rows_that_cannot_be_read_are_named(rows, starts, message):
+    with pytest.raises(ValueError, match=message):
+        log_likelihoods(tiny("gpt2"), rows, starts)
+
+
+def test_windows_that_leave_tokens_out_are_refused():
+    with pytest.raises(ValueError, match="stride: expected 1 to window 4"):
+        perplexity(tiny("gpt2"), "red sky", window=4, stride=5)
