@@ -34,6 +34,7 @@ class Linear(nn.Module):
     @nn.compact
     def __call__(self, x):
         """Applies the matrix to the last axis."""
+        self.sow("inputs", "read", x)  # kept where asked for
         W = self.param("weight", _SMALL, (self.features, x.shape[-1]))
         y = jnp.einsum("...i,oi->...o", x, W)
         if not self.bias:

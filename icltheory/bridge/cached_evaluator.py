@@ -10,21 +10,21 @@ from icltheory._public import shown
 from icltheory.batching import Counter, Progress
 from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
 from icltheory.bridge.evaluation import Grid, GridChunk
-from icltheory.bridge.spectra import Cumulative
+from icltheory.bridge.spectra import ActivationAware, Cumulative
 from icltheory.bridge.tasks import LanguageTask
 
 __all__ = ["CachedEvaluator", "method_name"]
 
 
 @named_errors
-def method_name(method: str | Cumulative) -> str:
+def method_name(method: str | Cumulative | ActivationAware) -> str:
     """The name of a pruning method in the key of an answer cache.
 
     Args:
         method: As :class:`~icltheory.bridge.evaluation.Grid` takes it.
 
     Returns:
-        The name; of a loop with its rates and its seed.
+        The name; of a loop with its rates and its seed, of moments with their digest.
 
     Example:
         >>> method_name("svd"), method_name(Cumulative([0, 0.5]))
@@ -33,7 +33,7 @@ def method_name(method: str | Cumulative) -> str:
     References:
         Verified by ``tests/bridge/test_cumulative.py``.
     """
-    return method.name if isinstance(method, Cumulative) else method
+    return method if isinstance(method, str) else method.name
 
 
 class CachedEvaluator:
@@ -183,7 +183,7 @@ class CachedEvaluator:
         if self._grid[0] != wanted:
             self._grid = (None, None)
             method = self.method
-            if split == "test" and isinstance(method, Cumulative):
+            if split == "test" and not isinstance(method, str):
                 method = method.fresh
             grid = Grid(
                 self.model,

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import traverse_util
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_key, concrete
@@ -130,6 +131,26 @@ class Decoder:
         """
         block = DecoderBlock(self.arch)
         return block.apply({"params": layer_params}, stream, prefix, last_only)  # pyrefly: ignore
+
+    def run_block_inputs(
+        self, layer_params: PyTree, stream: Stream
+    ) -> tuple[Stream, dict[tuple[str, ...], Float[Array, "B T in"]]]:
+        """Applies a block, and keeps what each of its matrices reads.
+
+        Args:
+            layer_params: One entry of ``params["layers"]``.
+            stream: The stream that enters the block.
+
+        Returns:
+            The stream that leaves the block; and the inputs by the path of the matrix,
+            such as ``("attn", "W_Q")``.
+        """
+        kept: Any
+        (after, _), kept = DecoderBlock(self.arch).apply(  # pyrefly: ignore
+            {"params": layer_params}, stream, mutable=["inputs"]
+        )
+        inputs: dict[Any, Any] = traverse_util.flatten_dict(kept["inputs"])
+        return after, {path[:-1]: read[0] for path, read in inputs.items()}
 
     def read_in(
         self, layer_params: PyTree, stream: Stream

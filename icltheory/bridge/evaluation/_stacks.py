@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from icltheory._checks import check_finite
 from icltheory.bridge._arrays import gathered, spread_like
-from icltheory.bridge.spectra import Cumulative
+from icltheory.bridge.spectra import ActivationAware, Cumulative
 from icltheory.layered import MatrixSpec, get_matrix
 from icltheory.linalg import SVD
 from icltheory.pruning import module_matrices
@@ -21,12 +21,12 @@ def pruned_stacks(
     layer: int,
     module: str,
     rates: Sequence[Any],
-    method: str | Cumulative,
+    method: str | Cumulative | ActivationAware,
     at_least_one: bool,
     systems: Any,
 ) -> tuple[tuple[MatrixSpec, ...], tuple[jax.Array, ...]]:
     """Paths within the layer, and for each a stack over the rates."""
-    kind = "svd" if isinstance(method, Cumulative) else method
+    kind = method if isinstance(method, str) else "svd"
     cutting = Cutting(kind, "floor", at_least_one)
     specs = module_matrices(model, layer, module)
     stacks = []
@@ -34,34 +34,35 @@ def pruned_stacks(
         W = get_matrix(model.params, spec)
         whole = gathered(W, number)
         check_finite(spec.name, whole)
-        stack = _stack(whole, rates, cutting, method, systems)
+        place = (layer, spec.name)
+        stack = _stack(whole, rates, cutting, method, systems, place)
         stacks.append(spread_like(stack, W))
     inside = tuple(dataclasses.replace(s, path=s.path[2:]) for s in specs)
     return inside, tuple(stacks)
 
 
-def _stack(W, rates, cutting, method, systems):
+def _stack(W, rates, cutting, method, systems, place):
     kept = [cutting.kept(W.shape, rate) for rate in rates]
     whole = cutting.kept(W.shape, 0)
     if min(kept) == whole:
         return jnp.stack([W] * len(kept))
     # On a GPU the default would round the factors to TF32.
     with jax.default_matmul_precision("highest"):
-        cut = _cutter(W, cutting, method, systems)
+        cut = _cutter(W, cutting, method, systems, place)
         pairs = zip(rates, kept, strict=True)
         return jnp.stack(
             [W if k == whole else cut(r).astype(W.dtype) for r, k in pairs]
         )
 
 
-def _cutter(W, cutting, method, systems) -> Callable[[Any], jax.Array]:
+def _cutter(W, cutting, method, systems, place) -> Callable[[Any], jax.Array]:
     """From a rate to the matrix; one decomposition or sort serves all of them."""
 
     def kept(rate):
         return cutting.kept(W.shape, rate)
 
-    if isinstance(method, Cumulative):
-        return method.cutter(W, kept)
+    if not isinstance(method, str):
+        return method.cutter(W, kept, place)
     wide = W.astype(jnp.promote_types(W.dtype, jnp.float32))
     if systems is None or method == "magnitude":
         cut = cutting.cutter(wide)

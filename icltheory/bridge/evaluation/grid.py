@@ -11,7 +11,7 @@ from icltheory.bridge.evaluation._run import SplitEvaluator
 from icltheory.bridge.evaluation._stacks import pruned_stacks
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation, predict
-from icltheory.bridge.spectra import Cumulative
+from icltheory.bridge.spectra import ActivationAware, Cumulative
 from icltheory.bridge.tasks import LanguageTask
 
 __all__ = ["Grid", "GridChunk"]
@@ -68,7 +68,9 @@ class Grid:
         method: ``"svd"``, ``"magnitude"`` or ``"whitened"``, by which every rate
             prunes the original weights; or
             :class:`~icltheory.bridge.spectra.Cumulative`, by which each goes on from
-            the one before, as in the published code.
+            the one before, as in the published code; or
+            :class:`~icltheory.bridge.spectra.ActivationAware`, which weighs the
+            inputs of a matrix as a text has them.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
         systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
             decomposition each if ``None``. ``"magnitude"`` does not need them.
@@ -95,7 +97,7 @@ class Grid:
         batch_size: int = 32,
         buckets: int = 3,
         padding: str = "right",
-        method: str | Cumulative = "svd",
+        method: str | Cumulative | ActivationAware = "svd",
         at_least_one: bool = False,
         systems: Any = None,
     ):

@@ -5,6 +5,7 @@ matrix of the shape has and beside what the rounding of the weights leaves visib
 """
 
 from icltheory._public import shown
+from icltheory.bridge.spectra.activations import ActivationAware, input_moments
 from icltheory.bridge.spectra.conditions import ConditionNumber, condition_numbers
 from icltheory.bridge.spectra.cumulative import Cumulative
 from icltheory.bridge.spectra.methods import (
@@ -17,6 +18,7 @@ from icltheory.bridge.spectra.rounding import rounding_noise, stored_dtype
 from icltheory.bridge.spectra.systems import SingularSystems
 
 __all__ = [
+    "ActivationAware",
     "ConditionNumber",
     "Cumulative",
     "Exact",
@@ -24,6 +26,7 @@ __all__ = [
     "SingularSystem",
     "SingularSystems",
     "condition_numbers",
+    "input_moments",
     "randomised_svd",
     "rounding_noise",
     "stored_dtype",

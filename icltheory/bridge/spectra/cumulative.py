@@ -103,13 +103,17 @@ class Cumulative:
         return jax.random.fold_in(content_key(self.seed, W), place)
 
     def cutter(
-        self, W: Float[Array, "m n"], rank_of: Callable[[float], int]
+        self,
+        W: Float[Array, "m n"],
+        rank_of: Callable[[float], int],
+        place: tuple[int, str] | None = None,
     ) -> Callable[[Any], Float[Array, "m n"]]:
         """Clips a matrix at any rate; what the loop went through is kept meanwhile.
 
         Args:
             W: The weights, ``(m, n)``.
             rank_of: The rank of a rate.
+            place: Layer and name of the matrix; they play no part here.
 
         Returns:
             From a rate to the clipped matrix, in the dtype of ``W``.

@@ -1,0 +1,234 @@
+"""Clipping that keeps what a matrix does to its own inputs, measured on a text."""
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory._checks import check_nonnegative, check_shape
+from icltheory._named_errors import named_errors
+from icltheory._typing import Array, Float
+from icltheory.bridge._arrays import replicated
+from icltheory.bridge.streams import Tokens
+from icltheory.linalg import svd
+from icltheory.pruning import module_matrices
+
+__all__ = ["ActivationAware", "input_moments"]
+
+Place = tuple[int, str]
+
+
+@named_errors
+def input_moments(
+    model: Any,
+    rows: Sequence[Sequence[int]],
+    *,
+    layers: Sequence[int] | None = None,
+    module: str = "all",
+    batch_size: int = 8,
+) -> dict[Place, np.ndarray]:
+    r"""Second moments of what each matrix reads, over the tokens of some rows.
+
+    .. math:: C_{l,m} = \frac1T \sum_{t=1}^T x_t x_t^\top
+
+    with :math:`x_t` the input of matrix m of layer l at token t. One pass through the
+    model; of a layer all moments are on the device together. Every expert of a mixture
+    is measured on all tokens.
+
+    Args:
+        model: The model.
+        rows: Tokens of each row, such as a text cut into pieces.
+        layers: Numbers of the layers; all if not given.
+        module: Which matrices, as ``"mlp"``, ``"attn"``, ``"all"`` or one name.
+        batch_size: Most rows that run together.
+
+    Returns:
+        For each layer and name of a matrix ``(m, n)`` the moments ``(n, n)``, in
+        float32.
+
+    Raises:
+        ValueError: If there is no token, or a layer or a name is unknown.
+
+    Example:
+        >>> from icltheory.bridge import Architecture, Decoder, LanguageModel
+        >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
+        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
+        >>> model = LanguageModel(Decoder(arch), Decoder(arch).init(jax.random.key(0)))
+        >>> input_moments(model, [[1, 2, 3]], layers=[0])[0, "W_out"].shape
+        (32, 32)
+
+    References:
+        Wang et al. (2024), "SVD-LLM", section 3.1. Verified by
+        ``tests/bridge/test_activations.py``.
+    """
+    chosen = range(model.num_layers) if layers is None else sorted(set(layers))
+    wanted = {
+        layer: tuple(spec.path[2:-1] for spec in module_matrices(model, layer, module))
+        for layer in chosen
+    }
+    read = [np.asarray(row, np.int32) for row in rows if len(row)]
+    if not read:
+        raise ValueError("rows: expected at least one token, got none")
+    sums: dict[Place, np.ndarray] = {}
+    longest = max(map(len, read))
+    for first in range(0, len(read), batch_size):
+        tokens = _padded(read[first : first + batch_size], longest)
+        stream = _embed(model.decoder, model.params["embed"], tokens)
+        for layer in range(max(wanted, default=-1) + 1):
+            paths = wanted.get(layer, ())
+            stream, found = _measured(
+                model.decoder, paths, model.params["layers"][layer], stream
+            )
+            for path, moment in zip(paths, found, strict=True):
+                # Experts' matrices are named expert_3.W_in; attention's by one word.
+                place = (layer, ".".join(map(str, path[1:])))
+                sums[place] = sums.get(place, 0) + np.asarray(replicated(moment))
+    total = sum(map(len, read))
+    return {place: moment / total for place, moment in sums.items()}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ActivationAware:
+    r"""Truncation that is nearest in what comes out, not in the entries.
+
+    .. math::
+        W' = (W S)_r\, S^{-1} , \qquad S S^\top = C + \epsilon
+        \frac{\operatorname{tr} C}{n} I , \qquad
+        W' = \arg\min_{\operatorname{rank} V \le r} \frac1T \sum_t
+        \lVert (W - V) x_t \rVert^2 \quad (\epsilon = 0) ,
+
+    with the second moments C of the inputs and :math:`(\cdot)_r` the truncated
+    singular value decomposition. With C = I it is plain truncation. It has the rank,
+    and therefore as many parameters, as that. A method for
+    :class:`~icltheory.bridge.evaluation.Grid` and all that takes its options.
+
+    Args:
+        moments: C of each (layer, matrix) that is to be clipped, from
+            :func:`input_moments`.
+        damping: :math:`\epsilon`, which keeps S invertible where the text has fewer
+            tokens than the matrix has inputs.
+
+    Raises:
+        ValueError: If the damping is negative, or moments are no square matrix.
+
+    Example:
+        >>> method = ActivationAware({(0, "W_Q"): np.diag([1.0, 100.0])}, damping=0)
+        >>> W = jnp.diag(jnp.array([3.0, 1.0]))
+        >>> cut = method.cutter(W, lambda rate: 1, (0, "W_Q"))
+        >>> cut(0.5).round(4).tolist()  # the small entry reads the large input
+        [[0.0, 0.0], [0.0, 1.0]]
+
+    References:
+        Wang et al. (2024), "SVD-LLM: truncation-aware singular value decomposition",
+        section 3.1; Eckart and Young (1936) for W S. Verified by
+        ``tests/bridge/test_activations.py``.
+    """
+
+    moments: Mapping[Place, Any]
+    damping: int | float = 1e-3
+
+    def __post_init__(self):
+        check_nonnegative("damping", self.damping)
+        for place, moment in self.moments.items():
+            n = np.shape(moment)[0] if np.ndim(moment) else 0
+            check_shape(f"moments[{place}]", moment, (n, n))
+
+    @property
+    def name(self) -> str:
+        """Damping and digest of the moments, as one name."""
+        digest = hashlib.sha256()
+        for place in sorted(self.moments):
+            digest.update(repr(place).encode())
+            digest.update(np.ascontiguousarray(self.moments[place]).tobytes())
+        return f"activation-d{self.damping:g}-{digest.hexdigest()[:12]}"
+
+    @property
+    def fresh(self) -> "ActivationAware":
+        """What is applied on the test set: the same."""
+        return self
+
+    def cutter(
+        self, W: Float[Array, "m n"], rank_of: Callable[[float], int], place: Place
+    ) -> Callable[[Any], Float[Array, "m n"]]:
+        """Clips a matrix at any rate, by one decomposition.
+
+        Args:
+            W: The weights, ``(m, n)``.
+            rank_of: The rank of a rate.
+            place: Layer and name of the matrix.
+
+        Returns:
+            From a rate to the clipped matrix, in the dtype of ``W``.
+
+        Raises:
+            ValueError: If the moments of the matrix are missing or not positive
+                definite.
+        """
+        S = self._factor(place, W.shape[1])
+        wide = W.astype(jnp.promote_types(W.dtype, jnp.float32))
+        S = jnp.asarray(S, wide.dtype)
+        parts = svd(wide @ S)
+        # V S^-1, by the triangular system of its transpose.
+        right = jax.scipy.linalg.solve_triangular(S.T, parts.Vt.T, lower=False).T
+
+        def cut(rate):
+            rank = rank_of(rate)
+            if rank == min(W.shape):
+                return W
+            return ((parts.U[:, :rank] * parts.s[None, :rank]) @ right[:rank]).astype(
+                W.dtype
+            )
+
+        return cut
+
+    def _factor(self, place, n):
+        """The lower triangle S."""
+        if place not in self.moments:
+            layer, matrix = place
+            raise ValueError(
+                f"moments: expected those of {matrix} in layer {layer}, got none"
+            )
+        C = np.asarray(self.moments[place], np.float64)
+        if C.shape != (n, n):
+            raise ValueError(f"moments: expected shape {(n, n)}, got {C.shape}")
+        C = C + self.damping * np.trace(C) / n * np.eye(n)
+        try:
+            return np.linalg.cholesky(C)
+        except np.linalg.LinAlgError:
+            layer, matrix = place
+            raise ValueError(
+                f"moments: expected positive definite ones for {matrix} in layer "
+                f"{layer}, got others; a larger damping makes them so"
+            ) from None
+
+
+def _padded(rows, length):
+    ids = np.zeros((len(rows), length), np.int32)
+    mask = np.zeros(ids.shape, bool)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)], mask[i, : len(row)] = row, True
+    return Tokens(ids, mask)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _embed(decoder, table, tokens):
+    return decoder.embed_after({"embed": table}, tokens, 0)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _measured(decoder, paths, layer, stream):
+    """The next stream, and for each matrix the sum of products of its inputs."""
+    after, inputs = decoder.run_block_inputs(layer, stream)
+    mask = stream.mask.reshape(-1)
+
+    def moment(path):
+        x = inputs[path].reshape(mask.size, -1).astype(jnp.float32)
+        x = jnp.where(mask[:, None], x, 0)  # padding may be NaN
+        return jnp.einsum("ti,tj->ij", x, x, precision="highest")
+
+    return after, tuple(moment(path) for path in paths)
