@@ -51,6 +51,7 @@ def same(fast, plain, atol=1e-10):
         *(("groups", scoring) for scoring in TASKS),
         ("gpt2", "label_token"),
         ("gptj", "average_log_likelihood"),
+        ("mixed", "average_log_likelihood"),
     ],
 )
 def test_batches_behind_a_cache_answer_as_one_prompt_at_a_time(family, scoring):
@@ -183,6 +184,12 @@ def test_scores_are_float32_for_half_precision_too():
     plain = evaluate_naive(model.replace(params=half), task)
     assert fast.scores.dtype == plain.scores.dtype == np.float32
     np.testing.assert_allclose(fast.scores, plain.scores, atol=0.2)
+
+
+def test_the_mean_of_capped_logits_is_refused():
+    model, task = tiny("mixed", num_layers=1, sliding_window=9), TASKS["mean_logit"]
+    with pytest.raises(ValueError, match="scoring: expected .* evaluate_naive"):
+        evaluate(model, task)
 
 
 def test_frequencies_that_follow_the_length_are_refused():
