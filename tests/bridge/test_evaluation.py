@@ -51,7 +51,6 @@ def same(fast, plain, atol=1e-10):
         *(("groups", scoring) for scoring in TASKS),
         ("gpt2", "label_token"),
         ("gptj", "average_log_likelihood"),
-        ("mixed", "average_log_likelihood"),
     ],
 )
 def test_batches_behind_a_cache_answer_as_one_prompt_at_a_time(family, scoring):
