@@ -1,6 +1,5 @@
 """The Flax modules that all families are made of."""
 
-import math
 from typing import Any
 
 import flax.linen as nn
@@ -93,12 +92,11 @@ class Attention(nn.Module):
             seen.insert(0, prefix.mask[:, None])
             places.insert(0, positions_of(prefix.mask))
             keys.insert(0, prefix)
-        if a.sliding_window is not None:
-            near = [
-                positions[:, :, None] - p[:, None] < a.sliding_window for p in places
-            ]
+        window = a.windows[0]  # that of all layers: the architecture is uniform
+        if window is not None:
+            near = [positions[:, :, None] - p[:, None] < window for p in places]
             seen = [s & n for s, n in zip(seen, near, strict=True)]
-        weights = _weights(q, keys, seen)
+        weights = _weights(q, keys, seen, a)
         self.sow("intermediates", "weights", weights)  # kept where asked for
         mixed = _attend(weights, keys).reshape(*q.shape[:2], -1)
         return Linear(a.width, a.output_bias, name="W_O")(mixed), own
@@ -106,10 +104,11 @@ class Attention(nn.Module):
     def _heads(self, name, norm, heads, x):
         a = self.arch
         y = Linear(heads * a.head_dim, a.attention_bias, name=name)(x)
-        y = y.reshape(*y.shape[:2], heads, a.head_dim)
-        if norm is not None and a.qk_norm:
+        over = None if norm is None else a.qk_norm
+        if over == "projection":
             y = Norm(a.norm, a.norm_eps, name=norm)(y)
-        return y
+        y = y.reshape(*y.shape[:2], heads, a.head_dim)
+        return Norm(a.norm, a.norm_eps, name=norm)(y) if over == "head" else y
 
 
 def positions_of(mask):
@@ -117,13 +116,20 @@ def positions_of(mask):
     return jnp.clip(jnp.cumsum(mask, axis=1, dtype=jnp.int32) - 1, 0)
 
 
-def _weights(q, keys, seen):
+def soft_cap(x, cap):
+    """``cap * tanh(x / cap)``, or x itself without a cap."""
+    return x if cap is None else cap * jnp.tanh(x / cap)
+
+
+def _weights(q, keys, seen, arch):
     """Softmax weights on one or two stretches of keys, each (B or 1, S)."""
     B, T, _, size = q.shape
     grouped = q.reshape(B, T, keys[0].k.shape[2], -1, size)
     scores = jnp.concatenate(
         [
-            jnp.where(s[:, None, None], _scores(grouped, part.k), _lowest(q.dtype))
+            jnp.where(
+                s[:, None, None], _scores(grouped, part.k, arch), _lowest(q.dtype)
+            )
             for part, s in zip(keys, seen, strict=True)
         ],
         axis=-1,
@@ -145,13 +151,13 @@ def _lowest(dtype):
     return jnp.asarray(jnp.finfo(dtype).min, dtype)
 
 
-def _scores(q, k):
+def _scores(q, k, arch):
     kind = {"preferred_element_type": at_least_float32(q.dtype)}
     if k.shape[0] == 1:  # shared by the batch, without a copy for each row
         scores = jnp.einsum("btkgd,skd->bkgts", q, k[0], **kind)
     else:
         scores = jnp.einsum("btkgd,bskd->bkgts", q, k, **kind)
-    return scores / math.sqrt(q.shape[-1])
+    return soft_cap(scores / arch.score_divisor, arch.score_cap)
 
 
 def _mix(weights, v):
@@ -212,7 +218,10 @@ def _shares(logits, experts):
 
 
 class DecoderBlock(nn.Module):
-    """One pre-norm block: attention and MLP, one after the other or side by side."""
+    """One block: attention and MLP, one after the other or side by side.
+
+    Norms stand in front of the two, behind them, or on both sides.
+    """
 
     arch: Architecture
 
@@ -222,18 +231,24 @@ class DecoderBlock(nn.Module):
     ) -> tuple[Stream, KV]:
         """Applies the block; returns its keys and values as well."""
         a, at = self.arch, _asked(stream.mask, last_only)
-        x = Norm(a.norm, a.norm_eps, name="norm_1")(stream.h)
+        if not a.uniform:
+            raise ValueError("decoder: expected that of one layer, got that of several")
+        x = self._norm(a.pre_norm, "norm_1", stream.h)
         picked = jax.tree.map(lambda array: _pick(array, at, last_only), stream)
         x_query = _pick(x, at, last_only)
         mixed, own = Attention(a, name="attn")(x, x_query, stream, at, prefix)
-        h = picked.h + mixed
+        h = picked.h + self._norm(a.post_norm, "post_norm_1", mixed)
         if a.shared_norm:
             read = x_query
         else:
-            norm = Norm(a.norm, a.norm_eps, name="norm_2")
-            read = norm(picked.h if a.parallel else h)
+            read = self._norm(a.pre_norm, "norm_2", picked.h if a.parallel else h)
         mlp = MLP(a, name="mlp") if a.experts is None else ExpertMLPs(a, name="mlp")
-        return picked._replace(h=h + mlp(read)), own
+        h = h + self._norm(a.post_norm, "post_norm_2", mlp(read))
+        return picked._replace(h=h), own
+
+    def _norm(self, wanted, name, x):
+        """The stream behind a norm of this block, or as it is."""
+        return Norm(self.arch.norm, self.arch.norm_eps, name=name)(x) if wanted else x
 
 
 def _asked(mask, last_only):

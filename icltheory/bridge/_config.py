@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -114,18 +114,29 @@ class Config:
         if value is not None and value != unless:
             raise ValueError(f"{name}: expected {unless!r}, got {value!r}")
 
-    def window(
-        self, num_layers: int, *, usual: int | None, first: int = 0
-    ) -> int | None:
-        """The sliding window of all layers, which must agree on it.
+    def cap(self, name: str, usual: float | None = None) -> float | None:
+        """A positive number, or None for no cap; ``usual`` where the file is silent."""
+        value = self.values.get(name, usual)
+        if value is not None and (not is_number(value) or value <= 0):
+            raise ValueError(f"{name}: expected a positive number, got {value!r}")
+        return None if value is None else float(value)
 
-        ``usual`` is the window where the file says nothing, ``first`` the first layer
-        that has one. A null in the file means none.
+    def window(
+        self,
+        num_layers: int,
+        *,
+        usual: int | None,
+        windowed: Callable[[int], bool] = lambda layer: True,
+    ) -> int | None | tuple[int | None, ...]:
+        """The sliding window of all layers, or of each where they differ.
+
+        ``usual`` is the window where the file says nothing, ``windowed`` whether a
+        layer has one where it does not name the layers' kinds. A null means none.
         """
         value = self.values.get("sliding_window", usual)
         kinds = self.get("layer_types")
         if kinds is None:
-            kinds = [_KINDS[i >= first] for i in range(num_layers)]
+            kinds = [_KINDS[bool(windowed(layer))] for layer in range(num_layers)]
         known = isinstance(kinds, list) and all(kind in _KINDS for kind in kinds)
         if not known or len(kinds) != num_layers:
             raise ValueError(
@@ -135,9 +146,5 @@ class Config:
         full = [kind == _KINDS[0] for kind in kinds]
         if value is None or all(full):
             return None
-        if any(full):
-            raise ValueError(
-                "sliding_window: expected the same attention in every layer, "
-                f"got {sum(full)} of {num_layers} layers without a window"
-            )
-        return self.size("sliding_window", default=value)
+        size = self.size("sliding_window", default=usual)
+        return tuple(None if f else size for f in full) if any(full) else size

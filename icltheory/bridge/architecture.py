@@ -1,13 +1,20 @@
 """What a decoder-only language model looks like, in one hashable record."""
 
 import dataclasses
+import math
 
-from icltheory._checks import check_choice, check_positive_int
+from icltheory._checks import (
+    check_choice,
+    check_nonnegative_int,
+    check_positive,
+    check_positive_int,
+)
 
 __all__ = ["Architecture", "Experts", "Rotary"]
 
 _NORMS = ("layer", "rms", "rms_plus_one")
 _ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
+_QK_NORMS = ("head", "projection")
 _SIZES = ("vocab_size", "width", "num_layers", "num_heads", "num_kv_heads", "head_dim")
 
 
@@ -85,7 +92,7 @@ class Experts:
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """Everything that a decoder's program depends on beside shapes of its inputs.
+    r"""Everything that a decoder's program depends on beside shapes of its inputs.
 
     Args:
         family: Name of the family, as ``model_type`` in a Hugging Face config.
@@ -102,22 +109,35 @@ class Architecture:
         activation: ``"gelu"``, ``"gelu_tanh"``, ``"relu"`` or ``"silu"``.
         gated: Whether the MLP is ``W_out (act(W_gate x) * W_in x)``.
         parallel: Whether attention and MLP read the same residual stream.
+        pre_norm: Whether attention and MLP read the stream behind a norm.
+        post_norm: Whether the outputs of attention and MLP pass a norm before they
+            are added to the stream.
         shared_norm: Whether both read one norm's output; needs ``parallel``.
         rotary: Rotary positions; ``None`` stands for a learned table.
+        local_rotary: Rotary positions of the layers with a sliding window, if other
+            than ``rotary``.
+        position_offset: Rows of the learned table before that of the first token.
         attention_bias: Whether queries, keys and values have biases.
         output_bias: Whether the output of attention has one.
         mlp_bias: Whether the MLP's matrices have them.
         head_bias: Whether the head has one.
-        qk_norm: Whether queries and keys are normalised within each head.
+        qk_norm: What a norm of queries and keys runs over: ``"head"`` for each head,
+            ``"projection"`` for all of them at once; ``None`` for no norm.
+        query_scalar: Scores are divided by its square root; ``None`` for ``head_dim``.
+        score_cap: c of the soft cap :math:`c \tanh(s / c)` of scores; ``None`` for
+            none.
+        logit_cap: The same of the logits.
         sliding_window: Tokens, itself included, that a token attends to; ``None`` for
-            all.
+            all; a tuple has one entry for each layer.
         tied: Whether the head is the token table.
         embed_scale: What multiplies the embedded tokens.
         experts: The experts of every block; ``None`` for one MLP.
 
     Raises:
         ValueError: If a size is not positive, a choice is unknown, the heads do not
-            divide, or a shared norm is asked of a sequential block.
+            divide, there is not one window for each layer, local rotary positions have
+            no layers or follow the length of a sequence, or a shared norm is asked of
+            a block that is sequential or has none.
 
     Example:
         >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
@@ -143,14 +163,21 @@ class Architecture:
     activation: str = "gelu_tanh"
     gated: bool = False
     parallel: bool = False
+    pre_norm: bool = True
+    post_norm: bool = False
     shared_norm: bool = False
     rotary: Rotary | None = None
+    local_rotary: Rotary | None = None
+    position_offset: int = 0
     attention_bias: bool = False
     output_bias: bool = False
     mlp_bias: bool = False
     head_bias: bool = False
-    qk_norm: bool = False
-    sliding_window: int | None = None
+    qk_norm: str | None = None
+    query_scalar: float | None = None
+    score_cap: float | None = None
+    logit_cap: float | None = None
+    sliding_window: int | None | tuple[int | None, ...] = None
     tied: bool = False
     embed_scale: float = 1.0
     experts: Experts | None = None
@@ -158,22 +185,94 @@ class Architecture:
     def __post_init__(self):
         for name in (*_SIZES, "mlp_width", "max_positions"):
             check_positive_int(name, getattr(self, name))
+        check_nonnegative_int("position_offset", self.position_offset)
         check_choice("norm", self.norm, _NORMS)
         check_choice("activation", self.activation, _ACTIVATIONS)
-        if self.sliding_window is not None:
-            check_positive_int("sliding_window", self.sliding_window)
+        if self.qk_norm is not None:
+            check_choice("qk_norm", self.qk_norm, _QK_NORMS)
+        for name in ("query_scalar", "score_cap", "logit_cap"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
         if self.num_heads % self.num_kv_heads:
             raise ValueError(
                 f"num_kv_heads: expected a divisor of num_heads {self.num_heads}, "
                 f"got {self.num_kv_heads}"
             )
-        if self.shared_norm and not self.parallel:
-            raise ValueError("shared_norm: expected False in a sequential block")
-        if self.rotary is not None and not 0 < self.rotary.dim <= self.head_dim:
+        if self.shared_norm and not (self.parallel and self.pre_norm):
             raise ValueError(
-                f"rotary: expected 1 to {self.head_dim // 2} frequencies, "
-                f"got {len(self.rotary.frequencies)}"
+                "shared_norm: expected False in a block that is sequential or has no "
+                "norm before attention, got True"
             )
+        self._check_windows()
+        self._check_rotary()
+
+    def _check_windows(self):
+        for window in self.windows:
+            if window is not None:
+                check_positive_int("sliding_window", window)
+        if len(self.windows) != self.num_layers:
+            raise ValueError(
+                f"sliding_window: expected one for each of {self.num_layers} layers, "
+                f"got {len(self.windows)}"
+            )
+
+    def _check_rotary(self):
+        for name in ("rotary", "local_rotary"):
+            turns = getattr(self, name)
+            if turns is not None and not 0 < turns.dim <= self.head_dim:
+                raise ValueError(
+                    f"{name}: expected 1 to {self.head_dim // 2} frequencies, "
+                    f"got {len(turns.frequencies)}"
+                )
+        if self.local_rotary is None:
+            return
+        if self.rotary is None or not any(self.windows):
+            raise ValueError(
+                "local_rotary: expected None where no layer has both rotary positions "
+                "and a sliding window, got some"
+            )
+        if self.local_rotary.switch is not None:
+            raise ValueError(
+                "local_rotary: expected frequencies that do not change with the "
+                f"length, got some that do beyond {self.local_rotary.switch} tokens"
+            )
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """Sliding window of every layer."""
+        if isinstance(self.sliding_window, tuple):
+            return self.sliding_window
+        return (self.sliding_window,) * self.num_layers
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all layers have the same window and rotary positions."""
+        return self.local_rotary is None and not isinstance(self.sliding_window, tuple)
+
+    def of_layer(self, layer: int) -> "Architecture":
+        """The uniform architecture whose blocks are what the block of one layer is.
+
+        Layers of the same kind have equal ones, and so share compiled programs.
+
+        Args:
+            layer: Number of the layer, from 0.
+
+        Returns:
+            The architecture; itself where all layers are of one kind.
+        """
+        if self.uniform:
+            return self
+        window, rotary = self.windows[layer], self.rotary
+        if window is not None and self.local_rotary is not None:
+            rotary = self.local_rotary
+        return dataclasses.replace(
+            self, sliding_window=window, rotary=rotary, local_rotary=None
+        )
+
+    @property
+    def score_divisor(self) -> float:
+        """What divides the products of queries and keys."""
+        return math.sqrt(self.query_scalar or self.head_dim)
 
     @property
     def context_length(self) -> int:

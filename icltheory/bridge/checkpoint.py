@@ -43,9 +43,10 @@ def load_checkpoint(
 
     Read are ``config.json`` and ``model.safetensors`` in one file or, with its index,
     in several; where there is neither, ``flax_model.msgpack``, in one file or several;
-    and ``tokenizer.json``, if there is one. Families: GPT-J, GPT-2, LLaMA 1 to 3,
-    Mistral, Mixtral, Qwen 2 and 3, Qwen 3 MoE, Phi, Phi 3, GPT-NeoX, Gemma, StableLM.
-    Files of other formats, which would have to be unpickled, are refused.
+    and ``tokenizer.json``, if there is one. Families: GPT-J, GPT-2, OPT, LLaMA 1 to 3,
+    Mistral, Ministral, Mixtral, Qwen 2 and 3, Qwen 3 MoE, Phi, Phi 3, GPT-NeoX, Gemma 1
+    to 3 (text), OLMo 2, StableLM. Files of other formats, which would have to be
+    unpickled, are refused.
 
     Weights are read one by one into the default device's memory, so that the process
     holds little more than the model. A tied head is kept once.

@@ -11,7 +11,13 @@ from jax.typing import ArrayLike
 
 from icltheory._checks import check_key, concrete
 from icltheory._typing import Array, Float, Int, PRNGKey, PyTree
-from icltheory.bridge._blocks import DecoderBlock, Norm, at_least_float32, positions_of
+from icltheory.bridge._blocks import (
+    DecoderBlock,
+    Norm,
+    at_least_float32,
+    positions_of,
+    soft_cap,
+)
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.streams import KV, Stream, Tokens
 from icltheory.layered import MatrixSpec, OVFactors, get_matrix
@@ -26,18 +32,22 @@ class Decoder:
     .. math::
         h^0 = s\, E[\mathrm{ids}] \;(+\, P[\mathrm{positions}]) , \qquad
         h^{l+1} = \mathrm{Block}_l(h^l) , \qquad
-        \mathrm{logits} = W_{\mathrm{head}} \operatorname{norm}(h^L) + b .
+        \mathrm{logits} = \operatorname{cap}(W_{\mathrm{head}} \operatorname{norm}(h^L)
+        + b) .
 
     Positions follow the mask, so that padding on either side changes nothing.
     Products run in the dtype of the parameters, softmax, norms and logits in float32.
-    All blocks are one program: compiled once, :meth:`run_block` serves every layer.
+    Blocks of one kind are one program: compiled once, :meth:`run_block` serves every
+    layer. Where layers differ, in window or rotary positions, :meth:`of_layer` is the
+    decoder of one of them.
 
     Parameters are a plain tree, matrices (out, in)::
 
         {"embed": {"tokens"[, "positions"]}, "layers": (layer, ...),
          "final_norm": {"scale"[, "bias"]}, "head": {["weight"][, "bias"]}}
-        layer = {"norm_1"[, "norm_2"], "attn": {"W_Q", "W_K", "W_V", "W_O"[, "q_norm",
-                 "k_norm"]}, "mlp": {"W_in"[, "W_gate"], "W_out"}}
+        layer = {["norm_1"][, "norm_2"][, "post_norm_1", "post_norm_2"],
+                 "attn": {"W_Q", "W_K", "W_V", "W_O"[, "q_norm", "k_norm"]},
+                 "mlp": {"W_in"[, "W_gate"], "W_out"}}
         with experts "mlp": {"router", "expert_0": {"W_in"[, "W_gate"], "W_out"}, ...}
 
     Args:
@@ -67,6 +77,27 @@ class Decoder:
     def num_layers(self) -> int:
         """Number of blocks."""
         return self.arch.num_layers
+
+    def of_layer(self, layer: int) -> "Decoder":
+        """The decoder that runs the block of one layer.
+
+        It is the decoder itself where all layers are of one kind; else layers of the
+        same kind have equal ones.
+
+        Args:
+            layer: Number of the layer, from 0.
+
+        Returns:
+            The decoder.
+        """
+        return self if self.arch.uniform else self._of_layers[layer]
+
+    @functools.cached_property
+    def _of_layers(self) -> tuple["Decoder", ...]:
+        # One object for each kind: equal ones would be compared at every call.
+        kinds: dict[Architecture, Decoder] = {}
+        archs = [self.arch.of_layer(layer) for layer in range(self.num_layers)]
+        return tuple(kinds.setdefault(arch, Decoder(arch)) for arch in archs)
 
     def embed(self, params: PyTree, inputs: Tokens) -> Stream:
         """The residual stream that enters block 0."""
@@ -99,13 +130,15 @@ class Decoder:
             h = h * jnp.asarray(self.arch.embed_scale, h.dtype)
         if self.arch.rotary is None:
             # Beyond the table there is no position: NaN, where tracing hides it.
-            table = params["embed"]["positions"].at[positions]
+            rows = positions + self.arch.position_offset
+            table = params["embed"]["positions"].at[rows]
             h = h + table.get(mode="fill", fill_value=jnp.nan)
         return Stream(h, positions, mask)
 
     def block(self, layer: int, params: PyTree, hidden: Stream) -> Stream:
         """Applies one block."""
-        return self.run_block(params["layers"][layer], hidden, None)[0]
+        decoder = self.of_layer(layer)
+        return decoder.run_block(params["layers"][layer], hidden, None)[0]
 
     def run_block(
         self,
@@ -115,7 +148,7 @@ class Decoder:
         *,
         last_only: bool = False,
     ) -> tuple[Stream, KV]:
-        """Applies the block with these parameters: one program for every layer.
+        """Applies the block with these parameters: one program for each kind of layer.
 
         Args:
             layer_params: One entry of ``params["layers"]``.
@@ -128,6 +161,9 @@ class Decoder:
         Returns:
             The stream that leaves the block, of one token a row with ``last_only``;
             and the block's own keys and values, without the prefix.
+
+        Raises:
+            ValueError: If layers differ, and this is not the decoder of one of them.
         """
         block = DecoderBlock(self.arch)
         return block.apply({"params": layer_params}, stream, prefix, last_only)  # pyrefly: ignore
@@ -155,15 +191,18 @@ class Decoder:
     def read_in(
         self, layer_params: PyTree, stream: Stream
     ) -> Float[Array, "B T width"]:
-        """What a block's attention reads: the stream under the block's first norm.
+        """What a block's attention reads: the stream behind the block's first norm.
 
         Args:
             layer_params: One entry of ``params["layers"]``.
             stream: The stream that enters the block.
 
         Returns:
-            The normed tokens, in the dtype of the stream.
+            The normed tokens, in the dtype of the stream; the stream itself where a
+            block has no norm in front.
         """
+        if not self.arch.pre_norm:
+            return stream.h
         norm = Norm(self.arch.norm, self.arch.norm_eps)
         return norm.apply({"params": layer_params["norm_1"]}, stream.h)  # pyrefly: ignore
 
@@ -219,19 +258,22 @@ class Decoder:
     ) -> Float[Array, "B heads T T"]:
         """Attention weights of the heads of one block; rows of padding mean nothing."""
         own = {"params": params["layers"][layer]}
-        kept: Any = DecoderBlock(self.arch).apply(
+        kept: Any = DecoderBlock(self.arch.of_layer(layer)).apply(
             own, hidden, mutable=["intermediates"]
         )[1]
         weights = kept["intermediates"]["attn"]["weights"][0]
         return weights.reshape(weights.shape[0], -1, *weights.shape[-2:])
 
     def ov_factors(self, layer: int, params: PyTree) -> OVFactors:
-        """Values and output of every head, the linear part of the norm folded in."""
-        a = self.arch
+        """Values and output of every head, the linear part of the norms folded in."""
+        a, own = self.arch, params["layers"][layer]
         specs = {spec.name: spec for spec in self.matrices(layer)}
-        W_O = get_matrix(params, specs["W_O"]).reshape(a.width, a.num_heads, a.head_dim)
-        norm = params["layers"][layer]["norm_1"]
-        W_V = self._behind_norm(get_matrix(params, specs["W_V"]), norm)
+        W_O, W_V = (get_matrix(params, specs[name]) for name in ("W_O", "W_V"))
+        if a.post_norm:
+            W_O = self._before_norm(W_O, own["post_norm_1"])
+        if a.pre_norm:
+            W_V = self._behind_norm(W_V, own["norm_1"])
+        W_O = W_O.reshape(a.width, a.num_heads, a.head_dim)
         W_V = W_V.reshape(a.num_kv_heads, a.head_dim, a.width)
         shared = a.num_heads // a.num_kv_heads
         return OVFactors(jnp.moveaxis(W_O, 1, 0), jnp.repeat(W_V, shared, axis=0))
@@ -253,11 +295,19 @@ class Decoder:
 
     def _behind_norm(self, W, norm):
         """The matrix times the linear part of a norm in front of it."""
-        scale = norm["scale"] + (self.arch.norm == "rms_plus_one")
-        W = W * scale.astype(W.dtype)[None]
+        W = W * self._scale(norm).astype(W.dtype)[None]
         if self.arch.norm != "layer":
             return W
         return W - jnp.mean(W, axis=1, keepdims=True)
+
+    def _before_norm(self, W, norm):
+        """The linear part of a norm times the matrix in front of it."""
+        if self.arch.norm == "layer":
+            W = W - jnp.mean(W, axis=0, keepdims=True)
+        return W * self._scale(norm).astype(W.dtype)[:, None]
+
+    def _scale(self, norm):
+        return norm["scale"] + (self.arch.norm == "rms_plus_one")
 
     def init(self, key: PRNGKey, dtype: Any = jnp.float32) -> PyTree:
         """Random parameters: N(0, 0.02 squared), norms and biases that do nothing.
@@ -271,11 +321,12 @@ class Decoder:
         """
         check_key("key", key)
         a, keys = self.arch, jax.random.split(key, self.num_layers + 3)
-        block = jax.jit(functools.partial(_init_block, a, dtype))
+        block = jax.jit(functools.partial(_init_block, a.of_layer(0), dtype))
         draw = functools.partial(_normal, dtype=dtype)
         embed = {"tokens": draw(keys[0], (a.vocab_size, a.width))}
         if a.rotary is None:
-            embed["positions"] = draw(keys[1], (a.max_positions, a.width))
+            rows = a.max_positions + a.position_offset
+            embed["positions"] = draw(keys[1], (rows, a.width))
         head = {}
         if not a.tied:
             head["weight"] = draw(keys[2], (a.vocab_size, a.width))
@@ -300,7 +351,8 @@ class Decoder:
         kind = at_least_float32(h.dtype)
         h = h.astype(weight.dtype)
         logits = jnp.einsum("btn,vn->btv", h, weight, preferred_element_type=kind)
-        return logits if bias is None else logits + bias.astype(kind)[None, None]
+        logits = logits if bias is None else logits + bias.astype(kind)[None, None]
+        return soft_cap(logits, self.arch.logit_cap)
 
     def _check_length(self, mask, prefix_length):
         """Raises where positions run out; padding counts only where it is unknown."""

@@ -148,7 +148,7 @@ class LanguageModel:
     ) -> Float[Array, "B T vocab"]:
         """Logits of the next token behind every token, in float32.
 
-        One compiled program per block and shape, shared by all layers. What
+        One compiled program per kind of block and shape, shared by its layers. What
         stands at padding has no meaning.
 
         Args:
@@ -164,8 +164,8 @@ class LanguageModel:
         """
         inputs = _tokens(self.arch, token_ids, mask)
         stream = _embed(self.decoder, self.params["embed"], inputs)
-        for layer in self.params["layers"]:
-            stream = _block(self.decoder, layer, stream)
+        for number, layer in enumerate(self.params["layers"]):
+            stream = _block(self.decoder.of_layer(number), layer, stream)
         ends = {k: v for k, v in self.params.items() if k != "layers"}
         return _read_out(self.decoder, ends, stream)
 

@@ -119,6 +119,19 @@ FAMILIES = {
         "num_kv_heads": 2,
         "sliding_window": 9,
     },
+    "mixed": {
+        "norm": "rms_plus_one",
+        "gated": True,
+        "post_norm": True,
+        "rotary": _TURN,
+        "local_rotary": Rotary(frequencies=(0.7, 0.1)),
+        "num_kv_heads": 2,
+        "qk_norm": "head",
+        "query_scalar": 3.0,
+        "score_cap": 1.5,
+        "logit_cap": 2.5,
+        "sliding_window": (9, None, 9),
+    },
 }
 
 

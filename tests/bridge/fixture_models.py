@@ -44,6 +44,13 @@ def _llama(**more):
     return {**sizes, **heads, "max_position_embeddings": 64, **more}
 
 
+def _small(**more):
+    sizes = {"vocab_size": 31, "hidden_size": 16, "intermediate_size": 20}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    given = {**_llama(**sizes, **heads), **more}
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def _rope(theta=10000.0, kind="default", **more):
     return {"rope_theta": theta, "rope_type": kind, **more}
 
@@ -176,6 +183,68 @@ MODELS = {
         "gemma",
         _llama(num_key_value_heads=1, head_dim=10, hidden_act="gelu_pytorch_tanh"),
         "bfloat16",
+    ),
+    "gemma2": Fixture(
+        "gemma2",
+        _small(
+            num_hidden_layers=3,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=6,
+            sliding_window=5,
+            query_pre_attn_scalar=3,
+            attn_logit_softcapping=1.5,
+            final_logit_softcapping=2.5,
+        ),
+        "bfloat16",
+    ),
+    "gemma3": Fixture(
+        "gemma3_text",
+        _small(
+            num_hidden_layers=3,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=6,
+            sliding_window=4,
+            sliding_window_pattern=2,
+            query_pre_attn_scalar=9,
+            rope_parameters={
+                "full_attention": _rope(500.0, "linear", factor=4.0),
+                "sliding_attention": _rope(20.0),
+            },
+        ),
+        "bfloat16",
+    ),
+    "opt": Fixture(
+        "opt",
+        _small(
+            num_key_value_heads=None,
+            intermediate_size=None,
+            max_position_embeddings=20,
+            ffn_dim=28,
+        ),
+        "bfloat16",
+    ),
+    "olmo2": Fixture("olmo2", _small(), "bfloat16"),
+    "ministral": Fixture(
+        "ministral",
+        _small(
+            head_dim=6,
+            sliding_window=5,
+            layer_types=["sliding_attention", "full_attention"],
+        ),
+        "bfloat16",
+    ),
+    "qwen2_mixed": Fixture(
+        "qwen2",
+        _llama(
+            **_GROUPS,
+            sliding_window=4,
+            use_sliding_window=True,
+            max_window_layers=1,
+            rope_parameters=_rope(1e6),
+        ),
+        weights_from="qwen2",
     ),
     "stablelm": Fixture(
         "stablelm",

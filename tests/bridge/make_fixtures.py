@@ -26,12 +26,17 @@ CONFIGS = {
     "gpt2": "GPT2",
     "llama": "Llama",
     "mistral": "Mistral",
+    "ministral": "Ministral",
     "qwen2": "Qwen2",
     "qwen3": "Qwen3",
     "phi": "Phi",
     "phi3": "Phi3",
     "gpt_neox": "GPTNeoX",
     "gemma": "Gemma",
+    "gemma2": "Gemma2",
+    "gemma3_text": "Gemma3Text",
+    "opt": "OPT",
+    "olmo2": "Olmo2",
     "stablelm": "StableLm",
     "mixtral": "Mixtral",
     "qwen3_moe": "Qwen3Moe",
@@ -73,7 +78,7 @@ def randomise(model, config, name):
         draw = torch.randn(weight.shape, generator=generator)
         draw = draw * scale_of(key, weight, config)
         is_scale = weight.ndim == 1 and key.endswith("weight")
-        if is_scale and config.model_type != "gemma":
+        if is_scale and not config.model_type.startswith("gemma"):
             draw = draw + 1
         weight.data = draw.to(torch.bfloat16).to(stored).to(torch.float32)
 
@@ -138,6 +143,9 @@ def old_config(spec, config):
     """The configuration in the old style: what was given, and how rope was said."""
     given = dict(spec.given)
     rope = dict(given.pop("rope_parameters", {}))
+    if "sliding_attention" in rope:
+        given["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = dict(rope["full_attention"])
     theta, part = ROPE_OLD.get(spec.family, ("rope_theta", "partial_rotary_factor"))
     if rope:
         given[theta] = rope.pop("rope_theta")

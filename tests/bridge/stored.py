@@ -88,8 +88,9 @@ label_logits = jax.jit(Decoder.label_logits, static_argnums=0)
 def run(model, ids, mask):
     """Streams at every depth, and every block's own keys and values."""
     streams, caches = [embed(model.decoder, model.params, Tokens(ids, mask))], []
-    for layer in model.params["layers"]:
-        stream, cache = run_block(model.decoder, layer, streams[-1])
+    for number, layer in enumerate(model.params["layers"]):
+        decoder = model.decoder.of_layer(number)
+        stream, cache = run_block(decoder, layer, streams[-1])
         streams.append(stream)
         caches.append(cache)
     return streams, caches

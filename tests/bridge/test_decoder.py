@@ -34,8 +34,8 @@ def whole(ids):
 def last_stream(model):
     """The stream behind the last block."""
     stream = embed(model.decoder, model.params, whole(IDS))
-    for layer in model.params["layers"]:
-        stream, _ = run_block(model.decoder, layer, stream)
+    for number, layer in enumerate(model.params["layers"]):
+        stream, _ = run_block(model.decoder.of_layer(number), layer, stream)
     return stream
 
 
@@ -45,7 +45,8 @@ def through(model, tokens, start=0, prefixes=None, last_only=False):
     for number, layer in enumerate(model.params["layers"]):
         prefix = None if prefixes is None else prefixes[number]
         last = last_only and number == model.num_layers - 1
-        stream, own = run_block(model.decoder, layer, stream, prefix, last_only=last)
+        decoder = model.decoder.of_layer(number)
+        stream, own = run_block(decoder, layer, stream, prefix, last_only=last)
         caches.append(own)
     return read_out(model.decoder, model.params, stream), caches
 
@@ -126,7 +127,7 @@ def test_the_last_token_of_a_row_is_found_behind_its_padding():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["gptj", "gemma"])
+@pytest.mark.parametrize("family", ["gptj", "gemma", "gemma2"])
 def test_it_is_a_layered_model(family):
     model, tokens = model_of(family), whole(IDS)
     decoder, params = model.decoder, model.params

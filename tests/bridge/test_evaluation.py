@@ -185,6 +185,12 @@ def test_scores_are_float32_for_half_precision_too():
     np.testing.assert_allclose(fast.scores, plain.scores, atol=0.2)
 
 
+def test_the_mean_of_capped_logits_is_refused():
+    model, task = tiny("mixed", num_layers=1, sliding_window=9), TASKS["mean_logit"]
+    with pytest.raises(ValueError, match="scoring: expected .* evaluate_naive"):
+        evaluate(model, task)
+
+
 def test_frequencies_that_follow_the_length_are_refused():
     turning = Rotary(frequencies=(1.0, 0.3), switch=12, ntk=(100.0, 2.0))
     model = tiny("llama", rotary=turning)

@@ -67,6 +67,15 @@ def test_every_layer_module_and_rate(family):
 
 
 @SLOW
+def test_layers_of_two_kinds():
+    """The pruned layer has a window, the one above none, and rotations of its own."""
+    model, task = tiny("mixed"), TASKS["label_token"]
+    found = evaluate_rates(model, task, 0, "attn", RATES, **SHAPES)
+    check(found, "mixed", (0, "attn"))
+    assert np.ptp([one.scores for one in found], axis=0).max() > 1e-2
+
+
+@SLOW
 def test_single_precision():
     model, task = tiny("llama", dtype="float32"), TASKS["label_token"]
     for module in ("attn", "mlp"):

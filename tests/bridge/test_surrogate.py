@@ -225,6 +225,14 @@ def walk(model, layer, mute, task, example):
     return demos, [x.astype(np.float64) for x in read], added
 
 
+def test_norms_behind_attention_are_refused():
+    model, task = tiny("mixed"), classification(count=2, demonstrations=4)
+    with pytest.raises(
+        ValueError, match="model: expected one that adds what attention"
+    ):
+        surrogate_terms(model, task, [0], [0])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["gptj", "groups"])
 def test_rows_agree_with_a_dense_oracle_on_the_model(family):

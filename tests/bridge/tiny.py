@@ -26,12 +26,34 @@ CONFIGS = {
     "gpt2": _GPT,
     "llama": {**_LLAMA, **_GROUPS},
     "mistral": {**_LLAMA, **_GROUPS, "sliding_window": 4},
+    "ministral": {
+        **_LLAMA,
+        **_GROUPS,
+        "sliding_window": 4,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
     "qwen2": {**_LLAMA, "num_key_value_heads": None, "tie_word_embeddings": True},
     "qwen3": {**_LLAMA, **_GROUPS},
     "phi": {**_LLAMA, "num_key_value_heads": 1, "partial_rotary_factor": 0.4},
     "phi3": {**_LLAMA, **_GROUPS},
     "gpt_neox": {**_LLAMA, "rotary_pct": 0.4},
     "gemma": {**_LLAMA, "head_dim": 8, "num_key_value_heads": 1},
+    "gemma2": {
+        **_LLAMA,
+        **_GROUPS,
+        "sliding_window": 4,
+        "attn_logit_softcapping": 2.0,
+        "final_logit_softcapping": 3.0,
+        "query_pre_attn_scalar": 3,
+    },
+    "gemma3_text": {
+        **_LLAMA,
+        **_GROUPS,
+        "sliding_window": 4,
+        "sliding_window_pattern": 2,
+    },
+    "opt": {**_LLAMA, "ffn_dim": 20},
+    "olmo2": {**_LLAMA, "hidden_size": 16, "num_key_value_heads": 1},
     "stablelm": {**_LLAMA, "partial_rotary_factor": 0.4},
     "mixtral": {**_LLAMA, **_GROUPS, "num_local_experts": 3},
     "qwen3_moe": {
@@ -100,7 +122,7 @@ def write_flax(folder, config, tensors):
     for name, array in tensors.items():
         *modules, leaf = name.split(".")
         if leaf == "weight" and array.ndim == 2:
-            table = modules[-1] in ("wte", "wpe", "embed_tokens")
+            table = modules[-1] in ("wte", "wpe", "embed_tokens", "embed_positions")
             leaf, array = ("embedding", array) if table else ("kernel", array.T)
         flat[(*modules, leaf)] = np.ascontiguousarray(array)
     folder.mkdir()

@@ -1,5 +1,6 @@
 """Reading attention from every kind of layered model."""
 
+import dataclasses
 import functools
 
 import jax
@@ -170,6 +171,31 @@ def test_decoders_show_what_their_heads_write(family):
     np.testing.assert_allclose(again[0], pattern, atol=1e-6)
     for got, expected in zip(again[1], factors, strict=True):
         np.testing.assert_allclose(got, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("norm", ["rms", pytest.param("layer", marks=pytest.mark.slow)])
+def test_norms_behind_attention_are_in_the_factors_of_its_output(norm):
+    """As in OLMo 2: nothing in front, a norm behind. Its size is left out."""
+    change = {"shared_norm": False, "pre_norm": False, "post_norm": True}
+    model = Decoder(dataclasses.replace(decoder(norm, 2, True).arch, **change))
+    params = drawn(model)
+    layer = params["layers"][1]
+    scale = np.asarray(layer["post_norm_1"]["scale"])
+    layer["mlp"] = jax.tree.map(lambda W: jnp.zeros(W.shape, W.dtype), layer["mlp"])
+    ids = jnp.asarray(np.random.default_rng(1).integers(0, 11, size=(2, 6)))
+
+    @jax.jit
+    def run(params):
+        tokens = Tokens(ids, jnp.ones(ids.shape, bool))
+        hidden = hidden_before(model, params, tokens, 1)
+        pattern = model.attention_weights(1, params, hidden)
+        after = model.block(1, params, hidden).h
+        return pattern, model.ov_factors(1, params), hidden.h, after
+
+    pattern, factors, before, after = jax.tree.map(np.asarray, run(params))
+    written = heads_times_values(pattern, factors, before)
+    size = ((written / scale) ** 2).mean(axis=-1, keepdims=True) + model.arch.norm_eps
+    np.testing.assert_allclose(before + written / np.sqrt(size), after, atol=1e-5)
 
 
 def test_token_maps_are_the_direct_path_to_the_logits():

@@ -49,8 +49,8 @@ class ModelPrograms:
 
     def block(self, layer: int, stream: Stream, prefix: KV | None):
         """One block, unpruned."""
-        weights = self.params["layers"][layer]
-        return programs.block(self.decoder, False, weights, stream, prefix)
+        weights, decoder = self.params["layers"][layer], self.decoder.of_layer(layer)
+        return programs.block(decoder, False, weights, stream, prefix)
 
 
 class SharedPrefix:
@@ -138,13 +138,13 @@ class Branch:
         caches, way = [], self.model
         for number, prefix in enumerate(prefixes):
             layer = self.layer + number
-            weights = way.params["layers"][layer]
+            weights, decoder = way.params["layers"][layer], way.decoder.of_layer(layer)
             last = last_only and layer == way.decoder.num_layers - 1
             if number == 0:
-                args = (way.decoder, self.specs, last, weights, self.matrices)
+                args = (decoder, self.specs, last, weights, self.matrices)
                 stream, cache = programs.fan_out(*args, stream, prefix)
             else:
-                args = (way.decoder, last, weights)
+                args = (decoder, last, weights)
                 stream, cache = programs.above(*args, stream, prefix)
             caches.append(cache)
         return stream, caches

@@ -23,6 +23,7 @@ class SplitEvaluator:
         self.prompts = prompts
         self.batches = Batches(prompts, limit, batch_size, buckets, padding)
         _check_turns(model.decoder.arch.rotary, prompts)
+        _check_scoring(model.decoder.arch, prompts)
         self.programs = ModelPrograms(model.decoder, model.params, prompts)
         self.prefix_cache = SharedPrefix(self.programs)
         self.branches: dict[Any, Branch] = {}
@@ -98,4 +99,13 @@ def _check_turns(rotary, prompts):
             f"prompts: expected at most {rotary.switch} tokens, beyond which rotary "
             f"positions follow the length of a prompt, got {longest}; evaluate_naive "
             "takes them"
+        )
+
+
+def _check_scoring(arch, prompts):
+    """Raises where the mean of all logits is not the logit of the head's mean row."""
+    if prompts.scoring == "mean_logit" and arch.logit_cap is not None:
+        raise ValueError(
+            "scoring: expected label_token or average_log_likelihood for a model whose "
+            "logits are capped, got mean_logit; evaluate_naive takes it"
         )

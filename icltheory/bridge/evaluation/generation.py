@@ -66,8 +66,9 @@ def generate(
     ends = {name: leaf for name, leaf in params.items() if name != "layers"}
     stream = programs.embed(decoder, params["embed"], tokens, np.int32(0))
     caches = []
-    for layer in params["layers"]:
-        stream, cache = programs.block(decoder, False, layer, stream, None)
+    for number, layer in enumerate(params["layers"]):
+        block = decoder.of_layer(number)
+        stream, cache = programs.block(block, False, layer, stream, None)
         caches.append(programs.lengthened(cache, max_tokens))
     written: list[list[int]] = [[] for _ in rows]
     running = np.ones(len(rows), bool)
@@ -84,7 +85,11 @@ def generate(
         stream = programs.embed(decoder, params["embed"], token, lengths + step)
         for number, layer in enumerate(params["layers"]):
             stream, caches[number] = programs.continued(
-                decoder, layer, stream, caches[number], np.int32(longest + step)
+                decoder.of_layer(number),
+                layer,
+                stream,
+                caches[number],
+                np.int32(longest + step),
             )
     return written
 

@@ -218,8 +218,9 @@ def _padded(chosen, length, longest):
 def _run(model, tokens, answers):
     decoder, params = model.decoder, model.params
     stream = programs.embed(decoder, params["embed"], tokens, np.int32(0))
-    for layer in params["layers"]:
-        stream, _ = programs.block(decoder, False, layer, stream, None)
+    for number, layer in enumerate(params["layers"]):
+        block = decoder.of_layer(number)
+        stream, _ = programs.block(block, False, layer, stream, None)
     ends = {name: leaf for name, leaf in params.items() if name != "layers"}
     found = programs.row_likelihoods(decoder, ends, stream, *answers)
     return tuple(np.asarray(replicated(part)) for part in found)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from icltheory.bridge._config import Config
+from icltheory.bridge.architecture import Rotary
 from icltheory.bridge.families.declare import Stored
 from icltheory.bridge.rope import read_rotary
 
@@ -15,13 +16,21 @@ QKV = (
     Stored("self_attn.k_proj", ("attn.W_K",)),
     Stored("self_attn.v_proj", ("attn.W_V",)),
 )
-MODULES = (
-    *NORMS,
+PRODUCTS = (
     *QKV,
     Stored("self_attn.o_proj", ("attn.W_O",)),
     Stored("mlp.gate_proj", ("mlp.W_gate",)),
     Stored("mlp.up_proj", ("mlp.W_in",)),
     Stored("mlp.down_proj", ("mlp.W_out",)),
+)
+MODULES = (*NORMS, *PRODUCTS)
+QK_NORMS = (
+    Stored("self_attn.q_norm", ("attn.q_norm",)),
+    Stored("self_attn.k_norm", ("attn.k_norm",)),
+)
+POST_NORMS = (
+    Stored("post_attention_layernorm", ("post_norm_1",)),
+    Stored("post_feedforward_layernorm", ("post_norm_2",)),
 )
 NAMES = {
     "prefix": "model.",
@@ -82,11 +91,8 @@ def gated(
     sizes = decoder_sizes(config, head_dim=head_dim, kv_heads=kv_heads)
     longest = config.size("max_position_embeddings", default=positions)
     rotary = read_rotary(config.values, sizes["head_dim"], longest, base=base)
-    if not partial and rotary.dim < sizes["head_dim"]:
-        raise ValueError(
-            "partial_rotary_factor: expected 1 in this family, got one that turns "
-            f"{rotary.dim} of {sizes['head_dim']} coordinates"
-        )
+    if not partial:
+        check_whole(rotary, sizes["head_dim"])
     return {
         **sizes,
         "max_positions": longest,
@@ -97,3 +103,12 @@ def gated(
         "rotary": rotary,
         "tied": config.flag("tie_word_embeddings", tied),
     }
+
+
+def check_whole(rotary: Rotary, head_dim: int) -> None:
+    """Raises unless every coordinate of a head turns."""
+    if rotary.dim < head_dim:
+        raise ValueError(
+            "partial_rotary_factor: expected 1 in this family, got one that turns "
+            f"{rotary.dim} of {head_dim} coordinates"
+        )

@@ -2,14 +2,14 @@
 
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture, Experts
-from icltheory.bridge.families._gated import NAMES, NORMS, QKV, gated
+from icltheory.bridge.families._gated import NAMES, NORMS, QK_NORMS, QKV, gated
 from icltheory.bridge.families.declare import Family, Stored
-from icltheory.bridge.families.qwen import QK_NORMS
 
 __all__ = ["MIXTRAL", "QWEN3_MOE"]
 
 
 def _mixtral(config: Config) -> Architecture:
+    config.refuse("layer_types", unless=None)
     fields = gated(config, positions=4096 * 32, eps=1e-5, kv_heads=8, base=1e6)
     experts = Experts(
         config.size("num_local_experts", default=8),
@@ -24,6 +24,7 @@ def _mixtral(config: Config) -> Architecture:
 def _qwen3_moe(config: Config) -> Architecture:
     config.refuse("decoder_sparse_step", unless=1)
     config.refuse("mlp_only_layers", unless=[])
+    config.refuse("layer_types", unless=None)
     fields = gated(config, positions=32768, kv_heads=4)
     fields["mlp_width"] = config.size("moe_intermediate_size", default=768)
     experts = Experts(
@@ -39,7 +40,7 @@ def _qwen3_moe(config: Config) -> Architecture:
         **fields,
         attention_bias=bias,
         output_bias=bias,
-        qk_norm=True,
+        qk_norm="head",
         sliding_window=window,
         experts=experts,
     )

@@ -2,8 +2,8 @@
 
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.families._gated import MODULES, NAMES, gated
-from icltheory.bridge.families.declare import Family, Stored
+from icltheory.bridge.families._gated import MODULES, NAMES, QK_NORMS, gated
+from icltheory.bridge.families.declare import Family
 
 __all__ = ["QWEN2", "QWEN3"]
 
@@ -11,8 +11,8 @@ __all__ = ["QWEN2", "QWEN3"]
 def _window(config, num_layers):
     if not config.flag("use_sliding_window", False):
         return None
-    first = config.get("max_window_layers")
-    return config.window(num_layers, usual=4096, first=28 if first is None else first)
+    first = config.number("max_window_layers", default=28.0)
+    return config.window(num_layers, usual=4096, windowed=lambda layer: layer >= first)
 
 
 def _qwen2(config: Config) -> Architecture:
@@ -31,15 +31,11 @@ def _qwen3(config: Config) -> Architecture:
         **fields,
         attention_bias=bias,
         output_bias=bias,
-        qk_norm=True,
+        qk_norm="head",
         sliding_window=_window(config, fields["num_layers"]),
     )
 
 
-QK_NORMS = (
-    Stored("self_attn.q_norm", ("attn.q_norm",)),
-    Stored("self_attn.k_norm", ("attn.k_norm",)),
-)
 QWEN2 = Family(name="qwen2", architecture=_qwen2, modules=MODULES, **NAMES)
 QWEN3 = Family(
     name="qwen3", architecture=_qwen3, modules=(*MODULES, *QK_NORMS), **NAMES

@@ -13,6 +13,8 @@ from icltheory.bridge.families import (
     gptj,
     llama,
     mixtures,
+    olmo,
+    opt,
     phi,
     qwen,
     stablelm,
@@ -28,6 +30,7 @@ FAMILIES: dict[str, Family] = {
         gpt2.GPT2,
         llama.LLAMA,
         llama.MISTRAL,
+        llama.MINISTRAL,
         mixtures.MIXTRAL,
         mixtures.QWEN3_MOE,
         qwen.QWEN2,
@@ -36,6 +39,10 @@ FAMILIES: dict[str, Family] = {
         phi.PHI3,
         gpt_neox.GPT_NEOX,
         gemma.GEMMA,
+        gemma.GEMMA2,
+        gemma.GEMMA3,
+        opt.OPT,
+        olmo.OLMO2,
         stablelm.STABLELM,
     )
 }

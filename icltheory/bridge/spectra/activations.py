@@ -81,9 +81,11 @@ def input_moments(
         stream = _embed(model.decoder, model.params["embed"], tokens)
         for layer in range(max(wanted, default=-1) + 1):
             paths = wanted.get(layer, ())
-            stream, found = _measured(
-                model.decoder, paths, model.params["layers"][layer], stream
+            block, weights = (
+                model.decoder.of_layer(layer),
+                model.params["layers"][layer],
             )
+            stream, found = _measured(block, paths, weights, stream)
             for path, moment in zip(paths, found, strict=True):
                 # Experts' matrices are named expert_3.W_in; attention's by one word.
                 place = (layer, ".".join(map(str, path[1:])))

@@ -46,7 +46,7 @@ def attention_factors(arch: Architecture, params: PyTree, x: np.ndarray) -> Fact
 
     W_O = _weight(weights, "W_O").reshape(a.width, a.num_heads, a.head_dim)
     W_Q = _weight(weights, "W_Q").reshape(a.num_heads, a.head_dim, a.width)
-    scale = 1 / (T * math.sqrt(a.head_dim))
+    scale = 1 / (T * a.score_divisor)
     V = scale * jnp.einsum("pad,nad->pan", heads("W_V"), W_O)
     U = jnp.einsum("pad,adn->pan", heads("W_K"), W_Q)
     return V.reshape(-1, a.width), U.reshape(-1, a.width)

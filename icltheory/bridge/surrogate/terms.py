@@ -125,7 +125,8 @@ def surrogate_terms(
     Raises:
         ValueError: If there are fewer than two demonstrations, a prompt cannot be
             answered, a weight is not finite, a name, a layer or a rate is out of
-            range, or the MLP of a model with experts is to be pruned.
+            range, the MLP of a model with experts is to be pruned, or norms stand
+            behind attention.
 
     References:
         Yao et al. (2024), Theorems 1 and 2 and Appendix B.3. Verified by
@@ -142,13 +143,18 @@ def surrogate_terms(
             f"module: expected one of {', '.join(_ATTENTION)} in a model with experts, "
             f"whose MLP is no fixed product, got {module!r}"
         )
+    if arch.post_norm:
+        raise ValueError(
+            "model: expected one that adds what attention gives as it is, got one with "
+            "a norm behind attention"
+        )
     decoder, rows = model.decoder, []
     h = decoder.embed(model.params, prompt.demos)
     q = decoder.embed_after(model.params, prompt.queries, len(prompt.inside))
     with jax.enable_x64(True):
         P = jnp.eye(arch.width)
     for layer in reported(range(max(layers) + 1), progress, "layer {}".format):
-        params = model.params["layers"][layer]
+        params, own = model.params["layers"][layer], decoder.of_layer(layer)
         for spec in model.matrices(layer):
             check_finite(spec.name, get_matrix(model.params, spec))
         x = np.asarray(decoder.read_in(params, h))[0][prompt.inside]
@@ -156,7 +162,7 @@ def surrogate_terms(
         wanted = rates if layer in layers else ()
         pruned = _pruned(model, layer, module, wanted, systems, at_least_one)
         for rate, weights, ranks in pruned:
-            added = _added(decoder, weights, h, q)
+            added = _added(own, weights, h, q)
             with jax.enable_x64(True):
                 factors = attention_factors(arch, weights, x)
                 cosines = _cosines(factors, x_query, added)
@@ -167,8 +173,8 @@ def surrogate_terms(
         with jax.enable_x64(True):
             V, U = attention_factors(arch, params, x)
             P = P + V.T @ (U @ P)
-        h, keys = _run(decoder, False, params, h)
-        q, _ = _run(decoder, False, params, q, keys)
+        h, keys = _run(own, False, params, h)
+        q, _ = _run(own, False, params, q, keys)
     return rows
 
 
