@@ -29,4 +29,5 @@ class Config:
 
 
 PRESETS = {"cpu": Config()}
-TIMES: dict[str, str] = {"cpu": "4 min, 2 cores"}
+# Two minutes of processor time; ten on cores that other programs shared.
+TIMES = {"cpu": "2 to 10 min, 2 cores"}
