@@ -163,8 +163,8 @@ LI_FIGURES = (
         "feature parts turn to the mean pattern, label parts to q or -q, and grow",
         "empirical",
         "the norms .42 and 1.2 are found as .46 and 1.05 (experiments.li_figures), "
-        "and agree with Figure 14 by the balance of the layers; the last angle of "
-        "label parts, .165 pi, is possible at no setting: it stays below .03 pi",
+        "and agree with Figure 14 by the balance of the layers; the feature angle "
+        ".12 pi is not (.05 pi), and the last angle of label parts, .165 pi, is possible at no setting: it stays below .03 pi",
         ("patterns.neuron_parts",),
         (
             f"{SMALL}::test_neurons_*",
@@ -267,9 +267,10 @@ LI_FIGURES = (
         "Figures 17 and 18",
         "the CoT error falls with the prompt, sooner for large alpha' and tau",
         "empirical",
-        "found (experiments.cot); the levels too, within a typical factor of 1.3, by "
-        "attention that counts votes on tasks with one or two rivals; no task within "
-        "1.15 of all 20 values of Figure 17 (experiments.li_figures)",
+        "found (experiments.cot); the levels too, within a typical factor of 1.4, by "
+        "attention that counts votes on tasks with one or two rivals, but not with "
+        "the values of tau that Figure 18 names (1.9); no task within 1.15 of all 20 "
+        "values of Figure 17 (experiments.li_figures)",
         ("chain_of_thought.cot_infer",),
         ("tests/experiments/test_li_figures.py::test_figure_17_*",),
         evidence="simulation",
@@ -279,7 +280,7 @@ LI_FIGURES = (
         "plain ICL fails without Condition 1, and needs more examples with it",
         "empirical",
         "found: ICL .489 and CoT .0015 at 321 examples (experiments.cot); of the "
-        "levels that of ICL within 1.11, that of CoT within 1.5, and of one task for "
+        "levels that of ICL within 1.11, that of CoT within 1.51, and of one task for "
         "both none within 1.8 (experiments.li_figures)",
         ("chain_of_thought.icl_infer",),
         evidence="simulation",

@@ -22,7 +22,7 @@ def figures(
         (level for level in fits if level.name.startswith("Figure 17")),
         key=lambda level: level.fresh.typical,
     )
-    others = [level for level in fits if level.name.startswith("Figure 18")]
+    others = [level for level in fits if level.name.endswith(" free")]
     alone = [level for level in fits if level.name in _ALONE]
     panels = {level.name: _lines(level) for level in (best_17, *others)}
     panels["Figure 19, a task for each curve"] = {

@@ -100,6 +100,34 @@ def figure_18(found: Found, floor: float, name: str) -> Fit:
     return _best([[(c, g) for c in curves.values()] for g in groups], found, floor)
 
 
+def figure_18_as_labelled(found: Found, floor: float, name: str) -> Fit | None:
+    """The same where tau or rho of every task is the one that the figure names.
+
+    Args:
+        found: Errors by task.
+        floor: Added to both errors.
+        name: ``tau``, the probability of a correct path, or ``rho``.
+
+    Returns:
+        The fit; ``None`` where no tasks with these values were tried.
+    """
+    curves = curves_of(name)
+
+    def fixed(t: Task) -> Any:
+        return (t.p if name == "rho" else t.gap, t.rivals, t.fraction)
+
+    def value(t: Task) -> float:
+        return t.gap if name == "rho" else t.tau
+
+    candidates = []
+    for K in {task.steps for task in found}:
+        for group in _groups(found, fixed, K):
+            named = {round(value(task), 9): [task] for task in group}
+            if all(label in named for label in curves):
+                candidates.append([(c, named[label]) for label, c in curves.items()])
+    return _best(candidates, found, floor) if candidates else None
+
+
 def alone(found: Found, floor: float, curve: Curve) -> Fit:
     """The best task for one curve."""
     return _best([[(curve, [*found])]], found, floor)

@@ -1,12 +1,13 @@
 """The best tasks for Figures 17 to 19, measured again on fresh prompts."""
 
+import dataclasses
 from typing import NamedTuple
 
 from experiments.li_figures import fits
 from experiments.li_figures.config import Config
 from experiments.li_figures.fits import Curve, Fit, Found
 from experiments.li_figures.published import LENGTHS_19
-from experiments.li_figures.votes import again
+from experiments.li_figures.votes import again, search
 
 
 class Level(NamedTuple):
@@ -43,6 +44,11 @@ def levels(config: Config, found: Found) -> list[Level]:
         fit = fits.figure_18(found, floor, name)
         what = "p free" if name == "tau" else "rho free"
         cases.append((f"Figure 18, {name}: {what}", labels, (*curves.values(),), fit))
+        tried = _with_tau(config, tuple(curves)) if name == "tau" else found
+        fit = fits.figure_18_as_labelled(tried, floor, name)
+        if fit is not None:
+            title = f"Figure 18, {name}: as labelled"
+            cases.append((title, labels, (*curves.values(),), fit))
     chain, direct = fits.curves_of_19()
     cases += [
         ("Figure 19, CoT", ("CoT",), (chain,), fits.alone(found, floor, chain)),
@@ -60,3 +66,15 @@ def levels(config: Config, found: Found) -> list[Level]:
         Level(*case, fits.on_fresh_prompts(case[-1], case[2], fresh, floor))
         for case in cases
     ]
+
+
+def _with_tau(config: Config, values: tuple[float, ...]) -> Found:
+    """Errors of tasks with these probabilities of a correct path, for every K."""
+    found = {}
+    for K in config.votes.steps:
+        probabilities = tuple(tau ** (1 / K) for tau in values)
+        grid = dataclasses.replace(
+            config.votes, probabilities=probabilities, steps=(K,)
+        )
+        found |= search(grid, LENGTHS_19)
+    return found

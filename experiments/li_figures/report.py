@@ -56,7 +56,7 @@ def report(
         claims_title="the figures whose settings are not published",
         figures=figures(fits, single, stops),
         axes={
-            "one layer [set of tasks].probes.* [setting][step]": [
+            "one layer.*.probes.*": [
                 "gain and step size",
                 "training step",
             ],

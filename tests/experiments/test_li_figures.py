@@ -128,7 +128,10 @@ def test_levels_are_measured_again_on_fresh_prompts():
     found = search(GRID, LENGTHS_19)
     assert len(found) == 4 * 4 * 2  # rows, fractions, steps
     made = levels(config, found)
-    assert len(made) == 2 + 2 + 3
+    assert len(made) == 2 + 2 + 1 + 3  # no tasks here have the labels' values of rho
+    (named,) = [level for level in made if level.name.endswith("as labelled")]
+    taus = [task.tau for task in named.fresh.tasks]
+    np.testing.assert_allclose(taus, list(PUBLISHED["tau"]))
     for level in made:
         assert level.fresh.tasks == level.searched.tasks
         assert level.fresh.typical >= 1
