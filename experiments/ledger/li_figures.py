@@ -164,7 +164,8 @@ LI_FIGURES = (
         "empirical",
         "the norms .42 and 1.2 are found as .46 and 1.05 (experiments.li_figures), "
         "and agree with Figure 14 by the balance of the layers; the feature angle "
-        ".12 pi is not (.05 pi), and the last angle of label parts, .165 pi, is possible at no setting: it stays below .03 pi",
+        ".12 pi is not (.05 pi), and the last angle of label parts, .165 pi, is "
+        "possible at no setting: it stays below .03 pi",
         ("patterns.neuron_parts",),
         (
             f"{SMALL}::test_neurons_*",
