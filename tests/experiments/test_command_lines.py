@@ -33,6 +33,10 @@ PARTS = {
         "measure_starts": SimpleNamespace(counts=Counter()),
     },
     "implicit_noise": {"train": TRAINED, "measure_gpt2": (), "measure_stack": ()},
+    "li_figures": {
+        **dict.fromkeys(("votes", "one_layer", "layers"), MODULE),
+        "levels": (),
+    },
     "pattern_icl": {"measure": ()},
     "pattern_layers": {"train_layers": (), "measure": ()},
     "pattern_pruning": {
@@ -70,6 +74,7 @@ OPTIONS = {
     "mechanisms": ("gpt2.steps", "2000", 2000),
     "position": ("gpt2.steps", "2000", 2000),
     "prune_llm": ("rates", "0 0.25", (0.0, 0.25)),
+    "li_figures": ("fresh-prompts", "300", 300),
     "pattern_icl": ("prompts", "7", 7),
     "pattern_layers": ("layers.num-neurons", "8", 8),
     "pattern_pruning": ("ensemble.seeds", "4 5", (4, 5)),

@@ -1,0 +1,76 @@
+"""Hands the numbers of a run to the drawing functions."""
+
+from typing import Any
+
+import numpy as np
+
+from experiments.li_figures.drawing import (
+    levels_beside_published,
+    norms_along_training,
+)
+from experiments.li_figures.levels import Level
+from experiments.li_figures.one_layer import Trained
+from experiments.li_figures.published import LENGTHS_19, NORMS, RANGES
+from experiments.li_figures.stops import Stop
+
+
+def figures(
+    fits: list[Level], single: list[Trained], stops: list[Stop]
+) -> dict[str, Any]:
+    """All figures by file name."""
+    best_17 = min(
+        (level for level in fits if level.name.startswith("Figure 17")),
+        key=lambda level: level.fresh.typical,
+    )
+    others = [level for level in fits if level.name.endswith(" free")]
+    alone = [level for level in fits if level.name in _ALONE]
+    panels = {level.name: _lines(level) for level in (best_17, *others)}
+    panels["Figure 19, a task for each curve"] = {
+        label: line for level in alone for label, line in _lines(level).items()
+    }
+    best = min(stops, key=lambda stop: stop.factor)
+    trained = next(one for one in single if one.shifts == best.shifts)
+    place = trained.settings.index((best.gain, best.step_size))
+    return {
+        "levels.png": levels_beside_published(
+            panels, "Errors of chain of thought: published levels and votes"
+        ),
+        "norms.png": norms_along_training(
+            trained.steps,
+            _norms(trained, place),
+            f"Norms along training, second layer +-{best.gain:g}/m, step size "
+            f"{best.step_size:g}",
+        ),
+    }
+
+
+_ALONE = ("Figure 19, CoT", "Figure 19, ICL")
+
+
+def _lines(level: Level) -> dict[str, tuple[Any, Any, Any]]:
+    lines = {}
+    rows = zip(level.labels, level.curves, level.fresh.errors, strict=True)
+    for label, curve, errors in rows:
+        x = np.array(LENGTHS_19)[curve.places]
+        # An error of 0 has no place on a logarithmic axis.
+        lines[label] = x, curve.values, np.where(errors > 0, errors, np.nan)
+    return lines
+
+
+def _norms(trained: Trained, place: int) -> dict[str, dict[str, tuple[Any, float]]]:
+    ends = NORMS | {"size": float(np.mean(RANGES["size"]))}
+
+    def part(names):
+        return {
+            label: (getattr(trained.probes, name)[place], ends[name])
+            for name, label in names.items()
+        }
+
+    return {
+        "attention (Figure 8)": part(
+            {"query": "|W_Q p|", "component": "along the pattern"}
+        ),
+        "neurons (Figures 10, 11, 14)": part(
+            {"feature": "feature part", "label": "label part", "size": "row of W_O"}
+        ),
+    }

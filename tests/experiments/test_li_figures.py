@@ -1,0 +1,252 @@
+"""The experiment on unpublished settings: its limits, its votes, a small run."""
+
+import dataclasses
+import json
+
+import matplotlib
+import numpy as np
+import pytest
+
+from experiments import li_figures
+from experiments.li_figures import fits, stops
+from experiments.li_figures.layers import LayerRun
+from experiments.li_figures.levels import levels
+from experiments.li_figures.limits import (
+    balanced_size,
+    least_attention_scale,
+    least_factor,
+    nearest_neighbour_error,
+    pruned_error_bound,
+    pruning_needs,
+)
+from experiments.li_figures.one_layer import OneLayerGrid, Probes, Trained
+from experiments.li_figures.published import (
+    LENGTHS_19,
+    NORMS,
+    PUBLISHED,
+    PUBLISHED_LENGTHS,
+)
+from experiments.li_figures.report import report
+from experiments.li_figures.votes import Task, VoteGrid, Votes, row_of, search
+from icltheory.chain_of_thought import vote_error
+
+matplotlib.use("Agg")
+GRID = VoteGrid(
+    prompts=40, probabilities=(0.5, 0.65), gaps=(0.5, 0.6), rivals=(1,), steps=(1, 2)
+)
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    import matplotlib.pyplot as plt
+
+    yield
+    plt.close("all")
+
+
+def test_the_size_of_a_row_solves_the_balance():
+    count, excess, w_f, w_b = 53, 0.0144, 0.24, 0.41
+    f, b = (w * np.sqrt(count * w**2 + excess) for w in (w_f, w_b))
+    assert balanced_size(f, b, count, excess) == pytest.approx(np.hypot(w_f, w_b))
+
+
+def test_limits_of_angle_pruning_and_neighbours():
+    assert least_attention_scale(0.5, 1.2, 0.6) == pytest.approx(2.0)
+    assert pruned_error_bound(0.95, 0.5) == pytest.approx(0.2)
+    assert pruned_error_bound(0.95, 1.5) == pruned_error_bound(0.1, 0.5) == 1
+    assert pruned_error_bound(0.95, pruning_needs(0.2, 0.95)) == pytest.approx(0.2)
+    assert nearest_neighbour_error(1.0, 3) == pytest.approx(1 / 8)
+    assert nearest_neighbour_error(0.5, 1) == pytest.approx(0.5)
+
+
+def test_the_linear_program_knows_what_votes_can_do():
+    """Errors of a vote are met exactly; a rise with alpha' is not."""
+    lengths = (6, 12)
+    exact = {
+        a: [float(vote_error(0.7, l, a).wrong) for l in lengths] for a in (0.5, 1.0)
+    }
+    assert least_factor(exact, lengths, falling=False) < 1.001
+    # One vote more or less: errors that grow fourfold with alpha' need at least 2.
+    rising = {0.5: [0.1], 1.0: [0.4]}
+    assert least_factor(rising, (12,)) == pytest.approx(2, abs=1e-3)
+
+
+def test_figure_17_is_near_what_votes_can_do():
+    curves = PUBLISHED["alpha'"]
+    assert least_factor(curves, PUBLISHED_LENGTHS) == pytest.approx(1.287, abs=0.01)
+
+
+def test_rows_are_distributions_with_the_right_follower_first():
+    row = row_of(0.5, 0.6, 2, 10)
+    np.testing.assert_allclose(row, [0.5, 0.2, 0.2] + [0.1 / 7] * 7)
+    assert row_of(0.8, 0.3, 1, 10) is None  # .8 + .56 is more than 1
+    assert row_of(0.3, 0.9, 1, 10) is None  # the others were above the rival
+    assert row_of(0.6, 1 / 3, 1, 3).sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("fraction", [0.5, 1.0])
+def test_votes_between_two_states_have_the_exact_error(fraction):
+    """First step, and plain in-context learning of one step; ties by a fair coin."""
+    grid = dataclasses.replace(GRID, prompts=4_000, states=3)
+    chain, direct = Votes(grid, (7, 15)).errors(np.array([0.6, 0.4, 0.0]), fraction)
+    for place, length in enumerate((7, 15)):
+        exact = vote_error(0.6, length, fraction)
+        # Without any vote, two of three states are wrong.
+        nobody = (1 - fraction) ** length
+        p = float(exact.wrong + (exact.tied - nobody) / 2 + nobody * 2 / 3)
+        error = np.sqrt(p * (1 - p) / grid.prompts)
+        assert abs(chain[0, place] - p) < 4 * error
+        assert abs(direct[0, place] - p) < 4 * error
+
+
+def test_two_steps_of_plain_learning_have_the_error_of_the_product():
+    grid = dataclasses.replace(GRID, prompts=4_000, states=3)
+    _, direct = Votes(grid, (15,)).errors(np.array([0.8, 0.2, 0.0]), 1.0)
+    # Offsets 0, 1, 2 of the final state: .64, .32, .04.
+    draws = np.random.default_rng(1).choice(3, p=[0.64, 0.32, 0.04], size=(20_000, 15))
+    counts = np.stack([(draws == s).sum(1) for s in range(3)], axis=1)
+    lost = (counts.argmax(1) != 0).mean()
+    assert abs(direct[1, 0] - lost) < 4 * np.sqrt(lost / grid.prompts)
+
+
+def test_the_best_task_is_the_one_whose_errors_are_published():
+    tasks = [Task(p, 0.5, 1, a, 1) for p in (0.5, 0.65) for a in PUBLISHED["alpha'"]]
+    found = {}
+    for task in tasks:
+        wanted = PUBLISHED["alpha'"][task.fraction]
+        scale = 1.0 if task.p == 0.65 else 2.0
+        errors = scale * np.array([0.4, *wanted])
+        found[task] = errors, errors
+    (fit,) = fits.figure_17(found, 1e-9).values()
+    assert {task.p for task in fit.tasks} == {0.65}
+    assert fit.typical == pytest.approx(1)
+    assert fit.largest == pytest.approx(1)
+
+
+def test_levels_are_measured_again_on_fresh_prompts():
+    config = li_figures.Config(votes=GRID, fresh_prompts=60)
+    found = search(GRID, LENGTHS_19)
+    assert len(found) == 4 * 4 * 2  # rows, fractions, steps
+    made = levels(config, found)
+    assert len(made) == 2 + 2 + 1 + 3  # no tasks here have the labels' values of rho
+    (named,) = [level for level in made if level.name.endswith("as labelled")]
+    taus = [task.tau for task in named.fresh.tasks]
+    np.testing.assert_allclose(taus, list(PUBLISHED["tau"]))
+    for level in made:
+        assert level.fresh.tasks == level.searched.tasks
+        assert level.fresh.typical >= 1
+        assert len(level.curves) == len(level.labels) == len(level.fresh.errors)
+
+
+def probes(**given):
+    """Probes of one training with two snapshots; norms as published unless given."""
+    values = dict.fromkeys(Probes._fields, 0.0)
+    values |= NORMS | {"size": 0.495, "large": 53.0} | given
+    rows = (np.broadcast_to(np.asarray(v, float), (1, 2)) for v in values.values())
+    return Probes(*rows)
+
+
+def test_the_nearest_stop_and_the_largest_rise_are_found():
+    made = probes(query=[3.5, 1.75], error=[0.03, 0.01], random=[0.9, 0.05])
+    one = Trained((1,), [(2.0, 0.5)], [0, 20], made)
+    (best,) = stops.nearest_stops([one])
+    assert (best.step, best.gain) == (20, 2.0)
+    assert best.factor == pytest.approx(1)
+    most = stops.largest_rise([one], 0.02)
+    assert most.step == 20
+    assert stops.rise(most) == pytest.approx(0.04)
+
+
+def test_what_a_relation_is_off_is_the_worst_of_all_stops():
+    made = probes(angle_ratio=[0.2, 0.7], drift=[0.03, 0.01])
+    worst = stops.worst_relations(
+        OneLayerGrid(), [Trained((1,), [(1.0, 1.0)], [0, 20], made)]
+    )
+    assert worst["angle"] == 0.7
+    assert worst["drift"] == 0.03
+    # The published norms are in balance.
+    assert worst["size"] < 0.01
+
+
+def layer_run():
+    norm = np.array([[0.01] * 3, [0.026, 0.05, 0.036], [np.nan] * 3])
+    angle = np.array([[0.5] * 3, [0.4, 0.2, 0.48], [np.nan] * 3])
+    return LayerRun("Adam", 1e-3, 0.007, [0, 5, 10], norm, angle, norm, norm[:, 0])
+
+
+def test_layers_are_compared_by_norm_and_by_turn():
+    (stop,) = stops.nearest_layers([layer_run()])
+    assert stop.place == 1
+    assert stop.factor == pytest.approx(1)
+    assert stop.ratio == pytest.approx(3)
+
+
+def test_a_report_has_its_tables_claims_and_figures():
+    config = li_figures.Config(votes=GRID, fresh_prompts=60)
+    fitted = levels(config, search(GRID, LENGTHS_19))
+    one = Trained((1, 2), [(2.0, 0.5)], [0, 20], probes(angle_ratio=0.5, drift=0.01))
+    made = report(config, fitted, [one], [layer_run()])
+    assert made.passed
+    assert len(made.tables) == 4
+    held = {claim.claim[:9]: claim.held for claim in made.claims}
+    assert held["Figures 8"]
+    assert not held["Figure 11"]
+    assert set(made.figures) == {"levels.png", "norms.png"}
+    json.dumps(made.numbers, allow_nan=False)
+
+
+@pytest.mark.slow
+def test_a_small_run_finds_that_the_relations_hold(tmp_path):
+    args = """
+        --preset cpu --votes.prompts 40 --votes.probabilities 0.5 0.65
+        --votes.gaps 0.5 0.6 --votes.rivals 1 --fresh-prompts 40
+        --one-layer.ensemble.num-irrelevant 6 --one-layer.ensemble.num-neurons 8
+        --one-layer.ensemble.steps 20 --one-layer.ensemble.record-every 10
+        --one-layer.ensemble.batch-size 8 --one-layer.gains 2 --one-layer.rates 2
+        --one-layer.prompts 16 --three-layers.layers.num-irrelevant 6
+        --three-layers.layers.num-neurons 8 --three-layers.layers.steps 4
+        --three-layers.layers.record-every 2 --three-layers.layers.batch-size 4
+        --three-layers.adam 1e-3 --three-layers.descent 0.3 --three-layers.prompts 16
+    """
+    result = li_figures.main([*args.split(), "--output", str(tmp_path)])
+    (folder,) = (tmp_path / "li_figures").iterdir()
+    text = (folder / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == result
+    angle, drift, _ = result["checks"]
+    assert angle["passed"]
+    assert drift["passed"]
+    assert angle["measured"] > 0
+    assert len(result["one layer"]) == 2
+    assert len(result["three layers"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--votes.prompts", "1"], "prompts: expected at least 2, got 1"),
+        (["--votes.steps", "0"], "steps: expected numbers >= 1"),
+        (["--votes.rivals", "9"], "rivals: expected numbers from 1 to 8"),
+        (["--votes.fractions", "2"], "fractions: expected some in (0, 1]"),
+        (["--votes.floor", "0"], "floor: expected a number > 0"),
+        (
+            ["--votes.probabilities", "1.0", "--votes.gaps", "0.5"],
+            "probabilities, gaps, rivals: expected rows of a task, got none",
+        ),
+        (["--fresh-prompts", "1"], "fresh_prompts: expected at least 2"),
+        (["--one-layer.gains", "0"], "gains: expected some above 0"),
+        (["--one-layer.pruned", "1"], "pruned: expected a number in (0, 1), got 1"),
+        (
+            ["--three-layers.layers.num-layers", "2"],
+            "layers.num_layers: expected 3, as in the figures, got 2",
+        ),
+        (["--three-layers.scales", "0"], "scales: expected some above 0"),
+    ],
+)
+def test_impossible_configs_are_refused_before_anything_is_written(
+    change, message, tmp_path
+):
+    args = ["--preset", "cpu", *change, "--output", str(tmp_path / "runs")]
+    with pytest.raises(ValueError, match="expected") as caught:
+        li_figures.main(args)
+    assert message in str(caught.value)
+    assert not (tmp_path / "runs").exists()

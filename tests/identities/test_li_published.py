@@ -1,0 +1,191 @@
+"""Li et al. (2024): relations that hold for every setting of the training."""
+
+import functools
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tests.patterns import drawn
+
+DELTA, XI = 0.2, 0.05
+
+
+def gradients(W, a, prompt):
+    """Mean gradients of the hinge loss in W_Q, W_K, W_V and W_O, prompt by prompt."""
+    P, query, z = map(np.asarray, (prompt.P, prompt.P_query, prompt.z))
+    total = {name: np.zeros_like(value) for name, value in W.items()}
+    for tokens, asked, sign in zip(P, query, z, strict=True):
+        keys, direction = tokens @ W["W_K"].T, W["W_Q"] @ asked
+        weights = np.exp(keys @ direction)
+        weights /= weights.sum()
+        pooled = weights @ tokens
+        value = W["W_V"] @ pooled
+        inputs = W["W_O"] @ value
+        if sign * (a @ np.maximum(inputs, 0)) >= 1:
+            continue
+        fires = a * (inputs >= 0)
+        u = W["W_O"].T @ fires
+        pull = weights * (tokens @ W["W_V"].T @ u)
+        total["W_Q"] -= sign * np.outer(pull @ (keys - weights @ keys), asked)
+        total["W_K"] -= sign * np.outer(direction, pull @ (tokens - pooled))
+        total["W_V"] -= sign * np.outer(u, pooled)
+        total["W_O"] -= sign * np.outer(fires, value)
+    return {name: value / len(z) for name, value in total.items()}
+
+
+@functools.cache
+def path(step_size, batches=60, momentum=0.0, repeats=1):
+    """A training of eight neurons from the start of the slides; every snapshot.
+
+    Each batch is used for some steps, of a step size that is divided by their number.
+    """
+    task = drawn.pattern_task(4, 4, 2.0, 8)
+    rng = np.random.default_rng(5)
+    D, d, m = task.width, task.dim, 8
+    features = DELTA * np.diag((np.arange(D) < d).astype(float))
+    W = {
+        "W_Q": features,
+        "W_K": features.copy(),
+        "W_V": DELTA * np.eye(D),
+        "W_O": XI * rng.normal(size=(m, D)),
+    }
+    a = np.tile([2.0, -2.0], m // 2) / m
+    shots, velocity = [W], {name: 0.0 for name in W}
+    for t in range(batches * repeats):
+        slope = gradients(W, a, drawn.pattern_prompt(task, 8, 12, seed=t // repeats))
+        velocity = {n: momentum * velocity[n] + slope[n] for n in W}
+        W = {name: W[name] - step_size / repeats * velocity[name] for name in W}
+        shots.append(W)
+    return task, shots
+
+
+@pytest.mark.parametrize(("step_size", "momentum"), [(2.0, 0.0), (1.0, 0.5)])
+def test_a_label_part_is_off_q_by_what_the_start_left(measured, step_size, momentum):
+    """At every step b sin(angle) <= delta |w|, and neurons do learn."""
+    task, shots = path(step_size, momentum=momentum)
+    q = np.asarray(task.label_embedding)
+    largest = 0.0
+    for W in shots:
+        columns = W["W_V"][:, task.dim :]
+        start = DELTA * np.eye(task.width)[:, task.dim :]
+        changed = columns - start
+        np.testing.assert_allclose(changed, np.outer(changed @ q, q), atol=1e-12)
+        label = W["W_O"] @ columns
+        across = np.linalg.norm(label - np.outer(label @ q, q), axis=1)
+        limit = DELTA * np.linalg.norm(W["W_O"], axis=1)
+        assert np.all(across <= limit * (1 + 1e-12))
+        largest = max(largest, float((across / limit).max()))
+    end = np.linalg.norm(shots[-1]["W_O"] @ shots[-1]["W_V"][:, task.dim :], axis=1)
+    assert end.max() > 1  # it began near delta xi sqrt(8) = .03
+    measured("b sin(angle) / (delta |w|)", largest)
+
+
+def test_the_last_two_layers_stay_in_balance(measured):
+    """W_V W_V' - W_O' W_O changes in second order of the step size only."""
+
+    def difference(W):
+        return W["W_V"] @ W["W_V"].T - W["W_O"].T @ W["W_O"]
+
+    drifts = []
+    for repeats in (1, 4):
+        _, shots = path(2.0, repeats=repeats)
+        grown = np.linalg.norm(shots[-1]["W_O"].T @ shots[-1]["W_O"])
+        change = np.linalg.norm(difference(shots[-1]) - difference(shots[0]))
+        drifts.append(change / grown)
+    # Four steps of a quarter of the size: a quarter of the drift, to leading order.
+    assert drifts[1] < 0.1
+    assert 0.15 < drifts[1] / drifts[0] < 0.35
+    measured("drift at a quarter of the step size", drifts[1] / drifts[0])
+
+
+def test_one_step_changes_the_balance_by_the_formula():
+    rng = np.random.default_rng(3)
+    G, W_O = rng.normal(size=(2, 5, 4))
+    W_V = rng.normal(size=(4, 4))
+    step = 0.3
+    new_O, new_V = W_O - step * G @ W_V.T, W_V - step * W_O.T @ G
+    change = (new_V @ new_V.T - new_O.T @ new_O) - (W_V @ W_V.T - W_O.T @ W_O)
+    second = W_O.T @ G @ G.T @ W_O - W_V @ G.T @ G @ W_V.T
+    np.testing.assert_allclose(change, step**2 * second, atol=1e-12)
+
+
+def test_pruning_adds_errors_only_where_labels_agree_little():
+    """An error, z F <= 0, is A <= c S_1 t for A > 0; in rational numbers."""
+    numbers = [Fraction(i, 7) for i in range(1, 15)]
+    seen = set()
+    for shift, agreement in itertools.product(numbers, numbers):
+        for mine, others in itertools.product(range(1, 6), range(1, 6)):
+            F = mine * (shift + agreement) - others * max(shift - agreement, 0)
+            share = Fraction(others - mine, others + mine)
+            wrong = F <= 0
+            assert wrong == (agreement <= shift * share and agreement < shift)
+            assert not (wrong and mine == others)
+            seen.add(wrong)
+    assert seen == {True, False}
+
+
+def test_attention_bounds_the_error_of_every_pruning(measured):
+    """Markov's bound 2 (1 - w) / (1 - c S_1), for random attention and prunings."""
+    rng = np.random.default_rng(0)
+    closest = 1.0
+    for _ in range(200):
+        w = rng.beta(*rng.uniform(0.2, 8, 2), size=400)
+        agreement = w + (1 - w) * rng.uniform(-1, 1, 400)
+        shift = rng.uniform(0.05, 0.95)
+        mine, others = rng.uniform(1e-3, 1, (2, 400))
+        up = np.maximum(shift + agreement, 0)
+        F = mine * up - others * np.maximum(shift - agreement, 0)
+        bound = 2 * (1 - w.mean()) / (1 - shift)
+        error = np.mean(F <= 0)
+        assert error <= bound + 1e-12
+        closest = min(closest, bound - error)
+    measured("least slack", closest)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6])
+def test_no_weighted_majority_beats_one_context(measured, n):
+    """h(p) >= p for p >= 1/2 and any weights, ties by a coin; exact."""
+    rng = np.random.default_rng(n)
+    least = Fraction(1)
+    cases = [[1] * n, *(rng.integers(0, 5, n).tolist() for _ in range(8))]
+    for weights in cases:
+        if not sum(weights):
+            continue
+        for p in (Fraction(1, 2), Fraction(5, 7), Fraction(5, 6), Fraction(19, 20)):
+            chance = Fraction(0)
+            for votes in itertools.product((1, -1), repeat=n):
+                total = sum(w * v for w, v in zip(weights, votes, strict=True))
+                ups = votes.count(1)
+                share = p**ups * (1 - p) ** (n - ups)
+                chance += share * (1 if total > 0 else Fraction(total == 0, 2))
+            assert chance >= p
+            least = min(least, chance - p)
+    measured("least h(p) - p", float(least))
+
+
+@pytest.mark.parametrize("fraction", [0.6, 1.0])
+def test_the_nearest_context_is_right_unless_the_pattern_is_missed(measured, fraction):
+    """And then it errs with 1 / (2 - alpha'); z-score of the exact error."""
+    rng, M, n, size = np.random.default_rng(2), 6, 4, 4_000
+    chance = np.full(M, (1 - fraction) / (M - 2))
+    chance[:2] = fraction / 2
+    pattern = rng.choice(M, p=chance, size=(size, n))
+    coin = rng.choice([-1, 1], size=(size, n))
+    y = np.where(pattern == 0, 1, np.where(pattern == 1, -1, coin))
+    basis = 2.0 * np.eye(M + 8)
+
+    def token(pattern):
+        kappa = rng.uniform(-0.5, 0.5, size=(*pattern.shape, 1))
+        return basis[pattern] + kappa * basis[M + rng.integers(8, size=pattern.shape)]
+
+    X, query = token(pattern), token(np.zeros(size, int))
+    nearest = ((X - query[:, None]) ** 2).sum(-1).argmin(1)
+    wrong = y[np.arange(size), nearest] != 1
+    hit = (pattern == 0).any(1)
+    assert not wrong[hit].any()
+    exact = (1 - fraction / 2) ** n / (2 - fraction)
+    z = (wrong.mean() - exact) / np.sqrt(exact * (1 - exact) / size)
+    assert abs(z) < 4
+    measured("z", z)
