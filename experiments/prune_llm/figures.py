@@ -22,7 +22,6 @@ from experiments.prune_llm.subject import TaskDraw
 from experiments.prune_llm.tables import TestedChoice, panel, tested_cells
 from icltheory.bridge.layer_search import Algorithm1Result
 from icltheory.plotting import Curve
-from icltheory.statistics import Comparison, Interval, compare
 from icltheory.strict_json import number
 
 THEORY = {
@@ -195,18 +194,10 @@ def _tested(row: TestedChoice, level: float) -> ChoiceChange:
 def _change_of(r: Algorithm1Result, holm: float, level: float) -> ChoiceChange:
     if r.rate == 0:
         return ChoiceChange(None, note="not pruned")
-    ends = _exact_interval(r.comparison)
+    found = r.comparison
     return ChoiceChange(
-        (r.comparison.difference, ends.low, ends.high),
+        (found.difference, *found.interval),
         holm <= 1 - level,
-        f"layer {r.layer}, rate {r.rate:g}\np = {r.p_value:.2g}, Holm {holm:.2g}",
+        f"layer {r.layer}, rate {r.rate:g}\np = {found.score_p_value:.2g}, "
+        f"Holm {holm:.2g}",
     )
-
-
-def _exact_interval(found: Comparison) -> Interval:
-    """The interval that excludes 0 exactly where McNemar's test rejects."""
-    gained, lost = found.discordant
-    before = np.arange(found.num_examples) >= gained
-    after = ~before | (before & (np.arange(found.num_examples) >= gained + lost))
-    options = {"level": found.level, "method": "conditional"}
-    return compare(before, after, **options).interval

@@ -79,6 +79,7 @@ def _judge(
         cache=systems,
         progress=show,
         seed=config.seed,
+        level=config.level,
         layer=layer,
         batch_size=config.batch_size,
         **options,

@@ -165,7 +165,8 @@ def algorithm1_table(rows: list[TestedChoice], level: float) -> Table:
     """The table of Algorithm 1, a row for each task and module."""
     table = Table(
         title="Algorithm 1: chosen on validation, judged once on the test set "
-        f"({100 * level:g} % interval of the paired difference, exact p, Holm's p)"
+        f"({100 * level:g} % score interval of the paired difference and its p;\n"
+        "Holm: p of the exact test, which decides, corrected over the table)"
     )
     for name in ("task", "module", "layer", "rate", "validation", "test"):
         table.add_column(name)
@@ -183,7 +184,7 @@ def algorithm1_table(rows: list[TestedChoice], level: float) -> Table:
             f"{r.unpruned_score:.4f} to {r.validation_score:.4f}",
             f"{r.test_before:.4f} to {r.test_after:.4f}",
             f"{c.difference:+.4f} {ends}" if tested else "-",
-            f"{r.p_value:.2g}" if tested else "-",
+            f"{c.score_p_value:.2g}" if tested else "-",
             f"{row.holm:.2g}" if tested else "-",
             {"could be chance": "yes", "not pruned": "not pruned"}.get(
                 verdict := row.verdict(level), f"no: {verdict}"

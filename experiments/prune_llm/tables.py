@@ -69,9 +69,15 @@ def algorithm1_rows(study: Study, cases: list[TaskDraw]) -> list[TestedChoice]:
     for case in cases:
         for module in config.modules:
             layer, choice = study.choice(module)
-            options = {"layers": choice, "race": config.race, "seed": config.seed}
             result = read_algorithm1(
-                study.answers[case], layer, module, config.rates, **options
+                study.answers[case],
+                layer,
+                module,
+                config.rates,
+                layers=choice,
+                race=config.race,
+                seed=config.seed,
+                level=config.level,
             )
             found.append((case, module, result))
     # An unpruned model is compared with itself: there is nothing to test.
@@ -92,8 +98,7 @@ def panel(study: Study, case: TaskDraw, module: str) -> Panel:
     cells, accuracy = [], []
     for layer in study.layers:
         right = answers.correct("validation", layer, module, config.rates)
-        options = {"level": config.level, "method": "conditional"}
-        cells.append([compare(right[0], row, **options) for row in right])
+        cells.append([compare(right[0], row, level=config.level) for row in right])
         accuracy.append([answers.accuracy(row) for row in right])
     return Panel(
         np.array(accuracy),

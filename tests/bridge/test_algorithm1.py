@@ -16,7 +16,11 @@ from icltheory.bridge.layer_search import algorithm1, layer_choice, read_algorit
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import condition_numbers
 from icltheory.pruning import choose_layers, choose_rate, module_matrices
-from icltheory.statistics import exact_mcnemar
+from icltheory.statistics import (
+    exact_mcnemar,
+    paired_interval,
+    proportion_interval,
+)
 from tests.bridge.evaluation_tasks import choice, classification, tiny
 from tests.bridge.tiers import quick
 
@@ -225,6 +229,22 @@ def test_a_search_among_equals_is_told_from_a_gain():
     assert found.could_be_chance
     assert found.selection.optimism > 0
     assert found.selection.score == found.validation_score
+
+
+def test_the_interval_is_the_score_interval_at_the_level_and_fits_its_p_value():
+    """Three gains of 512: a bootstrap excluded 0 beside an exact p-value of 0.25."""
+    before = np.arange(512) < 400
+    validation = np.stack([before, np.ones(512, bool)])
+    answers, rates = answers_of(validation, tested=[before, np.arange(512) < 403])
+    for level, excludes in ((0.95, False), (0.9, True)):
+        found = read_algorithm1(answers, 0, "mlp", rates, level=level)
+        assert found.rate == 0.1
+        pair = found.comparison
+        assert (pair.discordant, pair.level, pair.method) == ((3, 0), level, "score")
+        assert tuple(pair.interval) == paired_interval(3, 0, 512, level=level)
+        assert (pair.interval.low > 0) == (pair.score_p_value <= 1 - level) == excludes
+        assert found.after_interval == proportion_interval(403, 512, level=level)
+        assert (found.p_value, pair.verdict) == (0.25, "cannot tell")
 
 
 def test_the_authors_profile_divides_by_one_less_and_counts_ties_as_wrong():
