@@ -4,11 +4,10 @@ from typing import Any
 
 import numpy as np
 import scipy.special
-import scipy.stats
 
 from experiments.prune_llm.study import Study
-from experiments.prune_llm.subject import TaskDraw
 from experiments.prune_llm.tables import TestedChoice, beyond_chance, panel, shots_curve
+from experiments.prune_llm.theory import theory_finding
 from icltheory.statistics import compare
 
 
@@ -29,7 +28,7 @@ def findings(
         *_demonstrations(repeated, study.config.level),
         *_race(raced),
         *_shots(study),
-        *_theory(study, theory),
+        *theory_finding(study, theory),
     ]
 
 
@@ -170,27 +169,3 @@ def _shots(study: Study) -> list[str]:
                 f"{found.after:.3f} ({found.verdict}, p = {found.p_value:.2g})."
             )
     return told
-
-
-def _theory(study: Study, theory: dict[str, Any] | None) -> list[str]:
-    """Whether a smaller implicit update goes with a better answer."""
-    if theory is None:
-        return []
-    rates, module = study.config.rates, theory["module"]
-    accuracy = panel(study, TaskDraw(**theory["case"]), module)
-    rows = {(row["layer"], row["rate"]): row for row in theory["rows"]}
-    sizes, changes = [], []
-    for layer, scores in zip(study.layers, accuracy.accuracy, strict=True):
-        for rate, score in list(zip(rates, scores, strict=True))[1:]:
-            sizes.append(rows[layer, rate]["G_norm"] / rows[layer, 0.0]["G_norm"])
-            changes.append(score - accuracy.unpruned)
-    if len(set(sizes)) < 3 or len(set(changes)) < 3:
-        return []
-    smaller = float(np.mean(np.array(sizes) < 1))
-    rank = scipy.stats.spearmanr(sizes, changes).statistic
-    return [
-        f"Linear surrogate of {module} ({theory['case']['task']}): clipping makes "
-        f"the implicit update G smaller at {smaller:.0%} of {len(sizes)} (layer, "
-        f"rate); the rank correlation of its size with the accuracy is {rank:+.2f}, "
-        "where the theory's reading, that smaller is better, asks for a negative one."
-    ]

@@ -28,6 +28,7 @@ from experiments.prune_llm.tables import (
     replicates,
     shots_curve,
 )
+from experiments.prune_llm.theory import within_rates
 from icltheory.statistics import compare
 
 # The cached search has to be this many times faster than the plain one.
@@ -55,6 +56,7 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
     means = arm_means(study, arm_rows(study, study.judged_cases)) if arms else []
     if arms:
         tables += [arm_table(arms), means_table(means)]
+    theory = measured["theory"]
     numbers = {
         "algorithm1": [as_numbers(row, config.level) for row in rows],
         "all draws and orders": [as_numbers(row, config.level) for row in every],
@@ -68,7 +70,10 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
         },
         "ways": measured["ways"],
         "rate 0": measured["rate_0"],
-        "theory": measured["theory"],
+        "theory": theory,
+        "update and accuracy": (
+            None if theory is None else within_rates(study, theory)._asdict()
+        ),
         "arms": {"rows": [arm_numbers(row) for row in arms], "means": means},
         "answers": sum(len(records) for records in study.records),
     }
