@@ -106,8 +106,9 @@ def test_unknown_task_and_profile(folder):
     for task in ("sst2", WEATHER):
         with pytest.raises(ValueError, match="profile: expected one of 'paper'"):
             load_task(task, folder, profile="mine")
-    with pytest.raises(ValueError, match="seed: expected an integer >= 0"):
-        load_task(WEATHER, folder, seed=-1)
+    for given in ("question_seed", "demonstration_seed", "reserved"):
+        with pytest.raises(ValueError, match=f"^{given}: expected an integer >= 0"):
+            load_task(WEATHER, folder, **{given: -1})
 
 
 def test_missing_folder_and_file(tmp_path, folder):
