@@ -10,7 +10,7 @@ from icltheory.batching import Progress
 from icltheory.bridge._search import Algorithm1Result, conduct
 from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
 from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
-from icltheory.bridge.model import weights_digest
+from icltheory.bridge.model import check_weights, weights_digest
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import (
     ConditionNumber,
@@ -18,7 +18,7 @@ from icltheory.bridge.spectra import (
     condition_numbers,
 )
 from icltheory.bridge.tasks import LanguageTask
-from icltheory.bridge.tasks.lint import check_overlap
+from icltheory.bridge.tasks.lint import Finding, check_overlap, enforce, gather
 from icltheory.layered.matrices import modules_of
 from icltheory.pruning import LayerChoice, choose_layers
 
@@ -96,8 +96,10 @@ def algorithm1(
 
     Raises:
         ValueError: If a rate, the module, ``top_k`` or ``aggregate`` is out of range, a
-            split has no examples, all of validation is in the test set, a prompt cannot
-            be answered, or the records belong to something else.
+            split has no examples, all of validation or of the demonstrations is in the
+            test set, a weight is not finite, a prompt cannot be answered, or the
+            records belong to something else. Single examples that are in the test set
+            too are a warning.
 
     Example:
         >>> model = load_checkpoint("EleutherAI/gpt-j-6b", "bfloat16")  # doctest: +SKIP
@@ -115,12 +117,8 @@ def algorithm1(
             raise ValueError(
                 f"task: expected {split} examples of {task.name}, got none"
             )
-    overlap = check_overlap("validation", task.validation, task.test)
-    if len(overlap) == len(task.validation):
-        raise ValueError(
-            f"task: expected validation examples of {task.name} that are not in the "
-            f"test set, got {len(overlap)} of {len(overlap)} that are"
-        )
+    check_weights(model)
+    _check_apart(task, shots)
     choice = None
     if layer is None:
         # Impossible choices are refused before anything is decomposed.
@@ -207,6 +205,21 @@ def read_algorithm1(
     """
     rates = _checked(rates)
     return conduct(answers, layer, layers, module, rates, race, seed, level)
+
+
+def _check_apart(task: LanguageTask, shots: int | None) -> None:
+    """Raises where the search would see the whole test, and warns where part of it."""
+    found: list[Finding] = []
+    shown = task.demonstrations[:shots]
+    for split, examples in (("validation", task.validation), ("demonstrations", shown)):
+        overlap = check_overlap(f"{task.name} {split}", examples, task.test)
+        if overlap and len(overlap) == len(examples):
+            raise ValueError(
+                f"task: expected {split} examples of {task.name} that are not in the "
+                f"test set, got {len(overlap)} of {len(overlap)} that are"
+            )
+        found += overlap
+    enforce(gather(found))
 
 
 def _checked(rates: Sequence[Any]) -> tuple[float, ...]:

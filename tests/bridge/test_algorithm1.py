@@ -21,7 +21,7 @@ from icltheory.statistics import (
     paired_interval,
     proportion_interval,
 )
-from tests.bridge.evaluation_tasks import choice, classification, tiny
+from tests.bridge.evaluation_tasks import choice, classification, tiny, with_test
 from tests.bridge.tiers import quick
 
 RATES = (0, 0.25, 0.5, 0.75)
@@ -34,8 +34,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def task():
-    other = classification(9, seed=5).validation
-    return dataclasses.replace(classification(9), test=other)
+    return with_test(classification(9), classification(9, seed=5).validation)
 
 
 def in_half(model):
@@ -361,6 +360,35 @@ def test_a_validation_set_that_is_the_test_set_is_refused(model, task):
     same = dataclasses.replace(task, validation=task.test)
     with pytest.raises(ValueError, match="^task: expected validation examples of"):
         algorithm1(model, same, "mlp", [0, 0.5], 1, "max")
+
+
+def test_demonstrations_from_the_test_set_are_refused_and_single_ones_warned(
+    model, task
+):
+    """The lint runs inside, and before anything is evaluated."""
+    arguments = ("mlp", [0.5], 1, "max")
+    shown = task.with_demonstrations(task.test[:2])
+    with pytest.raises(ValueError, match="^task: expected demonstrations examples of"):
+        algorithm1(model, shown, *arguments)
+    some = dataclasses.replace(task, validation=(task.test[4], *task.validation))
+    with (
+        pytest.warns(UserWarning, match="^toy validation example 4: the same text is"),
+        pytest.raises(ValueError, match="layer: expected 0 to 1"),
+    ):
+        algorithm1(model, some, *arguments, layer=2)
+
+
+def test_weights_that_are_not_finite_are_refused(model, task):
+    W = np.array(model.params["layers"][1]["mlp"]["W_in"]["weight"])
+    W[0, :2] = np.nan, np.inf
+    mlp = {**model.params["layers"][1]["mlp"], "W_in": {"weight": W}}
+    layers = (model.params["layers"][0], {**model.params["layers"][1], "mlp": mlp})
+    broken = model.replace(params={**model.params, "layers": layers})
+    place = r"params\['layers'\]\[1\]\['mlp'\]\['W_in'\]\['weight'\]"
+    with pytest.raises(
+        ValueError, match=f"^model: expected finite .* 2 NaN .*{place}$"
+    ):
+        algorithm1(broken, task, "attn", [0.5], 1, "max", layer=0)
 
 
 def test_tasks_without_examples_and_answers_of_others_are_refused(model, task):

@@ -1,5 +1,6 @@
 """Tasks of one's own, where files are looked for, the hub, and every complaint."""
 
+import dataclasses
 import doctest
 import sys
 from types import SimpleNamespace
@@ -98,6 +99,18 @@ def test_templates_name_their_fields():
     assert fill("{a!t}|{a!e}|{a}|{b}", {"a": " {x} ", "b": "1"}) == "{x}| {x}| {x} |1"
     with pytest.raises(ValueError, match="template: expected fields among a, got 'c'"):
         fill("{c}", {"a": "1"})
+
+
+@pytest.mark.parametrize("broken", ["{text!z}", "{text", "text}", "{0}", "{text.x}"])
+def test_broken_templates_are_named(folder, broken):
+    with pytest.raises(ValueError, match="^template: expected a format") as caught:
+        fill(broken, {"text": "a"})
+    assert repr(broken) in str(caught.value)
+    column = broken.replace("text", "report")
+    spec = dataclasses.replace(WEATHER, fields={"text": column})
+    with pytest.raises(ValueError, match="^fields: expected a format") as caught:
+        load_task(spec, folder)
+    assert f"'text' of {WEATHER.name}, got {column!r}" in str(caught.value)
 
 
 def test_unknown_task_and_profile(folder):

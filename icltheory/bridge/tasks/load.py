@@ -133,6 +133,11 @@ def _fields(spec: TaskSpec, origin: str, row: SourceRow) -> dict[str, str]:
                 break
             except KeyError:
                 continue
+            except (ValueError, IndexError, AttributeError) as error:
+                raise ValueError(
+                    f"fields: expected a format string for {name!r} of {spec.name}, "
+                    f"got {template!r} ({error})"
+                ) from None
         else:
             raise ValueError(
                 f"{origin}:{row.line}: expected columns for {name!r} ({templates}), "
