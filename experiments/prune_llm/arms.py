@@ -95,7 +95,7 @@ def _right(
     layer, answers, _ = arm_search(study, arm, case, module)
     config = study.config
     options = {"race": config.race, "seed": config.seed, "level": config.level}
-    found = read_algorithm1(answers, layer, module, config.rates, **options)
+    found = read_algorithm1(answers, layer, module, study.rates(module), **options)
     return found, answers.correct("test", layer, module, (found.rate,))[0]
 
 

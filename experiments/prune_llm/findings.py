@@ -24,6 +24,7 @@ def findings(
         _optimism(rows),
         *(_grid(study, task) for task in study.config.tasks),
         _depth(study),
+        *_left_out(study),
         *_layer(study, rows),
         *_demonstrations(repeated, study.config.level),
         *_race(raced),
@@ -83,14 +84,14 @@ def _grid(study: Study, task: str) -> str:
 
 def _depth(study: Study) -> str:
     """Mean change at high rates, the first layer of the grid against the last."""
-    rates = np.array(study.config.rates)
-    high = rates >= 0.5
-    if not high.any() or len(study.layers) < 2:
+    modules = [m for m in study.config.modules if max(study.rates(m)) >= 0.5]
+    if not modules or len(study.layers) < 2:
         return "The grid has no two layers at rates of 0.5 and more to compare."
     ends = []
     for task in study.config.tasks:
-        for module in study.config.modules:
+        for module in modules:
             found = panel(study, study.main_case(task), module)
+            high = np.array(study.rates(module)) >= 0.5
             change = (found.accuracy - found.unpruned)[:, high].mean(axis=1)
             ends.append((change[0], change[-1]))
     first, last = np.mean(ends, axis=0)
@@ -101,6 +102,13 @@ def _depth(study: Study) -> str:
         f"average; the deep one bears it better in {deeper} of {len(ends)} pairs of a "
         "task and a module."
     )
+
+
+def _left_out(study: Study) -> list[str]:
+    """Modules that some rates were not tried on."""
+    told = [f"{m}: {study.left_out(m)}" for m in study.config.modules]
+    told = [sentence for sentence in told if not sentence.endswith(": ")]
+    return [f"Rates that were left out of {'; '.join(told)}."] if told else []
 
 
 def _layer(study: Study, rows: list[TestedChoice]) -> list[str]:

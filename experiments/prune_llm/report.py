@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from experiments._frame.report import Check, Report
@@ -45,7 +46,7 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
     rows = algorithm1_rows(study, main)
     repeated = replicates(study, every)
     raced = [found for row in rows if (found := races(study, row)) is not None]
-    tables: list[Table | str] = [algorithm1_table(rows, config.level)]
+    tables: list[Table | str] = [algorithm1_table(study, rows)]
     if len(every) > len(rows):
         tables.append(_replicates_table(repeated))
     if raced:
@@ -99,7 +100,7 @@ def _grid(study: Study, task: str) -> dict[str, Any]:
     cases = [case for case in study.grid_cases if case.task == task]
     panels = {
         f"{case.shots}": {
-            module: panel(study, case, module).accuracy.tolist()
+            module: _padded(study, panel(study, case, module).accuracy)
             for module in study.config.modules
         }
         for case in cases
@@ -111,6 +112,12 @@ def _grid(study: Study, task: str) -> dict[str, Any]:
         "majority": panel(study, cases[0], study.config.modules[0]).majority,
         "beyond chance": beyond_chance(study, study.main_case(task)),
     }
+
+
+def _padded(study: Study, accuracy: np.ndarray) -> list[list[float]]:
+    """The accuracies with NaN at the rates, the largest, that leave no rank."""
+    more = len(study.config.rates) - accuracy.shape[1]
+    return np.pad(accuracy, ((0, 0), (0, more)), constant_values=np.nan).tolist()
 
 
 def _checks(study: Study, measured: dict[str, Any]) -> list[Check]:
@@ -166,8 +173,9 @@ def _learns_in_context(study: Study) -> list[Check]:
     return [Check(name, 0.0, gains[best], "<=")]
 
 
-def algorithm1_table(rows: list[TestedChoice], level: float) -> Table:
+def algorithm1_table(study: Study, rows: list[TestedChoice]) -> Table:
     """The table of Algorithm 1, a row for each task and module."""
+    level = study.config.level
     table = Table(
         title="Algorithm 1: chosen on validation, judged once on the test set "
         f"({100 * level:g} % score interval of the paired difference and its p;\n"
@@ -180,12 +188,12 @@ def algorithm1_table(rows: list[TestedChoice], level: float) -> Table:
     for row in rows:
         r, c = row.result, row.result.comparison
         ends = f"\\[{c.interval.low:+.3f}, {c.interval.high:+.3f}]"
-        tested = r.rate > 0
+        tested, left = r.rate > 0, study.left_out(row.module)
         table.add_row(
             row.case.task,
             row.module,
             str(r.layer),
-            f"{r.rate:g}",
+            f"{r.rate:g}" + (f" ({left})" if left else ""),
             f"{r.unpruned_score:.4f} to {r.validation_score:.4f}",
             f"{r.test_before:.4f} to {r.test_after:.4f}",
             f"{c.difference:+.4f} {ends}" if tested else "-",

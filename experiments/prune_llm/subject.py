@@ -174,8 +174,14 @@ def _check_pruning(model: LanguageModel, config: Config) -> None:
     layers = range(model.num_layers)
     choose_layers([[1.0] for _ in layers], config.top_k, aggregate=config.aggregate)
     grid_layers(config, model.num_layers)
-    for layer in layers:
-        for module in config.modules:
-            for spec in module_matrices(model, layer, module):
-                shape = get_matrix(model.params, spec).shape
-                rank_for_rate(shape, max(config.rates))
+    # A rate that leaves no rank of some module is left out there, and its row says so.
+    sizes = [
+        min(
+            min(get_matrix(model.params, spec).shape)
+            for layer in layers
+            for spec in module_matrices(model, layer, module)
+        )
+        for module in config.modules
+    ]
+    least = min(config.rates[1:], default=0.0)
+    rank_for_rate((max(sizes), max(sizes)), least)

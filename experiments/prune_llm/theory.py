@@ -52,7 +52,7 @@ class WithinRates(NamedTuple):
 
 def within_rates(study: Study, theory: dict[str, Any]) -> WithinRates:
     """Size of the update beside the change of accuracy, layer by layer at each rate."""
-    rates = study.config.rates[1:]
+    rates = study.rates(theory["module"])[1:]
     found = panel(study, TaskDraw(**theory["case"]), theory["module"])
     rows = {(row["layer"], row["rate"]): row for row in theory["rows"]}
     sizes = np.array(
@@ -62,8 +62,7 @@ def within_rates(study: Study, theory: dict[str, Any]) -> WithinRates:
         ]
     )
     used = [
-        number(rows[place]["cosine"])
-        for place in product(study.layers, study.config.rates)
+        number(rows[place]["cosine"]) for place in product(study.layers, (0.0, *rates))
     ]
     about = WithinRates(
         len(study.layers),

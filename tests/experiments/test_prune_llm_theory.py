@@ -29,7 +29,9 @@ def measured(monkeypatch, sizes, changes, cosine=0.9):
     config = types.SimpleNamespace(rates=RATES, level=0.95)
     case = {"task": "toy", "shots": 4, "seed": 0, "order": 0}
     about = {"case": case, "module": "attn", "rows": rows}
-    return types.SimpleNamespace(config=config, layers=layers), about
+    return types.SimpleNamespace(
+        config=config, layers=layers, rates=lambda module: RATES
+    ), about
 
 
 def falling(seed, layers=8):
