@@ -87,9 +87,11 @@ def algorithm1(
             then not looked at.
         conditions: Condition numbers, if they are known.
         progress: Called as ``progress(done, total, part)`` after each matrix whose
-            condition number is computed, and then after each batch of answers; see
-            :mod:`icltheory.batching`.
-        **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
+            condition number is computed, and then after each batch of answers, with the
+            split and the rates; :func:`~icltheory.batching.print_progress` shows it
+            with the time left.
+        **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`. The batch
+            size is halved, with a warning, where the device runs out of memory.
 
     Returns:
         The choice, its scores, and the test.

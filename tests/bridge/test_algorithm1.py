@@ -16,11 +16,7 @@ from icltheory.bridge.layer_search import algorithm1, layer_choice, read_algorit
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import condition_numbers
 from icltheory.pruning import choose_layers, choose_rate, module_matrices
-from icltheory.statistics import (
-    exact_mcnemar,
-    paired_interval,
-    proportion_interval,
-)
+from icltheory.statistics import exact_mcnemar, paired_interval, proportion_interval
 from tests.bridge.evaluation_tasks import choice, classification, tiny, with_test
 from tests.bridge.tiers import quick
 
@@ -123,7 +119,9 @@ def test_what_is_recorded_is_not_asked_again(model, task, tmp_path, monkeypatch)
     assert len(content.splitlines()) == 1 + 4 * 9 + tested
     assert calls[:2] == [(0, 6, ""), (1, 6, "layer 0, W_in")]
     stages = [(total, part) for done, total, part in calls if done == total]
-    assert stages == [(6, "layer 1, W_out"), (36, "validation"), (tested, "test")]
+    rates = "rate 0" if first.rate == 0 else f"rates 0, {first.rate:g}"
+    searched = (36, "validation, rates 0, 0.25, 0.5, 0.75")
+    assert stages == [(6, "layer 1, W_out"), searched, (tested, f"test, {rates}")]
     calls.clear()
     line = json.loads(content.splitlines()[1])
     assert {"task", "shots", "split", "layer", "module", "rate"} < set(line)
