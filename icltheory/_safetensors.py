@@ -70,12 +70,15 @@ class SafetensorsFile:
                 key=lambda entry: entry[3:],
             )  # fmt: skip
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._broken(f"a header of tensors, got {error!r}") from None
+            raise self._broken(f"a header of tensors, got {_short(error)}") from None
         end = 0
         for name, code, shape, first, last in entries:
             if code not in _DTYPES:
                 known = ", ".join(_DTYPES)
-                raise self._broken(f"a dtype of {known} for {name}, got {code!r}")
+                kind = " (quantised weights are not supported)" * code.startswith("F8")
+                raise self._broken(
+                    f"a dtype of {known} for {name[:80]}, got {code[:20]!r}{kind}"
+                )
             bytes_ = math.prod(shape) * _DTYPES[code].itemsize
             if first != end or last - first != bytes_:
                 raise self._broken(
@@ -89,6 +92,14 @@ class SafetensorsFile:
 
     def _broken(self, what: str) -> ValueError:
         return ValueError(f"{self.path}: expected {what}")
+
+
+def _short(error: Exception) -> str:
+    """What went wrong, without the bytes that a decoding error carries."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"no UTF-8 at byte {8 + error.start}"
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def _entry(value: Mapping[str, Any]) -> tuple[str, tuple[int, ...], int, int]:

@@ -1,12 +1,21 @@
 """Many prompts a few at a time: the same numbers, one program, bounded memory."""
 
+import io
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from icltheory.attention import LinearAttentionStack
-from icltheory.batching import batched, batches_of, in_batches, in_turns, reported
+from icltheory.batching import (
+    batched,
+    batches_of,
+    in_batches,
+    in_turns,
+    print_progress,
+    reported,
+)
 from icltheory.bounds import generalization_bound
 from icltheory.trajectory import implicit_gd_norms
 
@@ -152,3 +161,17 @@ def test_nothing_to_do_is_not_reported_and_an_error_ends_the_computation():
     with pytest.raises(KeyboardInterrupt):
         ran.extend(reported("abcd", stop))
     assert ran == ["a", "b"]
+
+
+def test_printed_progress_tells_part_and_time_left_and_begins_each_stage_anew():
+    times, out = iter([0.0, 0.0, 4.0, 4.5, 8.0, 100.0, 103.0]), io.StringIO()
+    show = print_progress(out, every=1, clock=lambda: next(times))
+    for done, total in ((0, 4000), (1000, 4000), (1100, 4000), (4000, 4000)):
+        show(done, total, "validation, rates 0, 0.9")
+    show(0, 3, "")
+    show(1, 3, "test, rate 0")
+    assert out.getvalue().splitlines() == [
+        "validation, rates 0, 0.9: 1,000 of 4,000, 12 s left",
+        "validation, rates 0, 0.9: 4,000 of 4,000, 8 s",
+        "test, rate 0: 1 of 3, 6 s left",
+    ]

@@ -45,8 +45,9 @@ Expect (tiny, the checkpoint of small_lm)
             beyond chance: test gains -0.0004, +0.0003 and +0.0003, +- 0.0006.
     racing  saves 6 % of the evaluations and chooses the same in 160 of 160 races: the
             rates hardly differ, and what does not differ cannot be told apart early.
-    theory  clipping makes the surrogate's implicit update smaller, and the smaller it
-            is the worse is the accuracy (rank correlation +0.74).
+    theory  not applicable: the cosine of the surrogate to attention is -0.51 to +0.82.
+            An earlier rank correlation, +0.74 over layers and rates together, is
+            withdrawn: update and accuracy both fall with the rate.
     Without demonstrations the nonce task asks for labels that nothing has explained:
     the large changes of Figure 2 there are those of one guess for all examples.
 """

@@ -76,7 +76,9 @@ def arm_rows(study: Study, cases: list[TaskDraw]) -> list[ArmRow]:
             own = _right(study, CONDITION, case, module)
             for arm in (CONDITION, *study.config.arms):
                 found, right = _right(study, arm, case, module)
-                against = None if arm == CONDITION else compare(own[1], right)
+                against = None
+                if arm != CONDITION:
+                    against = compare(own[1], right, level=study.config.level)
                 rows.append(ArmRow(arm, case, module, found, against))
     gains = _corrected([r.result.p_value if r.result.rate else None for r in rows])
     others = _corrected([r.against.p_value if r.against else None for r in rows])
@@ -92,8 +94,8 @@ def _right(
     """The result of an arm, and which test answers its choice has right."""
     layer, answers, _ = arm_search(study, arm, case, module)
     config = study.config
-    options = {"race": config.race, "seed": config.seed}
-    found = read_algorithm1(answers, layer, module, config.rates, **options)
+    options = {"race": config.race, "seed": config.seed, "level": config.level}
+    found = read_algorithm1(answers, layer, module, study.rates(module), **options)
     return found, answers.correct("test", layer, module, (found.rate,))[0]
 
 

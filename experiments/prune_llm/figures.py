@@ -22,7 +22,6 @@ from experiments.prune_llm.subject import TaskDraw
 from experiments.prune_llm.tables import TestedChoice, panel, tested_cells
 from icltheory.bridge.layer_search import Algorithm1Result
 from icltheory.plotting import Curve
-from icltheory.statistics import Comparison, Interval, compare
 from icltheory.strict_json import number
 
 THEORY = {
@@ -75,8 +74,9 @@ def draw(
                 "one prompt at a time": ways["naive_seconds"],
                 "shared prefix and trunk": ways["cached_seconds"],
             },
-            f"One search over {len(config.rates)} rates: {plain_words(ways['task'])}, "
-            f"{plain_words(ways['module'])}, {ways['examples']} examples",
+            f"One search over {len(study.rates(ways['module']))} rates: "
+            f"{plain_words(ways['task'])}, {plain_words(ways['module'])}, "
+            f"{ways['examples']} examples",
         ),
     }
     for task in config.tasks:
@@ -141,12 +141,12 @@ def _panels(
         ends[0] = 0  # the unpruned model itself
         sure = [
             rate > 0 and tested[module, layer, rate][1] <= 1 - study.config.level
-            for rate in study.config.rates
+            for rate in study.rates(module)
         ]
         change = [cell.difference for cell in comparisons]
         curves[f"layer {layer}"] = ChangeCurve(change, ends[:, 0], ends[:, 1], sure)
     title = f"{name}\n{plain_words(module)} (unpruned {found.unpruned:.3f})"
-    return {title: ChangePanel(study.config.rates, curves)}
+    return {title: ChangePanel(study.rates(module), curves)}
 
 
 def _shallow_and_deep(layers: tuple[int, ...]) -> tuple[int, ...]:
@@ -163,7 +163,7 @@ def _theory(study: Study, measured: dict[str, Any]) -> Any:
     panels = {
         title: {
             f"layer {layer}": Curve(
-                [number(rows[layer, rate][name]) for rate in study.config.rates]
+                [number(rows[layer, rate][name]) for rate in study.rates(module)]
             )
             for layer in layers
         }
@@ -174,7 +174,7 @@ def _theory(study: Study, measured: dict[str, Any]) -> Any:
         for layer in layers
     }
     return norms_beside_accuracy(
-        study.config.rates,
+        study.rates(module),
         panels,
         f"Linear surrogate of each layer: {plain_words(case.task)}, "
         f"{plain_words(module)} clipped, "
@@ -195,18 +195,10 @@ def _tested(row: TestedChoice, level: float) -> ChoiceChange:
 def _change_of(r: Algorithm1Result, holm: float, level: float) -> ChoiceChange:
     if r.rate == 0:
         return ChoiceChange(None, note="not pruned")
-    ends = _exact_interval(r.comparison)
+    found = r.comparison
     return ChoiceChange(
-        (r.comparison.difference, ends.low, ends.high),
+        (found.difference, *found.interval),
         holm <= 1 - level,
-        f"layer {r.layer}, rate {r.rate:g}\np = {r.p_value:.2g}, Holm {holm:.2g}",
+        f"layer {r.layer}, rate {r.rate:g}\np = {found.score_p_value:.2g}, "
+        f"Holm {holm:.2g}",
     )
-
-
-def _exact_interval(found: Comparison) -> Interval:
-    """The interval that excludes 0 exactly where McNemar's test rejects."""
-    gained, lost = found.discordant
-    before = np.arange(found.num_examples) >= gained
-    after = ~before | (before & (np.arange(found.num_examples) >= gained + lost))
-    options = {"level": found.level, "method": "conditional"}
-    return compare(before, after, **options).interval

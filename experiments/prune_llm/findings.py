@@ -4,11 +4,10 @@ from typing import Any
 
 import numpy as np
 import scipy.special
-import scipy.stats
 
 from experiments.prune_llm.study import Study
-from experiments.prune_llm.subject import TaskDraw
 from experiments.prune_llm.tables import TestedChoice, beyond_chance, panel, shots_curve
+from experiments.prune_llm.theory import theory_finding
 from icltheory.statistics import compare
 
 
@@ -25,11 +24,12 @@ def findings(
         _optimism(rows),
         *(_grid(study, task) for task in study.config.tasks),
         _depth(study),
+        *_left_out(study),
         *_layer(study, rows),
         *_demonstrations(repeated, study.config.level),
         *_race(raced),
         *_shots(study),
-        *_theory(study, theory),
+        *theory_finding(study, theory),
     ]
 
 
@@ -84,14 +84,14 @@ def _grid(study: Study, task: str) -> str:
 
 def _depth(study: Study) -> str:
     """Mean change at high rates, the first layer of the grid against the last."""
-    rates = np.array(study.config.rates)
-    high = rates >= 0.5
-    if not high.any() or len(study.layers) < 2:
+    modules = [m for m in study.config.modules if max(study.rates(m)) >= 0.5]
+    if not modules or len(study.layers) < 2:
         return "The grid has no two layers at rates of 0.5 and more to compare."
     ends = []
     for task in study.config.tasks:
-        for module in study.config.modules:
+        for module in modules:
             found = panel(study, study.main_case(task), module)
+            high = np.array(study.rates(module)) >= 0.5
             change = (found.accuracy - found.unpruned)[:, high].mean(axis=1)
             ends.append((change[0], change[-1]))
     first, last = np.mean(ends, axis=0)
@@ -102,6 +102,13 @@ def _depth(study: Study) -> str:
         f"average; the deep one bears it better in {deeper} of {len(ends)} pairs of a "
         "task and a module."
     )
+
+
+def _left_out(study: Study) -> list[str]:
+    """Modules that some rates were not tried on."""
+    told = [f"{m}: {study.left_out(m)}" for m in study.config.modules]
+    told = [sentence for sentence in told if not sentence.endswith(": ")]
+    return [f"Rates that were left out of {'; '.join(told)}."] if told else []
 
 
 def _layer(study: Study, rows: list[TestedChoice]) -> list[str]:
@@ -170,27 +177,3 @@ def _shots(study: Study) -> list[str]:
                 f"{found.after:.3f} ({found.verdict}, p = {found.p_value:.2g})."
             )
     return told
-
-
-def _theory(study: Study, theory: dict[str, Any] | None) -> list[str]:
-    """Whether a smaller implicit update goes with a better answer."""
-    if theory is None:
-        return []
-    rates, module = study.config.rates, theory["module"]
-    accuracy = panel(study, TaskDraw(**theory["case"]), module)
-    rows = {(row["layer"], row["rate"]): row for row in theory["rows"]}
-    sizes, changes = [], []
-    for layer, scores in zip(study.layers, accuracy.accuracy, strict=True):
-        for rate, score in list(zip(rates, scores, strict=True))[1:]:
-            sizes.append(rows[layer, rate]["G_norm"] / rows[layer, 0.0]["G_norm"])
-            changes.append(score - accuracy.unpruned)
-    if len(set(sizes)) < 3 or len(set(changes)) < 3:
-        return []
-    smaller = float(np.mean(np.array(sizes) < 1))
-    rank = scipy.stats.spearmanr(sizes, changes).statistic
-    return [
-        f"Linear surrogate of {module} ({theory['case']['task']}): clipping makes "
-        f"the implicit update G smaller at {smaller:.0%} of {len(sizes)} (layer, "
-        f"rate); the rank correlation of its size with the accuracy is {rank:+.2f}, "
-        "where the theory's reading, that smaller is better, asks for a negative one."
-    ]

@@ -50,9 +50,13 @@ def _evaluate_grid(
         progress=show,
         batch_size=config.batch_size,
     )
-    layers = iter(study.layers)
-    while some := tuple(itertools.islice(layers, config.layers_at_once)):
-        evaluator.evaluate_missing("validation", some, config.modules, config.rates)
+    together: dict[tuple[float, ...], list[str]] = {}
+    for module in config.modules:
+        together.setdefault(study.rates(module), []).append(module)
+    for rates, modules in together.items():
+        layers = iter(study.layers)
+        while some := tuple(itertools.islice(layers, config.layers_at_once)):
+            evaluator.evaluate_missing("validation", some, modules, rates)
 
 
 def _judge(
@@ -70,7 +74,7 @@ def _judge(
         subject.model,
         subject.tasks[case],
         module,
-        config.rates,
+        study.rates(module),
         config.top_k,
         config.aggregate,
         shots=case.shots,
@@ -79,6 +83,7 @@ def _judge(
         cache=systems,
         progress=show,
         seed=config.seed,
+        level=config.level,
         layer=layer,
         batch_size=config.batch_size,
         **options,

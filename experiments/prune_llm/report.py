@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from experiments._frame.report import Check, Report
@@ -28,6 +29,7 @@ from experiments.prune_llm.tables import (
     replicates,
     shots_curve,
 )
+from experiments.prune_llm.theory import within_rates
 from icltheory.statistics import compare
 
 # The cached search has to be this many times faster than the plain one.
@@ -44,7 +46,7 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
     rows = algorithm1_rows(study, main)
     repeated = replicates(study, every)
     raced = [found for row in rows if (found := races(study, row)) is not None]
-    tables: list[Table | str] = [algorithm1_table(rows, config.level)]
+    tables: list[Table | str] = [algorithm1_table(study, rows)]
     if len(every) > len(rows):
         tables.append(_replicates_table(repeated))
     if raced:
@@ -55,6 +57,7 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
     means = arm_means(study, arm_rows(study, study.judged_cases)) if arms else []
     if arms:
         tables += [arm_table(arms), means_table(means)]
+    theory = measured["theory"]
     numbers = {
         "algorithm1": [as_numbers(row, config.level) for row in rows],
         "all draws and orders": [as_numbers(row, config.level) for row in every],
@@ -68,7 +71,10 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
         },
         "ways": measured["ways"],
         "rate 0": measured["rate_0"],
-        "theory": measured["theory"],
+        "theory": theory,
+        "update and accuracy": (
+            None if theory is None else within_rates(study, theory)._asdict()
+        ),
         "arms": {"rows": [arm_numbers(row) for row in arms], "means": means},
         "answers": sum(len(records) for records in study.records),
     }
@@ -94,7 +100,7 @@ def _grid(study: Study, task: str) -> dict[str, Any]:
     cases = [case for case in study.grid_cases if case.task == task]
     panels = {
         f"{case.shots}": {
-            module: panel(study, case, module).accuracy.tolist()
+            module: _padded(study, panel(study, case, module).accuracy)
             for module in study.config.modules
         }
         for case in cases
@@ -106,6 +112,12 @@ def _grid(study: Study, task: str) -> dict[str, Any]:
         "majority": panel(study, cases[0], study.config.modules[0]).majority,
         "beyond chance": beyond_chance(study, study.main_case(task)),
     }
+
+
+def _padded(study: Study, accuracy: np.ndarray) -> list[list[float]]:
+    """The accuracies with NaN at the rates, the largest, that leave no rank."""
+    more = len(study.config.rates) - accuracy.shape[1]
+    return np.pad(accuracy, ((0, 0), (0, more)), constant_values=np.nan).tolist()
 
 
 def _checks(study: Study, measured: dict[str, Any]) -> list[Check]:
@@ -161,11 +173,13 @@ def _learns_in_context(study: Study) -> list[Check]:
     return [Check(name, 0.0, gains[best], "<=")]
 
 
-def algorithm1_table(rows: list[TestedChoice], level: float) -> Table:
+def algorithm1_table(study: Study, rows: list[TestedChoice]) -> Table:
     """The table of Algorithm 1, a row for each task and module."""
+    level = study.config.level
     table = Table(
         title="Algorithm 1: chosen on validation, judged once on the test set "
-        f"({100 * level:g} % interval of the paired difference, exact p, Holm's p)"
+        f"({100 * level:g} % score interval of the paired difference and its p;\n"
+        "Holm: p of the exact test, which decides, corrected over the table)"
     )
     for name in ("task", "module", "layer", "rate", "validation", "test"):
         table.add_column(name)
@@ -174,16 +188,16 @@ def algorithm1_table(rows: list[TestedChoice], level: float) -> Table:
     for row in rows:
         r, c = row.result, row.result.comparison
         ends = f"\\[{c.interval.low:+.3f}, {c.interval.high:+.3f}]"
-        tested = r.rate > 0
+        tested, left = r.rate > 0, study.left_out(row.module)
         table.add_row(
             row.case.task,
             row.module,
             str(r.layer),
-            f"{r.rate:g}",
+            f"{r.rate:g}" + (f" ({left})" if left else ""),
             f"{r.unpruned_score:.4f} to {r.validation_score:.4f}",
             f"{r.test_before:.4f} to {r.test_after:.4f}",
             f"{c.difference:+.4f} {ends}" if tested else "-",
-            f"{r.p_value:.2g}" if tested else "-",
+            f"{c.score_p_value:.2g}" if tested else "-",
             f"{row.holm:.2g}" if tested else "-",
             {"could be chance": "yes", "not pruned": "not pruned"}.get(
                 verdict := row.verdict(level), f"no: {verdict}"

@@ -19,7 +19,8 @@ from icltheory.bridge.spectra import (
     SingularSystems,
     condition_numbers,
 )
-from icltheory.pruning import LayerChoice
+from icltheory.layered.matrices import modules_of
+from icltheory.pruning import LayerChoice, rank_for_rate
 from icltheory.strict_json import number
 
 ANSWERS, STUDY = "answers.jsonl", "study.json"
@@ -70,6 +71,26 @@ class Study:
             c for c in self.grid_cases if c.task == task and c in self.judged_cases
         )
         return case
+
+    def rates(self, module: str) -> tuple[float, ...]:
+        """Rates that leave some singular value of every matrix of a module."""
+        sizes = [min(shape) for shape in self._shapes(module)]
+        return tuple(
+            rate for rate in self.config.rates if all(_leaves(s, rate) for s in sizes)
+        )
+
+    def left_out(self, module: str) -> str:
+        """The other rates, in words for the row of the module; empty if none."""
+        usable = self.rates(module)
+        names = [f"{rate:g}" for rate in self.config.rates if rate not in usable]
+        if not names:
+            return ""
+        size = min(min(shape) for shape in self._shapes(module))
+        return f"{', '.join(names)} leaves rank 0 of {size}"
+
+    def _shapes(self, module: str) -> list[tuple[int, ...]]:
+        rows = (r for r in self.conditions if module in modules_of(r.module, r.matrix))
+        return [row.shape for row in rows]
 
     def choice(self, module: str) -> tuple[int, LayerChoice | None]:
         """Layer of a module, and how it was chosen; ``None`` if the scripts name it."""
@@ -158,6 +179,13 @@ def _read(config: Config, path: Path, records: tuple[Records, ...]) -> Study:
         whitened,
         records,
     )
+
+
+def _leaves(size: int, rate: float) -> bool:
+    try:
+        return rank_for_rate((size, size), rate) > 0
+    except ValueError:
+        return False
 
 
 def _condition(row: dict[str, Any]) -> ConditionNumber:

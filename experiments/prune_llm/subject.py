@@ -16,7 +16,7 @@ from experiments.small_lm.tasks import SHIPPED, declaration
 from icltheory.bridge import LanguageModel, load_checkpoint
 from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.model import weights_digest
-from icltheory.bridge.tasks import TASKS, LanguageTask, load_task
+from icltheory.bridge.tasks import TASKS, LanguageTask, TaskSpec, load_task
 from icltheory.layered import get_matrix
 from icltheory.pruning import choose_layers, module_matrices, rank_for_rate
 
@@ -127,12 +127,25 @@ def _draws(config: Config) -> dict[tuple[str, int, int], LanguageTask]:
         if name not in names:
             raise ValueError(f"tasks: expected some of {', '.join(names)}, got {name}")
         folder = _near(config.task_folder) / name if config.task_folder else None
-        task = load_task(own.get(name, name), folder, config.profile, seed)
+        task = load_task(
+            own.get(name, name),
+            folder,
+            config.profile,
+            demonstration_seed=seed,
+            reserved=_reserved(own.get(name) or TASKS[name], config),
+        )
         task = _limited(task, config.examples)
         for order in config.orders:
             ordered = task.with_demonstrations(order_seed=order) if order else task
             found[name, seed, order] = ordered
     return found
+
+
+def _reserved(spec: TaskSpec, config: Config) -> int:
+    """Rows of each class that are kept for draws of the demonstrations, if several."""
+    seeds = config.demonstration_seeds
+    per_class = spec.recipe(config.profile).split.per_class
+    return 0 if seeds == (0,) else per_class * len(seeds)
 
 
 def _limited(task: LanguageTask, most: int) -> LanguageTask:
@@ -161,8 +174,14 @@ def _check_pruning(model: LanguageModel, config: Config) -> None:
     layers = range(model.num_layers)
     choose_layers([[1.0] for _ in layers], config.top_k, aggregate=config.aggregate)
     grid_layers(config, model.num_layers)
-    for layer in layers:
-        for module in config.modules:
-            for spec in module_matrices(model, layer, module):
-                shape = get_matrix(model.params, spec).shape
-                rank_for_rate(shape, max(config.rates))
+    # A rate that leaves no rank of some module is left out there, and its row says so.
+    sizes = [
+        min(
+            min(get_matrix(model.params, spec).shape)
+            for layer in layers
+            for spec in module_matrices(model, layer, module)
+        )
+        for module in config.modules
+    ]
+    least = min(config.rates[1:], default=0.0)
+    rank_for_rate((max(sizes), max(sizes)), least)

@@ -50,7 +50,7 @@ class Panel(NamedTuple):
     """The grid of one case and module.
 
     Attributes:
-        accuracy: Accuracy on validation, (layers, rates).
+        accuracy: Accuracy on validation, (layers, rates), at the module's own rates.
         comparisons: Each cell against the unpruned model.
         unpruned: Accuracy of the unpruned model.
         majority: Share of the commonest class.
@@ -69,9 +69,15 @@ def algorithm1_rows(study: Study, cases: list[TaskDraw]) -> list[TestedChoice]:
     for case in cases:
         for module in config.modules:
             layer, choice = study.choice(module)
-            options = {"layers": choice, "race": config.race, "seed": config.seed}
             result = read_algorithm1(
-                study.answers[case], layer, module, config.rates, **options
+                study.answers[case],
+                layer,
+                module,
+                study.rates(module),
+                layers=choice,
+                race=config.race,
+                seed=config.seed,
+                level=config.level,
             )
             found.append((case, module, result))
     # An unpruned model is compared with itself: there is nothing to test.
@@ -91,9 +97,8 @@ def panel(study: Study, case: TaskDraw, module: str) -> Panel:
     config, answers = study.config, study.answers[case]
     cells, accuracy = [], []
     for layer in study.layers:
-        right = answers.correct("validation", layer, module, config.rates)
-        options = {"level": config.level, "method": "conditional"}
-        cells.append([compare(right[0], row, **options) for row in right])
+        right = answers.correct("validation", layer, module, study.rates(module))
+        cells.append([compare(right[0], row, level=config.level) for row in right])
         accuracy.append([answers.accuracy(row) for row in right])
     return Panel(
         np.array(accuracy),
@@ -116,7 +121,7 @@ def tested_cells(
         for layer, cells in zip(
             study.layers, panel(study, case, module).comparisons, strict=True
         )
-        for rate, cell in list(zip(study.config.rates, cells, strict=True))[1:]
+        for rate, cell in list(zip(study.rates(module), cells, strict=True))[1:]
     }
     if not found:
         return {}
@@ -196,7 +201,7 @@ def races(study: Study, row: TestedChoice) -> dict[str, Any] | None:
 
     ``None`` where a race was the search, and left no full grid to race over.
     """
-    arms = tuple(sorted({0.0, *study.config.rates}))
+    arms = study.rates(row.module)
     layer = row.result.layer
     answers = study.answers[row.case]
     if not answers.known("validation", layer, row.module, arms).all():
@@ -234,6 +239,7 @@ def as_numbers(row: TestedChoice, level: float) -> dict[str, Any]:
         "layer": result.layer,
         "layers": None if result.layers is None else list(result.layers.layers),
         "rate": result.rate,
+        "rates": list(result.rates),
         "validation_before": result.unpruned_score,
         "validation_after": result.validation_score,
         "validation_scores": list(result.validation_scores),

@@ -23,17 +23,17 @@ def compare_ways(study: Study, subject: Subject) -> dict[str, Any]:
     """
     config, model = study.config, subject.model
     case, module = study.main_case(config.tasks[0]), config.modules[0]
-    layer, _ = study.choice(module)
+    (layer, _), rates = study.choice(module), study.rates(module)
     task = _some(subject.tasks[case], config.naive_examples)
 
     def cached():
         options = {"batch_size": config.batch_size}
         return evaluate_rates(
-            model, task, layer, module, config.rates, shots=case.shots, **options
+            model, task, layer, module, rates, shots=case.shots, **options
         )
 
     def naive():
-        clipped = (clip_module(model, layer, module, rate) for rate in config.rates)
+        clipped = (clip_module(model, layer, module, rate) for rate in rates)
         return [evaluate_naive(one, task, shots=case.shots) for one in clipped]
 
     _, cold = _timed(cached)
@@ -109,7 +109,7 @@ def beside(study: Study, subject: Subject, systems: Any) -> dict[str, Any] | Non
         subject.model,
         shown,
         study.layers,
-        config.rates,
+        study.rates(module),
         module=module,
         systems=systems,
     )

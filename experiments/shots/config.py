@@ -6,6 +6,9 @@ from typing import Literal
 from experiments import prune_llm
 from experiments._frame.fields import check_at_least
 
+# Student's quantile of two draws is 12.7: their interval is everything.
+LEAST_DRAWS = 3
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -16,7 +19,8 @@ class Config:
         tasks: Names of tasks: those of the library, or of the small language model.
         task_folder: Folder with one of the task's name for each; "" for the hub.
         shots: Numbers of demonstrations, ascending.
-        demonstration_seeds: Draws of the demonstrations.
+        demonstration_seeds: Draws of the demonstrations, at least three; all stand
+            before the same questions.
         orders: Orders of each draw: 0 as drawn, other numbers seed a random one. With
             fewer shots than the draw holds, an order also says which of them come.
         rising: Which of the tasks are checked to rise; all if empty. Where the question
@@ -58,6 +62,12 @@ class Config:
             )
         if self.shots[0] < 0:
             raise ValueError(f"shots: expected numbers >= 0, got {self.shots[0]}")
+        seeds = self.demonstration_seeds
+        if len(seeds) < LEAST_DRAWS:
+            raise ValueError(
+                f"demonstration_seeds: expected {LEAST_DRAWS} draws or more, of which "
+                f"intervals can be made, got {seeds}"
+            )
         if not 0 <= self.rate < 1:
             raise ValueError(f"rate: expected a number in [0, 1), got {self.rate:g}")
         self.subject()

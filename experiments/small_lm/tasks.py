@@ -37,7 +37,7 @@ def label_words(asked: Question) -> tuple[str, ...]:
 def declaration(name: str) -> TaskSpec:
     """The task of that name; ``load_task(declaration(name), FOLDER / name)`` reads it.
 
-    Another ``seed`` of ``load_task`` draws other demonstrations.
+    Another ``demonstration_seed`` of ``load_task`` draws other demonstrations.
     """
     words = label_words(SHIPPED[name])
     numbers = tuple(str(label) for label in range(len(words)))

@@ -11,6 +11,24 @@ from jax.sharding import NamedSharding, PartitionSpec
 _ALIGNMENT = 64
 
 
+# Bits of the exponent: all of them are 1 in NaN and infinity alone.
+_EXPONENTS = {"bfloat16": 0x7F80, "float16": 0x7C00}
+
+
+def check_finite_leaf(leaf: np.ndarray) -> None:
+    """Raises if a number is NaN or infinite; half precision by its bits, as is fast."""
+    bits = _EXPONENTS.get(leaf.dtype.name)
+    if bits is not None:
+        wrong = (np.asarray(leaf).view(np.uint16) & bits) == bits
+    elif jnp.issubdtype(leaf.dtype, jnp.floating):
+        wrong = ~np.isfinite(leaf)
+    else:
+        return
+    if wrong.any():
+        count = np.count_nonzero(wrong)
+        raise ValueError(f"expected finite numbers, got {count} NaN or infinite ones")
+
+
 def to_device(leaf: np.ndarray, dtype: np.dtype) -> jax.Array:
     """An array on the device; a writable one is not copied first."""
     ready = leaf.dtype == dtype and leaf.flags.c_contiguous and leaf.flags.writeable

@@ -1,8 +1,10 @@
 """Evaluates the examples that are missing from an answer cache, and stores them."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from icltheory._named_errors import named_errors
@@ -14,6 +16,9 @@ from icltheory.bridge.spectra import ActivationAware, Cumulative
 from icltheory.bridge.tasks import LanguageTask
 
 __all__ = ["CachedEvaluator", "method_name"]
+
+# That of Grid.
+DEFAULT_BATCH = 32
 
 
 @named_errors
@@ -46,6 +51,10 @@ class CachedEvaluator:
     weights, once and with another draw: the matrices are not those by which the rate
     was chosen.
 
+    Where the device runs out of memory, the batch size is halved, with a warning, and
+    the answers that are still missing are evaluated; scores of other batch sizes may
+    differ by rounding.
+
     Args:
         cache: The answers; ``method`` among its fields is the :func:`method_name` of
             how the model is pruned, or is absent, which means ``"svd"``.
@@ -53,7 +62,8 @@ class CachedEvaluator:
         task: The task.
         shots: Demonstrations in front; all if ``None``.
         progress: Called as ``progress(done, total, part)`` after each batch, with
-            numbers of answers that were missing; see :mod:`icltheory.batching`.
+            numbers of answers that were missing; the part is the split and the rates.
+            See :mod:`icltheory.batching`.
         **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
 
     Raises:
@@ -108,6 +118,33 @@ class CachedEvaluator:
         Raises:
             ValueError: As :class:`~icltheory.bridge.evaluation.Grid`.
         """
+        wanted = (split, layers, modules, rates, examples, places)
+        while not self._fits(*wanted):
+            self._halve_batches()
+
+    def _fits(self, *wanted: Any) -> bool:
+        """Whether all that is missing was evaluated within the memory of the device."""
+        try:
+            self._evaluate(*wanted)
+        except (MemoryError, jax.errors.JaxRuntimeError) as error:
+            at_least = self.options.get("batch_size", DEFAULT_BATCH) <= 1
+            if at_least or not _is_out_of_memory(error):
+                raise
+            return False
+        return True
+
+    def _halve_batches(self) -> None:
+        """Goes on with smaller batches; what was answered so far is in the cache."""
+        size = self.options.get("batch_size", DEFAULT_BATCH)
+        self.options["batch_size"] = size // 2
+        self._grid = (None, None)
+        warnings.warn(
+            f"batch_size: out of memory at {size}, going on with {size // 2}",
+            UserWarning,
+            stacklevel=3,
+        )
+
+    def _evaluate(self, split, layers, modules, rates, examples, places) -> None:
         total = self.cache.facts.sizes[split]
         chosen = np.arange(total) if examples is None else np.asarray(examples)
         asked = np.isin(
@@ -126,10 +163,11 @@ class CachedEvaluator:
                 whole = len(places) == len(rates) and len(numbers) == total
                 chunks = grid.stream() if whole else grid.stream(numbers, places)
                 some_rates = [rates[place] for place in places]
+                name = f"{split}, {_listed('rate', some_rates)}"
                 for batch in _batches(chunks, len(grid.keys)):
                     self.cache.add(split, some_rates, batch, grid.labels)
                     added = sum(len(c.examples) for c in batch) * len(places)
-                    count.add(added, split)
+                    count.add(added, name)
 
     @property
     def facts(self) -> TaskFacts:
@@ -199,6 +237,15 @@ class CachedEvaluator:
         grid = self._grid[1]
         assert grid is not None
         return grid
+
+
+def _listed(name: str, values: Sequence[Any]) -> str:
+    several = "s" * (len(values) > 1)
+    return f"{name}{several} {', '.join(f'{float(value):g}' for value in values)}"
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
 
 
 def _pattern(absent: np.ndarray, chosen: np.ndarray):

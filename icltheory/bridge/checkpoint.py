@@ -14,14 +14,14 @@ from icltheory._checks import check_choice
 from icltheory._named_errors import named_errors
 from icltheory._typing import PyTree
 from icltheory.bridge import _msgpack, _safetensors
-from icltheory.bridge._arrays import to_device
+from icltheory.bridge._arrays import check_finite_leaf, to_device
 from icltheory.bridge._config import read_json
 from icltheory.bridge._hub import locate
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.export.factors import FactoredFolder, take_factors
 from icltheory.bridge.families import FAMILIES, Entry, entries_of, read_architecture
-from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.model import LanguageModel, trust_weights
 from icltheory.bridge.sharding import Placement
 from icltheory.bridge.tokenizer import Tokenizer
 
@@ -66,8 +66,9 @@ def load_checkpoint(
 
     Raises:
         FileNotFoundError: If there is no such folder or name, or a file is missing.
-        ValueError: If a file is damaged or cut short, the architecture is unknown, or a
-            tensor is missing, unexpected or of another shape.
+        ValueError: If a file is damaged or cut short, the architecture is unknown, the
+            weights are quantised, or a tensor is missing, unexpected, of another shape
+            or not finite.
         ImportError: If a name on the hub is given and ``huggingface_hub`` is missing.
 
     Example:
@@ -92,7 +93,9 @@ def load_checkpoint(
         tokenizer = Tokenizer(folder, config)
     except FileNotFoundError:
         tokenizer = None
-    return LanguageModel(Decoder(arch), params, tokenizer, config, source)
+    model = LanguageModel(Decoder(arch), params, tokenizer, config, source)
+    trust_weights(model)  # each was looked at
+    return model
 
 
 # Tensors of a checkpoint by torch's names, in torch's layout.
@@ -143,8 +146,10 @@ def _read_params(arch: Architecture, tensors: _Tensors, devices, dtype) -> PyTre
                 f"{tensors.file(name)}: {name}: expected shape {entry.shape}, "
                 f"got {tensors.shape(name)}"
             )
-        leaves = entry.split(tensors.read(name))
+        tensor = tensors.read(name)
+        leaves = entry.split(tensor)
         try:
+            check_finite_leaf(tensor)
             for path, leaf in zip(entry.paths, leaves, strict=True):
                 _set(params, path, put(path, leaf))
         except ValueError as error:

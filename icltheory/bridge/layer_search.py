@@ -1,19 +1,16 @@
 """Algorithm 1 on a language model: a layer, a rate, and one look at the test set."""
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.batching import Progress
-from icltheory.bridge import racing
+from icltheory.bridge._search import Algorithm1Result, conduct
 from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
 from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
-from icltheory.bridge.model import weights_digest
+from icltheory.bridge.model import check_weights, weights_digest
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import (
     ConditionNumber,
@@ -21,96 +18,11 @@ from icltheory.bridge.spectra import (
     condition_numbers,
 )
 from icltheory.bridge.tasks import LanguageTask
-from icltheory.bridge.tasks.lint import check_overlap
+from icltheory.bridge.tasks.lint import Finding, check_overlap, enforce, gather
 from icltheory.layered.matrices import modules_of
-from icltheory.pruning import (
-    LayerChoice,
-    Selection,
-    choose_layers,
-    choose_rate,
-    corrected_selection,
-)
-from icltheory.statistics import (
-    Comparison,
-    Interval,
-    MajorityBaseline,
-    compare,
-    majority_baseline,
-    proportion_interval,
-)
+from icltheory.pruning import LayerChoice, choose_layers
 
 __all__ = ["Algorithm1Result", "algorithm1", "layer_choice", "read_algorithm1"]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Algorithm1Result:
-    """What Algorithm 1 chose, and what it was worth on the test set.
-
-    Accuracies are by the task's denominator, the comparison is by the number of
-    examples.
-
-    Args:
-        layer: The layer.
-        rate: The clipping rate; 0 if no rate improved on the unpruned model.
-        validation_scores: Accuracy at each of the rates on validation; in a race, on
-            those examples that the rate was evaluated on.
-        test_before: Accuracy of the unpruned model on the test set.
-        test_after: Accuracy of the pruned one.
-        p_value: Exact two-sided p-value of no difference on the test set; 1 at rate 0.
-        rates: The rates, as given.
-        unpruned_score: Accuracy of the unpruned model on validation.
-        module: The pruned module.
-        layers: How the layer was chosen; ``None`` if it was given.
-        comparison: Before and after on the same test examples, with the interval of
-            the difference.
-        before_interval: Interval of the accuracy before.
-        after_interval: Interval of the accuracy after.
-        majority: Share of the commonest class of the test set.
-        selection: How much of the validation score is luck of the search; ``None``
-            after a race, or where there is nothing to choose from.
-        race: What a race dropped and when; ``None`` for the full grid, and where there
-            is nothing to race.
-        evaluations: How many answers the search looked at.
-        full_evaluations: How many the full grid has.
-
-    References:
-        Yao et al. (2024), Algorithm 1. Verified by ``tests/bridge/test_algorithm1.py``.
-    """
-
-    layer: int
-    rate: float
-    validation_scores: tuple[float, ...]
-    test_before: float
-    test_after: float
-    p_value: float
-    rates: tuple[float, ...]
-    unpruned_score: float
-    module: str
-    layers: LayerChoice | None
-    comparison: Comparison
-    before_interval: Interval
-    after_interval: Interval
-    majority: MajorityBaseline
-    selection: Selection | None
-    race: racing.RaceResult | None
-    evaluations: int
-    full_evaluations: int
-
-    @property
-    def could_be_chance(self) -> bool:
-        """Whether the difference on the test set could be chance, as at rate 0."""
-        return self.comparison.could_be_chance
-
-    @property
-    def validation_score(self) -> float:
-        """Score of what was chosen, on the examples it was chosen on."""
-        if self.rate == 0:
-            return self.unpruned_score
-        return self.validation_scores[self.rates.index(self.rate)]
-
-    def __str__(self) -> str:
-        what = f"{self.module} of layer {self.layer}, rate {self.rate:g}"
-        return f"{what}: {self.comparison}, majority {self.majority.share:.4f}"
 
 
 @named_errors
@@ -127,6 +39,7 @@ def algorithm1(
     race: bool = False,
     cache: SingularSystems | None = None,
     seed: int = 0,
+    level: float = 0.95,
     layer: int | None = None,
     conditions: Sequence[ConditionNumber] | None = None,
     progress: Progress | None = None,
@@ -168,22 +81,27 @@ def algorithm1(
         race: Whether rates that cannot win are dropped early; see
             :func:`~icltheory.bridge.racing.race`.
         cache: Singular systems on disk.
-        seed: Fixes the order of a race and the bootstrap.
+        seed: Fixes the order of a race and the halves of ``selection``.
+        level: Confidence level of all intervals and of the verdict.
         layer: The layer, if it is not to be chosen; ``top_k`` and ``aggregate`` are
             then not looked at.
         conditions: Condition numbers, if they are known.
         progress: Called as ``progress(done, total, part)`` after each matrix whose
-            condition number is computed, and then after each batch of answers; see
-            :mod:`icltheory.batching`.
-        **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
+            condition number is computed, and then after each batch of answers, with the
+            split and the rates; :func:`~icltheory.batching.print_progress` shows it
+            with the time left.
+        **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`. The batch
+            size is halved, with a warning, where the device runs out of memory.
 
     Returns:
         The choice, its scores, and the test.
 
     Raises:
         ValueError: If a rate, the module, ``top_k`` or ``aggregate`` is out of range, a
-            split has no examples, all of validation is in the test set, a prompt cannot
-            be answered, or the records belong to something else.
+            split has no examples, all of validation or of the demonstrations is in the
+            test set, a weight is not finite, a prompt cannot be answered, or the
+            records belong to something else. Single examples that are in the test set
+            too are a warning.
 
     Example:
         >>> model = load_checkpoint("EleutherAI/gpt-j-6b", "bfloat16")  # doctest: +SKIP
@@ -201,12 +119,8 @@ def algorithm1(
             raise ValueError(
                 f"task: expected {split} examples of {task.name}, got none"
             )
-    overlap = check_overlap("validation", task.validation, task.test)
-    if len(overlap) == len(task.validation):
-        raise ValueError(
-            f"task: expected validation examples of {task.name} that are not in the "
-            f"test set, got {len(overlap)} of {len(overlap)} that are"
-        )
+    check_weights(model)
+    _check_apart(task, shots)
     choice = None
     if layer is None:
         # Impossible choices are refused before anything is decomposed.
@@ -220,7 +134,7 @@ def algorithm1(
     answers = _answers(records, model, task, shots, method)
     options = {"systems": cache, "progress": progress, **options}
     evaluator = CachedEvaluator(answers, model, task, shots, **options)
-    return _conduct(evaluator, layer, choice, module, rates, race, seed)
+    return conduct(evaluator, layer, choice, module, rates, race, seed, level)
 
 
 @named_errors
@@ -268,6 +182,7 @@ def read_algorithm1(
     layers: LayerChoice | None = None,
     race: bool = False,
     seed: int = 0,
+    level: float = 0.95,
 ) -> Algorithm1Result:
     """Algorithm 1 from stored answers, without the model.
 
@@ -278,7 +193,8 @@ def read_algorithm1(
         rates: The clipping rates.
         layers: How the layer was chosen, if it is to be reported.
         race: Whether to race over the rates.
-        seed: Fixes the order of a race and the bootstrap.
+        seed: Fixes the order of a race and the halves of ``selection``.
+        level: Confidence level of all intervals and of the verdict.
 
     Returns:
         The same as :func:`algorithm1`.
@@ -290,67 +206,22 @@ def read_algorithm1(
         Yao et al. (2024), Algorithm 1. Verified by ``tests/bridge/test_algorithm1.py``.
     """
     rates = _checked(rates)
-    return _conduct(answers, layer, layers, module, rates, race, seed)
+    return conduct(answers, layer, layers, module, rates, race, seed, level)
 
 
-def _conduct(
-    answers: AnswerCache | CachedEvaluator,
-    layer: int,
-    layers: LayerChoice | None,
-    module: str,
-    rates: tuple[float, ...],
-    race: bool,
-    seed: int,
-) -> Algorithm1Result:
-    """Searches the rates on the validation set and tests the chosen one."""
-    arms = tuple(sorted({0.0, *rates}))
-    at = (layer, module)
-    examples, selection, raced = answers.facts.sizes["validation"], None, None
-    if race and len(arms) > 1:
-        raced = _race(answers, at, arms, seed)
-        scores = [c / n for c, n in zip(raced.num_correct, raced.num_seen, strict=True)]
-        rate = arms[raced.winner]
-    else:
-        right = answers.correct("validation", *at, arms)
-        scores = [answers.accuracy(row) for row in right]
-        rate = choose_rate(scores[1:], arms[1:], scores[0]).rate
-        if examples > 1 and len(arms) > 1:
-            selection = corrected_selection(right[1:], arms[1:], right[0], seed=seed)
-    pair = (0.0,) if rate == 0 else (0.0, rate)
-    tested = answers.correct("test", *at, pair)
-    labels, score_at = answers.facts.labels, dict(zip(arms, scores, strict=True))
-    return Algorithm1Result(
-        layer=layer,
-        rate=rate,
-        validation_scores=tuple(score_at[rate] for rate in rates),
-        test_before=answers.accuracy(tested[0]),
-        test_after=answers.accuracy(tested[-1]),
-        p_value=(found := compare(tested[0], tested[-1], seed=seed)).p_value,
-        rates=rates,
-        unpruned_score=scores[0],
-        module=module,
-        layers=layers,
-        comparison=found,
-        before_interval=proportion_interval(int(tested[0].sum()), len(tested[0])),
-        after_interval=proportion_interval(int(tested[-1].sum()), len(tested[-1])),
-        majority=majority_baseline(answers.labels("test"), labels),
-        selection=selection,
-        race=raced,
-        evaluations=len(arms) * examples if raced is None else raced.evaluations,
-        full_evaluations=len(arms) * examples,
-    )
-
-
-def _race(
-    answers: AnswerCache | CachedEvaluator,
-    at: tuple[int, str],
-    arms: tuple[float, ...],
-    seed: int,
-) -> racing.RaceResult:
-    def correct(places: tuple[int, ...], examples: np.ndarray) -> np.ndarray:
-        return answers.correct("validation", *at, arms, examples, places)
-
-    return racing.race(correct, len(arms), answers.facts.sizes["validation"], seed=seed)
+def _check_apart(task: LanguageTask, shots: int | None) -> None:
+    """Raises where the search would see the whole test, and warns where part of it."""
+    found: list[Finding] = []
+    shown = task.demonstrations[:shots]
+    for split, examples in (("validation", task.validation), ("demonstrations", shown)):
+        overlap = check_overlap(f"{task.name} {split}", examples, task.test)
+        if overlap and len(overlap) == len(examples):
+            raise ValueError(
+                f"task: expected {split} examples of {task.name} that are not in the "
+                f"test set, got {len(overlap)} of {len(overlap)} that are"
+            )
+        found += overlap
+    enforce(gather(found))
 
 
 def _checked(rates: Sequence[Any]) -> tuple[float, ...]:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -178,6 +179,34 @@ def weights_digest(model: LanguageModel) -> str:
             np.ascontiguousarray(replicated(leaf)).reshape(-1).view(np.uint8).data
         )
     return digest.hexdigest()
+
+
+# Models whose weights are known to be finite.
+_FINITE: weakref.WeakSet[LanguageModel] = weakref.WeakSet()
+
+
+def trust_weights(model: LanguageModel) -> None:
+    """Notes that all weights of a model were found finite."""
+    _FINITE.add(model)
+
+
+def check_weights(model: LanguageModel) -> None:
+    """Raises if a weight is NaN or infinite; a model is looked at once."""
+    if model in _FINITE:
+        return
+    counts = jax.device_get(_count_wrong(model.params))
+    for path, count in jax.tree_util.tree_leaves_with_path(counts):
+        if count:
+            raise ValueError(
+                f"model: expected finite weights, got {count} NaN or infinite ones in "
+                f"params{jax.tree_util.keystr(path)}"
+            )
+    trust_weights(model)
+
+
+@jax.jit
+def _count_wrong(params):
+    return jax.tree.map(lambda leaf: jnp.sum(~jnp.isfinite(leaf)), params)
 
 
 @named_errors

@@ -11,7 +11,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory._typing import Array
-from icltheory.bridge._arrays import cast
+from icltheory.bridge._arrays import cast, check_finite_leaf
 from icltheory.bridge.model import LanguageModel
 
 __all__ = ["Placement", "shard_model"]
@@ -99,12 +99,17 @@ class Placement:
 
         Returns:
             The array on the devices.
+
+        Raises:
+            ValueError: If a number is not finite, or too large for the dtype.
         """
-        return jax.make_array_from_callback(
-            leaf.shape,
-            self.of(path, leaf.shape),
-            lambda index: cast(leaf[index], jnp.dtype(dtype)),
-        )
+
+        def part(index):
+            check_finite_leaf(leaf[index])
+            return cast(leaf[index], jnp.dtype(dtype))
+
+        sharding = self.of(path, leaf.shape)
+        return jax.make_array_from_callback(leaf.shape, sharding, part)
 
 
 @named_errors

@@ -13,8 +13,13 @@ from icltheory.statistics.comparison import Comparison, compare
 from icltheory.statistics.curves import curve_interval
 from icltheory.statistics.estimates import Estimate, Interval, crossed_estimate
 from icltheory.statistics.intervals import bootstrap_interval, proportion_interval
-from icltheory.statistics.mcnemar import exact_mcnemar, smallest_p_value
+from icltheory.statistics.mcnemar import (
+    exact_mcnemar,
+    score_mcnemar,
+    smallest_p_value,
+)
 from icltheory.statistics.multiple_testing import adjust_holm
+from icltheory.statistics.paired import paired_interval
 from icltheory.statistics.scores import (
     MajorityBaseline,
     majority_baseline,
@@ -34,7 +39,9 @@ __all__ = [
     "exact_mcnemar",
     "majority_baseline",
     "mark_correct",
+    "paired_interval",
     "proportion_interval",
+    "score_mcnemar",
     "smallest_p_value",
 ]
 

@@ -1,4 +1,4 @@
-"""Two models on the same examples: the difference, its interval, its exact test."""
+"""Two models on the same examples: the difference, its interval, its tests."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +9,12 @@ from icltheory._checks import check_booleans, check_choice, check_open_unit, che
 from icltheory._named_errors import named_errors
 from icltheory.statistics.estimates import Interval
 from icltheory.statistics.intervals import bootstrap_interval, proportion_interval
-from icltheory.statistics.mcnemar import exact_mcnemar, smallest_p_value
+from icltheory.statistics.mcnemar import (
+    exact_mcnemar,
+    score_mcnemar,
+    smallest_p_value,
+)
+from icltheory.statistics.paired import paired_interval
 
 __all__ = ["Comparison", "compare"]
 
@@ -23,7 +28,9 @@ class Comparison:
         after: Accuracy of the second.
         difference: ``after - before``.
         interval: Interval of the difference.
-        p_value: Exact two-sided p-value of no difference.
+        p_value: Exact two-sided p-value of no difference; the verdict rests on it.
+        score_p_value: p-value of the score test, below ``1 - level`` exactly where a
+            score interval excludes 0.
         discordant: How many examples were gained and how many lost.
         num_examples: How many examples there are.
         level: Confidence level of the interval and of the verdict.
@@ -33,7 +40,8 @@ class Comparison:
         smallest_p_value: The smallest p-value that so many discordant examples allow.
 
     References:
-        McNemar (1947); Efron (1987). Verified by ``tests/statistics/test_tests.py``.
+        McNemar (1947); Tango (1998); Efron (1987).
+        Verified by ``tests/statistics/test_tests.py``.
     """
 
     before: float
@@ -41,6 +49,7 @@ class Comparison:
     difference: float
     interval: Interval
     p_value: float
+    score_p_value: float
     discordant: tuple[int, int]
     num_examples: int
     level: float
@@ -65,13 +74,19 @@ class Comparison:
 
     def __str__(self) -> str:
         gained, lost = self.discordant
-        p = f"= {self.p_value:.3g}" if self.p_value >= 1e-16 else "< 1e-16"
+        p = [f"= {p:.3g}" if p >= 1e-16 else "< 1e-16" for p in self._p_values()]
+        told = f"score p {p[0]}, exact p {p[1]}" if len(p) > 1 else f"p {p[0]}"
         return (
             f"{self.before:.4f} -> {self.after:.4f}, difference {self.difference:+.4f} "
             f"({100 * self.level:g} % interval {self.interval.low:+.4f} to "
             f"{self.interval.high:+.4f}; {gained} gained, {lost} lost of "
-            f"{self.num_examples}; p {p}: {self.verdict})"
+            f"{self.num_examples}; {told}: {self.verdict})"
         )
+
+    def _p_values(self) -> list[float]:
+        """What is printed: first the one that fits a score interval."""
+        score = [self.score_p_value] if self.method == "score" else []
+        return [*score, self.p_value]
 
 
 @named_errors
@@ -80,32 +95,40 @@ def compare(
     after: Any,
     *,
     level: float | int = 0.95,
-    method: str = "bca",
+    method: str = "score",
     draws: int = 10_000,
     seed: int = 0,
 ) -> Comparison:
     r"""Compares two models by which examples each gets right.
 
     .. math:: \hat\delta = (g - l) / n , \qquad
-        \text{conditional: } (g + l) (2 \theta - 1) / n , \;
-        \theta \in \text{Clopper-Pearson}(g, g + l)
+        p = \min\{1,\; 2 P(X \ge \max(g, l))\}, \quad
+        X \sim \mathrm{Binomial}(g + l, 1/2)
 
-    The p-value is that of :func:`exact_mcnemar`. The interval is a bootstrap over
-    examples (``"bca"`` or ``"percentile"``), which for a handful of discordant examples
-    is too narrow and may exclude 0 where the exact test does not; or ``"conditional"``
-    on the number of discordant examples, which excludes 0 exactly where the test
-    rejects. Where nothing changed any of them is :math:`\pm u`, u the Clopper-Pearson
-    upper end of the share of discordant examples, instead of the point 0.
+    for g examples gained and l lost of n. The interval is the score interval of
+    :func:`paired_interval`, which covers at its level also where few examples are
+    discordant; or a bootstrap over examples (``"bca"``, ``"percentile"``), which then
+    is too narrow; or ``"conditional"`` on the number of discordant examples,
+    :math:`(g + l) (2 \theta - 1) / n` with :math:`\theta` in the Clopper-Pearson
+    interval of g of g + l, which covers far below its level where many are. Where
+    nothing changed the bootstrap would be a point, and the last takes its place.
 
-    Neither knows how the second model was chosen: compare on examples that took no part
-    in the choice. NaN predictions count as wrong, see :func:`mark_correct`.
+    There are two p-values. That of :func:`score_mcnemar` fits the score interval: one
+    excludes 0 where the other is below :math:`\alpha`. That of :func:`exact_mcnemar`
+    decides the verdict, because it keeps its level whatever the number of discordant
+    examples. The exact test is the stricter one at usual levels: of five examples that
+    are all gains the score test says 0.025 and the exact test 0.063, and the verdict is
+    that so few cannot tell.
+
+    None of them knows how the second model was chosen: compare on examples that took
+    no part in the choice. NaN predictions count as wrong, see :func:`mark_correct`.
 
     Args:
         before: Whether the first model is right, one boolean an example.
         after: The same for the second, in the same order.
         level: Confidence level.
-        method: ``"bca"``, ``"percentile"`` or ``"conditional"``.
-        draws: How many bootstrap samples.
+        method: ``"score"``, ``"bca"``, ``"percentile"`` or ``"conditional"``.
+        draws: How many bootstrap samples, where there are any.
         seed: Fixes the samples.
 
     Returns:
@@ -116,29 +139,30 @@ def compare(
             level is not between 0 and 1, or the method is unknown.
 
     Example:
-        >>> found = compare([False] * 5 + [True] * 5, [True] * 10, method="conditional")
-        >>> print(found)
-        0.5000 -> 1.0000, difference +0.5000 (95 % interval -0.0218 to +0.5000;
-        5 gained, 0 lost of 10; p = 0.0625: cannot tell)
+        >>> print(compare([False] * 5 + [True] * 5, [True] * 10))
+        0.5000 -> 1.0000, difference +0.5000 (95 % interval +0.0837 to +0.7634;
+        5 gained, 0 lost of 10; score p = 0.0253, exact p = 0.0625: cannot tell)
 
     References:
-        McNemar (1947); Efron (1987). Verified by ``tests/statistics/test_tests.py``.
+        McNemar (1947); Tango (1998); Efron (1987).
+        Verified by ``tests/statistics/test_tests.py``.
     """
-    check_choice("method", method, ("bca", "percentile", "conditional"))
+    check_choice("method", method, ("score", "bca", "percentile", "conditional"))
     check_open_unit("level", level)
     first, second = check_booleans("before", before), check_booleans("after", after)
     check_shape("after", second, first.shape)
     gained, lost = int(np.sum(second & ~first)), int(np.sum(first & ~second))
     total = first.size
-    if gained + lost == 0:
+    if method in ("bca", "percentile") and gained + lost == 0:
         method = "conditional"
-    if method == "conditional":
-        draws, interval = 0, _conditional_interval(gained, lost, total, level)
+    if method == "score":
+        interval = paired_interval(gained, lost, total, level=level)
+    elif method == "conditional":
+        interval = _conditional_interval(gained, lost, total, level)
     else:
         change = second.astype(np.int8) - first.astype(np.int8)
-        interval = bootstrap_interval(
-            change, level=level, draws=draws, method=method, seed=seed
-        )
+        options = {"level": level, "draws": draws, "method": method, "seed": seed}
+        interval = bootstrap_interval(change, **options)
     p_value = exact_mcnemar(gained, lost)
     return Comparison(
         before=float(first.mean()),
@@ -146,11 +170,12 @@ def compare(
         difference=(gained - lost) / total,
         interval=interval,
         p_value=p_value,
+        score_p_value=score_mcnemar(gained, lost),
         discordant=(gained, lost),
         num_examples=total,
         level=level,
         method=method,
-        draws=draws,
+        draws=draws if method in ("bca", "percentile") else 0,
         could_be_chance=p_value > 1 - level,
         smallest_p_value=smallest_p_value(gained + lost),
     )

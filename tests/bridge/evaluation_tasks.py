@@ -1,5 +1,6 @@
 """Tiny models, a tokenizer and tasks on which evaluations are compared."""
 
+import dataclasses
 import functools
 
 import jax
@@ -59,6 +60,14 @@ def classification(count=11, demonstrations=4, seed=0, longest=2, **changes):
         "template": template,
     }
     return LanguageTask(**(values | changes))
+
+
+def with_test(task, examples):
+    """The task with a test set of other texts, in capitals."""
+    other = [
+        e._replace(fields={k: v.upper() for k, v in e.fields.items()}) for e in examples
+    ]
+    return dataclasses.replace(task, test=tuple(other))
 
 
 def choice(count=7, demonstrations=3, seed=1, **changes):

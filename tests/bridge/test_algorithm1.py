@@ -16,8 +16,8 @@ from icltheory.bridge.layer_search import algorithm1, layer_choice, read_algorit
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import condition_numbers
 from icltheory.pruning import choose_layers, choose_rate, module_matrices
-from icltheory.statistics import exact_mcnemar
-from tests.bridge.evaluation_tasks import choice, classification, tiny
+from icltheory.statistics import exact_mcnemar, paired_interval, proportion_interval
+from tests.bridge.evaluation_tasks import choice, classification, tiny, with_test
 from tests.bridge.tiers import quick
 
 RATES = (0, 0.25, 0.5, 0.75)
@@ -30,8 +30,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def task():
-    other = classification(9, seed=5).validation
-    return dataclasses.replace(classification(9), test=other)
+    return with_test(classification(9), classification(9, seed=5).validation)
 
 
 def in_half(model):
@@ -120,7 +119,9 @@ def test_what_is_recorded_is_not_asked_again(model, task, tmp_path, monkeypatch)
     assert len(content.splitlines()) == 1 + 4 * 9 + tested
     assert calls[:2] == [(0, 6, ""), (1, 6, "layer 0, W_in")]
     stages = [(total, part) for done, total, part in calls if done == total]
-    assert stages == [(6, "layer 1, W_out"), (36, "validation"), (tested, "test")]
+    rates = "rate 0" if first.rate == 0 else f"rates 0, {first.rate:g}"
+    searched = (36, "validation, rates 0, 0.25, 0.5, 0.75")
+    assert stages == [(6, "layer 1, W_out"), searched, (tested, f"test, {rates}")]
     calls.clear()
     line = json.loads(content.splitlines()[1])
     assert {"task", "shots", "split", "layer", "module", "rate"} < set(line)
@@ -225,6 +226,22 @@ def test_a_search_among_equals_is_told_from_a_gain():
     assert found.could_be_chance
     assert found.selection.optimism > 0
     assert found.selection.score == found.validation_score
+
+
+def test_the_interval_is_the_score_interval_at_the_level_and_fits_its_p_value():
+    """Three gains of 512: a bootstrap excluded 0 beside an exact p-value of 0.25."""
+    before = np.arange(512) < 400
+    validation = np.stack([before, np.ones(512, bool)])
+    answers, rates = answers_of(validation, tested=[before, np.arange(512) < 403])
+    for level, excludes in ((0.95, False), (0.9, True)):
+        found = read_algorithm1(answers, 0, "mlp", rates, level=level)
+        assert found.rate == 0.1
+        pair = found.comparison
+        assert (pair.discordant, pair.level, pair.method) == ((3, 0), level, "score")
+        assert tuple(pair.interval) == paired_interval(3, 0, 512, level=level)
+        assert (pair.interval.low > 0) == (pair.score_p_value <= 1 - level) == excludes
+        assert found.after_interval == proportion_interval(403, 512, level=level)
+        assert (found.p_value, pair.verdict) == (0.25, "cannot tell")
 
 
 def test_the_authors_profile_divides_by_one_less_and_counts_ties_as_wrong():
@@ -341,6 +358,35 @@ def test_a_validation_set_that_is_the_test_set_is_refused(model, task):
     same = dataclasses.replace(task, validation=task.test)
     with pytest.raises(ValueError, match="^task: expected validation examples of"):
         algorithm1(model, same, "mlp", [0, 0.5], 1, "max")
+
+
+def test_demonstrations_from_the_test_set_are_refused_and_single_ones_warned(
+    model, task
+):
+    """The lint runs inside, and before anything is evaluated."""
+    arguments = ("mlp", [0.5], 1, "max")
+    shown = task.with_demonstrations(task.test[:2])
+    with pytest.raises(ValueError, match="^task: expected demonstrations examples of"):
+        algorithm1(model, shown, *arguments)
+    some = dataclasses.replace(task, validation=(task.test[4], *task.validation))
+    with (
+        pytest.warns(UserWarning, match="^toy validation example 4: the same text is"),
+        pytest.raises(ValueError, match="layer: expected 0 to 1"),
+    ):
+        algorithm1(model, some, *arguments, layer=2)
+
+
+def test_weights_that_are_not_finite_are_refused(model, task):
+    W = np.array(model.params["layers"][1]["mlp"]["W_in"]["weight"])
+    W[0, :2] = np.nan, np.inf
+    mlp = {**model.params["layers"][1]["mlp"], "W_in": {"weight": W}}
+    layers = (model.params["layers"][0], {**model.params["layers"][1], "mlp": mlp})
+    broken = model.replace(params={**model.params, "layers": layers})
+    place = r"params\['layers'\]\[1\]\['mlp'\]\['W_in'\]\['weight'\]"
+    with pytest.raises(
+        ValueError, match=f"^model: expected finite .* 2 NaN .*{place}$"
+    ):
+        algorithm1(broken, task, "attn", [0.5], 1, "max", layer=0)
 
 
 def test_tasks_without_examples_and_answers_of_others_are_refused(model, task):

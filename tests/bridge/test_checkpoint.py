@@ -225,6 +225,35 @@ def test_a_damaged_file_is_reported_and_left_in_place(damage, tmp_path):
     assert file.read_bytes() == data
 
 
+def test_a_header_of_garbage_is_not_printed(tmp_path):
+    file = stored("llama", tmp_path) / "model.safetensors"
+    data = file.read_bytes()
+    for garbage in (bytes(range(128, 256)) * 9, b'{"' + b"x" * 2000 + b'":3}'):
+        padded = garbage.ljust(len(data) - 8)
+        file.write_bytes(len(padded).to_bytes(8, "little") + padded)
+        with pytest.raises(ValueError, match="expected a header of tensors") as caught:
+            load_checkpoint(file.parent)
+        assert len(str(caught.value)) < len(str(file)) + 200
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused(tmp_path, dtype, wrong):
+    tensors = dict(tensors_of(model_of("llama")))
+    name = next(n for n in tensors if n.endswith("down_proj.weight"))
+    tensors = {n: np.array(t, jnp.dtype(dtype)) for n, t in tensors.items()}
+    tensors[name][0, 0] = wrong
+    folder = write(tmp_path / "wrong", config_of("llama"), tensors)
+    with pytest.raises(ValueError, match=f"{name}: expected finite numbers, got 1 NaN"):
+        load_checkpoint(folder, dtype)
+
+
+def test_quantised_checkpoints_are_refused_in_words():
+    config = config_of("llama") | {"quantization_config": {"quant_method": "awq"}}
+    with pytest.raises(ValueError, match=r"got quantised ones \(awq\); dequantise"):
+        read_architecture(config)
+
+
 @pytest.mark.parametrize("keep", [0, 1, 400, -5])
 def test_a_damaged_tree_is_reported(keep, tmp_path):
     tensors = tensors_of(model_of("gptj"))

@@ -1,6 +1,5 @@
 """The published rate loop: its matrices, its answers, and how runs of it resume."""
 
-import dataclasses
 import itertools
 import json
 import re
@@ -21,7 +20,7 @@ from icltheory.bridge.spectra import Cumulative
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.linalg import svd
 from icltheory.pruning import choose_rate, clip, module_matrices, rank_for_rate
-from tests.bridge.evaluation_tasks import classification, tiny
+from tests.bridge.evaluation_tasks import classification, tiny, with_test
 from tests.bridge.tiers import quick
 
 RATES = (0, 0.25, 0.5, 0.75)
@@ -196,8 +195,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def task():
-    other = classification(9, seed=5).validation
-    return dataclasses.replace(classification(9), test=other)
+    return with_test(classification(9), classification(9, seed=5).validation)
 
 
 def edited(model, loop, rates):

@@ -97,14 +97,48 @@ def test_the_test_set_of_sst2_is_what_the_training_rows_leave(folders):
     assert [e.label for e in task.test] == [1] * 26 + [0] * 7
 
 
-def test_another_seed_is_another_draw_and_the_same_one_again(folders):
+def test_another_question_seed_is_another_draw_and_the_same_one_again(folders):
     folder = folders["rte"][0]
-    drawn = [load_task("rte", folder, seed=seed) for seed in (0, 1, 2, 1)]
+    drawn = [load_task("rte", folder, question_seed=seed) for seed in (0, 1, 2, 1)]
     shown = [indices(task.demonstrations) for task in drawn]
     assert shown[1] == shown[3]
     assert len({tuple(rows) for rows in shown}) == 3
+    assert drawn[0].validation != drawn[1].validation
     assert drawn[0].test == drawn[1].test
     assert drawn[1].class_counts("demonstrations") == (5, 5)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "name", [pytest.param("sst2", marks=pytest.mark.slow), "mrpc", "rte", "cb", "copa"]
+)
+def test_other_demonstrations_stand_before_the_same_questions(folders, name, profile):
+    """Where every row is a question, some are reserved for all draws alike."""
+    first, other, again, third = (
+        load_task(name, folders[name][0], profile, demonstration_seed=seed, reserved=2)
+        for seed in (0, 1, 1, 2)
+    )
+    assert other == again
+    shown = [tuple(sorted(indices(t.demonstrations))) for t in (first, other, third)]
+    assert len(set(shown)) == 3
+    split = TASKS[name].recipe(profile).split
+    for task in (other, third):
+        assert (task.validation, task.test) == (first.validation, first.test)
+        counts = task.class_counts("demonstrations")
+        assert counts == first.class_counts("demonstrations")
+        asked = task.validation if split.validation != "validation" else ()
+        asked += task.test if split.test == "rest" else ()
+        assert not set(indices(asked)) & set(indices(task.demonstrations))
+
+
+def test_reserved_rows_leave_the_questions_and_nothing_else(folders):
+    folder = folders["rte"][0]
+    plain, kept = (load_task("rte", folder, reserved=n) for n in (0, 3))
+    assert kept.demonstrations == plain.demonstrations
+    assert set(indices(kept.validation)) < set(indices(plain.validation))
+    assert len(plain.validation) - len(kept.validation) == 2 * 3
+    with pytest.raises(ValueError, match="demonstration_seed: expected more than 5"):
+        load_task("rte", folder, demonstration_seed=1)
 
 
 TEXT = " a fine film "

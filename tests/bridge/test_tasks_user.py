@@ -1,5 +1,6 @@
 """Tasks of one's own, where files are looked for, the hub, and every complaint."""
 
+import dataclasses
 import doctest
 import sys
 from types import SimpleNamespace
@@ -100,14 +101,27 @@ def test_templates_name_their_fields():
         fill("{c}", {"a": "1"})
 
 
+@pytest.mark.parametrize("broken", ["{text!z}", "{text", "text}", "{0}", "{text.x}"])
+def test_broken_templates_are_named(folder, broken):
+    with pytest.raises(ValueError, match="^template: expected a format") as caught:
+        fill(broken, {"text": "a"})
+    assert repr(broken) in str(caught.value)
+    column = broken.replace("text", "report")
+    spec = dataclasses.replace(WEATHER, fields={"text": column})
+    with pytest.raises(ValueError, match="^fields: expected a format") as caught:
+        load_task(spec, folder)
+    assert f"'text' of {WEATHER.name}, got {column!r}" in str(caught.value)
+
+
 def test_unknown_task_and_profile(folder):
     with pytest.raises(ValueError, match="name: expected one of sst2, agnews.*'imdb'"):
         load_task("imdb", folder)
     for task in ("sst2", WEATHER):
         with pytest.raises(ValueError, match="profile: expected one of 'paper'"):
             load_task(task, folder, profile="mine")
-    with pytest.raises(ValueError, match="seed: expected an integer >= 0"):
-        load_task(WEATHER, folder, seed=-1)
+    for given in ("question_seed", "demonstration_seed", "reserved"):
+        with pytest.raises(ValueError, match=f"^{given}: expected an integer >= 0"):
+            load_task(WEATHER, folder, **{given: -1})
 
 
 def test_missing_folder_and_file(tmp_path, folder):

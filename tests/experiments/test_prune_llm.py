@@ -31,10 +31,10 @@ from tests import processes
 
 matplotlib.use("Agg")
 SMALL = """
-    --tasks sentiment --modules mlp --rates 0 0.5 0.9 --shots -1 2 --examples 12
+    --tasks sentiment --modules mlp --rates 0 0.5 0.9 0.99 --shots -1 2 --examples 12
     --demonstration-seeds 0 1 --orders 0 --batch-size 4 --naive-examples 2 --arms
 """
-# Two numbers of shots, two layers, three rates, twelve examples.
+# Two numbers of shots, two layers, twelve examples, three rates: 0.99 leaves no rank.
 GRID = 2 * 2 * 3 * 12
 SEARCHES = 3 * 12  # of the second draw
 
@@ -120,12 +120,17 @@ def test_a_run_writes_everything_it_promises(whole):
     assert len(answers_in(whole)) == result["answers"] == expected_answers(result)
     assert result["answered now"] == result["answers"]
     grid = result["grid"]["sentiment"]
-    assert np.shape(grid["accuracy"]["16"]["mlp"]) == (2, 3)
+    assert (
+        np.isnan(np.array(grid["accuracy"]["16"]["mlp"], float)).tolist()
+        == [[False, False, False, True]] * 2
+    )
     assert set(grid["accuracy"]) == {"16", "2"}
     assert grid["majority"] == 0.5
     assert [row["seed"] for row in result["all draws and orders"]] == [0, 1]
     (row,) = result["algorithm1"]
     assert row["validation_scores"][0] == row["validation_before"]
+    assert row["rates"] == [0, 0.5, 0.9]
+    assert "0.99 leaves rank 0 of 16" in " ".join(result["findings"])
     assert result["replicates"][0]["num"] == 2
     assert result["races"][0]["races"] == result["races"][0]["same choice"]
     verdicts = {check["name"]: check["passed"] for check in result["checks"]}
@@ -291,7 +296,7 @@ def made_up(gain, num_layers=3):
                 scores = np.eye(2)[np.where(right, labels, 1 - labels)]
                 chunk = GridChunk(layer, module, np.arange(size), scores)
                 answers.add(split, config.rates, [chunk], labels)
-    more = (1.0, 1.0, (4, 4), "float32", 1e6, True, np.empty(0))
+    more = (1.0, 1.0, (16, 16), "float32", 1e6, True, np.empty(0))
     conditions = tuple(
         ConditionNumber(layer, module, "W", 10.0 + layer, *more)
         for layer in range(num_layers)

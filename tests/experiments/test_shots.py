@@ -36,13 +36,16 @@ def test_orders_are_averaged_and_differences_paired():
 
 def test_records_become_an_array_whatever_their_order(tmp_path):
     config = dataclasses.replace(
-        shots.PRESETS["tiny"], shots=(0, 16), demonstration_seeds=(3, 1), orders=(0, 7)
+        shots.PRESETS["tiny"],
+        shots=(0, 16),
+        demonstration_seeds=(3, 1, 2),
+        orders=(0, 7),
     )
-    right = RNG.random((2, 2, 2, 5)) < 0.5
+    right = RNG.random((2, 3, 2, 5)) < 0.5
     lines = []
     for place in np.ndindex(right.shape):
         s, d, o, example = place
-        key = ("toy", (0, 16)[s], (3, 1)[d], (0, 7)[o], 0.0, example)
+        key = ("toy", (0, 16)[s], (3, 1, 2)[d], (0, 7)[o], 0.0, example)
         lines.append(
             dict(zip(KEY, key, strict=True))
             | {"prediction": int(right[place]), "label": 1, "tied": False}
@@ -57,6 +60,7 @@ def test_records_become_an_array_whatever_their_order(tmp_path):
     ("changes", "message"),
     [
         ({"shots": (4,)}, "shots: expected two numbers"),
+        ({"demonstration_seeds": (0, 1)}, "demonstration_seeds: expected 3 draws or"),
         ({"shots": (4, 0)}, "ascending"),
         ({"shots": (-1, 4)}, "shots: expected numbers >= 0"),
         ({"rate": 1.0}, "rate"),
@@ -106,7 +110,7 @@ def write_task(folder, classes):
 def arguments(folder, output):
     text = (
         f"--checkpoint {folder}/checkpoint --task-folder {folder}/tasks --examples 8 "
-        f"--tasks topic nonce --shots 0 2 4 --demonstration-seeds 0 1 --orders 0 1 "
+        f"--tasks topic nonce --shots 0 2 4 --demonstration-seeds 0 1 2 --orders 0 1 "
         f"--rate 0.5 --output {output}"
     )
     return text.split()
@@ -116,7 +120,7 @@ def test_from_a_checkpoint_to_curves_and_on_after_an_interruption(checkpoint, tm
     result = main(arguments(checkpoint, tmp_path))
     (run,) = (tmp_path / "shots").iterdir()
     assert result == json.loads((run / "result.json").read_text())
-    assert result["answered"] == 2 * 3 * 2 * 2
+    assert result["answered"] == 2 * 3 * 3 * 2
     assert (run / "shots.png").stat().st_size > 10_000
     assert len(result["checks"]) == 2  # of nonce, which the preset expects to rise
     assert all(check["name"].startswith("nonce") for check in result["checks"])
@@ -132,7 +136,7 @@ def test_from_a_checkpoint_to_curves_and_on_after_an_interruption(checkpoint, tm
     size = 2 * 8  # answers of a case, at both rates
     path.write_bytes(b"".join(lines[: 1 + 5 * size]) + lines[-1][:20])
     again = main(["--resume", str(run)])
-    assert again["answered"] == 24 - 5
+    assert again["answered"] == 36 - 5
     assert again["tasks"] == result["tasks"]
     assert again["checks"] == result["checks"]
     assert main(["--resume", str(run)])["answered"] == 0
@@ -149,7 +153,7 @@ def test_what_is_recorded_is_what_the_plain_way_answers(checkpoint, tmp_path):
         task_folder=str(checkpoint / "tasks"),
         tasks=("topic",),
         shots=(0, 3),
-        demonstration_seeds=(1,),
+        demonstration_seeds=(1, 2, 3),
         orders=(5,),
         rate=0.5,
         layer=0,
@@ -164,7 +168,7 @@ def test_what_is_recorded_is_what_the_plain_way_answers(checkpoint, tmp_path):
     task = subject.tasks[TaskDraw("topic", 3, 1, 5)]
     for rate, one in ((0.0, model), (0.5, pruned)):
         plain = evaluate_naive(one, task, "validation", 3)
-        found = records.table("prediction", task="topic", rate=rate, shots=3)
+        found = records.table("prediction", task="topic", rate=rate, shots=3, seed=1)
         np.testing.assert_array_equal(found.values[0], plain.predictions)
     # Another model's records are refused.
     other = dataclasses.replace(subject, digest="another")

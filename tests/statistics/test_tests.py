@@ -12,6 +12,7 @@ from icltheory.statistics import (
     bootstrap_interval,
     compare,
     exact_mcnemar,
+    paired_interval,
     smallest_p_value,
 )
 from tests.statistics.common import flags, raises
@@ -69,7 +70,7 @@ def test_a_comparison_counts_pair_by_pair():
     before, after = rng.random((2, 300)) < [[0.5], [0.6]]
     gained = sum(b < a for b, a in zip(before, after, strict=True))
     lost = sum(b > a for b, a in zip(before, after, strict=True))
-    found = compare(before, after, draws=5000, seed=2)
+    found = compare(before, after, method="bca", draws=5000, seed=2)
     assert found.discordant == (gained, lost)
     assert found.difference == pytest.approx(after.mean() - before.mean(), abs=1e-15)
     assert (found.before, found.after) == (before.mean(), after.mean())
@@ -82,7 +83,12 @@ def test_a_comparison_counts_pair_by_pair():
     back = compare(after, before, method="conditional")
     assert (back.difference, back.p_value) == (-found.difference, found.p_value)
     assert f"{gained} gained, {lost} lost of 300; p = {found.p_value:.3g}" in str(found)
-    assert "p < 1e-16: better" in str(compare(flags(90, 9), flags(0, 99)))
+    score = compare(before, after)
+    assert (score.method, score.draws) == ("score", 0)
+    assert score.interval == paired_interval(gained, lost, 300)
+    both = f"score p = {score.score_p_value:.3g}, exact p = {score.p_value:.3g}"
+    assert both in str(score)
+    assert "exact p < 1e-16: better" in str(compare(flags(90, 9), flags(0, 99)))
 
 
 def test_verdicts():
@@ -90,7 +96,7 @@ def test_verdicts():
         # All wrong, then: gained, lost, and fifty that both get right
         before = flags(gained, lost + 50)
         after = ~before | (np.arange(before.size) >= gained + lost)
-        found = compare(before, after, level=level, draws=100)
+        found = compare(before, after, level=level)
         assert found.discordant == (gained, lost)
         assert found.could_be_chance == (found.p_value > 1 - level)
         return found.verdict
@@ -114,7 +120,11 @@ def test_the_conditional_interval_excludes_zero_where_the_test_rejects():
 
 def test_no_change_is_no_proof_of_equality():
     same = flags(20, 36)
-    found = compare(same, same)
+    z = scipy.stats.norm.ppf(0.975)
+    score = compare(same, same)
+    most = z**2 / (56 + z**2)
+    np.testing.assert_allclose(score.interval, (-most, most), rtol=1e-10)
+    found = compare(same, same, method="bca")
     most = 1 - 0.025 ** (1 / 56)
     np.testing.assert_allclose(found.interval, (-most, most), rtol=1e-10)
     assert (found.p_value, found.method, found.draws) == (1.0, "conditional", 0)

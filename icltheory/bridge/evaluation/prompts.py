@@ -15,7 +15,7 @@ from icltheory.bridge.tasks import (
     enforce,
     label_tokens,
 )
-from icltheory.bridge.tasks.lint import gather
+from icltheory.bridge.tasks.lint import gather, one_token
 
 __all__ = ["Prompts", "tokenize"]
 
@@ -207,10 +207,9 @@ class _PromptReader:
                 self.note(level, "boundary", example, message)
                 tokens = label_tokens(self.encode, (option,))[0]
             if len(tokens) != 1:
-                count = (
-                    f"expected one token for the label {option!r}, got {len(tokens)}"
+                self.note(
+                    "error", "label-tokens", example, one_token(option, len(tokens))
                 )
-                self.note("error", "label-tokens", example, count)
             ids.append(tokens[0] if tokens else -1)
         if len(set(ids)) < len(ids):
             labels = ", ".join(map(repr, self.task.options(example)))

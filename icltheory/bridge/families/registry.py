@@ -76,6 +76,18 @@ def family_of(config: Mapping[str, Any], source: Any = "config.json") -> Family:
     return FAMILIES[kind]
 
 
+def _refuse_quantised(values: Config) -> None:
+    """Raises for weights that are stored as integers with scales."""
+    found = values.get("quantization_config")
+    if found is not None:
+        how = found.get("quant_method") if isinstance(found, dict) else None
+        raise ValueError(
+            "quantization_config: expected weights in floating point, got quantised "
+            f"ones{f' ({how})' if isinstance(how, str) else ''}; dequantise the "
+            "checkpoint, save it in bfloat16 without this entry, and load that"
+        )
+
+
 @named_errors
 def read_architecture(
     config: Mapping[str, Any], source: Any = "config.json"
@@ -106,7 +118,7 @@ def read_architecture(
     family = family_of(config, source)
     try:
         values = Config(config)
-        values.refuse("quantization_config", None)
+        _refuse_quantised(values)
         values.refuse("per_layer_config", None)
         values.refuse("is_causal", True)
         values.refuse("use_bidirectional_attention", False)

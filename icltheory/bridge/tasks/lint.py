@@ -77,6 +77,15 @@ def label_tokens(
     return tuple(behind)
 
 
+def one_token(option: str, count: int) -> str:
+    """What is said of a label of several tokens, and what to do about it."""
+    return (
+        f"expected one token for the label {option!r}, got {count}; "
+        'dataclasses.replace(task, scoring="average_log_likelihood") compares labels '
+        "of any length"
+    )
+
+
 @named_errors
 def check_labels(
     encode: Callable[[str], Sequence[int]], options: Sequence[str], name: str
@@ -100,7 +109,7 @@ def check_labels(
             "error",
             "label-tokens",
             name,
-            f"{name}: expected one token for the label {option!r}, got {len(ids)}",
+            f"{name}: {one_token(option, len(ids))}",
         )
         for option, ids in zip(options, tokens, strict=True)
         if len(ids) != 1

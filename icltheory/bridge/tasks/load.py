@@ -20,7 +20,10 @@ def load_task(
     name: str | TaskSpec,
     path: Any = None,
     profile: str = "paper",
-    seed: int = 0,
+    *,
+    question_seed: int = 0,
+    demonstration_seed: int = 0,
+    reserved: int = 0,
 ) -> LanguageTask:
     """Loads a task: demonstrations, validation and test examples with their prompts.
 
@@ -30,16 +33,23 @@ def load_task(
         path: Folder of local files; from the hub if ``None``.
         profile: ``"paper"`` for what the paper says, ``"authors_code"`` for what the
             authors' scripts do; ``profile_differences`` lists where they part.
-        seed: 0 draws the demonstrations and the validation rows with the published seed
-            of the task, another number draws others. Where the test set is what the
-            training rows leave (SST-2), it changes with them.
+        question_seed: 0 draws the validation rows with the published seed of the task,
+            another number draws others. Where the test set is what the training rows
+            leave (SST-2), it changes with them, and so do the demonstrations of draw 0.
+        demonstration_seed: 0 for the published demonstrations, another number for
+            others. The questions stay as they are, so that an interval over draws is
+            one of the demonstrations alone.
+        reserved: Training rows of each class that are never questions. Other draws
+            take their demonstrations from these and the published ones, where every
+            other row is a question: validation of RTE and CB, test of SST-2.
 
     Returns:
         The task.
 
     Raises:
         ValueError: If the task or the profile is unknown, a line is broken, a label is
-            unknown (both name file and line), or there are too few rows.
+            unknown (both name file and line), there are too few rows, or none from
+            which other demonstrations can be drawn.
         FileNotFoundError: If the folder or one of its files is missing.
         ImportError: If the hub is asked for and ``datasets`` is not installed.
 
@@ -49,11 +59,14 @@ def load_task(
     """
     spec = _declaration(name)
     recipe = spec.recipe(profile)
-    check_nonnegative_int("seed", seed)
+    check_nonnegative_int("question_seed", question_seed)
+    check_nonnegative_int("demonstration_seed", demonstration_seed)
+    check_nonnegative_int("reserved", reserved)
     read = hub_source(spec) if path is None else local_source(spec, path)
     examples = _Splits(spec, recipe, read)
     words = recipe.prompt.words or _numbered(recipe.prompt.num_labels)
-    parts = draw(spec.name, examples("train"), recipe.split, words, seed)
+    seeds = (question_seed, demonstration_seed, reserved)
+    parts = draw(spec.name, examples("train"), recipe.split, words, *seeds)
     validation, test = parts.validation, parts.rest
     if recipe.split.validation == "validation":
         validation = examples("validation")
@@ -120,6 +133,11 @@ def _fields(spec: TaskSpec, origin: str, row: SourceRow) -> dict[str, str]:
                 break
             except KeyError:
                 continue
+            except (ValueError, IndexError, AttributeError) as error:
+                raise ValueError(
+                    f"fields: expected a format string for {name!r} of {spec.name}, "
+                    f"got {template!r} ({error})"
+                ) from None
         else:
             raise ValueError(
                 f"{origin}:{row.line}: expected columns for {name!r} ({templates}), "

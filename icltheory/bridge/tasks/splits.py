@@ -36,7 +36,7 @@ def shuffle_seed(split: Split, seed: int) -> int | list[int]:
 
     Args:
         split: The split, which knows the published seed.
-        seed: Number of the draw.
+        seed: Number of the shuffle.
 
     Returns:
         What ``numpy.random.default_rng`` takes.
@@ -57,54 +57,99 @@ def draw(
     examples: Sequence[Example],
     split: Split,
     words: Sequence[str],
-    seed: int = 0,
+    question_seed: int = 0,
+    demonstration_seed: int = 0,
+    reserved: int = 0,
 ) -> Draw:
     """Splits training rows as declared.
 
     The shuffle is ``numpy.random.default_rng(seed).permutation(n)``, which is also what
-    ``Dataset.shuffle`` of Hugging Face does.
+    ``Dataset.shuffle`` of Hugging Face does. The questions, validation and rest, depend
+    on ``question_seed`` and ``reserved`` alone. Another draw of the demonstrations
+    shuffles all rows once more and takes the first of each class that are no question.
 
     Args:
         name: Name of the task, for messages.
         examples: The training rows in file order.
         split: The rule.
         words: Names of the classes, for messages.
-        seed: 0 for the published draw, another number for another draw.
+        question_seed: 0 for the published shuffle, another number for another.
+        demonstration_seed: 0 for the demonstrations of that shuffle, another number for
+            others behind the same questions.
+        reserved: Rows of each class, the last of the shuffle, that are no questions and
+            may become demonstrations, where all that is left would be asked.
 
     Returns:
         Demonstrations, validation and rest.
 
     Raises:
-        ValueError: If a class has too few rows.
+        ValueError: If a class has too few rows, or none from which other demonstrations
+            can be drawn.
 
     References:
         Yao et al. (2024), section C.3. Verified by ``tests/bridge/test_tasks.py``.
     """
+    by_class = _shuffled(examples, split, words, question_seed)
+    asked_all = "rest" in (split.validation, split.test)
+    taken = split.validation if isinstance(split.validation, int) else 0
+    kept = reserved if asked_all or taken else 0
+    first, last = split.skip, split.skip + split.per_class
+    for label, rows in by_class.items():
+        needed = max(last, split.per_class + taken) + kept
+        if len(rows) < needed:
+            raise ValueError(
+                f"{name}: expected at least {needed} training rows of class "
+                f"{words[label]!r}, got {len(rows)}"
+            )
+    shown = {label: rows[first:last] for label, rows in by_class.items()}
+    left = [rows[:first] + rows[last : len(rows) - kept] for rows in by_class.values()]
+    if split.validation == "rest":
+        validation, rest = left, [[] for _ in left]
+    else:
+        validation, rest = [r[:taken] for r in left], [r[taken:] for r in left]
+    if demonstration_seed:
+        parts = (*validation, *rest) if asked_all else validation
+        asked = {example.index for rows in parts for example in rows}
+        others = _shuffled(examples, split, words, demonstration_seed)
+        shown = _others(name, others, asked, split.per_class)
+    turns = zip(*shown.values(), strict=True)
+    demonstrations = tuple(example for turn in turns for example in turn)
+    return Draw(
+        demonstrations[: split.keep],
+        tuple(example for rows in validation for example in rows),
+        tuple(example for rows in rest for example in rows),
+    )
+
+
+def _shuffled(
+    examples: Sequence[Example], split: Split, words: Sequence[str], seed: int
+) -> dict[int, list[Example]]:
+    """The rows of each class, in the order of the shuffle."""
     order = split.order or tuple(range(len(words)))
     by_class: dict[int, list[Example]] = {label: [] for label in order}
     rng = np.random.default_rng(shuffle_seed(split, seed))
     for position in rng.permutation(len(examples)):
         example = examples[int(position)]
         by_class[example.label].append(example)
-    taken = split.validation if isinstance(split.validation, int) else None
-    first, last = split.skip, split.skip + split.per_class
-    for label, rows in by_class.items():
-        needed = max(last, split.per_class + (taken or 0))
-        if len(rows) < needed:
-            raise ValueError(
-                f"{name}: expected at least {needed} training rows of class "
-                f"{words[label]!r}, got {len(rows)}"
-            )
-    turns = zip(*(rows[first:last] for rows in by_class.values()), strict=True)
-    demonstrations = tuple(example for turn in turns for example in turn)
-    left = [rows[:first] + rows[last:] for rows in by_class.values()]
-    if split.validation == "validation":
-        taken = 0
-    return Draw(
-        demonstrations[: split.keep],
-        tuple(example for rows in left for example in rows[:taken]),
-        () if taken is None else tuple(e for rows in left for e in rows[taken:]),
-    )
+    return by_class
+
+
+def _others(
+    name: str, by_class: dict[int, list[Example]], asked: set[int], per_class: int
+) -> dict[int, list[Example]]:
+    """The first rows of each class that are no question."""
+    free = {
+        label: [example for example in rows if example.index not in asked]
+        for label, rows in by_class.items()
+    }
+    fewest = min(len(rows) for rows in free.values())
+    if fewest <= per_class:
+        raise ValueError(
+            f"demonstration_seed: expected more than {per_class} training rows of each "
+            f"class of {name} that are no questions, got {fewest}; set reserved= to "
+            "keep some for other demonstrations"
+        )
+    return {label: rows[:per_class] for label, rows in free.items()}
 
 
 __dir__ = shown(__name__)

@@ -1,0 +1,156 @@
+"""The rate search of Algorithm 1, its one test, and what both found."""
+
+import dataclasses
+
+import numpy as np
+
+from icltheory.bridge import racing
+from icltheory.bridge.answer_cache import AnswerCache
+from icltheory.bridge.cached_evaluator import CachedEvaluator
+from icltheory.pruning import LayerChoice, Selection, choose_rate, corrected_selection
+from icltheory.statistics import (
+    Comparison,
+    Interval,
+    MajorityBaseline,
+    compare,
+    majority_baseline,
+    proportion_interval,
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Algorithm1Result:
+    """What Algorithm 1 chose, and what it was worth on the test set.
+
+    Accuracies are by the task's denominator, the comparison is by the number of
+    examples.
+
+    Args:
+        layer: The layer.
+        rate: The clipping rate; 0 if no rate improved on the unpruned model.
+        validation_scores: Accuracy at each of the rates on validation; in a race, on
+            those examples that the rate was evaluated on.
+        test_before: Accuracy of the unpruned model on the test set.
+        test_after: Accuracy of the pruned one.
+        p_value: Exact two-sided p-value of no difference on the test set; 1 at rate 0.
+            The p-value that fits the interval is ``comparison.score_p_value``.
+        rates: The rates, as given.
+        unpruned_score: Accuracy of the unpruned model on validation.
+        module: The pruned module.
+        layers: How the layer was chosen; ``None`` if it was given.
+        comparison: Before and after on the same test examples, with the interval of
+            the difference.
+        before_interval: Interval of the accuracy before.
+        after_interval: Interval of the accuracy after.
+        majority: Share of the commonest class of the test set.
+        selection: How much of the validation score is luck of the search; ``None``
+            after a race, or where there is nothing to choose from.
+        race: What a race dropped and when; ``None`` for the full grid, and where there
+            is nothing to race.
+        evaluations: How many answers the search looked at.
+        full_evaluations: How many the full grid has.
+
+    References:
+        Yao et al. (2024), Algorithm 1. Verified by ``tests/bridge/test_algorithm1.py``.
+    """
+
+    layer: int
+    rate: float
+    validation_scores: tuple[float, ...]
+    test_before: float
+    test_after: float
+    p_value: float
+    rates: tuple[float, ...]
+    unpruned_score: float
+    module: str
+    layers: LayerChoice | None
+    comparison: Comparison
+    before_interval: Interval
+    after_interval: Interval
+    majority: MajorityBaseline
+    selection: Selection | None
+    race: racing.RaceResult | None
+    evaluations: int
+    full_evaluations: int
+
+    @property
+    def could_be_chance(self) -> bool:
+        """Whether the difference on the test set could be chance, as at rate 0."""
+        return self.comparison.could_be_chance
+
+    @property
+    def validation_score(self) -> float:
+        """Score of what was chosen, on the examples it was chosen on."""
+        if self.rate == 0:
+            return self.unpruned_score
+        return self.validation_scores[self.rates.index(self.rate)]
+
+    def __str__(self) -> str:
+        what = f"{self.module} of layer {self.layer}, rate {self.rate:g}"
+        return f"{what}: {self.comparison}, majority {self.majority.share:.4f}"
+
+
+def conduct(
+    answers: AnswerCache | CachedEvaluator,
+    layer: int,
+    layers: LayerChoice | None,
+    module: str,
+    rates: tuple[float, ...],
+    race: bool,
+    seed: int,
+    level: float,
+) -> Algorithm1Result:
+    """Searches the rates on the validation set and tests the chosen one."""
+    arms = tuple(sorted({0.0, *rates}))
+    at = (layer, module)
+    examples, selection, raced = answers.facts.sizes["validation"], None, None
+    if race and len(arms) > 1:
+        raced = _race(answers, at, arms, seed)
+        scores = [c / n for c, n in zip(raced.num_correct, raced.num_seen, strict=True)]
+        rate = arms[raced.winner]
+    else:
+        right = answers.correct("validation", *at, arms)
+        scores = [answers.accuracy(row) for row in right]
+        rate = choose_rate(scores[1:], arms[1:], scores[0]).rate
+        if examples > 1 and len(arms) > 1:
+            selection = corrected_selection(right[1:], arms[1:], right[0], seed=seed)
+    pair = (0.0,) if rate == 0 else (0.0, rate)
+    tested = answers.correct("test", *at, pair)
+    labels, score_at = answers.facts.labels, dict(zip(arms, scores, strict=True))
+    found = compare(tested[0], tested[-1], level=level)
+    before, after = (
+        proportion_interval(int(right.sum()), len(right), level=level)
+        for right in (tested[0], tested[-1])
+    )
+    return Algorithm1Result(
+        layer=layer,
+        rate=rate,
+        validation_scores=tuple(score_at[rate] for rate in rates),
+        test_before=answers.accuracy(tested[0]),
+        test_after=answers.accuracy(tested[-1]),
+        p_value=found.p_value,
+        rates=rates,
+        unpruned_score=scores[0],
+        module=module,
+        layers=layers,
+        comparison=found,
+        before_interval=before,
+        after_interval=after,
+        majority=majority_baseline(answers.labels("test"), labels),
+        selection=selection,
+        race=raced,
+        evaluations=len(arms) * examples if raced is None else raced.evaluations,
+        full_evaluations=len(arms) * examples,
+    )
+
+
+def _race(
+    answers: AnswerCache | CachedEvaluator,
+    at: tuple[int, str],
+    arms: tuple[float, ...],
+    seed: int,
+) -> racing.RaceResult:
+    def correct(places: tuple[int, ...], examples: np.ndarray) -> np.ndarray:
+        return answers.correct("validation", *at, arms, examples, places)
+
+    return racing.race(correct, len(arms), answers.facts.sizes["validation"], seed=seed)

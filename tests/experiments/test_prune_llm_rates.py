@@ -1,0 +1,36 @@
+"""Rates that leave no rank of a module are left out of it, and nothing else changes."""
+
+import dataclasses
+
+import numpy as np
+
+from experiments.prune_llm import figures, report
+from experiments.prune_llm.findings import findings
+from experiments.prune_llm.tables import algorithm1_rows, panel, races
+from tests.experiments.test_prune_llm import made_up
+
+
+def test_a_rate_that_leaves_no_rank_is_left_out_of_the_module_and_the_row_says_so():
+    study = made_up(gain=0.3)
+    small = [
+        row._replace(shape=(8, 32)) if row.module == "attn" else row
+        for row in study.conditions
+    ]
+    study = dataclasses.replace(study, conditions=tuple(small))
+    assert (study.rates("mlp"), study.rates("attn")) == ((0, 0.5, 0.9), (0, 0.5))
+    rows = algorithm1_rows(study, study.judged_cases)
+    sentences = findings(study, rows, [], [], None)
+    assert [races(study, row)["full_evaluations"] for row in rows] == [1200, 800]
+    assert [r.result.rates for r in rows] == [(0, 0.5, 0.9), (0, 0.5)]
+    told = "Rates that were left out of attn: 0.9 leaves rank 0 of 8."
+    assert told in sentences
+    table = report.algorithm1_table(study, rows)
+    rates = next(c for c in table.columns if c.header == "rate")
+    assert list(rates.cells) == ["0.5", "0 (0.9 leaves rank 0 of 8)"]
+    case = study.main_case("toy")
+    assert panel(study, case, "attn").accuracy.shape == (3, 2)
+    grid = report._grid(study, "toy")["accuracy"]["4"]
+    assert np.isnan(grid["attn"]).tolist() == [[False, False, True]] * 3
+    assert np.isfinite(grid["mlp"]).all()
+    found = figures._panels(study, case, "attn", "toy")
+    assert [len(panel.rates) for panel in found.values()] == [2]
