@@ -119,10 +119,15 @@ def _open(folder: Path, dtype: np.dtype | None) -> _Tensors:
 
 def _putter(devices, dtype) -> Callable[[Any, np.ndarray], jax.Array]:
     """What brings a leaf of the parameters, by its path, to its devices."""
-    if devices is None:
-        return lambda path, leaf: to_device(leaf, dtype)
-    placement = Placement(devices)
-    return lambda path, leaf: placement.put(path, leaf, dtype)
+    if devices is not None:
+        placement = Placement(devices)
+        return lambda path, leaf: placement.put(path, leaf, dtype)
+
+    def put(path, leaf):
+        check_finite_leaf(leaf)
+        return to_device(leaf, dtype)
+
+    return put
 
 
 def _own_dtype(table: np.ndarray) -> np.dtype:
@@ -146,10 +151,8 @@ def _read_params(arch: Architecture, tensors: _Tensors, devices, dtype) -> PyTre
                 f"{tensors.file(name)}: {name}: expected shape {entry.shape}, "
                 f"got {tensors.shape(name)}"
             )
-        tensor = tensors.read(name)
-        leaves = entry.split(tensor)
+        leaves = entry.split(tensors.read(name))
         try:
-            check_finite_leaf(tensor)
             for path, leaf in zip(entry.paths, leaves, strict=True):
                 _set(params, path, put(path, leaf))
         except ValueError as error:
