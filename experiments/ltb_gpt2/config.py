@@ -151,8 +151,8 @@ _CPU = Recipe(
 _GPU = dataclasses.replace(_CPU, num_layers=6, width=128, init_std=0.05, steps=8000)
 
 # Without label noise Bayes' risk is 0, so that every published error is possible. Of
-# two pairs of rates, these and 4e-3 with 1.6e-2, these had the smaller error with MLP at
-# mean ten after 2,000 steps (4.53 and 5.26) of one seed, 100, at d = 5; no result of
+# two pairs of rates, these and 4e-3 with 1.6e-2, these had the smaller error with MLP
+# at mean ten after 2,000 steps (4.53 and 5.26) of one seed, 100, at d = 5; no result of
 # the table's seeds or without MLP was seen before.
 _NOISELESS = dataclasses.replace(
     _CPU,
