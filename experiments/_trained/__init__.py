@@ -6,6 +6,7 @@ an interrupted run stopped, and returns the parameters at the end and at given s
 
 from experiments._trained.fit import Fitted as Fitted
 from experiments._trained.fit import Timing as Timing
+from experiments._trained.fit import check_snapshots as check_snapshots
 from experiments._trained.fit import fit as fit
 from experiments._trained.recipes import GPT2_CPU as GPT2_CPU
 from experiments._trained.recipes import GPT2_GPU as GPT2_GPU
@@ -25,6 +26,7 @@ __all__ = [
     "Recipe",
     "Timing",
     "TrainedModels",
+    "check_snapshots",
     "fit",
     "gradient_descent_errors",
     "linear_recipe",

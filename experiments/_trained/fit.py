@@ -96,7 +96,7 @@ def fit(
             state or config.
         KeyboardInterrupt: after Ctrl-C.
     """
-    _check_snapshots(snapshots, num_steps, chunk_steps)
+    check_snapshots(snapshots, num_steps, chunk_steps)
     store = training.Checkpoints(folder)
     kept = {
         str(s): jax.tree.map(jnp.copy, state.params) for s in sorted(set(snapshots))
@@ -154,7 +154,8 @@ def mean_metrics(metrics: dict[str, Any]) -> dict[str, list[float]]:
     }
 
 
-def _check_snapshots(snapshots, num_steps, chunk_steps) -> None:
+def check_snapshots(snapshots: Sequence[int], num_steps: int, chunk_steps: int) -> None:
+    """Raises unless every snapshot is at the end of a chunk, or at step 0."""
     for s in snapshots:
         if not 0 <= s <= num_steps or (s % chunk_steps and s != num_steps):
             raise ValueError(

@@ -8,6 +8,7 @@ from experiments._trained import train
 from experiments.ltb_gpt2.config import PRESETS, ModelSetting
 from experiments.ltb_gpt2.measure import (
     Score,
+    course,
     evaluation_prompt,
     model_errors,
     references,
@@ -28,13 +29,17 @@ def main(argv: list[str] | None = None) -> dict:
     )
     scores: dict[ModelSetting, Score] = {}
     removed: dict[ModelSetting, Removals] = {}
+    courses: dict[ModelSetting, dict[int, Score]] = {}
     timing, records = {}, []
     for cell in config.cells_as_trained:
         with run.phase(cell.name):
             trained = train(
                 config.recipe_of(cell), run, name=cell.name, earlier=records
             )
-            errors = model_errors(trained, evaluation_prompt(config, cell.mean))
+            prompt = evaluation_prompt(config, cell.mean)
+            errors = model_errors(trained, prompt)
+            if recipe.snapshots:
+                courses[cell] = course(trained, prompt)
             removed[cell] = removals(config, trained, cell)
         records += trained.records
         timing[cell.name] = dataclasses.asdict(trained.timing)
@@ -42,5 +47,5 @@ def main(argv: list[str] | None = None) -> dict:
     with run.phase("references"):
         columns = {mean: references(config, mean) for mean in config.means}
     removed = {cell: removed[cell] for cell in config.cells}
-    found = report(config, scores, columns, removed)
+    found = report(config, scores, columns, removed, courses)
     return run.finish(found, timing=timing)

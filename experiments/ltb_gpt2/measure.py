@@ -3,8 +3,9 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -84,15 +85,32 @@ def evaluation_prompt(config: Config, mean: float) -> Prompt:
 
 def model_errors(trained: TrainedModels, prompt: Prompt) -> np.ndarray:
     """Squared errors of every seed's model, (seeds, prompts)."""
+    each = _errors_on(trained, prompt)
+    seeds = range(len(trained.recipe.seeds))
+    return np.stack([np.asarray(each(trained.of_seed(i))) for i in seeds])
+
+
+def course(trained: TrainedModels, prompt: Prompt) -> dict[int, "Score"]:
+    """Scores at the recipe's snapshots, by step."""
+    each = _errors_on(trained, prompt)
+    seeds = range(len(trained.recipe.seeds))
+    return {
+        step: Score.of(
+            np.stack([np.asarray(each(trained.of_seed(i, step))) for i in seeds])
+        )
+        for step in sorted(trained.snapshots)
+    }
+
+
+def _errors_on(trained: TrainedModels, prompt: Prompt) -> Callable[[Any], jax.Array]:
+    """The program that gives the squared errors of parameters, one a prompt."""
     inputs = prompt.X, prompt.y, prompt.x_query
 
     def errors(params):
         answers = trained.module.apply({"params": params}, *inputs, method="predict")
         return jnp.square(answers - prompt.y_query)
 
-    each = jax.jit(errors)
-    seeds = range(len(trained.recipe.seeds))
-    return np.stack([np.asarray(each(trained.of_seed(i))) for i in seeds])
+    return jax.jit(errors)
 
 
 def rule_scores(config: Config, mean: float) -> dict[str, "Score"]:

@@ -331,6 +331,7 @@ def test_a_killed_run_ends_as_one_that_was_not(tmp_path, interrupted):
         (["--recipe.seeds", "1", "1"], "recipe.seeds: expected different ones"),
         (["--recipe.task-mean", "10"], "recipe: expected gpt2 with MLP"),
         (["--recipe.loss-points", "all"], "recipe: expected the loss of the last"),
+        (["--recipe.snapshots", "7"], "snapshots: expected multiples"),
         (["--recipe.optimizer.name", "lion"], "optimizer: expected one of"),
     ],
 )
