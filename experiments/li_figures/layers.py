@@ -74,10 +74,11 @@ class LayerRun(NamedTuple):
 def search(grid: LayerGrid, track: Any = iter) -> list[LayerRun]:
     """Trains at every setting; one program for every step size of Adam."""
     cases = [("Adam", (size,)) for size in grid.adam] + [("descent", grid.descent)]
-    return [run for rule, sizes in track(cases) for run in _runs(grid, rule, sizes)]
+    return [run for rule, sizes in track(cases) for run in runs(grid, rule, sizes)]
 
 
-def _runs(grid: LayerGrid, rule: str, sizes: tuple[float, ...]) -> list[LayerRun]:
+def runs(grid: LayerGrid, rule: str, sizes: tuple[float, ...]) -> list[LayerRun]:
+    """Trains with one rule at some step sizes, one alone for Adam, in one program."""
     pairs = [(size, scale) for size in sizes for scale in grid.scales]
     adam = optax.adam(sizes[0], b2=grid.layers.decay) if rule == "Adam" else None
     one = _one(grid, adam)

@@ -1,13 +1,14 @@
 """The best tasks for Figures 17 to 19, measured again on fresh prompts."""
 
 import dataclasses
+import itertools
 from typing import NamedTuple
 
 from experiments.li_figures import fits
 from experiments.li_figures.config import Config
 from experiments.li_figures.fits import Curve, Fit, Found
 from experiments.li_figures.published import LENGTHS_19
-from experiments.li_figures.votes import again, search
+from experiments.li_figures.votes import again, row_of, search
 
 
 class Level(NamedTuple):
@@ -70,11 +71,11 @@ def levels(config: Config, found: Found) -> list[Level]:
 
 def _with_tau(config: Config, values: tuple[float, ...]) -> Found:
     """Errors of tasks with these probabilities of a correct path, for every K."""
-    found = {}
-    for K in config.votes.steps:
+    grid, found = config.votes, {}
+    for K in grid.steps:
         probabilities = tuple(tau ** (1 / K) for tau in values)
-        grid = dataclasses.replace(
-            config.votes, probabilities=probabilities, steps=(K,)
-        )
-        found |= search(grid, LENGTHS_19)
+        tried = itertools.product(probabilities, grid.gaps, grid.rivals)
+        if any(row_of(*task, grid.states) is not None for task in tried):
+            own = dataclasses.replace(grid, probabilities=probabilities, steps=(K,))
+            found |= search(own, LENGTHS_19)
     return found

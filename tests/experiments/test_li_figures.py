@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from experiments import li_figures
-from experiments.li_figures import fits, stops
-from experiments.li_figures.layers import LayerRun
+from experiments._patterns import PatternEnsemble
+from experiments.li_figures import fits, layers, one_layer, stops
+from experiments.li_figures.layers import LayerGrid, LayerRun
 from experiments.li_figures.levels import levels
 from experiments.li_figures.limits import (
     balanced_size,
@@ -28,6 +29,7 @@ from experiments.li_figures.published import (
 )
 from experiments.li_figures.report import report
 from experiments.li_figures.votes import Task, VoteGrid, Votes, row_of, search
+from experiments.pattern_layers.train import Layers
 from icltheory.chain_of_thought import vote_error
 
 matplotlib.use("Agg")
@@ -196,28 +198,37 @@ def test_a_report_has_its_tables_claims_and_figures():
 
 
 @pytest.mark.slow
-def test_a_small_run_finds_that_the_relations_hold(tmp_path):
-    args = """
-        --preset cpu --votes.prompts 40 --votes.probabilities 0.5 0.65
-        --votes.gaps 0.5 0.6 --votes.rivals 1 --fresh-prompts 40
-        --one-layer.ensemble.num-irrelevant 6 --one-layer.ensemble.num-neurons 8
-        --one-layer.ensemble.steps 20 --one-layer.ensemble.record-every 10
-        --one-layer.ensemble.batch-size 8 --one-layer.gains 2 --one-layer.rates 2
-        --one-layer.prompts 16 --three-layers.layers.num-irrelevant 6
-        --three-layers.layers.num-neurons 8 --three-layers.layers.steps 4
-        --three-layers.layers.record-every 2 --three-layers.layers.batch-size 4
-        --three-layers.adam 1e-3 --three-layers.descent 0.3 --three-layers.prompts 16
-    """
-    result = li_figures.main([*args.split(), "--output", str(tmp_path)])
-    (folder,) = (tmp_path / "li_figures").iterdir()
-    text = (folder / "result.json").read_text()
-    assert json.loads(text, parse_constant=pytest.fail) == result
-    angle, drift, _ = result["checks"]
-    assert angle["passed"]
-    assert drift["passed"]
-    assert angle["measured"] > 0
-    assert len(result["one layer"]) == 2
-    assert len(result["three layers"]) == 4
+def test_a_small_training_of_one_layer_obeys_the_relations():
+    """Two gains with one product of gain and step size learn at one speed at first."""
+    small = {"num_irrelevant": 6, "num_neurons": 8, "batch_size": 8}
+    ensemble = PatternEnsemble(**small, steps=20, record_every=10, seeds=(0,))
+    grid = OneLayerGrid(ensemble, gains=(1.0, 4.0), rates=(1.0,), prompts=16, orders=1)
+    found = one_layer.search(grid, (1, 2))
+    assert found.settings == [(1.0, 1.0), (4.0, 0.25)]
+    assert found.steps == [0, 10, 20]
+    assert found.probes.query.shape == (2, 3)
+    for name, values in found.probes._asdict().items():
+        if name != "hinge":
+            np.testing.assert_array_equal(values[0, 0], values[1, 0])
+    np.testing.assert_allclose(found.probes.label[0], found.probes.label[1], rtol=0.01)
+    assert np.all(found.probes.query[:, 2] != found.probes.query[:, 0])
+    assert np.all(found.probes.angle_ratio <= 1.01)
+    assert np.all(found.probes.drift <= 0.1)
+    np.testing.assert_array_equal(found.probes.drift[:, 0], 0)
+
+
+@pytest.mark.slow
+def test_a_small_training_of_three_layers_is_followed():
+    small = {"num_irrelevant": 6, "num_neurons": 8, "batch_size": 4}
+    trained = Layers(**small, steps=4, record_every=2, seeds=(0,))
+    grid = LayerGrid(trained, scales=(0.01, 0.1), descent=(0.3,), prompts=16)
+    first, second = layers.runs(grid, "descent", grid.descent)
+    assert (first.scale, second.scale) == (0.01, 0.1)
+    assert first.steps == [0, 2, 4]
+    assert first.norm.shape == first.angle.shape == first.attention.shape == (3, 3)
+    # delta xi sqrt(d) and what the noise of W_V adds; ten times the scale.
+    np.testing.assert_allclose(second.norm[0], 10 * first.norm[0], rtol=1e-4)
+    assert np.all(first.angle <= 0.5)
 
 
 @pytest.mark.parametrize(
