@@ -31,7 +31,10 @@ _NO_PRESETS = ("ledger",)
 # numbers, rounded.
 _ASIDE = ("seconds", "ms", "findings", "tables", "claims")
 # Presets that are stored besides the default one, as EXPERIMENT_PRESET.
-_FURTHER = {"garg_linear": ("d20", "sparse", "relu_network", "decision_tree")}
+_FURTHER = {
+    "garg_linear": ("d20", "sparse", "relu_network", "decision_tree"),
+    "ltb_gpt2": ("d20",),
+}
 
 
 class Source(NamedTuple):

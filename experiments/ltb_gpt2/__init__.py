@@ -34,6 +34,7 @@ Time
             loaded machine: --preset gpu --recipe.seeds 0, the others likewise, then
             python -m experiments.ltb_gpt2.join RUN RUN RUN.
     paper   not measured yet.
+    d20     42 minutes on two busy cores.
 
 Expect (mean +- standard error over seeds 0 to 2)
     gpu             beta* = 0: GPT-2 0.0230 +- 0.0005, without MLP 0.0288 +- 0.0009;
@@ -50,6 +51,9 @@ Expect (mean +- standard error over seeds 0 to 2)
                     ...): 0.0300 +- 0.0006 and 0.0372 +- 0.0020; 0.764 +- 0.286 and
                     0.229 +- 0.032: 0.3 times, and at no recorded step more than 1.20.
                     Its check against the best linear block fails: 0.764 > 0.762.
+    d20             0.5 times at beta* = 0 (7.8 without MLP, 16.6 with it) and 1.01
+                    times at 10 1, where both end at the answer <beta*, x>, 20; at no
+                    recorded step more than 1.47 times.
     one layer       gpu: best linear block 0.762 at any mean; best linear attention
                     0.762 and 58.4 (lower bound 55.3). <beta*, x> 2.01, Bayes 0.0198.
                     longer: 1.165; 1.165 and 49.5 (41.9). 5.01, 0.0136.

@@ -146,7 +146,7 @@ def figure(config: Config, courses: Courses, columns: Columns) -> Any:
         }
         failure = PAPER_TABLE.get(ModelSetting(False, mean))
         if failure is not None:
-            levels["published,\nno MLP"] = failure
+            levels["paper, no MLP"] = failure
         panels[rf"error, $\beta^* = {mean:g} \cdot (1, \dots, 1)$"] = LinePanel(
             {
                 ("no MLP", "MLP")[cell.mlp]: _line(courses[cell], 2 - cell.mlp)
