@@ -202,9 +202,9 @@ def test_a_small_training_of_one_layer_obeys_the_relations():
     """Two gains with one product of gain and step size learn at one speed at first."""
     small = {"num_irrelevant": 6, "num_neurons": 8, "batch_size": 8}
     ensemble = PatternEnsemble(**small, steps=20, record_every=10, seeds=(0,))
-    grid = OneLayerGrid(ensemble, gains=(1.0, 4.0), rates=(1.0,), prompts=16, orders=1)
+    grid = OneLayerGrid(ensemble, gains=(1.0, 4.0), rates=(0.25,), prompts=16, orders=1)
     found = one_layer.search(grid, (1, 2))
-    assert found.settings == [(1.0, 1.0), (4.0, 0.25)]
+    assert found.settings == [(1.0, 0.25), (4.0, 0.0625)]
     assert found.steps == [0, 10, 20]
     assert found.probes.query.shape == (2, 3)
     for name, values in found.probes._asdict().items():
