@@ -10,6 +10,7 @@ from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge.evaluation import _programs as programs
+from icltheory.bridge.evaluation._vocabulary import check_vocabulary
 from icltheory.bridge.streams import Tokens
 
 __all__ = ["generate", "generate_text"]
@@ -152,19 +153,14 @@ def _check_prompts(model, rows, max_tokens):
     # Beyond the switch old keys would have to be turned anew.
     switch = None if rotary is None else rotary.switch
     longest = model.context_length if switch is None else switch
-    size, limit = model.vocab_size, longest - max_tokens
+    limit = longest - max_tokens
     for number, row in enumerate(rows):
         if not 1 <= len(row) <= limit:
             raise ValueError(
                 f"prompts: expected 1 to {limit} tokens, which leaves room for "
                 f"{max_tokens}, got {len(row)} in prompt {number}"
             )
-        if row.min() < 0 or row.max() >= size:
-            wrong = row.min() if row.min() < 0 else row.max()
-            raise ValueError(
-                f"prompts: expected tokens 0 to {size - 1}, got {wrong} in prompt "
-                f"{number}"
-            )
+    check_vocabulary("prompts", rows, model.vocab_size)
 
 
 def _padded(rows) -> tuple[Tokens, int]:

@@ -12,6 +12,7 @@ from icltheory._public import shown
 from icltheory.batching import Counter, Progress
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge.evaluation import _programs as programs
+from icltheory.bridge.evaluation._vocabulary import check_vocabulary
 from icltheory.bridge.evaluation.batches import padded_lengths
 from icltheory.bridge.streams import Tokens
 
@@ -168,18 +169,14 @@ def _check_rows(model, rows, starts):
             f"starts: expected one for each of at least one row, got {len(starts)} "
             f"for {len(rows)} rows"
         )
-    size, limit = model.vocab_size, model.context_length
+    limit = model.context_length
     for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
         if not 1 <= start < len(row) <= limit + 1:
             raise ValueError(
                 f"rows: expected a start of 1 to the row's length minus 1, and at most "
                 f"{limit + 1} tokens, got {start} of {len(row)} in row {number}"
             )
-        if row.min() < 0 or row.max() >= size:
-            wrong = row.min() if row.min() < 0 else row.max()
-            raise ValueError(
-                f"rows: expected tokens 0 to {size - 1}, got {wrong} in row {number}"
-            )
+    check_vocabulary("rows", rows, model.vocab_size)
 
 
 def _batches(rows, starts, size, buckets) -> Iterator[tuple]:
