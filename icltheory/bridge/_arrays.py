@@ -56,9 +56,14 @@ def _check_range(leaf, out):
         raise ValueError(f"expected values that float16 can hold, got {largest:.3g}")
 
 
-def by_rows(batch: Any, like: jax.Array, axis: str = "batch") -> Any:
+def _sharding(leaf: Any) -> Any:
+    """Where an array is; parameters may be NumPy's, which are nowhere."""
+    return getattr(leaf, "sharding", None)
+
+
+def by_rows(batch: Any, like: Any, axis: str = "batch") -> Any:
     """A batch with its rows split along an axis of the mesh that ``like`` is on."""
-    mesh = getattr(like.sharding, "mesh", None)
+    mesh = getattr(_sharding(like), "mesh", None)
     if mesh is None or len(batch[0]) % mesh.shape[axis]:
         return batch
     sharding = NamedSharding(mesh, PartitionSpec(axis))
@@ -69,7 +74,7 @@ def by_rows(batch: Any, like: jax.Array, axis: str = "batch") -> Any:
     return jax.tree.map(put, batch)
 
 
-def gathered(leaf: jax.Array, place: int) -> jax.Array:
+def gathered(leaf: Any, place: int) -> Any:
     """A matrix whole on one device of this process; as it is where it is on one only.
 
     Args:
@@ -77,7 +82,7 @@ def gathered(leaf: jax.Array, place: int) -> jax.Array:
         place: Which device; numbers beyond the last begin anew, so that work on the
             matrices of a module can be dealt out by their number.
     """
-    if not isinstance(leaf.sharding, NamedSharding):
+    if not isinstance(_sharding(leaf), NamedSharding):
         return leaf
     if not leaf.is_fully_addressable:
         leaf = replicated(leaf).addressable_data(0)
@@ -88,9 +93,9 @@ def gathered(leaf: jax.Array, place: int) -> jax.Array:
     return jax.device_put(leaf, devices[place % len(devices)])
 
 
-def spread_like(leaf: jax.Array, old: jax.Array) -> jax.Array:
+def spread_like(leaf: Any, old: Any) -> Any:
     """An array of matrices, as ``old`` is spread; axes in front are kept whole."""
-    if not isinstance(old.sharding, NamedSharding):
+    if not isinstance(_sharding(old), NamedSharding):
         return leaf
     further = [None] * (leaf.ndim - old.ndim)
     spec = PartitionSpec(*further, *old.sharding.spec)
@@ -101,9 +106,9 @@ def spread_like(leaf: jax.Array, old: jax.Array) -> jax.Array:
     return jax.make_array_from_callback(host.shape, sharding, lambda i: host[i])
 
 
-def replicated(leaf: jax.Array) -> jax.Array:
+def replicated(leaf: Any) -> Any:
     """The array whole on every device that has a part of it."""
-    if not isinstance(leaf.sharding, NamedSharding) or leaf.is_fully_replicated:
+    if not isinstance(_sharding(leaf), NamedSharding) or leaf.is_fully_replicated:
         return leaf
     whole = NamedSharding(leaf.sharding.mesh, PartitionSpec())
     return jax.jit(lambda x: x, out_shardings=whole)(leaf)
