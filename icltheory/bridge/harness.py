@@ -33,6 +33,7 @@ def harness_model(
         An ``lm_eval.api.model.LM``.
 
     Raises:
+        TypeError: If the model is something else.
         ImportError: If the extra ``lm-eval`` is not installed.
 
     Example:
@@ -47,6 +48,9 @@ def harness_model(
         Biderman et al. (2024), "Lessons from the trenches on reproducible evaluation of
         language models". Verified by ``tests/bridge/test_harness.py``.
     """
+    if not isinstance(model, LanguageModel):
+        kind = type(model).__name__
+        raise TypeError(f"model: expected a LanguageModel, got {kind}")
     check_positive_int("batch_size", batch_size)
     check_positive_int("max_gen_toks", max_gen_toks)
     try:

@@ -135,5 +135,18 @@ def test_what_is_missing_or_singular_is_named():
         method.cutter(W, lambda rate: 1, (1, "W_Q"))
     with pytest.raises(ValueError, match="rows: expected at least one token, got none"):
         input_moments(tiny("llama", num_layers=1), [[]])
+    for row, said in (
+        ([1, 128], "tokens 0 to 127, got 128"),
+        ([1] * 161, "at most 160"),
+    ):
+        with pytest.raises(ValueError, match=f"rows: expected {said}"):
+            input_moments(tiny("llama", num_layers=1), [row])
+    for wrong in (
+        np.full((2, 2), np.nan),
+        np.array([[1, 5.0], [0, 1]]),
+        1j * np.eye(2),
+    ):
+        with pytest.raises((ValueError, TypeError), match="moments"):
+            ActivationAware({(0, "W_Q"): wrong})
     with pytest.raises(ValueError, match="damping: "):
         ActivationAware({}, damping=-1.0)

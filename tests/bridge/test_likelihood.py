@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.evaluation import log_likelihoods, perplexity
 from tests.bridge.evaluation_tasks import FAMILIES, sentences, tiny
 from tests.bridge.tiers import quick
@@ -79,3 +80,15 @@ def test_rows_that_cannot_be_read_are_named(rows, starts, message):
 def test_windows_that_leave_tokens_out_are_refused():
     with pytest.raises(ValueError, match="stride: expected 1 to window 4"):
         perplexity(tiny("gpt2"), "red sky", window=4, stride=5)
+
+
+@pytest.mark.parametrize("row", [[1.5, 2.0], "ab", 3, [[1, 2]], [True, False]])
+def test_rows_are_whole_numbers(row):
+    """Read before they become integers, which would cut 1.5 down to 1."""
+    with pytest.raises(ValueError, match="rows: expected a sequence of whole numbers"):
+        read_rows("rows", [row], 128)
+
+
+def test_rows_keep_their_tokens():
+    (row, empty) = read_rows("rows", [np.array([5, 127], np.uint8), []], 128)
+    assert (row.tolist(), empty.tolist()) == ([5, 127], [])

@@ -9,8 +9,8 @@ from icltheory._checks import check_positive_int
 from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.bridge._arrays import replicated
+from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.evaluation import _programs as programs
-from icltheory.bridge.evaluation._vocabulary import check_vocabulary
 from icltheory.bridge.streams import Tokens
 
 __all__ = ["generate", "generate_text"]
@@ -60,7 +60,7 @@ def generate(
         Verified by ``tests/bridge/test_generation.py``.
     """
     check_positive_int("max_tokens", max_tokens)
-    rows = [np.asarray(prompt, np.int32) for prompt in prompts]
+    rows = read_rows("prompts", prompts, model.vocab_size)
     _check_prompts(model, rows, max_tokens)
     tokens, longest = _padded(rows)
     decoder, params = model.decoder, model.params
@@ -160,7 +160,6 @@ def _check_prompts(model, rows, max_tokens):
                 f"prompts: expected 1 to {limit} tokens, which leaves room for "
                 f"{max_tokens}, got {len(row)} in prompt {number}"
             )
-    check_vocabulary("prompts", rows, model.vocab_size)
 
 
 def _padded(rows) -> tuple[Tokens, int]:

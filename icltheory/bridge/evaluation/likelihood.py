@@ -11,8 +11,8 @@ from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.batching import Counter, Progress
 from icltheory.bridge._arrays import replicated
+from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.evaluation import _programs as programs
-from icltheory.bridge.evaluation._vocabulary import check_vocabulary
 from icltheory.bridge.evaluation.batches import padded_lengths
 from icltheory.bridge.streams import Tokens
 
@@ -85,7 +85,7 @@ def log_likelihoods(
         Verified by ``tests/bridge/test_likelihood.py``.
     """
     check_positive_int("batch_size", batch_size)
-    read = [np.asarray(row, np.int32) for row in rows]
+    read = read_rows("rows", rows, model.vocab_size)
     _check_rows(model, read, starts)
     rotary = model.decoder.arch.rotary
     switch = None if rotary is None else rotary.switch
@@ -169,6 +169,8 @@ def _check_rows(model, rows, starts):
             f"starts: expected one for each of at least one row, got {len(starts)} "
             f"for {len(rows)} rows"
         )
+    if np.asarray(starts).dtype.kind not in "iu":
+        raise ValueError(f"starts: expected whole numbers, got {list(starts)}")
     limit = model.context_length
     for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
         if not 1 <= start < len(row) <= limit + 1:
@@ -176,7 +178,6 @@ def _check_rows(model, rows, starts):
                 f"rows: expected a start of 1 to the row's length minus 1, and at most "
                 f"{limit + 1} tokens, got {start} of {len(row)} in row {number}"
             )
-    check_vocabulary("rows", rows, model.vocab_size)
 
 
 def _batches(rows, starts, size, buckets) -> Iterator[tuple]:

@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_nonnegative, check_shape
+from icltheory._checks import check_covariance, check_nonnegative
 from icltheory._named_errors import named_errors
 from icltheory._typing import Array, Float
 from icltheory.bridge._arrays import replicated
+from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.streams import Tokens
 from icltheory.linalg import svd
 from icltheory.pruning import module_matrices
@@ -52,7 +53,8 @@ def input_moments(
         float32.
 
     Raises:
-        ValueError: If there is no token, or a layer or a name is unknown.
+        ValueError: If there is no token, one is not in the vocabulary, a row is longer
+            than the context, or a layer or a name is unknown.
 
     Example:
         >>> from icltheory.bridge import Architecture, Decoder, LanguageModel
@@ -71,11 +73,15 @@ def input_moments(
         layer: tuple(spec.path[2:-1] for spec in module_matrices(model, layer, module))
         for layer in chosen
     }
-    read = [np.asarray(row, np.int32) for row in rows if len(row)]
+    read = [row for row in read_rows("rows", rows, model.vocab_size) if len(row)]
     if not read:
         raise ValueError("rows: expected at least one token, got none")
     sums: dict[Place, np.ndarray] = {}
     longest = max(map(len, read))
+    if longest > model.context_length:
+        raise ValueError(
+            f"rows: expected at most {model.context_length} tokens, got {longest}"
+        )
     for first in range(0, len(read), batch_size):
         tokens = _padded(read[first : first + batch_size], longest)
         stream = _embed(model.decoder, model.params["embed"], tokens)
@@ -116,7 +122,7 @@ class ActivationAware:
             tokens than the matrix has inputs.
 
     Raises:
-        ValueError: If the damping is negative, or moments are no square matrix.
+        ValueError: If the damping is negative, or moments are no covariance.
 
     Example:
         >>> method = ActivationAware({(0, "W_Q"): np.diag([1.0, 100.0])}, damping=0)
@@ -138,7 +144,11 @@ class ActivationAware:
         check_nonnegative("damping", self.damping)
         for place, moment in self.moments.items():
             n = np.shape(moment)[0] if np.ndim(moment) else 0
-            check_shape(f"moments[{place}]", moment, (n, n))
+            if np.iscomplexobj(moment):
+                raise ValueError(
+                    f"moments[{place}]: expected real numbers, got complex"
+                )
+            check_covariance(f"moments[{place}]", moment, n)
 
     @property
     def name(self) -> str:
