@@ -27,11 +27,11 @@ class OneLayerGrid:
 
     Attributes:
         ensemble: Data, start and training; its first seed is trained, at the step sizes
-            and sets of tasks below.
+            and numbers of tasks below.
         gains: Sizes m |a_i| of the second layer, 1 as in our other experiments and
             sqrt(m) as in the authors' algorithm.
         rates: Products of step size and gain.
-        task_sets: Shifts of the training tasks.
+        task_counts: Numbers of training tasks; n tasks are the shifts 1 to n.
         coefficient_sum: S_1 of the prompts out of domain.
         pruned: Share R of the neurons that is pruned, as at the end of Figure 14.
         orders: Random orders of pruning, averaged.
@@ -43,7 +43,7 @@ class OneLayerGrid:
     )
     gains: tuple[float, ...] = (1.0, 1.5, 2.0, 8.0)
     rates: tuple[float, ...] = (1.0, 2.0)
-    task_sets: tuple[tuple[int, ...], ...] = ((1, 2, 3), (1,))
+    task_counts: tuple[int, ...] = (3, 1)
     coefficient_sum: float = 1.1
     pruned: float = 0.4
     orders: int = 2
@@ -55,12 +55,19 @@ class OneLayerGrid:
             values = getattr(self, name)
             if not values or not all(value > 0 for value in values):
                 raise ValueError(f"{name}: expected some above 0, got {values}")
-        if not self.task_sets:
-            raise ValueError("task_sets: expected at least one, got none")
+        if not self.task_counts or min(self.task_counts) < 1:
+            raise ValueError(
+                f"task_counts: expected some of at least 1, got {self.task_counts}"
+            )
         if not 0 < self.pruned < 1:
             raise ValueError(
                 f"pruned: expected a number in (0, 1), got {self.pruned:g}"
             )
+
+    @property
+    def task_sets(self) -> list[tuple[int, ...]]:
+        """Shifts of the training tasks, for every number of tasks."""
+        return [tuple(range(1, count + 1)) for count in self.task_counts]
 
     @property
     def settings(self) -> list[tuple[float, float]]:
