@@ -58,28 +58,29 @@ def build(name):
 
 
 def scale_of(name, weight, config):
-    """Spread of a random parameter that keeps states and logits near 1."""
+    """Spread of a random matrix that keeps states and logits near 1, a power of two."""
     if "embed" in name or "wte" in name or "wpe" in name:
         return 0.25 if config.tie_word_embeddings else 1.0
-    if weight.ndim == 1:
-        return 0.3
     into = weight.shape[0] if ".c_" in name and "gpt2" in config.model_type else None
-    return 1 / np.sqrt(into or weight.shape[-1])
+    return 2.0 ** np.round(-np.log2(into or weight.shape[-1]) / 2)
 
 
 def randomise(model, config, name):
-    """Draws every parameter, rounded to the dtype in which it will be stored.
+    """Draws every parameter; all are exact in the dtypes in which they are stored.
 
-    Eight bits of the mantissa are enough and halve the size of an archive.
+    Matrices are whole multiples of a power of two and the rest has eight bits of
+    mantissa: an archive of such files is small.
     """
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
     stored = getattr(torch, MODELS[name].dtype)
     for key, weight in model.named_parameters():
         draw = torch.randn(weight.shape, generator=generator)
-        draw = draw * scale_of(key, weight, config)
-        is_scale = weight.ndim == 1 and key.endswith("weight")
-        if is_scale and not config.model_type.startswith("gemma"):
-            draw = draw + 1
+        if weight.ndim > 1:
+            draw = draw.round() * scale_of(key, weight, config)
+        else:
+            is_scale = key.endswith("weight")
+            shifted = is_scale and not config.model_type.startswith("gemma")
+            draw = 0.3 * draw + shifted
         weight.data = draw.to(torch.bfloat16).to(stored).to(torch.float32)
 
 
