@@ -34,6 +34,8 @@ Time
             loaded machine: --preset gpu --recipe.seeds 0, the others likewise, then
             python -m experiments.ltb_gpt2.join RUN RUN RUN.
     paper   not measured yet.
+    noiseless
+            about 20 minutes on two cores.
     d20     42 minutes on two busy cores.
 
 Expect (mean +- standard error over seeds 0 to 2)
@@ -51,6 +53,9 @@ Expect (mean +- standard error over seeds 0 to 2)
                     ...): 0.0300 +- 0.0006 and 0.0372 +- 0.0020; 0.764 +- 0.286 and
                     0.229 +- 0.032: 0.3 times, and at no recorded step more than 1.20.
                     Its check against the best linear block fails: 0.764 > 0.762.
+    noiseless       seeds 0 and 1; beta* = 0: 0.0075 +- 0.0005, without MLP 0.0110 +-
+                    0.0008, 1.5 times; 10 1: 0.257 +- 0.086 and 0.953 +- 0.032, 3.7
+                    times. Both still improve at the last step.
     d20             0.5 times at beta* = 0 (7.8 without MLP, 16.6 with it) and 1.01
                     times at 10 1, where both end at the answer <beta*, x>, 20; at no
                     recorded step more than 1.47 times.
