@@ -1,6 +1,5 @@
 """Heads of the small language model: what they look at, and what context is worth."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -14,11 +13,10 @@ from experiments.small_lm import vocabulary as v
 from experiments.small_lm.language import Documents, Language, documents
 from experiments.small_lm.model import logits
 from icltheory import induction
-from icltheory.bridge import LanguageModel, Tokens, load_checkpoint
+from icltheory.bridge import LanguageModel, Tokens
 from icltheory.layered import attention_patterns
 from icltheory.training import stream_key
 
-ROOT = Path(__file__).parents[2]
 # Tokens of the longest documents on which it was trained.
 LENGTH = 101
 
@@ -53,19 +51,6 @@ class LanguageCurves(NamedTuple):
     labels: np.ndarray
     labels_error: np.ndarray
     label_score: tuple[float, float]
-
-
-def load(config: Heads) -> LanguageModel:
-    """The checkpoint, by its path as it stands or below the repository."""
-    path = Path(config.checkpoint)
-    model = load_checkpoint(path if path.exists() else ROOT / path, "float32")
-    words = len(v.VOCABULARY)
-    if model.arch.vocab_size != words:
-        raise ValueError(
-            f"heads.checkpoint: expected the small language model's {words} words, got "
-            f"{model.arch.vocab_size}"
-        )
-    return model
 
 
 def measure(config: Heads, seed: int, model: LanguageModel) -> LanguageCurves:

@@ -9,6 +9,7 @@ from experiments.mechanisms import circuit, features, kernels, language, regress
 from experiments.mechanisms.config import PRESETS
 from experiments.mechanisms.found import MechanismFindings
 from experiments.mechanisms.report import report
+from experiments.small_lm.model import load
 
 
 def main(argv: list[str] | None = None) -> dict:
@@ -16,7 +17,7 @@ def main(argv: list[str] | None = None) -> dict:
     launch = parse(PRESETS, argv)
     config = launch.config
     heads, seed = config.heads, config.seed
-    model = language.load(heads)
+    model = load(heads.checkpoint, "heads.checkpoint")
     run = Run.begin(
         launch,
         f"K = {config.features.balanced}, {config.kernels.draws:,} draws of "

@@ -1,6 +1,5 @@
 """Errors of the small language model by the place of the special demonstration."""
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -12,25 +11,11 @@ from experiments.position.regression import SPECIAL
 from experiments.small_lm import vocabulary as v
 from experiments.small_lm.language import Language, compose, nonce_labels, sentences
 from experiments.small_lm.model import logits
-from icltheory.bridge import LanguageModel, load_checkpoint
+from icltheory.bridge import LanguageModel
 from icltheory.training import stream_key
 
-ROOT = Path(__file__).parents[2]
 _TOPIC = v.ATTRIBUTES.index("topic")
 _CLASSES = v.NUM_CLASSES[_TOPIC]
-
-
-def load(config: Config) -> LanguageModel:
-    """The checkpoint, by its path as it stands or below the repository."""
-    path = Path(config.checkpoint)
-    model = load_checkpoint(path if path.exists() else ROOT / path, "float32")
-    words = len(v.VOCABULARY)
-    if model.arch.vocab_size != words:
-        raise ValueError(
-            f"checkpoint: expected the small language model's {words} words, got "
-            f"{model.arch.vocab_size}"
-        )
-    return model
 
 
 class Prompts(NamedTuple):

@@ -7,13 +7,14 @@ from experiments.position import language, regression
 from experiments.position.config import PRESETS
 from experiments.position.report import report
 from experiments.position.shape import shapes
+from experiments.small_lm.model import load
 
 
 def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
     launch = parse(PRESETS, argv)
     config = launch.config
-    model = language.load(config)
+    model = load(config.checkpoint)
     run = Run.begin(
         launch,
         f"{config.prompts:,} prompts of {config.gpt2.num_points - 1} examples, "

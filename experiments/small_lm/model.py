@@ -1,5 +1,6 @@
 """The model: the project's own decoder, in the shape of a small LLaMA."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -7,8 +8,31 @@ import jax.numpy as jnp
 from jax import Array
 
 from experiments.small_lm.config import Config
-from icltheory.bridge import Decoder, Tokens
+from experiments.small_lm.vocabulary import VOCABULARY
+from icltheory.bridge import Decoder, LanguageModel, Tokens, load_checkpoint
 from icltheory.bridge.families import read_architecture
+
+_ROOT = Path(__file__).parents[2]
+
+
+def load(checkpoint: str, name: str = "checkpoint") -> LanguageModel:
+    """The small language model at a path as it stands or below the repository.
+
+    Args:
+        checkpoint: Folder of the checkpoint.
+        name: Option that gave it, for errors.
+
+    Raises:
+        ValueError: If the checkpoint is another model's.
+    """
+    path = Path(checkpoint)
+    model = load_checkpoint(path if path.exists() else _ROOT / path, "float32")
+    if model.arch.vocab_size != len(VOCABULARY):
+        raise ValueError(
+            f"{name}: expected the small language model's {len(VOCABULARY)} words, got "
+            f"{model.arch.vocab_size}"
+        )
+    return model
 
 
 def decoder_of(config: Config) -> Decoder:

@@ -6,6 +6,14 @@ from experiments._frame.fields import check_at_least
 from experiments._patterns import PatternEnsemble
 from experiments._trained import GPT2_CPU, Recipe, linear_recipe
 
+# Subject of a task's sentences, and whether its label words mean what they say.
+TASKS = {
+    "topic": ("topic", True),
+    "nonce_topic": ("topic", False),
+    "sentiment": ("sentiment", True),
+    "nonce": ("sentiment", False),
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -72,6 +80,11 @@ class Config:
                 raise ValueError(
                     f"{name}: expected whole numbers >= 1, ascending, got {values}"
                 )
+        unknown = sorted(set(self.language_tasks) - set(TASKS))
+        if unknown:
+            raise ValueError(
+                f"language_tasks: expected some of {', '.join(TASKS)}, got {unknown[0]}"
+            )
         if self.shots[-1] >= self.gpt2.num_points:
             raise ValueError(
                 f"shots: expected at most {self.gpt2.num_points - 1} examples of "

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Iterator
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -17,30 +16,11 @@ from experiments.small_lm.language import (
     sentences,
 )
 from experiments.small_lm.model import logits
-from experiments.supersample.config import Config
+from experiments.supersample.config import TASKS, Config
 from experiments.supersample.measure import Case, judge
-from icltheory.bridge import LanguageModel, load_checkpoint
+from icltheory.bridge import LanguageModel
 
-ROOT = Path(__file__).parents[2]
-# Subject of a task's sentences, and whether its label words mean what they say.
-TASKS = {
-    "topic": ("topic", True),
-    "nonce_topic": ("topic", False),
-    "sentiment": ("sentiment", True),
-    "nonce": ("sentiment", False),
-}
 _BATCH = 64
-
-
-def load(config: Config) -> LanguageModel:
-    """The checkpoint, by its path as it stands or below the repository."""
-    unknown = sorted(set(config.language_tasks) - set(TASKS))
-    if unknown:
-        raise ValueError(
-            f"language_tasks: expected some of {', '.join(TASKS)}, got {unknown[0]}"
-        )
-    path = Path(config.checkpoint)
-    return load_checkpoint(path if path.exists() else ROOT / path, "float32")
 
 
 def language(config: Config, model: LanguageModel) -> Iterator[Case]:

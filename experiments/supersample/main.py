@@ -4,9 +4,10 @@ from experiments._frame.command_line import parse
 from experiments._frame.run import Run
 from experiments._patterns import train_ensemble
 from experiments._trained import train
+from experiments.small_lm.model import load
 from experiments.supersample import learners
 from experiments.supersample.config import PRESETS
-from experiments.supersample.language import language, load
+from experiments.supersample.language import language
 from experiments.supersample.report import report
 
 
@@ -14,7 +15,7 @@ def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
     launch = parse(PRESETS, argv)
     config = launch.config
-    model = load(config)
+    model = load(config.checkpoint)
     run = Run.begin(
         launch,
         f"{config.prompts:,} prompts for each bound, and as many for each error",

@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 
 from experiments import supersample
+from experiments.small_lm.model import load
 from experiments.supersample import language
 from experiments.supersample.measure import in_and_out, judge
 from experiments.supersample.order import orders, tau_of
@@ -100,7 +101,7 @@ def test_losses_are_quantised_for_the_error_too():
 
 @pytest.mark.slow
 def test_the_language_model_is_asked_after_its_demonstrations():
-    model = language.load(CONFIG)
+    model = load(CONFIG.checkpoint)
     assert isinstance(model, LanguageModel)
     losses, chosen = language._run(
         model.decoder, "nonce_topic", 8, 64, model.params, jax.random.key(0)
