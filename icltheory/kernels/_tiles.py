@@ -45,6 +45,21 @@ class Options:
     through: bool = False
 
 
+def tensor_core_tiles(
+    problem: Any, forward: list[tuple], backward: list[tuple]
+) -> dict[str, list[Tile]]:
+    """Tiles of rows, columns, depth, warps and stages; none in float32.
+
+    Float32 has no tensor cores, and XLA's products are better there.
+    """
+    if problem.dtype == jnp.float32:
+        return {"tile": [], "backward": []}
+    return {
+        name: [Tile(r, c, d, num_warps=w, num_stages=s) for r, c, d, w, s in sizes]
+        for name, sizes in (("tile", forward), ("backward", backward))
+    }
+
+
 def check_weights(x: jax.Array, **shapes: tuple[Any, tuple[int | str, ...]]) -> None:
     """Refuses arrays that are not of the shapes given, name by name."""
     if x.ndim < 1 or not x.size:

@@ -27,12 +27,16 @@ makes 16 and 9 of the twins.
 
 from typing import Any
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from icltheory._named_errors import named_errors
 from icltheory.kernels import _linear_residual, _norm_linear
-from icltheory.kernels._tiles import Options, check_kernel, check_weights
+from icltheory.kernels._tiles import (
+    Options,
+    check_kernel,
+    check_weights,
+    tensor_core_tiles,
+)
 from icltheory.kernels.plan import Tile
 
 __all__ = ["linear_residual", "norm_linear"]
@@ -43,23 +47,14 @@ def norm_linear_candidates(problem: Any) -> dict[str, list[Tile]]:
     forward = [(128, 256, 64, 8, 2), (64, 256, 64, 8, 2), (64, 256, 64, 4, 2)]
     forward += [(64, 128, 64, 4, 2), (32, 256, 64, 4, 2)]
     backward = [(64, 64, 64, 8, 2), (64, 64, 64, 8, 3), (32, 64, 64, 4, 2)]
-    return _tiles(problem, forward, backward)
+    return tensor_core_tiles(problem, forward, backward)
 
 
 def linear_residual_candidates(problem: Any) -> dict[str, list[Tile]]:
     """Tiles worth timing: those that compile for an H200 without spilled registers."""
     forward = [(64, 64, 64, 4, 3), (64, 128, 64, 4, 3), (128, 128, 64, 8, 3)]
     backward = [(64, 128, 64, 4, 3), (128, 128, 64, 8, 3), (64, 256, 64, 8, 3)]
-    return _tiles(problem, forward, backward)
-
-
-def _tiles(problem: Any, forward: list, backward: list) -> dict[str, list[Tile]]:
-    if problem.dtype == jnp.float32:  # no tensor cores, and XLA's products are better
-        return {"tile": [], "backward": []}
-    return {
-        name: [Tile(r, c, d, num_warps=w, num_stages=s) for r, c, d, w, s in sizes]
-        for name, sizes in (("tile", forward), ("backward", backward))
-    }
+    return tensor_core_tiles(problem, forward, backward)
 
 
 @named_errors

@@ -29,12 +29,16 @@ twin; eight models side by side are four too.
 
 from typing import Any
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from icltheory._named_errors import named_errors
 from icltheory.kernels import _residual_mlp
-from icltheory.kernels._tiles import Options, check_kernel, check_weights
+from icltheory.kernels._tiles import (
+    Options,
+    check_kernel,
+    check_weights,
+    tensor_core_tiles,
+)
 from icltheory.kernels.plan import Tile
 
 __all__ = ["residual_mlp"]
@@ -42,15 +46,11 @@ __all__ = ["residual_mlp"]
 
 def candidates(problem: Any) -> dict[str, list[Tile]]:
     """Tiles worth timing: all but the gradient's first compile without spilling."""
-    if problem.dtype == jnp.float32:  # no tensor cores, and XLA's products are better
-        return {"tile": [], "backward": []}
-    forward = [(64, 64, 8, 2), (64, 64, 8, 3), (64, 32, 8, 3), (32, 64, 4, 2)]
-    forward += [(128, 32, 8, 2)]
-    backward = [(64, 64, 8, 2), (64, 32, 8, 2), (64, 32, 8, 3), (32, 64, 8, 2)]
-    return {
-        name: [Tile(r, c, 64, num_warps=w, num_stages=s) for r, c, w, s in sizes]
-        for name, sizes in (("tile", forward), ("backward", backward))
-    }
+    forward = [(64, 64, 64, 8, 2), (64, 64, 64, 8, 3), (64, 32, 64, 8, 3)]
+    forward += [(32, 64, 64, 4, 2), (128, 32, 64, 8, 2)]
+    backward = [(64, 64, 64, 8, 2), (64, 32, 64, 8, 2), (64, 32, 64, 8, 3)]
+    backward += [(32, 64, 64, 8, 2)]
+    return tensor_core_tiles(problem, forward, backward)
 
 
 @named_errors
