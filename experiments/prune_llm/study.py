@@ -74,7 +74,7 @@ class Study:
 
     def rates(self, module: str) -> tuple[float, ...]:
         """Rates that leave some singular value of every matrix of a module."""
-        sizes = [min(shape) for shape in self._shapes(module)]
+        sizes = {min(shape) for shape in self._shapes(module)}
         return tuple(
             rate for rate in self.config.rates if all(_leaves(s, rate) for s in sizes)
         )

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shlex
 import shutil
 import signal
 import time
@@ -121,32 +122,53 @@ def test_several_seeds_and_the_shifts(tmp_path):
     np.testing.assert_allclose(both, result["curves"]["Transformer"]["mean"], rtol=1e-6)
 
 
+def wait_for_lines(process, output, count):
+    """The metrics file of a run in a process of its own, once it has so many lines."""
+    deadline = time.monotonic() + 240
+    while True:
+        assert process.poll() is None, finish(process)
+        assert time.monotonic() < deadline
+        for path in output.glob("garg_linear/*/metrics.jsonl"):
+            if len(path.read_text().splitlines()) >= count:
+                return path
+        time.sleep(0.005)
+
+
 @pytest.mark.slow
-def test_killed_at_a_random_step_and_resumed_it_ends_bit_for_bit_the_same(
+def test_interrupted_and_killed_and_resumed_it_ends_bit_for_bit_the_same(
     tmp_path, whole
 ):
-    """The one is killed in a process of its own, the other is of this process."""
+    """Ctrl-C, then SIGKILL at a random step, each in a process of its own."""
     uninterrupted, _ = whole
-    victim = program(arguments(tmp_path / "killed"))
-    stop_after = random.SystemRandom().randint(3, 18)
-    deadline = time.monotonic() + 240
-    metrics = None
-    while metrics is None or len(metrics.read_text().splitlines()) < stop_after:
-        assert victim.poll() is None, finish(victim)
-        assert time.monotonic() < deadline
-        found = list((tmp_path / "killed").glob("garg_linear/*/metrics.jsonl"))
-        metrics = found[0] if found else None
-        time.sleep(0.005)
+    victim = program(arguments(tmp_path))
+    metrics = wait_for_lines(victim, tmp_path, 1)
+    victim.send_signal(signal.SIGINT)
+    status, out, err = finish(victim)
+    folder = run_folder(tmp_path)
+    assert status == 130, err
+    assert "stopping after this chunk" in out
+    told, _, command = err.splitlines()[-1].partition(": ")
+    assert told == "interrupted; to continue"
+    python, dash, module, *words = shlex.split(command)
+    assert (python, dash, module) == ("python", "-m", "experiments.garg_linear")
+    assert words == ["--resume", str(folder)]
+    stopped_after = len(metrics.read_text().splitlines())
+    newest = sorted((folder / "checkpoints").iterdir())[-1]
+    assert newest.name == f"step_{stopped_after * 5:08d}"
+    assert 0 < stopped_after < 18
+
+    victim = program(words)
+    killed_after = random.SystemRandom().randint(stopped_after + 1, 20)
+    wait_for_lines(victim, tmp_path, killed_after)
     victim.send_signal(signal.SIGKILL)
-    finish(victim)
-    folder = run_folder(tmp_path / "killed")
+    _, out, _ = finish(victim)
+    assert f"resuming at step {stopped_after * 5}" in out
     assert not (folder / "result.json").exists()
 
     with as_alone():
         garg_linear.main(["--resume", str(folder)])
-    assert (folder / "metrics.jsonl").read_bytes() == (
-        uninterrupted / "metrics.jsonl"
-    ).read_bytes(), f"killed after {stop_after} lines"
+    ends = f"interrupted after {stopped_after} lines, killed after {killed_after}"
+    assert metrics.read_bytes() == (uninterrupted / "metrics.jsonl").read_bytes(), ends
     (name, state), (other_name, other) = map(final_state, (folder, uninterrupted))
     assert name == other_name == "step_00000120"
     same = json.loads((folder / "result.json").read_text())["curves"]
