@@ -27,11 +27,12 @@ from tests.experiments.test_ltb_gpt2_removal import made_up
 
 matplotlib.use("Agg")
 TINY = [
-    *("--preset", "cpu", "--recipe.width", "8", "--recipe.num-layers", "1"),
+    *("--preset", "noiseless", "--recipe.width", "8", "--recipe.num-layers", "1"),
     *("--recipe.num-heads", "2", "--recipe.batch-size", "4", "--recipe.steps", "20"),
     *("--recipe.chunk-steps", "10", "--recipe.checkpoint-every", "20"),
-    *("--recipe.optimizer.name", "adam", "--recipe.optimizer.warmup-steps", "2"),
-    *("--recipe.seeds", "3", "5", "--removal-prompts", "64"),
+    *("--recipe.snapshots", "0", "10", "20", "--recipe.optimizer.name", "adam"),
+    *("--recipe.optimizer.warmup-steps", "2", "--recipe.seeds", "3", "5"),
+    *("--recipe.dim", "2", "--recipe.num-points", "6", "--removal-prompts", "64"),
 ]
 CPU = ltb_gpt2.PRESETS["cpu"]
 
@@ -296,7 +297,7 @@ def test_a_killed_run_ends_as_one_that_was_not(tmp_path, interrupted):
         "timing.json",
         "checkpoints",
     }
-    assert names == written | {"table1.png", "removal.png"}
+    assert names == written | {"table1.png", "removal.png", "course.png"}
     assert json.loads((folder / "result.json").read_text()) == result
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
@@ -306,6 +307,12 @@ def test_a_killed_run_ends_as_one_that_was_not(tmp_path, interrupted):
     for cell in result["cells"].values():
         assert len(cell["per_seed"]) == 2
         assert cell["interval"][0] < cell["mean"] < cell["interval"][1]
+    course = result["course"]
+    assert course["steps"] == [0, 10, 20]
+    for name, cell in course["cells"].items():
+        # The last snapshot is the model of the table, and training changes the errors.
+        assert cell["mean"][-1] == result["cells"][name]["mean"]
+        assert len({*cell["mean"]}) == 3
     # Twenty steps learn nothing, and the run says so.
     assert not result["passed"]
 
@@ -314,7 +321,7 @@ def test_a_killed_run_ends_as_one_that_was_not(tmp_path, interrupted):
     (cut,) = (tmp_path / "cut" / "ltb_gpt2").iterdir()
     assert not (cut / "result.json").exists()
     resumed = ltb_gpt2.main(["--resume", str(cut)])
-    for part in ("cells", "references", "ratios", "checks", "removal"):
+    for part in ("cells", "references", "ratios", "checks", "removal", "course"):
         assert resumed[part] == result[part]
     texts = [(x / "metrics.jsonl").read_text() for x in (folder, cut)]
     assert texts[0] == texts[1]

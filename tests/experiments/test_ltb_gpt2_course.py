@@ -13,17 +13,11 @@ from experiments.ltb_gpt2.config import PAPER_TABLE, ModelSetting
 from experiments.ltb_gpt2.measure import References, Score, rule_scores
 from experiments.ltb_gpt2.possible import noise_limit
 from experiments.ltb_gpt2.report import checks, report
+from tests.experiments.test_ltb_gpt2 import TINY
 
 matplotlib.use("Agg")
 CPU, NOISELESS, D20 = (ltb_gpt2.PRESETS[n] for n in ("cpu", "noiseless", "d20"))
 WITH, WITHOUT = ModelSetting(True, 10.0), ModelSetting(False, 10.0)
-TINY = [
-    *("--preset", "noiseless", "--recipe.width", "8", "--recipe.num-layers", "1"),
-    *("--recipe.num-heads", "2", "--recipe.batch-size", "4", "--recipe.steps", "20"),
-    *("--recipe.chunk-steps", "10", "--recipe.snapshots", "0", "10", "20"),
-    *("--recipe.optimizer.name", "adam", "--recipe.optimizer.warmup-steps", "2"),
-    *("--recipe.dim", "2", "--recipe.num-points", "6", "--removal-prompts", "64"),
-]
 
 
 @pytest.fixture(autouse=True)
@@ -174,19 +168,6 @@ def test_the_figure_has_both_means_and_the_contrast(seeds):
     levels = {line.get_ydata()[0] for line in far.get_lines()[2:]}
     assert levels == {5.0, 1.154, PAPER_TABLE[WITHOUT]}
     assert len(ratio.get_lines()) == 3
-
-
-@pytest.mark.slow
-def test_the_last_snapshot_is_the_model_of_the_table(tmp_path):
-    result = ltb_gpt2.main([*TINY, "--output", str(tmp_path)])
-    found = result["course"]
-    assert found["steps"] == [0, 10, 20]
-    for name, cell in found["cells"].items():
-        assert cell["mean"][-1] == result["cells"][name]["mean"]
-        # Training changes the errors.
-        assert len({*cell["mean"]}) == 3
-    (folder,) = (tmp_path / "ltb_gpt2").iterdir()
-    assert (folder / "course.png").is_file()
 
 
 def test_a_snapshot_within_a_chunk_is_refused(tmp_path):
