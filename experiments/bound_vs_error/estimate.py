@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.bound_vs_error.config import ProblemSize
+from experiments.bound_vs_error.learners import CLIP
 from experiments.bound_vs_error.simulate import SMOOTHING, R, Replicates, held_out_sizes
 from icltheory.bounds import (
     isotropic_term,
+    optimal_difference_bound,
     smoothing_bound,
     trajectory_information,
     xu_raginsky,
@@ -18,6 +20,7 @@ from icltheory.bounds import (
 ORDER = ("frobenius", "exact", "centred", "anisotropic")
 HELD_OUT = ("held_out_half", "held_out_most", "held_out_all_but_one")
 VALID = ORDER + HELD_OUT
+LEVELS = 16  # values to which losses are rounded for the supersample bound
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,6 +123,22 @@ def smoothing(
     return min(found, key=lambda entry: entry[0].value)
 
 
+def supersample(pair_losses: np.ndarray) -> dict[str, float]:
+    """The smallest supersample bound, with its limit and the error that it bounds.
+
+    The pairs have one law, so that those of some demonstrations are enough. Error and
+    bound are those of the rounded loss.
+    """
+    in_prompt = np.zeros(pair_losses.shape[:2], int)
+    bound = optimal_difference_bound(pair_losses, in_prompt, levels=LEVELS)
+    return {
+        "value": CLIP * float(bound.value),
+        "upper": CLIP * float(bound.upper),
+        "error": CLIP * float(bound.error),
+        "error_se": CLIP * float(bound.standard_error),
+    }
+
+
 def ordering(found: dict[str, DeltaEstimate]) -> dict[str, float]:
     """By how many standard errors each variant undercuts the next one that is finer.
 
@@ -155,5 +174,7 @@ def measure(
         "printed": {"value": printed},
         **records,
         "smoothing": {**smooth.record(), "c": c, "single_spread": single},
+        "supersample": supersample(sample.pair_losses),
+        "det_supersample": supersample(sample.det_pair_losses),
         "order": ordering(found),
     }

@@ -22,6 +22,7 @@ NOISY = {
     "anisotropic": "anisotropic",
     "held_out_half": "held out, N/2",
     "printed": "as printed",
+    "supersample": "supersample",
 }
 
 
@@ -54,6 +55,7 @@ def _rows_figure(table: list[dict]):
     table = sorted(table, key=lambda row: [row[size] for size in sizes])
     noisy = {label: _values(table, name) for name, label in NOISY.items()}
     smooth = {"smoothing": _values(table, "smoothing")}
+    smooth["supersample"] = _values(table, "det_supersample")
     panels = {
         "noisy learner of Assumption 1": (_error_curve(table, "error"), noisy),
         "without\nnoise": (_error_curve(table, "det_error"), smooth),

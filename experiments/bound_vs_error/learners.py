@@ -22,9 +22,14 @@ from icltheory.trajectory import TrajectoryFactors
 CLIP, NOISE_STD, STEP_SIZE = 2.0, 0.5, 0.5
 
 
-def clipped_loss(w: Array, X: Array, y: Array) -> Array:
-    """Mean over the demonstrations of the clipped squared error."""
-    return jnp.mean(jnp.minimum((y - X @ w) ** 2, CLIP))
+def clipped_losses(w: Array, H: Array) -> Array:
+    """Clipped squared errors on tokens [x; y], one each."""
+    return jnp.minimum((H[:, -1] - H[:, :-1] @ w) ** 2, CLIP)
+
+
+def clipped_loss(w: Array, H: Array) -> Array:
+    """Mean over the tokens of the clipped squared error."""
+    return jnp.mean(clipped_losses(w, H))
 
 
 def population_loss(w: Array, task: Array) -> Array:

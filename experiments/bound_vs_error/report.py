@@ -34,6 +34,7 @@ NAMES = {
     "held_out_all_but_one": "N-1",
 }
 ASYMPTOTIC = 200  # slopes are fitted from this N on
+SEEN = 0.02  # errors from which supersample bounds are compared
 
 
 def report(config: Config, records: dict[str, dict]) -> Report:
@@ -55,8 +56,12 @@ def report(config: Config, records: dict[str, dict]) -> Report:
             bounds_table(config, rows),
             comparison_table(config, rows),
             plan_table(plan),
+            noiseless_table(config, rows),
         ],
-        findings=findings(records[INVARIANCE], scaling, plan),
+        findings=[
+            *findings(records[INVARIANCE], scaling, plan),
+            *supersample_findings(list(rows.values())),
+        ],
         figures=figures(config, rows),
         axes={"invariance.terms.*.*": ["layer"]},
     )
@@ -98,12 +103,20 @@ def checks(rows: list[dict[str, Any]], invariance: dict[str, Any]) -> list[Check
         scores = [abs(number(z)) for k, z in record["z"].items() if (k in names)]
         return max(scores, default=0.0)
 
+    def over_limit(record, name):
+        entry = record[name]
+        return (entry["error"] - entry["upper"]) / max(entry["error_se"], 1e-12)
+
     bounds = ("inside", *VALID, "smoothing")
     kinds = [
         ("true error less the smallest valid bound, in se", 4.0,
          lambda r: over(r, "error", VALID)),
         ("the same without noise, smoothing bound", 4.0,
          lambda r: over(r, "det_error", ("smoothing",))),
+        ("error of the pairs less its supersample limit, in se", 4.0,
+         lambda r: over_limit(r, "supersample")),
+        ("the same without noise", 4.0,
+         lambda r: over_limit(r, "det_supersample")),
         ("true errors against the reference, |z|", 5.0,
          lambda r: disagreement(r, ERRORS)),
         ("risk against the reference, |z|", 5.0,
@@ -235,11 +248,11 @@ def bounds_table(config: Config, rows: dict[str, dict]) -> Table:
     """True error and every bound, a line a row of the table."""
     table = Table(
         title="true error (standard error) and bounds; trivial bound 2, printed inf; "
-        "held-out priors see N/2, 0.9N, N-1",
+        "held-out priors see N/2, 0.9N, N-1; pairs: supersample bound, 95 % limit",
         padding=(0, 0),
     )
     table.add_column("d N b L", no_wrap=True)
-    heads = ("error (se)", "risk", *NAMES.values(), "best/err", "det error", "smooth")
+    heads = ("error (se)", "risk", *NAMES.values(), "best/err", "pairs", "limit")
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
     for row in [*config.table(), *extra_rows(config)]:
@@ -251,10 +264,30 @@ def bounds_table(config: Config, rows: dict[str, dict]) -> Table:
             _cell(record["risk"]),
             *(_cell(record[name]) for name in NAMES),
             ratio if isinstance(ratio, str) else f"{ratio:.1f}",
-            f"{record['det_error']['value']:.3g}",
-            _cell(record["smoothing"]),
+            *_supersample_cells(record["supersample"]),
         )
     return table
+
+
+def noiseless_table(config: Config, rows: dict[str, dict]) -> Table:
+    """The same for the learner without noise, which Theorem 2 says nothing of."""
+    table = Table(title="without noise: true error (standard error) and bounds")
+    table.add_column("d N b L", no_wrap=True)
+    for head in ("error (se)", "smoothing", "pairs", "limit"):
+        table.add_column(head, justify="right")
+    for row in [*config.table(), *extra_rows(config)]:
+        record = rows[row.label]
+        table.add_row(
+            _row_name(record),
+            _error_cell(record["det_error"]),
+            _cell(record["smoothing"]),
+            *_supersample_cells(record["det_supersample"]),
+        )
+    return table
+
+
+def _supersample_cells(entry: dict[str, float]) -> tuple[str, str]:
+    return _cell(entry), _cell({"value": entry["upper"]})
 
 
 def extra_rows(config: Config) -> list[ProblemSize]:
@@ -319,5 +352,29 @@ def findings(
             f"demonstrations {entry['bound with 10 demonstrations']}; a bound of "
             f"{model['target']} needs {entry['demonstrations, one layer']:,} for one "
             f"layer, {entry['demonstrations, all layers']:,} for {model['layers']}"
+        )
+    return said
+
+
+def supersample_findings(rows: list[dict[str, Any]]) -> list[str]:
+    """How many times the error the supersample bound is, where the error is seen."""
+    said = []
+    kinds = {"with noise": ("error", "supersample")}
+    kinds["without noise"] = ("det_error", "det_supersample")
+    for kind, (error, name) in kinds.items():
+        seen = [row for row in rows if row[error]["value"] > SEEN]
+        if not seen:
+            continue
+        ratios = {
+            part: [row[name][part] / row[error]["value"] for row in seen]
+            for part in ("value", "upper")
+        }
+        words = ", ".join(
+            f"{part} {min(found):.2f} to {max(found):.2f}"
+            for part, found in zip(("bound", "limit"), ratios.values(), strict=True)
+        )
+        said.append(
+            f"supersample, {kind}, times the true error in the {len(seen)} rows with "
+            f"an error above {SEEN}: {words}"
         )
     return said

@@ -17,6 +17,7 @@ from experiments.bound_vs_error.learners import (
     GradientDescent,
     Learner,
     clipped_loss,
+    clipped_losses,
     draw_tokens,
     population_loss,
 )
@@ -37,6 +38,7 @@ from icltheory.trajectory import implicit_gd
 
 R = CLIP / 2
 SMOOTHING = (0.01, 0.1, 1.0, 10.0)  # variances of the perturbation, times N
+PAIRS = 64  # demonstrations of a prompt that are paired with others
 _NUMBERS_AT_ONCE = 2**25
 
 
@@ -60,6 +62,9 @@ class Replicates(NamedTuple):
         train_change: Change of its training loss under a perturbation and its opposite,
             ``(B, 4, 2)``.
         population_change: Change of its expected loss, ``(B, 4, 2)``.
+        pair_losses: Losses of W_L as shares of the largest possible loss, on P
+            demonstrations of the prompt and on as many others, ``(B, P, 2)``.
+        det_pair_losses: ``pair_losses`` of the learner without noise.
     """
 
     squared_G: Any
@@ -76,6 +81,8 @@ class Replicates(NamedTuple):
     det_w: Any
     train_change: Any
     population_change: Any
+    pair_losses: Any
+    det_pair_losses: Any
 
 
 def held_out_sizes(num_demos: int) -> tuple[int, int, int]:
@@ -167,8 +174,15 @@ def replicate(
     W = jnp.concatenate([jnp.zeros_like(path.W[:1]), path.W[:-1]])
     terms = bound_terms(learner, H, W, shots)
 
+    pairs = min(num_demos, PAIRS)
+    others = draw_tokens(jax.random.fold_in(keys[0], 1), learner, pairs)
+
     def gap(w):
-        return population_loss(w, learner.task) - clipped_loss(w, H[:, :d], H[:, d])
+        return population_loss(w, learner.task) - clipped_loss(w, H)
+
+    def pair_losses(w):
+        both = clipped_losses(w, H[:pairs]), clipped_losses(w, others)
+        return jnp.stack(both, axis=-1) / CLIP
 
     w = -path.W[-1, -1, :d]
     det_w = -implicit_gd(stack, H, scale=1 / num_demos).W[-1, -1, :d]
@@ -188,8 +202,10 @@ def replicate(
         det_gap=gap(det_w) - control,
         det_risk=population_loss(det_w, learner.task),
         det_w=det_w,
-        train_change=change(lambda w: clipped_loss(w, H[:, :d], H[:, d])),
+        train_change=change(lambda w: clipped_loss(w, H)),
         population_change=change(lambda w: population_loss(w, learner.task)),
+        pair_losses=pair_losses(w),
+        det_pair_losses=pair_losses(det_w),
     )
 
 

@@ -14,6 +14,7 @@ from experiments.bound_vs_error.learners import (
     GenericWeights,
     GradientDescent,
     clipped_loss,
+    clipped_losses,
     draw_tokens,
     population_loss,
     population_moments,
@@ -48,7 +49,9 @@ def test_the_clipped_loss_is_its_sum():
     rng = np.random.default_rng(0)
     X, y, w = rng.normal(size=(7, 2)), rng.normal(size=7), rng.normal(size=2)
     losses = [min((y[i] - sum(X[i] * w)) ** 2, 2.0) for i in range(7)]
-    np.testing.assert_allclose(clipped_loss(w, X, y), np.mean(losses), rtol=1e-12)
+    H = np.concatenate([X, y[:, None]], axis=1)
+    np.testing.assert_allclose(clipped_losses(w, H), losses, rtol=1e-12)
+    np.testing.assert_allclose(clipped_loss(w, H), np.mean(losses), rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -182,6 +185,12 @@ def test_errors_are_expected_less_training_loss_of_both_learners(key):
     np.testing.assert_allclose(one.det_w, det_w, atol=1e-12)
     np.testing.assert_allclose(one.gap, gap(w) - gap(anchor), atol=1e-12)
     np.testing.assert_allclose(one.det_gap, gap(det_w) - gap(anchor), atol=1e-12)
+    fresh = draw_tokens(jax.random.fold_in(keys[0], 1), learner, N)
+    assert not np.any(fresh == H)
+    for found, at in ((one.pair_losses, w), (one.det_pair_losses, det_w)):
+        for place, tokens in enumerate((H, fresh)):
+            errors = [min((h[2] - h[:2] @ at) ** 2, 2) for h in np.asarray(tokens)]
+            np.testing.assert_allclose(2 * found[:, place], errors, atol=1e-12)
     noise = np.asarray(jax.random.normal(keys[2], (2,)))
     moved = det_w - math.sqrt(0.1 / N) * noise
     change = gap(det_w) - gap(moved)
@@ -195,7 +204,7 @@ def test_the_gap_of_the_anchor_has_mean_zero(key):
 
     def gap(key):
         H = draw_tokens(key, learner, N)
-        loss = clipped_loss(learner.anchor, H[:, :2], H[:, 2])
+        loss = clipped_loss(learner.anchor, H)
         return population_loss(learner.anchor, learner.task) - loss
 
     gaps = np.asarray(jax.jit(jax.vmap(gap))(jax.random.split(key, 20000)))
@@ -213,7 +222,8 @@ def synthetic(B, L, seed=0):
     gaps = [rng.normal(size=B) for _ in range(4)]
     det_w = rng.normal(size=(B, 2)) / 5
     changes = [rng.normal(0.2, 0.1, size=(B, 4, 2)) for _ in range(2)]
-    return Replicates(*positive, logs, aniso, held, *gaps, det_w, *changes)
+    losses = [rng.uniform(size=(B, 8, 2)) for _ in range(2)]
+    return Replicates(*positive, logs, aniso, held, *gaps, det_w, *changes, *losses)
 
 
 def without(sample, i):
@@ -238,6 +248,18 @@ def test_standard_errors_are_those_of_the_jackknife(monkeypatch):
     assert math.isclose(smooth.standard_error, jackknife, rel_tol=0.05)
     # opposite pairs of independent changes halve their variance
     assert single > smooth.spread
+
+
+def test_the_supersample_bound_is_in_units_of_the_loss():
+    # Of 400 prompts of 8 pairs a quarter has the largest loss on all other examples.
+    losses = np.zeros((400, 8, 2))
+    losses[:100, :, 1] = 1
+    found = estimate.supersample(losses)
+    # For a loss of two values the smallest bound is the error.
+    np.testing.assert_allclose([found["value"], found["error"]], 0.5, rtol=1e-3)
+    assert 0.5 < found["upper"] < 1
+    spread = 2 * math.sqrt(0.25 * 0.75 / 399)
+    np.testing.assert_allclose(found["error_se"], spread, rtol=1e-6)
 
 
 def test_an_order_that_does_not_hold_is_seen():

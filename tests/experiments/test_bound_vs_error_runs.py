@@ -55,7 +55,10 @@ def made_up(config, row):
     gaps = [rng.normal(0.1, 0.02, size=B) for _ in range(4)]
     changes = [rng.normal(0.02, 0.01, size=(B, 4, 2)) for _ in range(2)]
     held_out, det_w = rng.gamma(3.0, size=(B, 3, L)), rng.normal(size=(B, row.dim)) / 5
-    return Replicates(*parts, log_det, anisotropic, held_out, *gaps, det_w, *changes)
+    losses = [rng.uniform(size=(B, row.num_demos, 2)) for _ in range(2)]
+    return Replicates(
+        *parts, log_det, anisotropic, held_out, *gaps, det_w, *changes, *losses
+    )
 
 
 def test_what_is_simulated_is_written_and_resumes_to_the_same(tmp_path, monkeypatch):
