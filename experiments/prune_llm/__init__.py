@@ -2,7 +2,7 @@
 
 Command
     python -m experiments.prune_llm [--preset tiny|gptj|llama2] [--resume RUN]
-        [--rebuild RUN] [any field of Config, e.g. --tasks sst2 --task-folder FOLDER]
+        [--rebuild RUN] [any field of Config, e.g. --task mine.yaml]
 
 What it does
     Condition numbers of all matrices choose a layer for each module. Every module of

@@ -1,7 +1,10 @@
 """What is pruned, on which tasks, and how it is judged."""
 
 import dataclasses
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
 
 from experiments._frame.fields import check_at_least
 
@@ -15,8 +18,10 @@ class Config:
 
     Attributes:
         checkpoint: Folder in the Hugging Face layout, or a name on the hub.
-        tasks: Names of tasks: those of the library, or of the small language model.
+        tasks: Names of tasks: those of the library, or of the small language model; or
+            YAML files of declarations.
         task_folder: Folder with one of the task's name for each; "" for the hub.
+            Declarations in files say themselves where their data are.
         rates: Clipping rates; 0 has to be among them.
         top_k: Algorithm 1's k: layers of largest condition number.
         aggregate: How the condition numbers of a module's matrices become one.
@@ -43,7 +48,7 @@ class Config:
     """
 
     checkpoint: str
-    tasks: tuple[str, ...]
+    tasks: Annotated[tuple[str, ...], tyro.conf.arg(aliases=("--task",))]
     task_folder: str
     rates: tuple[float, ...]
     top_k: int
@@ -77,6 +82,10 @@ class Config:
                 raise ValueError(
                     f"{name}: expected numbers >= {least[name]}, got {min(values)}"
                 )
+        if len(set(self.task_names)) < len(self.tasks):
+            raise ValueError(
+                f"tasks: expected files of different names, got {self.tasks}"
+            )
         if len(set(self.arms)) < len(self.arms):
             raise ValueError(f"arms: expected each once, got {self.arms}")
         for rate in self.rates:
@@ -86,6 +95,11 @@ class Config:
             raise ValueError(f"rates: expected 0 and larger ones, got {self.rates}")
         if not 0 < self.level < 1:
             raise ValueError(f"level: expected a value within (0, 1), got {self.level}")
+
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """The tasks as tables and figures name them: a file without its folder."""
+        return tuple(Path(task).stem for task in self.tasks)
 
 
 _GPTJ = Config(

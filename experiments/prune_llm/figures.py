@@ -45,14 +45,14 @@ def draw(
     note = f"validation; bars: paired {percent} intervals; Holm over a task's cells"
     by_task = {}
     for module in config.modules:
-        for task in config.tasks:
+        for task in config.task_names:
             case = study.main_case(task)
             by_task |= _panels(study, case, module, plain_words(task))
     figures = {
         "figure1_layers.png": change_against_rate(
             by_task,
             f"What clipping one module of one layer changes, {_shots(study)}\n({note})",
-            columns=min(len(config.tasks), 4),
+            columns=min(len(config.task_names), 4),
         ),
         "figure3_condition_numbers.png": condition_figure(
             condition_numbers.Config(config.checkpoint), study.conditions
@@ -79,7 +79,7 @@ def draw(
             f"{ways['examples']} examples",
         ),
     }
-    for task in config.tasks:
+    for task in config.task_names:
         if (figure := _shots_figure(study, task, note)) is not None:
             figures[f"figure2_shots_{task}.png"] = figure
     if arms:
@@ -104,7 +104,7 @@ def _arms(arms: list[ArmRow], level: float) -> Any:
 
 
 def _shots(study: Study) -> str:
-    shots = {study.main_case(task).shots for task in study.config.tasks}
+    shots = {study.main_case(task).shots for task in study.config.task_names}
     return f"{' or '.join(map(str, sorted(shots)))} demonstrations"
 
 

@@ -22,7 +22,7 @@ def findings(
     return [
         _helped(study, rows),
         _optimism(rows),
-        *(_grid(study, task) for task in study.config.tasks),
+        *(_grid(study, task) for task in study.config.task_names),
         _depth(study),
         *_left_out(study),
         *_layer(study, rows),
@@ -88,7 +88,7 @@ def _depth(study: Study) -> str:
     if not modules or len(study.layers) < 2:
         return "The grid has no two layers at rates of 0.5 and more to compare."
     ends = []
-    for task in study.config.tasks:
+    for task in study.config.task_names:
         for module in modules:
             found = panel(study, study.main_case(task), module)
             high = np.array(study.rates(module)) >= 0.5
@@ -167,7 +167,7 @@ def _race(raced: list[dict[str, Any]]) -> list[str]:
 
 def _shots(study: Study) -> list[str]:
     told = []
-    for task in study.config.tasks:
+    for task in study.config.task_names:
         curve = shots_curve(study, task)
         few, many = min(curve), max(curve)
         if few < many:

@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> dict:
     run = Run.begin(
         launch,
         f"{subject.model.arch.family}, {subject.model.num_layers} layers, tasks "
-        f"{', '.join(launch.config.tasks)}",
+        f"{', '.join(launch.config.task_names)}",
     )
     study = studies.begin(launch.config, subject, run)
     with run.phase("search"):

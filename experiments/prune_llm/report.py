@@ -67,7 +67,7 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
         "grid": {case.task: _grid(study, case.task) for case in main},
         "shots": {
             task: {k: float(v.mean()) for k, v in shots_curve(study, task).items()}
-            for task in config.tasks
+            for task in config.task_names
         },
         "ways": measured["ways"],
         "rate 0": measured["rate_0"],
@@ -158,7 +158,7 @@ def _checks(study: Study, measured: dict[str, Any]) -> list[Check]:
 
 def _learns_in_context(study: Study) -> list[Check]:
     """Some task gains from demonstrations; words that say all may leave nothing to."""
-    curves = {task: shots_curve(study, task) for task in study.config.tasks}
+    curves = {task: shots_curve(study, task) for task in study.config.task_names}
     gains = {}
     for task, curve in curves.items():
         few, many = min(curve), max(curve)

@@ -16,7 +16,14 @@ from experiments.small_lm.tasks import SHIPPED, declaration
 from icltheory.bridge import LanguageModel, load_checkpoint
 from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.model import weights_digest
-from icltheory.bridge.tasks import TASKS, LanguageTask, TaskSpec, load_task
+from icltheory.bridge.tasks import (
+    TASKS,
+    LanguageTask,
+    TaskSpec,
+    is_declaration_file,
+    load_task,
+    task_spec,
+)
 from icltheory.layered import get_matrix
 from icltheory.pruning import choose_layers, module_matrices, rank_for_rate
 
@@ -120,25 +127,34 @@ def _near(name: str) -> Path:
 
 
 def _draws(config: Config) -> dict[tuple[str, int, int], LanguageTask]:
-    own = {name: declaration(name) for name in SHIPPED}
     found: dict[tuple[str, int, int], LanguageTask] = {}
-    names = (*own, *TASKS)
-    for name, seed in itertools.product(config.tasks, config.demonstration_seeds):
-        if name not in names:
-            raise ValueError(f"tasks: expected some of {', '.join(names)}, got {name}")
-        folder = _near(config.task_folder) / name if config.task_folder else None
-        task = load_task(
-            own.get(name, name),
+    named = zip(config.task_names, config.tasks, strict=True)
+    for (name, task), seed in itertools.product(named, config.demonstration_seeds):
+        spec, folder = _declared(task, config.task_folder)
+        drawn = load_task(
+            spec,
             folder,
             config.profile,
             demonstration_seed=seed,
-            reserved=_reserved(own.get(name) or TASKS[name], config),
+            reserved=_reserved(spec, config),
         )
-        task = _limited(task, config.examples)
+        drawn = _limited(drawn, config.examples)
         for order in config.orders:
-            ordered = task.with_demonstrations(order_seed=order) if order else task
+            ordered = drawn.with_demonstrations(order_seed=order) if order else drawn
             found[name, seed, order] = ordered
     return found
+
+
+def _declared(task: str, task_folder: str) -> tuple[TaskSpec, Path | None]:
+    """The declaration of a task, and the folder of its data if it does not say it."""
+    if is_declaration_file(task):
+        return task_spec(_near(task)), None
+    if task not in (names := (*SHIPPED, *TASKS)):
+        raise ValueError(
+            f"tasks: expected some of {', '.join(names)}, or YAML files, got {task}"
+        )
+    spec = declaration(task) if task in SHIPPED else TASKS[task]
+    return spec, _near(task_folder) / task if task_folder else None
 
 
 def _reserved(spec: TaskSpec, config: Config) -> int:

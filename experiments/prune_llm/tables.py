@@ -171,7 +171,7 @@ def shots_curve(study: Study, task: str) -> dict[int, np.ndarray]:
 def replicates(study: Study, rows: list[TestedChoice]) -> list[dict[str, Any]]:
     """Mean over draws and orders of the demonstrations, for each task and module."""
     found = []
-    for task in study.config.tasks:
+    for task in study.config.task_names:
         for module in study.config.modules:
             own = [r for r in rows if r.case.task == task and r.module == module]
             values = {

@@ -22,7 +22,7 @@ def compare_ways(study: Study, subject: Subject) -> dict[str, Any]:
     when their time is taken; what the quick one takes at first is told beside it.
     """
     config, model = study.config, subject.model
-    case, module = study.main_case(config.tasks[0]), config.modules[0]
+    case, module = study.main_case(config.task_names[0]), config.modules[0]
     (layer, _), rates = study.choice(module), study.rates(module)
     task = _some(subject.tasks[case], config.naive_examples)
 
@@ -99,7 +99,7 @@ def rate_0(study: Study, subject: Subject) -> dict[str, Any]:
 def beside(study: Study, subject: Subject, systems: Any) -> dict[str, Any] | None:
     """The linear surrogate of the grid's layers, on the first task."""
     config = study.config
-    case = study.main_case(config.tasks[0])
+    case = study.main_case(config.task_names[0])
     module = "attn" if "attn" in config.modules else config.modules[0]
     task = subject.tasks[case]
     if case.shots < 2:

@@ -2,7 +2,7 @@
 
 Command
     python -m experiments.shots [--preset tiny|gptj|llama2] [--resume RUN]
-        [any field of Config, e.g. --tasks sst2 --task-folder FOLDER --rate 0]
+        [any field of Config, e.g. --task mine.yaml --rate 0]
 
 What it does
     Answers the questions of each task behind 0, 1, 2, 4, ... demonstrations, for

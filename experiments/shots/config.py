@@ -1,7 +1,9 @@
 """Which model, which tasks, how many demonstrations."""
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from experiments import prune_llm
 from experiments._frame.fields import check_at_least
@@ -16,8 +18,10 @@ class Config:
 
     Attributes:
         checkpoint: Folder in the Hugging Face layout, or a name on the hub.
-        tasks: Names of tasks: those of the library, or of the small language model.
+        tasks: Names of tasks: those of the library, or of the small language model; or
+            YAML files of declarations.
         task_folder: Folder with one of the task's name for each; "" for the hub.
+            Declarations in files say themselves where their data are.
         shots: Numbers of demonstrations, ascending.
         demonstration_seeds: Draws of the demonstrations, at least three; all stand
             before the same questions.
@@ -37,7 +41,7 @@ class Config:
     """
 
     checkpoint: str
-    tasks: tuple[str, ...]
+    tasks: Annotated[tuple[str, ...], tyro.conf.arg(aliases=("--task",))]
     task_folder: str
     shots: tuple[int, ...]
     demonstration_seeds: tuple[int, ...]
@@ -76,6 +80,11 @@ class Config:
     def rates(self) -> tuple[float, ...]:
         """Rates that are evaluated: 0, and the one of the pruned model if there is."""
         return (0.0, self.rate) if self.rate else (0.0,)
+
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """The tasks as tables and figures name them: a file without its folder."""
+        return self.subject().task_names
 
     def subject(self) -> prune_llm.Config:
         """The model and the tasks as the pruning experiment loads them."""

@@ -15,9 +15,9 @@ def main(argv: list[str] | None = None) -> dict:
     launch = parse(PRESETS, argv)
     config = launch.config
     subject = load(config.subject())
+    names = ", ".join(config.task_names)
     run = Run.begin(
-        launch,
-        f"{config.checkpoint} on {', '.join(config.tasks)}, {len(subject.tasks)} cases",
+        launch, f"{config.checkpoint} on {names}, {len(subject.tasks)} cases"
     )
     records = records_of(config, subject, run.folder / "records.jsonl")
     run.console.print(f"{len(records):,} answers recorded", *records.notes, sep="\n")
@@ -31,7 +31,9 @@ def main(argv: list[str] | None = None) -> dict:
         for case in measure(config, subject, records, inner.follow):
             activity.advance()
             run.log({**case._asdict(), "seconds": time.perf_counter() - start})
-    results = {name: found(config, subject, records, name) for name in config.tasks}
+    results = {
+        name: found(config, subject, records, name) for name in config.task_names
+    }
     return run.finish(
         report(config, results), weights=subject.digest, answered=activity.done
     )

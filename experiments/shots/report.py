@@ -76,7 +76,7 @@ def found(
 
 def report(config: Config, results: dict[str, TaskFindings]) -> Report:
     """Tables, figure, checks and numbers of a run."""
-    rising = config.rising or config.tasks
+    rising = config.rising or tuple(results)
     checks = [
         check
         for name, one in results.items()

@@ -102,14 +102,13 @@ def test_templates_name_their_fields():
 
 
 @pytest.mark.parametrize("broken", ["{text!z}", "{text", "text}", "{0}", "{text.x}"])
-def test_broken_templates_are_named(folder, broken):
+def test_broken_templates_are_named(broken):
     with pytest.raises(ValueError, match="^template: expected a format") as caught:
         fill(broken, {"text": "a"})
     assert repr(broken) in str(caught.value)
     column = broken.replace("text", "report")
-    spec = dataclasses.replace(WEATHER, fields={"text": column})
     with pytest.raises(ValueError, match="^fields: expected a format") as caught:
-        load_task(spec, folder)
+        dataclasses.replace(WEATHER, fields={"text": column})
     assert f"'text' of {WEATHER.name}, got {column!r}" in str(caught.value)
 
 
@@ -224,6 +223,10 @@ def test_too_few_rows(folder):
         ),
         ({"split": Split(order=(0, 0))}, "order: expected each class"),
         ({"merge": (0,)}, "labels: expected"),
+        (
+            {"prompt": PromptTemplate("{label}", "{label}", ("a", "b"))},
+            "template: expected fields among text, got 'label'",
+        ),
         (
             {"prompt": PromptTemplate("{text}\n", "q", ("a", "b"))},
             r"demonstration: expected \{label\} in that of weather",

@@ -12,7 +12,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from experiments import prune_llm
+from experiments import prune_llm, shots
 from experiments._frame.run import Run
 from experiments.prune_llm import figures
 from experiments.prune_llm import study as studies
@@ -194,6 +194,29 @@ def test_killed_and_resumed_it_makes_the_same_table_and_asks_nothing_twice(
     assert answers_in(folder) == lines
 
 
+def test_a_task_can_be_a_file(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"""
+folder: {tasks.FOLDER / "topic"}
+fields: {{text: "{{text}}"}}
+labels: {{label: [0, 1, 2, 3]}}
+prompt:
+  demonstration: "{{text}} : {{label}}\\n"
+  query: "{{text}} :"
+  words: [world, sports, business, science]
+split: {{per_class: 4}}
+""")
+    config = dataclasses.replace(shots.PRESETS["tiny"], examples=4)
+    filed = dataclasses.replace(config, tasks=(str(path),))
+    assert filed.task_names == ("mine",)
+    named = dataclasses.replace(config, tasks=("topic",))
+    of_name, of_file = (subjects.load(c.subject()) for c in (named, filed))
+    assert {case.task for case in of_file.tasks} == {"mine"}
+    for case, task in of_file.tasks.items():
+        other = of_name.tasks[case._replace(task="topic")]
+        assert dataclasses.replace(task, name="topic", sources=other.sources) == other
+
+
 @pytest.mark.slow
 def test_other_weights_are_no_continuation(toy, whole):
     stored = json.loads((whole / "config.json").read_text())["config"]
@@ -220,6 +243,8 @@ def test_other_weights_are_no_continuation(toy, whole):
             ["--tasks", "sst3"],
             "tasks: expected some of sentiment, topic, nonce, nonce_topic, sst2",
         ),
+        (["--task", "no.yaml"], "no.yaml: no such declaration file"),
+        (["--task", "a/x.yaml", "b/x.yaml"], "tasks: expected files of different"),
         (["--tasks", "rte"], "no such folder of files for rte"),
         (["--shots", "17"], "shots: expected at most 16 for sentiment, got 17"),
         (["--shots", "-2"], "shots: expected numbers >= -1, got -2"),

@@ -21,12 +21,19 @@ A task of one's own is a declaration of ten lines, and a folder with ``train.jso
 >>> task.prefix(1) + task.query(task.test[0])  # doctest: +SKIP
 'Rain from noon on. It is wet.\nNot a cloud all day. It is'
 
+``read_task_spec`` reads the same declaration from a YAML file, whose path ``load_task``
+takes where it takes a name.
+
 Before a model sees it, ``task.lint(encode, context_length=2048)`` says what is wrong
 with the prompts. ``denominator_of`` tells what a published accuracy was divided by.
 """
 
 from icltheory._public import shown
 from icltheory.bridge.tasks.catalogue import TASKS
+from icltheory.bridge.tasks.declaration_file import (
+    is_declaration_file,
+    read_task_spec,
+)
 from icltheory.bridge.tasks.declare import (
     PROFILES,
     SCORINGS,
@@ -42,7 +49,7 @@ from icltheory.bridge.tasks.differences import (
     profile_differences,
 )
 from icltheory.bridge.tasks.lint import Finding, check_prompt, enforce, label_tokens
-from icltheory.bridge.tasks.load import load_task
+from icltheory.bridge.tasks.load import load_task, task_spec
 from icltheory.bridge.tasks.scores import Denominator, denominator_of
 from icltheory.bridge.tasks.task import Example, LanguageTask
 
@@ -64,9 +71,12 @@ __all__ = [
     "denominator_of",
     "differences_table",
     "enforce",
+    "is_declaration_file",
     "label_tokens",
     "load_task",
     "profile_differences",
+    "read_task_spec",
+    "task_spec",
 ]
 
 __dir__ = shown(__name__)

@@ -7,8 +7,10 @@ answer is scored.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
+from icltheory.bridge.tasks.template import fill
 
 __all__ = [
     "PROFILES",
@@ -143,6 +145,9 @@ class File:
         start: First row of the split in the file.
         stop: First row behind it; the end if ``None``.
 
+    Raises:
+        ValueError: If the split is another, or the pattern an absolute path.
+
     References:
         Verified by ``tests/bridge/test_tasks_user.py``.
     """
@@ -151,6 +156,14 @@ class File:
     pattern: str
     start: int = 0
     stop: int | None = None
+
+    def __post_init__(self):
+        check_choice("split", self.split, ("train", "validation", "test"))
+        if PurePath(self.pattern).is_absolute():
+            raise ValueError(
+                "pattern: expected a path within the folder of the task, got "
+                f"{self.pattern}"
+            )
 
 
 @dataclass(frozen=True)
@@ -168,6 +181,11 @@ class TaskSpec:
         hub: Name on the hub and, if it has one, configuration.
         files: Files with names of their own, tried in order before the usual ones.
         headerless: Columns of tsv and csv files without a header.
+        folder: Folder of local files; the hub if empty.
+
+    Raises:
+        ValueError: If a template cannot be filled, or prompts, labels and split do not
+            fit each other.
 
     References:
         Verified by ``tests/bridge/test_tasks_user.py``.
@@ -181,9 +199,13 @@ class TaskSpec:
     hub: tuple[str, ...] = ()
     files: tuple[File, ...] = ()
     headerless: tuple[tuple[str, ...], ...] = ()
+    folder: str = ""
 
     def __post_init__(self):
         check_choice("kind", self.kind, ("classification", "choice"))
+        for name, templates in self.fields.items():
+            for template in (templates,) if isinstance(templates, str) else templates:
+                _check_columns(self, name, template)
         given = self.recipes
         for recipe in (given,) if isinstance(given, TaskRecipe) else given.values():
             _check_recipe(self, recipe)
@@ -205,6 +227,22 @@ class TaskSpec:
             return self.recipes
         check_choice("profile", profile, tuple(self.recipes))
         return self.recipes[profile]
+
+
+class _AnyColumn(dict):
+    def __missing__(self, column: str) -> str:
+        return ""
+
+
+def _check_columns(spec: TaskSpec, name: str, template: str) -> None:
+    """Raises unless a template can be filled from columns, whatever they are."""
+    try:
+        template.format_map(_AnyColumn())
+    except (ValueError, IndexError, AttributeError) as error:
+        raise ValueError(
+            f"fields: expected a format string for {name!r} of {spec.name}, "
+            f"got {template!r} ({error})"
+        ) from None
 
 
 def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
@@ -229,8 +267,16 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
     order = recipe.split.order
     if order and sorted(order) != sorted(labels):
         raise ValueError(f"order: expected each class of {spec.name} once, got {order}")
+    _check_templates(prompt, dict.fromkeys(spec.fields, ""))
     if spec.kind == "classification" and "{label" not in prompt.demonstration:
         raise ValueError(
             f"demonstration: expected {{label}} in that of {spec.name}, "
             f"got {prompt.demonstration!r}"
         )
+
+
+def _check_templates(prompt: PromptTemplate, fields: dict[str, str]) -> None:
+    """Raises unless every string of a prompt can be filled from the fields."""
+    fill(prompt.demonstration, fields | {"label": ""})
+    for template in (prompt.query, prompt.zero_shot, *prompt.options):
+        fill(template, fields)

@@ -1,23 +1,30 @@
 """Loading a task: rows become examples, examples become splits."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 from icltheory._checks import check_nonnegative_int
 from icltheory._named_errors import named_errors
+from icltheory._public import shown
 from icltheory.bridge.tasks.catalogue import TASKS
+from icltheory.bridge.tasks.declaration_file import (
+    SUFFIXES,
+    is_declaration_file,
+    read_task_spec,
+)
 from icltheory.bridge.tasks.declare import TaskRecipe, TaskSpec
 from icltheory.bridge.tasks.rows import SourceRow, SourceTable
 from icltheory.bridge.tasks.sources import hub_source, local_source
 from icltheory.bridge.tasks.splits import draw
 from icltheory.bridge.tasks.task import Example, LanguageTask
 
-__all__ = ["load_task"]
+__all__ = ["load_task", "task_spec"]
 
 
 @named_errors
 def load_task(
-    name: str | TaskSpec,
+    name: str | os.PathLike | TaskSpec,
     path: Any = None,
     profile: str = "paper",
     *,
@@ -29,8 +36,10 @@ def load_task(
 
     Args:
         name: ``"sst2"``, ``"agnews"``, ``"emoc"``, ``"mrpc"``, ``"rte"``, ``"cb"`` or
-            ``"copa"``, or a declaration of one's own.
-        path: Folder of local files; from the hub if ``None``.
+            ``"copa"``, a declaration of one's own, or the YAML file of one
+            (:func:`~icltheory.bridge.tasks.read_task_spec`).
+        path: Folder of local files. If ``None``, that of the declaration; without one
+            the rows come from the hub.
         profile: ``"paper"`` for what the paper says, ``"authors_code"`` for what the
             authors' scripts do; ``profile_differences`` lists where they part.
         question_seed: 0 draws the validation rows with the published seed of the task,
@@ -50,18 +59,20 @@ def load_task(
         ValueError: If the task or the profile is unknown, a line is broken, a label is
             unknown (both name file and line), there are too few rows, or none from
             which other demonstrations can be drawn.
-        FileNotFoundError: If the folder or one of its files is missing.
+        FileNotFoundError: If the declaration, the folder or one of its files is
+            missing.
         ImportError: If the hub is asked for and ``datasets`` is not installed.
 
     References:
         Yao et al. (2024), sections C.1 to C.3.
         Verified by ``tests/bridge/test_tasks.py``.
     """
-    spec = _declaration(name)
+    spec = task_spec(name)
     recipe = spec.recipe(profile)
     check_nonnegative_int("question_seed", question_seed)
     check_nonnegative_int("demonstration_seed", demonstration_seed)
     check_nonnegative_int("reserved", reserved)
+    path = (spec.folder or None) if path is None else path
     read = hub_source(spec) if path is None else local_source(spec, path)
     examples = _Splits(spec, recipe, read)
     words = recipe.prompt.words or _numbered(recipe.prompt.num_labels)
@@ -87,12 +98,37 @@ def load_task(
     )
 
 
-def _declaration(name: str | TaskSpec) -> TaskSpec:
+@named_errors
+def task_spec(name: str | os.PathLike | TaskSpec) -> TaskSpec:
+    """The declaration of a task by its name or its file.
+
+    Args:
+        name: Name of a task of the library, a declaration, or the path of a YAML file.
+
+    Returns:
+        The declaration.
+
+    Raises:
+        ValueError: If no task has the name, or the file is broken.
+        FileNotFoundError: If there is no such file.
+
+    Example:
+        >>> task_spec("rte").hub
+        ('aps/super_glue', 'rte')
+
+    References:
+        Verified by ``tests/bridge/test_declaration_file.py``.
+    """
     if isinstance(name, TaskSpec):
         return name
+    if is_declaration_file(name):
+        return read_task_spec(name)
     if name not in TASKS:
-        raise ValueError(f"name: expected one of {', '.join(TASKS)}, got {name!r}")
-    return TASKS[name]
+        raise ValueError(
+            f"name: expected one of {', '.join(TASKS)}, or a declaration file "
+            f"({', '.join(SUFFIXES)}), got {str(name)!r}"
+        )
+    return TASKS[str(name)]
 
 
 def _numbered(count: int) -> tuple[str, ...]:
@@ -133,11 +169,6 @@ def _fields(spec: TaskSpec, origin: str, row: SourceRow) -> dict[str, str]:
                 break
             except KeyError:
                 continue
-            except (ValueError, IndexError, AttributeError) as error:
-                raise ValueError(
-                    f"fields: expected a format string for {name!r} of {spec.name}, "
-                    f"got {template!r} ({error})"
-                ) from None
         else:
             raise ValueError(
                 f"{origin}:{row.line}: expected columns for {name!r} ({templates}), "
@@ -166,3 +197,6 @@ def _label(spec: TaskSpec, recipe: TaskRecipe, origin: str, row: SourceRow) -> i
         f"{origin}:{row.line}: expected a label ({'; or '.join(known)}), "
         f"got {got or 'none'}{_no_text(row)}"
     )
+
+
+__dir__ = shown(__name__)

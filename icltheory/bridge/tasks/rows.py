@@ -86,7 +86,7 @@ def read_table(
     path = Path(path)
     if path.suffix not in FORMATS:
         raise ValueError(f"{path}: expected one of {', '.join(FORMATS)}")
-    text = _text(path)
+    text = text_of(path)
     if path.suffix in (".jsonl", ".json"):
         return SourceTable(str(path), tuple(_json_rows(path, text)))
     if path.suffix == ".xml":
@@ -97,7 +97,7 @@ def read_table(
     )
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
     """Decodes the file; a broken byte is reported with its line."""
     data = path.read_bytes()
     try:

@@ -1,0 +1,111 @@
+"""Task declarations in YAML files."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from icltheory._named_errors import named_errors
+from icltheory._public import shown
+from icltheory.bridge.tasks.declare import PROFILES, TaskRecipe, TaskSpec
+
+__all__ = ["SUFFIXES", "is_declaration_file", "read_task_spec"]
+
+SUFFIXES = (".yaml", ".yml")
+
+
+@named_errors
+def is_declaration_file(name: Any) -> bool:
+    """Whether a name is that of a declaration file.
+
+    Args:
+        name: Name of a task, or a path.
+
+    Returns:
+        True for a path that ends in ``.yaml`` or ``.yml``.
+
+    Example:
+        >>> is_declaration_file("tasks/weather.yaml"), is_declaration_file("sst2")
+        (True, False)
+
+    References:
+        Verified by ``tests/bridge/test_declaration_file.py``.
+    """
+    return Path(name).suffix in SUFFIXES
+
+
+@named_errors
+def read_task_spec(path: Any) -> TaskSpec:
+    """Reads the declaration of a task from a YAML file.
+
+    The file has the fields of :class:`~icltheory.bridge.TaskSpec`. Those of a
+    :class:`~icltheory.bridge.tasks.TaskRecipe` stand beside them, or under ``recipes``,
+    one recipe for both profiles or one for each. ``labels`` may be a mapping from a
+    column to its values. Without ``name`` the task has that of the file. ``folder`` is
+    relative to the folder of the file, and is that folder where neither ``folder`` nor
+    ``hub`` is given.
+
+    A text is what stands in the file: ``no`` and ``01`` are label words like others.
+    The file is parsed and nothing in it is run: tags are refused.
+
+    Args:
+        path: A file that ends in ``.yaml`` or ``.yml``.
+
+    Returns:
+        The declaration.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the suffix is another, the file is no YAML, a field is unknown,
+            missing, given twice or of another type, or the declaration does not fit
+            together; the message names file and line.
+        ImportError: If pyyaml is not installed.
+
+    References:
+        Verified by ``tests/bridge/test_declaration_file.py``.
+    """
+    path = Path(path)
+    if path.suffix not in SUFFIXES:
+        raise ValueError(
+            f"path: expected a file of {' or '.join(SUFFIXES)}, got {path}"
+        )
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such declaration file")
+    try:
+        from icltheory.bridge.tasks._yaml import Document
+    except ImportError as error:
+        raise ImportError(
+            "reading a declaration file needs the package pyyaml: "
+            "pip install icltheory[llm]"
+        ) from error
+    document = Document(path)
+    spec = _spec(document)
+    folder = "" if spec.hub and not spec.folder else str(path.parent / spec.folder)
+    return dataclasses.replace(spec, folder=folder)
+
+
+def _spec(document: Any) -> TaskSpec:
+    given = document.items(document.root)
+    own = _names(TaskRecipe)
+    document.check_names(given, (*_names(TaskSpec), *own))
+    beside = {name: given.pop(name) for name in own if name in given}
+    node = given.pop("recipes", None)
+    ready: dict[str, Any] = {}
+    if node is None:
+        ready["recipes"] = document.record(document.root, beside, TaskRecipe)
+    else:
+        for name, other in beside.items():
+            document.refuse(other, f"{name}: expected it within recipes, also given")
+        several = set(PROFILES) & document.items(node, "recipes").keys()
+        kind: Any = Mapping[str, TaskRecipe] if several else TaskRecipe
+        ready["recipes"] = document.read(node, kind, "recipes")
+    if "name" not in given:
+        ready["name"] = document.path.stem
+    return document.record(document.root, given, TaskSpec, ready=ready)
+
+
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+__dir__ = shown(__name__)
