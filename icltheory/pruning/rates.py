@@ -176,6 +176,16 @@ def strengths_of(rates: Any, ranks: Any) -> Sequence[Any]:
     return values if ranks is None else [Rank(rank) for rank in ranks]
 
 
+def as_strength(value: Any) -> "float | Rank":
+    """A rate as a Python number; a rank as it is."""
+    return value if isinstance(value, Rank) else float(value)
+
+
+def key_of(strength: Any) -> float | str:
+    """A strength in the key of a record: a rate as a number, a rank as text."""
+    return str(strength) if isinstance(strength, Rank) else float(strength)
+
+
 def check_ranks(shapes: Sequence[tuple[int, ...]], strengths: Sequence[Any]) -> None:
     """Raises if a rank exceeds that of every matrix, and so would change none."""
     most = max(min(shape) for shape in shapes)

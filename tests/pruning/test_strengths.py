@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from icltheory.layered import get_matrix
-from icltheory.pruning import Rank, clip, prune_module
+from icltheory.pruning import Rank, clip, prune_module, sweep, sweep_grid
 from icltheory.pruning.rates import strengths_of
-from tests.pruning.models import MODEL, STACK
+from tests.pruning.models import INPUTS, MODEL, STACK, TARGETS, errors
 
 
 def raises(message):
@@ -58,3 +58,21 @@ def test_impossible_ranks():
         prune_module(MODEL, STACK, 1, "attn", rank=7)
     with raises("method: expected 'svd' or 'whitened' for rank=2, got 'magnitude'"):
         prune_module(MODEL, STACK, 1, "attn", rank=2, method="magnitude")
+
+
+def test_sweeps_take_ranks_beside_rates():
+    common = {"params": STACK, "inputs": INPUTS, "score_args": (TARGETS,)}
+    at = (MODEL, 1, "attn")
+    by_rate = sweep(*at, [0, 0.5, 0.75], errors, **common)
+    by_rank = sweep(*at, None, errors, ranks=[6, 3, 1], **common)
+    np.testing.assert_array_equal(by_rank, by_rate)
+    grid = sweep_grid(
+        MODEL, [1], ["attn", "W_V"], None, errors, ranks=[6, 3, 1], **common
+    )
+    np.testing.assert_allclose(grid[0, 0], by_rate, rtol=1e-12)
+    with raises("rates, ranks: expected exactly one of them, got both"):
+        sweep(*at, [0.5], errors, ranks=[3], **common)
+    with raises("rates, ranks: expected exactly one of them, got neither"):
+        sweep_grid(MODEL, [1], ["attn"], None, errors, **common)
+    with raises("rank: expected 1 <= rank <= 6, got 7"):
+        sweep(*at, None, errors, ranks=[7], **common)
