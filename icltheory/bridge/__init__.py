@@ -12,6 +12,7 @@ Stability: provisional.
 from icltheory._public import shown
 from icltheory.bridge.architecture import Architecture, Experts, Rotary
 from icltheory.bridge.checkpoint import load_checkpoint
+from icltheory.bridge.clipping import clip_module, clip_modules
 from icltheory.bridge.decoder import KV, Decoder, Stream, Tokens
 from icltheory.bridge.evaluation import (
     Evaluation,
@@ -22,7 +23,7 @@ from icltheory.bridge.evaluation import (
 )
 from icltheory.bridge.export import save_checkpoint, size_report
 from icltheory.bridge.layer_search import Algorithm1Result, algorithm1
-from icltheory.bridge.model import LanguageModel, clip_module
+from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.racing import race
 from icltheory.bridge.records import Records
 from icltheory.bridge.sharding import shard_model
@@ -54,6 +55,7 @@ __all__ = [
     "Tokens",
     "algorithm1",
     "clip_module",
+    "clip_modules",
     "condition_numbers",
     "evaluate",
     "evaluate_grid",

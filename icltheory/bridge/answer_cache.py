@@ -12,6 +12,7 @@ from icltheory._public import shown
 from icltheory.bridge.evaluation import GridChunk, predict
 from icltheory.bridge.records import Records
 from icltheory.bridge.tasks import LanguageTask
+from icltheory.pruning.rates import key_of
 
 __all__ = ["PLACE_FIELDS", "AnswerCache", "TaskFacts", "facts_of"]
 
@@ -76,6 +77,9 @@ def facts_of(task: LanguageTask) -> TaskFacts:
 
 class AnswerCache:
     """The scores of one model, pruned in many ways, on the examples of one task.
+
+    Beside rates there may be a :class:`~icltheory.pruning.Rank`; in records its field
+    ``rate`` is text such as ``"rank=8"``.
 
     With records it begins with what they hold and appends what is added; without, it is
     kept in memory. It needs no model, so that every table can be rebuilt from a file.
@@ -147,13 +151,13 @@ class AnswerCache:
             split: ``"validation"`` or ``"test"``.
             layer: Number of the pruned layer.
             module: The pruned module.
-            rates: Clipping rates.
+            rates: Clipping rates or ranks.
 
         Returns:
             Booleans, ``(rates, examples)``.
         """
         absent = np.zeros(self.facts.sizes[split], bool)
-        places = [(split, layer, module, float(rate)) for rate in rates]
+        places = [(split, layer, module, key_of(rate)) for rate in rates]
         return np.stack([self._known.get(place, absent) for place in places])
 
     def scores(
@@ -165,14 +169,14 @@ class AnswerCache:
             split: ``"validation"`` or ``"test"``.
             layer: Number of the pruned layer.
             module: The pruned module.
-            rates: Clipping rates.
+            rates: Clipping rates or ranks.
 
         Returns:
             The scores, ``(rates, examples, options)``.
         """
         shape = (self.facts.sizes[split], len(self.facts.labels))
         absent = np.full(shape, np.nan)
-        places = [(split, layer, module, float(rate)) for rate in rates]
+        places = [(split, layer, module, key_of(rate)) for rate in rates]
         return np.stack([self._scores.get(place, absent) for place in places])
 
     def correct(
@@ -190,7 +194,7 @@ class AnswerCache:
             split: ``"validation"`` or ``"test"``.
             layer: Number of the pruned layer.
             module: The pruned module.
-            rates: Clipping rates.
+            rates: Clipping rates or ranks.
             examples: Numbers of the examples; all if ``None``.
             places: Which of the rates are asked for; all if ``None``.
 
@@ -239,7 +243,7 @@ class AnswerCache:
 
         Args:
             split: ``"validation"`` or ``"test"``.
-            rates: The clipping rates of the chunks.
+            rates: The clipping rates or ranks of the chunks.
             chunks: The scores.
             labels: Number of the right option of every example of the split.
 
@@ -253,7 +257,7 @@ class AnswerCache:
         for chunk in chunks:
             self.added += chunk.scores.shape[0] * chunk.scores.shape[1]
             for rate, scores in zip(rates, chunk.scores, strict=True):
-                place = (split, chunk.layer, chunk.module, float(rate))
+                place = (split, chunk.layer, chunk.module, key_of(rate))
                 self._put(place, chunk.examples, scores, labels[chunk.examples])
 
     def _lines(self, split, rates, chunks, labels) -> Iterator[dict[str, Any]]:
@@ -269,7 +273,7 @@ class AnswerCache:
                         "split": split,
                         "layer": chunk.layer,
                         "module": chunk.module,
-                        "rate": float(rate),
+                        "rate": key_of(rate),
                         "example": example,
                         "label": int(labels[example]),
                         "prediction": prediction,
@@ -296,7 +300,9 @@ class AnswerCache:
             rows, scores.present, scores.values, labels.values, strict=True
         ):
             split, layer, module, rate = (key[i] for i in at)
-            place = (split, layer, module, float(rate))
+            # JSON readers may have made an integer of rate 0; a rank is text.
+            rate = rate if isinstance(rate, str) else float(rate)
+            place = (split, layer, module, rate)
             self._put(place, examples[there], values[there], truth[there])
 
 

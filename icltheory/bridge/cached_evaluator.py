@@ -14,6 +14,7 @@ from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
 from icltheory.bridge.evaluation import Grid, GridChunk
 from icltheory.bridge.spectra import ActivationAware, Cumulative
 from icltheory.bridge.tasks import LanguageTask
+from icltheory.pruning import Rank
 
 __all__ = ["CachedEvaluator", "method_name"]
 
@@ -110,7 +111,7 @@ class CachedEvaluator:
             split: ``"validation"`` or ``"test"``.
             layers: Numbers of the pruned layers.
             modules: Modules that are pruned, one at a time.
-            rates: Clipping rates.
+            rates: Clipping rates or ranks.
             examples: Numbers of the examples; all if ``None``.
             places: Which of the rates are wanted now; all if ``None``. What is built
                 for the others is kept for the next call.
@@ -163,7 +164,7 @@ class CachedEvaluator:
                 whole = len(places) == len(rates) and len(numbers) == total
                 chunks = grid.stream() if whole else grid.stream(numbers, places)
                 some_rates = [rates[place] for place in places]
-                name = f"{split}, {_listed('rate', some_rates)}"
+                name = f"{split}, {_listed(some_rates)}"
                 for batch in _batches(chunks, len(grid.keys)):
                     self.cache.add(split, some_rates, batch, grid.labels)
                     added = sum(len(c.examples) for c in batch) * len(places)
@@ -239,9 +240,11 @@ class CachedEvaluator:
         return grid
 
 
-def _listed(name: str, values: Sequence[Any]) -> str:
-    several = "s" * (len(values) > 1)
-    return f"{name}{several} {', '.join(f'{float(value):g}' for value in values)}"
+def _listed(strengths: Sequence[Any]) -> str:
+    ranks = [one for one in strengths if isinstance(one, Rank)]
+    rates = [f"{float(one):g}" for one in strengths if not isinstance(one, Rank)]
+    parts = [f"rate{'s' * (len(rates) > 1)} {', '.join(rates)}"] if rates else []
+    return ", ".join([*parts, *map(str, ranks)])
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -253,6 +253,15 @@ class Decoder:
             for name in names
         )
 
+    def end_matrices(self) -> tuple[MatrixSpec, ...]:
+        """The table of the embeddings and the output head, which may be the same."""
+        tokens = ("embed", "tokens")
+        head = tokens if self.arch.tied else ("head", "weight")
+        return (
+            MatrixSpec("embeddings", "ends", tokens),
+            MatrixSpec("head", "ends", head),
+        )
+
     def attention_weights(
         self, layer: int, params: PyTree, hidden: Stream
     ) -> Float[Array, "B heads T T"]:

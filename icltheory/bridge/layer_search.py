@@ -19,7 +19,7 @@ from icltheory.bridge.spectra import (
 )
 from icltheory.bridge.tasks import LanguageTask
 from icltheory.bridge.tasks.lint import Finding, check_overlap, enforce, gather
-from icltheory.layered.matrices import modules_of
+from icltheory.layered.matrices import in_module
 from icltheory.pruning import LayerChoice, choose_layers
 
 __all__ = ["Algorithm1Result", "algorithm1", "layer_choice", "read_algorithm1"]
@@ -161,7 +161,7 @@ def layer_choice(
     """
     by_layer: dict[int, list[float]] = {}
     for row in conditions:
-        if module in modules_of(row.module, row.matrix):
+        if in_module(module, row.module, row.matrix):
             by_layer.setdefault(row.layer, []).append(row.condition_number)
     if sorted(by_layer) != list(range(len(by_layer))) or not by_layer:
         raise ValueError(

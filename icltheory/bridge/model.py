@@ -14,16 +14,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Integer
 
 from icltheory._checks import check_shape, concrete
-from icltheory._named_errors import named_errors
-from icltheory._names import Rule
 from icltheory._typing import Array, Bool, Float, PyTree
-from icltheory.bridge._arrays import gathered, replicated, spread_like
+from icltheory.bridge._arrays import replicated
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder, Stream, Tokens
 from icltheory.layered import MatrixSpec, OVFactors
-from icltheory.pruning import module_matrices, prune_module
 
-__all__ = ["LanguageModel", "clip_module"]
+__all__ = ["LanguageModel"]
 
 
 class LanguageModel:
@@ -132,6 +129,10 @@ class LanguageModel:
         """The named weight matrices of one block."""
         return self.decoder.matrices(layer)
 
+    def end_matrices(self) -> tuple[MatrixSpec, ...]:
+        """The table of the embeddings and the output head, which may be the same."""
+        return self.decoder.end_matrices()
+
     def attention_weights(
         self, layer: int, params: PyTree, hidden: Stream
     ) -> Float[Array, "B heads T T"]:
@@ -207,76 +208,6 @@ def check_weights(model: LanguageModel) -> None:
 @jax.jit
 def _count_wrong(params):
     return jax.tree.map(lambda leaf: jnp.sum(~jnp.isfinite(leaf)), params)
-
-
-@named_errors
-def clip_module(
-    model: LanguageModel,
-    layer: int,
-    module: str,
-    rate: Any,
-    *,
-    rule: Rule = "floor",
-    at_least_one: bool = False,
-) -> LanguageModel:
-    r"""The model with all matrices of a module clipped at one rate.
-
-    .. math:: W \mapsto U_{:r} S_{:r} V_{:r}^\top , \qquad
-              r = \lfloor \min(m, n) (1 - \xi) \rfloor .
-
-    Decomposed in float32 and stored in the dtype it had; at rate 0 unchanged to the bit
-    weights.
-
-    Args:
-        model: The model; left as it is.
-        layer: Number of the layer, from 0.
-        module: One matrix, such as ``"W_Q"``, or ``"attn"``, ``"mlp"``, ``"all"``.
-        rate: Clipping rate :math:`\xi`, in [0, 1).
-        rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
-        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
-
-    Returns:
-        The clipped model; it shares every other weight with ``model``.
-
-    Raises:
-        ValueError: If a name, the layer or the rate is out of range, or a weight is
-            not finite.
-
-    Example:
-        >>> import jax
-        >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
-        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
-        >>> decoder = Decoder(arch)
-        >>> model = LanguageModel(decoder, decoder.init(jax.random.key(0)))
-        >>> clipped = clip_module(model, 1, "mlp", 0.75)
-        >>> W = clipped.params["layers"][1]["mlp"]["W_in"]["weight"]
-        >>> W.shape, int(np.linalg.matrix_rank(W))
-        ((32, 8), 2)
-
-    References:
-        Yao et al. (2024), Algorithm 1, the function Clip.
-        Verified by ``tests/bridge/test_model.py``.
-    """
-    module_matrices(model, layer, module)  # the layer and the module exist
-    old = model.params["layers"][layer]
-    wide = {"layers": {layer: jax.tree.map(_widen, old)}}
-    # On a GPU the default would round the factors to TF32.
-    with jax.default_matmul_precision("highest"):
-        new = prune_module(
-            model, wide, layer, module, rate, rule=rule, at_least_one=at_least_one
-        )["layers"][layer]
-
-    def narrow(new, wide, old):
-        return old if new is wide else spread_like(new.astype(old.dtype), old)
-
-    layers = list(model.params["layers"])
-    layers[layer] = jax.tree.map(narrow, new, wide["layers"][layer], old)
-    return model.replace(params={**model.params, "layers": tuple(layers)})
-
-
-def _widen(leaf):
-    # LAPACK knows no half precision; the layer alone is widened, not the model.
-    return gathered(leaf, 0).astype(jnp.promote_types(leaf.dtype, jnp.float32))
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -32,7 +32,7 @@ class MatrixSpec:
     Args:
         name: Name of the matrix within the layer, such as ``"W_V"``; what stands before
             a dot, as in ``"expert_3.W_in"``, names a unit that is pruned as one.
-        group: ``"attn"`` or ``"mlp"``.
+        group: ``"attn"`` or ``"mlp"``; ``"ends"`` outside of the layers.
         path: Path to the leaf, and indices into its leading axes.
         transposed: Whether the stored array is (in, out).
         shape: The (out, in) shape of the stored matrix, if it is not stored as one.
@@ -59,7 +59,7 @@ class MatrixSpec:
     rows: tuple[int, int] | None = None
 
     def __post_init__(self):
-        check_choice("group", self.group, ("attn", "mlp"))
+        check_choice("group", self.group, ("attn", "mlp", "ends"))
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -68,9 +68,19 @@ class MatrixSpec:
 
 
 def modules_of(group: str, name: str) -> tuple[str, ...]:
-    """The modules of a matrix: all, its group, its unit if it has one, and itself."""
+    """The modules of a matrix: all, its group, its unit if it has one, and itself.
+
+    Outside of the layers there is no group: such a matrix is asked for by its name.
+    """
+    if group == "ends":
+        return (name,)
     unit = name.rpartition(".")[0]
     return ("all", group, unit, name) if unit else ("all", group, name)
+
+
+def in_module(module: str, group: str, name: str) -> bool:
+    """Whether a matrix is of a module, or of one of several joined by commas."""
+    return not set(module.split(",")).isdisjoint(modules_of(group, name))
 
 
 @named_errors

@@ -24,10 +24,11 @@ from icltheory.pruning.examples import (
     update_split,
     update_upper_bound,
 )
+from icltheory.pruning.interventions import Intervention, prune_modules
 from icltheory.pruning.magnitude import magnitude_prune
 from icltheory.pruning.modules import module_matrices, prune_module
 from icltheory.pruning.neurons import prune_rows
-from icltheory.pruning.rates import kept_parameters, rank_for_rate
+from icltheory.pruning.rates import Rank, kept_parameters, rank_for_rate
 from icltheory.pruning.selection import Selection, corrected_selection
 from icltheory.pruning.spectra import (
     MatrixSpectrum,
@@ -42,8 +43,10 @@ __all__ = [
     "Composition",
     "DepthTable",
     "FrobeniusSplit",
+    "Intervention",
     "LayerChoice",
     "MatrixSpectrum",
+    "Rank",
     "RateChoice",
     "Selection",
     "UpdateBound",
@@ -61,6 +64,7 @@ __all__ = [
     "module_matrices",
     "module_spectra",
     "prune_module",
+    "prune_modules",
     "prune_rows",
     "random_condition_number",
     "rank_for_rate",

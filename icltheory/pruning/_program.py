@@ -44,8 +44,6 @@ def evaluate(
 ) -> PyTree:
     """Scores for every row of ``kept``, which has one column for each matrix."""
     check_layered(program.model)
-    if not len(kept):
-        raise ValueError("rates: expected at least one rate, got none")
     if batch_size is None:
         batch_size = 1 if jax.default_backend() == "cpu" else len(kept)
     check_positive_int("batch_size", batch_size)

@@ -18,9 +18,16 @@ from icltheory.layered import (
     get_matrix,
     replace_matrix,
 )
+from icltheory.layered.matrices import in_module
 from icltheory.linalg import SVD, svd
 from icltheory.pruning.magnitude import magnitude_cutter
-from icltheory.pruning.rates import kept_of, rank_for_rate
+from icltheory.pruning.rates import (
+    Rank,
+    check_ranks,
+    kept_of,
+    rank_for_rate,
+    strength_of,
+)
 from icltheory.pruning.whitening import equal_values
 
 __all__ = ["module_matrices", "prune_module"]
@@ -32,18 +39,22 @@ METHODS = ("svd", "magnitude", "whitened")
 
 @named_errors
 def module_matrices(
-    model: LayeredModel, layer: int, module: str
+    model: LayeredModel, layer: int | None, module: str
 ) -> tuple[MatrixSpec, ...]:
     """The weight matrices of a module, by its name.
 
+    A model may have matrices outside of its layers, such as a table of embeddings: its
+    method ``end_matrices()`` returns where they live.
+
     Args:
         model: The layered model.
-        layer: Number of the layer, from 0.
+        layer: Number of the layer, from 0; ``None`` for matrices outside of the layers.
         module: Name of one matrix, such as ``"W_V"``; of a unit of several, such as
-            ``"expert_3"``; or ``"attn"``, ``"mlp"``, or ``"all"``.
+            ``"expert_3"``; ``"attn"``, ``"mlp"``, or ``"all"``; or several of these,
+            joined by commas. Outside of the layers names of matrices alone.
 
     Returns:
-        Where each of them lives.
+        Where each of them lives; a matrix that has two names, once.
 
     Raises:
         ValueError: If there is no such layer, or no such matrix or group in it.
@@ -59,38 +70,73 @@ def module_matrices(
         Verified by ``tests/pruning/test_modules.py``.
     """
     check_layered(model)
-    check_nonnegative_int("layer", layer)
-    if not 0 <= layer < model.num_layers:
-        raise ValueError(f"layer: expected 0 to {model.num_layers - 1}, got {layer}")
-    specs = model.matrices(layer)
+    specs = end_matrices(model) if layer is None else _of_layer(model, layer)
     # Wide modules first: all, groups, units, single matrices.
     known = [
         name for depth in range(4) for s in specs for name in s.modules[depth:][:1]
     ]
-    check_choice("module", module, tuple(dict.fromkeys(known)))
-    return tuple(spec for spec in specs if module in spec.modules)
+    for name in module.split(","):
+        check_choice("module", name, tuple(dict.fromkeys(known)))
+    found = [spec for spec in specs if in_module(module, spec.group, spec.name)]
+    first: dict[Any, MatrixSpec] = {}
+    for spec in found:
+        first.setdefault((spec.path, spec.rows), spec)
+    return tuple(first.values())
+
+
+def _of_layer(model: LayeredModel, layer: int) -> tuple[MatrixSpec, ...]:
+    check_nonnegative_int("layer", layer)
+    if not 0 <= layer < model.num_layers:
+        raise ValueError(f"layer: expected 0 to {model.num_layers - 1}, got {layer}")
+    return model.matrices(layer)
+
+
+def end_matrices(model: LayeredModel) -> tuple[MatrixSpec, ...]:
+    """The matrices of a model outside of its layers."""
+    own = getattr(model, "end_matrices", None)
+    if own is None:
+        kind = type(model).__name__
+        raise ValueError(
+            f"layer: expected a number, as a {kind} has no matrices outside of its "
+            "layers, got None"
+        )
+    return own()
+
+
+def tied_to(model: LayeredModel, layer: int | None, module: str) -> tuple[str, ...]:
+    """Other names of the matrices of a module, under which they act elsewhere too."""
+    if layer is not None:
+        return ()
+    paths = {spec.path for spec in module_matrices(model, layer, module)}
+    return tuple(
+        spec.name
+        for spec in end_matrices(model)
+        if spec.path in paths and not in_module(module, spec.group, spec.name)
+    )
 
 
 @named_errors
 def prune_module(
     model: LayeredModel,
     params: PyTree,
-    layer: int,
+    layer: int | None,
     module: str,
-    rate: Any,
+    rate: Any = None,
     *,
+    rank: int | None = None,
     rule: Rule = "floor",
     at_least_one: bool = False,
     method: PruningMethod = "svd",
 ) -> PyTree:
-    r"""Prunes all matrices of a module at one rate.
+    r"""Prunes all matrices of a module at one rate, or to one rank.
 
     Args:
         model: The layered model.
         params: Its parameters; left as they are.
-        layer: Number of the layer, from 0.
+        layer: Number of the layer, from 0; ``None`` for matrices outside of the layers.
         module: Matrix or group, see :func:`module_matrices`.
-        rate: Clipping rate :math:`\xi`, in [0, 1).
+        rate: Clipping rate :math:`\xi`, in [0, 1); this or ``rank``.
+        rank: Largest rank that is left, see :class:`Rank`; this or ``rate``.
         rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
         method: ``"svd"``, ``"magnitude"`` or ``"whitened"``, see
@@ -100,8 +146,9 @@ def prune_module(
         New parameters; at rate 0 every weight is unchanged to the bit.
 
     Raises:
-        ValueError: If a name, the layer or the rate is out of range, or a weight is not
-            finite.
+        ValueError: If a name, the layer, the rate or the rank is out of range, not
+            exactly one of the last two is given, a weight is not finite, or a matrix is
+            tied to one that is not of the module.
 
     Example:
         >>> import jax.numpy as jnp
@@ -117,18 +164,26 @@ def prune_module(
         Yao et al. (2024), Algorithm 1, the function Clip.
         Verified by ``tests/pruning/test_modules.py``.
     """
+    strength = strength_of(rate, rank)
     cutting = Cutting(method, rule, at_least_one)
-    for spec in module_matrices(model, layer, module):
+    specs = module_matrices(model, layer, module)
+    others = tied_to(model, layer, module)
+    if others:
+        raise ValueError(
+            f"module: expected one without a matrix tied to {', '.join(others)}, got "
+            f"{module}"
+        )
+    kept = cutting.kept_table(params, specs, [strength])[0]
+    for spec, size in zip(specs, kept, strict=True):
         W = get_matrix(params, spec)
         check_finite(spec.name, W)
-        cut = cutting.cutter(W)
-        params = replace_matrix(params, spec, cut(cutting.kept(W.shape, rate)))
+        params = replace_matrix(params, spec, cutting.cutter(W)(size))
     return params
 
 
 @dataclasses.dataclass(frozen=True)
 class Cutting:
-    """A way to prune: how much a rate keeps, and how a matrix is cut to that much."""
+    """A way to prune: how much a strength keeps, and how a matrix is cut to that."""
 
     method: str
     rule: Rule
@@ -137,18 +192,26 @@ class Cutting:
     def __post_init__(self):
         check_choice("method", self.method, METHODS)
 
-    def kept(self, shape: tuple[int, ...], rate: Any) -> int:
-        """Singular values or entries that a rate keeps."""
+    def kept(self, shape: tuple[int, ...], strength: Any) -> int:
+        """Singular values or entries that a rate or a ``Rank`` keeps."""
         if self.method == "magnitude":
-            return kept_of(shape[0] * shape[1], rate, self.rule)
-        return rank_for_rate(shape, rate, self.rule, at_least_one=self.at_least_one)
+            if isinstance(strength, Rank):
+                raise ValueError(
+                    f"method: expected 'svd' or 'whitened' for {strength}, got "
+                    "'magnitude'"
+                )
+            return kept_of(shape[0] * shape[1], strength, self.rule)
+        if isinstance(strength, Rank):
+            return min(strength.value, *shape)
+        return rank_for_rate(shape, strength, self.rule, at_least_one=self.at_least_one)
 
     def kept_table(
-        self, params: PyTree, specs: Sequence[MatrixSpec], rates: Sequence[Any]
+        self, params: PyTree, specs: Sequence[MatrixSpec], strengths: Sequence[Any]
     ) -> list[list[int]]:
-        """What each rate, in rows, keeps of each matrix, in columns."""
+        """What each strength, in rows, keeps of each matrix, in columns."""
         shapes = [_shape(params, spec) for spec in specs]
-        return [[self.kept(shape, rate) for shape in shapes] for rate in rates]
+        check_ranks(shapes, strengths)
+        return [[self.kept(shape, one) for shape in shapes] for one in strengths]
 
     def cutter(self, W: Float[Array, "m n"]) -> Callable[[Any], Array]:
         """Decomposes or sorts once; the result cuts to any size, also a traced one."""

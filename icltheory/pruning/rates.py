@@ -1,20 +1,58 @@
-"""From a clipping rate to a rank, in exact rational arithmetic."""
+"""How strongly a matrix is clipped: a rate, which becomes a rank exactly, or a rank."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import jax
 import numpy as np
 
-from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
+from icltheory._checks import (
+    check_choice,
+    check_nonnegative_int,
+    check_positive_int,
+    check_sequence,
+)
 from icltheory._named_errors import named_errors
 from icltheory._names import Rule
 
-__all__ = ["kept_parameters", "rank_for_rate"]
+__all__ = ["Rank", "kept_parameters", "rank_for_rate"]
 
 RULES = ("floor", "nearest", "ceil")
 _GUARD = Fraction(1, 10**9)
+
+
+@dataclass(frozen=True)
+class Rank:
+    r"""A rank, where the strengths of several prunings are listed beside rates.
+
+    A matrix becomes its best approximation of rank at most r, so that one with
+    :math:`\min(m, n) \le r` stays as it is.
+
+    Args:
+        value: The rank r, at least 1.
+
+    Raises:
+        ValueError: If it is no positive integer.
+
+    Example:
+        >>> str(Rank(8))
+        'rank=8'
+
+    References:
+        Eckart and Young (1936). Verified by ``tests/pruning/test_strengths.py``.
+    """
+
+    value: int
+
+    def __post_init__(self):
+        check_positive_int("rank", self.value)
+        object.__setattr__(self, "value", int(self.value))
+
+    def __str__(self) -> str:
+        return f"rank={self.value}"
 
 
 @named_errors
@@ -111,6 +149,51 @@ def kept_of(size: int, rate: Any, rule: str) -> int:
         return math.ceil(kept - guard)
     half = Fraction(1, 2) if rule == "nearest" else 0
     return min(math.floor(kept + half + guard), size)
+
+
+def check_rate(rate: Any) -> None:
+    """Raises unless a rate is a number in [0, 1)."""
+    _decimal(rate)
+
+
+def strength_of(rate: Any, rank: Any) -> Any:
+    """The strength that is given by exactly one of a rate and a rank."""
+    if (rate is None) == (rank is None):
+        got = "neither" if rate is None else "both"
+        raise ValueError(f"rate, rank: expected exactly one of them, got {got}")
+    return rate if rank is None else Rank(rank)
+
+
+def strengths_of(rates: Any, ranks: Any) -> Sequence[Any]:
+    """The strengths that are given by exactly one of rates and ranks."""
+    if (rates is None) == (ranks is None):
+        got = "neither" if rates is None else "both"
+        raise ValueError(f"rates, ranks: expected exactly one of them, got {got}")
+    name, values = ("rates", rates) if ranks is None else ("ranks", ranks)
+    check_sequence(name, values)
+    if not len(values):
+        raise ValueError(f"{name}: expected at least one, got none")
+    return values if ranks is None else [Rank(rank) for rank in ranks]
+
+
+def as_strength(value: Any) -> "float | Rank":
+    """A rate as a Python number; a rank as it is."""
+    return value if isinstance(value, Rank) else float(value)
+
+
+def key_of(strength: Any) -> float | str:
+    """A strength in the key of a record: a rate as a number, a rank as text."""
+    return str(strength) if isinstance(strength, Rank) else float(strength)
+
+
+def check_ranks(shapes: Sequence[tuple[int, ...]], strengths: Sequence[Any]) -> None:
+    """Raises if a rank exceeds that of every matrix, and so would change none."""
+    most = max(min(shape) for shape in shapes)
+    for strength in strengths:
+        if isinstance(strength, Rank) and strength.value > most:
+            raise ValueError(
+                f"rank: expected 1 <= rank <= {most}, got {strength.value}"
+            )
 
 
 def _decimal(rate: Any) -> Fraction:

@@ -18,6 +18,7 @@ from icltheory.batching import Progress, reported
 from icltheory.layered import LayeredModel, check_layered
 from icltheory.pruning._program import CachedLayers, Program, evaluate
 from icltheory.pruning.modules import Cutting, module_matrices
+from icltheory.pruning.rates import strengths_of
 
 __all__ = ["sweep", "sweep_grid"]
 
@@ -27,10 +28,11 @@ def sweep(
     model: LayeredModel,
     layer: int,
     module: str,
-    rates: Sequence[Any],
+    rates: Sequence[Any] | None,
     score: Callable[..., Any],
     *,
     params: PyTree,
+    ranks: Sequence[int] | None = None,
     inputs: PyTree = None,
     hidden: PyTree = None,
     score_args: tuple[Any, ...] = (),
@@ -62,10 +64,12 @@ def sweep(
             :class:`~icltheory.layered.Batched`.
         layer: Number l of the layer, from 0.
         module: One matrix, such as ``"W_V"``, or ``"attn"``, ``"mlp"``, ``"all"``.
-        rates: Clipping rates :math:`\xi_j`, each in [0, 1).
+        rates: Clipping rates :math:`\xi_j`, each in [0, 1); ``None`` with ``ranks``.
         score: Function of the model's outputs and ``score_args``; returns an array or
             a pytree of arrays, such as one error for each prompt.
         params: Parameters of the model.
+        ranks: Largest ranks that are left, in place of rates; see
+            :class:`~icltheory.pruning.Rank`.
         inputs: Inputs of the model; this or ``hidden``.
         hidden: State that enters block l; this or ``inputs``.
         score_args: Further arguments of ``score``, any pytrees of arrays.
@@ -79,8 +83,9 @@ def sweep(
         The scores, ``(R, ...)`` with the shape of what ``score`` returns behind.
 
     Raises:
-        ValueError: If a name or number is out of range, not exactly one of ``inputs``
-            and ``hidden`` is given, or a weight of the module is not finite.
+        ValueError: If a name or number is out of range, not exactly one of ``rates``
+            and ``ranks``, or of ``inputs`` and ``hidden``, is given, or a weight of the
+            module is not finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -100,14 +105,14 @@ def sweep(
         got = "neither" if inputs is None else "both"
         raise ValueError(f"inputs, hidden: expected exactly one of them, got {got}")
     check_layered(model)
-    check_sequence("rates", rates)
+    strengths = strengths_of(rates, ranks)
     specs = module_matrices(model, layer, module)
     cutting = Cutting(method, rule, at_least_one)
     return evaluate(
         Program(model, layer, tuple(spec.name for spec in specs), score, method),
         params,
         hidden if inputs is None else inputs,
-        cutting.kept_table(params, specs, rates),
+        cutting.kept_table(params, specs, strengths),
         score_args,
         embed=inputs is not None,
         batch_size=batch_size,
@@ -119,11 +124,12 @@ def sweep_grid(
     model: LayeredModel,
     layers: Sequence[int],
     modules: Sequence[str],
-    rates: Sequence[Any],
+    rates: Sequence[Any] | None,
     score: Callable[..., Any],
     *,
     params: PyTree,
     inputs: PyTree,
+    ranks: Sequence[int] | None = None,
     score_args: tuple[Any, ...] = (),
     rule: Rule = "floor",
     at_least_one: bool = False,
@@ -141,10 +147,11 @@ def sweep_grid(
         model: The layered model.
         layers: Numbers of the layers, from 0, in any order.
         modules: Matrices or groups, see :func:`sweep`.
-        rates: Clipping rates, each in [0, 1).
+        rates: Clipping rates, each in [0, 1); ``None`` with ``ranks``.
         score: Function of the model's outputs and ``score_args``.
         params: Parameters of the model.
         inputs: Inputs of the model.
+        ranks: Largest ranks that are left, in place of rates.
         score_args: Further arguments of ``score``, any pytrees of arrays.
         rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
@@ -157,8 +164,8 @@ def sweep_grid(
         The scores, ``(len(layers), len(modules), R, ...)``.
 
     Raises:
-        ValueError: If a name or number is out of range, a list is empty, or a weight is
-            not finite.
+        ValueError: If a name or number is out of range, a list is empty, not exactly
+            one of ``rates`` and ``ranks`` is given, or a weight is not finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -176,15 +183,18 @@ def sweep_grid(
         Verified by ``tests/pruning/test_sweep.py``.
     """
     check_layered(model)
-    for name, several in (("layers", layers), ("modules", modules), ("rates", rates)):
+    for name, several in (("layers", layers), ("modules", modules)):
         check_sequence(name, several)
+    strengths = strengths_of(rates, ranks)
     if not len(layers) or not len(modules):
         which = "modules" if len(layers) else "layers"
         raise ValueError(f"{which}: expected at least one, got none")
     cutting, trunk = Cutting(method, rule, at_least_one), CachedLayers(model, inputs)
     rows = {}
     for layer in reported(sorted(set(layers)), progress, "layer {}".format):
-        specs, kept = _table_of_modules(cutting, model, params, layer, modules, rates)
+        specs, kept = _table_of_modules(
+            cutting, model, params, layer, modules, strengths
+        )
         names = tuple(spec.name for spec in specs)
         rows[layer] = evaluate(
             Program(model, layer, names, score, method),
@@ -196,7 +206,7 @@ def sweep_grid(
         )
         if progress is not None:
             jax.block_until_ready(rows[layer])
-    shape = (len(layers), len(modules), len(rates))
+    shape = (len(layers), len(modules), len(strengths))
 
     def arrange(*by_layer):
         return jnp.stack(by_layer).reshape(shape + by_layer[0].shape[1:])
@@ -204,11 +214,13 @@ def sweep_grid(
     return jax.tree.map(arrange, *(rows[layer] for layer in layers))
 
 
-def _table_of_modules(cutting, model, params, layer, modules, rates):
-    """Every matrix of any module, and a row of sizes for each module and rate."""
+def _table_of_modules(cutting, model, params, layer, modules, strengths):
+    """Every matrix of any module, and a row of sizes for each module and strength."""
     chosen = [module_matrices(model, layer, module) for module in modules]
     specs = [s for s in model.matrices(layer) if any(s in part for part in chosen)]
-    pruned = cutting.kept_table(params, specs, rates)
+    for part in chosen:  # a rank has to change some matrix of every module
+        cutting.kept_table(params, part, strengths)
+    pruned = cutting.kept_table(params, specs, strengths)
     whole = cutting.kept_table(params, specs, [0])[0]
     rows = [
         [k if s in part else w for s, k, w in zip(specs, row, whole, strict=True)]

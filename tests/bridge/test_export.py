@@ -12,6 +12,7 @@ import pytest
 
 from icltheory.bridge._safetensors import SafetensorsFolder
 from icltheory.bridge.checkpoint import load_checkpoint
+from icltheory.bridge.clipping import clip_module
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.export import (
     FactoredFolder,
@@ -21,7 +22,7 @@ from icltheory.bridge.export import (
 )
 from icltheory.bridge.export.factors import factorise
 from icltheory.bridge.families import FAMILIES, read_architecture
-from icltheory.bridge.model import LanguageModel, clip_module
+from icltheory.bridge.model import LanguageModel
 from icltheory.layered import get_matrix
 from icltheory.pruning import module_matrices
 from tests.bridge.tiers import quick

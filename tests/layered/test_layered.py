@@ -329,7 +329,7 @@ def test_bad_input_says_what_was_expected():
         model.matrices(3)
     with raises("mask: expected one of 'demos', 'causal', 'none', got 'M'"):
         LayeredStack.of(stack, mask="M")
-    with raises("group: expected one of 'attn', 'mlp', got 'norm'"):
+    with raises("group: expected one of 'attn', 'mlp', 'ends', got 'norm'"):
         MatrixSpec("W", "norm", ("W_V", 0))
     with raises(
         "path: expected the path of a leaf of params, a LinearAttentionStack, got"

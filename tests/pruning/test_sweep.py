@@ -222,7 +222,7 @@ def test_bad_input():
         swept(1, "attn", inputs=None)
     with raises("inputs, hidden: expected exactly one of them, got both"):
         swept(1, "attn", hidden=INPUTS)
-    with raises("rates: expected at least one rate, got none"):
+    with raises("rates: expected at least one, got none"):
         swept(1, "attn", ())
     with raises("rate: expected a number in [0, 1), got 1"):
         swept(1, "attn", (0, 1))

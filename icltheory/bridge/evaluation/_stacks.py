@@ -29,6 +29,7 @@ def pruned_stacks(
     kind = method if isinstance(method, str) else "svd"
     cutting = Cutting(kind, "floor", at_least_one)
     specs = module_matrices(model, layer, module)
+    cutting.kept_table(model.params, specs, rates)
     stacks = []
     for number, spec in enumerate(specs):
         W = get_matrix(model.params, spec)

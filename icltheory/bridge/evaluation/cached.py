@@ -10,6 +10,7 @@ from icltheory.bridge.evaluation.grid import Grid
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation
 from icltheory.bridge.tasks import LanguageTask
+from icltheory.pruning.rates import strengths_of
 
 __all__ = ["evaluate", "evaluate_grid", "evaluate_rates"]
 
@@ -70,37 +71,41 @@ def evaluate_rates(
     task: LanguageTask,
     layer: int,
     module: str,
-    rates: Sequence[Any],
+    rates: Sequence[Any] | None,
     split: str = "validation",
     shots: int | None = None,
     *,
+    ranks: Sequence[int] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[Evaluation, ...]:
-    """Answers a split with one module of one layer pruned at each of several rates.
+    """Answers a split with one module pruned at each of several rates, or to ranks.
 
     Args:
         model: The model.
         task: The task.
         layer: Number of the layer, from 0.
         module: One matrix, such as ``"W_Q"``, or ``"attn"``, ``"mlp"``, ``"all"``.
-        rates: Clipping rates, in [0, 1).
+        rates: Clipping rates, in [0, 1); ``None`` with ``ranks``.
         split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
         shots: Demonstrations in front; all if ``None``.
+        ranks: Largest ranks that are left, in place of rates.
         progress: As of :func:`evaluate`.
         **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
 
     Returns:
-        One evaluation a rate.
+        One evaluation a rate or rank.
 
     Raises:
-        ValueError: As :class:`~icltheory.bridge.evaluation.Grid`.
+        ValueError: As :class:`~icltheory.bridge.evaluation.Grid`, or if not exactly one
+            of ``rates`` and ``ranks`` is given.
 
     References:
         Yao et al. (2024), Algorithm 1.
         Verified by ``tests/bridge/test_evaluation_grid.py``.
     """
-    grid = Grid(model, task, [layer], [module], rates, split, shots, **options)
+    strengths = strengths_of(rates, ranks)
+    grid = Grid(model, task, [layer], [module], strengths, split, shots, **options)
     return grid.evaluations(progress)[layer, module]
 
 
@@ -110,10 +115,11 @@ def evaluate_grid(
     task: LanguageTask,
     layers: Sequence[int],
     modules: Sequence[str],
-    rates: Sequence[Any],
+    rates: Sequence[Any] | None,
     split: str = "validation",
     shots: int | None = None,
     *,
+    ranks: Sequence[int] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Mapping[tuple[int, str], tuple[Evaluation, ...]]:
@@ -124,21 +130,24 @@ def evaluate_grid(
         task: The task.
         layers: Numbers of the layers, from 0.
         modules: Modules that are pruned, one at a time.
-        rates: Clipping rates, in [0, 1).
+        rates: Clipping rates, in [0, 1); ``None`` with ``ranks``.
         split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
         shots: Demonstrations in front; all if ``None``.
+        ranks: Largest ranks that are left, in place of rates.
         progress: As of :func:`evaluate`.
         **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
 
     Returns:
-        One evaluation a rate for each (layer, module).
+        One evaluation a rate or rank for each (layer, module).
 
     Raises:
-        ValueError: As :class:`~icltheory.bridge.evaluation.Grid`.
+        ValueError: As :class:`~icltheory.bridge.evaluation.Grid`, or if not exactly one
+            of ``rates`` and ``ranks`` is given.
 
     References:
         Yao et al. (2024), Algorithm 1 and Figures 1 and 2.
         Verified by ``tests/bridge/test_evaluation_grid.py``.
     """
-    grid = Grid(model, task, layers, modules, rates, split, shots, **options)
+    strengths = strengths_of(rates, ranks)
+    grid = Grid(model, task, layers, modules, strengths, split, shots, **options)
     return grid.evaluations(progress)

@@ -13,6 +13,7 @@ from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation, predict
 from icltheory.bridge.spectra import ActivationAware, Cumulative
 from icltheory.bridge.tasks import LanguageTask
+from icltheory.pruning.rates import as_strength
 
 __all__ = ["Grid", "GridChunk"]
 
@@ -59,7 +60,8 @@ class Grid:
         task: The task.
         layers: Numbers of the layers.
         modules: Modules that are pruned, one at a time.
-        rates: Clipping rates; 0 leaves the original weights.
+        rates: Clipping rates, among which may be a :class:`~icltheory.pruning.Rank`; 0
+            leaves the original weights.
         split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
         shots: Demonstrations in front; all if ``None``.
         batch_size: Most examples that run together.
@@ -103,7 +105,7 @@ class Grid:
     ):
         if not len(rates):
             raise ValueError("rates: expected at least one, got none")
-        self.rates = tuple(float(rate) for rate in rates)
+        self.rates = tuple(as_strength(rate) for rate in rates)
         self.keys = tuple((int(l), m) for l in sorted(set(layers)) for m in modules)
         prompts = tokenize(model, task, split, shots)
         self._run = run = SplitEvaluator(model, prompts, batch_size, buckets, padding)

@@ -162,6 +162,8 @@ class FactoredFolder(SafetensorsFolder):
         leaves = [self._leaf(part, rank) for part, rank in parts]
         return self._entries[name].join(leaves, np)
 
+    peek = read
+
     def _leaf(self, part, rank):
         if rank is None:
             return super().read(part)

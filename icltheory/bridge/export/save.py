@@ -32,7 +32,7 @@ def save_checkpoint(
     model: LanguageModel,
     folder: str | os.PathLike,
     *,
-    factorised: Iterable[tuple[int, str]] | None = None,
+    factorised: Iterable[tuple[int | None, str]] | None = None,
     shard_bytes: int = 5 * 10**9,
     overwrite: bool = False,
 ) -> Path:
@@ -51,8 +51,8 @@ def save_checkpoint(
     Args:
         model: The model, with the config of the checkpoint that it came from.
         folder: Where to write.
-        factorised: Pairs of a layer and a module, such as ``(26, "mlp")``; none if left
-            out.
+        factorised: Pairs of a layer and a module, such as ``(26, "mlp")``, or
+            ``(None, "head")`` outside of the layers; none if left out.
         shard_bytes: Size above which the tensors go into several files.
         overwrite: Whether a folder that is there, with all it holds, is replaced.
 

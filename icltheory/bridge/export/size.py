@@ -9,7 +9,9 @@ from icltheory._named_errors import named_errors
 from icltheory._names import Rule
 from icltheory.bridge.model import LanguageModel
 from icltheory.layered import get_matrix
-from icltheory.pruning import kept_parameters, module_matrices, rank_for_rate
+from icltheory.pruning import kept_parameters, module_matrices
+from icltheory.pruning.modules import Cutting
+from icltheory.pruning.rates import strength_of
 
 __all__ = ["MatrixSize", "SizeReport", "size_report"]
 
@@ -44,7 +46,7 @@ class SizeReport(NamedTuple):
     Attributes:
         layer: Number of the layer.
         module: Name of the module.
-        rate: Clipping rate.
+        rate: Clipping rate; ``None`` where a rank was given.
         matrices: Its matrices.
         dense: Numbers of the module stored whole.
         stored: Numbers stored, with factors where they are fewer.
@@ -54,11 +56,12 @@ class SizeReport(NamedTuple):
         stored_flops: The same with factors where they are fewer.
         model_parameters: Numbers of the whole model, a tied head once.
         model_saved: Share of those that is saved.
+        rank: Largest rank that is left; ``None`` where a rate was given.
     """
 
-    layer: int
+    layer: int | None
     module: str
-    rate: float
+    rate: float | None
     matrices: tuple[MatrixSize, ...]
     dense: int
     stored: int
@@ -68,13 +71,20 @@ class SizeReport(NamedTuple):
     stored_flops: int
     model_parameters: int
     model_saved: float
+    rank: int | None = None
 
 
 @named_errors
 def size_report(
-    model: LanguageModel, layer: int, module: str, rate: Any, *, rule: Rule = "floor"
+    model: LanguageModel,
+    layer: int | None,
+    module: str,
+    rate: Any = None,
+    *,
+    rank: int | None = None,
+    rule: Rule = "floor",
 ) -> SizeReport:
-    r"""Numbers, bytes and operations of a module, dense and clipped at a rate.
+    r"""Numbers, bytes and operations of a module, dense and clipped.
 
     .. math:: r (m + n) < m n \iff r < \frac{m n}{m + n} \iff
               \xi > \frac{\min(m, n)}{m + n} ,
@@ -85,16 +95,18 @@ def size_report(
 
     Args:
         model: The model.
-        layer: Number of the layer.
+        layer: Number of the layer; ``None`` for embeddings and head.
         module: Matrix or module.
-        rate: Clipping rate.
+        rate: Clipping rate; this or ``rank``.
+        rank: Largest rank that is left; this or ``rate``.
         rule: How a rate becomes a rank.
 
     Returns:
         The report.
 
     Raises:
-        ValueError: If the layer, module, rate or rule is out of range.
+        ValueError: If the layer, module, rate, rank or rule is out of range, or not
+            exactly one of rate and rank is given.
 
     Example:
         >>> import jax
@@ -112,9 +124,11 @@ def size_report(
     """
     specs = module_matrices(model, layer, module)
     weights = [get_matrix(model.params, spec) for spec in specs]
+    strength, cutting = strength_of(rate, rank), Cutting("svd", rule, False)
+    kept = cutting.kept_table(model.params, specs, [strength])[0]
     sizes = tuple(
-        _size(spec.name, W.shape, rank_for_rate(W.shape, rate, rule))
-        for spec, W in zip(specs, weights, strict=True)
+        _size(spec.name, W.shape, left)
+        for spec, W, left in zip(specs, weights, kept, strict=True)
     )
     dense = sum(size.dense for size in sizes)
     stored = sum(size.stored for size in sizes)
@@ -123,7 +137,8 @@ def size_report(
     return SizeReport(
         layer=layer,
         module=module,
-        rate=float(rate),
+        rate=None if rate is None else float(rate),
+        rank=rank,
         matrices=sizes,
         dense=dense,
         stored=stored,

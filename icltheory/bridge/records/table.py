@@ -33,7 +33,7 @@ class RecordTable(NamedTuple):
 def tabulate(cells: Mapping[tuple, Any], axis: int) -> RecordTable:
     """The table of values by key; part ``axis`` of a key is the column."""
     split = {key: (key[:axis] + key[axis + 1 :], key[axis]) for key in cells}
-    rows = tuple(sorted({row for row, _ in split.values()}))
+    rows = tuple(sorted({row for row, _ in split.values()}, key=_order))
     columns = tuple(sorted({column for _, column in split.values()}))
     row_of = {row: i for i, row in enumerate(rows)}
     column_of = {column: i for i, column in enumerate(columns)}
@@ -48,6 +48,11 @@ def tabulate(cells: Mapping[tuple, Any], axis: int) -> RecordTable:
     values, present = np.full((*shape, *flat.shape[1:]), fill), np.zeros(shape, bool)
     values[where], present[where] = flat, True
     return RecordTable(rows, columns, values, present)
+
+
+def _order(key: tuple) -> list[tuple]:
+    """Sorts keys in which one field may hold numbers and text: numbers come first."""
+    return [(isinstance(part, str), part) for part in key]
 
 
 def _stacked(values: list[Any]) -> np.ndarray:

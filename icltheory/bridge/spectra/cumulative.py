@@ -12,6 +12,7 @@ from icltheory._checks import check_nonnegative_int
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.bridge.spectra.methods import content_key, randomised_svd
 from icltheory.linalg import SVD
+from icltheory.pruning import Rank
 
 __all__ = ["Cumulative"]
 
@@ -121,6 +122,8 @@ class Cumulative:
         left = {0.0: W}
 
         def cut(rate):
+            if isinstance(rate, Rank):
+                raise ValueError(f"method: expected rates for a loop, got {rate}")
             rate = float(rate)
             if rate not in left:
                 before = max((r for r in self.rates if r < rate), default=0.0)

@@ -1,0 +1,218 @@
+"""Clipping modules of a language model, in its layers and at its ends."""
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from icltheory._named_errors import named_errors
+from icltheory._names import Rule
+from icltheory._public import shown
+from icltheory.bridge._arrays import gathered, spread_like
+from icltheory.bridge.decoder import Decoder
+from icltheory.bridge.families import read_architecture
+from icltheory.bridge.model import LanguageModel
+from icltheory.pruning import Intervention, module_matrices, prune_module
+from icltheory.pruning.interventions import read_interventions
+from icltheory.pruning.modules import tied_to
+
+__all__ = ["clip_module", "clip_modules"]
+
+
+@named_errors
+def clip_module(
+    model: LanguageModel,
+    layer: int | None,
+    module: str,
+    rate: Any = None,
+    *,
+    rank: int | None = None,
+    rule: Rule = "floor",
+    at_least_one: bool = False,
+) -> LanguageModel:
+    r"""The model with all matrices of a module clipped at one rate, or to one rank.
+
+    .. math:: W \mapsto U_{:r} S_{:r} V_{:r}^\top , \qquad
+              r = \lfloor \min(m, n) (1 - \xi) \rfloor .
+
+    Decomposed in float32 and stored in the dtype it had; at rate 0 unchanged to the
+    bit. Outside of the layers are the table of the token ``"embeddings"`` and the
+    ``"head"``. Where they are one tied matrix, ``"embeddings,head"`` clips it and the
+    model stays tied; clipping one of them unties the model, whose other end keeps the
+    original weights, and its config says so.
+
+    Args:
+        model: The model; left as it is.
+        layer: Number of the layer, from 0; ``None`` for embeddings and head.
+        module: One matrix, such as ``"W_Q"``, or ``"attn"``, ``"mlp"``, ``"all"``, or
+            several names joined by commas.
+        rate: Clipping rate :math:`\xi`, in [0, 1); this or ``rank``.
+        rank: Largest rank r that is left; this or ``rate``.
+        rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
+        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
+
+    Returns:
+        The clipped model; it shares every other weight with ``model``.
+
+    Raises:
+        ValueError: If a name, the layer, the rate or the rank is out of range, not
+            exactly one of the last two is given, or a weight is not finite.
+
+    Example:
+        >>> import jax
+        >>> import numpy as np
+        >>> from icltheory.bridge import Architecture
+        >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
+        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
+        >>> decoder = Decoder(arch)
+        >>> model = LanguageModel(decoder, decoder.init(jax.random.key(0)))
+        >>> clipped = clip_module(model, 1, "mlp", 0.75)
+        >>> W = clipped.params["layers"][1]["mlp"]["W_in"]["weight"]
+        >>> W.shape, int(np.linalg.matrix_rank(W))
+        ((32, 8), 2)
+
+    References:
+        Yao et al. (2024), Algorithm 1, the function Clip. Verified by
+        ``tests/bridge/test_model.py`` and ``tests/bridge/test_clipping.py``.
+    """
+    specs = module_matrices(model, layer, module)  # the layer and the module exist
+    if tied_to(model, layer, module):
+        model = untied(model)
+        specs = module_matrices(model, layer, module)
+    wide: dict[Any, Any] = {}
+    for spec in specs:
+        _set(wide, spec.path, _widen(_at(model.params, spec.path)))
+    # On a GPU the default would round the factors to TF32.
+    with jax.default_matmul_precision("highest"):
+        new = prune_module(
+            model,
+            wide,
+            layer,
+            module,
+            rate,
+            rank=rank,
+            rule=rule,
+            at_least_one=at_least_one,
+        )
+    params = model.params
+    for spec in specs:
+        old, W = _at(params, spec.path), _at(new, spec.path)
+        leaf = spread_like(W.astype(old.dtype), old)
+        params = _replaced(params, spec.path, leaf)
+    return model.replace(params=params)
+
+
+@named_errors
+def clip_modules(
+    model: LanguageModel,
+    interventions: Sequence[Intervention | str],
+    *,
+    rule: Rule = "floor",
+    at_least_one: bool = False,
+) -> LanguageModel:
+    """The model with several modules clipped, each at its own rate or to its own rank.
+
+    No matrix may occur twice, so the order of the interventions plays no part. Tied
+    embeddings and head are treated as :func:`clip_module` does.
+
+    Args:
+        model: The model; left as it is.
+        interventions: What is clipped, as records or as text such as ``"26:mlp:0.9"``,
+            ``"3:W_Q,W_K:rank=8"`` or ``"embeddings:0.5"``.
+        rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
+        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
+
+    Returns:
+        The clipped model.
+
+    Raises:
+        ValueError: If an intervention cannot be read, a name or number is out of range,
+            a matrix occurs in two, or a weight is not finite.
+
+    Example:
+        >>> import jax
+        >>> from icltheory.bridge import Architecture
+        >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
+        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
+        >>> decoder = Decoder(arch)
+        >>> model = LanguageModel(decoder, decoder.init(jax.random.key(0)))
+        >>> clip_modules(model, ["1:mlp:0.5", "0:W_Q,W_K:rank=2"]).num_layers
+        2
+
+    References:
+        Yao et al. (2024), Algorithm 1, the function Clip; Sharma et al. (2023), the
+        compositions. Verified by ``tests/bridge/test_clipping.py``.
+    """
+    model, read = prepared(model, interventions)
+    for one in read:
+        model = clip_module(
+            model,
+            one.layer,
+            one.module,
+            one.rate,
+            rank=one.rank,
+            rule=rule,
+            at_least_one=at_least_one,
+        )
+    return model
+
+
+def prepared(
+    model: LanguageModel, interventions: Sequence[Intervention | str]
+) -> tuple[LanguageModel, tuple[Intervention, ...]]:
+    """The model that interventions act on, untied where they need it, and they."""
+    for one in interventions if not isinstance(interventions, str) else ():
+        (read,) = read_interventions(model, [one])
+        if tied_to(model, read.layer, read.module):
+            model = untied(model)
+    return model, read_interventions(model, interventions)
+
+
+def untied(model: LanguageModel) -> LanguageModel:
+    """The same model with a head of its own, which holds the embeddings' numbers."""
+    arch = dataclasses.replace(model.arch, tied=False)
+    config = dict(model.config)
+    if config:
+        config["tie_word_embeddings"] = False
+        if read_architecture(config, model.source or "config") != arch:
+            raise ValueError(
+                f"model: expected a config whose head can be untied, got {arch.family}"
+            )
+    params = model.params
+    head = {**params["head"], "weight": params["embed"]["tokens"]}
+    return model.replace(
+        decoder=Decoder(arch), params={**params, "head": head}, config=config
+    )
+
+
+def _widen(leaf):
+    # LAPACK knows no half precision; these matrices are widened, not the model.
+    return gathered(leaf, 0).astype(jnp.promote_types(leaf.dtype, jnp.float32))
+
+
+def _at(tree: Any, path: tuple[str | int, ...]) -> Any:
+    return functools.reduce(operator.getitem, path, tree)
+
+
+def _set(tree: dict[Any, Any], path: tuple[str | int, ...], leaf: Any) -> None:
+    for key in path[:-1]:
+        tree = tree.setdefault(key, {})
+    tree[path[-1]] = leaf
+
+
+def _replaced(tree: Any, path: tuple[Any, ...], leaf: Any) -> Any:
+    """The tree with another leaf; only what holds that leaf is made anew."""
+    if not path:
+        return leaf
+    key, *rest = path
+    new = _replaced(tree[key], tuple(rest), leaf)
+    if isinstance(tree, tuple):
+        return (*tree[:key], new, *tree[key + 1 :])
+    return {**tree, key: new}
+
+
+__dir__ = shown(__name__)

@@ -1,0 +1,236 @@
+"""An intervention on a model: which matrices are clipped, and how far."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from icltheory._checks import check_nonnegative_int, check_sequence
+from icltheory._named_errors import named_errors
+from icltheory._names import PruningMethod, Rule
+from icltheory._typing import PyTree
+from icltheory.layered import LayeredModel, MatrixSpec
+from icltheory.pruning.modules import module_matrices, prune_module
+from icltheory.pruning.rates import Rank, check_rate, strength_of
+
+__all__ = ["Intervention", "prune_modules"]
+
+_FORMS = (
+    "LAYER:MATRICES:STRENGTH such as 26:mlp:0.9 or 3:W_Q,W_K:rank=8, or "
+    "MATRICES:STRENGTH outside of the layers such as head:rank=16"
+)
+
+
+@dataclass(frozen=True)
+class Intervention:
+    r"""Clipping of some matrices of one layer at a rate, or to a rank.
+
+    As text it is ``LAYER:MATRICES:STRENGTH``: ``26:mlp:0.9`` clips the MLP of layer 26
+    at rate 0.9, ``3:W_Q,W_K:rank=8`` two matrices of layer 3 to rank 8. Matrices
+    outside of the layers have no layer: ``embeddings:0.5``, ``head:rank=16``. ``str()``
+    gives the text and :meth:`parse` reads it.
+
+    Args:
+        layer: Number of the layer, from 0; ``None`` outside of the layers.
+        matrices: Names of matrices or modules, such as ``("W_Q", "W_K")``; or one text
+            with the names joined by commas.
+        rate: Clipping rate :math:`\xi`, in [0, 1); this or ``rank``.
+        rank: Rank that is left, at least 1; this or ``rate``.
+
+    Raises:
+        ValueError: If a number is out of range, there is no name or an empty one, or
+            not exactly one of ``rate`` and ``rank`` is given.
+
+    Example:
+        >>> Intervention.parse("3:W_Q,W_K:rank=8")
+        Intervention(layer=3, matrices=('W_Q', 'W_K'), rate=None, rank=8)
+        >>> str(Intervention(26, ("mlp",), rate=0.9))
+        '26:mlp:0.9'
+
+    References:
+        Sharma et al. (2023), "LASER", section 4, the triple of a layer, a matrix and a
+        rank. Verified by ``tests/pruning/test_interventions.py``.
+    """
+
+    layer: int | None
+    matrices: tuple[str, ...] | str
+    rate: float | int | None = None
+    rank: int | None = None
+
+    def __post_init__(self):
+        if self.layer is not None:
+            check_nonnegative_int("layer", self.layer)
+        names = self.matrices
+        names = tuple(names.split(",") if isinstance(names, str) else names)
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise ValueError(f"matrices: expected names, got {self.matrices!r}")
+        object.__setattr__(self, "matrices", names)
+        strength_of(self.rate, self.rank)
+        if self.rate is not None:
+            check_rate(self.rate)
+            object.__setattr__(self, "rate", float(self.rate))
+
+    @classmethod
+    def parse(cls, text: str) -> "Intervention":
+        """Reads the text of an intervention.
+
+        Args:
+            text: ``LAYER:MATRICES:STRENGTH`` or ``MATRICES:STRENGTH``; a strength is a
+                rate, or ``rank=`` and a number.
+
+        Returns:
+            The intervention.
+
+        Raises:
+            ValueError: If the text has another form, or a number is out of range.
+        """
+        layer, names, strength = _parts(text)
+        try:
+            if layer is not None and not layer.isdecimal():
+                raise ValueError(f"layer: expected a number >= 0, got {layer!r}")
+            number = None if layer is None else int(layer)
+            return cls(number, tuple(names.split(",")), **_strength(strength))
+        except ValueError as error:
+            raise ValueError(
+                f"intervention: expected {_FORMS}, got {text!r} ({error})"
+            ) from None
+
+    @property
+    def module(self) -> str:
+        """The names joined by commas, as :func:`module_matrices` takes them."""
+        return ",".join(self.matrices)
+
+    @property
+    def strength(self) -> Any:
+        """The rate or the rank, as sequences of strengths have them."""
+        return strength_of(self.rate, self.rank)
+
+    def specs(self, model: LayeredModel) -> tuple[MatrixSpec, ...]:
+        """Where the matrices live in the parameters of a model.
+
+        Args:
+            model: The layered model.
+
+        Returns:
+            One record for each matrix.
+
+        Raises:
+            ValueError: If there is no such layer, or no such matrix in it; the names
+                that there are stand in the message.
+        """
+        return module_matrices(model, self.layer, self.module)
+
+    def __str__(self) -> str:
+        layer = [] if self.layer is None else [str(self.layer)]
+        strength = self.strength
+        if not isinstance(strength, Rank):
+            strength = repr(strength).removesuffix(".0")
+        return ":".join((*layer, self.module, str(strength)))
+
+
+def _parts(text: Any) -> tuple[str | None, str, str]:
+    parts = text.split(":") if isinstance(text, str) else []
+    if len(parts) == 2:
+        return None, parts[0], parts[1]
+    if len(parts) == 3:
+        return parts[0], parts[1], parts[2]
+    raise ValueError(f"intervention: expected {_FORMS}, got {text!r}")
+
+
+def _strength(text: str) -> dict[str, Any]:
+    """The rate or the rank that a text gives, by its name."""
+    name, _, value = text.rpartition("=")
+    try:
+        if name == "rank":
+            return {"rank": int(value)}
+        if name in ("", "rate"):
+            return {"rate": float(value)}
+    except ValueError:
+        pass
+    raise ValueError(
+        f"strength: expected a rate, or rank= and a whole number, got {text!r}"
+    )
+
+
+def read_interventions(
+    model: LayeredModel, interventions: Sequence[Intervention | str]
+) -> tuple[Intervention, ...]:
+    """Interventions of a model, texts or not, none of which touches another's matrix.
+
+    So their order plays no part, and each rate is that of the original weights.
+    """
+    check_sequence("interventions", interventions)
+    read = tuple(
+        Intervention.parse(one) if isinstance(one, str) else one
+        for one in interventions
+    )
+    taken: dict[Any, Intervention] = {}
+    for one in read:
+        if not isinstance(one, Intervention):
+            raise ValueError(f"interventions: expected {_FORMS}, got {one!r}")
+        for spec in one.specs(model):
+            other = taken.setdefault((spec.path, spec.rows), one)
+            if other is not one:
+                raise ValueError(
+                    f"interventions: expected each matrix once, got {spec.name} in "
+                    f"{other} and {one}"
+                )
+    return read
+
+
+@named_errors
+def prune_modules(
+    model: LayeredModel,
+    params: PyTree,
+    interventions: Sequence[Intervention | str],
+    *,
+    rule: Rule = "floor",
+    at_least_one: bool = False,
+    method: PruningMethod = "svd",
+) -> PyTree:
+    """Prunes several modules, each at its own rate or to its own rank.
+
+    No matrix may occur twice, so the order of the interventions plays no part.
+
+    Args:
+        model: The layered model.
+        params: Its parameters; left as they are.
+        interventions: What is pruned, as records or as text such as ``"26:mlp:0.9"``.
+        rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
+        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
+        method: ``"svd"``, ``"magnitude"`` or ``"whitened"``.
+
+    Returns:
+        New parameters.
+
+    Raises:
+        ValueError: If an intervention cannot be read, a name or number is out of range,
+            a matrix occurs in two, or a weight is not finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from icltheory.attention import LinearAttentionStack
+        >>> from icltheory.layered import LayeredStack
+        >>> W = jnp.diag(jnp.array([2.0, 1.0]))[None]
+        >>> stack = LinearAttentionStack(W, W, W)
+        >>> model = LayeredStack.of(stack)
+        >>> new = prune_modules(model, stack, ["0:W_V:0.5", "0:W_K:rank=2"])
+        >>> new.W_V[0].round(6).tolist(), new.W_K[0].tolist()
+        ([[2.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]])
+
+    References:
+        Yao et al. (2024), Algorithm 1, the function Clip; Sharma et al. (2023), the
+        compositions. Verified by ``tests/pruning/test_interventions.py``.
+    """
+    for one in read_interventions(model, interventions):
+        params = prune_module(
+            model,
+            params,
+            one.layer,
+            one.module,
+            one.rate,
+            rank=one.rank,
+            rule=rule,
+            at_least_one=at_least_one,
+            method=method,
+        )
+    return params

@@ -1,0 +1,116 @@
+"""Several modules at once, ranks, and matrices outside of the layers."""
+
+import re
+
+import numpy as np
+import pytest
+
+from icltheory.bridge import (
+    clip_module,
+    clip_modules,
+    load_checkpoint,
+    save_checkpoint,
+    size_report,
+)
+from icltheory.pruning import Intervention
+from tests.bridge.tiny import model_of
+
+IDS = np.array([[1, 2, 3, 4]])
+
+
+def raises(message):
+    return pytest.raises(ValueError, match="^" + re.escape(message))
+
+
+def best(W, rank):
+    """The truncation, by NumPy in float64."""
+    u, s, vt = np.linalg.svd(np.asarray(W, np.float64), full_matrices=False)
+    return (u[:, :rank] * s[:rank]) @ vt[:rank]
+
+
+def ends(model):
+    head = model.params["head"].get("weight")
+    return np.asarray(model.params["embed"]["tokens"]), head
+
+
+def test_several_modules_each_at_its_own_strength():
+    model = model_of("llama")
+    new = clip_modules(
+        model, ["0:mlp:0.5", Intervention(1, "W_Q,W_K", rank=3), "head:rank=5"]
+    )
+    attn, old = (m.params["layers"][1]["attn"] for m in (new, model))
+    for name in ("W_Q", "W_K"):
+        W = old[name]["weight"]
+        np.testing.assert_allclose(attn[name]["weight"], best(W, 3), atol=1e-5)
+    assert attn["W_V"] is old["W_V"]
+    W = model.params["layers"][0]["mlp"]["W_in"]["weight"]
+    found = new.params["layers"][0]["mlp"]["W_in"]["weight"]
+    np.testing.assert_allclose(found, best(W, 6), atol=1e-5)
+    np.testing.assert_allclose(ends(new)[1], best(ends(model)[1], 5), atol=1e-5)
+    np.testing.assert_array_equal(ends(new)[0], ends(model)[0])
+
+
+def test_a_rank_is_a_bound_for_every_matrix_of_a_module():
+    """Keys and values of 12 rows of 24 queries: rank 12 is all of these."""
+    model = model_of("llama")
+    new = clip_module(model, 1, "attn", rank=12).params["layers"][1]["attn"]
+    for name, own in new.items():
+        old = model.params["layers"][1]["attn"][name]["weight"]
+        np.testing.assert_allclose(own["weight"], best(old, 12), atol=1e-5)
+    with raises("rank: expected 1 <= rank <= 12, got 13"):
+        clip_module(model, 1, "attn", rank=13)
+
+
+@pytest.mark.parametrize("family", ["qwen2", "gpt2"])
+def test_clipping_one_of_two_tied_ends_unties_them(family, tmp_path):
+    model = model_of(family)
+    assert model.arch.tied
+    table = ends(model)[0]
+    for text, which in (("embeddings:rank=4", 0), ("head:rank=4", 1)):
+        new = clip_modules(model, [text])
+        assert not new.arch.tied
+        np.testing.assert_allclose(ends(new)[which], best(table, 4), atol=1e-5)
+        np.testing.assert_array_equal(ends(new)[1 - which], table)
+        assert new.config["tie_word_embeddings"] is False
+        assert new.num_layers == model.num_layers
+    both = clip_modules(model, ["embeddings:rank=4", "head:rank=6"])
+    np.testing.assert_allclose(ends(both)[0], best(table, 4), atol=1e-5)
+    np.testing.assert_allclose(ends(both)[1], best(table, 6), atol=1e-5)
+    folder = save_checkpoint(both, tmp_path / family, factorised=[(None, "embeddings")])
+    again = load_checkpoint(folder)
+    np.testing.assert_allclose(ends(again)[0], ends(both)[0], atol=1e-5)
+    np.testing.assert_array_equal(ends(again)[1], ends(both)[1])
+
+
+def test_clipping_both_tied_ends_keeps_them_tied():
+    model = model_of("qwen2")
+    new = clip_modules(model, ["embeddings,head:rank=4"])
+    assert new.decoder is model.decoder
+    table, head = ends(new)
+    assert head is None
+    np.testing.assert_allclose(table, best(ends(model)[0], 4), atol=1e-5)
+    hidden = np.asarray(new.logits(IDS))
+    assert np.isfinite(hidden).all()
+
+
+def test_a_rank_in_the_report_of_sizes():
+    model = model_of("llama")
+    report = size_report(model, 0, "W_Q", rank=2)
+    same = size_report(model, 0, "W_Q", 1 - 2 / 12)
+    assert (report.stored, report.rate, report.rank) == (same.stored, None, 2)
+    table = size_report(model, None, "embeddings", rank=2)
+    assert (table.dense, table.stored) == (37 * 12, 2 * (37 + 12))
+
+
+def test_what_is_not_there_is_refused():
+    model = model_of("llama")
+    with raises("module: expected one of 'embeddings', 'head', got 'mlp'"):
+        clip_modules(model, ["mlp:0.5"])
+    with raises("module: expected one of 'all', 'attn', 'mlp', 'W_Q'"):
+        clip_modules(model, ["1:head:0.5"])
+    with raises("interventions: expected each matrix once, got W_in in"):
+        clip_modules(model, ["1:mlp:0.5", "1:W_in:rank=2"])
+    with raises("intervention: expected LAYER:MATRICES:STRENGTH"):
+        clip_modules(model, ["mlp"])
+    with raises("interventions: expected a sequence"):
+        clip_modules(model, "1:mlp:0.5")

@@ -1,0 +1,81 @@
+"""Ranks beside rates in evaluations and in stored answers."""
+
+import re
+
+import numpy as np
+import pytest
+
+from icltheory.bridge import clip_modules
+from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
+from icltheory.bridge.cached_evaluator import CachedEvaluator
+from icltheory.bridge.evaluation import (
+    GridChunk,
+    evaluate_grid,
+    evaluate_naive,
+    evaluate_rates,
+)
+from icltheory.bridge.records import Records
+from icltheory.bridge.spectra import Cumulative
+from icltheory.pruning import Rank
+from tests.bridge.evaluation_tasks import classification, tiny
+
+TASK = classification(4)
+SHAPES = {"buckets": 1, "batch_size": 4}
+
+
+def raises(message):
+    return pytest.raises(ValueError, match="^" + re.escape(message))
+
+
+def test_ranks_are_stored_beside_rates(tmp_path):
+    strengths, fields = (0.0, 0.5, Rank(3)), {"task": TASK.name}
+
+    def cache():
+        records = Records(tmp_path / "answers.jsonl", (*fields, *PLACE_FIELDS))
+        return AnswerCache(facts_of(TASK), records, **fields)
+
+    scores = np.random.default_rng(0).normal(size=(3, 4, 3))
+    chunk = GridChunk(1, "mlp", np.arange(4), scores)
+    cache().add("validation", strengths, [chunk], np.arange(4) % 3)
+    again = cache()
+    assert again.known("validation", 1, "mlp", strengths).all()
+    assert not again.known("validation", 1, "mlp", [Rank(4)]).any()
+    found = again.scores("validation", 1, "mlp", strengths[::-1])
+    np.testing.assert_array_equal(found, scores[::-1])
+
+
+@pytest.mark.slow
+def test_a_rank_is_answered_as_the_clipped_model_answers():
+    model, strengths, parts = tiny("groups", num_layers=2), (0.0, 0.5, Rank(3)), []
+
+    def progress(*call):
+        parts.append(call)
+
+    answers = AnswerCache(facts_of(TASK))
+    evaluator = CachedEvaluator(answers, model, TASK, progress=progress, **SHAPES)
+    evaluator.evaluate_missing("validation", [1], ["W_Q,W_in"], strengths)
+    assert parts[-1] == (12, 12, "validation, rates 0, 0.5, rank=3")
+    found = answers.scores("validation", 1, "W_Q,W_in", strengths)
+    pruned = clip_modules(model, ["1:W_Q,W_in:rank=3"])
+    plain = evaluate_naive(pruned, TASK).scores
+    np.testing.assert_allclose(found[2], plain, atol=1e-9)
+    one = evaluate_rates(model, TASK, 1, "W_Q,W_in", None, ranks=[3, 16], **SHAPES)
+    np.testing.assert_allclose(one[0].scores, plain, atol=1e-9)
+    np.testing.assert_allclose(one[1].scores, found[0], atol=1e-9)
+
+
+def test_ranks_that_cannot_be():
+    model = tiny("groups", num_layers=2)
+    for evaluate, at in ((evaluate_rates, (1, "mlp")), (evaluate_grid, ([1], ["mlp"]))):
+        with raises("rates, ranks: expected exactly one of them, got neither"):
+            evaluate(model, TASK, *at, None)
+        with raises("rates, ranks: expected exactly one of them, got both"):
+            evaluate(model, TASK, *at, [0.5], ranks=[3])
+        with raises("rank: expected 1 <= rank <= 16, got 17"):
+            evaluate(model, TASK, *at, None, ranks=[17])
+    for method, why in (
+        ("magnitude", "method: expected 'svd' or 'whitened' for rank=3, got"),
+        (Cumulative((0.5,)), "method: expected rates for a loop, got rank=3"),
+    ):
+        with raises(why):
+            evaluate_rates(model, TASK, 1, "mlp", None, ranks=[3], method=method)
