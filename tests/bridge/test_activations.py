@@ -6,7 +6,7 @@ import pytest
 
 from icltheory.bridge import Tokens, evaluate_rates
 from icltheory.bridge.cached_evaluator import method_name
-from icltheory.bridge.model import clip_module
+from icltheory.bridge.clipping import clip_module
 from icltheory.bridge.spectra import ActivationAware, input_moments
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.pruning import module_matrices

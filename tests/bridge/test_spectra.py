@@ -11,7 +11,8 @@ import pytest
 
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder
-from icltheory.bridge.model import LanguageModel, clip_module
+from icltheory.bridge.clipping import clip_module
+from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.spectra import (
     Exact,
     Randomised,

@@ -21,7 +21,8 @@ from experiments.condition_numbers.report import (
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.export import save_checkpoint
 from icltheory.bridge.families import read_architecture
-from icltheory.bridge.model import LanguageModel, clip_module
+from icltheory.bridge.clipping import clip_module
+from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.spectra import ConditionNumber
 
 matplotlib.use("Agg")
