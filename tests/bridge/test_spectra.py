@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.clipping import clip_module
+from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.spectra import (
     Exact,

@@ -18,10 +18,10 @@ from experiments.condition_numbers.report import (
     claims,
     spread_of_squares,
 )
+from icltheory.bridge.clipping import clip_module
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.export import save_checkpoint
 from icltheory.bridge.families import read_architecture
-from icltheory.bridge.clipping import clip_module
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.spectra import ConditionNumber
 
