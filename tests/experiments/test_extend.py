@@ -104,15 +104,19 @@ def test_what_no_extension_can_do_is_refused(config, args, message, tmp_path):
 
 @pytest.mark.slow
 def test_an_extended_run_equals_one_run_of_all_steps_bit_for_bit(tmp_path):
-    """40 steps and 30 more, against 70: weights, metrics and results."""
+    """40 steps and 30 more of two seeds, against 70: weights, metrics and results."""
+    seeds = ["--seeds", "3", "4"]
     sizes = {"checkpoint-every": 20, "chunk-steps": 10, "eval-prompts": 16}
     with jax.enable_x64(False):
-        parts = [*arguments(tmp_path / "a", steps=40, **sizes), *CONSTANT]
+        parts = [*arguments(tmp_path / "a", steps=40, **sizes), *CONSTANT, *seeds]
         garg_linear.main(parts)
         folder = run_folder(tmp_path / "a")
         found = garg_linear.main(["--resume", str(folder), "--steps", "70"])
-        whole = [*arguments(tmp_path / "b", steps=70, **sizes), *CONSTANT]
+        whole = [*arguments(tmp_path / "b", steps=70, **sizes), *CONSTANT, *seeds]
         expected = garg_linear.main([*whole, "--optimizer.warmup-steps", "5"])
+    assert set(found["per_seed"]) == {"3", "4"}
+    both = np.mean(list(found["per_seed"].values()), axis=0)
+    np.testing.assert_allclose(both, found["curves"]["Transformer"]["mean"], rtol=1e-6)
     other = run_folder(tmp_path / "b")
     for key in found.keys() - {"timing"}:
         assert found[key] == expected[key], key
