@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from icltheory.bridge.tasks import (
+    SCORINGS,
     TASKS,
     File,
     is_declaration_file,
@@ -214,9 +215,13 @@ def test_the_example_of_the_page_prints_what_is_shown(tmp_path, monkeypatch, cap
     for name, text in zip(names, files, strict=True):
         written(tmp_path, text, name)
     monkeypatch.chdir(tmp_path)
-    [code] = [text for kind, text in blocks if kind == "python"]
+    code = "".join(text for kind, text in blocks if kind == "python")
     shown, errors = [text for kind, text in blocks if kind == "text"]
-    exec(code)
+    found = {}
+    exec(code, found)
+    assert found["calibrated"].scoring == "contextual_calibration"
+    table = PAGE.read_text().split("## Scorings")[1].split("## Errors")[0]
+    assert re.findall(r"(?m)^\| `(\w+)` \|", table) == list(SCORINGS)
     assert capsys.readouterr().out == shown
     first, second, third = errors.splitlines()
     mistakes = [

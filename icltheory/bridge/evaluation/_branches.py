@@ -19,14 +19,14 @@ _STEP = 32  # The prefix is padded to a multiple of this.
 
 
 class ModelPrograms:
-    """The compiled steps of a model with its weights, for one way of scoring."""
+    """The compiled steps of a model with its weights, for one measure."""
 
     def __init__(self, decoder: Decoder, params: PyTree, prompts: Prompts):
         self.decoder, self.params = decoder, params
-        self.scoring, self.prefix = prompts.scoring, prompts.prefix
-        self.ends = programs.ends_for(params, prompts.scoring, prompts.label_ids)
+        self.measure, self.prefix = prompts.measure, prompts.prefix
+        self.ends = programs.ends_for(params, prompts.measure, prompts.label_ids)
         # Elsewhere more than the last token of a row is looked at.
-        self.last_only = prompts.scoring == "label_token"
+        self.last_only = prompts.measure == "label_token"
 
     def embed(self, tokens: Tokens) -> Stream:
         """The stream of rows behind the prefix."""
@@ -103,7 +103,7 @@ class Branch:
             self._fill(prefix)
 
     def _fill(self, stream: Stream) -> None:
-        needed = self.model.scoring == "mean_logit"
+        needed = self.model.measure == "mean_logit"
         stream, self.caches = self._run(stream, self.caches, not needed)
         if needed:
             total, count = programs.prefix_logits(
@@ -112,11 +112,11 @@ class Branch:
             self.before = (total[:, 0], count[0])
 
     def __call__(self, stream: Stream, answers: Answers) -> jax.Array:
-        """Scores of rows whose stream enters the layer, (R, B, K) or (R, B, 1)."""
+        """Measures of rows whose stream enters the layer, (R, B, K) or (R, B, 1)."""
         stream, _ = self._run(stream, self.caches, self.model.last_only)
         way = self.model
         return programs.score(
-            way.decoder, way.scoring, way.ends, stream, answers, self.before
+            way.decoder, way.measure, way.ends, stream, answers, self.before
         )
 
     def take(self, rates: Sequence[int]) -> "Branch":

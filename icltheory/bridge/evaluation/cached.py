@@ -28,14 +28,15 @@ def evaluate(
 ) -> Evaluation:
     r"""Answers every example of a split.
 
-    With label tokens the score of label k is its logit behind the prompt. With the
-    average log-likelihood that of option k is
+    With label tokens the score of label k is its logit behind the prompt. Other
+    scorings begin with the log-likelihood of option k,
 
-    .. math:: s_k = \frac{1}{|o_k|} \sum_{t} \log p(o_{k,t} \mid \text{prompt},
-        o_{k, <t})
+    .. math:: \log p(o_k \mid \text{prompt}) = \sum_{t} \log p(o_{k,t} \mid
+        \text{prompt}, o_{k, <t})
 
-    over its tokens, and with the mean logit the mean of all logits over the whole
-    vocabulary at all tokens of prompt and option.
+    over its tokens, which :data:`icltheory.bridge.tasks.SCORINGS` divides by a length
+    or combines with that behind reference prompts. With the mean logit the score is the
+    mean of all logits over the whole vocabulary at all tokens of prompt and option.
 
     Args:
         model: The model.

@@ -36,7 +36,6 @@ from icltheory.bridge.tasks.declaration_file import (
 )
 from icltheory.bridge.tasks.declare import (
     PROFILES,
-    SCORINGS,
     File,
     PromptTemplate,
     Split,
@@ -51,6 +50,7 @@ from icltheory.bridge.tasks.differences import (
 from icltheory.bridge.tasks.lint import Finding, check_prompt, enforce, label_tokens
 from icltheory.bridge.tasks.load import load_task, task_spec
 from icltheory.bridge.tasks.scores import Denominator, denominator_of
+from icltheory.bridge.tasks.scorings import SCORINGS, Scoring
 from icltheory.bridge.tasks.task import Example, LanguageTask
 
 __all__ = [
@@ -63,6 +63,7 @@ __all__ = [
     "Finding",
     "ProfileDifference",
     "PromptTemplate",
+    "Scoring",
     "TaskRecipe",
     "Split",
     "LanguageTask",

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
+from icltheory.bridge.tasks.scorings import SCORINGS
 from icltheory.bridge.tasks.template import fill
 
 __all__ = [
     "PROFILES",
-    "SCORINGS",
     "File",
     "PromptTemplate",
     "TaskRecipe",
@@ -23,7 +23,6 @@ __all__ = [
 ]
 
 PROFILES = ("paper", "authors_code")
-SCORINGS = ("label_token", "average_log_likelihood", "mean_logit")
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ class TaskRecipe:
     Args:
         prompt: The strings.
         split: The rows.
-        scoring: ``"label_token"``, ``"average_log_likelihood"`` or ``"mean_logit"``.
+        scoring: How options are compared, one of ``tasks.SCORINGS``.
         denominator: What a count of right answers is divided by, ``"n"`` or ``"n-1"``.
         merge: Label of each class of the file; the class itself if empty.
 
@@ -131,7 +130,7 @@ class TaskRecipe:
     merge: tuple[int, ...] = ()
 
     def __post_init__(self):
-        check_choice("scoring", self.scoring, SCORINGS)
+        check_choice("scoring", self.scoring, tuple(SCORINGS))
         check_choice("denominator", self.denominator, ("n", "n-1"))
 
 

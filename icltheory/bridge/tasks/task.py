@@ -16,6 +16,7 @@ from icltheory.bridge.tasks.lint import (
     check_prompt,
     gather,
 )
+from icltheory.bridge.tasks.scorings import SCORINGS
 from icltheory.bridge.tasks.template import fill
 
 __all__ = ["Example", "LanguageTask"]
@@ -55,9 +56,12 @@ class LanguageTask:
         validation: Examples for the search.
         test: Examples for the one look at the end.
         template: The strings.
-        scoring: ``"label_token"``, ``"average_log_likelihood"`` or ``"mean_logit"``.
+        scoring: How options are compared, one of ``tasks.SCORINGS``.
         denominator: What a count of right answers is divided by, ``"n"`` or ``"n-1"``.
         sources: The files or hub splits that were read.
+
+    Raises:
+        ValueError: If there is no such scoring.
 
     References:
         Yao et al. (2024), sections C.1 to C.3.
@@ -75,6 +79,9 @@ class LanguageTask:
     scoring: str = "label_token"
     denominator: str = "n"
     sources: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        check_choice("scoring", self.scoring, tuple(SCORINGS))
 
     def prefix(self, shots: int | None = None) -> str:
         """The demonstrations as text.
@@ -200,7 +207,8 @@ class LanguageTask:
         """
         examples, prefix = self.examples(split), self.prefix(shots)
         found: list[Finding] = []
-        if encode is not None and examples and self.scoring == "label_token":
+        by_token = SCORINGS[self.scoring].measure == "label_token"
+        if encode is not None and examples and by_token:
             found += check_labels(encode, self.options(examples[0]), self.name)
         prefix_tokens = None if encode is None else len(encode(prefix))
         for example in examples:
