@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from icltheory.bridge.evaluation import generate, generate_text
+from icltheory.bridge.evaluation.generation import continuations
 from tests.bridge.evaluation_tasks import FAMILIES, Letters, tiny
+from tests.bridge.test_evaluation import with_nan, with_rows
 from tests.bridge.tiers import quick
 
 
@@ -68,3 +70,16 @@ def test_texts_end_before_the_first_of_the_strings():
 def test_prompts_that_cannot_go_on_are_named(prompts, message):
     with pytest.raises(ValueError, match=message):
         generate(tiny("gpt2"), prompts, 10)
+
+
+def test_nan_logits_are_no_token():
+    model, rows = tiny("groups"), [[1, 5, 77], [4, 9, 90]]
+    poisoned = with_rows(model, "embed", [90], np.nan)
+    with pytest.raises(ValueError, match="NaN behind prompt 1 and 0 new tokens"):
+        generate(poisoned, rows, 3)
+    # The other prompt goes on as without it.
+    written, lost = continuations(poisoned, rows, 3, None)
+    assert lost.tolist() == [False, True]
+    assert written == [generate(model, rows, 3)[0], []]
+    with pytest.raises(ValueError, match=r"finite weights, .*\['W_Q'\]"):
+        generate(with_nan(model, 0, "attn", "W_Q"), rows, 3)

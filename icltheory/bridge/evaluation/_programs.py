@@ -111,7 +111,10 @@ def _few(decoder, ends, stream):
 
 @functools.partial(jax.jit, static_argnums=0)
 def row_likelihoods(decoder, ends, stream, tokens, places, counted):
-    """Log-likelihood of the tokens read at these places, and whether all are greedy."""
+    """Log-likelihood of the tokens read at these places, and whether all are greedy.
+
+    Nothing is the likeliest where a logit is NaN, which argmax takes for the largest.
+    """
 
     def at(row):
         # One row after another: the whole vocabulary at every token is large.
@@ -122,7 +125,7 @@ def row_likelihoods(decoder, ends, stream, tokens, places, counted):
         found = jnp.take_along_axis(logp, tokens[:, None], axis=-1)[:, 0]
         same = jnp.argmax(logits, axis=-1) == tokens
         total = jnp.sum(jnp.where(counted, found, 0))
-        return total, jnp.all(same | ~counted)
+        return total, jnp.all(same | ~counted) & ~jnp.isnan(total)
 
     with jax.default_matmul_precision("highest"):
         return jax.lax.map(at, (stream.h, tokens, places, counted))
@@ -152,10 +155,11 @@ def continued(decoder, layer, stream, cache, place):
 
 @functools.partial(jax.jit, static_argnums=0)
 def likeliest(decoder, ends, stream):
-    """The token that a greedy reader writes behind each row."""
+    """The token that a greedy reader writes behind each row; -1 if a logit is NaN."""
     last = stream._replace(h=stream.h[:, -1:])
     with jax.default_matmul_precision("highest"):
-        return jnp.argmax(decoder.read_out(ends, last)[:, 0], axis=-1)
+        logits = decoder.read_out(ends, last)[:, 0]
+    return jnp.where(jnp.isnan(logits).any(axis=-1), -1, jnp.argmax(logits, axis=-1))
 
 
 prefix_logits = jax.jit(mean_logits, static_argnums=0)

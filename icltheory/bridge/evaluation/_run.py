@@ -11,6 +11,7 @@ from icltheory.bridge.evaluation._branches import Branch, ModelPrograms, SharedP
 from icltheory.bridge.evaluation.batches import Batches
 from icltheory.bridge.evaluation.prompts import Prompts
 from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
+from icltheory.bridge.model import check_weights
 
 
 class SplitEvaluator:
@@ -20,7 +21,8 @@ class SplitEvaluator:
         self, model: Any, prompts: Prompts, batch_size: int, buckets: int, padding: str
     ):
         limit = model.context_length
-        self.prompts = prompts
+        self.model, self.prompts = model, prompts
+        self._weights_are_known = False
         self.batches = Batches(prompts, limit, batch_size, buckets, padding)
         _check_turns(model.decoder.arch.rotary, prompts)
         _check_scoring(model.decoder.arch, prompts)
@@ -93,7 +95,11 @@ class SplitEvaluator:
             shape = (len(measures), -1, self.prompts.num_options)
             measures = measures.reshape(shape)[:, : len(examples)]
             own = self._reference_measures(key, rates)
-            yield key, examples, self.prompts.scores(measures, examples, own)
+            scores = self.prompts.scores(measures, examples, own)
+            if np.isnan(scores).any() and not self._weights_are_known:
+                check_weights(self.model, tokens=False)
+                self._weights_are_known = True
+            yield key, examples, scores
 
     def _reference_measures(self, key, rates):
         """Measures of the reference prompts at some rates; all are evaluated once."""

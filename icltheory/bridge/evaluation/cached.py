@@ -53,8 +53,11 @@ def evaluate(
         The evaluation.
 
     Raises:
-        ValueError: If a prompt cannot be answered; see
-            :func:`~icltheory.bridge.evaluation.tokenize`.
+        ValueError: If a prompt cannot be answered
+            (:func:`~icltheory.bridge.evaluation.tokenize`), or a score is NaN and so is
+            a weight that all prompts meet; the message names its matrix. Where only
+            rows of the token table are NaN, the examples that have the tokens are
+            counted as ``num_nan``.
 
     References:
         Yao et al. (2024), section 4. Verified by ``tests/bridge/test_evaluation.py``.

@@ -11,6 +11,7 @@ from icltheory._public import shown
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.evaluation import _programs as programs
+from icltheory.bridge.model import check_weights
 from icltheory.bridge.streams import Tokens
 
 __all__ = ["generate", "generate_text"]
@@ -44,8 +45,9 @@ def generate(
         The new tokens of each prompt, those that ended it included.
 
     Raises:
-        ValueError: If a prompt is empty, has a token that is not in the vocabulary, or
-            leaves no room for ``max_tokens`` in the context.
+        ValueError: If a prompt is empty, has a token that is not in the vocabulary,
+            leaves no room for ``max_tokens`` in the context, or leads to a logit that
+            is NaN; the message names the prompt, or the matrix that is NaN.
 
     Example:
         >>> import jax
@@ -59,6 +61,23 @@ def generate(
     References:
         Verified by ``tests/bridge/test_generation.py``.
     """
+    written, lost = continuations(model, prompts, max_tokens, ended)
+    for number in np.flatnonzero(lost):
+        raise ValueError(
+            f"prompts: expected finite logits, got NaN behind prompt {number} and "
+            f"{len(written[number])} new tokens; a row of the token table is NaN, or "
+            "the range of the dtype too small"
+        )
+    return written
+
+
+def continuations(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    max_tokens: int,
+    ended: Callable[[int, list[int]], bool] | None,
+) -> tuple[list[list[int]], np.ndarray]:
+    """The new tokens of each prompt, and which prompts ended at a logit that is NaN."""
     check_positive_int("max_tokens", max_tokens)
     rows = read_rows("prompts", prompts, model.vocab_size)
     _check_prompts(model, rows, max_tokens)
@@ -72,17 +91,19 @@ def generate(
         stream, cache = programs.block(block, False, layer, stream, None)
         caches.append(programs.lengthened(cache, max_tokens))
     written: list[list[int]] = [[] for _ in rows]
-    running = np.ones(len(rows), bool)
+    running, lost = np.ones(len(rows), bool), np.zeros(len(rows), bool)
     lengths = np.array([len(row) for row in rows], np.int32)
     for step in range(max_tokens):
         new = np.asarray(replicated(programs.likeliest(decoder, ends, stream)))
+        lost |= running & (new < 0)
+        running &= new >= 0
         for number in np.flatnonzero(running):
             written[number].append(int(new[number]))
             if ended is not None and ended(int(number), written[number]):
                 running[number] = False
         if not running.any() or step == max_tokens - 1:
             break
-        token = Tokens(new[:, None], np.ones((len(rows), 1), bool))
+        token = Tokens(np.maximum(new, 0)[:, None], np.ones((len(rows), 1), bool))
         stream = programs.embed(decoder, params["embed"], token, lengths + step)
         for number, layer in enumerate(params["layers"]):
             stream, caches[number] = programs.continued(
@@ -92,7 +113,9 @@ def generate(
                 caches[number],
                 np.int32(longest + step),
             )
-    return written
+    if lost.any():
+        check_weights(model, tokens=False)
+    return written, lost
 
 
 @named_errors

@@ -9,6 +9,7 @@ import numpy as np
 from icltheory._named_errors import named_errors
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
+from icltheory.bridge.model import check_weights
 from icltheory.bridge.tasks import LanguageTask
 
 __all__ = ["evaluate_naive"]
@@ -33,8 +34,7 @@ def evaluate_naive(
         The evaluation.
 
     Raises:
-        ValueError: If a prompt cannot be answered; see
-            :func:`~icltheory.bridge.evaluation.tokenize`.
+        ValueError: As :func:`~icltheory.bridge.evaluation.evaluate`.
 
     References:
         Yao et al. (2024), section 4. Verified by ``tests/bridge/test_evaluation.py``.
@@ -45,6 +45,8 @@ def evaluate_naive(
     )
     everything = np.arange(prompts.num_examples)
     scores = prompts.scores(_measures(model, prompts), everything, references)
+    if np.isnan(scores).any():
+        check_weights(model, tokens=False)
     return evaluation_of(scores, prompts.labels, prompts.denominator)
 
 
