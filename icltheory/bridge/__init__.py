@@ -16,6 +16,7 @@ from icltheory.bridge.decoder import KV, Decoder, Stream, Tokens
 from icltheory.bridge.evaluation import (
     Evaluation,
     evaluate,
+    evaluate_generation,
     evaluate_grid,
     evaluate_naive,
     evaluate_rates,
@@ -56,6 +57,7 @@ __all__ = [
     "clip_module",
     "condition_numbers",
     "evaluate",
+    "evaluate_generation",
     "evaluate_grid",
     "evaluate_naive",
     "evaluate_rates",

@@ -209,7 +209,8 @@ def test_the_package_that_reads_yaml_is_an_extra(folder, monkeypatch):
 
 
 def test_the_example_of_the_page_prints_what_is_shown(tmp_path, monkeypatch, capsys):
-    blocks = re.findall(r"```(\w+)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    page, _ = PAGE.read_text().split("## Answers in free text")
+    blocks = re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL)
     files = [text for kind, text in blocks if kind in ("yaml", "json")]
     names = ("weather.yaml", "train.jsonl", "test.jsonl")
     for name, text in zip(names, files, strict=True):
@@ -220,7 +221,7 @@ def test_the_example_of_the_page_prints_what_is_shown(tmp_path, monkeypatch, cap
     found = {}
     exec(code, found)
     assert found["calibrated"].scoring == "contextual_calibration"
-    table = PAGE.read_text().split("## Scorings")[1].split("## Errors")[0]
+    table = page.split("## Scorings")[1].split("## Errors")[0]
     assert re.findall(r"(?m)^\| `(\w+)` \|", table) == list(SCORINGS)
     assert capsys.readouterr().out == shown
     first, second, third = errors.splitlines()

@@ -62,12 +62,7 @@ def generate(
         Verified by ``tests/bridge/test_generation.py``.
     """
     written, lost = continuations(model, prompts, max_tokens, ended)
-    for number in np.flatnonzero(lost):
-        raise ValueError(
-            f"prompts: expected finite logits, got NaN behind prompt {number} and "
-            f"{len(written[number])} new tokens; a row of the token table is NaN, or "
-            "the range of the dtype too small"
-        )
+    _refuse_lost(lost)
     return written
 
 
@@ -76,12 +71,14 @@ def continuations(
     prompts: Sequence[Sequence[int]],
     max_tokens: int,
     ended: Callable[[int, list[int]], bool] | None,
+    length: int = 0,
 ) -> tuple[list[list[int]], np.ndarray]:
-    """The new tokens of each prompt, and which prompts ended at a logit that is NaN."""
-    check_positive_int("max_tokens", max_tokens)
-    rows = read_rows("prompts", prompts, model.vocab_size)
-    _check_prompts(model, rows, max_tokens)
-    tokens, longest = _padded(rows)
+    """The new tokens of each prompt, and which prompts ended at a logit that is NaN.
+
+    Prompts are padded to ``length`` if it is more than theirs.
+    """
+    rows = checked_prompts(model, prompts, max_tokens)
+    tokens, longest = _padded(rows, length)
     decoder, params = model.decoder, model.params
     ends = {name: leaf for name, leaf in params.items() if name != "layers"}
     stream = programs.embed(decoder, params["embed"], tokens, np.int32(0))
@@ -144,8 +141,21 @@ def generate_text(
     References:
         Verified by ``tests/bridge/test_generation.py``.
     """
+    encoded = [model.tokenizer.encode(prompt) for prompt in prompts]
+    texts, lost = written_texts(model, encoded, max_tokens, until)
+    _refuse_lost(lost)
+    return texts
+
+
+def written_texts(
+    model: Any,
+    encoded: Sequence[Sequence[int]],
+    max_tokens: int,
+    until: Sequence[str],
+    length: int = 0,
+) -> tuple[list[str], np.ndarray]:
+    """The texts behind prompts in tokens, and which ended at a logit that is NaN."""
     tokenizer, stops = model.tokenizer, [stop for stop in until if stop]
-    encoded = [tokenizer.encode(prompt) for prompt in prompts]
     end = getattr(tokenizer, "eos_id", None)
 
     def text(number, tokens):
@@ -157,11 +167,12 @@ def generate_text(
     def ended(number, tokens):
         return tokens[-1] == end or any(stop in text(number, tokens) for stop in stops)
 
-    found = []
-    for number, tokens in enumerate(generate(model, encoded, max_tokens, ended=ended)):
+    written, lost = continuations(model, encoded, max_tokens, ended, length)
+    texts = []
+    for number, tokens in enumerate(written):
         kept = tokens[:-1] if tokens and tokens[-1] == end else tokens
-        found.append(cut_before(text(number, kept), stops))
-    return found
+        texts.append(cut_before(text(number, kept), stops))
+    return texts, lost
 
 
 def cut_before(text: str, stops: Sequence[str]) -> str:
@@ -169,7 +180,25 @@ def cut_before(text: str, stops: Sequence[str]) -> str:
     return text[: min((text.find(s) for s in stops if s in text), default=len(text))]
 
 
-def _check_prompts(model, rows, max_tokens):
+def rounded_up(length: int) -> int:
+    """A length as prompts are padded, so that others meet compiled shapes."""
+    return -(-length // _STEP) * _STEP
+
+
+def _refuse_lost(lost: np.ndarray) -> None:
+    for number in np.flatnonzero(lost):
+        raise ValueError(
+            f"prompts: expected finite logits, got NaN behind prompt {number}; a row "
+            "of the token table is NaN, or the range of the dtype too small"
+        )
+
+
+def checked_prompts(
+    model: Any, prompts: Sequence[Sequence[int]], max_tokens: int
+) -> list[np.ndarray]:
+    """The tokens of prompts that leave room for new ones."""
+    check_positive_int("max_tokens", max_tokens)
+    rows = read_rows("prompts", prompts, model.vocab_size)
     if not rows:
         raise ValueError("prompts: expected at least one, got none")
     rotary = model.decoder.arch.rotary
@@ -183,11 +212,12 @@ def _check_prompts(model, rows, max_tokens):
                 f"prompts: expected 1 to {limit} tokens, which leaves room for "
                 f"{max_tokens}, got {len(row)} in prompt {number}"
             )
+    return rows
 
 
-def _padded(rows) -> tuple[Tokens, int]:
+def _padded(rows, length) -> tuple[Tokens, int]:
     """Rows padded on the left, so that all end at one place."""
-    longest = -(-max(len(row) for row in rows) // _STEP) * _STEP
+    longest = max(rounded_up(max(len(row) for row in rows)), length)
     ids = np.zeros((len(rows), longest), np.int32)
     mask = np.zeros(ids.shape, bool)
     for i, row in enumerate(rows):

@@ -141,6 +141,11 @@ def tokenize(
     examples = task.examples(split)
     if not examples:
         raise ValueError(f"{task.name} {split}: expected examples, got none")
+    if task.kind == "generation":
+        raise ValueError(
+            f"task: expected a classification or a choice, got the generation "
+            f"{task.name}; evaluate_generation takes it"
+        )
     encode, scoring = model.tokenizer.encode, SCORINGS[task.scoring]
     reader = _PromptReader(task, split, shots, encode)
     by_token = scoring.measure == "label_token"

@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 PROFILES = ("paper", "authors_code")
+KINDS = ("classification", "choice", "generation")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class PromptTemplate:
         words: Label word of each class, as demonstrations show it; none for a choice.
         scored: Label words that are compared, if they are not those shown.
         options: Templates of the texts to choose from; empty for a classification,
-            where they are the label words behind a space.
+            where they are the label words behind a space. For a generation, of the
+            answers that count as right, the first of which demonstrations show.
         zero_shot: Question asked when there are no demonstrations; empty if it is the
             same.
 
@@ -176,7 +178,8 @@ class TaskSpec:
         labels: Pairs of a column and the values it has, in the order of the classes.
             Files may differ: the first pair that fits a row is taken.
         recipes: One recipe for both profiles, or a recipe for each.
-        kind: ``"classification"`` or ``"choice"``.
+        kind: ``"classification"``, ``"choice"``, or ``"generation"`` of a text, which
+            has no labels.
         hub: Name on the hub and, if it has one, configuration.
         files: Files with names of their own, tried in order before the usual ones.
         headerless: Columns of tsv and csv files without a header.
@@ -201,7 +204,7 @@ class TaskSpec:
     folder: str = ""
 
     def __post_init__(self):
-        check_choice("kind", self.kind, ("classification", "choice"))
+        check_choice("kind", self.kind, KINDS)
         for name, templates in self.fields.items():
             for template in (templates,) if isinstance(templates, str) else templates:
                 _check_columns(self, name, template)
@@ -255,7 +258,11 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
             f"scored: expected {len(prompt.words)} words for {spec.name}, "
             f"got {prompt.scored}"
         )
-    labels = set(range(prompt.num_labels))
+    labels = set(range(1 if spec.kind == "generation" else prompt.num_labels))
+    if spec.kind == "generation" and spec.labels:
+        raise ValueError(
+            f"labels: expected none for a generation, got those of {spec.name}"
+        )
     for column, values in spec.labels:
         merged = set(recipe.merge or range(len(values)))
         if merged != labels or len(values) != len(recipe.merge or values):
@@ -267,7 +274,7 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
     if order and sorted(order) != sorted(labels):
         raise ValueError(f"order: expected each class of {spec.name} once, got {order}")
     _check_templates(prompt, dict.fromkeys(spec.fields, ""))
-    if spec.kind == "classification" and "{label" not in prompt.demonstration:
+    if spec.kind != "choice" and "{label" not in prompt.demonstration:
         raise ValueError(
             f"demonstration: expected {{label}} in that of {spec.name}, "
             f"got {prompt.demonstration!r}"
