@@ -135,7 +135,7 @@ recipes:
         ),
         ("per_class: 2", "per_class: two", "11: split.per_class: .* number, got 'two'"),
         ("per_class: 2", "per_class: 2.5", "11: split.per_class: .* number, got '2.5'"),
-        ("per_class: 2", "per_class: 0", "10: per_class: expected a positive integer"),
+        ("per_class: 2", "per_class: -1", "10: per_class: expected an integer >= 0"),
         ("validation: rest", "validation: train", "10: validation: expected one of"),
         ("  label: [dry, wet]", "  - [label]", "5: labels: .* pair .* got 1 entries"),
         ("  label: [dry, wet]", "  label: [dry]", "1: labels: expected values for 2"),

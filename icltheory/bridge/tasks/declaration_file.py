@@ -64,6 +64,14 @@ def read_task_spec(path: Any) -> TaskSpec:
     References:
         Verified by ``tests/bridge/test_declaration_file.py``.
     """
+    document = document_of(path)
+    spec, path = _spec(document), document.path
+    folder = "" if spec.hub and not spec.folder else str(path.parent / spec.folder)
+    return dataclasses.replace(spec, folder=folder)
+
+
+def document_of(path: Any) -> Any:
+    """The parsed document of a YAML file."""
     path = Path(path)
     if path.suffix not in SUFFIXES:
         raise ValueError(
@@ -78,10 +86,7 @@ def read_task_spec(path: Any) -> TaskSpec:
             "reading a declaration file needs the package pyyaml: "
             "pip install icltheory[llm]"
         ) from error
-    document = Document(path)
-    spec = _spec(document)
-    folder = "" if spec.hub and not spec.folder else str(path.parent / spec.folder)
-    return dataclasses.replace(spec, folder=folder)
+    return Document(path)
 
 
 def _spec(document: Any) -> TaskSpec:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
+from icltheory._checks import check_choice, check_nonnegative_int
 from icltheory.bridge.tasks.scorings import SCORINGS
 from icltheory.bridge.tasks.template import fill
 
@@ -72,7 +72,7 @@ class Split:
 
     Args:
         seed: Seed of the shuffle.
-        per_class: Demonstrations of each class.
+        per_class: Demonstrations of each class; 0 for none.
         skip: Rows of each class that come before them.
         order: Classes in the order in which they take turns; all, ascending, if empty.
         keep: How many of the demonstrations reach the prompt; all if ``None``.
@@ -97,7 +97,7 @@ class Split:
     test: str = "test"
 
     def __post_init__(self):
-        check_positive_int("per_class", self.per_class)
+        check_nonnegative_int("per_class", self.per_class)
         check_nonnegative_int("seed", self.seed)
         check_nonnegative_int("skip", self.skip)
         if self.keep is not None:
@@ -107,6 +107,12 @@ class Split:
         else:
             check_nonnegative_int("validation", self.validation)
         check_choice("test", self.test, ("rest", "test", "validation"))
+
+    @property
+    def uses_training_rows(self) -> bool:
+        """Whether demonstrations, validation or test are made of training rows."""
+        counted = 0 if isinstance(self.validation, str) else self.validation
+        return bool(self.per_class or counted) or "rest" in (self.validation, self.test)
 
 
 @dataclass(frozen=True)

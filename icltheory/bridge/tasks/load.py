@@ -79,7 +79,8 @@ def load_task(
     if spec.kind == "generation":
         words = ("answer",)
     seeds = (question_seed, demonstration_seed, reserved)
-    parts = draw(spec.name, examples("train"), recipe.split, words, *seeds)
+    rows = examples("train") if recipe.split.uses_training_rows else ()
+    parts = draw(spec.name, rows, recipe.split, words, *seeds)
     validation, test = parts.validation, parts.rest
     if recipe.split.validation == "validation":
         validation = examples("validation")

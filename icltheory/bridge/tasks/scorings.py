@@ -220,6 +220,8 @@ def _fields(template: str) -> set[str]:
 
 
 _SUM = "log_likelihood"
+
+# The scorings by name.
 SCORINGS: dict[str, Scoring] = {
     "label_token": Scoring("label_token"),
     "log_likelihood": Scoring(_SUM),
