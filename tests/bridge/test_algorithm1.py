@@ -277,7 +277,9 @@ def test_nan_is_wrong_and_known():
     assert answers.correct("test", 0, "mlp", [0]).tolist() == [[True, False]]
     scores[0, 0] = np.nan
     answers, _ = answers_of([[True, True]], scores=scores)
-    with pytest.raises(ValueError, match="scores: .* NaN for all 2 examples of made test"):
+    with pytest.raises(
+        ValueError, match="scores: .* NaN for all 2 examples of made test"
+    ):
         answers.correct("test", 0, "mlp", [0])
 
 

@@ -87,6 +87,17 @@ def test_fixed_choices(folder):
     assert shown.prefix() == f"{task.query(task.validation[0])} blick\n\n"
 
 
+def test_the_path_stands_where_a_name_does(folder):
+    path = written(folder, COMMON + WORDS)
+    assert load_task(path) == load_task(read_harness_task(path))
+    # A file without this entry is a declaration of this library.
+    other = written(folder, (COMMON + WORDS).replace("doc_to_text", "text"), "o.yaml")
+    with pytest.raises(
+        ValueError, match="1: task: expected a field among name, fields"
+    ):
+        load_task(other)
+
+
 def test_choices_of_each_row_and_white_space_before_the_answer(folder):
     task = load_task(read_harness_task(written(folder, COMMON + ENDINGS)))
     example = task.test[0]

@@ -152,6 +152,12 @@ def read_harness_task(path: Any, metric: str = "acc") -> TaskSpec:
     )
 
 
+def is_of_harness(path: Any) -> bool:
+    """Whether a YAML file says how lm-evaluation-harness makes its prompts."""
+    document = document_of(path)
+    return "doc_to_text" in document.items(document.root)
+
+
 def _check_plain(config: _Config, metric: str, refuse: Any) -> None:
     """Refuses entries whose values would make another number."""
     known = [row.metric for row in config.metric_list]
