@@ -119,7 +119,7 @@ def test_a_task_of_free_answers(tmp_path):
 def test_texts_and_shares_are_those_of_one_prompt_at_a_time():
     model = tiny("llama", tokenizer=Spoken())
     task = classification(7)
-    front = task.prefix(2)
+    front = task.prefix(4)  # long enough to run once for all
     alone = [
         generate_text(model, [front + task.query(e)], 5, until=["m"])[0]
         for e in task.validation
@@ -131,7 +131,7 @@ def test_texts_and_shares_are_those_of_one_prompt_at_a_time():
     found = evaluate_generation(
         model,
         task,
-        shots=2,
+        shots=4,
         max_tokens=5,
         until=["m"],
         batch_size=3,

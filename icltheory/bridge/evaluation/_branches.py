@@ -18,6 +18,15 @@ from icltheory.layered import MatrixSpec
 _STEP = 32  # The prefix is padded to a multiple of this.
 
 
+def prefix_tokens(prefix: Sequence[int], limit: int) -> Tokens:
+    """A prefix as one row, padded on the left so that others meet its shape."""
+    size = len(prefix)
+    length = min(-(-size // _STEP) * _STEP, limit)
+    ids = np.zeros((1, length), np.int32)
+    ids[0, length - size :] = prefix
+    return Tokens(ids, np.arange(length)[None] >= length - size)
+
+
 class ModelPrograms:
     """The compiled steps of a model with its weights, for one measure."""
 
@@ -34,13 +43,10 @@ class ModelPrograms:
 
     def embed_prefix(self) -> Stream | None:
         """The stream of the prefix itself, padded on the left."""
-        size, limit = len(self.prefix), self.decoder.arch.max_positions
-        if not size:
+        if not self.prefix:
             return None
-        length = min(-(-size // _STEP) * _STEP, limit)
-        ids = np.zeros((1, length), np.int32)
-        ids[0, length - size :] = self.prefix
-        return self._embed(Tokens(ids, np.arange(length)[None] >= length - size), 0)
+        tokens = prefix_tokens(self.prefix, self.decoder.arch.max_positions)
+        return self._embed(tokens, 0)
 
     def _embed(self, tokens, start):
         table, start = self.params["embed"], np.int32(start)

@@ -131,14 +131,20 @@ def row_likelihoods(decoder, ends, stream, tokens, places, counted):
         return jax.lax.map(at, (stream.h, tokens, places, counted))
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def lengthened(cache, tokens):
-    """A cache with room for so many more tokens."""
+@functools.partial(jax.jit, static_argnums=2)
+def lengthened(prefix, cache, tokens):
+    """A cache behind that of a shared prefix, with room for so many more tokens."""
+
+    def behind(front, leaf):
+        every = jnp.broadcast_to(front, (len(leaf), *front.shape[1:]))
+        return jnp.concatenate([every, leaf], axis=1)
 
     def more(leaf):
         width = [(0, 0), (0, tokens)] + [(0, 0)] * (leaf.ndim - 2)
         return jnp.pad(leaf, width)
 
+    if prefix is not None:
+        cache = jax.tree.map(behind, prefix, cache)
     return jax.tree.map(more, cache)
 
 

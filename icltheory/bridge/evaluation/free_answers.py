@@ -19,6 +19,7 @@ from icltheory.batching import Progress
 from icltheory.bridge.evaluation.batches import padded_lengths
 from icltheory.bridge.evaluation.generation import (
     checked_prompts,
+    prefix_cache,
     rounded_up,
     written_texts,
 )
@@ -181,7 +182,8 @@ def evaluate_generation(
     """Lets a model write the answers of a split, and compares them with the right ones.
 
     The likeliest token is written again and again, with a cache of keys and values, up
-    to one of the strings ``until``, the end of the text or ``max_tokens``. The right
+    to one of the strings ``until``, the end of the text or ``max_tokens``. The
+    demonstrations run once for all examples. The right
     answers are the options of a generation, the right label word of a classification,
     and the right option of a choice.
 
@@ -228,6 +230,7 @@ def evaluate_generation(
     rounded = np.array([rounded_up(len(prompt)) for prompt in prompts])
     lengths = padded_lengths(rounded, buckets)
     padded = lengths[np.searchsorted(lengths, rounded)]
+    prefix = prefix_cache(model, prompts)
     texts, lost = [""] * len(prompts), np.zeros(len(prompts), bool)
     count = Count(len(prompts), progress)
     for length in lengths:
@@ -238,7 +241,9 @@ def evaluate_generation(
             # The last prompt is repeated to fill the shape.
             filled = np.pad(numbers, (0, size - len(numbers)), mode="edge")
             chosen = [prompts[number] for number in filled]
-            found, nan = written_texts(model, chosen, max_tokens, until, int(length))
+            found, nan = written_texts(
+                model, chosen, max_tokens, until, int(length), prefix
+            )
             lost[numbers] = nan[: len(numbers)]
             for number, text in zip(numbers, found, strict=False):
                 texts[number] = text

@@ -1,7 +1,7 @@
 """Greedy generation with a cache of keys and values."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,12 +11,15 @@ from icltheory._public import shown
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.evaluation import _programs as programs
+from icltheory.bridge.evaluation._branches import prefix_tokens
+from icltheory.bridge.evaluation.prompts import common_beginning
 from icltheory.bridge.model import check_weights
-from icltheory.bridge.streams import Tokens
+from icltheory.bridge.streams import KV, Tokens
 
 __all__ = ["generate", "generate_text"]
 
 _STEP = 8
+_LEAST_PREFIX = 32  # A shorter one is not worth programs of its own.
 
 
 @named_errors
@@ -66,27 +69,63 @@ def generate(
     return written
 
 
+class PrefixCache(NamedTuple):
+    """The beginning that prompts share, run once.
+
+    Attributes:
+        size: Its number of tokens.
+        length: The same with padding.
+        caches: Keys and values of each layer, of one row.
+    """
+
+    size: int
+    length: int
+    caches: tuple[KV, ...]
+
+
+def prefix_cache(model: Any, prompts: Sequence[Sequence[int]]) -> PrefixCache | None:
+    """The common beginning of prompts as a cache; ``None`` if it is short."""
+    rows = [list(prompt) for prompt in prompts]
+    size = common_beginning(rows, min(map(len, rows)) - 1)
+    if size < _LEAST_PREFIX:
+        return None
+    decoder, params, caches = model.decoder, model.params, []
+    tokens = prefix_tokens(rows[0][:size], decoder.arch.max_positions)
+    stream = programs.embed(decoder, params["embed"], tokens, np.int32(0))
+    for number, layer in enumerate(params["layers"]):
+        block = decoder.of_layer(number)
+        stream, cache = programs.block(block, False, layer, stream, None)
+        caches.append(cache)
+    return PrefixCache(size, np.shape(tokens.ids)[1], tuple(caches))
+
+
 def continuations(
     model: Any,
     prompts: Sequence[Sequence[int]],
     max_tokens: int,
     ended: Callable[[int, list[int]], bool] | None,
     length: int = 0,
+    prefix: PrefixCache | None = None,
 ) -> tuple[list[list[int]], np.ndarray]:
     """The new tokens of each prompt, and which prompts ended at a logit that is NaN.
 
-    Prompts are padded to ``length`` if it is more than theirs.
+    Prompts are padded to ``length`` if it is more than theirs. Those that begin with a
+    prefix run from its cache.
     """
     rows = checked_prompts(model, prompts, max_tokens)
-    tokens, longest = _padded(rows, length)
+    front = 0 if prefix is None else prefix.size
+    tokens, longest = _padded([row[front:] for row in rows], length - front)
     decoder, params = model.decoder, model.params
     ends = {name: leaf for name, leaf in params.items() if name != "layers"}
-    stream = programs.embed(decoder, params["embed"], tokens, np.int32(0))
+    stream = programs.embed(decoder, params["embed"], tokens, np.int32(front))
     caches = []
     for number, layer in enumerate(params["layers"]):
-        block = decoder.of_layer(number)
-        stream, cache = programs.block(block, False, layer, stream, None)
-        caches.append(programs.lengthened(cache, max_tokens))
+        block, before = decoder.of_layer(number), None
+        if prefix is not None:
+            before = prefix.caches[number]
+        stream, cache = programs.block(block, False, layer, stream, before)
+        caches.append(programs.lengthened(before, cache, max_tokens))
+    place = longest if prefix is None else longest + prefix.length
     written: list[list[int]] = [[] for _ in rows]
     running, lost = np.ones(len(rows), bool), np.zeros(len(rows), bool)
     lengths = np.array([len(row) for row in rows], np.int32)
@@ -108,7 +147,7 @@ def continuations(
                 layer,
                 stream,
                 caches[number],
-                np.int32(longest + step),
+                np.int32(place + step),
             )
     if lost.any():
         check_weights(model, tokens=False)
@@ -153,6 +192,7 @@ def written_texts(
     max_tokens: int,
     until: Sequence[str],
     length: int = 0,
+    prefix: PrefixCache | None = None,
 ) -> tuple[list[str], np.ndarray]:
     """The texts behind prompts in tokens, and which ended at a logit that is NaN."""
     tokenizer, stops = model.tokenizer, [stop for stop in until if stop]
@@ -167,7 +207,7 @@ def written_texts(
     def ended(number, tokens):
         return tokens[-1] == end or any(stop in text(number, tokens) for stop in stops)
 
-    written, lost = continuations(model, encoded, max_tokens, ended, length)
+    written, lost = continuations(model, encoded, max_tokens, ended, length, prefix)
     texts = []
     for number, tokens in enumerate(written):
         kept = tokens[:-1] if tokens and tokens[-1] == end else tokens
@@ -217,7 +257,7 @@ def checked_prompts(
 
 def _padded(rows, length) -> tuple[Tokens, int]:
     """Rows padded on the left, so that all end at one place."""
-    longest = max(rounded_up(max(len(row) for row in rows)), length)
+    longest = rounded_up(max(*(len(row) for row in rows), length))
     ids = np.zeros((len(rows), longest), np.int32)
     mask = np.zeros(ids.shape, bool)
     for i, row in enumerate(rows):

@@ -162,7 +162,7 @@ def tokenize(
     if scoring.measure != "log_likelihood":
         starts = [len(row) for row in rows]
     # The token before an answer predicts the first of its own.
-    shared = _common(rows, min(starts) - 1)
+    shared = common_beginning(rows, min(starts) - 1)
     reference, reference_of = _references(model, task, split, shots)
     return Prompts(
         prefix=rows[0][:shared],
@@ -240,7 +240,7 @@ class _PromptReader:
             self.note("error", "label-tokens", example, message)
         for option in self.task.options(example):
             row = self.encode(text + option)
-            start = _common([before, row], len(before))
+            start = common_beginning([before, row], len(before))
             if start < len(before):
                 message = f"the option {option!r} melts into the question"
                 self.note("warning", "boundary", example, message)
@@ -327,7 +327,7 @@ class _PromptReader:
                 self.note("error", "vocabulary", examples[number // each], message)
 
 
-def _common(rows: Sequence[tuple[int, ...]], most: int) -> int:
+def common_beginning(rows: Sequence[Sequence[int]], most: int) -> int:
     """Length of the longest common beginning, ``most`` if it is longer."""
     shared = rows[0][: max(most, 0)]
     for row in rows:
