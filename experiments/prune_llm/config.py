@@ -29,6 +29,8 @@ class Config:
         layers: Layers of the grid, counted from the last if negative; all if empty.
             Algorithm 1 chooses among all layers in any case.
         profile: What the paper says, or what the authors' scripts do.
+        scoring: How the options of an example are compared, such as "pmi"; "" for what
+            each task declares.
         shots: Demonstrations in front; -1 for all. Everything is done with the first
             number, the grid with the others too.
         demonstration_seeds: Draws of the demonstrations; the grid is of the first.
@@ -56,6 +58,7 @@ class Config:
     modules: tuple[str, ...] = ("mlp", "attn")
     layers: tuple[int, ...] = ()
     profile: Literal["paper", "authors_code"] = "paper"
+    scoring: str = ""
     shots: tuple[int, ...] = (-1, 4, 0)
     demonstration_seeds: tuple[int, ...] = (0,)
     orders: tuple[int, ...] = (0,)

@@ -138,6 +138,8 @@ def _draws(config: Config) -> dict[tuple[str, int, int], LanguageTask]:
             demonstration_seed=seed,
             reserved=_reserved(spec, config),
         )
+        if config.scoring:
+            drawn = dataclasses.replace(drawn, scoring=config.scoring)
         drawn = _limited(drawn, config.examples)
         for order in config.orders:
             ordered = drawn.with_demonstrations(order_seed=order) if order else drawn

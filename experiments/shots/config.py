@@ -34,6 +34,8 @@ class Config:
         module: Its module.
         split: Questions that are asked.
         profile: What the paper says, or what the authors' scripts do.
+        scoring: How the options of an example are compared, such as "pmi"; "" for what
+            each task declares.
         dtype: Of weights and products.
         examples: Most questions of a split, evenly spaced; all if 0.
         batch_size: Questions that run together.
@@ -52,6 +54,7 @@ class Config:
     module: str = "mlp"
     split: Literal["validation", "test"] = "validation"
     profile: Literal["paper", "authors_code"] = "paper"
+    scoring: str = ""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     examples: int = 0
     batch_size: int = 32
@@ -97,6 +100,7 @@ class Config:
             modules=(self.module,),
             layers=(self.layer,),
             profile=self.profile,
+            scoring=self.scoring,
             shots=self.shots,
             demonstration_seeds=self.demonstration_seeds,
             orders=self.orders,

@@ -202,7 +202,8 @@ class AnswerCache:
             Booleans, ``(rates, examples)``.
 
         Raises:
-            ValueError: If an answer is not known.
+            ValueError: If an answer is not known, or the unpruned model has NaN among
+                the scores of every example of the split.
         """
         rates = rates if places is None else [rates[place] for place in places]
         total = self.facts.sizes[split]
@@ -215,11 +216,23 @@ class AnswerCache:
                 "run first"
             )
         scores = self.scores(split, layer, module, rates)[:, chosen]
+        if examples is None:
+            self._check_answered(split, rates, scores)
         right = predict(scores) == self._labels[split][chosen][None]
         if self.facts.ties_are_wrong:
             best = scores.max(axis=-1, keepdims=True)
             right &= (scores == best).sum(axis=-1) == 1
         return right
+
+    def _check_answered(self, split, rates, scores) -> None:
+        """Raises where the unpruned model would have an accuracy of 0 out of NaN."""
+        for rate, rows in zip(rates, scores, strict=True):
+            if float(rate) == 0 and len(rows) and np.isnan(rows).any(axis=-1).all():
+                raise ValueError(
+                    f"scores: expected numbers of the unpruned model, got NaN for all "
+                    f"{len(rows)} examples of {self.facts.name} {split}; is the range "
+                    "of the dtype too small?"
+                )
 
     def accuracy(self, correct: np.ndarray) -> float:
         """Share of right answers, by the denominator of the task.

@@ -275,6 +275,12 @@ def test_nan_is_wrong_and_known():
     answers, _ = answers_of([[True, True]], scores=scores)
     assert answers.known("test", 0, "mlp", [0]).all()
     assert answers.correct("test", 0, "mlp", [0]).tolist() == [[True, False]]
+    scores[0, 0] = np.nan
+    answers, _ = answers_of([[True, True]], scores=scores)
+    with pytest.raises(
+        ValueError, match="scores: .* NaN for all 2 examples of made test"
+    ):
+        answers.correct("test", 0, "mlp", [0])
 
 
 def test_scores_come_back_from_a_file_to_the_last_bit(tmp_path):

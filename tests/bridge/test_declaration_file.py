@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from icltheory.bridge.tasks import (
+    SCORINGS,
     TASKS,
     File,
     is_declaration_file,
@@ -134,7 +135,7 @@ recipes:
         ),
         ("per_class: 2", "per_class: two", "11: split.per_class: .* number, got 'two'"),
         ("per_class: 2", "per_class: 2.5", "11: split.per_class: .* number, got '2.5'"),
-        ("per_class: 2", "per_class: 0", "10: per_class: expected a positive integer"),
+        ("per_class: 2", "per_class: -1", "10: per_class: expected an integer >= 0"),
         ("validation: rest", "validation: train", "10: validation: expected one of"),
         ("  label: [dry, wet]", "  - [label]", "5: labels: .* pair .* got 1 entries"),
         ("  label: [dry, wet]", "  label: [dry]", "1: labels: expected values for 2"),
@@ -208,15 +209,20 @@ def test_the_package_that_reads_yaml_is_an_extra(folder, monkeypatch):
 
 
 def test_the_example_of_the_page_prints_what_is_shown(tmp_path, monkeypatch, capsys):
-    blocks = re.findall(r"```(\w+)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    page, _ = PAGE.read_text().split("## Answers in free text")
+    blocks = re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL)
     files = [text for kind, text in blocks if kind in ("yaml", "json")]
     names = ("weather.yaml", "train.jsonl", "test.jsonl")
     for name, text in zip(names, files, strict=True):
         written(tmp_path, text, name)
     monkeypatch.chdir(tmp_path)
-    [code] = [text for kind, text in blocks if kind == "python"]
+    code = "".join(text for kind, text in blocks if kind == "python")
     shown, errors = [text for kind, text in blocks if kind == "text"]
-    exec(code)
+    found = {}
+    exec(code, found)
+    assert found["calibrated"].scoring == "contextual_calibration"
+    table = page.split("## Scorings")[1].split("## Errors")[0]
+    assert re.findall(r"(?m)^\| `(\w+)` \|", table) == list(SCORINGS)
     assert capsys.readouterr().out == shown
     first, second, third = errors.splitlines()
     mistakes = [

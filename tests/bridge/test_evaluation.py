@@ -149,6 +149,42 @@ def test_nan_is_wrong_counted_and_stays_with_its_example():
     np.testing.assert_allclose(found.scores[~hit], clean.scores[~hit], atol=1e-10)
 
 
+def with_nan(model, layer, module, matrix):
+    """The model with one weight of a matrix NaN."""
+    layers = list(model.params["layers"])
+    W = np.array(layers[layer][module][matrix]["weight"])
+    W[0, 0] = np.nan
+    parts = layers[layer][module] | {matrix: {"weight": jnp.asarray(W)}}
+    layers[layer] = layers[layer] | {module: parts}
+    return model.replace(params=model.params | {"layers": tuple(layers)})
+
+
+def test_a_weight_that_all_prompts_meet_is_named_where_it_is_nan():
+    broken = with_nan(tiny("groups"), 1, "mlp", "W_in")
+    place = r"params\['layers'\]\[1\]\['mlp'\]\['W_in'\]\['weight'\]$"
+    for run in (evaluate, evaluate_naive):
+        options = SHAPES if run is evaluate else {}
+        with pytest.raises(
+            ValueError, match=f"model: expected finite .* 1 NaN.*{place}"
+        ):
+            run(broken, classification(12), **options)
+
+
+def test_nan_of_all_examples_is_no_accuracy_of_zero():
+    model, task = tiny("groups"), classification(12)
+    shown = Letters().letter("\n")  # in every prompt
+    found = evaluate(with_rows(model, "embed", [shown], np.nan), task, **SHAPES)
+    assert (found.num_nan, found.num_correct, found.num_ties) == (12, 0, 0)
+    assert np.isnan(found.accuracy)
+    # A tie beside NaN is no answer, whatever the label.
+    scores = np.array([[1.0, 1.0, np.nan], [np.nan] * 3, [2.0, 2.0, 1.0]])
+    for label in range(3):
+        found = evaluation_of(scores, np.full(3, label))
+        assert found.predictions.tolist() == [-1, -1, 0]
+        assert found.correct.tolist() == [False, False, label == 0]
+        assert (found.num_ties, found.num_nan) == (1, 2)
+
+
 def test_the_denominator_is_the_tasks():
     model, task = tiny("groups"), classification(12)
     plain = evaluate(model, task, **SHAPES)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from icltheory.bridge.evaluation import generate, generate_text
+from icltheory.bridge.evaluation.generation import continuations, prefix_cache
 from tests.bridge.evaluation_tasks import FAMILIES, Letters, tiny
+from tests.bridge.test_evaluation import with_nan, with_rows
 from tests.bridge.tiers import quick
 
 
@@ -28,6 +30,22 @@ def test_a_cache_writes_what_reading_anew_does(family):
     assert found == [plain(model, prompt, 9) for prompt in prompts]
     stopped = generate(model, prompts, 9, ended=lambda i, new: i == 1 and len(new) > 3)
     assert stopped == [found[0], found[1][:4], found[2]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["gpt2", "groups", "mixed"])
+def test_a_beginning_that_all_prompts_share_runs_once(family):
+    model = tiny(family)
+    shared = np.random.default_rng(2).integers(2, 128, 41).tolist()
+    prompts = [[*shared, *rest] for rest in ([5, 77, 9, 14, 3], [4, 4, 90], [31])]
+    prefix = prefix_cache(model, prompts)
+    assert (prefix.size, prefix.length) == (41, 64)
+    written, lost = continuations(model, prompts, 9, None, 60, prefix)
+    assert written == generate(model, prompts, 9)
+    assert not lost.any()
+    assert prefix_cache(model, [prompt[20:] for prompt in prompts]) is None
+    # Something has to be left behind it.
+    assert prefix_cache(model, [prompts[0], prompts[0]]).size == 45
 
 
 class Spoken(Letters):
@@ -68,3 +86,16 @@ def test_texts_end_before_the_first_of_the_strings():
 def test_prompts_that_cannot_go_on_are_named(prompts, message):
     with pytest.raises(ValueError, match=message):
         generate(tiny("gpt2"), prompts, 10)
+
+
+def test_nan_logits_are_no_token():
+    model, rows = tiny("groups"), [[1, 5, 77], [4, 9, 90]]
+    poisoned = with_rows(model, "embed", [90], np.nan)
+    with pytest.raises(ValueError, match="NaN behind prompt 1; a row"):
+        generate(poisoned, rows, 3)
+    # The other prompt goes on as without it.
+    written, lost = continuations(poisoned, rows, 3, None)
+    assert lost.tolist() == [False, True]
+    assert written == [generate(model, rows, 3)[0], []]
+    with pytest.raises(ValueError, match=r"finite weights, .*\['W_Q'\]"):
+        generate(with_nan(model, 0, "attn", "W_Q"), rows, 3)

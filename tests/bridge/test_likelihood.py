@@ -7,6 +7,7 @@ import pytest
 from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.evaluation import log_likelihoods, perplexity
 from tests.bridge.evaluation_tasks import FAMILIES, sentences, tiny
+from tests.bridge.test_evaluation import with_nan, with_rows
 from tests.bridge.tiers import quick
 
 
@@ -92,3 +93,15 @@ def test_rows_are_whole_numbers(row):
 def test_rows_keep_their_tokens():
     (row, empty) = read_rows("rows", [np.array([5, 127], np.uint8), []], 128)
     assert (row.tolist(), empty.tolist()) == ([5, 127], [])
+
+
+def test_nothing_is_greedy_where_a_log_likelihood_is_nan():
+    model, rows = tiny("groups"), [[1, 5, 0], [4, 9, 0]]
+    poisoned = with_rows(model, "embed", [9], np.nan)
+    found = log_likelihoods(poisoned, rows, [2, 2])
+    assert np.isnan(found.log_likelihood).tolist() == [False, True]
+    assert not found.greedy[1]
+    plainly = log_likelihoods(model, rows, [2, 2])
+    assert found.log_likelihood[0] == pytest.approx(plainly.log_likelihood[0])
+    with pytest.raises(ValueError, match=r"finite weights, .*\['W_out'\]"):
+        log_likelihoods(with_nan(model, 2, "mlp", "W_out"), rows, [2, 2])

@@ -242,7 +242,7 @@ def test_declarations_that_do_not_fit_together(change, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Split(per_class=0), "per_class: expected"),
+        (lambda: Split(per_class=-1), "per_class: expected an integer >= 0, got -1"),
         (lambda: Split(validation="train"), "validation: expected"),
         (lambda: Split(validation=-1), "validation: expected an integer >= 0, got -1"),
         (lambda: Split(keep=-1), "keep: expected an integer >= 0, got -1"),

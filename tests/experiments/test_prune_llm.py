@@ -209,12 +209,14 @@ split: {{per_class: 4}}
     config = dataclasses.replace(shots.PRESETS["tiny"], examples=4)
     filed = dataclasses.replace(config, tasks=(str(path),))
     assert filed.task_names == ("mine",)
-    named = dataclasses.replace(config, tasks=("topic",))
+    named = dataclasses.replace(config, tasks=("topic",), scoring="pmi")
     of_name, of_file = (subjects.load(c.subject()) for c in (named, filed))
     assert {case.task for case in of_file.tasks} == {"mine"}
     for case, task in of_file.tasks.items():
         other = of_name.tasks[case._replace(task="topic")]
-        assert dataclasses.replace(task, name="topic", sources=other.sources) == other
+        assert (task.scoring, other.scoring) == ("label_token", "pmi")
+        changes = {"name": "topic", "sources": other.sources, "scoring": "pmi"}
+        assert dataclasses.replace(task, **changes) == other
 
 
 @pytest.mark.slow
@@ -245,6 +247,7 @@ def test_other_weights_are_no_continuation(toy, whole):
         ),
         (["--task", "no.yaml"], "no.yaml: no such declaration file"),
         (["--task", "a/x.yaml", "b/x.yaml"], "tasks: expected files of different"),
+        (["--scoring", "f1"], "scoring: expected one of 'label_token'"),
         (["--tasks", "rte"], "no such folder of files for rte"),
         (["--shots", "17"], "shots: expected at most 16 for sentiment, got 17"),
         (["--shots", "-2"], "shots: expected numbers >= -1, got -2"),

@@ -7,7 +7,8 @@ all rates, and all rates are one compiled program. ``evaluate_naive`` does the s
 prompt at a time and is what the others are tested against.
 
 Beside tasks there are ``log_likelihoods`` of rows of tokens, the ``perplexity`` of a
-text, and greedy ``generate_text`` with a cache of keys and values.
+text, and greedy ``generate_text`` with a cache of keys and values, of which
+``evaluate_generation`` makes exact match and F1.
 
 A ``Grid`` hands out scores batch by batch, to be recorded as they come, and answers
 some examples at some rates, which is what a race over rates asks for:
@@ -29,6 +30,13 @@ from icltheory.bridge.evaluation.cached import (
     evaluate_grid,
     evaluate_rates,
 )
+from icltheory.bridge.evaluation.free_answers import (
+    GenerationEvaluation,
+    evaluate_generation,
+    exact_match,
+    normalise_answer,
+    token_f1,
+)
 from icltheory.bridge.evaluation.generation import generate, generate_text
 from icltheory.bridge.evaluation.grid import Grid, GridChunk
 from icltheory.bridge.evaluation.likelihood import (
@@ -45,21 +53,26 @@ __all__ = [
     "Batch",
     "Batches",
     "Evaluation",
+    "GenerationEvaluation",
     "Grid",
     "GridChunk",
     "Likelihoods",
     "Prompts",
     "evaluate",
+    "evaluate_generation",
     "evaluate_grid",
     "evaluate_naive",
     "evaluate_rates",
     "evaluation_of",
+    "exact_match",
     "generate",
     "generate_text",
     "log_likelihoods",
+    "normalise_answer",
     "padded_lengths",
     "perplexity",
     "predict",
+    "token_f1",
     "tokenize",
 ]
 

@@ -18,15 +18,24 @@ from icltheory.layered import MatrixSpec
 _STEP = 32  # The prefix is padded to a multiple of this.
 
 
+def prefix_tokens(prefix: Sequence[int], limit: int) -> Tokens:
+    """A prefix as one row, padded on the left so that others meet its shape."""
+    size = len(prefix)
+    length = min(-(-size // _STEP) * _STEP, limit)
+    ids = np.zeros((1, length), np.int32)
+    ids[0, length - size :] = prefix
+    return Tokens(ids, np.arange(length)[None] >= length - size)
+
+
 class ModelPrograms:
-    """The compiled steps of a model with its weights, for one way of scoring."""
+    """The compiled steps of a model with its weights, for one measure."""
 
     def __init__(self, decoder: Decoder, params: PyTree, prompts: Prompts):
         self.decoder, self.params = decoder, params
-        self.scoring, self.prefix = prompts.scoring, prompts.prefix
-        self.ends = programs.ends_for(params, prompts.scoring, prompts.label_ids)
+        self.measure, self.prefix = prompts.measure, prompts.prefix
+        self.ends = programs.ends_for(params, prompts.measure, prompts.label_ids)
         # Elsewhere more than the last token of a row is looked at.
-        self.last_only = prompts.scoring == "label_token"
+        self.last_only = prompts.measure == "label_token"
 
     def embed(self, tokens: Tokens) -> Stream:
         """The stream of rows behind the prefix."""
@@ -34,13 +43,10 @@ class ModelPrograms:
 
     def embed_prefix(self) -> Stream | None:
         """The stream of the prefix itself, padded on the left."""
-        size, limit = len(self.prefix), self.decoder.arch.max_positions
-        if not size:
+        if not self.prefix:
             return None
-        length = min(-(-size // _STEP) * _STEP, limit)
-        ids = np.zeros((1, length), np.int32)
-        ids[0, length - size :] = self.prefix
-        return self._embed(Tokens(ids, np.arange(length)[None] >= length - size), 0)
+        tokens = prefix_tokens(self.prefix, self.decoder.arch.max_positions)
+        return self._embed(tokens, 0)
 
     def _embed(self, tokens, start):
         table, start = self.params["embed"], np.int32(start)
@@ -103,7 +109,7 @@ class Branch:
             self._fill(prefix)
 
     def _fill(self, stream: Stream) -> None:
-        needed = self.model.scoring == "mean_logit"
+        needed = self.model.measure == "mean_logit"
         stream, self.caches = self._run(stream, self.caches, not needed)
         if needed:
             total, count = programs.prefix_logits(
@@ -112,11 +118,11 @@ class Branch:
             self.before = (total[:, 0], count[0])
 
     def __call__(self, stream: Stream, answers: Answers) -> jax.Array:
-        """Scores of rows whose stream enters the layer, (R, B, K) or (R, B, 1)."""
+        """Measures of rows whose stream enters the layer, (R, B, K) or (R, B, 1)."""
         stream, _ = self._run(stream, self.caches, self.model.last_only)
         way = self.model
         return programs.score(
-            way.decoder, way.scoring, way.ends, stream, answers, self.before
+            way.decoder, way.measure, way.ends, stream, answers, self.before
         )
 
     def take(self, rates: Sequence[int]) -> "Branch":

@@ -64,10 +64,10 @@ def changes_keys(specs):
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def score(decoder, scoring, ends, stream, answers, before):
-    """Scores of all rows, (R, B, K) or (R, B, 1)."""
+def score(decoder, measure, ends, stream, answers, before):
+    """Measures of all rows, (R, B, K) or (R, B, 1)."""
     with jax.default_matmul_precision("highest"):
-        return _SCORES[scoring](decoder, ends, stream, answers, before)
+        return _MEASURES[measure](decoder, ends, stream, answers, before)
 
 
 def _label_token(decoder, ends, stream, answers, before):
@@ -75,15 +75,14 @@ def _label_token(decoder, ends, stream, answers, before):
     return _few(decoder, ends, stream).reshape(rates, rows, -1)
 
 
-def _average_log_likelihood(decoder, ends, stream, answers, before):
+def _log_likelihood(decoder, ends, stream, answers, before):
     def at(h):
         picked = jnp.take_along_axis(h, answers.places[:, :, None], axis=1)
         logits = decoder.read_out(ends, stream._replace(h=picked))
         logp = jax.nn.log_softmax(logits, axis=-1)
         logp = jnp.take_along_axis(logp, answers.tokens[:, :, None], axis=-1)[..., 0]
-        count = answers.counted.sum(axis=1)
         # Not by a product with the mask: padding may be NaN where the answer is not.
-        return jnp.where(answers.counted, logp, 0).sum(axis=1) / count
+        return jnp.where(answers.counted, logp, 0).sum(axis=1)
 
     # One rate after another: the whole vocabulary at every token of an answer is large.
     return jax.lax.map(at, stream.h)[:, :, None]
@@ -112,7 +111,10 @@ def _few(decoder, ends, stream):
 
 @functools.partial(jax.jit, static_argnums=0)
 def row_likelihoods(decoder, ends, stream, tokens, places, counted):
-    """Log-likelihood of the tokens read at these places, and whether all are greedy."""
+    """Log-likelihood of the tokens read at these places, and whether all are greedy.
+
+    Nothing is the likeliest where a logit is NaN, which argmax takes for the largest.
+    """
 
     def at(row):
         # One row after another: the whole vocabulary at every token is large.
@@ -123,20 +125,26 @@ def row_likelihoods(decoder, ends, stream, tokens, places, counted):
         found = jnp.take_along_axis(logp, tokens[:, None], axis=-1)[:, 0]
         same = jnp.argmax(logits, axis=-1) == tokens
         total = jnp.sum(jnp.where(counted, found, 0))
-        return total, jnp.all(same | ~counted)
+        return total, jnp.all(same | ~counted) & ~jnp.isnan(total)
 
     with jax.default_matmul_precision("highest"):
         return jax.lax.map(at, (stream.h, tokens, places, counted))
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def lengthened(cache, tokens):
-    """A cache with room for so many more tokens."""
+@functools.partial(jax.jit, static_argnums=2)
+def lengthened(prefix, cache, tokens):
+    """A cache behind that of a shared prefix, with room for so many more tokens."""
+
+    def behind(front, leaf):
+        every = jnp.broadcast_to(front, (len(leaf), *front.shape[1:]))
+        return jnp.concatenate([every, leaf], axis=1)
 
     def more(leaf):
         width = [(0, 0), (0, tokens)] + [(0, 0)] * (leaf.ndim - 2)
         return jnp.pad(leaf, width)
 
+    if prefix is not None:
+        cache = jax.tree.map(behind, prefix, cache)
     return jax.tree.map(more, cache)
 
 
@@ -153,33 +161,34 @@ def continued(decoder, layer, stream, cache, place):
 
 @functools.partial(jax.jit, static_argnums=0)
 def likeliest(decoder, ends, stream):
-    """The token that a greedy reader writes behind each row."""
+    """The token that a greedy reader writes behind each row; -1 if a logit is NaN."""
     last = stream._replace(h=stream.h[:, -1:])
     with jax.default_matmul_precision("highest"):
-        return jnp.argmax(decoder.read_out(ends, last)[:, 0], axis=-1)
+        logits = decoder.read_out(ends, last)[:, 0]
+    return jnp.where(jnp.isnan(logits).any(axis=-1), -1, jnp.argmax(logits, axis=-1))
 
 
 prefix_logits = jax.jit(mean_logits, static_argnums=0)
 
-_SCORES = {
+_MEASURES = {
     "label_token": _label_token,
-    "average_log_likelihood": _average_log_likelihood,
+    "log_likelihood": _log_likelihood,
     "mean_logit": _mean_logit,
 }
 
 
-def ends_for(params, scoring, label_ids):
-    """What a score needs of the final norm and the vocabulary.
+def ends_for(params, measure, label_ids):
+    """What a measure needs of the final norm and the vocabulary.
 
     Label tokens need their own rows. The mean over the vocabulary of all logits is the
     logit of one row, the mean one.
     """
     ends = {"final_norm": params["final_norm"]}
     tables = {"embed": {"tokens": params["embed"]["tokens"]}, "head": params["head"]}
-    if scoring == "label_token":
+    if measure == "label_token":
         rows = np.asarray(label_ids)
         tables = jax.tree.map(lambda leaf: leaf[rows], tables)
-    elif scoring == "mean_logit":
+    elif measure == "mean_logit":
         tables = jax.tree.map(_mean_row, tables)
     return ends | tables
 

@@ -11,6 +11,7 @@ from icltheory.bridge.evaluation._branches import Branch, ModelPrograms, SharedP
 from icltheory.bridge.evaluation.batches import Batches
 from icltheory.bridge.evaluation.prompts import Prompts
 from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
+from icltheory.bridge.model import check_weights
 
 
 class SplitEvaluator:
@@ -20,13 +21,19 @@ class SplitEvaluator:
         self, model: Any, prompts: Prompts, batch_size: int, buckets: int, padding: str
     ):
         limit = model.context_length
-        self.prompts = prompts
+        self.model, self.prompts = model, prompts
+        self._weights_are_known = False
         self.batches = Batches(prompts, limit, batch_size, buckets, padding)
         _check_turns(model.decoder.arch.rotary, prompts)
         _check_scoring(model.decoder.arch, prompts)
         self.programs = ModelPrograms(model.decoder, model.params, prompts)
         self.prefix_cache = SharedPrefix(self.programs)
         self.branches: dict[Any, Branch] = {}
+        self.reference: SplitEvaluator | None = None
+        if prompts.reference is not None:
+            few = prompts.reference
+            self.reference = SplitEvaluator(model, few, batch_size, 1, padding)
+        self._references: dict[Any, np.ndarray] = {}
         self._chosen: tuple[Any, Mapping[Any, Branch]] = (None, self.branches)
 
     def add(self, key: Any, layer: int, specs: Any = (), stacks: Any = ()) -> None:
@@ -34,35 +41,43 @@ class SplitEvaluator:
         self.prefix_cache.advance(layer)
         branch = Branch(self.programs, layer, specs, stacks, self.prefix_cache.stream)
         self.branches[key] = branch
-        self._num_rates = len(stacks[0]) if stacks else 1
+        self._num_rates, self._references = len(stacks[0]) if stacks else 1, {}
+        if self.reference is not None:
+            self.reference.add(key, layer, specs, stacks)
 
     def stream(self, examples=None, rates=None) -> Iterator[tuple]:
         """Scores of batch after batch; the device works on one ahead."""
-        waiting, count = [], None if rates is None else len(rates)
-        branches = self._with(rates)
+        waiting, branches = [], self._with(rates)
         for batch in self.batches(examples):
             running = [
                 (key, batch.examples, scores)
                 for key, scores in self._scores(batch, branches)
             ]
-            yield from self._fetch(waiting, count)
+            yield from self._fetch(waiting, rates)
             waiting = running
-        yield from self._fetch(waiting, count)
+        yield from self._fetch(waiting, rates)
 
     def evaluations(
         self, progress: Progress | None = None, name: Callable[[Any], str] = str
     ) -> dict[Any, tuple[Evaluation, ...]]:
         """Evaluations at every rate of every branch."""
+        p = self.prompts
+        return {
+            key: tuple(evaluation_of(s, p.labels, p.denominator) for s in found)
+            for key, found in self._gathered(progress, name).items()
+        }
+
+    def _gathered(
+        self, progress: Progress | None = None, name: Callable[[Any], str] = str
+    ) -> dict[Any, np.ndarray]:
+        """Scores of all examples at every rate of every branch, (R, n, K)."""
         p, scores = self.prompts, {}
         count = Counter(p.num_examples * len(self.branches), progress)
         for key, examples, found in self.stream():
             count.add(len(examples), name(key))
             shape = (len(found), p.num_examples, p.num_options)
             scores.setdefault(key, np.empty(shape, found.dtype))[:, examples] = found
-        return {
-            key: tuple(evaluation_of(s, p.labels, p.denominator) for s in found)
-            for key, found in scores.items()
-        }
+        return scores
 
     def _scores(self, batch, branches):
         stream, layer = self.programs.embed(batch.tokens), 0
@@ -73,11 +88,27 @@ class SplitEvaluator:
             layer = branch.layer
             yield key, branch(stream, batch.answers)
 
-    def _fetch(self, running, count):
-        for key, examples, scores in running:
-            scores = np.asarray(replicated(scores))[:count]
-            shape = (len(scores), -1, self.prompts.num_options)
-            yield key, examples, scores.reshape(shape)[:, : len(examples)]
+    def _fetch(self, running, rates):
+        count = None if rates is None else len(rates)
+        for key, examples, measures in running:
+            measures = np.asarray(replicated(measures))[:count]
+            shape = (len(measures), -1, self.prompts.num_options)
+            measures = measures.reshape(shape)[:, : len(examples)]
+            own = self._reference_measures(key, rates)
+            scores = self.prompts.scores(measures, examples, own)
+            if np.isnan(scores).any() and not self._weights_are_known:
+                check_weights(self.model, tokens=False)
+                self._weights_are_known = True
+            yield key, examples, scores
+
+    def _reference_measures(self, key, rates):
+        """Measures of the reference prompts at some rates; all are evaluated once."""
+        if self.reference is None:
+            return None
+        if not self._references:
+            self._references = self.reference._gathered()
+        found = self._references[key]
+        return found if rates is None else found[np.asarray(rates)]
 
     def _with(self, rates):
         """Branches at some rates, as many as a power of two; the last are kept."""
@@ -104,8 +135,8 @@ def _check_turns(rotary, prompts):
 
 def _check_scoring(arch, prompts):
     """Raises where the mean of all logits is not the logit of the head's mean row."""
-    if prompts.scoring == "mean_logit" and arch.logit_cap is not None:
+    if prompts.measure == "mean_logit" and arch.logit_cap is not None:
         raise ValueError(
-            "scoring: expected label_token or average_log_likelihood for a model whose "
-            "logits are capped, got mean_logit; evaluate_naive takes it"
+            "scoring: expected another than mean_logit for a model whose logits are "
+            "capped; evaluate_naive takes it"
         )

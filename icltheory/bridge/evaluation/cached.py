@@ -29,14 +29,15 @@ def evaluate(
 ) -> Evaluation:
     r"""Answers every example of a split.
 
-    With label tokens the score of label k is its logit behind the prompt. With the
-    average log-likelihood that of option k is
+    With label tokens the score of label k is its logit behind the prompt. Other
+    scorings begin with the log-likelihood of option k,
 
-    .. math:: s_k = \frac{1}{|o_k|} \sum_{t} \log p(o_{k,t} \mid \text{prompt},
-        o_{k, <t})
+    .. math:: \log p(o_k \mid \text{prompt}) = \sum_{t} \log p(o_{k,t} \mid
+        \text{prompt}, o_{k, <t})
 
-    over its tokens, and with the mean logit the mean of all logits over the whole
-    vocabulary at all tokens of prompt and option.
+    over its tokens, which :data:`icltheory.bridge.tasks.SCORINGS` divides by a length
+    or combines with that behind reference prompts. With the mean logit the score is the
+    mean of all logits over the whole vocabulary at all tokens of prompt and option.
 
     Args:
         model: The model.
@@ -53,8 +54,11 @@ def evaluate(
         The evaluation.
 
     Raises:
-        ValueError: If a prompt cannot be answered; see
-            :func:`~icltheory.bridge.evaluation.tokenize`.
+        ValueError: If a prompt cannot be answered
+            (:func:`~icltheory.bridge.evaluation.tokenize`), or a score is NaN and so is
+            a weight that all prompts meet; the message names its matrix. Where only
+            rows of the token table are NaN, the examples that have the tokens are
+            counted as ``num_nan``.
 
     References:
         Yao et al. (2024), section 4. Verified by ``tests/bridge/test_evaluation.py``.

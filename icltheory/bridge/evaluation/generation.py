@@ -1,7 +1,7 @@
 """Greedy generation with a cache of keys and values."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,11 +11,15 @@ from icltheory._public import shown
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.evaluation import _programs as programs
-from icltheory.bridge.streams import Tokens
+from icltheory.bridge.evaluation._branches import prefix_tokens
+from icltheory.bridge.evaluation.prompts import common_beginning
+from icltheory.bridge.model import check_weights
+from icltheory.bridge.streams import KV, Tokens
 
 __all__ = ["generate", "generate_text"]
 
 _STEP = 8
+_LEAST_PREFIX = 32  # A shorter one is not worth programs of its own.
 
 
 @named_errors
@@ -44,8 +48,9 @@ def generate(
         The new tokens of each prompt, those that ended it included.
 
     Raises:
-        ValueError: If a prompt is empty, has a token that is not in the vocabulary, or
-            leaves no room for ``max_tokens`` in the context.
+        ValueError: If a prompt is empty, has a token that is not in the vocabulary,
+            leaves no room for ``max_tokens`` in the context, or leads to a logit that
+            is NaN; the message names the prompt, or the matrix that is NaN.
 
     Example:
         >>> import jax
@@ -59,30 +64,82 @@ def generate(
     References:
         Verified by ``tests/bridge/test_generation.py``.
     """
-    check_positive_int("max_tokens", max_tokens)
-    rows = read_rows("prompts", prompts, model.vocab_size)
-    _check_prompts(model, rows, max_tokens)
-    tokens, longest = _padded(rows)
-    decoder, params = model.decoder, model.params
-    ends = {name: leaf for name, leaf in params.items() if name != "layers"}
+    written, lost = continuations(model, prompts, max_tokens, ended)
+    _refuse_lost(lost)
+    return written
+
+
+class PrefixCache(NamedTuple):
+    """The beginning that prompts share, run once.
+
+    Attributes:
+        size: Its number of tokens.
+        length: The same with padding.
+        caches: Keys and values of each layer, of one row.
+    """
+
+    size: int
+    length: int
+    caches: tuple[KV, ...]
+
+
+def prefix_cache(model: Any, prompts: Sequence[Sequence[int]]) -> PrefixCache | None:
+    """The common beginning of prompts as a cache; ``None`` if it is short."""
+    rows = [list(prompt) for prompt in prompts]
+    size = common_beginning(rows, min(map(len, rows)) - 1)
+    if size < _LEAST_PREFIX:
+        return None
+    decoder, params, caches = model.decoder, model.params, []
+    tokens = prefix_tokens(rows[0][:size], decoder.arch.max_positions)
     stream = programs.embed(decoder, params["embed"], tokens, np.int32(0))
-    caches = []
     for number, layer in enumerate(params["layers"]):
         block = decoder.of_layer(number)
         stream, cache = programs.block(block, False, layer, stream, None)
-        caches.append(programs.lengthened(cache, max_tokens))
+        caches.append(cache)
+    return PrefixCache(size, np.shape(tokens.ids)[1], tuple(caches))
+
+
+def continuations(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    max_tokens: int,
+    ended: Callable[[int, list[int]], bool] | None,
+    length: int = 0,
+    prefix: PrefixCache | None = None,
+) -> tuple[list[list[int]], np.ndarray]:
+    """The new tokens of each prompt, and which prompts ended at a logit that is NaN.
+
+    Prompts are padded to ``length`` if it is more than theirs. Those that begin with a
+    prefix run from its cache.
+    """
+    rows = checked_prompts(model, prompts, max_tokens)
+    front = 0 if prefix is None else prefix.size
+    tokens, longest = _padded([row[front:] for row in rows], length - front)
+    decoder, params = model.decoder, model.params
+    ends = {name: leaf for name, leaf in params.items() if name != "layers"}
+    stream = programs.embed(decoder, params["embed"], tokens, np.int32(front))
+    caches = []
+    for number, layer in enumerate(params["layers"]):
+        block, before = decoder.of_layer(number), None
+        if prefix is not None:
+            before = prefix.caches[number]
+        stream, cache = programs.block(block, False, layer, stream, before)
+        caches.append(programs.lengthened(before, cache, max_tokens))
+    place = longest if prefix is None else longest + prefix.length
     written: list[list[int]] = [[] for _ in rows]
-    running = np.ones(len(rows), bool)
+    running, lost = np.ones(len(rows), bool), np.zeros(len(rows), bool)
     lengths = np.array([len(row) for row in rows], np.int32)
     for step in range(max_tokens):
         new = np.asarray(replicated(programs.likeliest(decoder, ends, stream)))
+        lost |= running & (new < 0)
+        running &= new >= 0
         for number in np.flatnonzero(running):
             written[number].append(int(new[number]))
             if ended is not None and ended(int(number), written[number]):
                 running[number] = False
         if not running.any() or step == max_tokens - 1:
             break
-        token = Tokens(new[:, None], np.ones((len(rows), 1), bool))
+        token = Tokens(np.maximum(new, 0)[:, None], np.ones((len(rows), 1), bool))
         stream = programs.embed(decoder, params["embed"], token, lengths + step)
         for number, layer in enumerate(params["layers"]):
             stream, caches[number] = programs.continued(
@@ -90,9 +147,11 @@ def generate(
                 layer,
                 stream,
                 caches[number],
-                np.int32(longest + step),
+                np.int32(place + step),
             )
-    return written
+    if lost.any():
+        check_weights(model, tokens=False)
+    return written, lost
 
 
 @named_errors
@@ -121,8 +180,22 @@ def generate_text(
     References:
         Verified by ``tests/bridge/test_generation.py``.
     """
+    encoded = [model.tokenizer.encode(prompt) for prompt in prompts]
+    texts, lost = written_texts(model, encoded, max_tokens, until)
+    _refuse_lost(lost)
+    return texts
+
+
+def written_texts(
+    model: Any,
+    encoded: Sequence[Sequence[int]],
+    max_tokens: int,
+    until: Sequence[str],
+    length: int = 0,
+    prefix: PrefixCache | None = None,
+) -> tuple[list[str], np.ndarray]:
+    """The texts behind prompts in tokens, and which ended at a logit that is NaN."""
     tokenizer, stops = model.tokenizer, [stop for stop in until if stop]
-    encoded = [tokenizer.encode(prompt) for prompt in prompts]
     end = getattr(tokenizer, "eos_id", None)
 
     def text(number, tokens):
@@ -134,11 +207,12 @@ def generate_text(
     def ended(number, tokens):
         return tokens[-1] == end or any(stop in text(number, tokens) for stop in stops)
 
-    found = []
-    for number, tokens in enumerate(generate(model, encoded, max_tokens, ended=ended)):
+    written, lost = continuations(model, encoded, max_tokens, ended, length, prefix)
+    texts = []
+    for number, tokens in enumerate(written):
         kept = tokens[:-1] if tokens and tokens[-1] == end else tokens
-        found.append(cut_before(text(number, kept), stops))
-    return found
+        texts.append(cut_before(text(number, kept), stops))
+    return texts, lost
 
 
 def cut_before(text: str, stops: Sequence[str]) -> str:
@@ -146,7 +220,25 @@ def cut_before(text: str, stops: Sequence[str]) -> str:
     return text[: min((text.find(s) for s in stops if s in text), default=len(text))]
 
 
-def _check_prompts(model, rows, max_tokens):
+def rounded_up(length: int) -> int:
+    """A length as prompts are padded, so that others meet compiled shapes."""
+    return -(-length // _STEP) * _STEP
+
+
+def _refuse_lost(lost: np.ndarray) -> None:
+    for number in np.flatnonzero(lost):
+        raise ValueError(
+            f"prompts: expected finite logits, got NaN behind prompt {number}; a row "
+            "of the token table is NaN, or the range of the dtype too small"
+        )
+
+
+def checked_prompts(
+    model: Any, prompts: Sequence[Sequence[int]], max_tokens: int
+) -> list[np.ndarray]:
+    """The tokens of prompts that leave room for new ones."""
+    check_positive_int("max_tokens", max_tokens)
+    rows = read_rows("prompts", prompts, model.vocab_size)
     if not rows:
         raise ValueError("prompts: expected at least one, got none")
     rotary = model.decoder.arch.rotary
@@ -160,11 +252,12 @@ def _check_prompts(model, rows, max_tokens):
                 f"prompts: expected 1 to {limit} tokens, which leaves room for "
                 f"{max_tokens}, got {len(row)} in prompt {number}"
             )
+    return rows
 
 
-def _padded(rows) -> tuple[Tokens, int]:
+def _padded(rows, length) -> tuple[Tokens, int]:
     """Rows padded on the left, so that all end at one place."""
-    longest = -(-max(len(row) for row in rows) // _STEP) * _STEP
+    longest = rounded_up(max(*(len(row) for row in rows), length))
     ids = np.zeros((len(rows), longest), np.int32)
     mask = np.zeros(ids.shape, bool)
     for i, row in enumerate(rows):

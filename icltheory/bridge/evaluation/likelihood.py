@@ -14,6 +14,7 @@ from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.evaluation import _programs as programs
 from icltheory.bridge.evaluation.batches import padded_lengths
+from icltheory.bridge.model import check_weights
 from icltheory.bridge.streams import Tokens
 
 __all__ = ["Likelihoods", "log_likelihoods", "perplexity"]
@@ -27,7 +28,8 @@ class Likelihoods(NamedTuple):
     Attributes:
         log_likelihood: Sum of the natural logarithms of the tokens' probabilities, a
             row each.
-        greedy: Whether each of the tokens was the likeliest.
+        greedy: Whether each of the tokens was the likeliest; False where the
+            log-likelihood is NaN.
         num_tokens: Number of tokens that were predicted.
 
     References:
@@ -69,7 +71,8 @@ def log_likelihoods(
 
     Raises:
         ValueError: If there is no row, a start leaves no token to read or to predict, a
-            token is not in the vocabulary, or a row is too long.
+            token is not in the vocabulary, a row is too long, or a log-likelihood and
+            a weight that all rows meet are NaN; the message names the weight's matrix.
 
     Example:
         >>> import jax
@@ -98,6 +101,8 @@ def log_likelihoods(
         found = _run(model, tokens, answers)
         totals[numbers], greedy[numbers] = (part[: len(numbers)] for part in found)
         count.add(len(numbers), "rows")
+    if np.isnan(totals).any():
+        check_weights(model, tokens=False)
     sizes = np.array([len(row) for row in read]) - np.asarray(starts)
     return Likelihoods(totals, greedy, sizes)
 

@@ -9,6 +9,7 @@ import numpy as np
 from icltheory._named_errors import named_errors
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
+from icltheory.bridge.model import check_weights
 from icltheory.bridge.tasks import LanguageTask
 
 __all__ = ["evaluate_naive"]
@@ -33,27 +34,36 @@ def evaluate_naive(
         The evaluation.
 
     Raises:
-        ValueError: If a prompt cannot be answered; see
-            :func:`~icltheory.bridge.evaluation.tokenize`.
+        ValueError: As :func:`~icltheory.bridge.evaluation.evaluate`.
 
     References:
         Yao et al. (2024), section 4. Verified by ``tests/bridge/test_evaluation.py``.
     """
     prompts = tokenize(model, task, split, shots)
+    references = (
+        None if prompts.reference is None else _measures(model, prompts.reference)
+    )
+    everything = np.arange(prompts.num_examples)
+    scores = prompts.scores(_measures(model, prompts), everything, references)
+    if np.isnan(scores).any():
+        check_weights(model, tokens=False)
+    return evaluation_of(scores, prompts.labels, prompts.denominator)
+
+
+def _measures(model, prompts):
     found = []
     for row, start in zip(prompts.rows, prompts.starts, strict=True):
         ids = prompts.prefix + row
         logits = model.logits(np.array([ids]))[0]
-        found.append(np.asarray(_score(prompts, logits, ids, start)))
-    scores = np.stack(found).reshape(prompts.num_examples, prompts.num_options)
-    return evaluation_of(scores, prompts.labels, prompts.denominator)
+        found.append(np.asarray(_measure(prompts, logits, ids, start)))
+    return np.stack(found).reshape(prompts.num_examples, prompts.num_options)
 
 
-def _score(prompts, logits, ids, start):
-    if prompts.scoring == "label_token":
+def _measure(prompts, logits, ids, start):
+    if prompts.measure == "label_token":
         return logits[-1, np.array(prompts.label_ids)]
-    if prompts.scoring == "mean_logit":
+    if prompts.measure == "mean_logit":
         return jnp.mean(logits)
     first = len(prompts.prefix) + start
     logp = jax.nn.log_softmax(logits[first - 1 : -1], axis=-1)
-    return jnp.mean(logp[np.arange(len(ids) - first), np.array(ids[first:])])
+    return jnp.sum(logp[np.arange(len(ids) - first), np.array(ids[first:])])

@@ -9,6 +9,7 @@ import numpy as np
 
 from icltheory._named_errors import named_errors
 from icltheory.bridge.tasks import (
+    SCORINGS,
     Finding,
     LanguageTask,
     check_prompt,
@@ -39,8 +40,13 @@ class Prompts:
         label_ids: Token of each label; empty where whole options are compared.
         labels: Number of the right option of each example.
         num_options: Number K of options of each example.
-        scoring: The task's scoring.
+        scoring: The task's scoring, one of ``tasks.SCORINGS``.
         denominator: The task's denominator.
+        lengths: What the measure of each option is divided by, ``(n, K)``; ``None``
+            for nothing.
+        reference: The reference prompts that the scoring needs, each once; ``None``
+            for none.
+        reference_of: Numbers of the reference prompts of each example, ``(n, R)``.
 
     References:
         Verified by ``tests/bridge/test_evaluation_prompts.py``.
@@ -54,6 +60,14 @@ class Prompts:
     num_options: int
     scoring: str
     denominator: str
+    lengths: np.ndarray | None = None
+    reference: "Prompts | None" = None
+    reference_of: np.ndarray | None = None
+
+    @property
+    def measure(self) -> str:
+        """What the device computes of each option."""
+        return SCORINGS[self.scoring].measure
 
     @property
     def num_examples(self) -> int:
@@ -63,7 +77,33 @@ class Prompts:
     @property
     def rows_per_example(self) -> int:
         """Rows that an example takes."""
-        return 1 if self.scoring == "label_token" else self.num_options
+        return 1 if self.measure == "label_token" else self.num_options
+
+    def scores(
+        self,
+        measures: np.ndarray,
+        examples: np.ndarray,
+        references: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Scores of options from what the device computed.
+
+        Args:
+            measures: Measure of each option of some examples, ``(..., b, K)``.
+            examples: Numbers of the examples, ``(b,)``.
+            references: Measures of all reference prompts, ``(..., m, K)``.
+
+        Returns:
+            The scores, ``(..., b, K)``, in the dtype of the measures.
+        """
+        found, combine = measures, SCORINGS[self.scoring].combine
+        if self.lengths is not None:
+            found = found / self.lengths[examples]
+        if combine is not None:
+            assert references is not None
+            assert self.reference_of is not None
+            own = references[..., self.reference_of[examples], :]
+            found = combine(found, own)
+        return found.astype(measures.dtype)
 
 
 @named_errors
@@ -101,23 +141,29 @@ def tokenize(
     examples = task.examples(split)
     if not examples:
         raise ValueError(f"{task.name} {split}: expected examples, got none")
-    encode = model.tokenizer.encode
+    if task.kind == "generation":
+        raise ValueError(
+            f"task: expected a classification or a choice, got the generation "
+            f"{task.name}; evaluate_generation takes it"
+        )
+    encode, scoring = model.tokenizer.encode, SCORINGS[task.scoring]
     reader = _PromptReader(task, split, shots, encode)
-    by_token = task.scoring == "label_token"
+    by_token = scoring.measure == "label_token"
     label_ids = reader.label_ids(examples) if by_token else ()
     read = reader.question if by_token else reader.answers
     found = [row for example in examples for row in read(example)]
     rows, starts = [row for row, _ in found], [start for _, start in found]
     reader.check_length(examples, rows, model.context_length)
     reader.check_tokens(examples, rows, label_ids, model.vocab_size)
+    lengths = None
+    if scoring.length is not None:
+        lengths = reader.lengths(examples, rows, starts, scoring.length)
     enforce(gather(reader.findings))
-    if task.scoring == "average_log_likelihood":
-        shared = _common(
-            rows, min(starts) - 1
-        )  # That predicts an answer's first token.
-    else:
+    if scoring.measure != "log_likelihood":
         starts = [len(row) for row in rows]
-        shared = _common(rows, min(starts) - 1)
+    # The token before an answer predicts the first of its own.
+    shared = common_beginning(rows, min(starts) - 1)
+    reference, reference_of = _references(model, task, split, shots)
     return Prompts(
         prefix=rows[0][:shared],
         rows=tuple(row[shared:] for row in rows),
@@ -127,7 +173,32 @@ def tokenize(
         num_options=len(task.options(examples[0])),
         scoring=task.scoring,
         denominator=task.denominator,
+        lengths=lengths,
+        reference=reference,
+        reference_of=reference_of,
     )
+
+
+def _references(
+    model: Any, task: LanguageTask, split: str, shots: int | None
+) -> tuple[Prompts | None, np.ndarray | None]:
+    """Each reference prompt of a split once, and the numbers of each example's."""
+    make = SCORINGS[task.scoring].references
+    if make is None:
+        return None, None
+    asked: dict[Any, int] = {}
+    chosen, numbers = [], []
+    derived = make(task, split, shots)
+    for other in derived:
+        for example in other.validation:
+            text = other.query(example), other.options(example)
+            if text not in asked:
+                asked[text] = len(asked)
+                chosen.append(example)
+            numbers.append(asked[text])
+    whole = dataclasses.replace(derived[0], validation=tuple(chosen))
+    of = np.array(numbers).reshape(len(derived), -1).T
+    return tokenize(model, whole), of
 
 
 class _PromptReader:
@@ -164,9 +235,12 @@ class _PromptReader:
         """A row for each option, and where it begins."""
         text = self.text(example)
         before, found = self.encode(text), []
+        if not before:
+            message = "expected at least one token in front of the answer, got none"
+            self.note("error", "label-tokens", example, message)
         for option in self.task.options(example):
             row = self.encode(text + option)
-            start = _common([before, row], len(before))
+            start = common_beginning([before, row], len(before))
             if start < len(before):
                 message = f"the option {option!r} melts into the question"
                 self.note("warning", "boundary", example, message)
@@ -176,6 +250,20 @@ class _PromptReader:
                 self.note("error", "label-tokens", example, message)
             found.append((row, start))
         return found
+
+    def lengths(
+        self, examples: Sequence[Any], rows: Any, starts: Any, length: Any
+    ) -> np.ndarray:
+        """What the measures of the options are divided by."""
+        found, place = [], 0
+        for example in examples:
+            for option in self.task.options(example):
+                found.append(length(option, len(rows[place]) - starts[place]))
+                if not found[-1]:
+                    message = f"expected an option with characters, got {option!r}"
+                    self.note("error", "label-tokens", example, message)
+                place += 1
+        return np.array(found, float).reshape(len(examples), -1)
 
     def label_ids(self, examples: Sequence[Any]) -> tuple[int, ...]:
         """The token of each label, the same behind every ending of a prompt."""
@@ -239,7 +327,7 @@ class _PromptReader:
                 self.note("error", "vocabulary", examples[number // each], message)
 
 
-def _common(rows: Sequence[tuple[int, ...]], most: int) -> int:
+def common_beginning(rows: Sequence[Sequence[int]], most: int) -> int:
     """Length of the longest common beginning, ``most`` if it is longer."""
     shared = rows[0][: max(most, 0)]
     for row in rows:

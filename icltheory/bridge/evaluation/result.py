@@ -1,6 +1,7 @@
 """What an evaluation found: scores, predictions, ties and NaN, accuracy."""
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -19,10 +20,11 @@ class Evaluation:
 
     Equal best scores: the first of them is the prediction, and the example is counted
     in ``num_ties``. A score that is NaN: the prediction is -1, which is wrong whatever
-    the label, and the example is counted in ``num_nan``.
+    the label, and the example is counted in ``num_nan``. Where that is so of all
+    examples, the model answered nothing, and the accuracy is NaN.
 
     Args:
-        accuracy: Right answers by the task's denominator.
+        accuracy: Right answers by the task's denominator; NaN if all scores are.
         num_examples: Number n of examples.
         predictions: Number of the chosen option of each example, -1 for none.
         scores: Score of every option of every example, ``(n, K)``.
@@ -119,7 +121,7 @@ def evaluation_of(
     tied = (scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1
     correct = predictions == labels
     return Evaluation(
-        accuracy=float(correct.sum() / total),
+        accuracy=math.nan if nan.all() else float(correct.sum() / total),
         num_examples=len(labels),
         predictions=predictions,
         scores=scores,

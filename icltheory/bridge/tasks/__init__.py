@@ -36,7 +36,6 @@ from icltheory.bridge.tasks.declaration_file import (
 )
 from icltheory.bridge.tasks.declare import (
     PROFILES,
-    SCORINGS,
     File,
     PromptTemplate,
     Split,
@@ -48,9 +47,11 @@ from icltheory.bridge.tasks.differences import (
     differences_table,
     profile_differences,
 )
+from icltheory.bridge.tasks.harness_task import read_harness_task
 from icltheory.bridge.tasks.lint import Finding, check_prompt, enforce, label_tokens
 from icltheory.bridge.tasks.load import load_task, task_spec
 from icltheory.bridge.tasks.scores import Denominator, denominator_of
+from icltheory.bridge.tasks.scorings import SCORINGS, Scoring
 from icltheory.bridge.tasks.task import Example, LanguageTask
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "Finding",
     "ProfileDifference",
     "PromptTemplate",
+    "Scoring",
     "TaskRecipe",
     "Split",
     "LanguageTask",
@@ -75,6 +77,7 @@ __all__ = [
     "label_tokens",
     "load_task",
     "profile_differences",
+    "read_harness_task",
     "read_task_spec",
     "task_spec",
 ]

@@ -41,9 +41,9 @@ def read_task_spec(path: Any) -> TaskSpec:
     The file has the fields of :class:`~icltheory.bridge.TaskSpec`. Those of a
     :class:`~icltheory.bridge.tasks.TaskRecipe` stand beside them, or under ``recipes``,
     one recipe for both profiles or one for each. ``labels`` may be a mapping from a
-    column to its values. Without ``name`` the task has that of the file. ``folder`` is
-    relative to the folder of the file, and is that folder where neither ``folder`` nor
-    ``hub`` is given.
+    column to its values; a generation has none. Without ``name`` the task has that of
+    the file. ``folder`` is relative to the folder of the file, and is that folder where
+    neither ``folder`` nor ``hub`` is given.
 
     A text is what stands in the file: ``no`` and ``01`` are label words like others.
     The file is parsed and nothing in it is run: tags are refused.
@@ -64,6 +64,14 @@ def read_task_spec(path: Any) -> TaskSpec:
     References:
         Verified by ``tests/bridge/test_declaration_file.py``.
     """
+    document = document_of(path)
+    spec, path = _spec(document), document.path
+    folder = "" if spec.hub and not spec.folder else str(path.parent / spec.folder)
+    return dataclasses.replace(spec, folder=folder)
+
+
+def document_of(path: Any) -> Any:
+    """The parsed document of a YAML file."""
     path = Path(path)
     if path.suffix not in SUFFIXES:
         raise ValueError(
@@ -78,10 +86,7 @@ def read_task_spec(path: Any) -> TaskSpec:
             "reading a declaration file needs the package pyyaml: "
             "pip install icltheory[llm]"
         ) from error
-    document = Document(path)
-    spec = _spec(document)
-    folder = "" if spec.hub and not spec.folder else str(path.parent / spec.folder)
-    return dataclasses.replace(spec, folder=folder)
+    return Document(path)
 
 
 def _spec(document: Any) -> TaskSpec:
@@ -97,10 +102,13 @@ def _spec(document: Any) -> TaskSpec:
         for name, other in beside.items():
             document.refuse(other, f"{name}: expected it within recipes, also given")
         several = set(PROFILES) & document.items(node, "recipes").keys()
-        kind: Any = Mapping[str, TaskRecipe] if several else TaskRecipe
-        ready["recipes"] = document.read(node, kind, "recipes")
+        form: Any = Mapping[str, TaskRecipe] if several else TaskRecipe
+        ready["recipes"] = document.read(node, form, "recipes")
     if "name" not in given:
         ready["name"] = document.path.stem
+    kind = given.get("kind")
+    if "labels" not in given and kind is not None and kind.value == "generation":
+        ready["labels"] = ()
     return document.record(document.root, given, TaskSpec, ready=ready)
 
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
+from icltheory._checks import check_choice, check_nonnegative_int
+from icltheory.bridge.tasks.scorings import SCORINGS
 from icltheory.bridge.tasks.template import fill
 
 __all__ = [
     "PROFILES",
-    "SCORINGS",
     "File",
     "PromptTemplate",
     "TaskRecipe",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 PROFILES = ("paper", "authors_code")
-SCORINGS = ("label_token", "average_log_likelihood", "mean_logit")
+KINDS = ("classification", "choice", "generation")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class PromptTemplate:
         words: Label word of each class, as demonstrations show it; none for a choice.
         scored: Label words that are compared, if they are not those shown.
         options: Templates of the texts to choose from; empty for a classification,
-            where they are the label words behind a space.
+            where they are the label words behind a space. For a generation, of the
+            answers that count as right, the first of which demonstrations show.
         zero_shot: Question asked when there are no demonstrations; empty if it is the
             same.
 
@@ -71,7 +72,7 @@ class Split:
 
     Args:
         seed: Seed of the shuffle.
-        per_class: Demonstrations of each class.
+        per_class: Demonstrations of each class; 0 for none.
         skip: Rows of each class that come before them.
         order: Classes in the order in which they take turns; all, ascending, if empty.
         keep: How many of the demonstrations reach the prompt; all if ``None``.
@@ -96,7 +97,7 @@ class Split:
     test: str = "test"
 
     def __post_init__(self):
-        check_positive_int("per_class", self.per_class)
+        check_nonnegative_int("per_class", self.per_class)
         check_nonnegative_int("seed", self.seed)
         check_nonnegative_int("skip", self.skip)
         if self.keep is not None:
@@ -107,6 +108,12 @@ class Split:
             check_nonnegative_int("validation", self.validation)
         check_choice("test", self.test, ("rest", "test", "validation"))
 
+    @property
+    def uses_training_rows(self) -> bool:
+        """Whether demonstrations, validation or test are made of training rows."""
+        counted = 0 if isinstance(self.validation, str) else self.validation
+        return bool(self.per_class or counted) or "rest" in (self.validation, self.test)
+
 
 @dataclass(frozen=True)
 class TaskRecipe:
@@ -115,7 +122,7 @@ class TaskRecipe:
     Args:
         prompt: The strings.
         split: The rows.
-        scoring: ``"label_token"``, ``"average_log_likelihood"`` or ``"mean_logit"``.
+        scoring: How options are compared, one of ``tasks.SCORINGS``.
         denominator: What a count of right answers is divided by, ``"n"`` or ``"n-1"``.
         merge: Label of each class of the file; the class itself if empty.
 
@@ -131,7 +138,7 @@ class TaskRecipe:
     merge: tuple[int, ...] = ()
 
     def __post_init__(self):
-        check_choice("scoring", self.scoring, SCORINGS)
+        check_choice("scoring", self.scoring, tuple(SCORINGS))
         check_choice("denominator", self.denominator, ("n", "n-1"))
 
 
@@ -177,7 +184,8 @@ class TaskSpec:
         labels: Pairs of a column and the values it has, in the order of the classes.
             Files may differ: the first pair that fits a row is taken.
         recipes: One recipe for both profiles, or a recipe for each.
-        kind: ``"classification"`` or ``"choice"``.
+        kind: ``"classification"``, ``"choice"``, or ``"generation"`` of a text, which
+            has no labels.
         hub: Name on the hub and, if it has one, configuration.
         files: Files with names of their own, tried in order before the usual ones.
         headerless: Columns of tsv and csv files without a header.
@@ -202,7 +210,7 @@ class TaskSpec:
     folder: str = ""
 
     def __post_init__(self):
-        check_choice("kind", self.kind, ("classification", "choice"))
+        check_choice("kind", self.kind, KINDS)
         for name, templates in self.fields.items():
             for template in (templates,) if isinstance(templates, str) else templates:
                 _check_columns(self, name, template)
@@ -256,7 +264,11 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
             f"scored: expected {len(prompt.words)} words for {spec.name}, "
             f"got {prompt.scored}"
         )
-    labels = set(range(prompt.num_labels))
+    labels = set(range(1 if spec.kind == "generation" else prompt.num_labels))
+    if spec.kind == "generation" and spec.labels:
+        raise ValueError(
+            f"labels: expected none for a generation, got those of {spec.name}"
+        )
     for column, values in spec.labels:
         merged = set(recipe.merge or range(len(values)))
         if merged != labels or len(values) != len(recipe.merge or values):
@@ -268,7 +280,7 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
     if order and sorted(order) != sorted(labels):
         raise ValueError(f"order: expected each class of {spec.name} once, got {order}")
     _check_templates(prompt, dict.fromkeys(spec.fields, ""))
-    if spec.kind == "classification" and "{label" not in prompt.demonstration:
+    if spec.kind != "choice" and "{label" not in prompt.demonstration:
         raise ValueError(
             f"demonstration: expected {{label}} in that of {spec.name}, "
             f"got {prompt.demonstration!r}"

@@ -14,6 +14,7 @@ from icltheory.bridge.tasks.declaration_file import (
     read_task_spec,
 )
 from icltheory.bridge.tasks.declare import TaskRecipe, TaskSpec
+from icltheory.bridge.tasks.harness_task import is_of_harness, read_harness_task
 from icltheory.bridge.tasks.rows import SourceRow, SourceTable
 from icltheory.bridge.tasks.sources import hub_source, local_source
 from icltheory.bridge.tasks.splits import draw
@@ -37,7 +38,9 @@ def load_task(
     Args:
         name: ``"sst2"``, ``"agnews"``, ``"emoc"``, ``"mrpc"``, ``"rte"``, ``"cb"`` or
             ``"copa"``, a declaration of one's own, or the YAML file of one
-            (:func:`~icltheory.bridge.tasks.read_task_spec`).
+            (:func:`~icltheory.bridge.tasks.read_task_spec`, and
+            :func:`~icltheory.bridge.tasks.read_harness_task` for those of
+            lm-evaluation-harness).
         path: Folder of local files. If ``None``, that of the declaration; without one
             the rows come from the hub.
         profile: ``"paper"`` for what the paper says, ``"authors_code"`` for what the
@@ -76,8 +79,11 @@ def load_task(
     read = hub_source(spec) if path is None else local_source(spec, path)
     examples = _Splits(spec, recipe, read)
     words = recipe.prompt.words or _numbered(recipe.prompt.num_labels)
+    if spec.kind == "generation":
+        words = ("answer",)
     seeds = (question_seed, demonstration_seed, reserved)
-    parts = draw(spec.name, examples("train"), recipe.split, words, *seeds)
+    rows = examples("train") if recipe.split.uses_training_rows else ()
+    parts = draw(spec.name, rows, recipe.split, words, *seeds)
     validation, test = parts.validation, parts.rest
     if recipe.split.validation == "validation":
         validation = examples("validation")
@@ -103,7 +109,8 @@ def task_spec(name: str | os.PathLike | TaskSpec) -> TaskSpec:
     """The declaration of a task by its name or its file.
 
     Args:
-        name: Name of a task of the library, a declaration, or the path of a YAML file.
+        name: Name of a task of the library, a declaration, or the path of a YAML file:
+            of a declaration, or of a multiple-choice task of lm-evaluation-harness.
 
     Returns:
         The declaration.
@@ -122,7 +129,7 @@ def task_spec(name: str | os.PathLike | TaskSpec) -> TaskSpec:
     if isinstance(name, TaskSpec):
         return name
     if is_declaration_file(name):
-        return read_task_spec(name)
+        return read_harness_task(name) if is_of_harness(name) else read_task_spec(name)
     if name not in TASKS:
         raise ValueError(
             f"name: expected one of {', '.join(TASKS)}, or a declaration file "
@@ -187,6 +194,8 @@ def _no_text(row: SourceRow) -> str:
 
 
 def _label(spec: TaskSpec, recipe: TaskRecipe, origin: str, row: SourceRow) -> int:
+    if spec.kind == "generation":
+        return 0
     for column, values in spec.labels:
         if row.columns.get(column) in values:
             label = values.index(row.columns[column])

@@ -1,6 +1,7 @@
 """Where the splits of a task come from: a folder of files, or the hub."""
 
-from collections.abc import Callable
+import string
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ def local_source(spec: TaskSpec, path: Any) -> Callable[[str], SourceTable]:
     if not folder.exists():
         raise FileNotFoundError(f"{folder}: no such folder of files for {spec.name}")
     keys = tuple(dict.fromkeys(column for column, _ in spec.labels))
+    keys = keys or tuple(_columns(spec))
 
     def read(split: str) -> SourceTable:
         file, start, stop = _find(spec, folder, split)
@@ -56,6 +58,15 @@ def local_source(spec: TaskSpec, path: Any) -> Callable[[str], SourceTable]:
         return table._replace(rows=table.rows[start:stop])
 
     return read
+
+
+def _columns(spec: TaskSpec) -> Iterator[str]:
+    """Columns that the templates of the fields name."""
+    for templates in spec.fields.values():
+        for template in (templates,) if isinstance(templates, str) else templates:
+            for _, column, *_ in string.Formatter().parse(template):
+                if column:
+                    yield column
 
 
 def _find(spec: TaskSpec, folder: Path, split: str) -> tuple[Path, int, int | None]:

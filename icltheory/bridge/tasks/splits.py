@@ -107,7 +107,7 @@ def draw(
         validation, rest = left, [[] for _ in left]
     else:
         validation, rest = [r[:taken] for r in left], [r[taken:] for r in left]
-    if demonstration_seed:
+    if demonstration_seed and split.per_class:
         parts = (*validation, *rest) if asked_all else validation
         asked = {example.index for rows in parts for example in rows}
         others = _shuffled(examples, split, words, demonstration_seed)

@@ -16,6 +16,7 @@ from icltheory.bridge.tasks.lint import (
     check_prompt,
     gather,
 )
+from icltheory.bridge.tasks.scorings import SCORINGS
 from icltheory.bridge.tasks.template import fill
 
 __all__ = ["Example", "LanguageTask"]
@@ -48,16 +49,21 @@ class LanguageTask:
     Args:
         name: Name of the task.
         profile: ``"paper"`` or ``"authors_code"``.
-        kind: ``"classification"`` (the options are label words) or ``"choice"`` (each
-            example has its own).
-        labels: Label words that are compared; ``"1"``, ``"2"`` for a choice.
+        kind: ``"classification"`` (the options are label words), ``"choice"`` (each
+            example has its own) or ``"generation"`` (the options are the answers of an
+            example that count as right, and the model writes one).
+        labels: Label words that are compared; ``"1"``, ``"2"`` for a choice, and
+            ``"answer"`` for a generation.
         demonstrations: In the order of the prompt.
         validation: Examples for the search.
         test: Examples for the one look at the end.
         template: The strings.
-        scoring: ``"label_token"``, ``"average_log_likelihood"`` or ``"mean_logit"``.
+        scoring: How options are compared, one of ``tasks.SCORINGS``.
         denominator: What a count of right answers is divided by, ``"n"`` or ``"n-1"``.
         sources: The files or hub splits that were read.
+
+    Raises:
+        ValueError: If there is no such scoring.
 
     References:
         Yao et al. (2024), sections C.1 to C.3.
@@ -75,6 +81,9 @@ class LanguageTask:
     scoring: str = "label_token"
     denominator: str = "n"
     sources: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        check_choice("scoring", self.scoring, tuple(SCORINGS))
 
     def prefix(self, shots: int | None = None) -> str:
         """The demonstrations as text.
@@ -117,8 +126,12 @@ class LanguageTask:
 
         Returns:
             Texts that follow the question: the label words, each behind a space, or
-            the example's own options.
+            the example's own options. For a generation the answers that count as right;
+            those that are empty for this example are left out, but for the first.
         """
+        if self.kind == "generation":
+            first, *more = (fill(t, example.fields) for t in self.template.options)
+            return (first, *(text for text in more if text.strip()))
         if self.kind == "choice":
             return tuple(fill(t, example.fields) for t in self.template.options)
         return tuple(f" {word}" for word in self.labels)
@@ -200,7 +213,9 @@ class LanguageTask:
         """
         examples, prefix = self.examples(split), self.prefix(shots)
         found: list[Finding] = []
-        if encode is not None and examples and self.scoring == "label_token":
+        by_token = SCORINGS[self.scoring].measure == "label_token"
+        by_token = by_token and self.kind != "generation"
+        if encode is not None and examples and by_token:
             found += check_labels(encode, self.options(examples[0]), self.name)
         prefix_tokens = None if encode is None else len(encode(prefix))
         for example in examples:
@@ -232,7 +247,7 @@ class LanguageTask:
 
     def _demonstration(self, example: Example) -> str:
         fields: dict[str, Any] = dict(example.fields)
-        if self.kind == "choice":
+        if self.kind != "classification":
             fields["label"] = self.options(example)[example.label]
         else:
             fields["label"] = self.template.words[example.label]

@@ -1,0 +1,237 @@
+r"""How the options of an example are compared: one table of scorings.
+
+A device computes one of three measures: the logits of label tokens, the sum of the
+log-likelihoods of an option's tokens, or the mean of all logits. A scoring divides the
+measure by a length, or combines it with the measures of reference prompts, which are
+prompts of a further task that the same model answers, pruned in the same way.
+"""
+
+import dataclasses
+import math
+import string
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from icltheory._named_errors import named_errors
+from icltheory._public import shown
+
+__all__ = [
+    "CONTENT_FREE",
+    "SCORINGS",
+    "Scoring",
+    "answer_prefix",
+    "calibrated",
+    "pointwise_mutual_information",
+    "without_content",
+]
+
+# The inputs without content of Zhao et al. (2021).
+CONTENT_FREE = ("N/A", "", "[MASK]")
+
+
+class Scoring(NamedTuple):
+    """One way to score the options of an example.
+
+    Args:
+        measure: What the device computes: ``"label_token"``, ``"log_likelihood"`` or
+            ``"mean_logit"``.
+        length: What the measure is divided by, from an option and the number of its
+            tokens; ``None`` for nothing.
+        references: Tasks that ask the reference prompts of a task, given the number of
+            demonstrations; each has one example for each example of the task's split.
+        combine: From the measures of an example, ``(..., K)``, and those of its
+            reference prompts, ``(..., R, K)``, to scores.
+
+    References:
+        Verified by ``tests/bridge/test_scorings.py``.
+    """
+
+    measure: str
+    length: Callable[[str, int], int] | None = None
+    references: Callable[[Any, str, int | None], list[Any]] | None = None
+    combine: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+
+
+def _tokens(option: str, tokens: int) -> int:
+    return tokens
+
+
+def _characters(option: str, tokens: int) -> int:
+    return len(option.lstrip())
+
+
+def _bytes(option: str, tokens: int) -> int:
+    return len(option.lstrip().encode())
+
+
+@named_errors
+def pointwise_mutual_information(
+    measures: np.ndarray, references: np.ndarray
+) -> np.ndarray:
+    r"""How much likelier a prompt makes each option.
+
+    .. math:: s_k = \log p(o_k \mid \text{prompt}) - \log p(o_k \mid \text{neutral})
+
+    Args:
+        measures: Log-likelihoods of the options behind the prompt, ``(..., K)``.
+        references: Those behind the neutral prompt, ``(..., 1, K)``.
+
+    Returns:
+        The scores, ``(..., K)``.
+
+    Example:
+        >>> measures, neutral = np.array([-1.0, -2.0]), np.array([[-0.5, -3.0]])
+        >>> pointwise_mutual_information(measures, neutral).tolist()
+        [-0.5, 1.0]
+
+    References:
+        Holtzman et al. (2021), "Surface form competition".
+        Verified by ``tests/bridge/test_scorings.py``.
+    """
+    return measures - references[..., 0, :]
+
+
+@named_errors
+def calibrated(measures: np.ndarray, references: np.ndarray) -> np.ndarray:
+    r"""Log-probabilities of the options, calibrated by inputs without content.
+
+    .. math:: s_k = \log \frac{p_k / \bar p_k}{\sum_j p_j / \bar p_j} , \qquad
+        \bar p_k = \frac1R \sum_{r=1}^R p_{rk}
+
+    with :math:`p_k = p(o_k \mid \text{prompt})` and :math:`p_{rk}` the same behind the
+    prompt whose question has the r-th input. A factor that all :math:`p_k` or all
+    :math:`\bar p_k` share cancels.
+
+    Args:
+        measures: Log-likelihoods of the options behind the prompt, ``(..., K)``.
+        references: Those behind the prompts without content, ``(..., R, K)``.
+
+    Returns:
+        The scores, ``(..., K)``; their exponentials sum to 1.
+
+    Example:
+        >>> p, free = np.log([0.6, 0.4]), np.log([[0.8, 0.2], [0.7, 0.3]])
+        >>> np.exp(calibrated(p, free)).round(3).tolist()
+        [0.333, 0.667]
+
+    References:
+        Zhao et al. (2021), "Calibrate before use", section 4 with b = 0.
+        Verified by ``tests/bridge/test_scorings.py``.
+    """
+    free = logsumexp(references, axis=-2) - math.log(references.shape[-2])
+    ratio = measures - free
+    return ratio - logsumexp(ratio, axis=-1, keepdims=True)
+
+
+@named_errors
+def answer_prefix(task: Any, shots: int | None = None) -> str:
+    """What stands between the last field of a question and the answer.
+
+    Args:
+        task: The task.
+        shots: Demonstrations in front; without any, some tasks ask in other words.
+
+    Returns:
+        The end of the template of the question, without spaces in front.
+
+    Example:
+        >>> from icltheory.bridge.tasks import LanguageTask, PromptTemplate
+        >>> template = PromptTemplate("", "{text} It is", ("dry", "wet"))
+        >>> answer_prefix(LanguageTask(
+        ...     "weather", "paper", "classification", ("dry", "wet"), (), (), (),
+        ...     template))
+        'It is'
+
+    References:
+        Verified by ``tests/bridge/test_scorings.py``.
+    """
+    parts = list(string.Formatter().parse(_question(task, shots)))
+    literal, field = parts[-1][:2] if parts else ("", None)
+    return "" if field is not None else literal.lstrip(" ")
+
+
+def _neutral(task: Any, split: str, shots: int | None) -> list[Any]:
+    """The task with the answer prefix as whole prompt, for pointwise information."""
+    prefix = answer_prefix(task, shots)
+    if not prefix:
+        raise ValueError(
+            f"scoring: expected a question that ends in words of its own for pmi, got "
+            f"{_question(task, shots)!r} of {task.name}"
+        )
+    text = prefix.replace("{", "{{").replace("}", "}}")
+    template = dataclasses.replace(task.template, query=text, zero_shot="")
+    return [_reference(task, split, task.examples(split), (), template)]
+
+
+@named_errors
+def without_content(task: Any, content: str, split: str, shots: int | None) -> Any:
+    """The task with an input without content in the place of every question.
+
+    Args:
+        task: The task.
+        content: The input. Every field of the question has it that no option has.
+        split: The split whose questions are replaced.
+        shots: Demonstrations in front; all if ``None``.
+
+    Returns:
+        A task whose ``validation`` has an example for each of the split, and whose
+        scoring is the sum of log-likelihoods.
+
+    References:
+        Zhao et al. (2021). Verified by ``tests/bridge/test_scorings.py``.
+    """
+    kept = {name for text in task.template.options for name in _fields(text)}
+    replaced = _fields(_question(task, shots)) - kept
+    examples = tuple(
+        example._replace(fields={**example.fields, **dict.fromkeys(replaced, content)})
+        for example in task.examples(split)
+    )
+    demonstrations = task.demonstrations[:shots]
+    return _reference(task, split, examples, demonstrations, task.template)
+
+
+def _without_content(task: Any, split: str, shots: int | None) -> list[Any]:
+    return [without_content(task, content, split, shots) for content in CONTENT_FREE]
+
+
+def _reference(task, split, examples, demonstrations, template):
+    return dataclasses.replace(
+        task,
+        name=f"{task.name} {split}, reference prompt",
+        scoring="log_likelihood",
+        demonstrations=demonstrations,
+        validation=examples,
+        test=(),
+        template=template,
+    )
+
+
+def _question(task: Any, shots: int | None) -> str:
+    """The template of the question behind so many demonstrations."""
+    shown = len(task.demonstrations) if shots is None else shots
+    return (not shown and task.template.zero_shot) or task.template.query
+
+
+def _fields(template: str) -> set[str]:
+    return {field for _, field, *_ in string.Formatter().parse(template) if field}
+
+
+_SUM = "log_likelihood"
+
+# The scorings by name.
+SCORINGS: dict[str, Scoring] = {
+    "label_token": Scoring("label_token"),
+    "log_likelihood": Scoring(_SUM),
+    "average_log_likelihood": Scoring(_SUM, _tokens),
+    "log_likelihood_per_character": Scoring(_SUM, _characters),
+    "log_likelihood_per_byte": Scoring(_SUM, _bytes),
+    "pmi": Scoring(_SUM, None, _neutral, pointwise_mutual_information),
+    "contextual_calibration": Scoring(_SUM, None, _without_content, calibrated),
+    "mean_logit": Scoring("mean_logit"),
+}
+
+
+__dir__ = shown(__name__)

@@ -1,0 +1,283 @@
+"""Every scoring against a float64 loop over prompts, unpruned and pruned."""
+
+import dataclasses
+import functools
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.small_lm.tasks import FOLDER, declaration
+from icltheory.bridge import (
+    Example,
+    algorithm1,
+    clip_module,
+    evaluate,
+    evaluate_naive,
+    evaluate_rates,
+    load_checkpoint,
+    load_task,
+)
+from icltheory.bridge.answer_cache import AnswerCache, facts_of
+from icltheory.bridge.cached_evaluator import CachedEvaluator
+from icltheory.bridge.evaluation import tokenize
+from icltheory.bridge.tasks import SCORINGS
+from icltheory.bridge.tasks.scorings import (
+    answer_prefix,
+    calibrated,
+    pointwise_mutual_information,
+    without_content,
+)
+from tests.bridge.evaluation_tasks import (
+    Letters,
+    choice,
+    classification,
+    tiny,
+    with_test,
+)
+from tests.bridge.tiers import quick
+
+CHECKPOINT = Path(__file__).parents[2] / "experiments" / "small_lm" / "checkpoint"
+SHAPES = {"buckets": 1, "batch_size": 8}
+FREE = ("N/A", "", "[MASK]")
+SHOTS, EXAMPLES = 4, 6
+WIDTH = 96  # All prompts are padded to one length, so that the oracle compiles once.
+DERIVED = ("pmi", "contextual_calibration")
+
+
+@functools.cache
+def shipped():
+    model = load_checkpoint(CHECKPOINT)
+    wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), model.params)
+    return model.replace(params=wide)
+
+
+@functools.cache
+def topic(scoring):
+    task = load_task(declaration("topic"), FOLDER / "topic")
+    some = task.validation[:EXAMPLES]
+    return dataclasses.replace(task, validation=some, scoring=scoring)
+
+
+@functools.cache
+def endings(scoring):
+    """A task whose options are texts of one word and of more, each example's own."""
+    base = topic(scoring)
+    texts = [example.fields["text"] for example in base.validation]
+    rows = [
+        Example({"text": text, "a": text.split()[-1], "b": other}, 0, number)
+        for number, (text, other) in enumerate(
+            zip(texts, texts[1:] + texts[:1], strict=True)
+        )
+    ]
+    template = dataclasses.replace(
+        base.template,
+        demonstration="{text} : {label}\n",
+        query="{text} : ",
+        words=(),
+        options=("{a}", "{b}"),
+    )
+    return dataclasses.replace(
+        base,
+        kind="choice",
+        labels=("1", "2"),
+        template=template,
+        validation=tuple(rows),
+        demonstrations=tuple(rows[:2]),
+    )
+
+
+def log_likelihood(model, prompt, option):
+    """Sum of log p of the option's tokens, and their number."""
+    encode = model.tokenizer.encode
+    before, row = list(encode(prompt)), list(encode(prompt + option))
+    assert row[: len(before)] == before
+    ids = np.zeros((1, WIDTH), int)
+    ids[0, : len(row)] = row
+    logits = np.asarray(model.logits(ids), np.float64)[0, : len(row)]
+    assert logits.dtype == np.float64
+    total = 0.0
+    for place in range(len(before), len(row)):
+        exps = np.exp(logits[place - 1] - logits[place - 1].max())
+        total += np.log(exps[row[place]] / exps.sum())
+    return total, len(row) - len(before)
+
+
+def loop(model, scoring, front, questions, neutral, free):
+    """Scores of every example, from texts alone.
+
+    Each question is a text and its options; ``free`` are the questions without content.
+    """
+    found = []
+    for number, (question, options) in enumerate(questions):
+        pairs = [log_likelihood(model, front + question, o) for o in options]
+        sums, tokens = np.array(pairs).T
+        words = [option.strip() for option in options]
+        if scoring == "log_likelihood":
+            row = sums
+        elif scoring == "average_log_likelihood":
+            row = sums / tokens
+        elif scoring == "log_likelihood_per_character":
+            row = sums / [len(word) for word in words]
+        elif scoring == "log_likelihood_per_byte":
+            row = sums / [len(word.encode()) for word in words]
+        elif scoring == "pmi":
+            row = sums - [log_likelihood(model, neutral, o)[0] for o in options]
+        else:
+            p_free = np.mean(
+                [
+                    [np.exp(log_likelihood(model, front + q, o)[0]) for o in options]
+                    for q in free[number]
+                ],
+                axis=0,
+            )
+            # Zhao et al.: W = diag(p_free)^-1 after p_free is normalised.
+            W = np.linalg.inv(np.diag(p_free / p_free.sum()))
+            p = np.exp(sums) / np.exp(sums).sum()
+            row = np.log(W @ p / (W @ p).sum())
+        found.append(row)
+    return np.array(found)
+
+
+def rows_of(name):
+    lines = (FOLDER / "topic" / f"{name}.jsonl").read_text().splitlines()
+    return [json.loads(line)["text"] for line in lines]
+
+
+SUMS = [name for name, row in SCORINGS.items() if row.measure == "log_likelihood"]
+
+
+@pytest.mark.parametrize("scoring", quick(["pmi"], SUMS))
+def test_label_words_are_scored_as_by_a_plain_loop(scoring):
+    model, task = shipped(), topic(scoring)
+    words = ("world", "sports", "business", "science")
+    front = "".join(
+        f"{example.fields['text']} : {words[example.label]}\n"
+        for example in task.demonstrations[:SHOTS]
+    )
+    questions = [
+        (f"{rows_of('validation')[example.index]} :", [f" {word}" for word in words])
+        for example in task.validation
+    ]
+    free = [[f"{content} :" for content in FREE]] * EXAMPLES
+    expected = loop(model, scoring, front, questions, ":", free)
+    found = evaluate(model, task, shots=SHOTS, **SHAPES)
+    np.testing.assert_allclose(found.scores, expected, atol=1e-8, rtol=0)
+    np.testing.assert_array_equal(found.predictions, expected.argmax(axis=1))
+    assert np.ptp(expected, axis=1).min() > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scoring", SUMS)
+def test_options_of_each_example_are_scored_as_by_a_plain_loop(scoring):
+    model, task = shipped(), endings(scoring)
+    texts = [example.fields for example in task.validation]
+    front = "".join(f"{f['text']} : {f['a']}\n" for f in texts[:2])
+    questions = [(f"{f['text']} : ", [f["a"], f["b"]]) for f in texts]
+    free = [[f"{content} : " for content in FREE]] * EXAMPLES
+    expected = loop(model, scoring, front, questions, ": ", free)
+    found = evaluate(model, task, **SHAPES)
+    np.testing.assert_allclose(found.scores, expected, atol=1e-8, rtol=0)
+
+
+@pytest.mark.slow
+def test_reference_prompts_are_answered_by_the_pruned_model():
+    model, rates = tiny("groups", num_layers=2), (0.0, 0.5, 0.75)
+    task = classification(5, longest=1, scoring="contextual_calibration")
+    task = with_test(task, classification(5, seed=5, longest=1).validation)
+    plain = [evaluate_naive(clip_module(model, 1, "mlp", rate), task) for rate in rates]
+    found = evaluate_rates(model, task, 1, "mlp", rates, **SHAPES)
+    for fast, slow in zip(found, plain, strict=True):
+        np.testing.assert_allclose(fast.scores, slow.scores, atol=1e-9)
+    # Some examples at some rates, as a race asks for them.
+    cache = AnswerCache(facts_of(task))
+    evaluator = CachedEvaluator(cache, model, task, **SHAPES)
+    some = evaluator.correct("validation", 1, "mlp", rates, [4, 1], [2, 0])
+    for row, place in zip(some, (2, 0), strict=True):
+        np.testing.assert_array_equal(row, plain[place].correct[[4, 1]])
+    evaluator.evaluate_missing("validation", [1], ["mlp"], rates)
+    scores = cache.scores("validation", 1, "mlp", rates)
+    for row, slow in zip(scores, plain, strict=True):
+        np.testing.assert_allclose(row, slow.scores, atol=1e-9)
+    chosen = algorithm1(model, task, "mlp", rates, 1, "max", layer=1, **SHAPES)
+    assert chosen.validation_scores == tuple(slow.accuracy for slow in plain)
+
+
+def test_formulas():
+    rng = np.random.default_rng(0)
+    p, free = rng.random((2, 5, 3)), rng.random((2, 5, 4, 3))
+    bar = free.mean(axis=2)
+    q = (p / bar) / (p / bar).sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(np.exp(calibrated(np.log(p), np.log(free))), q)
+    # An input without content becomes uniform by itself.
+    alone = calibrated(np.log(p), np.log(p[..., None, :]))
+    np.testing.assert_allclose(np.exp(alone), 1 / 3)
+    found = pointwise_mutual_information(np.log(p), np.log(free[..., :1, :]))
+    np.testing.assert_allclose(found, np.log(p / free[..., 0, :]))
+    halves = np.array([[-1.0, -2.0]], np.float32), np.zeros((1, 1, 2), np.float32)
+    assert calibrated(*halves).dtype == np.float32
+
+
+def test_what_a_measure_is_divided_by():
+    options = {"text": "sea", "a": " é ice", "b": "far"}
+    task = choice(2)
+    task = dataclasses.replace(task, validation=(Example(options, 0, 0),))
+    model = tiny("groups")
+    lengths = {}
+    for name in ("average_log_likelihood", *SUMS):
+        asked = dataclasses.replace(task, scoring=name)
+        found = tokenize(model, asked).lengths
+        lengths[name] = None if found is None else found.tolist()
+    assert lengths == {
+        "log_likelihood": None,
+        "average_log_likelihood": [[6, 3]],
+        "log_likelihood_per_character": [[5, 3]],
+        "log_likelihood_per_byte": [[6, 3]],
+        "pmi": None,
+        "contextual_calibration": None,
+    }
+
+
+def test_reference_prompts():
+    task = classification(6)
+    assert answer_prefix(task) == "\n :"
+    split = "validation"
+    [first, *_] = without_content(task, "N/A", split, 2).validation
+    asked = without_content(task, "N/A", split, 2)
+    assert asked.query(first) == "N/A\n :"
+    assert asked.prefix() == task.prefix(2)
+    # Options keep their texts.
+    own = without_content(choice(4), "N/A", split, None)
+    assert [own.options(e) for e in own.validation] == [
+        choice(4).options(e) for e in choice(4).validation
+    ]
+    # Each prompt is asked once.
+    model = tiny("groups")
+    for scoring, count in zip(DERIVED, (1, 3), strict=True):
+        prompts = tokenize(model, classification(6, scoring=scoring))
+        assert prompts.reference.num_examples == count
+        assert prompts.reference_of.tolist() == [list(range(count))] * 6
+    zero = dataclasses.replace(task.template, zero_shot="Of {text} the mood is")
+    assert answer_prefix(dataclasses.replace(task, template=zero), 0) == "the mood is"
+
+
+def test_what_cannot_be_scored():
+    model, task = tiny("groups"), classification(4, scoring="pmi")
+    bare = dataclasses.replace(task.template, query="{text}")
+    with pytest.raises(ValueError, match="scoring: expected a question that ends in"):
+        evaluate(model, dataclasses.replace(task, template=bare))
+    with pytest.raises(ValueError, match=r"scoring: expected one of .*'pmi'"):
+        dataclasses.replace(task, scoring="f1")
+    empty = choice(2, scoring="log_likelihood_per_character")
+    nothing = Example({"text": "sea", "a": "\n", "b": "ice"}, 0, 0)
+    with pytest.raises(ValueError, match="an option with characters, got '.n'"):
+        evaluate(model, dataclasses.replace(empty, validation=(nothing,)))
+    # Without a token in front there is nothing that predicts the first of an answer.
+    model = tiny("groups", tokenizer=Letters(bos=False))
+    mute = dataclasses.replace(empty.template, query="")
+    task = dataclasses.replace(empty, template=mute, scoring="log_likelihood")
+    with pytest.raises(ValueError, match="at least one token in front of the answer"):
+        evaluate(model, task, shots=0)
