@@ -5,6 +5,8 @@ Command
         [--rebuild RUN] [any field of Config, e.g. --tasks sst2 --task-folder FOLDER]
     python -m experiments.prune_llm evaluate --model FOLDER --task NAME
         [--prune 26:mlp:0.9 ...] [--help]
+    python -m experiments.prune_llm search --model FOLDER --task NAME
+        [--budget 50] [--beam 1] [--help]
     python -m experiments.prune_llm export --model FOLDER --prune 26:mlp:0.9 --to NEW
         [--factorised] [--help]
 

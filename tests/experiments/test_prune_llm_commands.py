@@ -70,6 +70,30 @@ def close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
+def test_a_search_goes_on_from_its_records_and_says_how_to_keep_its_choice(tmp_path):
+    words = ["search", *ASKED, "--shots", "1", "--examples", "6", "--batch-size", "4"]
+    words += ["--layers", "-1", "--modules", "attn", "--rates", "0.9", "--budget", "4"]
+    words += ["--ranks", "8", "--candidates", "0:mlp:0.5", "--level", "0.9"]
+    file, records = tmp_path / "found.json", tmp_path / "answers.jsonl"
+    text = run(*words, "--records", records, "--save", file)
+    found, asked = json.loads(file.read_text()), records.read_bytes()
+    assert found["evaluations"] <= 4
+    assert found["budget"] == 4
+    places = set()
+    for line in map(json.loads, asked.splitlines()[1:]):
+        if not line["composition"]:
+            places.add((line["layer"], line["module"], line["rate"]))
+    assert places >= {(3, "attn", 0.9), (3, "attn", "rank=8"), (0, "mlp", 0.5)}
+    names = [step["prune"] for step in found["path"]]
+    assert ("to keep it" in text) == bool(names)
+    assert f"test: {' '.join(sorted(names)) or 'unpruned'}: " in text
+    assert found["comparison"]["level"] == 0.9
+    again = run(*words, "--records", records, "--systems", tmp_path / "systems")
+    assert again == text.partition(" written to")[0]
+    assert records.read_bytes() == asked
+
+
 def test_what_is_exported_is_what_was_clipped(tmp_path):
     both = ["--prune", "3:mlp:0.9", "head:rank=8", "--at-least-one"]
     expected = clip_modules(load_checkpoint(MODEL), ["3:mlp:0.9", "head:rank=8"])
@@ -90,7 +114,7 @@ def test_what_is_exported_is_what_was_clipped(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["exprt"], "command: expected one of evaluate, export"),
+        (["exprt"], "command: expected one of evaluate, search, export"),
         (["evaluate"], "model: expected the folder of a checkpoint or a name on the"),
         (["evaluate", "--model", MODEL], "task: expected the name of a task, got none"),
         (["evaluate", *ASKED, "--scoring", "guess"], "scoring: expected one of label"),
@@ -109,6 +133,13 @@ def test_what_is_exported_is_what_was_clipped(tmp_path):
             ["evaluate", *ASKED, "--prune", "3:mlp:0.999"],
             "rate: expected one that leaves a rank >= 1 of 64, got 0.999",
         ),
+        (["search", *ASKED, "--budget", "1"], "budget: expected at least 2, got 1"),
+        (["search", *ASKED, "--beam", "0"], "beam: expected at least 1, got 0"),
+        (["search", *ASKED, "--layers", "4"], "layers: expected -4 to 3, got 4"),
+        (["search", *ASKED, "--rates"], "candidates: expected at least one, got none"),
+        (["search", *ASKED, "--rates", "1"], "rate: expected a number in [0, 1), got"),
+        (["search", *ASKED, "--ranks", "65"], "rank: expected 1 <= rank <= 64, got 65"),
+        (["search", *ASKED, "--candidates", "x"], "candidates: intervention: expected"),
         (["export", "--model", MODEL], "to: expected a folder to write, got none"),
         (
             ["export", "--model", MODEL, "--to", "nowhere"],

@@ -17,6 +17,7 @@ from rich.table import Table
 from experiments._frame.progress import Activity, Display
 from experiments.prune_llm.commands.files import write_whole
 from experiments.prune_llm.commands.options import (
+    Pruned,
     TaskOptions,
     as_row,
     described,
@@ -36,7 +37,7 @@ from icltheory.strict_json import plain
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(TaskOptions):
+class Options(Pruned, TaskOptions):
     """What is evaluated.
 
     Attributes:

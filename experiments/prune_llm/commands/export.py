@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from experiments.prune_llm.commands.options import ModelOptions, Switch, read_options
+from experiments.prune_llm.commands.options import Pruned, Switch, read_options
 from icltheory.bridge import (
     LanguageModel,
     clip_modules,
@@ -25,7 +25,7 @@ from icltheory.bridge.export import take_factors
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(ModelOptions):
+class Options(Pruned):
     """What is written where.
 
     Attributes:

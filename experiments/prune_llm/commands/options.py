@@ -22,15 +22,12 @@ Prunings = Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction]
 
 @dataclasses.dataclass(frozen=True)
 class ModelOptions:
-    """Which model, and how it is pruned.
+    """Which model.
 
     Attributes:
         model: Folder of a checkpoint in the Hugging Face layout, or a name on the hub.
         revision: Branch, tag or commit of a name on the hub; "" for the newest.
         dtype: Of weights and products; "file" for that of the checkpoint.
-        prune: What is clipped, LAYER:MATRICES:STRENGTH such as 26:mlp:0.9 (a rate) or
-            3:W_Q,W_K:rank=8; embeddings:0.5 and head:rank=16 have no layer. May be
-            repeated.
         at_least_one: Whether a rate that leaves rank 0 leaves rank 1 instead of an
             error.
     """
@@ -38,25 +35,15 @@ class ModelOptions:
     model: str = ""
     revision: str = ""
     dtype: Literal["file", "float32", "bfloat16", "float16"] = "file"
-    prune: Prunings = ()
     at_least_one: Switch = False
 
     def check(self) -> None:
         """Refuses what can be known to be wrong before anything is loaded."""
-        _ = self.interventions
         if not self.model:
             raise ValueError(
                 "model: expected the folder of a checkpoint or a name on the hub, "
                 "got none"
             )
-
-    @property
-    def interventions(self) -> tuple[Intervention, ...]:
-        """What is clipped, in one list."""
-        try:
-            return tuple(map(Intervention.parse, itertools.chain(*self.prune)))
-        except ValueError as error:
-            raise ValueError(f"prune: {error}") from None
 
     def load_model(self) -> LanguageModel:
         """The model as it is."""
@@ -126,6 +113,37 @@ class TaskOptions(ModelOptions):
     def given_shots(self) -> int | None:
         """Demonstrations as the library counts them: ``None`` for all."""
         return None if self.shots == -1 else self.shots
+
+
+@dataclasses.dataclass(frozen=True)
+class Pruned(ModelOptions):
+    """Which model, and how it is pruned.
+
+    Attributes:
+        prune: What is clipped, LAYER:MATRICES:STRENGTH such as 26:mlp:0.9 (a rate) or
+            3:W_Q,W_K:rank=8; embeddings:0.5 and head:rank=16 have no layer. May be
+            repeated.
+    """
+
+    prune: Prunings = ()
+
+    def check(self) -> None:
+        """Refuses what can be known to be wrong before anything is loaded."""
+        super().check()
+        _ = self.interventions
+
+    @property
+    def interventions(self) -> tuple[Intervention, ...]:
+        """What is clipped, in one list."""
+        return read_prunings("prune", self.prune)
+
+
+def read_prunings(name: str, texts: Prunings) -> tuple[Intervention, ...]:
+    """The interventions that an option names."""
+    try:
+        return tuple(map(Intervention.parse, itertools.chain(*texts)))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 Options = TypeVar("Options", bound=ModelOptions)
