@@ -3,6 +3,12 @@
 Command
     python -m experiments.prune_llm [--preset tiny|gptj|llama2] [--resume RUN]
         [--rebuild RUN] [any field of Config, e.g. --task mine.yaml]
+    python -m experiments.prune_llm evaluate --model FOLDER --task NAME
+        [--prune 26:mlp:0.9 ...] [--help]
+    python -m experiments.prune_llm search --model FOLDER --task NAME
+        [--budget 50] [--beam 1] [--help]
+    python -m experiments.prune_llm export --model FOLDER --prune 26:mlp:0.9 --to NEW
+        [--factorised] [--help]
 
 What it does
     Condition numbers of all matrices choose a layer for each module. Every module of

@@ -40,6 +40,9 @@ class Config:
             equal, "whitened".
         race: Whether Algorithm 1 searches by a race; one over the grid's answers is
             reported in any case.
+        at_least_one: Whether a rate that leaves rank 0 leaves rank 1 instead; else it
+            is left out of the module.
+        revision: Branch, tag or commit of a name on the hub; "" for the newest.
         dtype: Of weights and products.
         examples: Most examples of a split, evenly spaced; all if 0.
         batch_size: Examples that run together.
@@ -64,6 +67,8 @@ class Config:
     orders: tuple[int, ...] = (0,)
     arms: tuple[Literal["random", "whitened"], ...] = ()
     race: bool = False
+    at_least_one: bool = False
+    revision: str = ""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     examples: int = 0
     batch_size: int = 32

@@ -24,7 +24,13 @@ from experiments.prune_llm.config import PRESETS, Config
 from icltheory.statistics import adjust_holm, proportion_interval
 
 # What the runs may differ in, and what changes no number.
-_FREE = {"checkpoint": "", "modules": ("mlp",), "batch_size": 1, "layers_at_once": 1}
+_FREE = {
+    "checkpoint": "",
+    "revision": "",
+    "modules": ("mlp",),
+    "batch_size": 1,
+    "layers_at_once": 1,
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from experiments._frame.options import Flags
 from experiments._frame.run import Run
 from experiments.prune_llm import study as studies
 from experiments.prune_llm import subject as subjects
+from experiments.prune_llm.commands import COMMANDS
 from experiments.prune_llm.config import PRESETS, Config
 from experiments.prune_llm.measure import measure
 from experiments.prune_llm.report import report
@@ -33,8 +35,19 @@ class Switches(Flags):
         return self.rebuild
 
 
-def main(argv: list[str] | None = None) -> dict:
-    """Runs the experiment and returns what it wrote to ``result.json``."""
+def main(argv: list[str] | None = None) -> dict | None:
+    """Runs the experiment and returns what it wrote to ``result.json``.
+
+    With the name of a command in front of the options it runs that instead.
+    """
+    words = sys.argv[1:] if argv is None else argv
+    if words and not words[0].startswith("-"):
+        if words[0] not in COMMANDS:
+            raise ValueError(
+                f"command: expected one of {', '.join(COMMANDS)}, or options of the "
+                f"experiment, got {words[0]}"
+            )
+        return COMMANDS[words[0]](words[1:])
     launch = parse(PRESETS, argv, flags=Switches())
     if launch.flags.rebuild is not None:
         return _rebuild(launch.config, Run(launch.flags.rebuild, launch))

@@ -49,6 +49,7 @@ def _evaluate_grid(
         systems=systems,
         progress=show,
         batch_size=config.batch_size,
+        at_least_one=config.at_least_one,
     )
     together: dict[tuple[float, ...], list[str]] = {}
     for module in config.modules:
@@ -86,5 +87,6 @@ def _judge(
         level=config.level,
         layer=layer,
         batch_size=config.batch_size,
+        at_least_one=config.at_least_one,
         **options,
     )

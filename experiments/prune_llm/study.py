@@ -74,6 +74,8 @@ class Study:
 
     def rates(self, module: str) -> tuple[float, ...]:
         """Rates that leave some singular value of every matrix of a module."""
+        if self.config.at_least_one:
+            return self.config.rates
         sizes = {min(shape) for shape in self._shapes(module)}
         return tuple(
             rate for rate in self.config.rates if all(_leaves(s, rate) for s in sizes)

@@ -68,13 +68,8 @@ class Subject:
 
 def load(config: Config) -> Subject:
     """Loads model and tasks, and refuses what cannot be done."""
-    folder = _near(config.checkpoint)
-    name = folder if folder.is_dir() else config.checkpoint
-    try:
-        drawn = _draws(config)
-        model = load_checkpoint(name, config.dtype)
-    except ImportError as error:
-        raise ValueError(str(error)) from error
+    drawn = load_tasks(config)
+    model = load_model(config.checkpoint, config.dtype, config.revision)
     _check_pruning(model, config)
     tasks = {}
     for (task, seed, order), found in drawn.items():
@@ -84,6 +79,24 @@ def load(config: Config) -> Subject:
                 for split in ("validation", "test")[: 2 if place == 0 else 1]:
                     tokenize(model, found, split, shots)
     return Subject(model, weights_digest(model), tasks)
+
+
+def load_model(checkpoint: str, dtype: str | None, revision: str) -> LanguageModel:
+    """The model of a folder, as it stands or below the repository, or of a name."""
+    folder = _near(checkpoint)
+    name = folder if folder.is_dir() else checkpoint
+    try:
+        return load_checkpoint(name, dtype, revision=revision or None)
+    except ImportError as error:
+        raise ValueError(str(error)) from error
+
+
+def load_tasks(config: Config) -> dict[tuple[str, int, int], LanguageTask]:
+    """Each task by its name, draw and order of the demonstrations."""
+    try:
+        return _draws(config)
+    except ImportError as error:
+        raise ValueError(str(error)) from error
 
 
 def grid_layers(config: Config, num_layers: int) -> tuple[int, ...]:
@@ -202,4 +215,4 @@ def _check_pruning(model: LanguageModel, config: Config) -> None:
         for module in config.modules
     ]
     least = min(config.rates[1:], default=0.0)
-    rank_for_rate((max(sizes), max(sizes)), least)
+    rank_for_rate((max(sizes), max(sizes)), least, at_least_one=config.at_least_one)

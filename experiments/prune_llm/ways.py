@@ -25,15 +25,16 @@ def compare_ways(study: Study, subject: Subject) -> dict[str, Any]:
     case, module = study.main_case(config.task_names[0]), config.modules[0]
     (layer, _), rates = study.choice(module), study.rates(module)
     task = _some(subject.tasks[case], config.naive_examples)
+    at, least = (layer, module), {"at_least_one": config.at_least_one}
 
     def cached():
-        options = {"batch_size": config.batch_size}
+        options = {"batch_size": config.batch_size, **least}
         return evaluate_rates(
             model, task, layer, module, rates, shots=case.shots, **options
         )
 
     def naive():
-        clipped = (clip_module(model, layer, module, rate) for rate in rates)
+        clipped = (clip_module(model, *at, rate, **least) for rate in rates)
         return [evaluate_naive(one, task, shots=case.shots) for one in clipped]
 
     _, cold = _timed(cached)
@@ -112,6 +113,7 @@ def beside(study: Study, subject: Subject, systems: Any) -> dict[str, Any] | Non
         study.rates(module),
         module=module,
         systems=systems,
+        at_least_one=config.at_least_one,
     )
     return {
         "case": case._asdict(),

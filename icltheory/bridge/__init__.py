@@ -13,6 +13,7 @@ from icltheory._public import shown
 from icltheory.bridge.architecture import Architecture, Experts, Rotary
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.clipping import clip_module, clip_modules
+from icltheory.bridge.compositions import CompositionSearch, search_compositions
 from icltheory.bridge.decoder import KV, Decoder, Stream, Tokens
 from icltheory.bridge.evaluation import (
     Evaluation,
@@ -40,6 +41,7 @@ __all__ = [
     "KV",
     "Algorithm1Result",
     "Architecture",
+    "CompositionSearch",
     "ConditionNumber",
     "Decoder",
     "Evaluation",
@@ -67,6 +69,7 @@ __all__ = [
     "load_task",
     "race",
     "save_checkpoint",
+    "search_compositions",
     "shard_model",
     "size_report",
 ]

@@ -120,7 +120,7 @@ def algorithm1(
                 f"task: expected {split} examples of {task.name}, got none"
             )
     check_weights(model)
-    _check_apart(task, shots)
+    check_apart(task, shots)
     choice = None
     if layer is None:
         # Impossible choices are refused before anything is decomposed.
@@ -209,7 +209,7 @@ def read_algorithm1(
     return conduct(answers, layer, layers, module, rates, race, seed, level)
 
 
-def _check_apart(task: LanguageTask, shots: int | None) -> None:
+def check_apart(task: LanguageTask, shots: int | None) -> None:
     """Raises where the search would see the whole test, and warns where part of it."""
     found: list[Finding] = []
     shown = task.demonstrations[:shots]

@@ -3,8 +3,10 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
-from experiments.prune_llm import figures, report
+from experiments import prune_llm
+from experiments.prune_llm import figures, report, subject
 from experiments.prune_llm.findings import findings
 from experiments.prune_llm.tables import algorithm1_rows, panel, races
 from tests.experiments.test_prune_llm import made_up
@@ -34,3 +36,34 @@ def test_a_rate_that_leaves_no_rank_is_left_out_of_the_module_and_the_row_says_s
     assert np.isfinite(grid["mlp"]).all()
     found = figures._panels(study, case, "attn", "toy")
     assert [len(panel.rates) for panel in found.values()] == [2]
+
+
+def test_with_at_least_one_no_rate_is_left_out():
+    study = made_up(gain=0.3)
+    small = [row._replace(shape=(8, 32)) for row in study.conditions]
+    config = dataclasses.replace(study.config, at_least_one=True)
+    study = dataclasses.replace(study, conditions=tuple(small), config=config)
+    assert study.rates("attn") == (0, 0.5, 0.9)
+    assert study.left_out("attn") == ""
+
+
+def test_the_revision_reaches_the_loader(monkeypatch):
+    asked = []
+
+    def load(name, dtype, *, revision):
+        asked.append((name, dtype, revision))
+        raise ImportError("no hub here")
+
+    monkeypatch.setattr(subject, "load_checkpoint", load)
+    for words in (
+        ["--checkpoint", "some/name", "--dtype", "bfloat16", "--revision", "v1"],
+        ["evaluate", "--model", "some/name", "--task", "nonce", "--revision", "v1"],
+        ["evaluate", "--model", "some/name", "--task", "nonce"],
+    ):
+        with pytest.raises(ValueError, match="^no hub here"):
+            prune_llm.main(words)
+    assert asked == [
+        ("some/name", "bfloat16", "v1"),
+        ("some/name", None, "v1"),
+        ("some/name", None, None),
+    ]

@@ -83,6 +83,7 @@ def size_report(
     *,
     rank: int | None = None,
     rule: Rule = "floor",
+    at_least_one: bool = False,
 ) -> SizeReport:
     r"""Numbers, bytes and operations of a module, dense and clipped.
 
@@ -100,6 +101,7 @@ def size_report(
         rate: Clipping rate; this or ``rank``.
         rank: Largest rank that is left; this or ``rate``.
         rule: How a rate becomes a rank.
+        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
 
     Returns:
         The report.
@@ -124,7 +126,7 @@ def size_report(
     """
     specs = module_matrices(model, layer, module)
     weights = [get_matrix(model.params, spec) for spec in specs]
-    strength, cutting = strength_of(rate, rank), Cutting("svd", rule, False)
+    strength, cutting = strength_of(rate, rank), Cutting("svd", rule, at_least_one)
     kept = cutting.kept_table(model.params, specs, [strength])[0]
     sizes = tuple(
         _size(spec.name, W.shape, left)

@@ -1,0 +1,173 @@
+"""Options that the commands share, and the model and the task that they name."""
+
+import dataclasses
+import itertools
+from typing import Annotated, Any, Literal, TypeVar
+
+import tyro
+
+from experiments._frame.fields import check_at_least
+from experiments._frame.tyro_line import read_line
+from experiments.prune_llm.config import Config
+from experiments.prune_llm.subject import load_model, load_tasks
+from experiments.small_lm.tasks import SHIPPED
+from icltheory.bridge import LanguageModel
+from icltheory.bridge.tasks import SCORINGS, LanguageTask
+from icltheory.pruning import Intervention
+
+Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+# Several words behind one --prune, several --prune, or both.
+Prunings = Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction]
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelOptions:
+    """Which model.
+
+    Attributes:
+        model: Folder of a checkpoint in the Hugging Face layout, or a name on the hub.
+        revision: Branch, tag or commit of a name on the hub; "" for the newest.
+        dtype: Of weights and products; "file" for that of the checkpoint.
+        at_least_one: Whether a rate that leaves rank 0 leaves rank 1 instead of an
+            error.
+    """
+
+    model: str = ""
+    revision: str = ""
+    dtype: Literal["file", "float32", "bfloat16", "float16"] = "file"
+    at_least_one: Switch = False
+
+    def check(self) -> None:
+        """Refuses what can be known to be wrong before anything is loaded."""
+        if not self.model:
+            raise ValueError(
+                "model: expected the folder of a checkpoint or a name on the hub, "
+                "got none"
+            )
+
+    def load_model(self) -> LanguageModel:
+        """The model as it is."""
+        dtype = None if self.dtype == "file" else self.dtype
+        return load_model(self.model, dtype, self.revision)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskOptions(ModelOptions):
+    """Which model, which task, and how it is asked.
+
+    Attributes:
+        task: Name of a task of the library, or of the small language model.
+        task_folder: Folder with one of the task's name; "" for the hub.
+        profile: What the paper says of the task, or what the authors' scripts do.
+        scoring: How the options of an example are compared; "" as the task says.
+        shots: Demonstrations in front; -1 for all.
+        seed: Draw of the demonstrations; 0 for the published one.
+        examples: Most examples of a split, evenly spaced; all if 0.
+        batch_size: Examples that run together.
+        level: Level of the intervals.
+    """
+
+    task: str = ""
+    task_folder: str = ""
+    profile: Literal["paper", "authors_code"] = "paper"
+    scoring: str = ""
+    shots: int = -1
+    seed: int = 0
+    examples: int = 0
+    batch_size: int = 32
+    level: float = 0.95
+
+    def check(self) -> None:
+        """Refuses what can be known to be wrong before anything is loaded."""
+        super().check()
+        if not self.task:
+            raise ValueError("task: expected the name of a task, got none")
+        check_at_least(self, -1, "shots")
+        check_at_least(self, 0, "seed", "examples")
+        check_at_least(self, 1, "batch_size")
+        if not 0 < self.level < 1:
+            raise ValueError(f"level: expected a value within (0, 1), got {self.level}")
+        if self.scoring and self.scoring not in SCORINGS:
+            known = ", ".join(SCORINGS)
+            raise ValueError(f"scoring: expected one of {known}, got {self.scoring}")
+
+    def load_task(self) -> LanguageTask:
+        """The task behind the demonstrations of the draw, all of them."""
+        shipped = "experiments/small_lm/tasks" if self.task in SHIPPED else ""
+        config = Config(
+            checkpoint=self.model,
+            tasks=(self.task,),
+            task_folder=self.task_folder or shipped,
+            rates=(0.0,),
+            top_k=1,
+            profile=self.profile,
+            demonstration_seeds=(self.seed,),
+            examples=self.examples,
+        )
+        (task,) = load_tasks(config).values()
+        if self.scoring:
+            task = dataclasses.replace(task, scoring=self.scoring)
+        return task
+
+    @property
+    def given_shots(self) -> int | None:
+        """Demonstrations as the library counts them: ``None`` for all."""
+        return None if self.shots == -1 else self.shots
+
+
+@dataclasses.dataclass(frozen=True)
+class Pruned(ModelOptions):
+    """Which model, and how it is pruned.
+
+    Attributes:
+        prune: What is clipped, LAYER:MATRICES:STRENGTH such as 26:mlp:0.9 (a rate) or
+            3:W_Q,W_K:rank=8; embeddings:0.5 and head:rank=16 have no layer. May be
+            repeated.
+    """
+
+    prune: Prunings = ()
+
+    def check(self) -> None:
+        """Refuses what can be known to be wrong before anything is loaded."""
+        super().check()
+        _ = self.interventions
+
+    @property
+    def interventions(self) -> tuple[Intervention, ...]:
+        """What is clipped, in one list."""
+        return read_prunings("prune", self.prune)
+
+
+def read_prunings(name: str, texts: Prunings) -> tuple[Intervention, ...]:
+    """The interventions that an option names."""
+    try:
+        return tuple(map(Intervention.parse, itertools.chain(*texts)))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+Options = TypeVar("Options", bound=ModelOptions)
+
+
+def read_options(
+    kind: type[Options], argv: list[str] | None, command: str, about: str | None
+) -> Options:
+    """The options of a command line, checked as far as can be without the model."""
+    line = (about or "").partition("\n")[0]
+    options = read_line(kind(), argv, name=f"prune_llm {command}", about=line)
+    options.check()
+    return options
+
+
+def described(options: TaskOptions, model: LanguageModel, task: LanguageTask) -> str:
+    """What is asked of what, in one line."""
+    shown = len(task.demonstrations) if options.shots == -1 else options.shots
+    return (
+        f"{model.source}: {model.arch.family}, {model.num_layers} layers; "
+        f"{task.name} by {task.scoring}, {shown} demonstrations (seed {options.seed})"
+    )
+
+
+def as_row(interval: Any) -> str:
+    """An interval in a cell."""
+    return f"{interval.low:.4f} to {interval.high:.4f}"

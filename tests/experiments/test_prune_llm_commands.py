@@ -1,0 +1,164 @@
+"""The commands on a user's own model and task, from the words to the numbers."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import prune_llm
+from experiments.prune_llm.commands import COMMANDS
+from experiments.small_lm.tasks import FOLDER, declaration
+from icltheory.bridge import clip_modules, evaluate, load_checkpoint, load_task
+from icltheory.statistics import compare, proportion_interval
+from tests.experiments.test_help import undescribed
+
+MODEL = "experiments/small_lm/checkpoint"
+ASKED = ["--model", MODEL, "--task", "nonce"]
+PRUNED = ["--prune", "0:mlp:0.9", "--prune", "3:W_Q,W_K:rank=4"]
+
+
+def run(*words):
+    """What a command prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        prune_llm.main([str(word) for word in words])
+    return " ".join(printed.getvalue().split())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_of_a_command_is_described(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as stop:
+        prune_llm.main([command, "--help"])
+    page = capsys.readouterr().out
+    assert not stop.value.code
+    assert f"usage: python -m experiments.prune_llm {command} " in page
+    assert undescribed(page) == []
+
+
+@pytest.mark.slow
+def test_the_numbers_are_those_of_the_library(tmp_path):
+    file = tmp_path / "new" / "numbers.json"
+    few = ["--shots", "1", "--examples", "6", "--batch-size", "4"]
+    text = run("evaluate", *ASKED, *few, *PRUNED, "--level", "0.9", "--save", file)
+    model = load_checkpoint(MODEL)
+    task = load_task(declaration("nonce"), FOLDER / "nonce")
+    places = np.linspace(0, len(task.test) - 1, 6).round().astype(int)
+    task = dataclasses.replace(task, test=tuple(task.test[int(i)] for i in places))
+    models = model, clip_modules(model, PRUNED[1::2])
+    plain = [evaluate(one, task, "test", 1, batch_size=4) for one in models]
+    found = json.loads(file.read_text())
+    for one, expected in zip(found["models"], plain, strict=True):
+        assert one["predictions"] == expected.predictions.tolist()
+        assert one["accuracy"] == expected.accuracy
+        interval = proportion_interval(expected.num_correct, 6, level=0.9)
+        assert one["interval"] == pytest.approx(list(interval))
+    difference = compare(*(one.correct for one in plain), level=0.9)
+    assert f"difference, paired: {difference}" in text
+    assert f"{plain[1].num_correct} of 6" in text
+    assert found["options"]["prune"] == PRUNED[1::2]
+    assert "1 demonstrations (seed 0), test" in text
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_search_goes_on_from_its_records_and_says_how_to_keep_its_choice(tmp_path):
+    words = ["search", *ASKED, "--shots", "1", "--examples", "6", "--batch-size", "4"]
+    words += ["--layers", "-1", "--modules", "attn", "--rates", "0.9", "--budget", "4"]
+    words += ["--ranks", "8", "--candidates", "0:mlp:0.5", "--level", "0.9"]
+    file, records = tmp_path / "found.json", tmp_path / "answers.jsonl"
+    text = run(*words, "--records", records, "--save", file)
+    found, asked = json.loads(file.read_text()), records.read_bytes()
+    assert found["evaluations"] <= 4
+    assert found["budget"] == 4
+    places = set()
+    for line in map(json.loads, asked.splitlines()[1:]):
+        if not line["composition"]:
+            places.add((line["layer"], line["module"], line["rate"]))
+    assert places >= {(3, "attn", 0.9), (3, "attn", "rank=8"), (0, "mlp", 0.5)}
+    names = [step["prune"] for step in found["path"]]
+    assert ("to keep it" in text) == bool(names)
+    assert f"test: {' '.join(sorted(names)) or 'unpruned'}: " in text
+    assert found["comparison"]["level"] == 0.9
+    again = run(*words, "--records", records, "--systems", tmp_path / "systems")
+    assert again == text.partition(" written to")[0]
+    assert records.read_bytes() == asked
+
+
+def test_what_is_exported_is_what_was_clipped(tmp_path):
+    both = ["--prune", "3:mlp:0.9", "head:rank=8", "--at-least-one"]
+    expected = clip_modules(load_checkpoint(MODEL), ["3:mlp:0.9", "head:rank=8"])
+    sizes = {}
+    for more in ([], ["--factorised"]):
+        folder = tmp_path / "-".join(["out", *more])
+        text = run("export", "--model", MODEL, *both, "--to", folder, *more)
+        again = load_checkpoint(folder)
+        jax.tree.map(close, again.params, expected.params)
+        assert ("in factors" in text) == bool(more)
+        assert "embeddings and head were one matrix, and are two now" in text
+        assert (folder / "tokenizer.json").is_file()
+        sizes[bool(more)] = (folder / "model.safetensors").stat().st_size
+    saved = 3 * (64 * 160 - 6 * 224) + 243 * 64 - 8 * (243 + 64)
+    assert sizes[False] - sizes[True] == pytest.approx(4 * saved, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["exprt"], "command: expected one of evaluate, search, export"),
+        (["evaluate"], "model: expected the folder of a checkpoint or a name on the"),
+        (["evaluate", "--model", MODEL], "task: expected the name of a task, got none"),
+        (["evaluate", *ASKED, "--scoring", "guess"], "scoring: expected one of label"),
+        (["evaluate", *ASKED, "--shots", "-2"], "shots: expected at least -1, got -2"),
+        (["evaluate", *ASKED, "--shots", "99"], "shots: expected at most 16 for nonce"),
+        (["evaluate", *ASKED, "--split", "train"], "invalid choice 'train' for arg"),
+        (["evaluate", *ASKED, "--level", "2"], "level: expected a value within (0, 1)"),
+        (["evaluate", "--model", MODEL, "--task", "sst3"], "tasks: expected some of"),
+        (["evaluate", *ASKED, "--prune", "mlp"], "prune: intervention: expected LAYER"),
+        (["evaluate", *ASKED, "--prune", "9:mlp:0.5"], "layer: expected 0 to 3, got 9"),
+        (
+            ["evaluate", *ASKED, "--prune", "3:mpl:0.5"],
+            "module: expected one of 'all', 'attn', 'mlp', 'W_Q'",
+        ),
+        (
+            ["evaluate", *ASKED, "--prune", "3:mlp:0.999"],
+            "rate: expected one that leaves a rank >= 1 of 64, got 0.999",
+        ),
+        (["search", *ASKED, "--budget", "1"], "budget: expected at least 2, got 1"),
+        (["search", *ASKED, "--beam", "0"], "beam: expected at least 1, got 0"),
+        (["search", *ASKED, "--layers", "4"], "layers: expected -4 to 3, got 4"),
+        (["search", *ASKED, "--rates"], "candidates: expected at least one, got none"),
+        (["search", *ASKED, "--rates", "1"], "rate: expected a number in [0, 1), got"),
+        (["search", *ASKED, "--ranks", "65"], "rank: expected 1 <= rank <= 64, got 65"),
+        (["search", *ASKED, "--candidates", "x"], "candidates: intervention: expected"),
+        (["export", "--model", MODEL], "to: expected a folder to write, got none"),
+        (
+            ["export", "--model", MODEL, "--to", "nowhere"],
+            "prune: expected something to clip, got none",
+        ),
+        (
+            ["export", "--model", "./nowhere", "--to", "x", "--prune", "0:mlp:0.5"],
+            "./nowhere: expected the folder of a checkpoint",
+        ),
+    ],
+)
+def test_mistakes_are_one_line(words, message):
+    with pytest.raises((ValueError, OSError), match="^" + re.escape(message)) as caught:
+        prune_llm.main(words)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_existing_folder_is_refused_and_left_as_it_is(tmp_path):
+    words = ["export", "--model", "./nowhere", "--prune", "0:mlp:0.5", "--to"]
+    with pytest.raises(ValueError, match="^to: expected no folder there, got"):
+        prune_llm.main([*words, str(tmp_path)])
+    assert list(tmp_path.iterdir()) == []
