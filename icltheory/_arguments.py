@@ -234,7 +234,9 @@ def _only_floats(kind) -> bool:
 
 
 def _is_kind(leaf, kind) -> bool:
-    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, kind)
+    # A type such as np.float32 has an attribute of that name, too.
+    known = hasattr(leaf, "dtype") and not isinstance(leaf, type)
+    return known and jnp.issubdtype(leaf.dtype, kind)
 
 
 def holds_numbers(value: Any) -> bool:

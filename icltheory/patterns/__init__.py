@@ -39,6 +39,7 @@ from icltheory.patterns.probes import (
     projections,
 )
 from icltheory.patterns.prompts import PatternPrompt
+from icltheory.patterns.reduced import ReducedTraining, reduced_training
 from icltheory.patterns.shift import (
     is_feasible,
     out_of_domain_patterns,
@@ -66,6 +67,7 @@ __all__ = [
     "PatternTask",
     "PatternTransformer",
     "Projections",
+    "ReducedTraining",
     "Scores",
     "Training",
     "activation_shares",
@@ -86,6 +88,7 @@ __all__ = [
     "projections",
     "prune_neurons",
     "pruned_hinge",
+    "reduced_training",
     "scores",
     "shift_coefficients",
     "task_ratio",

@@ -209,3 +209,9 @@ def test_bad_input(key):
 def test_a_seed_may_be_an_integer_of_numpy():
     ours, theirs = (pattern_task(2, 2, 1.0, key=k).relevant for k in (3, np.int64(3)))
     np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, jnp.float32, "float32"])
+def test_types_of_numpy_jax_and_by_name_are_taken(dtype):
+    task = PatternTask(2, 2, 1.0, dtype=dtype)
+    assert task.relevant.dtype == task.dtype == np.float32

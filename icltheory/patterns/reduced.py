@@ -1,0 +1,313 @@
+"""Training of the one-layer model in a few numbers, exact in the population's limit."""
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln, xlogy
+from jax.scipy.stats import norm
+from jax.typing import ArrayLike
+from jaxtyping import Real
+
+from icltheory._checks import (
+    check_positive,
+    check_positive_int,
+    check_shape,
+    check_values,
+)
+from icltheory._descent import PlainRule, descend
+from icltheory._named_errors import named_errors
+from icltheory._precision import exact_products
+from icltheory._pytree import pytree
+from icltheory._typing import Array, Float
+from icltheory.patterns._attention import check_width
+from icltheory.patterns._draw import check_fraction
+from icltheory.patterns.probes import pattern_logits
+from icltheory.patterns.task import PatternTask
+
+__all__ = ["ReducedTraining", "reduced_training"]
+
+Number = float | int | Real[ArrayLike, ""]
+# Kinds of prompts that are summed over; 60 contexts make 39,711.
+MOST_KINDS = 50_000
+
+
+@pytree
+class ReducedTraining:
+    r"""What the reduced dynamics predict, before each step.
+
+    Args:
+        logits: Logit :math:`\lambda` of a context of the query's pattern over one of
+            another pattern, ``(num_steps,)``.
+        masses: Mean attention on contexts of the query's pattern.
+        losses: Mean hinge loss.
+
+    Returns:
+        A frozen pytree.
+
+    Example:
+        >>> path = ReducedTraining(jnp.ones(3), jnp.ones(3), jnp.zeros(3))
+        >>> path.losses.shape
+        (3,)
+
+    References:
+        Verified by ``tests/identities/test_li_reduced.py``.
+    """
+
+    logits: Float[Array, "*S T"]
+    masses: Float[Array, "*S T"]
+    losses: Float[Array, "*S T"]
+
+
+class _State(NamedTuple):
+    """What is trained.
+
+    ``attention`` is the eigenvalue omega of W_Q = W_K on differences of patterns,
+    ``neurons`` are the rows of W_O, and the two values what W_V makes of the unit
+    vector along the mean pattern and of the label embedding.
+    """
+
+    attention: Any
+    neurons: Any
+    feature_value: Any
+    label_value: Any
+
+
+class _Fixed(NamedTuple):
+    """What is not: output weights, noise of the neurons, and numbers of the setting."""
+
+    a: Any
+    deviation: Any
+    scale: Any
+    noise: Any
+    fraction: Any
+
+
+class _Kinds(NamedTuple):
+    """Prompts by what they hold.
+
+    Numbers of contexts of the query's pattern, of the other one of the pair, and of
+    none of them, and the sum of the labels of these.
+    """
+
+    same: Any
+    opposite: Any
+    others: Any
+    labels: Any
+
+
+@named_errors
+@exact_products
+def reduced_training(
+    params: dict[str, Any],
+    task: PatternTask,
+    num_steps: int,
+    *,
+    step_size: Number,
+    num_examples: int = 20,
+    relevant_fraction: Number = 0.8,
+    substeps: int = 1,
+) -> ReducedTraining:
+    r"""Population gradient descent of equation (7) in order parameters.
+
+    With all tasks the population has the symmetry of exchanging patterns. Attention is
+    then one number, the logit :math:`\lambda = \omega^2 \beta^2` of the query's pattern
+    over others; neurons see the features along the mean pattern only. With the gains
+    :math:`\phi_i = \frac{\beta}{\sqrt{M_1}} w_i^\top v_f` of features and
+    :math:`g_i = w_i^\top v_q` of labels, and the agreement r and mass M of attention in
+    a prompt, neuron i is active at query label z with probability :math:`A_i^z` and
+
+    .. math::
+        \dot w_i &= a_i \Bigl( E[z h A_i^z]\, \tfrac{\beta}{\sqrt{M_1}} v_f
+            + E[h r A_i^z]\, v_q \Bigr) , \\
+        \dot v_f &= \tfrac{\beta}{\sqrt{M_1}} \sum_i a_i E[z h A_i^z]\, w_i , \qquad
+        \dot v_q = \sum_i a_i E[h r A_i^z]\, w_i , \\
+        \dot \omega &= \omega \frac{\beta^2}{M_1 - 1}
+            E \Bigl[ h M (1 - r) \sum_i a_i A_i^z g_i \Bigr] ,
+
+    h being 1 where the hinge loss is not 0. Expectations are exact sums over the number
+    of contexts of each kind and the sum of the other labels. Two things are
+    approximated: what single patterns and irrelevant ones do to a neuron is Gaussian
+    with the deviation of the start, which decides its activity early in training, and
+    attention ignores irrelevant patterns.
+
+    Every rate is proportional to alpha as long as :math:`\alpha e^\lambda` is small,
+    and the end of training does not depend on it: the number of steps is about
+    :math:`A / \alpha + B`, and no power of alpha.
+
+    Args:
+        params: Parameters of a one-layer model at the start, with W_Q = W_K a multiple
+            of the identity on the features.
+        task: The task; its tasks are taken to be all.
+        num_steps: Number of steps.
+        step_size: eta.
+        num_examples: Contexts l of a prompt, up to 65.
+        relevant_fraction: alpha.
+        substeps: Euler steps of eta over this number; 1 is gradient descent, many are
+            gradient flow.
+
+    Returns:
+        Logit, attention and hinge loss before each step. Cost O(l^3 m) a step.
+
+    Raises:
+        ValueError: If a number is out of range, widths differ, prompts are too long, or
+            attention does not start as a multiple of the identity.
+
+    Example:
+        >>> from icltheory.patterns import PatternTransformer
+        >>> task, model = PatternTask(6, 24, 2.0), PatternTransformer(64)
+        >>> start = model.init(jax.random.key(0), task)
+        >>> path = reduced_training(start, task, 250, step_size=2.0)
+        >>> [round(float(mass), 2) for mass in path.masses[jnp.array([0, 249])]]
+        [0.44, 0.99]
+
+    References:
+        Derivation: the reduced dynamics of pattern tasks. Li et al. (2024), Theorem 1
+        and Proposition 1, describe the same training. Verified by
+        ``tests/identities/test_li_reduced.py``.
+    """
+    check_width(params, task.width, "task")
+    check_positive_int("num_steps", num_steps)
+    check_positive_int("num_examples", num_examples)
+    check_positive_int("substeps", substeps)
+    check_shape("step_size", step_size, ())
+    check_positive("step_size", step_size)
+    check_fraction(relevant_fraction, task.num_relevant)
+    size = (num_examples + 1) * (num_examples + 2) * (num_examples + 3) // 6
+    if size > MOST_KINDS:
+        raise ValueError(f"num_examples: expected at most 65, got {num_examples}")
+    _check_start(params, task)
+    sizes = (num_examples, task.num_relevant, num_steps, substeps)
+    state, fixed = _start(params, task, relevant_fraction)
+    step_size = jnp.asarray(step_size, fixed.a.dtype) / substeps
+    return _run(sizes, state, fixed, step_size)
+
+
+def _check_start(params, task):
+    W_Q, W_K = (jnp.asarray(params[name])[:, : task.dim] for name in ("W_Q", "W_K"))
+    check_values(
+        "params",
+        jnp.max(jnp.abs(jnp.stack([W_Q - W_K, W_Q - _identity_part(W_Q)]))),
+        lambda gap: gap <= 1e-5 * jnp.max(jnp.abs(W_Q)),
+        "W_Q = W_K, a multiple of the identity on the features",
+        "another start",
+    )
+
+
+def _identity_part(W):
+    eye = jnp.eye(*W.shape, dtype=W.dtype)
+    return jnp.sum(W * eye) / jnp.sum(eye) * eye
+
+
+def _start(params, task, fraction) -> tuple[_State, _Fixed]:
+    W_V, W_O = jnp.asarray(params["W_V"]), jnp.asarray(params["W_O"])
+    d, M = task.dim, task.num_relevant
+    mean = jnp.sum(task.relevant, axis=0)
+    mean = mean / jnp.linalg.norm(mean)
+    features = (W_O @ W_V)[:, :d]
+    rest = features - jnp.outer(features @ mean, mean)
+    logits = pattern_logits(params, task)
+    diagonal = jnp.trace(logits) / M
+    logit = diagonal - (jnp.sum(logits) - M * diagonal) / (M * (M - 1))
+    state = _State(
+        jnp.sqrt(logit) / task.scale,
+        W_O,
+        W_V[:, :d] @ mean,
+        W_V[:, d:] @ task.label_embedding,
+    )
+    deviation = jnp.linalg.norm(rest, axis=1) / math.sqrt(d - 1)
+    fixed = _Fixed(params["a"], deviation, task.scale, task.noise, fraction)
+    return jax.tree.map(lambda x: jnp.asarray(x, W_O.dtype), (state, fixed))
+
+
+def _kinds(length: int) -> _Kinds:
+    """All kinds of prompts of a length."""
+    return _Kinds(
+        *np.array(
+            [
+                (same, opposite, others, 2 * up - others)
+                for same in range(length + 1)
+                for opposite in range(length + 1 - same)
+                for others in [length - same - opposite]
+                for up in range(others + 1)
+            ],
+            float,
+        ).T
+    )
+
+
+def _probabilities(kinds: _Kinds, fraction) -> Array:
+    up = (kinds.others + kinds.labels) / 2
+    counts = (kinds.same, kinds.opposite, up, kinds.others - up)
+    ways = gammaln(sum(counts) + 1) - sum(gammaln(count + 1) for count in counts)
+    pair = xlogy(kinds.same + kinds.opposite, fraction / 2)
+    return jnp.exp(ways + pair + xlogy(kinds.others, (1 - fraction) / 2))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _run(sizes, state, fixed, step_size) -> ReducedTraining:
+    num_examples, num_relevant, num_steps, substeps = sizes
+    kinds = _Kinds(*(jnp.asarray(x, fixed.a.dtype) for x in _kinds(num_examples)))
+    weights = _probabilities(kinds, fixed.fraction)
+
+    def slope(state, _):
+        return _slope(num_relevant, kinds, weights, fixed, state)
+
+    total = num_steps * substeps
+    _, _, seen = descend(slope, state, PlainRule(step_size), total, total)
+    return ReducedTraining(*(values[::substeps] for values in seen))
+
+
+def _slope(num_relevant: int, kinds: _Kinds, weights, fixed: _Fixed, state: _State):
+    """What is recorded, and the gradients of the population's hinge loss."""
+    logit = (state.attention * fixed.scale) ** 2
+    mass, agreement, spread = _attention(num_relevant, kinds, fixed, logit)
+    along = fixed.scale / math.sqrt(num_relevant)
+    feature = along * (state.neurons @ state.feature_value)
+    label = state.neurons @ state.label_value
+    deviation = spread[:, None] * fixed.deviation[None]
+    deviation = jnp.maximum(deviation, jnp.finfo(deviation.dtype).tiny)
+    # Sums over z = +1 and -1, which are equally likely.
+    change = jnp.zeros_like(fixed.a), jnp.zeros_like(fixed.a)
+    drive = loss = 0.0
+    for z in (1, -1):
+        input_ = feature[None] + z * agreement[:, None] * label[None]
+        active = norm.cdf(input_ / deviation)
+        output = input_ * active + deviation * norm.pdf(input_ / deviation)
+        margin = z * (output @ fixed.a)
+        counted = weights / 2 * (margin < 1)
+        change = (
+            change[0] + z * counted @ active,
+            change[1] + (counted * agreement) @ active,
+        )
+        pull = active @ (fixed.a * label)
+        drive += jnp.sum(counted * pull * mass * (1 - agreement))
+        loss += jnp.sum(weights / 2 * jnp.maximum(1 - margin, 0))
+    by_feature, by_label = along * fixed.a * change[0], fixed.a * change[1]
+    rate = fixed.scale**2 / (num_relevant - 1) * drive
+    gradients = _State(
+        -state.attention * rate,
+        -jnp.outer(by_feature, state.feature_value)
+        - jnp.outer(by_label, state.label_value),
+        -by_feature @ state.neurons,
+        -by_label @ state.neurons,
+    )
+    return (logit, jnp.sum(weights * mass), loss), gradients
+
+
+def _attention(num_relevant: int, kinds: _Kinds, fixed: _Fixed, logit):
+    """Mass, agreement, and norm of the features across the mean, of each kind."""
+    length = kinds.same + kinds.opposite + kinds.others
+    other = 1 / (kinds.same * jnp.exp(logit) + length - kinds.same)
+    own = other * jnp.exp(logit)
+    mass = kinds.same * own
+    agreement = mass + other * (kinds.labels - kinds.opposite)
+    # Contexts of the other patterns are spread evenly over them.
+    pairs = kinds.others * (kinds.others - 1) / max(num_relevant - 2, 1)
+    squares = mass**2 + other**2 * (kinds.opposite**2 + kinds.others + pairs)
+    single = kinds.same * own**2 + (length - kinds.same) * other**2
+    across = squares - 1 / num_relevant + fixed.noise**2 / 3 * single
+    return mass, agreement, fixed.scale * jnp.sqrt(jnp.maximum(across, 1e-9))

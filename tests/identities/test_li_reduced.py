@@ -1,0 +1,229 @@
+"""Reduced dynamics of Li et al.'s model: gradients, prediction of training, scaling."""
+
+import functools
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.patterns import (
+    PatternTask,
+    PatternTransformer,
+    loss_gradients,
+    pattern_logits,
+    reduced_training,
+    scores,
+    train,
+)
+from icltheory.patterns import reduced as module
+from tests.patterns.compiled import pattern_task, sample
+
+MODEL = PatternTransformer(64)
+KEY = jax.random.key(0)
+
+
+FEW = PatternTransformer(16)
+
+
+def start_of(task, seed=1, model=FEW):
+    return jax.jit(model.init)(jax.random.key(seed), task)
+
+
+# --- expectations
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0])
+def test_probabilities_are_those_of_all_sequences_of_contexts(alpha):
+    kinds = module._kinds(3)
+    found = np.asarray(module._probabilities(kinds, jnp.asarray(alpha)))
+    odds = {"same": alpha / 2, "opposite": alpha / 2}
+    odds |= {"up": (1 - alpha) / 2, "down": (1 - alpha) / 2}
+    expected = dict.fromkeys(zip(*(x.tolist() for x in kinds), strict=True), 0.0)
+    for words in itertools.product(odds, repeat=3):
+        same, opposite, up, down = (words.count(word) for word in odds)
+        expected[same, opposite, up + down, up - down] += math.prod(
+            odds[word] for word in words
+        )
+    np.testing.assert_allclose(found, list(expected.values()), rtol=1e-12)
+
+
+def aligned(task, model):
+    """Weights in the middle of training, neurons in the plane of mean and label."""
+    mean = np.asarray(task.relevant).sum(0)
+    e_f = np.concatenate([mean / np.linalg.norm(mean), np.zeros(task.label_dim)])
+    e_q = np.concatenate([np.zeros(task.dim), np.asarray(task.label_embedding)])
+    rng, m = np.random.default_rng(0), model.num_neurons
+    a = np.where(np.arange(m) < m // 2, 1.0, -1.0) / m
+    label = np.sign(a) * rng.uniform(0.5, 1, m)
+    W_O = np.outer(rng.uniform(-0.2, 0.6, m), e_f) + np.outer(label, e_q)
+    W_V = 0.2 * np.eye(task.width)
+    W_V += 0.9 * np.outer(e_q, e_q) + 0.3 * np.outer(e_f, e_f)
+    W_Q = np.diag((np.arange(task.width) < task.dim) * 0.5)
+    params = {"W_Q": W_Q, "W_K": W_Q, "W_V": W_V, "W_O": W_O, "a": a}
+    return {name: jnp.asarray(W) for name, W in params.items()}, e_f, e_q
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [0.4, 1.0])
+def test_gradients_are_those_of_the_population(alpha, measured):
+    """Aligned neurons and no irrelevant patterns: nothing is approximated."""
+    task, model = pattern_task(4, 3, 2.0, noise=0.0), PatternTransformer(8)
+    params, e_f, e_q = aligned(task, model)
+    state, fixed = module._start(params, task, jnp.asarray(alpha))
+    np.testing.assert_allclose(fixed.deviation, 0, atol=1e-12)
+    kinds = module._kinds(6)
+    weights = module._probabilities(kinds, jnp.asarray(alpha))
+    recorded, found = module._slope(4, kinds, weights, fixed, state)
+    differences = jnp.asarray(task.relevant[1:] - task.relevant[:1])
+
+    @jax.jit
+    def sampled(key):
+        prompt = task.sample(key, 4096, 6, alpha)
+        slope = loss_gradients(params, prompt.P, prompt.P_query, prompt.z)
+        # An eigenvalue of W_Q on differences of patterns moves as its mean there does.
+        moved = differences @ slope["W_Q"][: task.dim, : task.dim].T
+        eigen = jnp.sum(moved * differences, axis=1) / jnp.sum(differences**2, axis=1)
+        seen = scores(model, params, prompt)
+        return {
+            "attention": jnp.mean(eigen),
+            "neurons": slope["W_O"],
+            "feature_value": slope["W_V"] @ e_f,
+            "label_value": slope["W_V"] @ e_q,
+            "mass": seen.masses.mean(),
+            "loss": seen.hinge,
+        }
+
+    draws = jax.lax.map(sampled, jax.random.split(KEY, 200))
+    expected = found._asdict() | {"mass": recorded[1], "loss": recorded[2]}
+    for name, values in draws.items():
+        values = np.asarray(values)
+        error = values.std(0, ddof=1) / math.sqrt(len(values))
+        z = (values.mean(0) - np.asarray(expected[name])) / np.maximum(error, 1e-12)
+        measured(f"largest z of {name}", np.abs(z).max())
+        assert np.abs(z).max() < 5, name
+    logits = np.asarray(pattern_logits(params, task))
+    np.testing.assert_allclose(recorded[0], logits[0, 0] - logits[0, 1])
+
+
+# --- training
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def both(seed, beta, alpha, steps):
+    """Losses, attention along training by batches of 512, and the prediction."""
+    keys = jax.random.split(jax.random.key(seed), 3)
+    task = PatternTask(6, 24, beta, key=keys[0], dtype=jnp.float32)
+    start = MODEL.init(keys[1], task)
+    eta = 4 - beta
+    setting = {"step_size": eta, "relevant_fraction": alpha}
+    options = {"key": keys[2], "batch_size": 512, "record_every": 20}
+    path = train(MODEL, task, start, steps, **setting, **options)
+
+    def mass(params):
+        prompt = task.sample(keys[0], 4096, 20, alpha)
+        return scores(MODEL, params, prompt).masses.mean()
+
+    masses = jax.lax.map(mass, path.params)
+    return (
+        path.losses,
+        masses,
+        reduced_training(task=task, params=start, num_steps=steps, **setting),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("beta", "alpha", "steps"), [(2.0, 1.0, 240), (2.0, 0.4, 360), (3.0, 0.6, 240)]
+)
+def test_attention_loss_and_stopping_time_are_predicted(beta, alpha, steps, measured):
+    for seed in range(2):
+        losses, masses, reduced = both(seed, beta, alpha, steps)
+        losses = np.convolve(losses, np.ones(5) / 5, "same")
+        found, expected = np.argmax(losses < 0.1), int(np.argmax(reduced.losses < 0.1))
+        measured("predicted steps over steps", expected / found)
+        assert abs(expected / found - 1) < 0.04
+        # Before and after the jump, whose time differs by a few steps.
+        calm = np.abs(np.arange(0, steps, 20) - found) > 60
+        gap = np.abs(np.asarray(masses)[:-1] - np.asarray(reduced.masses)[::20])
+        assert gap[calm].max() < 0.05
+        assert abs(np.asarray(masses)[-1] - float(reduced.masses[-1])) < 0.01
+
+
+@pytest.mark.slow
+def test_the_number_of_steps_is_no_power_of_alpha(measured):
+    """T = A / alpha + B; the slope in logarithms goes from above -.8 to -1."""
+    task = pattern_task(6, 24, 2.0, dtype=np.float32)
+    start = start_of(task)
+    alphas = np.array([1.0, 0.5, 0.25, 0.125])
+    times = []
+    for alpha in alphas:
+        path = reduced_training(
+            start, task, int(100 + 150 / alpha), step_size=2.0, relevant_fraction=alpha
+        )
+        # When one context of the query's pattern has the attention of all 20 others.
+        times.append(int(np.argmax(np.asarray(path.logits) > math.log(20))))
+    times = np.array(times)
+    slopes = np.diff(np.log(times)) / np.diff(np.log(alphas))
+    measured("first slope", slopes[0])
+    measured("last slope", slopes[-1])
+    assert np.all(np.diff(slopes) < 0)
+    assert slopes[0] > -0.8
+    assert abs(slopes[-1] + 1) < 0.1
+    A, B = np.polyfit(1 / alphas, times, 1)
+    measured("largest error of A / alpha + B", (times / (A / alphas + B) - 1).max())
+    assert np.abs(times / (A / alphas + B) - 1).max() < 0.06
+    np.testing.assert_allclose(times[-1] * alphas[-1], A, rtol=0.1)
+
+
+@pytest.mark.slow
+def test_many_substeps_are_gradient_flow():
+    task = pattern_task(6, 24, 2.0, dtype=np.float32)
+    start = start_of(task)
+    ends = [
+        np.argmax(
+            reduced_training(start, task, 250, step_size=2.0, substeps=n).losses < 0.1
+        )
+        for n in (1, 2, 4)
+    ]
+    # The error of Euler's method is proportional to the step.
+    assert abs(ends[1] - ends[2]) <= abs(ends[0] - ends[1]) <= 3
+
+
+# --- what it refuses
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_examples": 66}, "num_examples: expected at most 65, got 66"),
+        ({"num_examples": 0}, "num_examples: expected"),
+        ({"step_size": -1.0}, "step_size: expected"),
+        ({"relevant_fraction": 1.5}, "relevant_fraction: expected"),
+        ({"substeps": 0}, "substeps: expected"),
+    ],
+)
+def test_bad_numbers_are_refused(change, message):
+    task, model = pattern_task(3, 2, 2.0), PatternTransformer(4)
+    start = start_of(task, model=model)
+    with pytest.raises(ValueError, match=message):
+        reduced_training(start, task, 3, **{"step_size": 1.0, **change})
+
+
+def test_another_start_of_attention_is_refused():
+    task, model = pattern_task(3, 2, 2.0), PatternTransformer(4)
+    start = start_of(task, model=model)
+    for name in ("W_Q", "W_K"):
+        turned = start | {name: start[name].at[0, 1].set(0.1)}
+        with pytest.raises(ValueError, match="params: expected W_Q = W_K, a multiple"):
+            reduced_training(turned, task, 3, step_size=1.0)
+
+
+def test_two_patterns_have_no_others():
+    task, model = pattern_task(2, 2, 2.0), PatternTransformer(4)
+    options = {"step_size": 1.0, "num_examples": 4, "relevant_fraction": 1.0}
+    path = reduced_training(start_of(task, model=model), task, 2, **options)
+    assert sample(task, KEY, 2, 4, 1.0).P.shape == (2, 4, 8)
+    assert np.all(np.isfinite(path.losses))
