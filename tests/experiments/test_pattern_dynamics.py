@@ -1,0 +1,88 @@
+"""Training and its reduced dynamics: laws, a small run, pictures, mistakes."""
+
+import json
+
+import jax
+import matplotlib
+import numpy as np
+import pytest
+
+from experiments import pattern_dynamics
+from experiments.pattern_dynamics.drawing import steps_against_shares
+from experiments.pattern_dynamics.measure import first_below
+from experiments.pattern_dynamics.report import fitted, slopes
+
+matplotlib.use("Agg")
+SHARES = (1.0, 0.5, 0.25, 0.125)
+TINY = """
+    --preset cpu --scales 3 2 --shares 1 0.8 0.6 --small-shares 1 0.8 0.6 --seeds 0 1
+    --num-examples 6 --steps 120 --batch-size 32 --prompts 64 --num-neurons 16
+"""
+
+
+@pytest.fixture(autouse=True)
+def _as_a_user():
+    with jax.enable_x64(False):
+        yield
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+
+
+def test_each_law_is_found_where_it_holds():
+    power = fitted(SHARES, [50 * x**-0.7 for x in SHARES])
+    np.testing.assert_allclose(power.power, (50, -0.7))
+    assert power.power_error < 1e-12 < 0.01 < power.sum_error
+    total = fitted(SHARES, [30 / x + 70 for x in SHARES])
+    np.testing.assert_allclose(total.sum, (30, 70))
+    assert total.sum_error < 1e-12 < 0.01 < total.power_error
+    np.testing.assert_allclose(slopes(SHARES, [8 * x**-1.5 for x in SHARES]), -1.5)
+
+
+def test_the_first_loss_below_the_goal():
+    losses = [[1.0, 0.5, 0.05, 0.2], [1.0, 1.0, 1.0, 1.0]]
+    np.testing.assert_array_equal(first_below(losses, 0.1), [2, np.nan])
+
+
+@pytest.mark.slow
+def test_a_small_run_writes_everything_it_promises(tmp_path):
+    result = pattern_dynamics.main([*TINY.split(), "--output", str(tmp_path)])
+    (folder,) = (tmp_path / "pattern_dynamics").iterdir()
+    assert {path.name for path in folder.glob("*.png")} == {"paths.png", "steps.png"}
+    assert json.loads((folder / "result.json").read_text()) == result
+    assert set(result["settings"]) == {f"beta 3, alpha {x:g}" for x in (1, 0.8, 0.6)}
+    for one in result["settings"].values():
+        steps = np.array([one["steps"], one["predicted steps"]], float)
+        assert steps.shape == (2, 2)
+        assert np.nanmin(steps) > 10
+    assert len(result["jump"]["slopes"]) == 2
+    assert len(result["claims"]) == 3
+
+
+def test_dots_and_lines_of_steps():
+    found = np.array([[100.0, 110.0], [150.0, 160.0], [260.0, 270.0]])
+    points = {"a": (found, found + 1, (60.0, 45.0))}
+    (axes,) = steps_against_shares((1.0, 0.5, 0.25), points, "t").axes
+    dots, crosses = axes.get_lines()[:2]
+    np.testing.assert_array_equal(dots.get_ydata(), found[:, 0])
+    np.testing.assert_array_equal(crosses.get_ydata(), found[:, 0] + 1)
+    (law,) = (x for x in axes.get_lines() if str(x.get_label()).startswith("a:"))
+    np.testing.assert_allclose(law.get_ydata()[-1], 105)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--every", "7"], "every: expected a divisor of steps 500, got 7"),
+        (["--window", "4"], "window: expected an odd number, got 4"),
+        (["--shares", "0.5", "1", "0.2"], "shares: expected three or more shares"),
+        (["--seeds", "0", "0"], "seeds: expected two or more, all different"),
+        (["--goal", "2"], r"goal: expected a number in \(0, 1\), got 2"),
+        (["--scales", "-1", "1"], "scales: expected pairs of positive numbers"),
+    ],
+)
+def test_mistakes_are_named_and_nothing_is_written(change, message, tmp_path):
+    arguments = ["--preset", "cpu", "--output", str(tmp_path / "runs"), *change]
+    with pytest.raises(ValueError, match=message):
+        pattern_dynamics.main(arguments)
+    assert not (tmp_path / "runs").exists()
