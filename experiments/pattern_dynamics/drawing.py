@@ -94,6 +94,11 @@ def steps_against_shares(
         axes.set(xscale="log", yscale="log", ylabel="steps")
         axes.set_xlabel(r"share $\alpha$ of examples of the task's two patterns")
         axes.set_xticks(shares, [f"{x:g}" for x in shares])
+        low, high = axes.get_ylim()
+        ticks = [
+            n for n in (50, 100, 150, 200, 300, 400, 600, 1000) if low <= n <= high
+        ]
+        axes.set_yticks(ticks, [f"{n:,}" for n in ticks])
         axes.minorticks_off()
         axes.legend()
         axes.set_title(title, fontsize=9)

@@ -31,8 +31,12 @@ class Laws(NamedTuple):
 
 
 def fitted(shares: Any, steps: Any) -> Laws:
-    """Both laws, with relative errors as what is least."""
+    """Both laws, with least relative errors; NaN for fewer than three steps."""
     shares, steps = np.asarray(shares, float), np.asarray(steps, float)
+    known = np.isfinite(steps)
+    shares, steps = shares[known], steps[known]
+    if len(steps) < 3:
+        return Laws((np.nan, np.nan), np.nan, (np.nan, np.nan), np.nan)
     exponent, log_C = np.polyfit(np.log(shares), np.log(steps), 1)
     columns = np.stack([1 / shares, np.ones_like(shares)], axis=1) / steps[:, None]
     A, B = np.linalg.lstsq(columns, np.ones_like(steps), rcond=None)[0]
