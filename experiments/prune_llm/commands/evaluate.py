@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    display, found = Display(console), []
+    display, found = Display(Console(stderr=True)), []
     for name, one in models.items():
         with display.during(Activity(name, unit="examples")) as activity:
             found.append(judge(options, one, task, name, activity.follow))
