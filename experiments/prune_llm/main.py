@@ -48,6 +48,11 @@ def main(argv: list[str] | None = None) -> dict | None:
                 f"experiment, got {words[0]}"
             )
         return COMMANDS[words[0]](words[1:])
+    if {"-h", "--help"} & set(words):
+        print(
+            f"Commands on your own model: {', '.join(COMMANDS)}, each with a help page "
+            "of its own.\n"
+        )
     launch = parse(PRESETS, argv, flags=Switches())
     if launch.flags.rebuild is not None:
         return _rebuild(launch.config, Run(launch.flags.rebuild, launch))

@@ -10,8 +10,8 @@ from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
 from icltheory.bridge.cached_evaluator import CachedEvaluator
 from icltheory.bridge.evaluation import (
     GridChunk,
+    evaluate,
     evaluate_grid,
-    evaluate_naive,
     evaluate_rates,
 )
 from icltheory.bridge.records import Records
@@ -57,7 +57,7 @@ def test_a_rank_is_answered_as_the_clipped_model_answers():
     assert parts[-1] == (12, 12, "validation, rates 0, 0.5, rank=3")
     found = answers.scores("validation", 1, "W_Q,W_in", strengths)
     pruned = clip_modules(model, ["1:W_Q,W_in:rank=3"])
-    plain = evaluate_naive(pruned, TASK).scores
+    plain = evaluate(pruned, TASK, **SHAPES).scores
     np.testing.assert_allclose(found[2], plain, atol=1e-9)
     one = evaluate_rates(model, TASK, 1, "W_Q,W_in", None, ranks=[3, 16], **SHAPES)
     np.testing.assert_allclose(one[0].scores, plain, atol=1e-9)
@@ -66,13 +66,13 @@ def test_a_rank_is_answered_as_the_clipped_model_answers():
 
 def test_ranks_that_cannot_be():
     model = tiny("groups", num_layers=2)
-    for evaluate, at in ((evaluate_rates, (1, "mlp")), (evaluate_grid, ([1], ["mlp"]))):
+    for function, at in ((evaluate_rates, (1, "mlp")), (evaluate_grid, ([1], ["mlp"]))):
         with raises("rates, ranks: expected exactly one of them, got neither"):
-            evaluate(model, TASK, *at, None)
+            function(model, TASK, *at, None)
         with raises("rates, ranks: expected exactly one of them, got both"):
-            evaluate(model, TASK, *at, [0.5], ranks=[3])
+            function(model, TASK, *at, [0.5], ranks=[3])
         with raises("rank: expected 1 <= rank <= 16, got 17"):
-            evaluate(model, TASK, *at, None, ranks=[17])
+            function(model, TASK, *at, None, ranks=[17])
     for method, why in (
         ("magnitude", "method: expected 'svd' or 'whitened' for rank=3, got"),
         (Cumulative((0.5,)), "method: expected rates for a loop, got rank=3"),

@@ -44,14 +44,14 @@ def test_every_option_of_a_command_is_described(command, capsys, monkeypatch):
 @pytest.mark.slow
 def test_the_numbers_are_those_of_the_library(tmp_path):
     file = tmp_path / "new" / "numbers.json"
-    few = ["--shots", "1", "--examples", "6", "--batch-size", "4"]
+    few = ["--shots", "0", "--examples", "6", "--batch-size", "4"]
     text = run("evaluate", *ASKED, *few, *PRUNED, "--level", "0.9", "--save", file)
     model = load_checkpoint(MODEL)
     task = load_task(declaration("nonce"), FOLDER / "nonce")
     places = np.linspace(0, len(task.test) - 1, 6).round().astype(int)
     task = dataclasses.replace(task, test=tuple(task.test[int(i)] for i in places))
     models = model, clip_modules(model, PRUNED[1::2])
-    plain = [evaluate(one, task, "test", 1, batch_size=4) for one in models]
+    plain = [evaluate(one, task, "test", 0, batch_size=4) for one in models]
     found = json.loads(file.read_text())
     for one, expected in zip(found["models"], plain, strict=True):
         assert one["predictions"] == expected.predictions.tolist()
@@ -62,7 +62,7 @@ def test_the_numbers_are_those_of_the_library(tmp_path):
     assert f"difference, paired: {difference}" in text
     assert f"{plain[1].num_correct} of 6" in text
     assert found["options"]["prune"] == PRUNED[1::2]
-    assert "1 demonstrations (seed 0), test" in text
+    assert "0 demonstrations (seed 0), test" in text
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
@@ -72,7 +72,7 @@ def close(found, expected):
 
 @pytest.mark.slow
 def test_a_search_goes_on_from_its_records_and_says_how_to_keep_its_choice(tmp_path):
-    words = ["search", *ASKED, "--shots", "1", "--examples", "6", "--batch-size", "4"]
+    words = ["search", *ASKED, "--shots", "0", "--examples", "6", "--batch-size", "4"]
     words += ["--layers", "-1", "--modules", "attn", "--rates", "0.9", "--budget", "4"]
     words += ["--ranks", "8", "--candidates", "0:mlp:0.5", "--level", "0.9"]
     file, records = tmp_path / "found.json", tmp_path / "answers.jsonl"

@@ -55,7 +55,7 @@ class Judged:
     """One model on the examples.
 
     Attributes:
-        name: "unpruned", or what was clipped.
+        name: "model", "unpruned", or what was clipped.
         evaluation: Its answers.
         correct: Which of them are right, by the rules of the task's profile.
         accuracy: Their share, by the task's denominator.
@@ -92,7 +92,8 @@ def main(argv: list[str] | None = None) -> None:
     options = read_options(Options, argv, "evaluate", __doc__)
     task = options.load_task()
     model = options.load_model()
-    models = {"unpruned": model}
+    # Without anything to compare with it is just the model, which may be a pruned one.
+    models = {"unpruned" if options.interventions else "model": model}
     if options.interventions:
         clipped = clip_modules(
             model, options.interventions, at_least_one=options.at_least_one
@@ -108,7 +109,7 @@ def main(argv: list[str] | None = None) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    display, found = Display(console), []
+    display, found = Display(Console(stderr=True)), []
     for name, one in models.items():
         with display.during(Activity(name, unit="examples")) as activity:
             found.append(judge(options, one, task, name, activity.follow))

@@ -163,7 +163,7 @@ def described(options: TaskOptions, model: LanguageModel, task: LanguageTask) ->
     """What is asked of what, in one line."""
     shown = len(task.demonstrations) if options.shots == -1 else options.shots
     return (
-        f"{model.source}: {model.arch.family}, {model.num_layers} layers; "
+        f"{options.model}: {model.arch.family}, {model.num_layers} layers; "
         f"{task.name} by {task.scoring}, {shown} demonstrations (seed {options.seed})"
     )
 

@@ -106,7 +106,8 @@ def main(argv: list[str] | None = None) -> None:
         f"{len(candidates)} candidates, at most {options.budget} evaluations of "
         f"{len(task.validation)} examples"
     )
-    with Display(console).during(Activity("searching", unit="answers")) as activity:
+    display = Display(Console(stderr=True))
+    with display.during(Activity("searching", unit="answers")) as activity:
         found = search_compositions(
             model,
             task,
