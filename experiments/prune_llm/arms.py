@@ -1,4 +1,4 @@
-"""Arms of Algorithm 1: other ways to choose the layer, and equal singular values.
+"""Arms of Algorithm 1: a random layer, and other ways to cut the same matrices.
 
 Every arm searches the same rates on the same validation examples, and its choice is
 judged once on the same test set.
@@ -11,19 +11,11 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from experiments.prune_llm.methods import ARMS, CONDITION, NAMES
 from experiments.prune_llm.study import Study
 from experiments.prune_llm.subject import TaskDraw
-from icltheory.bridge.answer_cache import AnswerCache
 from icltheory.bridge.layer_search import Algorithm1Result, read_algorithm1
 from icltheory.statistics import Comparison, Estimate, adjust_holm, compare
-
-# Algorithm 1 itself, beside which the others stand.
-CONDITION = "condition"
-NAMES = {
-    CONDITION: "condition number",
-    "random": "random layer",
-    "whitened": "equal singular values",
-}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,6 +27,7 @@ class ArmRow:
         case: The task and its demonstrations.
         module: The pruned module.
         result: Choice and test against the unpruned model.
+        kept: Parameters that the choice leaves of the module, as a share.
         against: The arm against Algorithm 1 on the test set; ``None`` for that itself.
         holm: p-value of the gain after Holm's correction over all arms and pairs.
         against_holm: p-value of the difference, corrected over those of all arms.
@@ -44,6 +37,7 @@ class ArmRow:
     case: TaskDraw
     module: str
     result: Algorithm1Result
+    kept: float
     against: Comparison | None
     holm: float = 1.0
     against_holm: float = 1.0
@@ -56,16 +50,11 @@ def random_layer(study: Study, case: TaskDraw, module: str) -> int:
     return int(rng.integers(study.num_layers))
 
 
-def arm_search(
-    study: Study, arm: str, case: TaskDraw, module: str
-) -> tuple[int, AnswerCache, dict[str, Any]]:
-    """Layer of an arm, where its answers are, and how it prunes."""
-    chosen = study.choice(module)[0]
-    if arm == "random":
-        return random_layer(study, case, module), study.answers[case], {}
-    if arm == "whitened":
-        return chosen, study.whitened[case], {"method": "whitened"}
-    return chosen, study.answers[case], {}
+def arm_layer(study: Study, arm: str, case: TaskDraw, module: str) -> int:
+    """The layer that an arm prunes."""
+    if ARMS[arm].random_layer:
+        return random_layer(study, case, module)
+    return study.choice(module)[0]
 
 
 def arm_rows(study: Study, cases: list[TaskDraw]) -> list[ArmRow]:
@@ -79,7 +68,8 @@ def arm_rows(study: Study, cases: list[TaskDraw]) -> list[ArmRow]:
                 against = None
                 if arm != CONDITION:
                     against = compare(own[1], right, level=study.config.level)
-                rows.append(ArmRow(arm, case, module, found, against))
+                kept = study.kept_share(found.layer, module, found.rate)
+                rows.append(ArmRow(arm, case, module, found, kept, against))
     gains = _corrected([r.result.p_value if r.result.rate else None for r in rows])
     others = _corrected([r.against.p_value if r.against else None for r in rows])
     return [
@@ -92,7 +82,7 @@ def _right(
     study: Study, arm: str, case: TaskDraw, module: str
 ) -> tuple[Algorithm1Result, np.ndarray]:
     """The result of an arm, and which test answers its choice has right."""
-    layer, answers, _ = arm_search(study, arm, case, module)
+    layer, answers = arm_layer(study, arm, case, module), study.answers_of(arm, case)
     config = study.config
     options = {"race": config.race, "seed": config.seed, "level": config.level}
     found = read_algorithm1(answers, layer, module, study.rates(module), **options)
@@ -147,13 +137,14 @@ _GAINS = {
 def arm_table(rows: list[ArmRow]) -> Table:
     """Every arm's choice of the first draw, and what it was worth."""
     table = Table(
-        title="Arms of Algorithm 1 under one search budget: gain on the test set of "
-        "the choice made on validation,\nand its difference from that of condition "
-        "numbers (exact paired tests, Holm over all arms and rows)"
+        title="Arms of Algorithm 1: gain on the test set of the choice made on "
+        "validation, and its difference from the choice of plain SVD\n(score "
+        "intervals, exact paired tests with Holm over all arms and rows; kept: "
+        "parameters of the module, min(r (m + n), m n) for each matrix)"
     )
-    for name in ("task", "module", "arm", "layer", "rate", "gain", "Holm"):
+    for name in ("task", "module", "arm", "layer", "rate", "kept", "gain", "Holm"):
         table.add_column(name)
-    for name in ("against condition numbers", "Holm"):
+    for name in ("against plain SVD", "Holm"):
         table.add_column(name)
     for row in rows:
         r = row.result
@@ -163,12 +154,18 @@ def arm_table(rows: list[ArmRow]) -> Table:
             NAMES[row.arm],
             f"{r.layer}",
             f"{r.rate:g}",
-            f"{r.comparison.difference:+.4f}" if r.rate else "-",
+            f"{row.kept:.0%}",
+            _with_interval(r.comparison) if r.rate else "-",
             f"{row.holm:.2g}" if r.rate else "-",
-            f"{row.against.difference:+.4f}" if row.against else "-",
+            _with_interval(row.against) if row.against else "-",
             f"{row.against_holm:.2g}" if row.against else "-",
         )
     return table
+
+
+def _with_interval(found: Comparison) -> str:
+    ends = f"\\[{found.interval.low:+.3f}, {found.interval.high:+.3f}]"
+    return f"{found.difference:+.4f} {ends}"
 
 
 def means_table(means: list[dict[str, Any]]) -> Table:
@@ -189,7 +186,7 @@ def means_table(means: list[dict[str, Any]]) -> Table:
 def arm_findings(
     study: Study, rows: list[ArmRow], means: list[dict[str, Any]]
 ) -> list[str]:
-    """What the arms say of condition numbers and of the singular values."""
+    """What each arm is worth beside Algorithm 1 with plain SVD."""
     at = {m["arm"]: m for m in means}
     sure = 1 - study.config.level
     told = []
@@ -199,10 +196,10 @@ def arm_findings(
         better = sum(p <= sure and c.difference > 0 for c, p in tested)
         worse = sum(p <= sure and c.difference < 0 for c, p in tested)
         told.append(
-            f"Arm {NAMES[arm]}: test gain {_pm(at[arm])}, that of condition numbers "
+            f"Arm {NAMES[arm]}: test gain {_pm(at[arm])}, that of plain SVD "
             f"{_pm(at[CONDITION])} (mean over {at[arm]['pairs']} pairs, draws "
             f"averaged); of {len(own)} paired comparisons {better} are better than "
-            f"condition numbers and {worse} worse after Holm."
+            f"plain SVD and {worse} worse after Holm."
         )
     return told
 
@@ -220,6 +217,7 @@ def as_numbers(row: ArmRow) -> dict[str, Any]:
         "module": row.module,
         "layer": r.layer,
         "rate": r.rate,
+        "kept": row.kept,
         "evaluations": r.evaluations,
         **{name: float(gain(r)) for name, gain in _GAINS.items()},
         "p_value": r.p_value,

@@ -10,6 +10,7 @@ from experiments._frame.fields import check_at_least
 
 # The optimal rates that occur in Tables 2 to 8 of Yao et al.; the paper lists no grid.
 PAPER_RATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
+ArmName = Literal["random", "whitened", "activation", "magnitude", "random_vectors"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +37,12 @@ class Config:
         demonstration_seeds: Draws of the demonstrations; the grid is of the first.
         orders: Orders of them: 0 as drawn, other numbers seed a random one.
         arms: What stands beside Algorithm 1 under the same search budget: a "random"
-            layer, or the same layer with all singular values that a rate keeps made
-            equal, "whitened".
+            layer; or the same layer and as many parameters, with all singular values
+            that a rate keeps made equal ("whitened"), cut by what comes out
+            ("activation"), cut to its largest entries ("magnitude"), or with random
+            directions of the same singular values ("random_vectors").
+        calibration: Text file whose tokens tell "activation" the inputs of a matrix;
+            the task's demonstrations if "".
         race: Whether Algorithm 1 searches by a race; one over the grid's answers is
             reported in any case.
         at_least_one: Whether a rate that leaves rank 0 leaves rank 1 instead; else it
@@ -65,7 +70,8 @@ class Config:
     shots: tuple[int, ...] = (-1, 4, 0)
     demonstration_seeds: tuple[int, ...] = (0,)
     orders: tuple[int, ...] = (0,)
-    arms: tuple[Literal["random", "whitened"], ...] = ()
+    arms: tuple[ArmName, ...] = ()
+    calibration: str = ""
     race: bool = False
     at_least_one: bool = False
     revision: str = ""
@@ -133,7 +139,7 @@ PRESETS = {
         top_k=2,
         demonstration_seeds=(0, 1, 2),
         orders=(0, 1),
-        arms=("random", "whitened"),
+        arms=("random", "whitened", "activation", "magnitude", "random_vectors"),
         naive_examples=128,
     ),
     "gptj": _GPTJ,

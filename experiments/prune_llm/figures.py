@@ -7,7 +7,7 @@ import numpy as np
 from experiments import condition_numbers
 from experiments._frame.looks import labels_are_arbitrary, plain_words
 from experiments.condition_numbers.report import figure as condition_figure
-from experiments.prune_llm.arms import NAMES, ArmRow
+from experiments.prune_llm.arms import ArmRow
 from experiments.prune_llm.drawing import (
     ChangeCurve,
     ChangePanel,
@@ -17,6 +17,7 @@ from experiments.prune_llm.drawing import (
     norms_beside_accuracy,
     search_cost,
 )
+from experiments.prune_llm.methods import NAMES
 from experiments.prune_llm.study import Study
 from experiments.prune_llm.subject import TaskDraw
 from experiments.prune_llm.tables import TestedChoice, panel, tested_cells

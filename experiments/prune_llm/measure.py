@@ -3,7 +3,8 @@
 import itertools
 
 from experiments._frame.run import Run
-from experiments.prune_llm.arms import CONDITION, arm_search
+from experiments.prune_llm.arms import arm_layer
+from experiments.prune_llm.methods import CONDITION, method_of
 from experiments.prune_llm.study import Study, systems_of
 from experiments.prune_llm.subject import Subject, TaskDraw
 from icltheory.batching import Progress
@@ -25,8 +26,8 @@ def measure(study: Study, subject: Subject, run: Run) -> int:
                     for arm in (CONDITION, *study.config.arms):
                         _judge(study, subject, case, module, arm, systems, inner.follow)
             activity.advance()
-    caches = (*study.answers.values(), *study.whitened.values())
-    return sum(answers.added for answers in caches)
+    caches = (study.answers, *study.others.values())
+    return sum(answers.added for some in caches for answers in some.values())
 
 
 def _name(case: TaskDraw) -> str:
@@ -70,16 +71,16 @@ def _judge(
     show: Progress,
 ) -> None:
     config = study.config
-    layer, answers, options = arm_search(study, arm, case, module)
+    layer, task = arm_layer(study, arm, case, module), subject.tasks[case]
     algorithm1(
         subject.model,
-        subject.tasks[case],
+        task,
         module,
         study.rates(module),
         config.top_k,
         config.aggregate,
         shots=case.shots,
-        records=answers,
+        records=study.answers_of(arm, case),
         race=config.race,
         cache=systems,
         progress=show,
@@ -88,5 +89,5 @@ def _judge(
         layer=layer,
         batch_size=config.batch_size,
         at_least_one=config.at_least_one,
-        **options,
+        method=method_of(config, arm, subject.model, task, layer, module),
     )

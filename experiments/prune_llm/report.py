@@ -16,8 +16,16 @@ from experiments.prune_llm.arms import (
 )
 from experiments.prune_llm.arms import as_numbers as arm_numbers
 from experiments.prune_llm.beside import beside_published, beside_table
+from experiments.prune_llm.budgets import as_numbers as budget_numbers
+from experiments.prune_llm.budgets import (
+    budget_findings,
+    budget_means,
+    budget_rows,
+    budget_table,
+)
 from experiments.prune_llm.figures import draw
 from experiments.prune_llm.findings import findings
+from experiments.prune_llm.methods import own_layer
 from experiments.prune_llm.study import Study
 from experiments.prune_llm.tables import (
     TestedChoice,
@@ -57,6 +65,11 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
     means = arm_means(study, arm_rows(study, study.judged_cases)) if arms else []
     if arms:
         tables += [arm_table(arms), means_table(means)]
+    several = len(own_layer(config.arms)) > 1
+    budgets = budget_rows(study, main) if several else []
+    over_draws = budget_means(budget_rows(study, study.judged_cases)) if budgets else []
+    if over_draws:
+        tables.append(budget_table(over_draws))
     theory = measured["theory"]
     numbers = {
         "algorithm1": [as_numbers(row, config.level) for row in rows],
@@ -76,6 +89,10 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
             None if theory is None else within_rates(study, theory)._asdict()
         ),
         "arms": {"rows": [arm_numbers(row) for row in arms], "means": means},
+        "budgets": {
+            "rows": [budget_numbers(row) for row in budgets],
+            "means": over_draws,
+        },
         "answers": sum(len(records) for records in study.records),
     }
     return Report(
@@ -85,6 +102,7 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
         findings=[
             *findings(study, rows, repeated, raced, measured["theory"]),
             *(arm_findings(study, arms, means) if arms else ()),
+            *budget_findings(study, budgets),
         ],
         figures=draw(study, rows, measured, arms),
         interval_level=study.config.level,

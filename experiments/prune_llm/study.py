@@ -1,6 +1,7 @@
 """What a run knows: cases, condition numbers and answers, of a model or of a folder."""
 
 import dataclasses
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from experiments._frame.run import Run
 from experiments.prune_llm import subject as subjects
 from experiments.prune_llm.config import Config
+from experiments.prune_llm.methods import ARMS, CONDITION, calibration_text
 from experiments.prune_llm.subject import Subject, TaskDraw
 from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, TaskFacts, facts_of
 from icltheory.bridge.layer_search import layer_choice
@@ -20,12 +22,12 @@ from icltheory.bridge.spectra import (
     condition_numbers,
 )
 from icltheory.layered.matrices import modules_of
-from icltheory.pruning import LayerChoice, rank_for_rate
+from icltheory.pruning import LayerChoice, kept_parameters, rank_for_rate
 from icltheory.strict_json import number
 
 ANSWERS, STUDY = "answers.jsonl", "study.json"
-# Answers of the arm whose kept singular values are equal.
-WHITENED = "answers_whitened.jsonl"
+# Answers of the arms that do not cut by plain SVD.
+METHODS = "answers_methods.jsonl"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,7 +40,7 @@ class Study:
         num_layers: Number of its layers.
         conditions: Condition numbers of all its matrices.
         answers: The answers of each case.
-        whitened: The answers with equal singular values; none without that arm.
+        others: By arm, the answers with another method than plain SVD.
         records: Where the answers are, of both kinds.
     """
 
@@ -47,7 +49,7 @@ class Study:
     num_layers: int
     conditions: tuple[ConditionNumber, ...]
     answers: dict[TaskDraw, AnswerCache]
-    whitened: dict[TaskDraw, AnswerCache]
+    others: dict[str, dict[TaskDraw, AnswerCache]]
     records: tuple[Records, ...]
 
     @property
@@ -90,6 +92,24 @@ class Study:
         size = min(min(shape) for shape in self._shapes(module))
         return f"{', '.join(names)} leaves rank 0 of {size}"
 
+    def answers_of(self, arm: str, case: TaskDraw) -> AnswerCache:
+        """The answers of an arm; those of plain SVD are shared."""
+        return self.others.get(arm, self.answers)[case]
+
+    def kept_share(self, layer: int, module: str, rate: float) -> float:
+        """Parameters of a module that a rate keeps, of all that it has."""
+        shapes = [
+            row.shape
+            for row in self.conditions
+            if row.layer == layer and module in modules_of(row.module, row.matrix)
+        ]
+        least = self.config.at_least_one
+        kept = [
+            kept_parameters(shape, rank_for_rate(shape, rate, at_least_one=least))
+            for shape in shapes
+        ]
+        return sum(kept) / sum(m * n for m, n in shapes) if rate else 1.0
+
     def _shapes(self, module: str) -> list[tuple[int, ...]]:
         rows = (r for r in self.conditions if module in modules_of(r.module, r.matrix))
         return [row.shape for row in rows]
@@ -121,7 +141,10 @@ def begin(config: Config, subject: Subject, run: Run) -> Study:
             {(*case[:1], *case[2:], f.digest) for case, f in facts.items()}
         ),
     }
-    records = _records(config.arms, run, config=about)
+    if config.calibration and any(ARMS[arm].calibrated for arm in config.arms):
+        text = calibration_text(config, next(iter(subject.tasks.values())))
+        about["calibration"] = hashlib.sha256(text.encode()).hexdigest()
+    records = _records(run, _other_methods(config), config=about)
     if not path.is_file():
         rows = condition_numbers(subject.model, systems_of(run))
         run.write_json(STUDY, _stored(subject, rows, facts))
@@ -130,18 +153,25 @@ def begin(config: Config, subject: Subject, run: Run) -> Study:
 
 def rebuild(config: Config, run: Run) -> Study:
     """The study of a run's folder; no model is needed, and no answer is added."""
-    records = _records(config.arms, run, read_only=True)
+    records = _records(run, _other_methods(config), read_only=True)
     return _read(config, run.folder / STUDY, records)
 
 
-def _records(arms: tuple[str, ...], run: Run, **options: Any) -> tuple[Records, ...]:
-    """Where answers are kept; each way to prune has a file of its own."""
+def _records(run: Run, methods: Any, **options: Any) -> tuple[Records, ...]:
+    """Where answers are kept; those by other methods have a file of their own."""
     names = TaskDraw._fields
     usual = Records(run.folder / ANSWERS, (*names, *PLACE_FIELDS), **options)
-    if "whitened" not in arms:
+    if not methods:
         return (usual,)
     keys = (*names, "method", *PLACE_FIELDS)
-    return usual, Records(run.folder / WHITENED, keys, **options)
+    return usual, Records(run.folder / METHODS, keys, **options)
+
+
+def _other_methods(config: Config) -> dict[str, str]:
+    """Names in the cache of what the arms do instead of plain SVD."""
+    usual = ARMS[CONDITION].stored_as(config)
+    names = {arm: ARMS[arm].stored_as(config) for arm in config.arms}
+    return {arm: name for arm, name in names.items() if name != usual}
 
 
 def _stored(
@@ -164,21 +194,23 @@ def _stored(
 def _read(config: Config, path: Path, records: tuple[Records, ...]) -> Study:
     stored = json.loads(path.read_text())
     usual, *other = records
-    answers, whitened = {}, {}
+    answers, methods = {}, _other_methods(config)
+    others: dict[str, dict[TaskDraw, AnswerCache]] = {arm: {} for arm in methods}
     for entry in stored["cases"]:
         facts = TaskFacts(**entry["facts"])
         facts = facts._replace(labels=tuple(facts.labels))
         case = TaskDraw(**entry["case"])
         answers[case] = AnswerCache(facts, usual, **entry["case"])
-        for own in other:
-            whitened[case] = AnswerCache(facts, own, **entry["case"], method="whitened")
+        for arm, name in methods.items():
+            cache = AnswerCache(facts, other[0], **entry["case"], method=name)
+            others[arm][case] = cache
     return Study(
         config,
         stored["family"],
         stored["num_layers"],
         tuple(_condition(row) for row in stored["conditions"]),
         answers,
-        whitened,
+        others,
         records,
     )
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.prune_llm.config import Config
+from experiments.prune_llm.methods import check_calibration
 from experiments.small_lm.tasks import SHIPPED, declaration
 from icltheory.bridge import LanguageModel, load_checkpoint
 from icltheory.bridge.evaluation import tokenize
@@ -69,6 +70,7 @@ class Subject:
 def load(config: Config) -> Subject:
     """Loads model and tasks, and refuses what cannot be done."""
     drawn = load_tasks(config)
+    check_calibration(config, drawn.values())
     model = load_model(config.checkpoint, config.dtype, config.revision)
     _check_pruning(model, config)
     tasks = {}

@@ -43,6 +43,10 @@ class SafetensorsFolder:
         """Shape of a tensor."""
         return self._files[name].tensors[name].shape
 
+    def dtype(self, name: str) -> np.dtype:
+        """Dtype of a tensor."""
+        return self._files[name].tensors[name].dtype
+
     def read(self, name: str) -> np.ndarray:
         """A view of a tensor in its file."""
         return self._files[name].read(name)

@@ -12,7 +12,7 @@ from icltheory._public import shown
 from icltheory.batching import Counter, Progress
 from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
 from icltheory.bridge.evaluation import Grid, GridChunk
-from icltheory.bridge.spectra import ActivationAware, Cumulative
+from icltheory.bridge.spectra import ClippingMethod
 from icltheory.bridge.tasks import LanguageTask
 from icltheory.pruning import Rank
 
@@ -23,16 +23,17 @@ DEFAULT_BATCH = 32
 
 
 @named_errors
-def method_name(method: str | Cumulative | ActivationAware) -> str:
+def method_name(method: str | ClippingMethod) -> str:
     """The name of a pruning method in the key of an answer cache.
 
     Args:
         method: As :class:`~icltheory.bridge.evaluation.Grid` takes it.
 
     Returns:
-        The name; of a loop with its rates and its seed, of moments with their digest.
+        The name; of an object with what it depends on, such as the seed of a draw.
 
     Example:
+        >>> from icltheory.bridge.spectra import Cumulative
         >>> method_name("svd"), method_name(Cumulative([0, 0.5]))
         ('svd', 'cumulative-i2-s0-[0.5]')
 

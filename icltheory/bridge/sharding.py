@@ -78,15 +78,10 @@ class Placement:
         Returns:
             Its sharding.
         """
-        name = str(path[-2]) if path[-1] in ("weight", "bias") else str(path[-1])
-        split = path[0] in ("embed", "head") or "W_" in name
         spec: list[str | None] = [None] * len(shape)
-        if split and len(shape) == 2:
-            first = 1 if name in _READERS else 0
-            for axis in (first, 1 - first):
-                if shape[axis] % self.parts == 0:
-                    spec[axis] = _WEIGHTS
-                    break
+        axis = split_axis(path, shape, self.parts)
+        if axis is not None:
+            spec[axis] = _WEIGHTS
         return NamedSharding(self.mesh, PartitionSpec(*spec))
 
     def put(self, path: Sequence[str | int], leaf: np.ndarray, dtype: Any) -> Array:
@@ -110,6 +105,17 @@ class Placement:
 
         sharding = self.of(path, leaf.shape)
         return jax.make_array_from_callback(leaf.shape, sharding, part)
+
+
+def split_axis(
+    path: Sequence[str | int], shape: Sequence[int], parts: int
+) -> int | None:
+    """The axis along which a leaf is split into parts; ``None`` if it is kept whole."""
+    name = str(path[-2]) if path[-1] in ("weight", "bias") else str(path[-1])
+    if len(shape) != 2 or not (path[0] in ("embed", "head") or "W_" in name):
+        return None
+    first = 1 if name in _READERS else 0
+    return next((a for a in (first, 1 - first) if shape[a] % parts == 0), None)
 
 
 @named_errors

@@ -257,6 +257,10 @@ def test_other_weights_are_no_continuation(toy, whole):
         (["--examples", "-1"], "examples: expected at least 0, got -1"),
         (["--arms", "random", "random"], "arms: expected each once"),
         (
+            ["--arms", "activation", "--calibration", "nowhere.txt"],
+            "calibration: expected a text file, got nowhere.txt",
+        ),
+        (
             ["--checkpoint", "./nowhere"],
             "./nowhere: expected the folder of",
         ),

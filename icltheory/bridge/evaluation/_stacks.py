@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from icltheory._checks import check_finite
 from icltheory.bridge._arrays import gathered, spread_like
-from icltheory.bridge.spectra import ActivationAware, Cumulative
+from icltheory.bridge.spectra import ClippingMethod
 from icltheory.layered import MatrixSpec, get_matrix
 from icltheory.linalg import SVD
 from icltheory.pruning import module_matrices
@@ -21,7 +21,7 @@ def pruned_stacks(
     layer: int,
     module: str,
     rates: Sequence[Any],
-    method: str | Cumulative | ActivationAware,
+    method: str | ClippingMethod,
     at_least_one: bool,
     systems: Any,
 ) -> tuple[tuple[MatrixSpec, ...], tuple[jax.Array, ...]]:

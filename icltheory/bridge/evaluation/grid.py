@@ -11,7 +11,7 @@ from icltheory.bridge.evaluation._run import SplitEvaluator
 from icltheory.bridge.evaluation._stacks import pruned_stacks
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation, predict
-from icltheory.bridge.spectra import ActivationAware, Cumulative
+from icltheory.bridge.spectra import ClippingMethod
 from icltheory.bridge.tasks import LanguageTask
 from icltheory.pruning.rates import as_strength
 
@@ -68,11 +68,12 @@ class Grid:
         buckets: Most lengths to which questions are padded; each compiles.
         padding: ``"right"`` or ``"left"``, to which side.
         method: ``"svd"``, ``"magnitude"`` or ``"whitened"``, by which every rate
-            prunes the original weights; or
-            :class:`~icltheory.bridge.spectra.Cumulative`, by which each goes on from
-            the one before, as in the published code; or
-            :class:`~icltheory.bridge.spectra.ActivationAware`, which weighs the
-            inputs of a matrix as a text has them.
+            prunes the original weights; or a
+            :class:`~icltheory.bridge.spectra.ClippingMethod`: ``Cumulative``, by which
+            each goes on from the one before, as in the published code;
+            ``ActivationAware``, which weighs the inputs of a matrix as a text has them;
+            ``LargestEntries`` and ``RandomVectors``, with as many parameters as
+            truncation.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
         systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
             decomposition each if ``None``. ``"magnitude"`` does not need them.
@@ -99,7 +100,7 @@ class Grid:
         batch_size: int = 32,
         buckets: int = 3,
         padding: str = "right",
-        method: str | Cumulative | ActivationAware = "svd",
+        method: str | ClippingMethod = "svd",
         at_least_one: bool = False,
         systems: Any = None,
     ):

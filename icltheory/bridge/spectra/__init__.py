@@ -6,9 +6,11 @@ matrix of the shape has and beside what the rounding of the weights leaves visib
 
 from icltheory._public import shown
 from icltheory.bridge.spectra.activations import ActivationAware, input_moments
+from icltheory.bridge.spectra.baselines import LargestEntries, RandomVectors
 from icltheory.bridge.spectra.conditions import ConditionNumber, condition_numbers
 from icltheory.bridge.spectra.cumulative import Cumulative
 from icltheory.bridge.spectra.methods import (
+    ClippingMethod,
     Exact,
     Randomised,
     SingularSystem,
@@ -19,9 +21,12 @@ from icltheory.bridge.spectra.systems import SingularSystems
 
 __all__ = [
     "ActivationAware",
+    "ClippingMethod",
     "ConditionNumber",
     "Cumulative",
     "Exact",
+    "LargestEntries",
+    "RandomVectors",
     "Randomised",
     "SingularSystem",
     "SingularSystems",

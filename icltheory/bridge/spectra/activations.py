@@ -120,6 +120,9 @@ class ActivationAware:
             :func:`input_moments`.
         damping: :math:`\epsilon`, which keeps S invertible where the text has fewer
             tokens than the matrix has inputs.
+        label: What the text is called in :attr:`name`, such as ``"demonstrations"``.
+            Left out, it is a digest of the moments, whose last bits differ between
+            devices; two texts of one label are the caller's care.
 
     Raises:
         ValueError: If the damping is negative, or moments are no covariance.
@@ -139,6 +142,7 @@ class ActivationAware:
 
     moments: Mapping[Place, Any]
     damping: int | float = 1e-3
+    label: str = ""
 
     def __post_init__(self):
         check_nonnegative("damping", self.damping)
@@ -152,7 +156,9 @@ class ActivationAware:
 
     @property
     def name(self) -> str:
-        """Damping and digest of the moments, as one name."""
+        """Damping, and the label or a digest of the moments, as one name."""
+        if self.label:
+            return f"activation-d{self.damping:g}-{self.label}"
         digest = hashlib.sha256()
         for place in sorted(self.moments):
             digest.update(repr(place).encode())

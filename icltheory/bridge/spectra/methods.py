@@ -1,8 +1,9 @@
-"""Ways to decompose a matrix: exactly, or as the published pruning code did."""
+"""Ways to clip, as one interface, and to decompose: exactly, or as published."""
 
 import dataclasses
 import zlib
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +19,46 @@ from icltheory._checks import (
     check_shape,
 )
 from icltheory._named_errors import named_errors
-from icltheory._typing import Float, PRNGKey
+from icltheory._typing import Array, Float, PRNGKey
 from icltheory.linalg import svd
 
-__all__ = ["Exact", "Randomised", "SingularSystem", "randomised_svd"]
+__all__ = [
+    "ClippingMethod",
+    "Exact",
+    "Randomised",
+    "SingularSystem",
+    "randomised_svd",
+]
+
+
+@runtime_checkable
+class ClippingMethod(Protocol):
+    r"""What a way to clip offers to :class:`~icltheory.bridge.evaluation.Grid`.
+
+    Each rate gives a rank r, and with it :math:`\min\{ r (m + n), m n \}` parameters
+    (:func:`~icltheory.pruning.kept_parameters`). Methods of one's own need no base
+    class; those of the library are :class:`ActivationAware`, :class:`LargestEntries`,
+    :class:`RandomVectors` and :class:`Cumulative`.
+    """
+
+    @property
+    def name(self) -> str:
+        """What tells its answers from those of other methods in an answer cache."""
+        ...
+
+    @property
+    def fresh(self) -> "ClippingMethod":
+        """What is applied on the test set: the method itself, or other draws."""
+        ...
+
+    def cutter(
+        self,
+        W: Float[Array, "m n"],
+        rank_of: Callable[[Any], int],
+        place: tuple[int, str],
+    ) -> Callable[[Any], Float[Array, "m n"]]:
+        """From weights, ranks of rates, layer and name to a function of the rate."""
+        ...
 
 
 class SingularSystem(NamedTuple):

@@ -1,0 +1,163 @@
+"""Baselines of clipping with as many parameters: large entries, random directions."""
+
+import dataclasses
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from icltheory._checks import check_nonnegative_int
+from icltheory._typing import Array, Float, PRNGKey
+from icltheory.bridge.spectra.methods import content_key
+from icltheory.pruning import kept_parameters
+from icltheory.pruning.magnitude import magnitude_cutter
+
+__all__ = ["LargestEntries", "RandomVectors"]
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomVectors:
+    r"""A random matrix with the singular values that truncation keeps, as a control.
+
+    .. math:: W' = A_r \operatorname{diag}(s_1, \dots, s_r)\, B_r^\top ,
+
+    with the r largest singular values of W, and :math:`A_r, B_r` the first r columns of
+    two independent orthogonal matrices of the Haar distribution: of Gaussian matrices
+    the factor Q of QR, with the diagonal of R positive. It has the spectrum, the
+    Frobenius norm and the number of parameters of truncation to rank r, and nothing of
+    the directions. At full rank the matrix is unchanged, since that is the unpruned
+    model. A method for :class:`~icltheory.bridge.evaluation.Grid` and all that takes
+    its options.
+
+    The draw depends on the seed, on the weights and on the layer and name of the
+    matrix. It does not depend on which rates are evaluated, or in which order: the
+    directions of a smaller rank are the first of those of a larger one.
+
+    Args:
+        seed: Seed of the draws.
+
+    Raises:
+        ValueError: If the seed is negative.
+
+    Example:
+        >>> W = jnp.diag(jnp.array([4.0, 3.0, 2.0, 1.0]))
+        >>> cut = RandomVectors(seed=1).cutter(W, lambda rate: 2, (0, "W_Q"))
+        >>> jnp.linalg.svd(cut(0.5), compute_uv=False).round(3).tolist()
+        [4.0, 3.0, 0.0, 0.0]
+
+    References:
+        Mezzadri (2007), "How to generate random matrices from the classical compact
+        groups", section 5. Verified by ``tests/bridge/test_baselines.py``.
+    """
+
+    seed: int = 0
+
+    def __post_init__(self):
+        check_nonnegative_int("seed", self.seed)
+
+    @property
+    def name(self) -> str:
+        """The seed, as one name."""
+        return f"random-vectors-s{self.seed}"
+
+    @property
+    def fresh(self) -> "RandomVectors":
+        """What is applied on the test set: the same matrices."""
+        return self
+
+    def cutter(
+        self,
+        W: Float[Array, "m n"],
+        rank_of: Callable[[Any], int],
+        place: tuple[int, str],
+    ) -> Callable[[Any], Float[Array, "m n"]]:
+        """Draws directions for a matrix; the result cuts at any rate.
+
+        Args:
+            W: The weights, ``(m, n)``.
+            rank_of: The rank of a rate.
+            place: Layer and name of the matrix.
+
+        Returns:
+            From a rate to the random matrix, in the dtype of ``W``.
+        """
+        wide = W.astype(jnp.promote_types(W.dtype, jnp.float32))
+        s = jnp.linalg.svd(wide, compute_uv=False)
+        key = jax.random.fold_in(
+            content_key(self.seed, W), zlib.crc32(repr(place).encode())
+        )
+        A, B = (
+            _orthonormal_columns(one, size, s.size, wide.dtype)
+            for one, size in zip(jax.random.split(key), W.shape, strict=True)
+        )
+
+        def cut(rate):
+            rank = rank_of(rate)
+            if rank == min(W.shape):
+                return W
+            return ((A[:, :rank] * s[None, :rank]) @ B[:, :rank].T).astype(W.dtype)
+
+        return cut
+
+
+@dataclasses.dataclass(frozen=True)
+class LargestEntries:
+    r"""Magnitude pruning that keeps as many numbers as truncation stores.
+
+    .. math:: W'_{ij} = W_{ij}\, 1[\,|W_{ij}| \text{ is among the } p \text{
+        largest}\,] , \qquad p = \min\{ r (m + n),\; m n \} ,
+
+    for the rank r of a rate. Where the factors of rank r take as much room as the
+    matrix it is unchanged. Where the entries stand is not counted, although a file has
+    to say that too. A method for :class:`~icltheory.bridge.evaluation.Grid` and all
+    that takes its options; the method ``"magnitude"`` keeps
+    :math:`(1 - \xi)\, m n` entries at rate :math:`\xi` instead.
+
+    Example:
+        >>> W = jnp.arange(1.0, 17.0).reshape(4, 4)
+        >>> cut = LargestEntries().cutter(W, lambda rate: 1)
+        >>> int((cut(0.75) != 0).sum()), float(cut(0.75).sum())
+        (8, 100.0)
+
+    References:
+        Frankle and Carbin (2018), section 1.
+        Verified by ``tests/bridge/test_baselines.py``.
+    """
+
+    @property
+    def name(self) -> str:
+        """What is equal, as one name."""
+        return "magnitude-equal-parameters"
+
+    @property
+    def fresh(self) -> "LargestEntries":
+        """What is applied on the test set: the same."""
+        return self
+
+    def cutter(
+        self,
+        W: Float[Array, "m n"],
+        rank_of: Callable[[Any], int],
+        place: tuple[int, str] | None = None,
+    ) -> Callable[[Any], Float[Array, "m n"]]:
+        """Sorts the entries of a matrix once; the result cuts at any rate.
+
+        Args:
+            W: The weights, ``(m, n)``.
+            rank_of: The rank of a rate.
+            place: Layer and name of the matrix; they play no part here.
+
+        Returns:
+            From a rate to the pruned matrix, in the dtype of ``W``.
+        """
+        cut = magnitude_cutter(W)
+        return lambda rate: cut(kept_parameters(W.shape, rank_of(rate)))
+
+
+def _orthonormal_columns(key: PRNGKey, size: int, count: int, dtype: Any) -> Array:
+    """The first columns of a random orthogonal matrix."""
+    Q, R = jnp.linalg.qr(jax.random.normal(key, (size, count), dtype))
+    # QR chooses signs that depend on the draw; those of a positive R do not.
+    return Q * jnp.where(jnp.diag(R) < 0, -1, 1)[None, :]
