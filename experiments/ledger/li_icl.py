@@ -60,7 +60,6 @@ LI_ICL = (
             f"{SMALL}::test_steps_*",
         ),
         evidence="simulation",
-        source="patterns#the-reduced-dynamics",
     ),
     Statement(
         LI,
