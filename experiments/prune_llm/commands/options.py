@@ -56,7 +56,8 @@ class TaskOptions(ModelOptions):
     """Which model, which task, and how it is asked.
 
     Attributes:
-        task: Name of a task of the library, or of the small language model.
+        task: Name of a task of the library or of the small language model, or a YAML
+            file that declares one.
         task_folder: Folder with one of the task's name; "" for the hub.
         profile: What the paper says of the task, or what the authors' scripts do.
         scoring: How the options of an example are compared; "" as the task says.
