@@ -10,6 +10,7 @@ folder's tokenizer where --task-folder names the data.
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -398,9 +399,12 @@ def plan(options: Options) -> list[Table]:
         config = dataclasses.replace(config, layers_at_once=options.layers_at_once)
     arch, sizes = read_architecture(CONFIGS[options.preset]), ASSUMED
     folder, first = Path(options.checkpoint), []
-    if options.checkpoint:
+    if options.checkpoint and any(folder.glob("*.safetensors")):
         cost = checkpoint_cost(folder, config.dtype, devices=options.devices)
         arch, first = cost.arch, [checkpoint_table(cost)]
+    elif options.checkpoint:  # weights in Flax's format have no header to read
+        path = folder / "config.json"
+        arch = read_architecture(json.loads(path.read_text()), path)
     if options.task_folder:
         if not options.checkpoint:
             raise ValueError("task_folder: expected a checkpoint beside it, got none")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,7 @@ def test_the_command_prints_the_published_models(capsys):
         cost.main(["--task-folder", "folder"])
 
 
-def test_the_command_says_what_fits_from_headers_alone(capsys, monkeypatch):
+def test_the_command_says_what_fits_from_headers_alone(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(SafetensorsFile, "read", None)  # no weight is read
     line = ["--checkpoint", str(FIXTURES / "llama"), "--devices", "4"]
     cost.main(line)
@@ -125,6 +126,9 @@ def test_the_command_says_what_fits_from_headers_alone(capsys, monkeypatch):
     assert "float16" in shown  # that of the file
     assert "GB on each of 4" in shown
     assert "the run fits" in shown
+    shutil.copy(FIXTURES / "llama" / "config.json", tmp_path)
+    cost.main(["--checkpoint", str(tmp_path)])  # as with weights in Flax's format
+    assert "Memory: 11,976 parameters" in capsys.readouterr().out
     monkeypatch.setattr(cost, "free_memory", lambda: 0)
     cost.main(line)
     assert "the run does not fit" in capsys.readouterr().out
