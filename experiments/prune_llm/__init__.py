@@ -36,16 +36,17 @@ What it does
     ``--rebuild`` makes tables and figures again from the folder, without the model.
 
 Time
-    tiny    93 s on two cores, 70 s of it for 544,000 answers (118 s with other work);
-            the answers take 112 MB.
+    tiny    315 s on two cores with other work, for 949,248 answers; 320 s of processor
+            time; 57 % of the answers are by other methods than plain SVD. They take
+            218 MB.
     gptj, llama2
             not run yet; python -m experiments.prune_llm.cost says what they take.
 
 Expect (tiny, the checkpoint of small_lm)
     checks  pass: rate 0 changes no weight; the quick way gives the plain one's 1,024
-            predictions 50 times faster (102 on a loaded machine); with nonce labels the
-            accuracy rises from 0.36 (0.5 is guessing) to 0.99 with 16 demonstrations,
-            in the task of four classes from 0.35 to 0.97.
+            predictions 25 to 78 times faster (on a loaded machine); with nonce labels
+            the accuracy rises from 0.36 (0.5 is guessing) to 0.99 with 16
+            demonstrations, in the task of four classes from 0.35 to 0.97.
     pruning does not help beyond chance: Algorithm 1 prunes in 5 of 8 pairs of a task
             and a module, with a gain of +0.007 on validation and +0.003 on the test
             set; of 224 (layer, module, rate) none is better after Holm, 15 are worse.

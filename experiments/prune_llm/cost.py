@@ -1,17 +1,21 @@
 """``python -m experiments.prune_llm.cost --preset gptj``: what a run will take.
 
-Everything is counted from the model's config and the experiment's: parameters, bytes,
-floating-point operations, and seconds at a speed that is given. Lengths of prompts are
-estimates for the published tokenizers, or measured where --checkpoint names a folder
-with a tokenizer and --task-folder the data; no weight is read.
+Everything is counted from the model's config and the experiment's: parameters, bytes on
+each of --devices, floating-point operations, and seconds at a speed that is given, and
+compared with the free memory of this machine. --checkpoint names a folder whose
+config.json and headers of weights are read in place of the published model; no weight
+is. Lengths of prompts are estimates for the published tokenizers, or measured by the
+folder's tokenizer where --task-folder names the data.
 """
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import jax
 import numpy as np
 from rich.table import Table
 
@@ -21,7 +25,14 @@ from experiments.prune_llm.config import PRESETS, Config
 from experiments.prune_llm.published_models import CONFIGS
 from experiments.prune_llm.subject import PUBLISHED_LAYERS, grid_layers
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.cost import ModelCost, model_cost
+from icltheory.bridge.cost import (
+    CheckpointCost,
+    ModelCost,
+    checkpoint_cost,
+    device_bytes,
+    free_memory,
+    model_cost,
+)
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.tasks import LanguageTask
 
@@ -78,7 +89,7 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """Bytes that are held at the same time, and bytes on disk.
+    """Bytes that one device holds at the same time, and bytes on disk.
 
     Attributes:
         weights: Weights of the model.
@@ -196,13 +207,22 @@ def _pruned_layers(config: Config, arch: Architecture) -> set[int]:
     return layers | set(more[:count])
 
 
-def memory(config: Config, arch: Architecture, sizes: dict[str, TaskSize]) -> Memory:
+def memory(
+    config: Config,
+    arch: Architecture,
+    sizes: dict[str, TaskSize],
+    devices: int = 1,
+) -> Memory:
     """Bytes of weights, pruned matrices, cached demonstrations and activations.
+
+    Devices share weights and pruned matrices. What depends on the prompts is counted
+    whole on each of them, which is more than it takes.
 
     Args:
         config: The experiment.
         arch: The model's architecture.
         sizes: Sizes of its tasks.
+        devices: Devices that share the weights.
     """
     cost, rates = model_cost(arch, config.dtype), len(config.rates)
     size = cost.num_bytes // cost.parameters
@@ -212,9 +232,11 @@ def memory(config: Config, arch: Architecture, sizes: dict[str, TaskSize]) -> Me
     above = sum(arch.num_layers - layer for layer in layers) / arch.num_layers
     prefix = longest * cost.cache_bytes * (1 + rates * len(config.modules) * above)
     wide = arch.mlp_width * (1 + arch.gated) + 4 * arch.width
+    weights = device_bytes(arch, config.dtype, devices)
+    pruned = len(layers) * rates * _matrix_numbers(cost) * size
     return Memory(
-        weights=cost.num_bytes,
-        pruned=len(layers) * rates * _matrix_numbers(cost) * size,
+        weights=weights,
+        pruned=pruned * weights / cost.num_bytes,
         prefix=prefix,
         activations=rates * config.batch_size * question * wide * size,
         disk=cost.num_bytes + 4 * len(_pruned_layers(config, arch)) * _factors(cost),
@@ -257,6 +279,7 @@ def tables(
     arch: Architecture,
     sizes: dict[str, TaskSize],
     flops_per_second: float,
+    devices: int = 1,
 ) -> list[Table]:
     """Memory and time as tables.
 
@@ -265,18 +288,20 @@ def tables(
         arch: The model's architecture.
         sizes: Sizes of its tasks.
         flops_per_second: Operations that the device reaches in a second.
+        devices: Devices that share the weights.
     """
     return [
-        _memory_table(config, arch, sizes),
+        _memory_table(config, arch, sizes, devices),
         *_time_tables(config, arch, sizes, flops_per_second),
     ]
 
 
-def _memory_table(config, arch, sizes) -> Table:
-    cost, held = model_cost(arch, config.dtype), memory(config, arch, sizes)
+def _memory_table(config, arch, sizes, devices) -> Table:
+    cost, held = model_cost(arch, config.dtype), memory(config, arch, sizes, devices)
+    each = f" on each of {devices}" if devices > 1 else ""
     table = Table(title=f"Memory: {cost.parameters:,} parameters in {config.dtype}")
     table.add_column("what")
-    table.add_column("GB", justify="right")
+    table.add_column(f"GB{each}", justify="right")
     for name, value in (
         ("weights", held.weights),
         (f"pruned matrices, {config.layers_at_once} layers at once", held.pruned),
@@ -286,6 +311,34 @@ def _memory_table(config, arch, sizes) -> Table:
         ("on disk: weights and singular systems", held.disk),
     ):
         table.add_row(name, f"{value / GB:.1f}")
+    on_cpu = jax.default_backend() == "cpu"
+    free, needed = free_memory(), held.total * (devices if on_cpu else 1)
+    if free is not None:
+        where = "this machine" if on_cpu else "the first device"
+        answer = "fits" if needed <= free else "does not fit"
+        table.add_row(f"free on {where}: the run {answer}", f"{free / GB:.1f}")
+    return table
+
+
+def checkpoint_table(cost: CheckpointCost) -> Table:
+    """What loading a checkpoint takes, from its headers.
+
+    Args:
+        cost: What was counted.
+    """
+    table = Table(title=f"Checkpoint: {cost.parameters:,} parameters")
+    for name in ("in the file", "loaded as", "GB", "GB a device", "free", "weights"):
+        table.add_column(name)
+    free = "unknown" if cost.free is None else f"{cost.free / GB:.2f}"
+    answer = {True: "fit", False: "do not fit", None: "unknown"}[cost.fits]
+    table.add_row(
+        cost.file_dtype,
+        cost.dtype,
+        f"{cost.num_bytes / GB:.2f}",
+        f"{cost.device_bytes / GB:.2f} on {cost.devices}",
+        free,
+        answer,
+    )
     return table
 
 
@@ -323,8 +376,10 @@ class Options:
 
     Attributes:
         preset: Preset whose run is planned.
-        checkpoint: Folder with config.json and tokenizer.json, to measure prompts.
-        task_folder: Folder of the tasks' data, to measure prompts.
+        checkpoint: Folder with config.json, and safetensors whose headers are read.
+        task_folder: Folder of the tasks' data, to measure prompts by the tokenizer of
+            the checkpoint.
+        devices: Devices that share the weights.
         flops_per_second: Operations that your device reaches in a second.
         layers_at_once: Layers whose pruned weights are held together; 0 for the preset.
     """
@@ -332,6 +387,7 @@ class Options:
     preset: Literal["gptj", "llama2"] = "gptj"
     checkpoint: str = ""
     task_folder: str = ""
+    devices: int = 1
     flops_per_second: float = 1e14
     layers_at_once: int = 0
 
@@ -342,27 +398,30 @@ def plan(options: Options) -> list[Table]:
     if options.layers_at_once:
         config = dataclasses.replace(config, layers_at_once=options.layers_at_once)
     arch, sizes = read_architecture(CONFIGS[options.preset]), ASSUMED
-    if bool(options.checkpoint) != bool(options.task_folder):
-        raise ValueError("checkpoint, task_folder: expected both or neither, got one")
-    if options.checkpoint:
-        arch, sizes = _measured(config, Path(options.checkpoint), options.task_folder)
-    return tables(config, arch, sizes, options.flops_per_second)
+    folder, first = Path(options.checkpoint), []
+    if options.checkpoint and any(folder.glob("*.safetensors")):
+        cost = checkpoint_cost(folder, config.dtype, devices=options.devices)
+        arch, first = cost.arch, [checkpoint_table(cost)]
+    elif options.checkpoint:  # weights in Flax's format have no header to read
+        path = folder / "config.json"
+        arch = read_architecture(json.loads(path.read_text()), path)
+    if options.task_folder:
+        if not options.checkpoint:
+            raise ValueError("task_folder: expected a checkpoint beside it, got none")
+        sizes = _measured(config, folder, options.task_folder)
+    speed = options.flops_per_second
+    return [*first, *tables(config, arch, sizes, speed, options.devices)]
 
 
-def _measured(
-    config: Config, folder: Path, task_folder: str
-) -> tuple[Architecture, dict[str, TaskSize]]:
-    import json
-
+def _measured(config: Config, folder: Path, task_folder: str) -> dict[str, TaskSize]:
     from icltheory.bridge import Tokenizer, load_task
 
-    stored = json.loads((folder / "config.json").read_text())
-    encode = Tokenizer(folder, stored).encode
+    encode = Tokenizer(folder).encode
     sizes = {}
     for name in config.tasks:
         task = load_task(name, Path(task_folder) / name, config.profile)
         sizes[name] = measured_size(task, encode)
-    return read_architecture(stored, folder / "config.json"), sizes
+    return sizes
 
 
 def main(argv: list[str] | None = None) -> None:

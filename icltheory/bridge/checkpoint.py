@@ -27,7 +27,7 @@ from icltheory.bridge.tokenizer import Tokenizer
 
 __all__ = ["load_checkpoint"]
 
-_DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16", "float16")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
@@ -81,7 +81,7 @@ def load_checkpoint(
         Yao et al. (2024), section 2. Verified by ``tests/bridge/test_checkpoint.py``.
     """
     if dtype is not None:
-        check_choice("dtype", dtype, _DTYPES)
+        check_choice("dtype", dtype, DTYPES)
     folder, source = locate(path_or_name, revision)
     path = folder / "config.json"
     kind = None if dtype is None else jnp.dtype(dtype)
@@ -130,27 +130,21 @@ def _putter(devices, dtype) -> Callable[[Any, np.ndarray], jax.Array]:
     return put
 
 
-def _own_dtype(table: np.ndarray) -> np.dtype:
+def own_dtype(table: np.dtype) -> np.dtype:
     """The dtype of a file by that of its token table."""
-    return table.dtype if table.dtype.name in _DTYPES else jnp.dtype("float32")
+    return table if table.name in DTYPES else jnp.dtype("float32")
 
 
 def _read_params(arch: Architecture, tensors: _Tensors, devices, dtype) -> PyTree:
     """The parameter tree, filled leaf by leaf."""
-    family = FAMILIES[arch.family]
-    bare = not any(name.startswith(family.prefix) for name in tensors.names)
-    prefix = "" if bare else family.prefix
-    entries = {entry.name: entry for entry in entries_of(arch, prefix)}
-    found = _found(arch, entries, tensors, prefix)
-    table = tensors.peek(found[0][1])  # of the tokens
-    put = _putter(devices, dtype or _own_dtype(table))
+    found = matched(arch, tensors)
+    for _, names in found:
+        _check_same(names, tensors)
+    table = tensors.peek(found[0][1][0])  # of the tokens
+    put = _putter(devices, dtype or own_dtype(table.dtype))
     params: dict[str, Any] = {"embed": {}, "final_norm": {}, "head": {}, "layers": {}}
-    for entry, name in found:
-        if tensors.shape(name) != entry.shape:
-            raise ValueError(
-                f"{tensors.file(name)}: {name}: expected shape {entry.shape}, "
-                f"got {tensors.shape(name)}"
-            )
+    for entry, (name, *_) in found:
+        check_shape_of(tensors, name, entry)
         leaves = entry.split(tensors.read(name))
         try:
             for path, leaf in zip(entry.paths, leaves, strict=True):
@@ -161,9 +155,26 @@ def _read_params(arch: Architecture, tensors: _Tensors, devices, dtype) -> PyTre
     return {**params, "layers": layers}
 
 
-def _found(arch, entries, tensors, prefix) -> list[tuple[Entry, str]]:
-    """Every entry with the name it is stored under; raises if any is left over."""
+def check_shape_of(tensors: _Tensors, name: str, entry: Entry) -> None:
+    """Raises if a stored tensor has another shape than the architecture says."""
+    if tensors.shape(name) != entry.shape:
+        raise ValueError(
+            f"{tensors.file(name)}: {name}: expected shape {entry.shape}, "
+            f"got {tensors.shape(name)}"
+        )
+
+
+def matched(
+    arch: Architecture, tensors: _Tensors
+) -> list[tuple[Entry, tuple[str, ...]]]:
+    """Every entry with the names it is stored under; raises if any is left over.
+
+    No tensor is read. Only a tied matrix may have several names.
+    """
     family, left = FAMILIES[arch.family], set(tensors.names)
+    bare = not any(name.startswith(family.prefix) for name in tensors.names)
+    prefix = "" if bare else family.prefix
+    entries = {entry.name: entry for entry in entries_of(arch, prefix)}
     embed = f"{prefix}{family.embed}.weight"
     heads = [f"{head}.weight" for head in (family.head, *family.other_heads)]
     found, missing = [], []
@@ -176,8 +187,7 @@ def _found(arch, entries, tensors, prefix) -> list[tuple[Entry, str]]:
         present = [n for n in names if n in left]
         left.difference_update(present)
         if present:
-            found.append((entry, present[0]))
-            _check_same(present, tensors)
+            found.append((entry, tuple(present)))
         else:
             missing.append(name)
     skipped = re.compile("|".join(family.skipped))

@@ -1,17 +1,32 @@
-"""What a decoder takes, from its architecture alone: numbers, bytes and operations."""
+"""What a decoder takes, before any weight is read: numbers, bytes and operations."""
 
 import math
+import os
+from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
-from icltheory._checks import check_nonnegative_int
+from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
 from icltheory._named_errors import named_errors
 from icltheory._public import shown
+from icltheory.bridge._config import read_json
+from icltheory.bridge._safetensors import INDEX, SINGLE, SafetensorsFolder
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.families import entries_of
+from icltheory.bridge.checkpoint import DTYPES, check_shape_of, matched, own_dtype
+from icltheory.bridge.export.factors import FactoredFolder, take_factors
+from icltheory.bridge.families import entries_of, read_architecture
+from icltheory.bridge.sharding import split_axis
 
-__all__ = ["ModelCost", "model_cost"]
+__all__ = [
+    "CheckpointCost",
+    "ModelCost",
+    "checkpoint_cost",
+    "device_bytes",
+    "free_memory",
+    "model_cost",
+]
 
 
 class ModelCost(NamedTuple):
@@ -113,6 +128,176 @@ def model_cost(
         layer_flops=2 * products + attention,
         head_flops=2 * arch.vocab_size * arch.width,
         cache_bytes=kept * size,
+    )
+
+
+@named_errors
+def device_bytes(arch: Architecture, dtype: str = "float16", devices: int = 1) -> int:
+    """Bytes of weights that one of several devices holds.
+
+    Attention heads, columns of the MLP and the tables of tokens are split, as
+    :class:`~icltheory.bridge.sharding.Placement` does; norms, most biases and sides
+    that the number does not divide are whole on every device.
+
+    Args:
+        arch: The architecture.
+        dtype: Of the weights.
+        devices: Number of devices that share the weights.
+
+    Returns:
+        The bytes.
+
+    Raises:
+        ValueError: If there is no device.
+
+    Example:
+        >>> arch = read_architecture({"model_type": "gptj"})
+        >>> [round(device_bytes(arch, devices=n) / 1e9, 2) for n in (1, 8)]
+        [12.1, 1.51]
+
+    References:
+        Verified by ``tests/bridge/test_cost.py``.
+    """
+    check_positive_int("devices", devices)
+    total = 0
+    for entry in entries_of(arch):
+        for path, shape in zip(entry.paths, entry.shapes, strict=True):
+            split = split_axis(path, shape, devices) is not None
+            total += math.prod(shape) // (devices if split else 1)
+    return total * jnp.dtype(dtype).itemsize
+
+
+class CheckpointCost(NamedTuple):
+    """What loading a checkpoint takes.
+
+    Attributes:
+        arch: The architecture.
+        parameters: Numbers of the whole model, a tied head once.
+        file_dtype: Dtype of the weights in the file, by its token table.
+        dtype: Dtype in which they are loaded.
+        num_bytes: Bytes of the weights once loaded.
+        devices: Devices that share them.
+        device_bytes: Bytes of weights that one device holds.
+        needed: Bytes that have to be free where ``free`` was looked up: those of one
+            device, or of all if they are parts of one CPU.
+        free: Free bytes of this machine, see :func:`free_memory`; ``None`` if unknown.
+
+    References:
+        Verified by ``tests/bridge/test_cost.py``.
+    """
+
+    arch: Architecture
+    parameters: int
+    file_dtype: str
+    dtype: str
+    num_bytes: int
+    devices: int
+    device_bytes: int
+    needed: int
+    free: int | None
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the weights fit in what is free; ``None`` if that is unknown."""
+        return None if self.free is None else self.needed <= self.free
+
+
+@named_errors
+def checkpoint_cost(
+    folder: str | os.PathLike, dtype: str | None = None, *, devices: int = 1
+) -> CheckpointCost:
+    """Says what loading a checkpoint takes; no weight is read.
+
+    Read are ``config.json`` and the headers of the safetensors files, which are checked
+    as :func:`~icltheory.bridge.load_checkpoint` does: a tensor that is missing, unknown
+    or of another shape is reported here already. Besides the weights a pass needs room
+    for activations, and loading for the largest tensor once more.
+
+    Args:
+        folder: The checkpoint in the Hugging Face layout.
+        dtype: Dtype to load in; that of the file unless given.
+        devices: Number of devices that share the weights.
+
+    Returns:
+        The bytes, in all and on each device, and what is free here.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If a file is damaged, the architecture is unknown, a tensor is not
+            the one that the config says, or a number is out of range.
+
+    Example:
+        >>> import tempfile
+        >>> checkpoint_cost(tempfile.mkdtemp())  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        FileNotFoundError: .../config.json: expected a file, found none
+
+    References:
+        Verified by ``tests/bridge/test_cost.py``.
+    """
+    if dtype is not None:
+        check_choice("dtype", dtype, DTYPES)
+    check_positive_int("devices", devices)
+    arch, tensors = _headers(Path(folder))
+    found = matched(arch, tensors)
+    for entry, (name, *_) in found:
+        check_shape_of(tensors, name, entry)
+    stored = tensors.dtype(found[0][1][0])
+    kind = own_dtype(stored).name if dtype is None else dtype
+    own = device_bytes(arch, kind, devices)
+    cost = model_cost(arch, kind)
+    return CheckpointCost(
+        arch=arch,
+        parameters=cost.parameters,
+        file_dtype=stored.name,
+        dtype=kind,
+        num_bytes=cost.num_bytes,
+        devices=devices,
+        device_bytes=own,
+        needed=own * devices if jax.default_backend() == "cpu" else own,
+        free=free_memory(),
+    )
+
+
+@named_errors
+def free_memory() -> int | None:
+    """Free bytes of the default device; of a CPU those that the machine can still give.
+
+    Returns:
+        The bytes; ``None`` where neither the device nor the system says.
+
+    Example:
+        >>> free = free_memory()
+        >>> free is None or free > 0
+        True
+
+    References:
+        Verified by ``tests/bridge/test_cost.py``.
+    """
+    stats = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:  # not Linux
+        return None
+    table = {name: rest for name, _, rest in (line.partition(":") for line in lines)}
+    kilobytes = table.get("MemAvailable", "").split()
+    return 1024 * int(kilobytes[0]) if kilobytes else None
+
+
+def _headers(folder: Path) -> tuple[Architecture, SafetensorsFolder]:
+    """The architecture and the tensors' names, shapes and dtypes."""
+    path = folder / "config.json"
+    config, ranks = take_factors(read_json(path), path)
+    arch = read_architecture(config, path)
+    if not any((folder / name).is_file() for name in (SINGLE, INDEX)):
+        raise FileNotFoundError(
+            f"{folder}: expected {SINGLE} or {INDEX}, whose headers say what is "
+            "stored, found none"
+        )
+    return arch, (
+        FactoredFolder(folder, arch, ranks) if ranks else SafetensorsFolder(folder)
     )
 
 

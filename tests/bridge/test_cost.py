@@ -1,15 +1,24 @@
 """Counts from an architecture against weights that exist and known totals."""
 
+import json
+import shutil
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
 
 from experiments.prune_llm.published_models import CONFIGS
-from icltheory.bridge.cost import model_cost
+from icltheory._safetensors import SafetensorsFile
+from icltheory.bridge import cost as cost_module
+from icltheory.bridge import load_checkpoint
+from icltheory.bridge.cost import checkpoint_cost, device_bytes, model_cost
 from icltheory.bridge.families import read_architecture
 from icltheory.layered import get_matrix
 from tests.bridge.tiny import CONFIGS as TINY
 from tests.bridge.tiny import model_of
+
+FIXTURES = Path(__file__).parent / "fixtures"
 
 
 @pytest.mark.parametrize("family", TINY)
@@ -51,3 +60,63 @@ def test_operations_of_singular_values():
     n, m = 4096, 16384
     assert cost.svd_flops("W_Q") == 4 * n**3 - 4 * n**3 // 3
     assert cost.svd_flops("W_in") == 4 * m * n**2 - 4 * n**3 // 3
+
+
+# Biases, a tied head, joined matrices, experts, a table of positions.
+LAYOUTS = ("gptj", "gpt_neox", "llama_tied", "mixtral", "opt", "phi3")
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_predicted_bytes_of_a_checkpoint_are_those_that_are_loaded(name):
+    folder = FIXTURES / name
+    params = load_checkpoint(folder).params
+    cost = checkpoint_cost(folder)
+    leaves = jax.tree.leaves(params)
+    assert cost.num_bytes == cost.device_bytes == sum(leaf.nbytes for leaf in leaves)
+    assert cost.parameters == sum(leaf.size for leaf in leaves)
+    assert {cost.dtype} == {leaf.dtype.name for leaf in leaves}
+    half = checkpoint_cost(folder, "bfloat16")
+    assert half.num_bytes == 2 * cost.parameters
+    assert half.file_dtype == cost.file_dtype
+    assert cost.fits
+
+
+def test_bytes_on_a_device_are_those_of_its_part():
+    """The loop splits one side where the number of devices divides it."""
+    model = model_of("llama")
+    for devices in (2, 8, 7):
+        total = 0
+        for path, leaf in jax.tree_util.tree_leaves_with_path(model.params):
+            keys = [getattr(key, "key", getattr(key, "idx", None)) for key in path]
+            split = keys[0] in ("embed", "head") or str(keys[-2]).startswith("W_")
+            divided = any(side % devices == 0 for side in leaf.shape)
+            share = devices if leaf.ndim == 2 and split and divided else 1
+            total += leaf.size // share
+        assert device_bytes(model.arch, "float32", devices) == 4 * total
+    with pytest.raises(ValueError, match="devices: "):
+        device_bytes(model.arch, devices=0)
+
+
+def test_what_does_not_fit_or_is_missing_is_said(tmp_path, monkeypatch):
+    folder = FIXTURES / "llama"
+    needed = checkpoint_cost(folder, devices=2).needed
+    for free, fits in ((needed, True), (needed - 1, False), (None, None)):
+        monkeypatch.setattr(cost_module, "free_memory", lambda free=free: free)
+        assert checkpoint_cost(folder, devices=2).fits is fits
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    with pytest.raises(FileNotFoundError, match="expected model.safetensors or"):
+        checkpoint_cost(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config["num_hidden_layers"] += 1
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    shutil.copy(folder / "model.safetensors", tmp_path)
+    with pytest.raises(ValueError, match="expected tensor model.layers"):
+        checkpoint_cost(tmp_path)
+
+
+def test_no_weight_is_read(monkeypatch):
+    def refuse(self, name):
+        raise AssertionError(name)
+
+    monkeypatch.setattr(SafetensorsFile, "read", refuse)
+    assert checkpoint_cost(FIXTURES / "llama", devices=4).device_bytes > 0

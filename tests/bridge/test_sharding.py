@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from icltheory.bridge import Decoder, LanguageModel, save_checkpoint
+from icltheory.bridge.cost import device_bytes
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.sharding import Placement, shard_model
 from tests.several_devices import finish, finish_pair, free_port, launch
@@ -73,6 +74,9 @@ def test_each_device_holds_an_eighth(reports):
     own, whole = reports[0]["largest"]
     assert own == whole / 8
     assert reports[0]["share"] < 1.1 / 8  # norms are whole everywhere
+    arch = read_architecture(CONFIG)
+    predicted = device_bytes(arch, devices=8) / device_bytes(arch)
+    assert reports[0]["share"] == pytest.approx(predicted, rel=1e-12)
 
 
 def test_on_one_device_it_is_the_same_model():

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -9,13 +11,15 @@ from experiments.prune_llm import cost
 from experiments.prune_llm.config import PRESETS
 from experiments.prune_llm.published import FILE
 from experiments.prune_llm.published_models import CONFIGS
-from icltheory.bridge.cost import model_cost
+from icltheory._safetensors import SafetensorsFile
+from icltheory.bridge.cost import device_bytes, model_cost
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.tasks import load_task
 from tests.bridge.evaluation_tasks import Letters, choice, classification
 from tests.bridge.tasks_data import WRITERS
 from tests.experiments.true_checkpoints import write_true_checkpoint
 
+FIXTURES = Path(__file__).parents[1] / "bridge" / "fixtures"
 SMALL = {"n_layer": 5, "n_embd": 16, "n_head": 2, "rotary_dim": 2, "vocab_size": 20}
 ARCH = read_architecture({**CONFIGS["gptj"], **SMALL})
 SIZES = {"toy": cost.TaskSize(4, 40.0, 3.0, 10, 6)}
@@ -109,8 +113,35 @@ def test_prompts_are_measured_by_a_tokenizer():
 def test_the_command_prints_the_published_models(capsys):
     cost.main(["--preset", "gptj", "--flops-per-second", "1e15"])
     assert "6,050,882,784 parameters in float16" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="expected both or neither, got one"):
-        cost.main(["--checkpoint", "folder"])
+    with pytest.raises(ValueError, match="task_folder: expected a checkpoint beside"):
+        cost.main(["--task-folder", "folder"])
+
+
+def test_the_command_says_what_fits_from_headers_alone(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(SafetensorsFile, "read", None)  # no weight is read
+    line = ["--checkpoint", str(FIXTURES / "llama"), "--devices", "4"]
+    cost.main(line)
+    shown = capsys.readouterr().out
+    assert "Checkpoint: 11,976 parameters" in shown
+    assert "float16" in shown  # that of the file
+    assert "GB on each of 4" in shown
+    assert "the run fits" in shown
+    shutil.copy(FIXTURES / "llama" / "config.json", tmp_path)
+    cost.main(["--checkpoint", str(tmp_path)])  # as with weights in Flax's format
+    assert "Memory: 11,976 parameters" in capsys.readouterr().out
+    monkeypatch.setattr(cost, "free_memory", lambda: 0)
+    cost.main(line)
+    assert "the run does not fit" in capsys.readouterr().out
+
+
+def test_devices_share_weights_and_pruned_matrices():
+    alone, shared = (cost.memory(CONFIG, ARCH, SIZES, n) for n in (1, 2))
+    assert shared.weights == device_bytes(ARCH, "float16", 2)
+    share = shared.weights / alone.weights
+    assert 0.5 < share < 0.6  # norms and biases are whole
+    assert shared.pruned == pytest.approx(share * alone.pruned)
+    for name in ("prefix", "activations", "disk"):
+        assert getattr(shared, name) == getattr(alone, name)
 
 
 @pytest.mark.slow

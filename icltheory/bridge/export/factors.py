@@ -153,6 +153,12 @@ class FactoredFolder(SafetensorsFolder):
         entry = self._entries.get(name)
         return super().shape(name) if entry is None else entry.shape
 
+    def dtype(self, name: str) -> np.dtype:
+        """Dtype of a tensor, or of the first of its pieces."""
+        if name not in self._ranks:
+            return super().dtype(name)
+        return super().dtype(self._pieces(name)[0][0])
+
     def read(self, name: str) -> np.ndarray:
         """The tensor as the dense checkpoint has it."""
         if name not in self._ranks:
