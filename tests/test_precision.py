@@ -25,11 +25,12 @@ OTHERS = {
     "pruning": {
         *("by_layer", "choose_layers", "choose_rate", "compose", "corrected_selection"),
         *("kept_parameters", "module_matrices", "module_spectra", "prune_module"),
+        "prune_modules",
         *("random_condition_number", "rank_for_rate", "sweep", "sweep_grid"),
     },
     "patterns": {
         *("all_tasks", "circulant_tasks", "covers", "held_out_tasks", "prune_neurons"),
-        *("scores", "task_ratio", "train"),
+        *("reduced_training", "scores", "task_ratio", "train"),
     },
     "induction": {"head_scores"},
     "chain_of_thought": {"prompt_loss", "sample_training_prompt", "train_attention"},

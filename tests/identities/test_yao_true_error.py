@@ -65,6 +65,13 @@ def test_no_valid_variant_is_below_the_true_error(choice, measured, key):
     assert bound.is_bound or choice
 
 
+def test_both_changes_of_the_loss_are_paid_for():
+    weights = np.array([[-1.0], [1.0]])
+    bound = smoothing_bound(weights, -0.1, 0.25, 1.0, 10, 1.0)
+    np.testing.assert_allclose(bound.residual, 0.35)
+    np.testing.assert_allclose(bound.value - bound.smoothed, 0.35)
+
+
 def test_smoothing_bounds_the_deterministic_transformer(measured):
     N, d, L, reps = 50, 2, 2, 1500
     train, fresh = regression_prompts(reps, N, d)
