@@ -227,7 +227,7 @@ class AnswerCache:
     def _check_answered(self, split, rates, scores) -> None:
         """Raises where the unpruned model would have an accuracy of 0 out of NaN."""
         for rate, rows in zip(rates, scores, strict=True):
-            if float(rate) == 0 and len(rows) and np.isnan(rows).any(axis=-1).all():
+            if rate == 0 and len(rows) and np.isnan(rows).any(axis=-1).all():
                 raise ValueError(
                     f"scores: expected numbers of the unpruned model, got NaN for all "
                     f"{len(rows)} examples of {self.facts.name} {split}; is the range "
