@@ -65,7 +65,7 @@ def test_no_valid_variant_is_below_the_true_error(choice, measured, key):
     assert bound.is_bound or choice
 
 
-def test_both_changes_of_the_loss_are_paid_for():
+def test_smoothing_pays_for_both_changes_of_the_loss():
     weights = np.array([[-1.0], [1.0]])
     bound = smoothing_bound(weights, -0.1, 0.25, 1.0, 10, 1.0)
     np.testing.assert_allclose(bound.residual, 0.35)
