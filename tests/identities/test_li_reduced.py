@@ -153,6 +153,26 @@ def test_attention_loss_and_stopping_time_are_predicted(beta, alpha, steps, meas
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_random_weights_of_the_neurons_shorten_training(seed, measured):
+    """Without their components across label and mean pattern it takes longer."""
+    keys = jax.random.split(jax.random.key(seed), 2)
+    task = pattern_task(6, 24, 2.0, dtype=np.float32, key=keys[0])
+    start = jax.jit(MODEL.init)(keys[1], task)
+    mean = np.asarray(task.relevant).sum(0)
+    plane = np.zeros((2, task.width), np.float32)
+    plane[0, : task.dim] = mean / np.linalg.norm(mean)
+    plane[1, task.dim :] = task.label_embedding
+    in_plane = start | {"W_O": start["W_O"] @ plane.T @ plane}
+    whole, fewer = (
+        int(np.argmax(reduced_training(p, task, 300, step_size=2.0).losses < 0.1))
+        for p in (start, in_plane)
+    )
+    measured("steps in the plane over all steps", fewer / whole)
+    assert 1.05 < fewer / whole < 1.3
+
+
+@pytest.mark.slow
 def test_the_number_of_steps_is_no_power_of_alpha(measured):
     """T = A / alpha + B; the slope in logarithms goes from above -.8 to -1."""
     task = pattern_task(6, 24, 2.0, dtype=np.float32)
