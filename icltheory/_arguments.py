@@ -226,7 +226,8 @@ def shown(value: Any) -> str:
         return "a traced value"
     text = repr(value)
     short = len(text) < 60 and "\n" not in text
-    return text if short else f"a {type(value).__name__}"
+    kind = type(value).__name__
+    return text if short else f"a{'n' * (kind[0] in 'aeiouAEIOU')} {kind}"
 
 
 def _only_floats(kind) -> bool:

@@ -47,7 +47,7 @@ def to_dict(record: Any) -> dict[str, Any]:
     """
     fields = _fields(record)
     if fields is None:
-        raise ValueError(f"record: expected a record, got a {type(record).__name__}")
+        raise ValueError(f"record: expected a record, got {type(record).__name__}")
     return {str(name): _nested(value) for name, value in fields.items()}
 
 
@@ -88,7 +88,7 @@ def to_columns(records: Any) -> dict[str, list[Any]]:
     if fields is not None:
         return _by_leading_axis(_flat(fields))
     if not isinstance(records, Iterable):
-        raise ValueError(f"records: expected records, got a {type(records).__name__}")
+        raise ValueError(f"records: expected records, got {type(records).__name__}")
     rows = [_row(record) for record in records]
     names = list(rows[0]) if rows else []
     for row in rows:
@@ -149,7 +149,7 @@ def _row(record):
     fields = _fields(record)
     if fields is None:
         kind = type(record).__name__
-        raise ValueError(f"records: expected dataclasses or mappings, got a {kind}")
+        raise ValueError(f"records: expected dataclasses or mappings, got {kind}")
     return _flat(fields)
 
 

@@ -224,8 +224,8 @@ def test_a_sampler_returns_prompts_with_a_query_per_prefix():
 
     assert risk(source=whole, num_examples=5).mean.shape == (6,)
     for source, message in (
-        (prompts, "PrefixPrompt, got a Prompt: call its prefixes()"),
-        (lambda *args: None, "PrefixPrompt, got a NoneType"),
+        (prompts, "PrefixPrompt, got Prompt: call its prefixes()"),
+        (lambda *args: None, "PrefixPrompt, got NoneType"),
         (
             lambda *args: prompts(*args, extra=1).prefixes(),
             "y of the sampler's prompts: expected shape (4, 6), got (4, 7)",
@@ -315,7 +315,7 @@ def test_traced_active_points_and_ranks_out_of_range_give_nan():
 )
 def test_a_model_of_ones_own_is_told_what_it_lacks(run):
     assert re.fullmatch(
-        "model: expected a layered model, got a int without block, embed, .*",
+        "model: expected a layered model, got int without block, embed, .*",
         error_of(lambda: run(3)),
     )
     assert error_of(lambda: run(Doubled())).startswith(

@@ -70,7 +70,7 @@ def test_a_record_is_a_dictionary_that_json_takes():
     }
     assert to_dict({"runs": FOUND}) == {"runs": [found, to_dict(FOUND[1])]}
     assert json.loads(json.dumps(found)) == found
-    with pytest.raises(ValueError, match="record: expected a record, got a list"):
+    with pytest.raises(ValueError, match="record: expected a record, got list"):
         to_dict([1.0])
 
 
@@ -143,8 +143,8 @@ def test_cells_of_several_kinds_make_a_data_frame(library):
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        (3, "records: expected records, got a int"),
-        ([1.0], "records: expected dataclasses or mappings, got a float"),
+        (3, "records: expected records, got int"),
+        ([1.0], "records: expected dataclasses or mappings, got float"),
         ([{"a": 1}, {"b": 1}], "records: expected the fields a, got b"),
         (
             {"a": np.ones(2), "b": [1, 2, 3]},

@@ -211,11 +211,11 @@ def patterns(rate):
         ),
         (
             lambda: ltb.risk(object(), TASK, 3),
-            "model: expected GDBeta, LSA, LTB or EffectiveParameters, got a object",
+            "model: expected GDBeta, LSA, LTB or EffectiveParameters, got object",
         ),
         (
             lambda: risks.monte_carlo_risk(predictors.zero_prefixes, 3, KEY, 4),
-            "source: expected a task, a sampler or prompts, got a int",
+            "source: expected a task, a sampler or prompts, got int",
         ),
         (
             lambda: ltb.minimal_risk(shifts.garg_shift("skewed", 3), 3),

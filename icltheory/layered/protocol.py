@@ -122,7 +122,7 @@ def check_layered(model: Any) -> None:
     Example:
         >>> check_layered(3)
         Traceback (most recent call last):
-        ValueError: model: expected a layered model, got a int without block, embed, \
+        ValueError: model: expected a layered model, got int without block, embed, \
         matrices, num_layers, read_out
 
     References:
@@ -134,13 +134,13 @@ def check_layered(model: Any) -> None:
     if absent:
         missing = ", ".join(absent)
         raise ValueError(
-            f"model: expected a layered model, got a {kind} without {missing}"
+            f"model: expected a layered model, got {kind} without {missing}"
         )
     try:
         hash(model)
     except TypeError:
         raise ValueError(
-            f"model: expected a hashable description, got a {kind} that is not: "
+            f"model: expected a hashable description, got {kind} that is not: "
             "parameters travel separately"
         ) from None
     check_positive_int("model.num_layers", model.num_layers)

@@ -154,7 +154,7 @@ def _check_model(model):
     if not (hasattr(model, "attention") and hasattr(model, "fixed")):
         expected = "a PatternTransformer or a DeepPatternTransformer"
         kind = type(model).__name__
-        raise ValueError(f"model: expected {expected}, got a {kind}")
+        raise ValueError(f"model: expected {expected}, got {kind}")
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))

@@ -381,7 +381,7 @@ def test_a_model_of_ones_own_is_checked_part_by_part():
     spec = MatrixSpec("W", "mlp", ("W",))
     lost = MatrixSpec("V", "mlp", ("V",))
     for model, message in (
-        (Partial(), "got a Partial without block, embed, matrices, read_out"),
+        (Partial(), "got Partial without block, embed, matrices, read_out"),
         (complete(matrices=lambda layer: (spec, spec)), "different names of matrices"),
         (complete(num_layers=0), "model.num_layers: expected a positive integer"),
         (complete(matrices=lambda layer: (lost,)), "V"),

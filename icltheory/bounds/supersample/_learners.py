@@ -24,7 +24,7 @@ def answers(predictor: Any, X: Array, y: Array, queries: Array) -> Array:
         return _of_model(*predictor, X, y, queries)
     if not callable(predictor):
         kind = type(predictor).__name__
-        raise ValueError(f"predictor: expected {KINDS}, got a {kind}")
+        raise ValueError(f"predictor: expected {KINDS}, got {kind}")
     one = [jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (X, y, queries[:, 0])]
     if _shape(predictor, one) == ():
         return _each(predictor, X, y, queries)
@@ -36,7 +36,7 @@ def _of_model(model, params, X, y, queries):
     if hasattr(model, "predict_queries"):
         return model.apply({"params": params}, X, y, queries, method="predict_queries")
     if not (hasattr(model, "predict") and hasattr(model, "apply")):
-        raise ValueError(f"predictor: expected {KINDS}, got a {type(model).__name__}")
+        raise ValueError(f"predictor: expected {KINDS}, got {type(model).__name__}")
 
     def predict(X, y, x_query):
         return model.apply({"params": params}, X, y, x_query, method="predict")

@@ -198,7 +198,7 @@ def _points(task, key, num_points, batch_size):
         X, y = task(key, num_points, batch_size)
     else:
         kind = type(task).__name__
-        raise ValueError(f"task: expected a task or a sampler, got a {kind}")
+        raise ValueError(f"task: expected a task or a sampler, got {kind}")
     check_shape("X of the task's points", X, (batch_size, num_points, "d"))
     check_shape("y of the task's points", y, (batch_size, num_points))
     return jnp.asarray(X), jnp.asarray(y)

@@ -67,7 +67,7 @@ def check_model(model: Any, method: str) -> None:
     if not hasattr(model, method):
         raise ValueError(
             f"model: expected GDBeta, LSA, LTB or EffectiveParameters, "
-            f"got a {type(model).__name__}"
+            f"got {type(model).__name__}"
         )
 
 

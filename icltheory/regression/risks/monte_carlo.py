@@ -138,7 +138,7 @@ def squared_errors(
     check_positive_int("num_prompts", num_prompts)
     if not (hasattr(source, "sample") or callable(source)):
         kind = type(source).__name__
-        raise ValueError(f"source: expected a task, a sampler or prompts, got a {kind}")
+        raise ValueError(f"source: expected a task, a sampler or prompts, got {kind}")
     examples = num_examples
     if examples is None:
         if not hasattr(source, "dim"):
@@ -188,7 +188,7 @@ def _sampled(prompt: Any, size: int, num_points: int) -> PrefixPrompt:
         hint = ": call its prefixes()" if isinstance(prompt, Prompt) else ""
         raise ValueError(
             f"source: expected a sampler that returns a PrefixPrompt, "
-            f"got a {type(prompt).__name__}{hint}"
+            f"got {type(prompt).__name__}{hint}"
         )
     check_shape("y of the sampler's prompts", prompt.y, (size, num_points))
     return prompt
