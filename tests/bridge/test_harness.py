@@ -9,6 +9,7 @@ import pytest
 lm_eval = pytest.importorskip("lm_eval", reason="needs the extra lm-eval")
 pytest.importorskip("torch", reason="compares with torch")
 pytest.importorskip("transformers", reason="compares with transformers")
+pytest.importorskip("accelerate", reason="HFLM of the harness needs it")
 
 from lm_eval.models.huggingface import HFLM  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
