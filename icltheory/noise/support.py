@@ -17,6 +17,8 @@ __all__ = ["support_dims", "symmetric_image_dim"]
 
 # Width above which the exact count takes seconds.
 _WIDE = 512
+# Width up to which singular vectors take less time than compiling a way around them.
+_NARROW = 32
 
 
 @calculator
@@ -140,7 +142,8 @@ def _at_most(limit, W_V, W_K, W_Q):
     return jax.lax.cond(
         full,
         lambda: jnp.asarray(limit),
-        lambda: jnp.minimum(_layer_dim(W_V, W_K, W_Q), limit),
+        # Without full rank a weight is deficient: no test of that is compiled.
+        lambda: jnp.minimum(_dim_from_bases(W_V, W_K, W_Q), limit),
     )
 
 
@@ -154,15 +157,21 @@ def _independent(columns, size):
 def _layer_dim(W_V, W_K, W_Q):
     """Ranks need singular vectors only where a weight may be deficient."""
     n = W_V.shape[-1]
+    if n <= _NARROW:
+        return _dim_from_bases(W_V, W_K, W_Q)
     regular = jnp.all(jax.vmap(_surely_regular)(jnp.stack([W_V, W_K, W_Q])))
+    return jax.lax.cond(
+        regular,
+        lambda: jnp.asarray(n * (n + 1) // 2),
+        lambda: _dim_from_bases(W_V, W_K, W_Q),
+    )
 
-    def bases():
-        left, r = _column_basis(W_V.T)
-        query, _ = _column_basis(W_Q)
-        right, s = _column_basis(W_K.T @ query, jnp.linalg.norm(W_K, 2))
-        return _dim(left, r, right, s)
 
-    return jax.lax.cond(regular, lambda: jnp.asarray(n * (n + 1) // 2), bases)
+def _dim_from_bases(W_V, W_K, W_Q):
+    left, r = _column_basis(W_V.T)
+    query, _ = _column_basis(W_Q)
+    right, s = _column_basis(W_K.T @ query, jnp.linalg.norm(W_K, 2))
+    return _dim(left, r, right, s)
 
 
 def _surely_regular(W):

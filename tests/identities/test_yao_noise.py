@@ -178,6 +178,22 @@ def test_support_dimension_up_to_a_limit(measured):
         assert found.tolist() == np.minimum(m, limit).tolist(), limit
 
 
+@pytest.mark.slow
+def test_support_dimension_of_weights_wider_than_those_of_the_direct_count(measured):
+    """Regular weights need no singular vectors; nearly singular ones do."""
+    n = 40
+    rng = np.random.default_rng(5)
+    draws = rng.normal(size=(3, 4, n, n))
+    for t, smallest in ((1, 1e-13), (2, 0.0)):
+        U, s, Vt = np.linalg.svd(draws[t, t])
+        draws[t, t] = (U * np.append(s[:-1], smallest * s[0])) @ Vt
+    draws[0, 3] = truncate(draws[0, 3], 7)
+    found = support_dims(LinearAttentionStack(*draws)).tolist()
+    full = n * (n + 1) // 2
+    measured("m_t of a layer with a weight of rank 7, n = 40", found[3])
+    assert found == [full, full, full - 1, 7 * n - 7 * 6 // 2]
+
+
 def test_dimension_of_the_image_of_the_symmetric_matrices(measured):
     rng = np.random.default_rng(1)
     n, wrong = 5, 0
