@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from icltheory import chain_of_thought as cot
 from tests.chain_of_thought import drawn
@@ -38,6 +39,19 @@ def test_vote_error_is_the_sum_over_all_outcomes(l, measured):
         assert error < 1e-12
     if l % 2:
         assert float(vote_error(0.6, l, 1.0).tied) == 0
+
+
+def test_vote_error_of_a_hundred_thousand_examples(measured):
+    """Against sums of SciPy's binomial laws; the cost grows with l, not its square."""
+    l, p, alpha = 100_000, 0.501, 0.3
+    m = np.arange(l + 1)
+    voters = stats.binom.pmf(m, l, alpha)
+    wrong = voters @ stats.binom.cdf((m - 1) // 2, m, p)
+    half = m[::2] // 2
+    tied = voters[::2] @ stats.binom.pmf(half, m[::2], p)
+    found = vote_error(p, l, alpha)
+    np.testing.assert_allclose(found, (wrong, tied), rtol=1e-8)
+    measured("wrong majority of 100,000 examples, p = .501, alpha' = .3", found.wrong)
 
 
 def test_vote_error_has_its_derivatives(measured):
