@@ -201,11 +201,11 @@ def _tests_of(text: str) -> tuple[str, ...]:
 
 
 def _importers(path: Path) -> list[Path]:
-    """Modules of the same package that import this one."""
+    """Modules that import this one: any of a private one, else of the same package."""
     name = "icltheory." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
     parent, _, last = name.rpartition(".")
     forms = rf"\b{re.escape(name)}\b|from {re.escape(parent)} import [^\n]*\b{last}\b"
-    folder = path.parent if path.parent != PACKAGE else PACKAGE
+    folder = PACKAGE if path.name.startswith("_") else path.parent
     return [
         other
         for other in sorted(folder.rglob("*.py"))

@@ -44,6 +44,15 @@ def test_the_limit_lies_above_the_truth_as_often_as_it_says(truth, confidence):
     assert share > confidence - 3 * (confidence * (1 - confidence) / 400) ** 0.5
 
 
+@pytest.mark.parametrize("log", ["outside", "inside"])
+def test_the_standard_error_is_the_spread_over_samples_of_prompts(log):
+    found = [bound_of(pools(seed, 200), log=log) for seed in range(1, 201)]
+    spread = np.std([float(bound.value) for bound in found], ddof=1)
+    typical = np.mean([float(bound.standard_error) for bound in found])
+    # The spread of 200 samples has a relative error of 1 / 20.
+    assert abs(typical / spread - 1) < 0.2
+
+
 @pytest.mark.slow
 def test_the_estimate_lies_below_its_limit(truth):
     bound = bound_of(pools(1, 40))

@@ -45,6 +45,12 @@ def test_columns_and_their_nearest_state(letters):
     ]
 
 
+def test_the_nearest_state_of_patterns_of_several_lengths():
+    uneven = cot.Alphabet(jnp.array([[1.0, 0.0], [3.0, 0.0]]), jnp.zeros((1, 4)))
+    found = [int(uneven.nearest(jnp.array([x, 0.5]))) for x in (1.0, 1.9, 2.1, 9.0)]
+    assert found == [0, 0, 1, 1]
+
+
 @pytest.mark.slow
 def test_the_part_outside_the_span_is_found_in_half_precision_too():
     found = cot.span_residual(jnp.array([[3.0, 4.0]], jnp.bfloat16), np.eye(1, 2))

@@ -66,6 +66,8 @@ def test_errors_are_the_papers():
     found = cot.Inference(jnp.zeros((2, 3), int), wrong)
     np.testing.assert_allclose(found.mean_error, [1 / 3, 1 / 3])
     assert found.final_error.tolist() == [False, True]
+    one = cot.Inference(jnp.zeros(3, int), wrong[0])
+    assert one.mean_error == 1 / 3
 
 
 def test_examples_that_are_not_shown_do_not_matter():

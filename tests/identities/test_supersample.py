@@ -119,6 +119,18 @@ def test_no_bound_is_below_the_error_of_any_sample(learners, measured):
     measured("median of the best bound over the error, 200 learners", ratio)
 
 
+def test_the_limit_of_the_binary_bound_comes_close_with_many_prompts(measured):
+    """Odds of a loss: a half on the prompt, .8 beside it; 200,000 prompts."""
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(0, 2, (200_000, 1))
+    losses = rng.random((200_000, 1, 2)) < np.where(
+        np.arange(2) == chosen[..., None], 0.5, 0.8
+    )
+    bound = bounds.binary_kl_bound(jnp.asarray(losses, float), chosen, levels=2)
+    measured("limit of the binary bound over the bound", bound.upper / bound.value)
+    assert 1 < bound.upper / bound.value < 1.03
+
+
 def test_order_of_the_bounds(learners):
     """Optimal <= variance <= square root; optimal <= weighted; difference <= both."""
     found = learners[2]

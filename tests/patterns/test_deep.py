@@ -48,6 +48,8 @@ def test_the_start(task):
         assert abs(off.mean()) < 4.5 / off.size**0.5
         assert abs((off**2).mean() - 1) < 4.5 * (2 / off.size) ** 0.5
     assert not np.array_equal(start["W_Q"], start["W_K"])
+    numbers = [np.asarray(start[name]).ravel() for name in ("W_O", "W_U")]
+    assert abs(np.corrcoef(numbers)[0, 1]) < 4.5 / numbers[0].size ** 0.5
 
 
 def test_the_layered_protocol(params):

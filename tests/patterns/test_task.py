@@ -41,6 +41,14 @@ def test_patterns_are_orthogonal_and_of_norm_beta():
     assert wide.relevant.shape == (5, 20)
 
 
+def test_the_noise_of_the_query_is_not_that_of_the_context():
+    prompt = prompts(400, 1, 1.0)
+    tokens = np.stack([prompt.P[:, 0], prompt.P_query])[..., :12]
+    kinds = np.stack([prompt.pattern[:, 0], prompt.query_pattern])
+    noise = (tokens - task().relevant[kinds]) @ task().irrelevant.T
+    assert abs(np.corrcoef(noise.reshape(2, -1))[0, 1]) < 4.5 / noise[0].size ** 0.5
+
+
 def test_every_token_is_a_pattern_with_noise_and_its_label():
     prompt = prompts(400, 9, 0.6)
     tokens = np.concatenate([prompt.P, prompt.P_query[:, None]], 1).reshape(-1, 16)

@@ -87,6 +87,19 @@ def test_the_null_is_the_median_of_gaussian_matrices(columns, extra):
     assert formula == random_condition_number((columns, columns + extra))
 
 
+def test_the_null_of_a_rectangle_is_that_of_ma_2012():
+    """Centre and scale of the largest eigenvalue, and the median of its TW_1 law."""
+    for p, k in ((80, 16), (200, 100)):
+        roots = np.sqrt(np.array([p, k]) - 0.5)
+        largest = roots.sum() ** 2
+        largest -= 1.26857 * roots.sum() * np.cbrt(np.sum(1 / roots))
+        spread = np.cbrt(1 / roots[1] - 1 / roots[0]) / (roots[0] - roots[1])
+        smallest = (roots[0] - roots[1]) ** 2
+        smallest *= np.exp(1.26857 * spread + spread**2 / 8)
+        expected = np.sqrt(largest / smallest)
+        np.testing.assert_allclose(random_condition_number((p, k)), expected, 1e-12)
+
+
 def test_the_null_has_its_limits():
     for size in (1000, 4000):  # Edelman: P(kappa / n < x) = exp(-2 / x - 2 / x^2)
         x = random_condition_number((size, size)) / size

@@ -139,6 +139,19 @@ def test_prompts_that_do_not_fit_are_refused(model):
         model.predict_tokens(TOKENS[:1])
 
 
+def test_prompts_may_have_no_batch_or_several_batch_axes(model):
+    rng = np.random.default_rng(0)
+    X, x = rng.normal(size=(3, 2, 4, 2)), rng.normal(size=(3, 2, 2))
+    y = rng.normal(size=(3, 2, 4))
+    whole = model.predict(X, y, x)
+    tokens = np.zeros((3, 2, 5, 3))
+    tokens[..., :4, :2], tokens[..., :4, 2], tokens[..., 4, :2] = X, y, x
+    np.testing.assert_allclose(model.predict_tokens(tokens), whole, rtol=1e-12)
+    for i in np.ndindex(3, 2):
+        one = model.predict(X[i], y[i], x[i])
+        np.testing.assert_allclose(whole[i], one, rtol=1e-12)
+
+
 def test_masks_have_two_names(model):
     message = "mask: expected one of 'demos', 'none', got 'causal'"
     with raises(message):

@@ -136,6 +136,13 @@ def test_without_noise_bayes_is_least_squares_about_the_prior():
     np.testing.assert_allclose(traced[:, 2:], (Q @ w)[:, 2:], rtol=1e-5)
 
 
+def test_inputs_that_are_almost_parallel_count_where_there_is_no_noise():
+    X = jnp.array([[1.0, 0.0], [1.0, 1e-8], [0.0, 1.0]])[None]
+    prior = {"task_mean": jnp.zeros(2), "task_cov": jnp.eye(2), "noise_var": 0.0}
+    found = bayes_prefixes(X, X.sum(axis=-1), **prior)
+    np.testing.assert_allclose(found[0, 2], 1, rtol=1e-6)
+
+
 def test_a_known_zero_penalty_is_least_squares_and_a_small_one_is_close():
     X, y, Q = data()
     path, one = least_squares(X, y, Q)
