@@ -24,6 +24,24 @@ def at_least_float32(dtype: Any) -> Any:
     return jnp.promote_types(dtype, jnp.float32)
 
 
+def product(indices: str, x: Any, y: Any) -> Any:
+    """An einsum in the common dtype of two arrays, with sums in float32."""
+
+    def plain(x, y):
+        return jnp.einsum(indices, x, y)
+
+    if not x.dtype == y.dtype == jnp.bfloat16:
+        return plain(x, y)
+
+    def native(x, y):
+        kind = {"preferred_element_type": jnp.float32}
+        return jnp.einsum(indices, x, y, **kind).astype(x.dtype)
+
+    # To sums in bfloat16 XLA's CPU compiler converts both arrays to float32 first; sums
+    # in float32 it takes from bfloat16 as they are, where the processor can.
+    return jax.lax.platform_dependent(x, y, cpu=native, default=plain)
+
+
 class Linear(nn.Module):
     """``W @ x + b`` with W stored (out, in)."""
 
@@ -35,7 +53,7 @@ class Linear(nn.Module):
         """Applies the matrix to the last axis."""
         self.sow("inputs", "read", x)  # kept where asked for
         W = self.param("weight", _SMALL, (self.features, x.shape[-1]))
-        y = jnp.einsum("...i,oi->...o", x, W)
+        y = product("...i,oi->...o", x, W)
         if not self.bias:
             return y
         b = self.param("bias", nn.initializers.zeros, (self.features,))
@@ -162,8 +180,8 @@ def _scores(q, k, arch):
 
 def _mix(weights, v):
     if v.shape[0] == 1:
-        return jnp.einsum("bkgts,skd->btkgd", weights, v[0])
-    return jnp.einsum("bkgts,bskd->btkgd", weights, v)
+        return product("bkgts,skd->btkgd", weights, v[0])
+    return product("bkgts,bskd->btkgd", weights, v)
 
 
 class MLP(nn.Module):

@@ -108,13 +108,44 @@ class Grid:
             raise ValueError("rates: expected at least one, got none")
         self.rates = tuple(as_strength(rate) for rate in rates)
         self.keys = tuple((int(l), m) for l in sorted(set(layers)) for m in modules)
-        prompts = tokenize(model, task, split, shots)
-        self._run = run = SplitEvaluator(model, prompts, batch_size, buckets, padding)
+        self._shown = model, task, shots, (batch_size, buckets, padding)
+        self._run = run = self._evaluator(split)
         for layer, module in self.keys:
             specs, stacks = pruned_stacks(
                 model, layer, module, rates, method, at_least_one, systems
             )
             run.add((layer, module), layer, specs, stacks)
+
+    def _evaluator(self, split: str) -> SplitEvaluator:
+        model, task, shots, shapes = self._shown
+        return SplitEvaluator(model, tokenize(model, task, split, shots), *shapes)
+
+    def on(self, split: str, rates: Sequence[Any]) -> "Grid":
+        """The same pruned matrices at some of the rates, on another split.
+
+        Args:
+            split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
+            rates: Which of the rates.
+
+        Returns:
+            The grid; no matrix is decomposed again.
+
+        Raises:
+            ValueError: If a rate is not among those of this grid, or a prompt cannot be
+                answered.
+        """
+        new = object.__new__(Grid)
+        new.rates, new.keys = tuple(as_strength(rate) for rate in rates), self.keys
+        for rate in new.rates:
+            check_choice("rates", rate, self.rates)
+        places = np.array([self.rates.index(rate) for rate in new.rates])
+        new._shown = self._shown
+        new._run = run = new._evaluator(split)
+        for key in self.keys:
+            old = self._run.branches[key]
+            stacks = tuple(stack[places] for stack in old.matrices)
+            run.add(key, key[0], old.specs, stacks)
+        return new
 
     @property
     def labels(self) -> np.ndarray:
