@@ -105,6 +105,10 @@ class Attention(nn.Module):
         own = KV(k, v, stream.mask)
         order = jnp.arange(k.shape[1])[None, None] <= at[:, :, None]
         seen = [order & stream.mask[:, None]]
+        if stream.ends is not None:
+            number = numbers_of(stream.ends, k.shape[1])
+            own_number = jnp.take_along_axis(number, at, axis=1)
+            seen = [seen[0] & (own_number[:, :, None] == number[:, None])]
         places, keys = [stream.positions], [own]
         if prefix is not None:
             seen.insert(0, prefix.mask[:, None])
@@ -129,9 +133,22 @@ class Attention(nn.Module):
         return Norm(a.norm, a.norm_eps, name=norm)(y) if over == "head" else y
 
 
-def positions_of(mask):
+def positions_of(mask, ends=None):
     """Position of every token among the tokens of its sequence."""
-    return jnp.clip(jnp.cumsum(mask, axis=1, dtype=jnp.int32) - 1, 0)
+    in_row = jnp.cumsum(mask, axis=1, dtype=jnp.int32) - 1
+    if ends is not None:
+        begins = jnp.pad(
+            jnp.take_along_axis(in_row, ends, axis=1) + 1, ((0, 0), (1, 0))
+        )
+        number = numbers_of(ends, mask.shape[1])
+        in_row = in_row - jnp.take_along_axis(begins, number, axis=1)
+    return jnp.clip(in_row, 0)
+
+
+def numbers_of(ends, length):
+    """Number of the sequence of each place in a row; increases, but may skip some."""
+    behind = jnp.arange(length)[None, :, None] > ends[:, None]
+    return jnp.sum(behind, axis=-1, dtype=jnp.int32)
 
 
 def soft_cap(x, cap):
@@ -248,11 +265,11 @@ class DecoderBlock(nn.Module):
         self, stream: Stream, prefix: KV | None = None, last_only: bool = False
     ) -> tuple[Stream, KV]:
         """Applies the block; returns its keys and values as well."""
-        a, at = self.arch, _asked(stream.mask, last_only)
+        a, at = self.arch, _asked(stream, last_only)
         if not a.uniform:
             raise ValueError("decoder: expected that of one layer, got that of several")
         x = self._norm(a.pre_norm, "norm_1", stream.h)
-        picked = jax.tree.map(lambda array: _pick(array, at, last_only), stream)
+        picked = _picked(stream, at) if last_only else stream
         x_query = _pick(x, at, last_only)
         mixed, own = Attention(a, name="attn")(x, x_query, stream, at, prefix)
         h = picked.h + self._norm(a.post_norm, "post_norm_1", mixed)
@@ -269,12 +286,21 @@ class DecoderBlock(nn.Module):
         return Norm(self.arch.norm, self.arch.norm_eps, name=name)(x) if wanted else x
 
 
-def _asked(mask, last_only):
-    """Numbers of the tokens whose output is wanted: all, or the last of each row."""
+def _asked(stream, last_only):
+    """Numbers of the tokens whose output is wanted: all, or the last of a sequence."""
+    mask = stream.mask
     B, T = mask.shape
     if not last_only:
         return jnp.broadcast_to(jnp.arange(T)[None], (B, T))
+    if stream.ends is not None:
+        return stream.ends
     return (T - 1 - jnp.argmax(mask[:, ::-1], axis=1))[:, None]
+
+
+def _picked(stream, at):
+    """The stream of some tokens alone."""
+    one = stream._replace(ends=None)
+    return jax.tree.map(lambda array: _pick(array, at, True), one)
 
 
 def _pick(array, at, last_only):
