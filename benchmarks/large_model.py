@@ -115,16 +115,18 @@ def _needed() -> None:
         raise Skip(f"{' and '.join(missing)} not installed (group bench)")
 
 
-def _peaks(ours: Any, theirs: Any, phase: str) -> dict[str, float]:
-    """Peak memory so far on both sides."""
+def _facts(ours: Any, theirs: Any, phase: str) -> dict[str, float]:
+    """Seconds of all processors and peak memory so far, on both sides."""
     return {
+        "processor s": ours["processor seconds"][phase],
+        "its processor s": theirs["processor seconds"][phase],
         "peak GiB": ours["memory"][phase]["peak"],
         "its peak GiB": theirs["memory"][phase]["peak"],
     }
 
 
 def _load_row(ours: Any, theirs: Any, size: int) -> BenchmarkRow:
-    facts = {"file GiB": size / GIB, **_peaks(ours, theirs, "load")}
+    facts = {"file GiB": size / GIB, **_facts(ours, theirs, "load")}
     facts |= {
         "of which mapped files, now GiB": ours["memory"]["load"]["files"],
         "its mapped files, now GiB": theirs["memory"]["load"]["files"],
@@ -162,9 +164,11 @@ def _search_row(ours: Any, theirs: Any, exact: Any) -> BenchmarkRow:
         facts={
             "later call s": later,
             "ratio of later calls x": theirs["seconds"]["search"] / later,
+            "later call, processor s": ours["processor seconds"]["later search"],
             "from float32:": rounding[0],
             "transformers from float32:": rounding[1],
-            **_peaks(ours, theirs, "search"),
+            **_facts(ours, theirs, "search"),
+            "its mapped files, at the end GiB": theirs["memory"]["search"]["files"],
         },
     )
 

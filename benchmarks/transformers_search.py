@@ -15,6 +15,7 @@ import functools
 import importlib.util
 import math
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -202,11 +203,16 @@ def _row(
     other.scores(found[0], BATCH)
     jax.clear_caches()
     # Evaluations are NumPy arrays: they have waited for the device.
+    used = [time.process_time()]
     ours, first = _measure.once(answers)
+    used.append(time.process_time())
     _, later = _measure.once(answers)
+    used.append(time.process_time())
     theirs, seconds = _measure.once(
         lambda: np.stack([other.scores(one, count) for one in found])
     )
+    used.append(time.process_time())
+    spent = np.diff(used) * [1, 1, QUESTIONS / count]
     scores = np.stack([each.scores for each in ours])[:, other.chosen(count)]
     wrong = (scores.argmax(axis=2) != theirs.argmax(axis=2)) & _apart(scores, theirs)
     if wrong.any():
@@ -220,7 +226,13 @@ def _row(
         error=_measure.disagreement(scores, theirs),
         tolerance=1e-4,
         note=note,
-        facts={"later call s": later, "ratio of later calls x": seconds / later},
+        facts={
+            "later call s": later,
+            "ratio of later calls x": seconds / later,
+            "processor, first s": spent[0],
+            "processor, later s": spent[1],
+            "processor, transformers s": spent[2],
+        },
     )
 
 
