@@ -27,6 +27,7 @@ def main(measure: Measure, argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="See the head of this module.")
     parser.add_argument("--budget", type=float, default=float("inf"))
     parser.add_argument("--quick", action="store_true", help="the first case only")
+    parser.add_argument("--markdown", type=Path, help="file for the table")
     parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--peaks", default="{}", help=argparse.SUPPRESS)
     parser.add_argument("--wanted", default="[]", help=argparse.SUPPRESS)
@@ -42,6 +43,8 @@ def main(measure: Measure, argv: list[str] | None = None) -> None:
                 file.write(json.dumps(row.as_dict()) + "\n")
     if args.rows is None:
         _table.show(rows)
+        if args.markdown is not None:
+            args.markdown.write_text(_table.markdown(rows))
         if any(row.bad for row in rows):
             raise SystemExit(1)
 

@@ -58,6 +58,19 @@ class SafetensorsFile:
         count = math.prod(shape)
         return np.frombuffer(self._map, dtype, count, start).reshape(shape)
 
+    def release(self, name: str) -> None:
+        """Takes a tensor's part of the file out of this process's memory.
+
+        A view of it stays valid: what is looked at again is read again.
+        """
+        if not hasattr(self._map, "madvise"):
+            return
+        dtype, shape, start = self.tensors[name]
+        first = start - start % mmap.PAGESIZE
+        length = start + math.prod(shape) * dtype.itemsize - first
+        if length:
+            self._map.madvise(mmap.MADV_DONTNEED, first, length)
+
     def _read_header(self, size: int) -> Iterator[tuple[str, Where]]:
         length = int.from_bytes(self._map[:8], "little")
         if length > min(size - 8, _LONGEST_HEADER):

@@ -24,6 +24,24 @@ def at_least_float32(dtype: Any) -> Any:
     return jnp.promote_types(dtype, jnp.float32)
 
 
+def product(indices: str, x: Any, y: Any) -> Any:
+    """An einsum in the common dtype of two arrays, with sums in float32."""
+
+    def plain(x, y):
+        return jnp.einsum(indices, x, y)
+
+    if not x.dtype == y.dtype == jnp.bfloat16:
+        return plain(x, y)
+
+    def native(x, y):
+        kind = {"preferred_element_type": jnp.float32}
+        return jnp.einsum(indices, x, y, **kind).astype(x.dtype)
+
+    # To sums in bfloat16 XLA's CPU compiler converts both arrays to float32 first; sums
+    # in float32 it takes from bfloat16 as they are, where the processor can.
+    return jax.lax.platform_dependent(x, y, cpu=native, default=plain)
+
+
 class Linear(nn.Module):
     """``W @ x + b`` with W stored (out, in)."""
 
@@ -35,7 +53,7 @@ class Linear(nn.Module):
         """Applies the matrix to the last axis."""
         self.sow("inputs", "read", x)  # kept where asked for
         W = self.param("weight", _SMALL, (self.features, x.shape[-1]))
-        y = jnp.einsum("...i,oi->...o", x, W)
+        y = product("...i,oi->...o", x, W)
         if not self.bias:
             return y
         b = self.param("bias", nn.initializers.zeros, (self.features,))
@@ -87,6 +105,10 @@ class Attention(nn.Module):
         own = KV(k, v, stream.mask)
         order = jnp.arange(k.shape[1])[None, None] <= at[:, :, None]
         seen = [order & stream.mask[:, None]]
+        if stream.ends is not None:
+            number = numbers_of(stream.ends, k.shape[1])
+            own_number = jnp.take_along_axis(number, at, axis=1)
+            seen = [seen[0] & (own_number[:, :, None] == number[:, None])]
         places, keys = [stream.positions], [own]
         if prefix is not None:
             seen.insert(0, prefix.mask[:, None])
@@ -111,9 +133,22 @@ class Attention(nn.Module):
         return Norm(a.norm, a.norm_eps, name=norm)(y) if over == "head" else y
 
 
-def positions_of(mask):
+def positions_of(mask, ends=None):
     """Position of every token among the tokens of its sequence."""
-    return jnp.clip(jnp.cumsum(mask, axis=1, dtype=jnp.int32) - 1, 0)
+    in_row = jnp.cumsum(mask, axis=1, dtype=jnp.int32) - 1
+    if ends is not None:
+        begins = jnp.pad(
+            jnp.take_along_axis(in_row, ends, axis=1) + 1, ((0, 0), (1, 0))
+        )
+        number = numbers_of(ends, mask.shape[1])
+        in_row = in_row - jnp.take_along_axis(begins, number, axis=1)
+    return jnp.clip(in_row, 0)
+
+
+def numbers_of(ends, length):
+    """Number of the sequence of each place in a row; increases, but may skip some."""
+    behind = jnp.arange(length)[None, :, None] > ends[:, None]
+    return jnp.sum(behind, axis=-1, dtype=jnp.int32)
 
 
 def soft_cap(x, cap):
@@ -162,8 +197,8 @@ def _scores(q, k, arch):
 
 def _mix(weights, v):
     if v.shape[0] == 1:
-        return jnp.einsum("bkgts,skd->btkgd", weights, v[0])
-    return jnp.einsum("bkgts,bskd->btkgd", weights, v)
+        return product("bkgts,skd->btkgd", weights, v[0])
+    return product("bkgts,bskd->btkgd", weights, v)
 
 
 class MLP(nn.Module):
@@ -230,11 +265,11 @@ class DecoderBlock(nn.Module):
         self, stream: Stream, prefix: KV | None = None, last_only: bool = False
     ) -> tuple[Stream, KV]:
         """Applies the block; returns its keys and values as well."""
-        a, at = self.arch, _asked(stream.mask, last_only)
+        a, at = self.arch, _asked(stream, last_only)
         if not a.uniform:
             raise ValueError("decoder: expected that of one layer, got that of several")
         x = self._norm(a.pre_norm, "norm_1", stream.h)
-        picked = jax.tree.map(lambda array: _pick(array, at, last_only), stream)
+        picked = _picked(stream, at) if last_only else stream
         x_query = _pick(x, at, last_only)
         mixed, own = Attention(a, name="attn")(x, x_query, stream, at, prefix)
         h = picked.h + self._norm(a.post_norm, "post_norm_1", mixed)
@@ -251,12 +286,21 @@ class DecoderBlock(nn.Module):
         return Norm(self.arch.norm, self.arch.norm_eps, name=name)(x) if wanted else x
 
 
-def _asked(mask, last_only):
-    """Numbers of the tokens whose output is wanted: all, or the last of each row."""
+def _asked(stream, last_only):
+    """Numbers of the tokens whose output is wanted: all, or the last of a sequence."""
+    mask = stream.mask
     B, T = mask.shape
     if not last_only:
         return jnp.broadcast_to(jnp.arange(T)[None], (B, T))
+    if stream.ends is not None:
+        return stream.ends
     return (T - 1 - jnp.argmax(mask[:, ::-1], axis=1))[:, None]
+
+
+def _picked(stream, at):
+    """The stream of some tokens alone."""
+    one = stream._replace(ends=None)
+    return jax.tree.map(lambda array: _pick(array, at, True), one)
 
 
 def _pick(array, at, last_only):

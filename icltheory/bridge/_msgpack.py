@@ -93,6 +93,9 @@ class FlaxTree:
         self._find(name)
         return self._tensors.pop(name)
 
+    def release(self, name: str) -> None:
+        """Nothing: what was read is forgotten already."""
+
 
 def _renamed(path: str) -> str:
     """Torch's name of the leaf at a path."""

@@ -52,3 +52,7 @@ class SafetensorsFolder:
         return self._files[name].read(name)
 
     peek = read
+
+    def release(self, name: str) -> None:
+        """Takes a tensor out of this process's memory; views of it stay valid."""
+        self._files[name].release(name)

@@ -1,13 +1,20 @@
 """The rate search of Algorithm 1, its one test, and what both found."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
 from icltheory.bridge import racing
 from icltheory.bridge.answer_cache import AnswerCache
 from icltheory.bridge.cached_evaluator import CachedEvaluator
-from icltheory.pruning import LayerChoice, Selection, choose_rate, corrected_selection
+from icltheory.pruning import (
+    LayerChoice,
+    Rank,
+    Selection,
+    choose_rate,
+    corrected_selection,
+)
 from icltheory.statistics import (
     Comparison,
     Interval,
@@ -27,14 +34,15 @@ class Algorithm1Result:
 
     Args:
         layer: The layer.
-        rate: The clipping rate; 0 if no rate improved on the unpruned model.
+        rate: The clipping rate, or the :class:`~icltheory.pruning.Rank` where ranks
+            were searched; 0 if none improved on the unpruned model.
         validation_scores: Accuracy at each of the rates on validation; in a race, on
             those examples that the rate was evaluated on.
         test_before: Accuracy of the unpruned model on the test set.
         test_after: Accuracy of the pruned one.
         p_value: Exact two-sided p-value of no difference on the test set; 1 at rate 0.
             The p-value that fits the interval is ``comparison.score_p_value``.
-        rates: The rates, as given.
+        rates: The rates or ranks, as given.
         unpruned_score: Accuracy of the unpruned model on validation.
         module: The pruned module.
         layers: How the layer was chosen; ``None`` if it was given.
@@ -44,7 +52,8 @@ class Algorithm1Result:
         after_interval: Interval of the accuracy after.
         majority: Share of the commonest class of the test set.
         selection: How much of the validation score is luck of the search; ``None``
-            after a race, or where there is nothing to choose from.
+            after a race, or where there is nothing to choose from. Its ``rate`` is as
+            above.
         race: What a race dropped and when; ``None`` for the full grid, and where there
             is nothing to race.
         evaluations: How many answers the search looked at.
@@ -55,12 +64,12 @@ class Algorithm1Result:
     """
 
     layer: int
-    rate: float
+    rate: Any  # float or Rank
     validation_scores: tuple[float, ...]
     test_before: float
     test_after: float
     p_value: float
-    rates: tuple[float, ...]
+    rates: tuple[Any, ...]
     unpruned_score: float
     module: str
     layers: LayerChoice | None
@@ -86,7 +95,9 @@ class Algorithm1Result:
         return self.validation_scores[self.rates.index(self.rate)]
 
     def __str__(self) -> str:
-        what = f"{self.module} of layer {self.layer}, rate {self.rate:g}"
+        rank = isinstance(self.rate, Rank)
+        strength = str(self.rate) if rank else f"rate {self.rate:g}"
+        what = f"{self.module} of layer {self.layer}, {strength}"
         return f"{what}: {self.comparison}, majority {self.majority.share:.4f}"
 
 
@@ -95,13 +106,13 @@ def conduct(
     layer: int,
     layers: LayerChoice | None,
     module: str,
-    rates: tuple[float, ...],
+    rates: tuple[float | Rank, ...],
     race: bool,
     seed: int,
     level: float,
 ) -> Algorithm1Result:
-    """Searches the rates on the validation set and tests the chosen one."""
-    arms = tuple(sorted({0.0, *rates}))
+    """Searches the rates or ranks on the validation set and tests the chosen one."""
+    arms = _arms(rates)
     at = (layer, module)
     examples, selection, raced = answers.facts.sizes["validation"], None, None
     if race and len(arms) > 1:
@@ -111,9 +122,13 @@ def conduct(
     else:
         right = answers.correct("validation", *at, arms)
         scores = [answers.accuracy(row) for row in right]
-        rate = choose_rate(scores[1:], arms[1:], scores[0]).rate
+        # Only the order of the arms plays a part, so that their places do for rates.
+        places = np.arange(len(arms)) / len(arms)
+        index = choose_rate(scores[1:], places[1:], scores[0]).index
+        rate: Any = 0.0 if index is None else arms[1 + index]
         if examples > 1 and len(arms) > 1:
-            selection = corrected_selection(right[1:], arms[1:], right[0], seed=seed)
+            corrected = corrected_selection(right[1:], places[1:], right[0], seed=seed)
+            selection = corrected._replace(rate=rate)
     pair = (0.0,) if rate == 0 else (0.0, rate)
     tested = answers.correct("test", *at, pair)
     labels, score_at = answers.facts.labels, dict(zip(arms, scores, strict=True))
@@ -144,10 +159,16 @@ def conduct(
     )
 
 
+def _arms(rates: tuple[float | Rank, ...]) -> tuple[float | Rank, ...]:
+    """The unpruned model, and what is searched from the weakest clipping on."""
+    ranks = sorted((r for r in rates if isinstance(r, Rank)), key=lambda r: -r.value)
+    return (*sorted({0.0, *(r for r in rates if not isinstance(r, Rank))}), *ranks)
+
+
 def _race(
     answers: AnswerCache | CachedEvaluator,
     at: tuple[int, str],
-    arms: tuple[float, ...],
+    arms: tuple[float | Rank, ...],
     seed: int,
 ) -> racing.RaceResult:
     def correct(places: tuple[int, ...], examples: np.ndarray) -> np.ndarray:

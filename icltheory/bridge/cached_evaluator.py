@@ -15,6 +15,7 @@ from icltheory.bridge.evaluation import Grid, GridChunk
 from icltheory.bridge.spectra import ClippingMethod
 from icltheory.bridge.tasks import LanguageTask
 from icltheory.pruning import Rank
+from icltheory.pruning.rates import key_of
 
 __all__ = ["CachedEvaluator", "method_name"]
 
@@ -219,26 +220,34 @@ class CachedEvaluator:
 
     def _grid_of(self, split, layers, modules, rates) -> Grid:
         """The grid of the last call, or a new one; its stacks are what takes memory."""
-        wanted = (split, layers, modules, rates)
-        if self._grid[0] != wanted:
-            self._grid = (None, None)
-            method = self.method
-            if split == "test" and not isinstance(method, str):
-                method = method.fresh
-            grid = Grid(
-                self.model,
-                self.task,
-                layers,
-                modules,
-                rates,
-                split,
-                self.shots,
-                **{**self.options, "method": method},
-            )
-            self._grid = (wanted, grid)
-        grid = self._grid[1]
-        assert grid is not None
-        return grid
+        method = self.method
+        if split == "test" and not isinstance(method, str):
+            method = method.fresh
+        pruned = (layers, modules, method_name(method))
+        wanted, last = (split, rates, pruned), self._grid[1]
+        if last is None or self._grid[0] != wanted:
+            if last is not None and self._grid[0][2] == pruned and _has(last, rates):
+                # Where Algorithm 1 tests its choice, all is decomposed already.
+                last = last.on(split, rates)
+            else:
+                last, self._grid = None, (None, None)
+                last = Grid(
+                    self.model,
+                    self.task,
+                    layers,
+                    modules,
+                    rates,
+                    split,
+                    self.shots,
+                    **{**self.options, "method": method},
+                )
+            self._grid = (wanted, last)
+        return last
+
+
+def _has(grid: Grid, rates: Sequence[Any]) -> bool:
+    """Whether a grid has all of these rates."""
+    return set(map(key_of, rates)) <= set(map(key_of, grid.rates))
 
 
 def _listed(strengths: Sequence[Any]) -> str:

@@ -143,7 +143,7 @@ def _read_params(arch: Architecture, tensors: _Tensors, devices, dtype) -> PyTre
     table = tensors.peek(found[0][1][0])  # of the tokens
     put = _putter(devices, dtype or own_dtype(table.dtype))
     params: dict[str, Any] = {"embed": {}, "final_norm": {}, "head": {}, "layers": {}}
-    for entry, (name, *_) in found:
+    for entry, (name, *others) in found:
         check_shape_of(tensors, name, entry)
         leaves = entry.split(tensors.read(name))
         try:
@@ -151,6 +151,8 @@ def _read_params(arch: Architecture, tensors: _Tensors, devices, dtype) -> PyTre
                 _set(params, path, put(path, leaf))
         except ValueError as error:
             raise ValueError(f"{tensors.file(name)}: {name}: {error}") from None
+        for each in (name, *others):
+            tensors.release(each)
     layers = tuple(params["layers"][layer] for layer in range(arch.num_layers))
     return {**params, "layers": layers}
 

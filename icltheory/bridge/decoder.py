@@ -122,9 +122,11 @@ class Decoder:
                 a prefix keeps its rotation.
         """
         ids, mask = jnp.asarray(inputs.ids), jnp.asarray(inputs.mask)
-        self._check_length(mask, prefix_length)
+        ends = None if inputs.ends is None else jnp.asarray(inputs.ends)
+        if ends is None:
+            self._check_length(mask, prefix_length)
         start = jnp.asarray(prefix_length, jnp.int32).reshape(-1, 1)
-        positions = positions_of(mask) + start
+        positions = positions_of(mask, ends) + start
         h = params["embed"]["tokens"][ids]
         if self.arch.embed_scale != 1.0:
             h = h * jnp.asarray(self.arch.embed_scale, h.dtype)
@@ -133,7 +135,7 @@ class Decoder:
             rows = positions + self.arch.position_offset
             table = params["embed"]["positions"].at[rows]
             h = h + table.get(mode="fill", fill_value=jnp.nan)
-        return Stream(h, positions, mask)
+        return Stream(h, positions, mask, ends)
 
     def block(self, layer: int, params: PyTree, hidden: Stream) -> Stream:
         """Applies one block."""
@@ -155,12 +157,12 @@ class Decoder:
             stream: The stream that enters the block.
             prefix: Keys and values that every token may attend to, for each row or
                 one row for all.
-            last_only: Whether only the last token of each row is computed; it still
-                attends to all of them.
+            last_only: Whether only the last token of each sequence is computed; it
+                still attends to all of them.
 
         Returns:
-            The stream that leaves the block, of one token a row with ``last_only``;
-            and the block's own keys and values, without the prefix.
+            The stream that leaves the block, of one token a sequence with
+            ``last_only``; and the block's own keys and values, without the prefix.
 
         Raises:
             ValueError: If layers differ, and this is not the decoder of one of them.

@@ -1,4 +1,7 @@
-"""Algorithm 1 on a language model: a layer, a rate, and one look at the test set."""
+"""Algorithm 1 on a language model: a layer, a rate, and one look at the test set.
+
+A rank may stand in the place of a rate.
+"""
 
 import os
 from collections.abc import Sequence
@@ -20,7 +23,8 @@ from icltheory.bridge.spectra import (
 from icltheory.bridge.tasks import LanguageTask
 from icltheory.bridge.tasks.lint import Finding, check_overlap, enforce, gather
 from icltheory.layered.matrices import in_module
-from icltheory.pruning import LayerChoice, choose_layers
+from icltheory.pruning import LayerChoice, Rank, choose_layers
+from icltheory.pruning.rates import as_strength, strengths_of
 
 __all__ = ["Algorithm1Result", "algorithm1", "layer_choice", "read_algorithm1"]
 
@@ -30,10 +34,11 @@ def algorithm1(
     model: Any,
     task: LanguageTask,
     module: str,
-    rates: Sequence[Any],
+    rates: Sequence[Any] | None,
     top_k: int,
     aggregate: str,
     *,
+    ranks: Sequence[int] | None = None,
     shots: int | None = None,
     records: Records | AnswerCache | str | os.PathLike | None = None,
     race: bool = False,
@@ -52,11 +57,12 @@ def algorithm1(
         , \qquad
         \xi^* = \arg\max_{\xi} a_{\mathrm{val}}(l^*, \xi)
 
-    if that exceeds the unpruned score, otherwise 0; ties go to the smaller rate. As
-    printed the algorithm starts from 0 instead, and prunes also where every rate does
-    harm. The winner of a search looks better than it is, so both models then answer the
-    same test examples, once, and an exact paired test says whether their difference
-    could be chance. No test example takes part in a choice.
+    if that exceeds the unpruned score, otherwise 0; ties go to the smaller rate. With
+    ``ranks`` the maximum is over ranks, and ties go to the larger one. As printed the
+    algorithm starts from 0 instead, and prunes also where every rate does harm. The
+    winner of a search looks better than it is, so both models then answer the same test
+    examples, once, and an exact paired test says whether their difference could be
+    chance. No test example takes part in a choice.
 
     In the profile ``"authors_code"`` ties count as wrong, and accuracies are divided as
     the scripts do. Their layers are given by ``layer`` (26 and 27 of GPT-J, 30 of LLaMA
@@ -69,10 +75,13 @@ def algorithm1(
         model: The model; left as it is.
         task: The task.
         module: One matrix, such as ``"W_Q"``, or ``"attn"``, ``"mlp"``, ``"all"``.
-        rates: Clipping rates, in [0, 1). The unpruned model takes part in any case.
+        rates: Clipping rates, in [0, 1); ``None`` with ``ranks``. The unpruned model
+            takes part in any case.
         top_k: How many layers of largest condition number; the paper does not say.
         aggregate: How those of a module's matrices become one; nor does it say that:
             ``"max"``, ``"mean"``, ``"geometric_mean"`` or ``"min"``.
+        ranks: Largest ranks that are left of the matrices, in place of rates. Matrices
+            of smaller rank stay as they are.
         shots: Demonstrations in front; all if ``None``.
         records: Where answers are read and stored: a file, made if absent,
             which is of one task and of these weights; or records or a cache with
@@ -97,11 +106,11 @@ def algorithm1(
         The choice, its scores, and the test.
 
     Raises:
-        ValueError: If a rate, the module, ``top_k`` or ``aggregate`` is out of range, a
-            split has no examples, all of validation or of the demonstrations is in the
-            test set, a weight is not finite, a prompt cannot be answered, or the
-            records belong to something else. Single examples that are in the test set
-            too are a warning.
+        ValueError: If a rate, a rank, the module, ``top_k`` or ``aggregate`` is out of
+            range, not exactly one of ``rates`` and ``ranks`` is given, a split has no
+            examples, all of validation or of the demonstrations is in the test set, a
+            weight is not finite, a prompt cannot be answered, or the records belong to
+            something else. Single examples that are in the test set too are a warning.
 
     Example:
         >>> model = load_checkpoint("EleutherAI/gpt-j-6b", "bfloat16")  # doctest: +SKIP
@@ -111,9 +120,10 @@ def algorithm1(
 
     References:
         Yao et al. (2024), Algorithm 1 and section 4.
-        Verified by ``tests/bridge/test_algorithm1.py``.
+        Verified by ``tests/bridge/test_algorithm1.py`` and, for ranks,
+        ``tests/bridge/test_algorithm1_ranks.py``.
     """
-    rates = _checked(rates)
+    rates = _checked(rates, ranks)
     for split in ("validation", "test"):
         if not task.examples(split):
             raise ValueError(
@@ -177,8 +187,9 @@ def read_algorithm1(
     answers: AnswerCache,
     layer: int,
     module: str,
-    rates: Sequence[Any],
+    rates: Sequence[Any] | None,
     *,
+    ranks: Sequence[int] | None = None,
     layers: LayerChoice | None = None,
     race: bool = False,
     seed: int = 0,
@@ -190,7 +201,8 @@ def read_algorithm1(
         answers: The answers.
         layer: The layer that was chosen.
         module: The pruned module.
-        rates: The clipping rates.
+        rates: The clipping rates; ``None`` with ``ranks``.
+        ranks: The ranks, in place of rates.
         layers: How the layer was chosen, if it is to be reported.
         race: Whether to race over the rates.
         seed: Fixes the order of a race and the halves of ``selection``.
@@ -200,12 +212,13 @@ def read_algorithm1(
         The same as :func:`algorithm1`.
 
     Raises:
-        ValueError: If a rate is out of range, or answers are missing.
+        ValueError: If a rate is out of range, not exactly one of ``rates`` and
+            ``ranks`` is given, or answers are missing.
 
     References:
         Yao et al. (2024), Algorithm 1. Verified by ``tests/bridge/test_algorithm1.py``.
     """
-    rates = _checked(rates)
+    rates = _checked(rates, ranks)
     return conduct(answers, layer, layers, module, rates, race, seed, level)
 
 
@@ -224,15 +237,15 @@ def check_apart(task: LanguageTask, shots: int | None) -> None:
     enforce(gather(found))
 
 
-def _checked(rates: Sequence[Any]) -> tuple[float, ...]:
-    values = tuple(float(rate) for rate in rates)
-    if not values:
-        raise ValueError("rates: expected at least one, got none")
-    for rate in values:
-        if not 0 <= rate < 1:
-            raise ValueError(f"rates: expected numbers in [0, 1), got {rate:g}")
+def _checked(rates: Any, ranks: Any) -> tuple[float | Rank, ...]:
+    """The rates or ranks that are searched; each is given once, and is possible."""
+    values = tuple(as_strength(each) for each in strengths_of(rates, ranks))
+    for value in values:
+        if not isinstance(value, Rank) and not 0 <= value < 1:
+            raise ValueError(f"rates: expected numbers in [0, 1), got {value:g}")
     if len(set(values)) < len(values):
-        raise ValueError(f"rates: expected each once, got {values}")
+        name, given = ("rates", values) if ranks is None else ("ranks", tuple(ranks))
+        raise ValueError(f"{name}: expected each once, got {given}")
     return values
 
 

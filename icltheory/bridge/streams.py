@@ -15,10 +15,14 @@ class Tokens(NamedTuple):
     Attributes:
         ids: Token numbers; those of padding only have to be valid.
         mask: Where there is a token.
+        ends: Place of the last token of each of several sequences that follow one
+            another in a row, ascending, the last repeated to fill the shape; ``None``
+            for one sequence a row.
     """
 
     ids: Int[ArrayLike, "B T"]
     mask: Bool[ArrayLike, "B T"]
+    ends: Int[ArrayLike, "B S"] | None = None
 
 
 class Stream(NamedTuple):
@@ -28,11 +32,13 @@ class Stream(NamedTuple):
         h: The residual stream.
         positions: Position of each token among the tokens of its sequence.
         mask: Where there is a token.
+        ends: Last tokens of the sequences of a row, as of :class:`Tokens`.
     """
 
     h: Float[Array, "B T n"]
     positions: Int[Array, "B T"]
     mask: Bool[Array, "B T"]
+    ends: Int[Array, "B S"] | None = None
 
 
 class KV(NamedTuple):

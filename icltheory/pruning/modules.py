@@ -7,7 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from icltheory._checks import check_choice, check_finite, check_nonnegative_int
+from icltheory._checks import (
+    check_choice,
+    check_finite,
+    check_nonnegative_int,
+    concrete,
+)
 from icltheory._named_errors import named_errors
 from icltheory._names import PruningMethod, Rule
 from icltheory._typing import Array, Float, PyTree
@@ -226,10 +231,24 @@ class Cutting:
         cut_to = SPECTRAL[self.method]
 
         def cut(rank):
-            clipped = cut_to(parts, rank).astype(W.dtype)
+            clipped = cut_to(_first(parts, rank), rank).astype(W.dtype)
             return jnp.where(jnp.equal(rank, min(W.shape)), W, clipped)
 
         return cut
+
+
+# Ranks that have one program for their product; that of a smaller matrix has one for
+# all ranks, and compiles longer than it runs.
+_RANKS = 256
+
+
+def _first(parts: SVD, rank: Any) -> SVD:
+    """The part of a decomposition that a rank needs, rounded up."""
+    known, full = concrete(rank), parts.s.shape[-1]
+    if known is None or not 0 <= (size := int(known)) <= full:
+        return parts
+    size = min(max(-(-size // _RANKS), 1) * _RANKS, full)
+    return SVD(parts.U[..., :size], parts.s[..., :size], parts.Vt[..., :size, :])
 
 
 def _shape(params, spec):

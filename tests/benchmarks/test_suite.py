@@ -113,9 +113,11 @@ def test_a_failure_does_not_stop_the_other_cases(clock):
     assert rows[0].note == "ZeroDivisionError: no"
 
 
-def test_alone_a_benchmark_prints_its_table(capsys):
-    _alone.main(lambda budget: [row()], ["--quick"])
+def test_alone_a_benchmark_prints_its_table(capsys, tmp_path):
+    file = tmp_path / "table.md"
+    _alone.main(lambda budget: [row()], ["--quick", "--markdown", str(file)])
     assert "10" in capsys.readouterr().out
+    assert "| a | 1 s | NumPy | 10 s | 10 |" in file.read_text()
     with pytest.raises(SystemExit) as stop:
         _alone.main(lambda budget: [row(error=1.0, tolerance=0.5)], [])
     assert stop.value.code == 1

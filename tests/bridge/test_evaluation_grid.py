@@ -168,9 +168,12 @@ def test_one_program_for_all_rates_and_one_for_all_layers(traces):
 def test_few_programs_for_all_lengths(traces):
     model = tiny("groups", mlp_width=22)
     task = classification(20, 2, longest=7)
-    evaluate(model, task, buckets=3, batch_size=4)
+    evaluate(model, task, buckets=3, batch_size=4, packed=False)
     # First, middle and last block, each for the prefix and for three lengths of four.
     assert len(traces) == 3 * (1 + 3)
+    evaluate(model, task, batch_size=4)
+    # Packed, for rows of one length alone; the prefix meets the programs above.
+    assert len(traces) == 3 * (1 + 3) + 3
 
 
 @pytest.mark.slow

@@ -203,7 +203,7 @@ def test_batches_hold_every_row_once_and_know_the_answers(task, padding):
     prompts = tokenize(Reader(Letters()), task)
     batches, seen = Batches(prompts, 160, 4, 2, padding), []
     for batch in batches():
-        ids, mask = batch.tokens
+        ids, mask, _ = batch.tokens
         assert ids.shape[1] % 8 == 0
         numbers = batch.examples[:, None] * prompts.rows_per_example
         numbers = (numbers + np.arange(prompts.rows_per_example)[None]).ravel()

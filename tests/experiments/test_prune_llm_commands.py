@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from experiments import prune_llm
-from experiments.prune_llm.commands import COMMANDS
+from experiments.prune_llm.commands import COMMANDS, search
+from experiments.prune_llm.commands.options import read_options
 from experiments.small_lm.tasks import FOLDER, declaration
 from icltheory.bridge import clip_modules, evaluate, load_checkpoint, load_task
 from icltheory.statistics import compare, proportion_interval
@@ -92,6 +93,12 @@ def test_a_search_goes_on_from_its_records_and_says_how_to_keep_its_choice(tmp_p
     again = run(*words, "--records", records, "--systems", tmp_path / "systems")
     assert again == text.partition(" written to")[0]
     assert records.read_bytes() == asked
+
+
+def test_a_search_may_be_over_ranks_alone():
+    words = [*ASKED, "--layers", "2", "--modules", "attn", "--rates", "--ranks", "8"]
+    options = read_options(search.Options, words, "search", search.__doc__)
+    assert list(map(str, options.every_candidate(4))) == ["2:attn:rank=8"]
 
 
 def test_what_is_exported_is_what_was_clipped(tmp_path):

@@ -1,4 +1,4 @@
-"""Random checkpoints with the architecture of GPT-J and LLaMA 2, but for their width.
+"""Random checkpoints with the architecture of GPT-J and LLaMA 2, but for their sizes.
 
 Depth, heads, names of tensors, shards with their index, the tables that old files carry
 and the tokenizers' files are those of the published checkpoints.
@@ -7,8 +7,8 @@ and the tokenizers' files are those of the published checkpoints.
 import itertools
 import json
 
+import ml_dtypes
 import numpy as np
-from safetensors.numpy import save_file
 from tokenizers import (
     AddedToken,
     Tokenizer,
@@ -21,6 +21,7 @@ from tokenizers import (
 )
 
 from experiments.prune_llm.published_models import CONFIGS
+from icltheory._safetensors import write_safetensors
 from icltheory.bridge.families import entries_of, read_architecture
 
 SHARDS = 3
@@ -117,21 +118,41 @@ def old_tables(preset, config):
 
 
 def write_shards(folder, tensors):
-    """Files in the order of the tensors, and the index that says where each is."""
-    names, table = list(tensors), {}
+    """Files in the order of the tensors, and the index that says where each is.
+
+    Args:
+        folder: Where they are written.
+        tensors: By name a shape, a dtype, and what makes the array when it is written.
+    """
+    names, table, size = list(tensors), {}, 0
     ends = [len(names) * number // SHARDS for number in range(SHARDS + 1)]
     for number, (start, stop) in enumerate(itertools.pairwise(ends), start=1):
         file = f"model-{number:05d}-of-{SHARDS:05d}.safetensors"
-        part = {name: tensors[name] for name in names[start:stop]}
-        save_file(part, folder / file, metadata={"format": "pt"})
-        table.update(dict.fromkeys(part, file))
-    size = sum(array.nbytes for array in tensors.values())
+        part = [(name, *tensors[name][:2]) for name in names[start:stop]]
+        write_safetensors(folder / file, part, lambda name: tensors[name][2]())
+        table.update(dict.fromkeys(names[start:stop], file))
+        size += sum(int(np.prod(s)) * np.dtype(d).itemsize for _, s, d in part)
     index = {"metadata": {"total_size": size}, "weight_map": table}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
+def random_tensor(rng, entry, dtype):
+    """A tensor for :func:`write_shards`: near 1 for scales, else normal."""
+    wide = 0.1 if len(entry.shape) == 1 else 1 / np.sqrt(entry.shape[-1])
+    shift = "ln" in entry.name or "norm" in entry.name
+    scale = shift and entry.name.endswith("weight")
+
+    def make():
+        values = rng.standard_normal(entry.shape, np.float32)
+        return (wide * values + scale).astype(dtype)
+
+    return entry.shape, dtype, make
+
+
 def write_true_checkpoint(preset, folder, texts, **changes):
-    """A checkpoint of a preset's architecture with random weights in float16.
+    """A checkpoint of a preset's architecture with random weights.
+
+    They are in float16, or in what ``torch_dtype`` among the changes says.
 
     Args:
         preset: ``"gptj"`` or ``"llama2"``.
@@ -143,16 +164,18 @@ def write_true_checkpoint(preset, folder, texts, **changes):
         The folder.
     """
     config = {**CONFIGS[preset], **SIZES[preset], **changes}
-    rng, tensors = np.random.default_rng(0), {}
-    for entry in entries_of(read_architecture(config)):
-        values = rng.standard_normal(entry.shape, np.float32)
-        wide = 0.1 if len(entry.shape) == 1 else 1 / np.sqrt(entry.shape[-1])
-        shift = "ln" in entry.name or "norm" in entry.name
-        scale = shift and entry.name.endswith("weight")
-        tensors[entry.name] = (wide * values + scale).astype(np.float16)
+    kinds = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+    dtype = np.dtype(kinds[config.get("torch_dtype", "float16")])
+    rng = np.random.default_rng(0)
+    tensors = {
+        entry.name: random_tensor(rng, entry, dtype)
+        for entry in entries_of(read_architecture(config))
+    }
+    for name, kept in old_tables(preset, config).items():
+        tensors[name] = (kept.shape, kept.dtype, lambda kept=kept: kept)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
-    write_shards(folder, tensors | old_tables(preset, config))
+    write_shards(folder, tensors)
     make, kind, first, last = MADE[preset]
     make(texts, config["vocab_size"] - 100).save(str(folder / "tokenizer.json"))
     about = {"tokenizer_class": kind, "bos_token": first, "eos_token": last}

@@ -43,7 +43,7 @@ class Options(TaskOptions):
         layers: Layers of the candidates, counted from the last if negative; all if
             empty.
         modules: Modules of the candidates, one at a time.
-        rates: Clipping rates of the candidates.
+        rates: Clipping rates of the candidates; none if no number follows.
         ranks: Ranks of the candidates, beside the rates.
         candidates: Further candidates, such as head:rank=16 or 3:W_Q,W_K:0.5. May be
             repeated.

@@ -13,7 +13,7 @@ import numpy as np
 from icltheory.bridge.streams import KV, Stream
 from icltheory.layered import replace_matrix
 
-RATES = Stream._make((0, None, None))
+RATES = Stream._make((0, None, None, None))
 RATES_KV = KV._make((0, 0, None))
 SHARED_KV = KV._make((None, None, None))
 
@@ -71,8 +71,9 @@ def score(decoder, measure, ends, stream, answers, before):
 
 
 def _label_token(decoder, ends, stream, answers, before):
-    rates, rows = stream.h.shape[:2]
-    return _few(decoder, ends, stream).reshape(rates, rows, -1)
+    # Where a row has several sequences, each has its own last token.
+    rates, rows, length = stream.h.shape[:3]
+    return _few(decoder, ends, stream).reshape(rates, rows * length, -1)
 
 
 def _log_likelihood(decoder, ends, stream, answers, before):

@@ -9,6 +9,7 @@ from icltheory.batching import Counter, Progress
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge.evaluation._branches import Branch, ModelPrograms, SharedPrefix
 from icltheory.bridge.evaluation.batches import Batches
+from icltheory.bridge.evaluation.packing import PackedBatches
 from icltheory.bridge.evaluation.prompts import Prompts
 from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
 from icltheory.bridge.model import check_weights
@@ -18,12 +19,22 @@ class SplitEvaluator:
     """Evaluates one data split and shares the prefix's hidden states across rates."""
 
     def __init__(
-        self, model: Any, prompts: Prompts, batch_size: int, buckets: int, padding: str
+        self,
+        model: Any,
+        prompts: Prompts,
+        batch_size: int,
+        buckets: int,
+        padding: str,
+        packed: bool,
     ):
-        limit = model.context_length
+        limit, width = model.context_length, model.arch.width
         self.model, self.prompts = model, prompts
         self._weights_are_known = False
-        self.batches = Batches(prompts, limit, batch_size, buckets, padding)
+        self.batches = self.apart = Batches(
+            prompts, limit, batch_size, buckets, padding
+        )
+        if packed and prompts.measure == "label_token":
+            self.batches = PackedBatches(prompts, width, batch_size, padding)
         _check_turns(model.decoder.arch.rotary, prompts)
         _check_scoring(model.decoder.arch, prompts)
         self.programs = ModelPrograms(model.decoder, model.params, prompts)
@@ -32,7 +43,7 @@ class SplitEvaluator:
         self.reference: SplitEvaluator | None = None
         if prompts.reference is not None:
             few = prompts.reference
-            self.reference = SplitEvaluator(model, few, batch_size, 1, padding)
+            self.reference = SplitEvaluator(model, few, batch_size, 1, padding, packed)
         self._references: dict[Any, np.ndarray] = {}
         self._chosen: tuple[Any, Mapping[Any, Branch]] = (None, self.branches)
 
@@ -50,12 +61,11 @@ class SplitEvaluator:
         waiting, branches = [], self._with(rates)
         for batch in self.batches(examples):
             running = [
-                (key, batch.examples, scores)
-                for key, scores in self._scores(batch, branches)
+                (key, batch, scores) for key, scores in self._scores(batch, branches)
             ]
-            yield from self._fetch(waiting, rates)
+            yield from self._fetch(waiting, rates, branches)
             waiting = running
-        yield from self._fetch(waiting, rates)
+        yield from self._fetch(waiting, rates, branches)
 
     def evaluations(
         self, progress: Progress | None = None, name: Callable[[Any], str] = str
@@ -88,18 +98,42 @@ class SplitEvaluator:
             layer = branch.layer
             yield key, branch(stream, batch.answers)
 
-    def _fetch(self, running, rates):
-        count = None if rates is None else len(rates)
-        for key, examples, measures in running:
-            measures = np.asarray(replicated(measures))[:count]
-            shape = (len(measures), -1, self.prompts.num_options)
-            measures = measures.reshape(shape)[:, : len(examples)]
+    def _fetch(self, running, rates, branches):
+        for key, batch, measures in running:
+            examples = batch.examples
             own = self._reference_measures(key, rates)
-            scores = self.prompts.scores(measures, examples, own)
-            if np.isnan(scores).any() and not self._weights_are_known:
+            measures = self._of_examples(measures, batch, rates)
+            wrong = np.isnan(measures).any(axis=(0, 2))
+            if wrong.any() and not self._weights_are_known:
                 check_weights(self.model, tokens=False)
                 self._weights_are_known = True
-            yield key, examples, scores
+            if wrong.any() and batch.tokens.ends is not None:
+                # One of a row may have made NaN of all others, as 0 times NaN is NaN.
+                found = self._alone(key, examples[wrong], rates, branches)
+                measures[:, wrong] = found
+            yield key, examples, self.prompts.scores(measures, examples, own)
+
+    def _of_examples(self, measures, batch, rates):
+        """Measures (R, n, K) on the host, in the order of the examples of a batch."""
+        measures = np.array(replicated(measures))[
+            : None if rates is None else len(rates)
+        ]
+        measures = measures.reshape(len(measures), -1, self.prompts.num_options)
+        if batch.places is None:
+            return measures[:, : len(batch.examples)]
+        return measures[:, batch.places]
+
+    def _alone(self, key, examples, rates, branches):
+        """Measures of examples, each of which has a row of its own."""
+        found: dict[int, np.ndarray] = {}
+        for batch in self.apart(examples):
+            ((_, measures),) = self._scores(batch, {key: branches[key]})
+            measures = self._of_examples(measures, batch, rates)
+            by_example = zip(
+                batch.examples.tolist(), measures.swapaxes(0, 1), strict=True
+            )
+            found.update(by_example)
+        return np.stack([found[number] for number in examples.tolist()], axis=1)
 
     def _reference_measures(self, key, rates):
         """Measures of the reference prompts at some rates; all are evaluated once."""

@@ -40,6 +40,8 @@ class Batch(NamedTuple):
         examples: Numbers of the examples, without the repeated ones.
         tokens: Their rows, padded.
         answers: Where the options' tokens stand.
+        places: Place of each example among those that the device computes, where it is
+            another than its place here.
 
     References:
         Verified by ``tests/bridge/test_evaluation_prompts.py``.
@@ -48,6 +50,7 @@ class Batch(NamedTuple):
     examples: np.ndarray
     tokens: Tokens
     answers: Answers
+    places: np.ndarray | None = None
 
 
 @named_errors
@@ -165,4 +168,4 @@ class Batches:
             answers.tokens[i, :count] = row[start:]
             answers.places[i, :count] = first + start - 1 + np.arange(count)
             answers.counted[i, :count] = True
-        return Batch(examples, Tokens(ids, mask), answers)
+        return Batch(examples, Tokens(ids, mask), answers, None)

@@ -25,6 +25,7 @@ def evaluate(
     batch_size: int = 32,
     buckets: int = 3,
     padding: str = "right",
+    packed: bool = True,
     progress: Progress | None = None,
 ) -> Evaluation:
     r"""Answers every example of a split.
@@ -44,9 +45,13 @@ def evaluate(
         task: The task.
         split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
         shots: Demonstrations in front; all if ``None``.
-        batch_size: Most examples that run together.
-        buckets: Most lengths to which questions are padded; each compiles.
+        batch_size: Most examples that run together, about so many if packed.
+        buckets: Most lengths to which questions are padded if not packed; each
+            compiles.
         padding: ``"right"`` or ``"left"``, to which side.
+        packed: Whether rows of one length hold several questions, so that one program
+            serves all. Where more is read than their last tokens (all scorings but that
+            of label tokens) it plays no part.
         progress: Called as ``progress(done, total, part)`` after each batch, with
             numbers of examples; see :mod:`icltheory.batching`.
 
@@ -64,7 +69,7 @@ def evaluate(
         Yao et al. (2024), section 4. Verified by ``tests/bridge/test_evaluation.py``.
     """
     prompts = tokenize(model, task, split, shots)
-    run = SplitEvaluator(model, prompts, batch_size, buckets, padding)
+    run = SplitEvaluator(model, prompts, batch_size, buckets, padding, packed)
     run.add("model", 0)
     return run.evaluations(progress)["model"][0]
 

@@ -64,9 +64,13 @@ class Grid:
             leaves the original weights.
         split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
         shots: Demonstrations in front; all if ``None``.
-        batch_size: Most examples that run together.
-        buckets: Most lengths to which questions are padded; each compiles.
+        batch_size: Most examples that run together, about so many if packed.
+        buckets: Most lengths to which questions are padded if not packed; each
+            compiles.
         padding: ``"right"`` or ``"left"``, to which side.
+        packed: Whether rows of one length hold several questions, so that one program
+            serves all. Where more is read than their last tokens (all scorings but that
+            of label tokens) it plays no part.
         method: ``"svd"``, ``"magnitude"`` or ``"whitened"``, by which every rate
             prunes the original weights; or a
             :class:`~icltheory.bridge.spectra.ClippingMethod`: ``Cumulative``, by which
@@ -100,6 +104,7 @@ class Grid:
         batch_size: int = 32,
         buckets: int = 3,
         padding: str = "right",
+        packed: bool = True,
         method: str | ClippingMethod = "svd",
         at_least_one: bool = False,
         systems: Any = None,
@@ -108,13 +113,44 @@ class Grid:
             raise ValueError("rates: expected at least one, got none")
         self.rates = tuple(as_strength(rate) for rate in rates)
         self.keys = tuple((int(l), m) for l in sorted(set(layers)) for m in modules)
-        prompts = tokenize(model, task, split, shots)
-        self._run = run = SplitEvaluator(model, prompts, batch_size, buckets, padding)
+        self._shown = model, task, shots, (batch_size, buckets, padding, packed)
+        self._run = run = self._evaluator(split)
         for layer, module in self.keys:
             specs, stacks = pruned_stacks(
                 model, layer, module, rates, method, at_least_one, systems
             )
             run.add((layer, module), layer, specs, stacks)
+
+    def _evaluator(self, split: str) -> SplitEvaluator:
+        model, task, shots, shapes = self._shown
+        return SplitEvaluator(model, tokenize(model, task, split, shots), *shapes)
+
+    def on(self, split: str, rates: Sequence[Any]) -> "Grid":
+        """The same pruned matrices at some of the rates, on another split.
+
+        Args:
+            split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
+            rates: Which of the rates.
+
+        Returns:
+            The grid; no matrix is decomposed again.
+
+        Raises:
+            ValueError: If a rate is not among those of this grid, or a prompt cannot be
+                answered.
+        """
+        new = object.__new__(Grid)
+        new.rates, new.keys = tuple(as_strength(rate) for rate in rates), self.keys
+        for rate in new.rates:
+            check_choice("rates", rate, self.rates)
+        places = np.array([self.rates.index(rate) for rate in new.rates])
+        new._shown = self._shown
+        new._run = run = new._evaluator(split)
+        for key in self.keys:
+            old = self._run.branches[key]
+            stacks = tuple(stack[places] for stack in old.matrices)
+            run.add(key, key[0], old.specs, stacks)
+        return new
 
     @property
     def labels(self) -> np.ndarray:
@@ -139,7 +175,7 @@ class Grid:
             rates: Numbers of the rates, places in ``rates``; all if ``None``.
 
         Returns:
-            One chunk a batch and (layer, module), examples of like length together.
+            One chunk a batch and (layer, module), of examples that ran together.
         """
         for (layer, module), *found in self._run.stream(examples, rates):
             yield GridChunk(layer, module, *found)

@@ -170,6 +170,12 @@ class FactoredFolder(SafetensorsFolder):
 
     peek = read
 
+    def release(self, name: str) -> None:
+        """Takes a tensor, or its pieces, out of this process's memory."""
+        pieces = [p for p, _ in self._pieces(name)] if name in self._ranks else [name]
+        for piece in pieces:
+            super().release(piece)
+
     def _leaf(self, part, rank):
         if rank is None:
             return super().read(part)

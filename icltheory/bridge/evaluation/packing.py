@@ -1,0 +1,138 @@
+"""Several questions in one row of fixed length, so that one program serves all."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from icltheory._checks import check_choice, check_positive_int
+from icltheory._named_errors import named_errors
+from icltheory.bridge.evaluation.batches import Answers, Batch
+from icltheory.bridge.evaluation.prompts import Prompts
+from icltheory.bridge.streams import Tokens
+
+__all__ = ["PackedBatches", "pack"]
+
+_STEP = 8  # Lengths are multiples of this, so that other prompts meet compiled shapes.
+_SHORTEST = 64  # Shorter rows save nothing: attention is a small part of a block.
+
+
+@named_errors
+def pack(lengths: Sequence[int] | np.ndarray, room: int, most: int) -> list[list[int]]:
+    """Sequences in rows, by best fit in the order of decreasing length.
+
+    Each goes into the fullest row that has room for it, and into a new one if there is
+    none.
+
+    Args:
+        lengths: Length of each sequence, at least 1.
+        room: Tokens in a row, at least the longest length.
+        most: Sequences in a row.
+
+    Returns:
+        Numbers of the sequences of each row.
+
+    Example:
+        >>> pack([3, 6, 2, 5], room=8, most=4)
+        [[1, 2], [3, 0]]
+
+    References:
+        Johnson et al. (1974), worst-case performance bounds for simple one-dimensional
+        packing algorithms. Verified by ``tests/bridge/test_packing.py``.
+    """
+    sizes = np.asarray(lengths)
+    rows: list[list[int]] = []
+    by_room: list[list[int]] = [[] for _ in range(room + 1)]
+    for number in np.argsort(-sizes, kind="stable").tolist():
+        size = int(sizes[number])
+        left = next((free for free in range(size, room + 1) if by_room[free]), None)
+        if left is None:
+            row, left = len(rows), room
+            rows.append([])
+        else:
+            row = by_room[left].pop()
+        rows[row].append(number)
+        if left > size and len(rows[row]) < most:
+            by_room[left - size].append(row)
+    return rows
+
+
+class PackedBatches:
+    r"""The questions of a split behind a shared prefix, several in each row.
+
+    A question sees the prefix and itself, and its positions begin behind the prefix. Of
+    rows of T tokens, N(T) are needed. T is that multiple of the longest question, up to
+    three, which takes the fewest operations in a block of width d behind P tokens,
+
+    .. math:: N(T)\, T\, (6 d + P + T) ,
+
+    and a row has at most :math:`\lceil T / \bar t \rceil` questions for a mean length
+    :math:`\bar t`: what reads only last tokens has that many places in each row.
+
+    Args:
+        prompts: The split; its measure reads the last token of each question alone.
+        width: Width d of the model.
+        batch_size: About how many examples run together.
+        padding: ``"right"`` or ``"left"``, where a row that is not full is padded.
+
+    References:
+        Krell et al. (2021), "Efficient sequence packing without cross-contamination".
+        Verified by ``tests/bridge/test_packing.py``.
+    """
+
+    def __init__(self, prompts: Prompts, width: int, batch_size: int, padding: str):
+        check_positive_int("batch_size", batch_size)
+        check_choice("padding", padding, ("right", "left"))
+        self.prompts, self.padding = prompts, padding
+        self.sizes = np.array([len(row) for row in prompts.rows])
+        longest = int(-(-self.sizes.max() // _STEP) * _STEP)
+        costs = {}
+        for length in sorted({max(times * longest, _SHORTEST) for times in (1, 2, 3)}):
+            rows = len(pack(self.sizes, length, self._most(length)))
+            cost = rows * length * (6 * width + len(prompts.prefix) + length)
+            costs[length] = cost
+        self.length = min(costs, key=lambda length: costs[length])
+        self.most = self._most(self.length)
+        self.whole = pack(self.sizes, self.length, self.most)
+        share = batch_size * len(self.whole) / len(self.sizes)
+        self.rows = max(1, min(round(share), len(self.whole)))
+
+    def _most(self, length: int) -> int:
+        return int(np.ceil(length / self.sizes.mean()))
+
+    def __call__(
+        self, examples: Sequence[int] | np.ndarray | None = None
+    ) -> Iterator[Batch]:
+        """Batches of all examples, or of some in shapes that other calls share."""
+        if examples is None:
+            packed, count = self.whole, -(-len(self.whole) // self.rows)
+            size = -(-len(packed) // count)
+        else:
+            chosen = np.asarray(examples, int)
+            found = pack(self.sizes[chosen], self.length, self.most)
+            packed = [chosen[row].tolist() for row in found]
+            size = min(1 << max(len(packed) - 1, 0).bit_length(), self.rows)
+        for start in range(0, len(packed), size):
+            yield self._batch(packed[start : start + size], size)
+
+    def _batch(self, packed: list[list[int]], size: int) -> Batch:
+        """Rows side by side; those that are missing repeat the last one."""
+        shape = (size, self.length)
+        ids, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
+        ends = np.zeros((size, self.most), np.int32)
+        places = []
+        for row in range(size):
+            numbers = packed[min(row, len(packed) - 1)]
+            total = int(self.sizes[numbers].sum())
+            place = 0 if self.padding == "right" else self.length - total
+            mask[row, place : place + total] = True
+            for slot, number in enumerate(numbers):
+                end = place + len(self.prompts.rows[number])
+                ids[row, place:end] = self.prompts.rows[number]
+                ends[row, slot:] = end - 1
+                place = end
+            if row < len(packed):
+                places += [row * self.most + slot for slot in range(len(numbers))]
+        nothing = (np.zeros((size, 1), kind) for kind in (np.int32, np.int32, bool))
+        examples = np.array([number for numbers in packed for number in numbers])
+        tokens = Tokens(ids, mask, ends)
+        return Batch(examples, tokens, Answers(*nothing), np.array(places))
