@@ -56,6 +56,28 @@ class SplitEvaluator:
         if self.reference is not None:
             self.reference.add(key, layer, specs, stacks)
 
+    def take_from(self, other: "SplitEvaluator", rates: list[int]) -> None:
+        """Takes all branches of another split of the same task, at some of the rates.
+
+        Where both splits begin with the same tokens, the hidden states of the prefix
+        are taken as well.
+        """
+        if not self._begins_as(other):
+            for key, old in other.branches.items():
+                stacks = tuple(stack[np.array(rates)] for stack in old.matrices)
+                self.add(key, old.layer, old.specs, stacks)
+            return
+        self.programs, self.prefix_cache = other.programs, other.prefix_cache
+        self.branches = {key: old.take(rates) for key, old in other.branches.items()}
+        self._num_rates, self._references = len(rates), {}
+        self._chosen = (None, self.branches)
+        if self.reference is not None and other.reference is not None:
+            self.reference.take_from(other.reference, rates)
+
+    def _begins_as(self, other: "SplitEvaluator") -> bool:
+        mine, theirs = self.prompts, other.prompts
+        return (mine.prefix, mine.label_ids) == (theirs.prefix, theirs.label_ids)
+
     def stream(self, examples=None, rates=None) -> Iterator[tuple]:
         """Scores of batch after batch; the device works on one ahead."""
         waiting, branches = [], self._with(rates)

@@ -133,7 +133,8 @@ class Grid:
             rates: Which of the rates.
 
         Returns:
-            The grid; no matrix is decomposed again.
+            The grid. No matrix is decomposed again; nor does the prefix run again where
+            both splits begin with the same tokens.
 
         Raises:
             ValueError: If a rate is not among those of this grid, or a prompt cannot be
@@ -143,13 +144,10 @@ class Grid:
         new.rates, new.keys = tuple(as_strength(rate) for rate in rates), self.keys
         for rate in new.rates:
             check_choice("rates", rate, self.rates)
-        places = np.array([self.rates.index(rate) for rate in new.rates])
+        places = [self.rates.index(rate) for rate in new.rates]
         new._shown = self._shown
-        new._run = run = new._evaluator(split)
-        for key in self.keys:
-            old = self._run.branches[key]
-            stacks = tuple(stack[places] for stack in old.matrices)
-            run.add(key, key[0], old.specs, stacks)
+        new._run = new._evaluator(split)
+        new._run.take_from(self._run, places)
         return new
 
     @property
