@@ -7,7 +7,7 @@ import numpy as np
 from experiments._frame.looks import key, layer_marker, page, rates_axis
 from experiments.headroom.arms import ARMS, NAMES
 from experiments.headroom.config import Config
-from experiments.headroom.summary import ALL, GainRow
+from experiments.headroom.summary import ALL, GainRow, short_name
 from icltheory.plotting import COLOURS
 
 
@@ -20,7 +20,10 @@ def gains_figure(config: Config, rows: dict[str, list[GainRow]]) -> Any:
         "filled: p below the level after Holm)"
     )
     panels = rows if len(rows) > 2 else {ALL: rows[ALL]}
-    with page(list(panels), 3, title, 2.8) as (shown, entries):
+    with page([short_name(config, name) for name in panels], 3, title, 2.8) as (
+        shown,
+        entries,
+    ):
         for place, (some, axes) in enumerate(zip(panels.values(), shown, strict=True)):
             _gain_panel(axes, config, some, named=place % 3 == 0)
         entries["validation, mean"] = key(

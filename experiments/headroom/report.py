@@ -17,9 +17,11 @@ from experiments.headroom.summary import (
     GainRow,
     accuracies,
     beyond,
+    counts,
     gain_rows,
     rate_curves,
     searches,
+    short_name,
 )
 from experiments.small_lm import vocabulary as v
 from experiments.small_lm.curve import question
@@ -35,6 +37,8 @@ def report(config: Config, fitted: Fitted, found: Found) -> Report:
     known = accuracies(config, found)
     other = beyond(config, rows[ALL])
     curves = rate_curves(config, found)
+    single = searches(config, found)
+    beyond_chance = counts(config, single)
     numbers = {
         "seeds": list(config.seeds),
         "parameters": _parameters(config),
@@ -49,7 +53,8 @@ def report(config: Config, fitted: Fitted, found: Found) -> Report:
         },
         "beyond": other,
         "change_at_rate": curves,
-        "searches": searches(config, config.seeds, found),
+        "beyond_chance": beyond_chance,
+        "searches": single,
     }
     return Report(
         numbers,
@@ -58,13 +63,14 @@ def report(config: Config, fitted: Fitted, found: Found) -> Report:
             _accuracy_table(known),
             *(_gain_table(config, prompts, some) for prompts, some in rows.items()),
             _beyond_table(other),
+            _search_table(config, single),
         ],
         figures={
             "gains.png": gains_figure(config, rows),
             "rates.png": rates_figure(config, curves),
         },
         claims=[*_helps(config, rows[ALL]), *_beats(config, other)],
-        findings=_findings(rows[ALL]),
+        findings=_findings(config, rows[ALL], beyond_chance),
         interval_level=config.level,
         axes={
             "gains.*.*.*.values": ["models"],
@@ -138,11 +144,17 @@ def _beats(config: Config, other: dict[str, dict[str, Any]]) -> list[Claim]:
     ]
 
 
-def _findings(rows: list[GainRow]) -> list[str]:
+def _findings(
+    config: Config, rows: list[GainRow], beyond_chance: dict[str, dict[str, int]]
+) -> list[str]:
     own = {row.arm: row for row in rows}
     overstated = np.mean([(row.validation - row.test).mean() for row in rows])
     best = max(PRUNING, key=lambda arm: own[arm].test.mean())
     scalar = max(SCALARS, key=lambda arm: own[arm].test.mean())
+    told = "; ".join(
+        f"{NAMES[arm]} {row['better']} better, {row['worse']} worse"
+        for arm, row in beyond_chance.items()
+    )
     return [
         f"Best way to prune on the test prompts: {NAMES[best]}, "
         f"{100 * own[best].test.mean():+.2f} points; best scalar: {NAMES[scalar]}, "
@@ -150,6 +162,8 @@ def _findings(rows: list[GainRow]) -> list[str]:
         f"{100 * own[CONTROL].test.mean():+.2f}.",
         f"Validation overstates the gains by {100 * overstated:.2f} points, mean over "
         "the arms.",
+        f"Of the {len(config.seeds) * len(config.conditions)} searches of each arm, "
+        f"beyond chance on the prompts of their own model, after Holm: {told}.",
     ]
 
 
@@ -175,14 +189,15 @@ def _accuracy_table(known: dict[str, Any]) -> Table:
             f"{row[name]['mean']:.3f} ({row[name]['standard_error']:.3f})"
             for name in heads
         )
-        table.add_row(prompts, *cells)
+        table.add_row(prompts.replace("_", " "), *cells)
     return table
 
 
 def _gain_table(config: Config, prompts: str, rows: list[GainRow]) -> Table:
     table = Table(
-        title=f"{prompts}: change of the accuracy in points, mean over the models "
-        f"\\[{100 * config.level:g} % interval of Student]; Holm over the arms"
+        title=f"{short_name(config, prompts)}: change of the accuracy in points, mean "
+        f"over the models \\[{100 * config.level:g} % interval of Student]; Holm over "
+        "the arms"
     )
     heads = ("arm", "settings", "chosen", "validation", "test", "overstated", "Holm p")
     for name in heads:
@@ -216,4 +231,24 @@ def _beyond_table(other: dict[str, dict[str, Any]]) -> Table:
             for row in rows.values()
         )
         table.add_row(NAMES[arm], *cells)
+    return table
+
+
+def _search_table(config: Config, rows: list[dict[str, Any]]) -> Table:
+    table = Table(
+        title="Each model on its own test prompts: gain in points "
+        f"\\[{100 * config.level:g} % paired score interval];\n* beyond chance by the "
+        f"exact test after Holm over all {len(rows)}"
+    )
+    for name in ("model", "prompts", *NAMES.values()):
+        table.add_column(name)
+    cells: dict[tuple[int, str], list[str]] = {}
+    for row in rows:
+        gain, low, high = (100 * x for x in (row["test_gain"], *row["interval"]))
+        star = "*" if row["holm"] <= 1 - config.level else ""
+        text = f"{gain:+.1f}{star} \\[{low:+.1f}, {high:+.1f}]"
+        shown = text if "layer" in row else "-"
+        cells.setdefault((row["seed"], row["prompts"]), []).append(shown)
+    for (seed, prompts), some in cells.items():
+        table.add_row(str(seed), short_name(config, prompts), *some)
     return table

@@ -7,7 +7,12 @@ import numpy as np
 
 from experiments.headroom.arms import ARMS, CONTROL, PRUNING, SCALARS
 from experiments.headroom.config import Config
-from icltheory.statistics import Estimate, adjust_holm, paired_interval
+from icltheory.statistics import (
+    Estimate,
+    adjust_holm,
+    exact_mcnemar,
+    paired_interval,
+)
 
 Found = list[list[dict[str, Any]]]
 # The mean over all sets of prompts, beside each of them.
@@ -93,10 +98,14 @@ def beyond(config: Config, rows: list[GainRow]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def searches(config: Config, seeds: tuple[int, ...], found: Found) -> list[dict]:
-    """Every choice, with the paired interval of its gain over the test prompts."""
+def searches(config: Config, found: Found) -> list[dict[str, Any]]:
+    """Every choice, judged on its model's test prompts alone.
+
+    A row has the paired score interval of the gain, the exact test of no difference,
+    and its p-value after Holm's correction over all rows.
+    """
     rows = []
-    for seed, of_seed in zip(seeds, found, strict=True):
+    for seed, of_seed in zip(config.seeds, found, strict=True):
         for one in of_seed:
             for arm, choice in one["arms"].items():
                 gained, lost = choice["gained"], choice["lost"]
@@ -109,9 +118,30 @@ def searches(config: Config, seeds: tuple[int, ...], found: Found) -> list[dict]
                         **choice,
                         "test_gain": (gained - lost) / config.test,
                         "interval": [float(end) for end in ends],
+                        "p_value": float(exact_mcnemar(gained, lost)),
                     }
                 )
-    return rows
+    holm = adjust_holm([row["p_value"] for row in rows])
+    return [{**row, "holm": float(p)} for row, p in zip(rows, holm, strict=True)]
+
+
+def counts(config: Config, rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """How many searches of each arm are better or worse beyond chance after Holm."""
+    found = {arm: {"searches": 0, "better": 0, "worse": 0} for arm in ARMS}
+    for row in rows:
+        own = found[row["arm"]]
+        own["searches"] += 1
+        if row["holm"] <= 1 - config.level:
+            own["better" if row["test_gain"] > 0 else "worse"] += 1
+    return found
+
+
+def short_name(config: Config, prompts: str) -> str:
+    """What prompts are called in titles: their label noise, if their kind is one."""
+    kind, *noise = prompts.split(", ")
+    if len(config.kinds) == 1 and noise:
+        return ", ".join(noise)
+    return prompts.replace("_", " ")
 
 
 def accuracies(config: Config, found: Found) -> dict[str, dict[str, Any]]:

@@ -250,6 +250,12 @@ def test_the_command_line_reports_what_was_found(tmp_path, monkeypatch):
     # Two models cannot tell.
     assert not any(held.values())
     assert len(result["searches"]) == 2 * len(ARMS)
+    # Five gained and one lost of 16 prompts
+    best = result["searches"][len(ARMS) + list(ARMS).index("svd")]
+    assert best["p_value"] == pytest.approx(2 * 7 / 2**6)
+    assert best["interval"][0] < best["test_gain"] == 0.25 < best["interval"][1]
+    counted = result["beyond_chance"]["svd"]
+    assert counted == {"searches": 2, "better": 0, "worse": 0}
 
 
 @pytest.mark.slow
