@@ -19,6 +19,23 @@ What it does
     answer). All but Algorithm 1, which searches one layer, compare as many settings
     with the unpruned model on 256 validation prompts. Each choice is judged once, on
     1,536 test prompts. The models are the units of all intervals and tests.
+
+Time
+    cpu     33 min on two cores with as much other work, of which 20 min training and 9
+            min searches.
+    small   Two models of width 16 that learn nothing: tests the code.
+
+Expect (cpu)
+    accuracy  0.757 +- 0.027 with the label noise of training (ideal learner 0.960), and
+              0.645 +- 0.015 with twice that (0.824).
+    mean gain over five models, in points [95 % interval], none beyond chance after
+              Holm: Algorithm 1 +2.2 [-1.1, +5.5], plain SVD +2.3, magnitude +1.9,
+              activation-aware +1.3, random matrices +0.7, scaled output +1.6, attention
+              temperature +1.7. One of the models gains 5 to 7 with
+              every arm.
+    single    Of 10 searches, those better beyond chance on the test prompts of their
+              model: Algorithm 1 3, each scalar 3, random matrices 2.
+    selection Validation overstates the gains by 0.9 points, mean over the arms.
 """
 
 from experiments.headroom.config import PRESETS as PRESETS

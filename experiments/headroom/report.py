@@ -152,7 +152,7 @@ def _findings(
     best = max(PRUNING, key=lambda arm: own[arm].test.mean())
     scalar = max(SCALARS, key=lambda arm: own[arm].test.mean())
     told = "; ".join(
-        f"{NAMES[arm]} {row['better']} better, {row['worse']} worse"
+        f"{NAMES[arm]}: {row['better']} better, {row['worse']} worse"
         for arm, row in beyond_chance.items()
     )
     return [
@@ -163,7 +163,7 @@ def _findings(
         f"Validation overstates the gains by {100 * overstated:.2f} points, mean over "
         "the arms.",
         f"Of the {len(config.seeds) * len(config.conditions)} searches of each arm, "
-        f"beyond chance on the prompts of their own model, after Holm: {told}.",
+        f"beyond chance on the prompts of their own model, after Holm, are ({told}).",
     ]
 
 
