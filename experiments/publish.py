@@ -1,12 +1,12 @@
 """Runs the default presets at one revision and stores their numbers and figures.
 
-``python -m experiments.publish`` runs every experiment, about two hours on two
-cores, and replaces ``experiments/results``, from which the documentation takes every
-number. A further preset of an experiment that a page shows has a name of its own, such
-as ``garg_linear_sparse``. ``python -m experiments.publish garg_linear cot`` renews only
-those two. Runs of the same revision that are finished are not repeated. With
-``--figures`` the pictures of a run replace the stored ones, and its numbers must be
-those that are stored: so a change of a drawing needs no new numbers.
+``python -m experiments.publish`` runs every experiment, about two and a half hours on
+two cores, and replaces ``experiments/results``, from which the documentation takes
+every number. A further preset of an experiment that a page shows has a name of its own,
+such as ``garg_linear_sparse``. ``python -m experiments.publish garg_linear cot``
+renews only those two. Runs of the same revision that are finished are not repeated.
+With ``--figures`` the pictures of a run replace the stored ones, and its numbers must
+be those that are stored: so a change of a drawing needs no new numbers.
 """
 
 import argparse

@@ -2,7 +2,8 @@
 
 A draw is a set of demonstrations with its label words; its questions share them. All
 sentences are held out, and so are all pairs of nonce label words. Predictions compare
-the label words of the draw and nothing else.
+the label words of the draw and nothing else. With label noise demonstrations may state
+a wrong class; a question is right if it is answered by its true one.
 """
 
 from typing import Any, NamedTuple
@@ -15,9 +16,11 @@ from experiments.small_lm import ideal
 from experiments.small_lm import vocabulary as v
 from experiments.small_lm.config import Config
 from experiments.small_lm.language import (
+    Language,
     Sentences,
     compose,
     meant_labels,
+    mislabelled,
     nonce_labels,
     sentences,
 )
@@ -74,17 +77,33 @@ def _curves(config: Config, params: Any, question: Question, key, run) -> Curves
         sentences(k, config.language, np.full((draws, count), question.attribute), True)
         for k, count in ((keys[0], most), (keys[1], asked))
     )
+    noise_key = jax.random.fold_in(key, len(keys))
+    stated = stated_classes(config.language, question, noise_key, shown)
     labels = _label_words(question, keys[2], draws)
     truth = np.asarray(asks.classes[..., question.attribute])
     model, best = [], []
     for k in config.shots:
-        scores = _scores(config, params, question, (shown, asks, labels), k, run)
+        scores = _scores(
+            config, params, question, (shown, stated, asks, labels), k, run
+        )
         model.append((scores.argmax(axis=-1) == truth).mean(axis=1))
-        answers = _ideal_answers(config, question, shown, asks, k)
+        answers = _ideal_answers(config, question, shown, stated[:, :k], asks)
         best.append(ideal.accuracy(answers, truth).mean(axis=1))
     informed = ideal.read(config.language, asks).classes[question.attribute]
     right = ideal.accuracy(informed, truth)
     return Curves(np.stack(model, 1), np.stack(best, 1), right.mean(axis=1))
+
+
+def stated_classes(
+    language: Language, question: Question, key: Any, shown: Sentences
+) -> np.ndarray:
+    """The class that each demonstration states, (draws, demonstrations)."""
+    truth = np.asarray(shown.classes[..., question.attribute])
+    if not language.label_noise:
+        return truth
+    count = np.full(len(truth), v.NUM_CLASSES[question.attribute])
+    known = np.tile(np.arange(v.MOST_CLASSES), (len(truth), 1))
+    return np.asarray(mislabelled(key, language.label_noise, truth, count, known))
 
 
 def _label_words(question: Question, key: Any, draws: int) -> np.ndarray:
@@ -98,7 +117,8 @@ def _label_words(question: Question, key: Any, draws: int) -> np.ndarray:
 
 def _scores(config: Config, params: Any, question: Question, drawn, k: int, run):
     """Logits of the label words behind every question, (draws, questions, classes)."""
-    shown, asks, labels = (jax.tree.map(np.asarray, part) for part in drawn)
+    shown, stated, asks, labels = (jax.tree.map(np.asarray, part) for part in drawn)
+    truth = asks.classes[..., question.attribute]
     asked = asks.length.shape[1]
     length = 1 + (k + 1) * config.language.demo_length()
     scores = []
@@ -108,7 +128,8 @@ def _scores(config: Config, params: Any, question: Question, drawn, k: int, run)
             for first, own in zip(shown, asks, strict=True)
         )
         both = Sentences(*(np.concatenate(pair, axis=1) for pair in pairs))
-        said = labels[draw][both.classes[..., question.attribute]]
+        told = np.repeat(stated[None, draw, :k], asked, axis=0)
+        said = labels[draw][np.concatenate([told, truth[draw][:, None]], axis=1)]
         every = run(decoder_of(config), length, params, both.words, both.length, said)
         scores.append(np.asarray(every)[:, labels[draw]])
     return np.stack(scores)
@@ -122,16 +143,19 @@ def _last_logits(decoder, length, params, words, count, said):
     return jnp.take_along_axis(every, colon[:, None, None], axis=1)[:, 0]
 
 
-def _ideal_answers(config: Config, question: Question, shown, asks, k: int):
-    language = config.language
+def _ideal_answers(config: Config, question: Question, shown, stated, asks):
+    language, k = config.language, stated.shape[1]
     before, questions = (ideal.read(language, said) for said in (shown, asks))
-    labels = np.asarray(shown.classes[..., question.attribute])
     tasks = ideal.tasks_of(language, question.attribute, question.meant)
     return np.stack(
         [
             ideal.learner(
-                before.at((draw, slice(k))), labels[draw, :k], questions.at(draw), tasks
+                before.at((draw, slice(k))),
+                stated[draw],
+                questions.at(draw),
+                tasks,
+                language.label_noise,
             )
-            for draw in range(len(labels))
+            for draw in range(len(stated))
         ]
     )

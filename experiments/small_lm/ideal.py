@@ -98,23 +98,32 @@ def tasks_of(language: Language, subject: int, meant: bool) -> list[LanguageTask
 
 
 def learner(
-    shown: Reading, labels: np.ndarray, asked: Reading, tasks: list[LanguageTask]
+    shown: Reading,
+    labels: np.ndarray,
+    asked: Reading,
+    tasks: list[LanguageTask],
+    label_noise: float = 0.0,
 ) -> np.ndarray:
     """Probability of each label word for each question, given demonstrations.
+
+    Of C label words that of a demonstration is right with probability 1 - p, and each
+    other one with p / (C - 1).
 
     Args:
         shown: What the k demonstrations say.
         labels: Number of the label word of each.
         asked: What the questions say, each of them alone.
         tasks: The tasks that there may be.
+        label_noise: Probability p that the label of a demonstration is wrong.
 
     Returns:
-        (questions, label words).
+        (questions, label words): how likely each is the one of the question's class.
     """
     weights, answers = [], []
     for task in tasks:
         told = shown.classes[task.subject][:, list(task.order)]
-        seen = np.log(told[np.arange(len(labels)), labels]).sum()
+        stated = told + label_noise * (1 - told * told.shape[-1]) / (told.shape[-1] - 1)
+        seen = np.log(stated[np.arange(len(labels)), labels]).sum()
         seen += shown.subject[:, task.subject].sum() + np.log(task.odds)
         weights.append(seen + asked.subject[:, task.subject])
         answers.append(asked.classes[task.subject][:, list(task.order)])

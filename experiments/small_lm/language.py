@@ -37,6 +37,9 @@ class Language:
         two_topics: Share of the training documents on topics that know only two of
             them, any two.
         attribute_odds: How often sentiment, season and topic decide, relatively.
+        label_noise: Probability that the label of a demonstration is that of another
+            class of its document, each equally likely; in training documents times the
+            hardness, as the noise of the words.
     """
 
     fewest_words: int = 2
@@ -46,14 +49,19 @@ class Language:
     meant: float = 0.25
     two_topics: float = 0.5
     attribute_odds: tuple[float, ...] = (1.0, 1.0, 1.5)
+    label_noise: float = 0.0
 
     def __post_init__(self):
         check_at_least(self, 1, "fewest_words")
         check_at_least(self, max(2, self.fewest_words), "most_words")
-        for name in ("focus", "noise", "meant", "two_topics"):
+        for name in ("focus", "noise", "meant", "two_topics", "label_noise"):
             if not 0 <= getattr(self, name) < 1:
                 value = getattr(self, name)
                 raise ValueError(f"{name}: expected a value in [0, 1), got {value}")
+
+    def with_noise(self, label_noise: float) -> "Language":
+        """The same language with another share of wrong labels."""
+        return dataclasses.replace(self, label_noise=label_noise)
 
     def demo_length(self) -> int:
         """Most tokens of a demonstration: words, colon, label, end of line."""
@@ -195,12 +203,49 @@ def documents(
     subject = jnp.broadcast_to(attribute[:, None], (num, demos))
     every = jnp.arange(v.MOST_CLASSES)[None]
     some = _topics(keys[5], language, num)
-    topics = jnp.where(attribute[:, None] == _TOPIC, some, every)
-    topics = jnp.broadcast_to(topics[:, None], (num, demos, v.MOST_CLASSES))
+    known = jnp.where(attribute[:, None] == _TOPIC, some, every)
+    topics = jnp.broadcast_to(known[:, None], (num, demos, v.MOST_CLASSES))
     said = sentences(keys[3], language, subject, False, spread, hard, topics)
     decided = jnp.take_along_axis(said.classes, attribute[:, None, None], axis=-1)
-    label = jnp.take_along_axis(labels, decided[..., 0], axis=-1)
+    decided = decided[..., 0]
+    if language.label_noise:
+        # A key of its own leaves the draws without noise as they were.
+        noise_key = jax.random.fold_in(key, len(keys))
+        two = known[:, 0] == known[:, 2]
+        count = jnp.where(two, 2, jnp.asarray(v.NUM_CLASSES)[attribute])
+        share = language.label_noise * hard
+        decided = mislabelled(noise_key, share, decided, count, known)
+    label = jnp.take_along_axis(labels, decided, axis=-1)
     return compose(said.words, said.length, label, length)
+
+
+def mislabelled(
+    key: Array,
+    share: Array | float,
+    classes: Numbers,
+    count: Numbers,
+    known: Numbers,
+) -> Array:
+    """Classes as demonstrations state them: some are another one of their document.
+
+    Args:
+        key: Random key.
+        share: Probability of a wrong label: a number, or one of each document,
+            (documents, 1).
+        classes: True classes, (documents, demonstrations).
+        count: How many classes each document has, (documents,).
+        known: Which they are: the first ones of each row, (documents, most classes).
+
+    Returns:
+        The stated classes.
+    """
+    classes, count = jnp.asarray(classes), jnp.asarray(count)[:, None]
+    happens_key, other_key = jax.random.split(key)
+    place = (jnp.asarray(known)[:, None] == classes[..., None]).argmax(axis=-1)
+    other = place + 1 + _integers(other_key, classes.shape, 0, count - 1)
+    other = jnp.take_along_axis(jnp.asarray(known), other % count, axis=-1)
+    wrong = _happens(happens_key, share, classes.shape)
+    return jnp.where(wrong, other, classes)
 
 
 def _topics(key: Array, language: Language, num: int) -> Array:

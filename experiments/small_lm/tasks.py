@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.small_lm import vocabulary as v
 from experiments.small_lm.curve import Question, question
-from experiments.small_lm.language import Language, sentences
+from experiments.small_lm.language import Language, Sentences, sentences
 from experiments.small_lm.words import GROUP, NONCE
 from icltheory.bridge.tasks import PromptTemplate, Split, TaskRecipe, TaskSpec
 
@@ -62,9 +62,9 @@ def rows(language: Language, name: str) -> dict[str, list[dict[str, Any]]]:
     subject = np.full(8 * sum(ROWS.values()), asked.attribute)
     said = _sentences(key, language, subject, held_out=True)
     classes = np.asarray(said.classes[:, asked.attribute])
-    texts = dict(zip(_texts(said), classes.tolist(), strict=True))
+    labelled = dict(zip(texts(said), classes.tolist(), strict=True))
     count = v.NUM_CLASSES[asked.attribute]
-    by_class = [iter([t for t, c in texts.items() if c == k]) for k in range(count)]
+    by_class = [iter([t for t, c in labelled.items() if c == k]) for k in range(count)]
     return {
         split: [
             {"text": next(by_class[i % count]), "label": i % count} for i in range(num)
@@ -82,10 +82,11 @@ def write(language: Language, folder: Path) -> None:
             (folder / name / f"{split}.jsonl").write_text(text)
 
 
-def _texts(said) -> list[str]:
-    words = np.asarray(said.words).tolist()
-    lengths = np.asarray(said.length).tolist()
+def texts(said: Sentences) -> list[str]:
+    """The words of sentences, one text each, in the order of their last axis."""
+    words = np.asarray(said.words)
+    rows = words.reshape(-1, words.shape[-1]).tolist()
     return [
         " ".join(v.VOCABULARY[w] for w in row[:count])
-        for row, count in zip(words, lengths, strict=True)
+        for row, count in zip(rows, np.ravel(said.length).tolist(), strict=True)
     ]

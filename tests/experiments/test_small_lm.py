@@ -33,6 +33,7 @@ from icltheory.training import OptimizerConfig
 matplotlib.use("Agg")
 compose = jax.jit(drawing.compose, static_argnums=3)
 documents = jax.jit(drawing.documents, static_argnums=(1, 2, 3, 4))
+mislabelled = jax.jit(drawing.mislabelled)
 nonce_labels = jax.jit(drawing.nonce_labels, static_argnums=(1, 2))
 sentences = jax.jit(drawing.sentences, static_argnums=(1, 3))
 start = jax.jit(models.start, static_argnums=0)
@@ -173,6 +174,35 @@ def test_documents_on_two_topics_know_any_two(key):
     twos = {frozenset(pair) for pair in itertools.combinations(topics, 2)}
     assert twos <= pairs
     assert all(len(pair) <= 2 for pair in pairs)
+
+
+@pytest.mark.slow
+def test_label_noise_draws_nothing_that_changes_the_documents(key):
+    plain = documents(key, LANGUAGE, 6, 4, 64)
+    rare = documents(key, LANGUAGE.with_noise(1e-9), 6, 4, 64)
+    jax.tree.map(np.testing.assert_array_equal, rare, plain)
+    often = documents(key, LANGUAGE.with_noise(0.9), 6, 4, 64)
+    changed = np.asarray(often.ids) != np.asarray(plain.ids)
+    assert changed.any()
+    assert not (changed & ~np.asarray(plain.is_label)).any()
+
+
+def test_a_wrong_label_is_that_of_another_class_of_its_document(key):
+    truth = np.tile([[0, 1], [3, 1], [2, 0]], (1000, 1))
+    count = np.tile([2, 2, 4], 1000)
+    known = np.tile([[0, 1, 2, 3], [3, 1, 3, 1], [2, 3, 0, 1]], (1000, 1))
+    stated = np.asarray(mislabelled(key, 0.25, truth, count, known))
+    wrong = stated != truth
+    assert_share(wrong, 0.25)
+    for kind in range(3):
+        own = slice(kind, None, 3)
+        assert set(np.unique(stated[own])) == set(known[kind][: count[kind]])
+    others = stated[2::3][wrong[2::3]], truth[2::3][wrong[2::3]]
+    for shift in (1, 2, 3):
+        assert_share((others[0] - others[1]) % 4 == shift, 1 / 3)
+    # The easiest documents have right labels only.
+    easy = mislabelled(key, np.zeros((3000, 1)), truth, count, known)
+    np.testing.assert_array_equal(easy, truth)
 
 
 @pytest.mark.slow

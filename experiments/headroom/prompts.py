@@ -1,0 +1,137 @@
+"""Prompts with demonstrations of their own, and the best answers to them."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.headroom.config import Config
+from experiments.small_lm import ideal
+from experiments.small_lm import vocabulary as v
+from experiments.small_lm.curve import question, stated_classes
+from experiments.small_lm.language import Language, Sentences, sentences
+from experiments.small_lm.tasks import texts
+from experiments.small_lm.words import GROUP, NONCE
+from icltheory.bridge.tasks import Example, LanguageTask, PromptTemplate
+from icltheory.training import stream_key
+
+
+class DrawnPrompts(NamedTuple):
+    """Prompts of one kind and label noise for one model.
+
+    Attributes:
+        task: The prompts as a task without demonstrations: those of a prompt are part
+            of its text.
+        calibration: Texts of further prompts.
+        ideal: Probability that Bayes' rule, told the label words, the language and its
+            noise, answers a test prompt rightly.
+        informed: The same of who knows the class of each label word.
+    """
+
+    task: LanguageTask
+    calibration: tuple[str, ...]
+    ideal: np.ndarray
+    informed: np.ndarray
+
+
+def draw(config: Config, seed: int, kind: str, noise: float) -> DrawnPrompts:
+    """Prompts whose sentences and label words training never showed together.
+
+    A prompt is right if the word of the question's true class has the largest logit
+    among the label words; only labels of demonstrations are noisy.
+
+    Args:
+        config: Sizes.
+        seed: Seed of the model.
+        kind: Kind of task.
+        noise: Probability that the label of a demonstration is wrong.
+    """
+    recipe, language = config.model(seed), config.recipe.language.with_noise(noise)
+    asked = question(kind)
+    place = config.conditions.index((kind, noise))
+    keys = jax.random.split(
+        # Key 0 of this stream draws the curves of small_lm.
+        jax.random.fold_in(stream_key(seed, "evaluation"), 1 + place),
+        4,
+    )
+    total = config.validation + config.test + config.calibration
+    shown, asks = (
+        _sentences(k, language, np.full((total, count), asked.attribute), held_out=True)
+        for k, count in ((keys[0], config.demonstrations), (keys[1], 1))
+    )
+    shown, asks = (Sentences(*map(np.asarray, part)) for part in (shown, asks))
+    stated = stated_classes(language, asked, keys[2], shown)
+    truth = np.asarray(asks.classes[:, 0, asked.attribute])
+    count = v.NUM_CLASSES[asked.attribute]
+    order = np.argsort(np.asarray(jax.random.uniform(keys[3], (total, count))))
+    words = _label_words(recipe.seed, count)
+    said = np.take_along_axis(order, stated, axis=1)
+    label = np.take_along_axis(order, truth[:, None], axis=1)[:, 0]
+    examples = [
+        Example({"text": text}, int(own), row)
+        for row, (text, own) in enumerate(
+            zip(_texts(shown, asks, said, words), label, strict=True)
+        )
+    ]
+    first, last = config.validation, config.validation + config.test
+    test = slice(first, last)
+    task = LanguageTask(
+        f"{kind}, label noise {noise:g}",
+        "paper",
+        "classification",
+        words,
+        (),
+        tuple(examples[:first]),
+        tuple(examples[test]),
+        PromptTemplate("{text} : {label}\n", "{text} :", words),
+    )
+    best = _ideal(language, asked.attribute, shown, said, asks, test)
+    informed = ideal.read(language, Sentences(*(part[test] for part in asks)))
+    known = informed.classes[asked.attribute][:, 0]
+    return DrawnPrompts(
+        task,
+        tuple(task.query(example) for example in examples[last:]),
+        ideal.accuracy(best, label[test]),
+        ideal.accuracy(known, truth[test]),
+    )
+
+
+_sentences = jax.jit(sentences, static_argnames=("language", "held_out"))
+
+
+def _label_words(seed: int, count: int) -> tuple[str, ...]:
+    """Words of one group, which never meet in a training document."""
+    first = GROUP * (seed % v.NUM_GROUPS)
+    return tuple(NONCE[first : first + GROUP][:count])
+
+
+def _texts(
+    shown: Sentences, asks: Sentences, said: np.ndarray, words: tuple[str, ...]
+) -> list[str]:
+    """Demonstrations ``w w w : LABEL`` and then the question, without its colon."""
+    lines = iter(texts(shown))
+    before = [
+        "".join(f"{next(lines)} : {words[word]}\n" for word in row)
+        for row in said.tolist()
+    ]
+    return [a + b for a, b in zip(before, texts(asks), strict=True)]
+
+
+def _ideal(
+    language: Language,
+    attribute: int,
+    shown: Sentences,
+    said: np.ndarray,
+    asks: Sentences,
+    rows: slice,
+) -> np.ndarray:
+    """Probability of each label word for the questions of some rows, by Bayes' rule."""
+    before, questions = (ideal.read(language, part) for part in (shown, asks))
+    tasks = ideal.tasks_of(language, attribute, meant=False)
+    noise = language.label_noise
+    return np.stack(
+        [
+            ideal.learner(before.at(row), said[row], questions.at(row), tasks, noise)[0]
+            for row in range(len(said))[rows]
+        ]
+    )

@@ -1,0 +1,81 @@
+"""Training of all models at once: one program, one model after the other in each step.
+
+Their seeds are part of the state, so that they share everything that is compiled.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments._frame.run import Run
+from experiments._trained import Fitted, fit
+from experiments._trained.fit import mean_metrics
+from experiments.headroom.config import Config
+from experiments.small_lm import checkpoint
+from experiments.small_lm.train import initial_state, make_step
+from icltheory import training
+from icltheory.training import TrainState
+
+CHECKPOINT = "checkpoint"
+
+
+def initial_states(config: Config) -> TrainState:
+    """The state of every model at step 0, with an axis of models first."""
+    states = [initial_state(config.model(seed)) for seed in config.seeds]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+
+def make_steps(config: Config) -> training.Step:
+    """One step of every model, each as small_lm would take it alone."""
+    one = make_step(config.recipe)
+
+    def step(state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+        # A step of its own for each model would run every stage of the curriculum.
+        now = state.step[0]
+
+        def member(part):
+            new, metrics = one(TrainState(now, *part))
+            return (new.params, new.opt_state), metrics
+
+        # Batched products are slower on a CPU.
+        parts = (state.seed, state.params, state.opt_state)
+        (params, opt_state), metrics = jax.lax.map(member, parts)
+        return TrainState(state.step + 1, state.seed, params, opt_state), metrics
+
+    return step
+
+
+def train(config: Config, run: Run) -> Fitted:
+    """Trains the models, or goes on where an interrupted run stopped.
+
+    The checkpoint of each model is written for the bridge.
+    """
+
+    def record(done: int, chunk: training.Chunk) -> dict[str, Any]:
+        return {"step": done, **mean_metrics(chunk.metrics)}
+
+    recipe = config.recipe
+    fitted = fit(
+        make_steps(config),
+        initial_states(config),
+        run,
+        record,
+        folder=run.folder / "training",
+        num_steps=recipe.steps,
+        chunk_steps=recipe.chunk_steps,
+        checkpoint_every=recipe.checkpoint_every,
+        config={"recipe": dataclasses.asdict(recipe), "seeds": list(config.seeds)},
+        label=f"training {len(config.seeds)} language models",
+    )
+    for place, seed in enumerate(config.seeds):
+        if run.writes:
+            params = jax.tree.map(
+                lambda leaf, p=place: np.asarray(leaf[p]), fitted.state.params
+            )
+            folder = run.folder / f"seed{seed}" / CHECKPOINT
+            checkpoint.save(config.model(seed), params, folder)
+    return fitted
