@@ -7,7 +7,7 @@ import pytest
 
 from icltheory import bounds, noise
 from icltheory.attention import LinearAttentionStack
-from icltheory.bridge import Architecture, Stream, Tokens, clip_module
+from icltheory.bridge import Architecture, Tokens, clip_module
 from icltheory.bridge._blocks import Norm
 from icltheory.bridge.surrogate import surrogate_terms
 from icltheory.bridge.surrogate._layer import (
@@ -212,9 +212,9 @@ def walk(model, layer, mute, task, example):
         for t, weights in enumerate(params["layers"]):
             read.append(norm.apply({"params": weights["norm_1"]}, stream.h)[0])
             if t == layer:
-                h, positions, mask = stream
+                mask = stream.mask
                 whole, alone = (
-                    model.decoder.run_block(mute, Stream(h, positions, m))[0].h[0, -1]
+                    model.decoder.run_block(mute, stream._replace(mask=m))[0].h[0, -1]
                     for m in (mask, mask.at[:, :demos].set(False))
                 )
             stream = model.block(t, params, stream)
