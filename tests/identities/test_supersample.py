@@ -119,7 +119,7 @@ def test_no_bound_is_below_the_error_of_any_sample(learners, measured):
     measured("median of the best bound over the error, 200 learners", ratio)
 
 
-def test_the_limit_of_the_binary_bound_comes_close_with_many_prompts(measured):
+def test_limits_of_the_binary_bound_come_close_with_many_prompts(measured):
     """Odds of a loss: a half on the prompt, .8 beside it; 200,000 prompts."""
     rng = np.random.default_rng(0)
     chosen = rng.integers(0, 2, (200_000, 1))
