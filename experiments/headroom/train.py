@@ -50,7 +50,7 @@ def make_steps(config: Config) -> training.Step:
 
 
 def train(config: Config, run: Run) -> Fitted:
-    """Trains the models, or goes on where an interrupted run stopped.
+    """Trains the models, or resumes an interrupted run.
 
     The checkpoint of each model is written for the bridge.
     """

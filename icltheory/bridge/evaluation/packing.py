@@ -17,22 +17,24 @@ _SHORTEST = 64  # Shorter rows save nothing: attention is a small part of a bloc
 
 
 @named_errors
-def pack(lengths: Sequence[int] | np.ndarray, room: int, most: int) -> list[list[int]]:
+def pack(
+    lengths: Sequence[int] | np.ndarray, row_length: int, most: int
+) -> list[list[int]]:
     """Sequences in rows, by best fit in the order of decreasing length.
 
-    Each goes into the fullest row that has room for it, and into a new one if there is
+    Each goes into the fullest row that still holds it, and into a new one if there is
     none.
 
     Args:
         lengths: Length of each sequence, at least 1.
-        room: Tokens in a row, at least the longest length.
+        row_length: Tokens in a row, at least the longest length.
         most: Sequences in a row.
 
     Returns:
         Numbers of the sequences of each row.
 
     Example:
-        >>> pack([3, 6, 2, 5], room=8, most=4)
+        >>> pack([3, 6, 2, 5], row_length=8, most=4)
         [[1, 2], [3, 0]]
 
     References:
@@ -41,18 +43,20 @@ def pack(lengths: Sequence[int] | np.ndarray, room: int, most: int) -> list[list
     """
     sizes = np.asarray(lengths)
     rows: list[list[int]] = []
-    by_room: list[list[int]] = [[] for _ in range(room + 1)]
+    by_free: list[list[int]] = [[] for _ in range(row_length + 1)]
     for number in np.argsort(-sizes, kind="stable").tolist():
         size = int(sizes[number])
-        left = next((free for free in range(size, room + 1) if by_room[free]), None)
+        left = next(
+            (free for free in range(size, row_length + 1) if by_free[free]), None
+        )
         if left is None:
-            row, left = len(rows), room
+            row, left = len(rows), row_length
             rows.append([])
         else:
-            row = by_room[left].pop()
+            row = by_free[left].pop()
         rows[row].append(number)
         if left > size and len(rows[row]) < most:
-            by_room[left - size].append(row)
+            by_free[left - size].append(row)
     return rows
 
 
