@@ -18,8 +18,8 @@ What it does
     the attention scores (a temperature; one of the output logits would change no
     answer). All but Algorithm 1, which searches one layer, compare as many settings
     with the unpruned model on 256 validation prompts. Each choice is judged once, on
-    1,536 test prompts. The models are the units of the intervals and tests; those of a single model
-    on its own prompts were added after the first results.
+    1,536 test prompts. The models are the units of the intervals and tests; those of a
+    single model on its own prompts were added after the first results.
 
 Time
     cpu     33 min on two cores with as much other work, of which 20 min training and 9
