@@ -223,10 +223,19 @@ def named_tests(path: Path, seen: frozenset[Path]) -> tuple[str, ...]:
 
 
 def _tests_of_users(path: Path) -> tuple[str, ...]:
-    """Tests that a file names, and those of the files that import it."""
+    """Tests that a file and its importers name, and those called after its package."""
     files = [path, *_importers(path)]
-    found = (named_tests(one, frozenset()) for one in files)
+    found = [named_tests(one, frozenset()) for one in files]
+    found.append(_tests_called_after(path))
     return tuple(dict.fromkeys(test for tests in found for test in tests))
+
+
+def _tests_called_after(path: Path) -> tuple[str, ...]:
+    """Test files with the name of a module or of a package around it."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    names = {f"test_{part.lstrip('_')}.py" for part in parts}
+    return tuple(f.relative_to(ROOT).as_posix() for f in files if f.name in names)
 
 
 def mutations_of(path: Path) -> dict[str, list[Mutation]]:
