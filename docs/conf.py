@@ -29,6 +29,7 @@ extensions = [
     "api_pages",
     "root_pages",
     "errata",
+    "experiment_cards",
     "fast_build",
     "players",
     "stored_results",

@@ -1,6 +1,11 @@
-"""``python -m experiments`` lists the experiments, their presets and their times."""
+"""``python -m experiments`` lists the experiments, their presets and their times.
 
+``python -m experiments --readme`` writes the same list into ``experiments/README.md``.
+"""
+
+import argparse
 import ast
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,6 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 FOLDER = Path(__file__).parent
+README = FOLDER / "README.md"
+# The ledger has no preset and no page among the experiments': its time and its page.
+_LEDGER = "3 to 6 min", "[LEDGER.md](../LEDGER.md)"
+_HEAD = "| NAME | what it shows | time on 2 cores | result |\n|---|---|---|---|\n"
 
 
 class Experiment(NamedTuple):
@@ -52,8 +61,40 @@ def _constants(path: Path) -> dict[str, dict[Any, Any]]:
     return found
 
 
-def main() -> None:
-    """Prints the list."""
+def readme_table() -> str:
+    """The list in Markdown, with the time of each default preset."""
+    lines = []
+    for one in experiments():
+        time = next(iter(one.presets.values()), None) or "not measured"
+        page = f"[page](../docs/experiments/{one.name}.md)"
+        last = time.removesuffix(", 2 cores"), page
+        if one.name == "ledger":
+            last = _LEDGER
+        cells = f"`{one.name}`", one.summary.rstrip("."), *last
+        lines.append(f"| {' | '.join(cells)} |\n")
+    return _HEAD + "".join(lines)
+
+
+def _write_readme() -> None:
+    before, head, after = README.read_text().partition(_HEAD)
+    if not head:
+        raise ValueError(f"{README.name}: expected a table that begins with {_HEAD!r}")
+    rest = after[after.index("\n\n") + 1 :]
+    README.write_text(before + readme_table() + rest)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Prints the list, or writes it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments",
+        description="Lists the experiments, their presets and their times.",
+    )
+    parser.add_argument(
+        "--readme", action="store_true", help="write it into experiments/README.md"
+    )
+    if parser.parse_args(argv).readme:
+        _write_readme()
+        return
     table = Table(title="python -m experiments.NAME [--preset PRESET] [--help]")
     for head in ("NAME", "what it shows", "PRESET", "time"):
         table.add_column(head, no_wrap=head != "what it shows")

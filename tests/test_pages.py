@@ -1,12 +1,12 @@
 """The pages of the documentation: numbers, figures and links lead to what exists."""
 
+import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
 from experiments import publish
-from experiments.__main__ import experiments
 from experiments._frame.lookup import lookup, read
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +31,19 @@ HEADINGS = [
 ]
 
 
+def extension(name):
+    """A module of ``docs/_extensions``, which is no package."""
+    spec = importlib.util.spec_from_file_location(
+        name, DOCS / "_extensions" / f"{name}.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+cards = extension("experiment_cards")
+
+
 def named(page):
     return str(page.relative_to(DOCS))
 
@@ -38,7 +51,7 @@ def named(page):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_has_a_page_with_these_headings(name):
     text = (DOCS / "experiments" / f"{name}.md").read_text()
-    assert text.startswith(f"# {name}: ")
+    assert re.search(rf"^(?:---\n.*?\n---\n\n)?# {name}: ", text, re.DOTALL)
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == HEADINGS
     assert "```{result-run} " + name in text
     assert publish.shown_figures(name)
@@ -92,13 +105,22 @@ def test_a_path_leads_to_one_number():
         lookup("nothing/curves")
 
 
-def test_the_list_of_experiments_is_complete():
-    text = (ROOT / "experiments" / "README.md").read_text()
-    for one in experiments():
-        assert f"| `{one.name}` | {one.summary.rstrip('.')} |" in text
-        time = next(iter(one.presets.values()), None)
-        if time is not None:
-            assert f"| {time.removesuffix(', 2 cores')} |" in text
-    gallery = (DOCS / "experiments" / "index.md").read_text()
+def test_every_experiment_has_a_card():
+    found = {one.page: one for one in cards.cards()}
     for name in EXPERIMENTS:
-        assert f":link: {name}\n" in gallery
+        assert found[name].picture.startswith(f"{name}/"), name
+        assert found[name].picture.split("/")[1] in publish.shown_figures(name), name
+    text = cards.index(
+        (DOCS / "experiments" / "index.md").read_text(), [*found.values()]
+    )
+    assert all(f"{one.card} <{name}>" in text for name, one in found.items())
+    pictures = re.findall(r":img-top: (\S+)", text)
+    assert len(pictures) == sum(one.picture is not None for one in found.values())
+    for picture in pictures:
+        assert (DOCS / "experiments" / picture).exists() or not PICTURES, picture
+
+
+def test_a_card_of_an_unknown_group_is_refused():
+    card = cards.Card("page", "words", "Nothing", 1)
+    with pytest.raises(ValueError, match="group: expected one of"):
+        cards.index("<!-- cards: Something -->\n<!-- contents -->", [card])

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from experiments.__main__ import experiments, main
+from experiments.__main__ import README, experiments, main, readme_table
 
 LISTED = experiments()
 
@@ -20,6 +20,12 @@ def test_what_is_listed_is_what_there_is(one):
 
 
 def test_all_are_printed(capsys):
-    main()
+    main([])
     printed = capsys.readouterr().out
     assert all(f" {one.name} " in printed for one in LISTED)
+
+
+def test_the_readme_has_the_same_list():
+    text = README.read_text()
+    assert readme_table() in text, "python -m experiments --readme writes it"
+    assert text.count("| `") == len(LISTED)
