@@ -91,8 +91,12 @@ def collect(run: Path, name: str) -> Path:
     Returns:
         The folder with ``config.json``, ``result.json`` and those figures that a page
         shows.
+
+    Raises:
+        ValueError: If the run did not draw one of them.
     """
     aside, target = RESULTS / f".writing_{name}", RESULTS / name
+    figures = _drawn(run, name)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     for file in ("config.json", "result.json"):
@@ -102,7 +106,7 @@ def collect(run: Path, name: str) -> Path:
             stored["command"] = re.sub(r" --output \S+", "", stored["command"])
         text = json.dumps(_rounded(stored), separators=(",", ":"))
         (aside / file).write_text(text + "\n")
-    for figure in shown_figures(name):
+    for figure in figures:
         shutil.copyfile(run / figure, aside / figure)
     shutil.rmtree(target, ignore_errors=True)
     aside.rename(target)
@@ -120,7 +124,8 @@ def collect_figures(run: Path, name: str) -> Path:
         The folder with the figures.
 
     Raises:
-        ValueError: If a number of the run differs from the stored one.
+        ValueError: If a number of the run differs from the stored one, or the run did
+            not draw a figure that a page shows.
     """
     target = RESULTS / name
     stored, found = (_read(folder / "result.json") for folder in (target, run))
@@ -130,9 +135,21 @@ def collect_figures(run: Path, name: str) -> Path:
             f"{name}: expected the stored numbers, got others at {changed[0]}; without "
             "--figures numbers and figures are stored together"
         )
-    for figure in shown_figures(name):
+    for figure in _drawn(run, name):
         shutil.copyfile(run / figure, target / figure)
     return target
+
+
+def _drawn(run: Path, name: str) -> list[str]:
+    """The figures that a page shows, all of which the run must have."""
+    figures = shown_figures(name)
+    missing = [figure for figure in figures if not (run / figure).exists()]
+    if missing:
+        drawn = sorted(path.name for path in run.glob("*.png"))
+        raise ValueError(
+            f"{name}: a page shows {', '.join(missing)}, expected one of {drawn}"
+        )
+    return figures
 
 
 def differences(one: Any, other: Any, path: str = "") -> list[str]:

@@ -82,7 +82,7 @@ class Report:
     Attributes:
         numbers: Contents of ``result.json`` beside those of the other attributes.
         checks: Comparisons that decide whether the run passed.
-        figures: Figures by file name.
+        figures: Figures by file name, which ends with ``.png``.
         tables: Tables and lines to print, in order.
         claims: Claims of the papers beside what was measured.
         claims_title: Title of the table of claims.
@@ -91,6 +91,9 @@ class Report:
             there are none or they differ.
         axes: What the indices of arrays among the numbers count, by their path, such
             as ``{"curves.*.mean": ["examples k, from 0"]}``.
+
+    Raises:
+        ValueError: If the name of a figure ends otherwise.
     """
 
     numbers: Mapping[str, Any]
@@ -102,6 +105,13 @@ class Report:
     findings: Sequence[str] = ()
     interval_level: float | None = None
     axes: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        for name in self.figures:
+            if not name.endswith(".png"):
+                raise ValueError(
+                    f"figures: expected file names that end with .png, got {name!r}"
+                )
 
     def verdict(self, checked: bool = True) -> str:
         """``"passed"`` or ``"failed"``; ``"not applicable"`` unless it is checked."""

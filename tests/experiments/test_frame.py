@@ -311,3 +311,8 @@ def test_the_preset_is_that_of_the_device(monkeypatch):
     assert parse(garg_linear.PRESETS, []).preset == "gpu"
     assert parse(shots.PRESETS, []).preset == "tiny"
     assert parse(shots.PRESETS, []).name == "shots"
+
+
+def test_a_figure_needs_the_name_of_a_picture():
+    with pytest.raises(ValueError, match=r"figures: expected .* got 'curve'"):
+        Report({}, figures={"curve": None})

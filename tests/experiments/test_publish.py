@@ -126,9 +126,10 @@ def test_results_are_stored_whole_with_nine_digits(elsewhere):
     assert command == "python -m experiments.one --preset cpu --quiet"
     # A run without the figure of its page leaves what is there.
     (run / "figure.png").unlink()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ValueError, match=r"one: a page shows figure.png, expected one"):
         publish.collect(run, "one")
     assert (target / "figure.png").read_bytes() == b"picture"
+    assert [path.name for path in publish.RESULTS.iterdir()] == ["one"]
 
 
 def test_figures_alone_are_stored_of_a_run_with_the_stored_numbers(elsewhere):
