@@ -5,9 +5,10 @@ Command
 
 What it does
     Trains L = 1 to 6 layers of linear attention in three classes, from several starts
-    and at three (d, N): gradient descent with learned steps, GD++ (which also moves the
-    inputs), and all weights free (L = 2 and 3). Their risks on other prompts stand
-    beside two exact lines: the best L gradient steps
+    (of the first two classes: the best of many draws, since the risk of GD++ has local
+    minima) and at three (d, N): gradient descent with learned steps, GD++ (which also
+    moves the inputs), and all weights free (L = 2 and 3). Their risks on other prompts
+    stand beside two exact lines: the best L gradient steps
     (``regression.risks.gradient_steps_optimum``) and the floor of L layers
     (``depth_floor``), which holds for the first two classes. Then, without training,
     how many layers an error takes as N / d varies.

@@ -1,5 +1,6 @@
 """Gradient steps and GD++, trained on the risk given the inputs."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -50,7 +51,7 @@ def residual(steps: Steps, values: jax.Array) -> jax.Array:
 
 
 def train_classes(config: Config, dim: int, num_examples: int) -> dict[str, Steps]:
-    """Trains every depth from every start at once.
+    """Trains every depth from every start at once; starts are the best of many draws.
 
     The loss is the logarithm of tr p(S)^2 / d averaged over the inputs of a step: the
     risk, exact in task and query. A layer that a run does not have has steps of zero.
@@ -63,9 +64,9 @@ def train_classes(config: Config, dim: int, num_examples: int) -> dict[str, Step
     Returns:
         Steps of each class, ``(max_layers, starts, max_layers)`` each.
     """
-    L = config.max_layers
-    depths = np.repeat(np.arange(1, L + 1), config.starts)
-    has = jnp.asarray(np.arange(L)[None] < depths[:, None], float)
+    L, shape = config.max_layers, (num_examples, dim)
+    has = np.arange(L) < np.arange(1, L + 1)[:, None, None]  # (depth, draw, layer)
+    has = jnp.broadcast_to(jnp.asarray(has, float), (L, config.draws, L))
     key = jax.random.fold_in(jax.random.key(config.seed), dim * 1000 + num_examples)
     found = {}
     # Inputs that shrink from layer to layer ask for larger steps of the labels.
@@ -73,19 +74,44 @@ def train_classes(config: Config, dim: int, num_examples: int) -> dict[str, Step
         kind = jax.random.fold_in(key, len(name))
         eta = jax.random.uniform(kind, has.shape, minval=0.3, maxval=most_eta)
         gamma = jax.random.uniform(jax.random.fold_in(kind, 1), has.shape) * most_gamma
-        moves = jnp.float32(most_gamma > 0)
-        steps = _train(
-            Steps(eta * has, gamma * has),
-            Steps(has, has * moves),
-            kind,
-            config.steps,
-            config.batch_size,
-            config.rate,
-            (num_examples, dim),
+        drawn = Steps(eta * has, gamma * has)
+        # The risk has several local minima, and few draws lie near the least.
+        spectra = _spectra(jax.random.fold_in(kind, 2), config.batch_size, shape)
+        start = _least(drawn, spectra, config.starts)
+        own = has[:, : config.starts].reshape(-1, L)
+        found[name] = jax.tree.map(
+            lambda part: part.reshape(L, config.starts, L),
+            _train(
+                start,
+                Steps(own, own * (most_gamma > 0)),
+                kind,
+                config.steps,
+                config.batch_size,
+                config.rate,
+                shape,
+            ),
         )
-        shape = (L, config.starts, L)
-        found[name] = Steps(*(part.reshape(shape) for part in steps))
     return found
+
+
+def _spectra(key, batch, shape):
+    """Eigenvalues of X^T X / N for a batch of inputs."""
+    X = jax.random.normal(key, (batch, *shape))
+    return jnp.linalg.eigvalsh(jnp.einsum("bni,bnj->bij", X, X) / shape[0])
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _least(drawn: Steps, values: jax.Array, count: int) -> Steps:
+    """The draws of least risk of each depth, all depths in one row."""
+
+    def of_depth(steps):
+        risks = jnp.mean(residual(steps, values) ** 2, axis=(1, 2))
+        # Draws that diverge are no starts.
+        order = jnp.argsort(jnp.where(jnp.isfinite(risks), risks, jnp.inf))[:count]
+        return jax.tree.map(lambda part: part[order], steps)
+
+    chosen = jax.lax.map(of_depth, drawn)
+    return jax.tree.map(lambda part: part.reshape(-1, part.shape[-1]), chosen)
 
 
 def _train(start, free, key, steps, batch, rate, shape):
@@ -101,8 +127,7 @@ def _train(start, free, key, steps, batch, rate, shape):
 
     def step(state, i):
         now, memory = state
-        X = jax.random.normal(jax.random.fold_in(key, i), (batch, *shape))
-        values = jnp.linalg.eigvalsh(jnp.einsum("bni,bnj->bij", X, X) / shape[0])
+        values = _spectra(jax.random.fold_in(key, i), batch, shape)
         gradient = jax.grad(loss)(now, values)
         gradient = jax.tree.map(jnp.multiply, gradient, free)
         updates, memory = optimizer.update(gradient, memory)

@@ -14,7 +14,8 @@ class Config:
         lengths: Examples N of each setting.
         max_layers: Layers L of gradient steps and GD++, from 1 on.
         free_layers: Layers L of stacks whose weights are all free.
-        starts: Random starts of gradient steps and of GD++.
+        draws: Random draws of the steps of gradient steps and of GD++, for each depth.
+        starts: Those of least risk, from which training starts.
         steps: Training steps of gradient steps and GD++.
         batch_size: Inputs of a step.
         rate: Largest learning rate of Adam; it falls to zero like a cosine.
@@ -34,6 +35,7 @@ class Config:
     lengths: tuple[int, ...] = (20, 10, 20)
     max_layers: int = 6
     free_layers: tuple[int, ...] = (2, 3)
+    draws: int = 1024
     starts: int = 16
     steps: int = 3000
     batch_size: int = 512
@@ -59,6 +61,7 @@ class Config:
         free = ("free_steps", "free_batch")
         check_at_least(self, 1, *counts, *free, "phase_dim", "phase_layers")
         check_at_least(self, 2, "eval_prompts")
+        check_at_least(self, self.starts, "draws")
         if not self.free_layers or min(self.free_layers) < 1:
             raise ValueError(
                 f"free_layers: expected at least 1 each, got {self.free_layers}"

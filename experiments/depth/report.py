@@ -20,6 +20,7 @@ def report(config: Config, settings: list[Setting]) -> Report:
     of = f"{config.starts} starts, seed {config.seed}"
     return Report(
         {
+            "draws": config.draws,
             "settings": {one.title: _numbers(one) for one in settings},
             "phase": {
                 f"{error:g}": {"examples per dimension": x, "layers": y}

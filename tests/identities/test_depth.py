@@ -195,6 +195,12 @@ def test_gd_plus_plus_stays_above_the_floor(measured):
     assert float(floor.risk) < best.fun
     assert best.fun == pytest.approx(0.0115, abs=5e-5)
     assert float(floor.risk) == pytest.approx(0.0110, abs=5e-5)
+    # Two further local minima, at which a training may end.
+    for start, least in (
+        ((0.77, 2.64, 0.27, 0.3), 0.0173),
+        ((1.8, 1.3, 0.2, 0.1), 0.0205),
+    ):
+        assert minimize(risk, start).fun == pytest.approx(least, abs=5e-5)
     # The recursion in s is that of the tokens.
     eta, gamma = np.split(best.x, 2)
     X = np.random.default_rng(1).standard_normal((N, d))
