@@ -256,6 +256,11 @@ MODELS = {
         ),
         "bfloat16",
     ),
+    "starcoder2": Fixture(
+        "starcoder2",
+        _small(**_GROUPS, sliding_window=5, tie_word_embeddings=True),
+        "bfloat16",
+    ),
     "mixtral": Fixture(
         "mixtral",
         _llama(

@@ -38,6 +38,7 @@ CONFIGS = {
     "opt": "OPT",
     "olmo2": "Olmo2",
     "stablelm": "StableLm",
+    "starcoder2": "Starcoder2",
     "mixtral": "Mixtral",
     "qwen3_moe": "Qwen3Moe",
 }

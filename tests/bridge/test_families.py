@@ -31,6 +31,8 @@ SETTINGS = [
     ("opt", {"position_offset": 1, "max_positions": 21}),
     ("ministral", {"sliding_window": (None, 5)}),
     ("qwen2_mixed", {"sliding_window": (4, None)}),
+    ("starcoder2", {"sliding_window": None}),
+    ("starcoder2", {"activation": "silu"}),
 ]
 
 
@@ -59,6 +61,11 @@ def test_the_stored_logits_depend_on_every_setting(name, change, tmp_path):
             "gemma3_text",
             {"rope_parameters": {"sliding_attention": {"partial_rotary_factor": 0.34}}},
             "partial_rotary_factor: expected 1 in this family, got one that turns 2 of",
+        ),
+        (
+            "starcoder2",
+            {"layer_types": ["full_attention"] * 2},
+            "layer_types: expected",
         ),
         ("opt", {"num_attention_heads": 5}, "num_attention_heads: expected a divisor"),
         ("opt", {"word_embed_proj_dim": 6}, "word_embed_proj_dim: expected 12, got 6"),

@@ -55,6 +55,7 @@ CONFIGS = {
     "opt": {**_LLAMA, "ffn_dim": 20},
     "olmo2": {**_LLAMA, "hidden_size": 16, "num_key_value_heads": 1},
     "stablelm": {**_LLAMA, "partial_rotary_factor": 0.4},
+    "starcoder2": {**_LLAMA, **_GROUPS, "sliding_window": 4},
     "mixtral": {**_LLAMA, **_GROUPS, "num_local_experts": 3},
     "qwen3_moe": {
         **_LLAMA,

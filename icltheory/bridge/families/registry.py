@@ -18,6 +18,7 @@ from icltheory.bridge.families import (
     phi,
     qwen,
     stablelm,
+    starcoder2,
 )
 from icltheory.bridge.families.declare import Family
 
@@ -44,6 +45,7 @@ FAMILIES: dict[str, Family] = {
         opt.OPT,
         olmo.OLMO2,
         stablelm.STABLELM,
+        starcoder2.STARCODER2,
     )
 }
 
