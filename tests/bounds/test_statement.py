@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 from icltheory.attention import LinearAttentionStack
-from icltheory.bounds import AS_PRINTED, generalization_bound
+from icltheory.bounds import AS_PRINTED, generalization_bound, isotropic_term
 from icltheory.constructions import gradient_descent
 from icltheory.noise import noise_spectrum, support_dims
+from tests import oracles
 
 STACK = gradient_descent(jnp.array([0.5]), d_in=2)
 bound_of = jax.jit(
@@ -51,6 +53,27 @@ def test_the_standard_error_is_the_spread_over_samples_of_prompts(log):
     typical = np.mean([float(bound.standard_error) for bound in found])
     # The spread of 200 samples has a relative error of 1 / 20.
     assert abs(typical / spread - 1) < 0.2
+
+
+def test_the_limit_is_that_of_both_expectations_at_once():
+    """One layer: Student's limits of E[A_1] and E[A_2], each with half of the level."""
+    H, B = pools(3, 30), 30
+    bound = bound_of(H, confidence=0.9)
+    spectrum = jax.vmap(lambda one: noise_spectrum(STACK, one, 20, scale=1 / 40))(H)
+    weights = tuple(np.asarray(W) for W in (STACK.W_V, STACK.W_K, STACK.W_Q))
+    g = [oracles.demonstration_gradients(*weights, one)[0].sum(axis=0) for one in H]
+    A_1 = np.sum(np.square(g), axis=(1, 2)) / 40**2 + spectrum.trace[:, 0]
+    A_2 = spectrum.log_pdet[:, 0]
+    D = spectrum.support_dim[0, 0]
+    quantile = scipy.stats.t.ppf(0.95, B - 1) / np.sqrt(B)
+    above = A_1.mean() + quantile * A_1.std(ddof=1)
+    below = A_2.mean() - quantile * A_2.std(ddof=1)
+    term, limit = (
+        float(isotropic_term(one, 0.0, other, D))
+        for one, other in ((A_1.mean(), A_2.mean()), (above, below))
+    )
+    ratio = float(bound.upper / bound.value)
+    assert ratio == pytest.approx((limit / term) ** 0.5, rel=1e-6)
 
 
 @pytest.mark.slow

@@ -129,6 +129,12 @@ def test_limits_of_the_binary_bound_come_close_with_many_prompts(measured):
     bound = bounds.binary_kl_bound(jnp.asarray(losses, float), chosen, levels=2)
     measured("limit of the binary bound over the bound", bound.upper / bound.value)
     assert 1 < bound.upper / bound.value < 1.03
+    losses = jnp.asarray(losses, float)
+    pairs = bounds.evaluated_bound(losses, chosen, levels=2)
+    zeros = jnp.zeros(losses.shape)
+    answers = bounds.prediction_bound(losses, zeros, chosen, 2)
+    for other in (pairs, answers):
+        assert 1 < other.upper / other.value < 1.03
 
 
 def test_order_of_the_bounds(learners):
