@@ -71,7 +71,8 @@ class EffectiveParameters:
 
     References:
         Zhang, Wu and Bartlett (2024), Section 3 and Appendices B and D. Verified by
-        ``tests/identities/test_zhang_ltb_models.py``.
+        ``tests/identities/test_zhang_ltb_models.py`` and
+        ``tests/identities/test_zhang_ltb_predictions.py``.
     """
 
     c: VectorField
