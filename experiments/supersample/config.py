@@ -59,7 +59,7 @@ class Config:
     checkpoint: str = "experiments/small_lm/checkpoint"
     clip: float = 4.0
     levels: int = 16
-    prompts: int = 4096
+    prompts: int = 16_384
     language_prompts: int = 512
     theorem2_prompts: int = 256
     seed: int = 0
