@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> dict:
     )
     with run.phase("training"):
         fitted = train(config, run)
-    params = fitted.state.params
+    params = checkpoint.rounded(fitted.state.params)
     if run.writes:
         checkpoint.save(config, params, run.folder / "checkpoint")
         tasks.write(config.language, run.folder / "tasks")
