@@ -8,7 +8,8 @@ import pytest
 from icltheory.bridge import evaluate, evaluate_rates
 from icltheory.bridge.evaluation import Grid, evaluate_naive, tokenize
 from icltheory.bridge.evaluation.packing import PackedBatches, pack
-from tests.bridge.evaluation_tasks import Letters, classification, tiny
+from icltheory.bridge.tasks import SCORINGS
+from tests.bridge.evaluation_tasks import Letters, choice, classification, tiny
 from tests.bridge.test_evaluation_prompts import Reader
 from tests.bridge.tiers import quick
 
@@ -33,7 +34,7 @@ def test_a_batch_says_where_each_question_ends():
             ids, mask, ends = batch.tokens
             shapes.add((ids.shape, ends.shape))
             seen += batch.examples.tolist()
-            for number, place in zip(batch.examples, batch.places, strict=True):
+            for number, place in zip(batch.sequences, batch.places, strict=True):
                 row, slot = divmod(int(place), ends.shape[1])
                 begin = mask[row].argmax() if slot == 0 else ends[row, slot - 1] + 1
                 kept = slice(begin, ends[row, slot] + 1)
@@ -86,6 +87,60 @@ def test_packed_questions_are_answered_as_single_ones(case):
     # In float64; sums of another length are taken in another order.
     naive = evaluate_naive(model, task)
     np.testing.assert_allclose(found.scores, naive.scores, rtol=0, atol=1e-9)
+
+
+def _rows(batch, batches):
+    """Rows of a batch that do not repeat its last one."""
+    return 1 + int(batch.places.max()) // batches.most
+
+
+def test_an_example_comes_with_the_batch_of_its_last_option():
+    """Three options of 2 to 40 tokens, two sequences a batch."""
+    task = classification(12, 2, longest=5, scoring="log_likelihood")
+    prompts = tokenize(Reader(Letters()), task)
+    batches = PackedBatches(prompts, 16, 1, "right")
+    for chosen in (None, [7, 2, 11]):
+        seen, complete, counted = [], [], 0
+        for batch in batches(chosen):
+            seen += batch.sequences.tolist()
+            for number in batch.examples.tolist():
+                assert {3 * number + k for k in range(3)} <= set(seen)
+                assert number in batch.sequences // 3
+            complete += batch.examples.tolist()
+            # Each option's tokens are read once, none of those of another row.
+            sizes = [len(prompts.rows[n]) - prompts.starts[n] for n in seen]
+            counted += int(batch.answers.counted[: _rows(batch, batches)].sum())
+            assert counted == sum(sizes)
+        assert sorted(complete) == sorted(range(12) if chosen is None else chosen)
+        assert sorted(seen) == sorted(3 * n + k for n in complete for k in range(3))
+
+
+SCORED = [(s, "float64") for s in SCORINGS]
+SCORED += [("average_log_likelihood", "float32"), ("mean_logit", "float32")]
+
+
+@pytest.mark.parametrize(
+    "case",
+    quick([("average_log_likelihood", "float64"), ("mean_logit", "float32")], SCORED),
+    ids="-".join,
+)
+def test_every_scoring_of_packed_questions_is_that_of_single_ones(case):
+    """Options of different lengths; batches end between options of an example."""
+    scoring, dtype = case
+    model, atol = tiny("groups", dtype=dtype), 1e-9 if dtype == "float64" else 2e-5
+    if scoring in ("label_token", "pmi", "contextual_calibration"):
+        task = classification(14, 2, longest=5, scoring=scoring)
+    else:
+        task = choice(14, 2, scoring=scoring)
+    packed, single = (
+        evaluate_rates(model, task, 1, "attn", (0, 0.5), packed=one, batch_size=3)
+        for one in (True, False)
+    )
+    # Of 1 to 10: sums of another length are taken in another order.
+    for a, b in zip(packed, single, strict=True):
+        np.testing.assert_allclose(a.scores, b.scores, rtol=0, atol=atol)
+    naive = evaluate_naive(model, task)
+    np.testing.assert_allclose(packed[0].scores, naive.scores, rtol=0, atol=atol)
 
 
 @pytest.mark.slow

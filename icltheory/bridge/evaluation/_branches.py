@@ -115,10 +115,10 @@ class Branch:
             total, count = programs.prefix_logits(
                 self.model.decoder, self.model.ends, stream
             )
-            self.before = (total[:, 0], count[0])
+            self.before = (total[:, 0, 0], count[0, 0])
 
     def __call__(self, stream: Stream, answers: Answers) -> jax.Array:
-        """Measures of rows whose stream enters the layer, (R, B, K) or (R, B, 1)."""
+        """Measures of sequences whose stream enters the layer, (R, B S, K or 1)."""
         stream, _ = self._run(stream, self.caches, self.model.last_only)
         way = self.model
         return programs.score(

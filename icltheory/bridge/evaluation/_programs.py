@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory.bridge._blocks import numbers_of
 from icltheory.bridge.streams import KV, Stream
 from icltheory.layered import replace_matrix
 
@@ -65,49 +66,67 @@ def changes_keys(specs):
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def score(decoder, measure, ends, stream, answers, before):
-    """Measures of all rows, (R, B, K) or (R, B, 1)."""
+    """Measures of all sequences of B rows, (R, B S, K) or (R, B S, 1)."""
     with jax.default_matmul_precision("highest"):
-        return _MEASURES[measure](decoder, ends, stream, answers, before)
+        found = _MEASURES[measure](decoder, ends, stream, answers, before)
+    # Where a row has several sequences, each has measures of its own.
+    return found.reshape(len(found), -1, found.shape[-1])
 
 
 def _label_token(decoder, ends, stream, answers, before):
-    # Where a row has several sequences, each has its own last token.
-    rates, rows, length = stream.h.shape[:3]
-    return _few(decoder, ends, stream).reshape(rates, rows * length, -1)
+    return _few(decoder, ends, stream)
 
 
 def _log_likelihood(decoder, ends, stream, answers, before):
+    own = answers.counted[:, :, None] & _by_sequence(stream, answers.places)
+
     def at(h):
         picked = jnp.take_along_axis(h, answers.places[:, :, None], axis=1)
         logits = decoder.read_out(ends, stream._replace(h=picked))
         logp = jax.nn.log_softmax(logits, axis=-1)
         logp = jnp.take_along_axis(logp, answers.tokens[:, :, None], axis=-1)[..., 0]
         # Not by a product with the mask: padding may be NaN where the answer is not.
-        return jnp.where(answers.counted, logp, 0).sum(axis=1)
+        return jnp.where(own, logp[:, :, None], 0).sum(axis=1)
 
     # One rate after another: the whole vocabulary at every token of an answer is large.
-    return jax.lax.map(at, stream.h)[:, :, None]
+    return jax.lax.map(at, stream.h)[..., None]
 
 
 def _mean_logit(decoder, ends, stream, answers, before):
     total, count = mean_logits(decoder, ends, stream)
-    return ((total + before[0][:, None]) / (count + before[1])[None])[:, :, None]
+    before_total, before_count = before
+    found = (total + before_total[:, None, None]) / (count + before_count)[None]
+    return found[..., None]
 
 
 def mean_logits(decoder, ends, stream):
-    """For each rate and row the sum over tokens of the mean logit, and their number."""
-    rates, rows, length = stream.h.shape[:3]
-    means = _few(decoder, ends, stream).reshape(rates, rows, length)
-    mask = stream.mask
-    return jnp.where(mask[None], means, 0).sum(axis=2), mask.sum(axis=1)
+    """For each rate and sequence the sum of its tokens' mean logits, and their number.
+
+    Sums (R, B, S) and numbers (B, S), of S sequences in each of B rows.
+    """
+    means = _few(decoder, ends, stream)  # (R, B, T, 1)
+    rows, length = stream.mask.shape
+    places = jnp.broadcast_to(jnp.arange(length)[None], (rows, length))
+    own = stream.mask[:, :, None] & _by_sequence(stream, places)
+    return jnp.where(own[None], means, 0).sum(axis=2), own.sum(axis=1)
+
+
+def _by_sequence(stream, places):
+    """Whether a place (B, M) of a row is in each of its sequences, (B, M, S)."""
+    if stream.ends is None:
+        return jnp.ones((*places.shape, 1), bool)
+    number = numbers_of(stream.ends, stream.mask.shape[1])
+    number = jnp.take_along_axis(number, places, axis=1)[:, :, None]
+    return number == jnp.arange(stream.ends.shape[1])[None, None]
 
 
 def _few(decoder, ends, stream):
-    """Logits of the few rows that ``ends`` is left with."""
-    _, _, length, width = stream.h.shape
+    """Logits (R, B, T, K) of the few rows that ``ends`` is left with."""
+    rates, rows, length, width = stream.h.shape
     flat = stream._replace(h=stream.h.reshape(-1, length, width))
     table = ends["embed"]["tokens"] if decoder.arch.tied else ends["head"]["weight"]
-    return decoder.label_logits(ends, flat, jnp.arange(table.shape[0]))
+    logits = decoder.label_logits(ends, flat, jnp.arange(table.shape[0]))
+    return logits.reshape(rates, rows, length, -1)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -33,7 +33,7 @@ class SplitEvaluator:
         self.batches = self.apart = Batches(
             prompts, limit, batch_size, buckets, padding
         )
-        if packed and prompts.measure == "label_token":
+        if packed:
             self.batches = PackedBatches(prompts, width, batch_size, padding)
         _check_turns(model.decoder.arch.rotary, prompts)
         _check_scoring(model.decoder.arch, prompts)
@@ -80,14 +80,14 @@ class SplitEvaluator:
 
     def stream(self, examples=None, rates=None) -> Iterator[tuple]:
         """Scores of batch after batch; the device works on one ahead."""
-        waiting, branches = [], self._with(rates)
+        waiting, branches, kept = [], self._with(rates), {}
         for batch in self.batches(examples):
             running = [
                 (key, batch, scores) for key, scores in self._scores(batch, branches)
             ]
-            yield from self._fetch(waiting, rates, branches)
+            yield from self._fetch(waiting, rates, branches, kept)
             waiting = running
-        yield from self._fetch(waiting, rates, branches)
+        yield from self._fetch(waiting, rates, branches, kept)
 
     def evaluations(
         self, progress: Progress | None = None, name: Callable[[Any], str] = str
@@ -120,11 +120,13 @@ class SplitEvaluator:
             layer = branch.layer
             yield key, branch(stream, batch.answers)
 
-    def _fetch(self, running, rates, branches):
+    def _fetch(self, running, rates, branches, kept):
         for key, batch, measures in running:
             examples = batch.examples
+            measures = self._of_examples(measures, batch, rates, kept, key)
+            if not len(examples):
+                continue
             own = self._reference_measures(key, rates)
-            measures = self._of_examples(measures, batch, rates)
             wrong = np.isnan(measures).any(axis=(0, 2))
             if wrong.any() and not self._weights_are_known:
                 check_weights(self.model, tokens=False)
@@ -135,22 +137,27 @@ class SplitEvaluator:
                 measures[:, wrong] = found
             yield key, examples, self.prompts.scores(measures, examples, own)
 
-    def _of_examples(self, measures, batch, rates):
-        """Measures (R, n, K) on the host, in the order of the examples of a batch."""
-        measures = np.array(replicated(measures))[
-            : None if rates is None else len(rates)
-        ]
-        measures = measures.reshape(len(measures), -1, self.prompts.num_options)
-        if batch.places is None:
-            return measures[:, : len(batch.examples)]
-        return measures[:, batch.places]
+    def _of_examples(self, measures, batch, rates, kept, key):
+        """Measures (R, n, K) on the host, of the examples that a batch completes.
+
+        ``kept`` has those of all sequences until the other options are there.
+        """
+        count, p = None if rates is None else len(rates), self.prompts
+        found = np.asarray(replicated(measures))[:count, batch.places]
+        if key not in kept:
+            shape = (len(found), len(p.rows), found.shape[2])
+            kept[key] = np.empty(shape, found.dtype)
+        kept[key][:, batch.sequences] = found
+        whole = kept[key].reshape(len(found), p.num_examples, p.num_options)
+        return whole[:, batch.examples]
 
     def _alone(self, key, examples, rates, branches):
         """Measures of examples, each of which has a row of its own."""
         found: dict[int, np.ndarray] = {}
+        kept: dict[Any, np.ndarray] = {}
         for batch in self.apart(examples):
             ((_, measures),) = self._scores(batch, {key: branches[key]})
-            measures = self._of_examples(measures, batch, rates)
+            measures = self._of_examples(measures, batch, rates, kept, key)
             by_example = zip(
                 batch.examples.tolist(), measures.swapaxes(0, 1), strict=True
             )

@@ -34,14 +34,16 @@ class Answers(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Examples that run together, the last one repeated to fill the shape.
+    """Sequences that run together, the last row repeated to fill the shape.
+
+    A sequence is an entry of ``prompts.rows``: an example, or one option of it.
 
     Args:
-        examples: Numbers of the examples, without the repeated ones.
-        tokens: Their rows, padded.
+        examples: Numbers of the examples whose last sequence is among these.
+        tokens: Rows of one or more sequences, padded.
         answers: Where the options' tokens stand.
-        places: Place of each example among those that the device computes, where it is
-            another than its place here.
+        sequences: Numbers of the sequences, without the repeated ones.
+        places: Place of each sequence among the measures that the device returns.
 
     References:
         Verified by ``tests/bridge/test_evaluation_prompts.py``.
@@ -50,7 +52,8 @@ class Batch(NamedTuple):
     examples: np.ndarray
     tokens: Tokens
     answers: Answers
-    places: np.ndarray | None = None
+    sequences: np.ndarray
+    places: np.ndarray
 
 
 @named_errors
@@ -153,19 +156,61 @@ class Batches:
     def _batch(self, examples: np.ndarray, size: int, length: int) -> Batch:
         p, each = self.prompts, self.prompts.rows_per_example
         filled = np.pad(examples, (0, size - len(examples)), mode="edge")
-        numbers = (filled[:, None] * each + np.arange(each)[None]).ravel()
-        ids = np.zeros((len(numbers), length), np.int32)
-        mask = np.zeros(ids.shape, bool)
-        shape = (len(numbers), self.answer)
-        kinds = (np.int32, np.int32, bool)
-        answers = Answers(*(np.zeros(shape, kind) for kind in kinds))
-        for i, number in enumerate(numbers):
-            row, start = p.rows[number], p.starts[number]
-            first = 0 if self.padding == "right" else length - len(row)
-            ids[i, first : first + len(row)] = row
-            mask[i, first : first + len(row)] = True
-            count = len(row) - start
-            answers.tokens[i, :count] = row[start:]
-            answers.places[i, :count] = first + start - 1 + np.arange(count)
-            answers.counted[i, :count] = True
-        return Batch(examples, Tokens(ids, mask), answers, None)
+        numbers = sequences_of(filled, each)
+        rows = [[number] for number in numbers.tolist()]
+        tokens, answers = laid_out(p, rows, length, self.padding, self.answer)
+        count = len(examples) * each
+        return Batch(
+            examples,
+            tokens._replace(ends=None),
+            answers,
+            sequences=numbers[:count],
+            places=np.arange(count),
+        )
+
+
+def sequences_of(examples: np.ndarray, each: int) -> np.ndarray:
+    """Numbers of the sequences of some examples, of which each has so many."""
+    return (examples[:, None] * each + np.arange(each)[None]).ravel()
+
+
+def laid_out(
+    prompts: Prompts,
+    rows: Sequence[Sequence[int]],
+    length: int,
+    padding: str,
+    answers: int,
+    most: int = 1,
+) -> tuple[Tokens, Answers]:
+    """Rows of tokens in which sequences follow one another.
+
+    Args:
+        prompts: The split.
+        rows: Numbers of the sequences of each row.
+        length: Tokens in a row.
+        padding: ``"right"`` or ``"left"``.
+        answers: Most tokens of answers in a row.
+        most: Most sequences in a row.
+
+    Returns:
+        The tokens, and where the tokens of the answers stand.
+    """
+    ids, mask = (np.zeros((len(rows), length), kind) for kind in (np.int32, bool))
+    ends = np.zeros((len(rows), most), np.int32)
+    kinds = (np.int32, np.int32, bool)
+    found = Answers(*(np.zeros((len(rows), answers), kind) for kind in kinds))
+    for row, numbers in enumerate(rows):
+        total, count = sum(len(prompts.rows[number]) for number in numbers), 0
+        place = 0 if padding == "right" else length - total
+        mask[row, place : place + total] = True
+        for slot, number in enumerate(numbers):
+            sequence, start = prompts.rows[number], prompts.starts[number]
+            end = place + len(sequence)
+            ids[row, place:end] = sequence
+            ends[row, slot:] = end - 1
+            own = slice(count, count + len(sequence) - start)
+            found.tokens[row, own] = sequence[start:]
+            found.places[row, own] = np.arange(place + start, end) - 1
+            found.counted[row, own] = True
+            place, count = end, own.stop
+    return Tokens(ids, mask, ends), found

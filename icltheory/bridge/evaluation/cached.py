@@ -49,9 +49,8 @@ def evaluate(
         buckets: Most lengths to which questions are padded if not packed; each
             compiles.
         padding: ``"right"`` or ``"left"``, to which side.
-        packed: Whether rows of one length hold several questions, so that one program
-            serves all. Where more is read than their last tokens (all scorings but that
-            of label tokens) it plays no part.
+        packed: Whether rows of one length hold several questions, or questions with
+            one of their options, so that one program serves all.
         progress: Called as ``progress(done, total, part)`` after each batch, with
             numbers of examples; see :mod:`icltheory.batching`.
 

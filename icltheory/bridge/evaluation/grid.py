@@ -68,9 +68,8 @@ class Grid:
         buckets: Most lengths to which questions are padded if not packed; each
             compiles.
         padding: ``"right"`` or ``"left"``, to which side.
-        packed: Whether rows of one length hold several questions, so that one program
-            serves all. Where more is read than their last tokens (all scorings but that
-            of label tokens) it plays no part.
+        packed: Whether rows of one length hold several questions, or questions with
+            one of their options, so that one program serves all.
         method: ``"svd"``, ``"magnitude"`` or ``"whitened"``, by which every rate
             prunes the original weights; or a
             :class:`~icltheory.bridge.spectra.ClippingMethod`: ``Cumulative``, by which
@@ -173,7 +172,7 @@ class Grid:
             rates: Numbers of the rates, places in ``rates``; all if ``None``.
 
         Returns:
-            One chunk a batch and (layer, module), of examples that ran together.
+            One chunk a batch and (layer, module), of the examples that it completes.
         """
         for (layer, module), *found in self._run.stream(examples, rates):
             yield GridChunk(layer, module, *found)

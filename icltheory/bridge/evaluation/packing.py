@@ -6,9 +6,8 @@ import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
 from icltheory._named_errors import named_errors
-from icltheory.bridge.evaluation.batches import Answers, Batch
+from icltheory.bridge.evaluation.batches import Batch, laid_out, sequences_of
 from icltheory.bridge.evaluation.prompts import Prompts
-from icltheory.bridge.streams import Tokens
 
 __all__ = ["PackedBatches", "pack"]
 
@@ -61,19 +60,21 @@ def pack(
 
 
 class PackedBatches:
-    r"""The questions of a split behind a shared prefix, several in each row.
+    r"""The sequences of a split behind a shared prefix, several in each row.
 
-    A question sees the prefix and itself, and its positions begin behind the prefix. Of
-    rows of T tokens, N(T) are needed. T is that multiple of the longest question, up to
-    three, which takes the fewest operations in a block of width d behind P tokens,
+    A sequence is a question, or a question with one of its options. It sees the prefix
+    and itself, and its positions begin behind the prefix. Of rows of T tokens, N(T) are
+    needed. T is that multiple of the longest sequence, up to three, which takes the
+    fewest operations in a block of width d behind P tokens,
 
     .. math:: N(T)\, T\, (6 d + P + T) ,
 
-    and a row has at most :math:`\lceil T / \bar t \rceil` questions for a mean length
-    :math:`\bar t`: what reads only last tokens has that many places in each row.
+    and a row has at most :math:`\lceil T / \bar t \rceil` sequences for a mean length
+    :math:`\bar t`: what reads only last tokens has that many places in each row. The
+    options of an example may be in several batches; it belongs to the last of them.
 
     Args:
-        prompts: The split; its measure reads the last token of each question alone.
+        prompts: The split.
         width: Width d of the model.
         batch_size: About how many examples run together.
         padding: ``"right"`` or ``"left"``, where a row that is not full is padded.
@@ -97,8 +98,14 @@ class PackedBatches:
         self.length = min(costs, key=lambda length: costs[length])
         self.most = self._most(self.length)
         self.whole = pack(self.sizes, self.length, self.most)
-        share = batch_size * len(self.whole) / len(self.sizes)
+        share = batch_size * len(self.whole) / prompts.num_examples
         self.rows = max(1, min(round(share), len(self.whole)))
+        self.asked = self.sizes - np.array(prompts.starts)
+        self.answers = self._answers(self.whole)
+
+    def _answers(self, packed: list[list[int]]) -> int:
+        most = max((int(self.asked[numbers].sum()) for numbers in packed), default=0)
+        return -(-most // 4) * 4
 
     def _most(self, length: int) -> int:
         return int(np.ceil(length / self.sizes.mean()))
@@ -107,36 +114,31 @@ class PackedBatches:
         self, examples: Sequence[int] | np.ndarray | None = None
     ) -> Iterator[Batch]:
         """Batches of all examples, or of some in shapes that other calls share."""
+        each, answers = self.prompts.rows_per_example, self.answers
         if examples is None:
             packed, count = self.whole, -(-len(self.whole) // self.rows)
             size = -(-len(packed) // count)
         else:
-            chosen = np.asarray(examples, int)
+            chosen = sequences_of(np.asarray(examples, int), each)
             found = pack(self.sizes[chosen], self.length, self.most)
             packed = [chosen[row].tolist() for row in found]
             size = min(1 << max(len(packed) - 1, 0).bit_length(), self.rows)
+            answers = max(answers, self._answers(packed))
+        missing = np.full(self.prompts.num_examples, each)
         for start in range(0, len(packed), size):
-            yield self._batch(packed[start : start + size], size)
-
-    def _batch(self, packed: list[list[int]], size: int) -> Batch:
-        """Rows side by side; those that are missing repeat the last one."""
-        shape = (size, self.length)
-        ids, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
-        ends = np.zeros((size, self.most), np.int32)
-        places = []
-        for row in range(size):
-            numbers = packed[min(row, len(packed) - 1)]
-            total = int(self.sizes[numbers].sum())
-            place = 0 if self.padding == "right" else self.length - total
-            mask[row, place : place + total] = True
-            for slot, number in enumerate(numbers):
-                end = place + len(self.prompts.rows[number])
-                ids[row, place:end] = self.prompts.rows[number]
-                ends[row, slot:] = end - 1
-                place = end
-            if row < len(packed):
-                places += [row * self.most + slot for slot in range(len(numbers))]
-        nothing = (np.zeros((size, 1), kind) for kind in (np.int32, np.int32, bool))
-        examples = np.array([number for numbers in packed for number in numbers])
-        tokens = Tokens(ids, mask, ends)
-        return Batch(examples, tokens, Answers(*nothing), np.array(places))
+            rows = packed[start : start + size]
+            numbers = np.array([number for row in rows for number in row])
+            np.subtract.at(missing, numbers // each, 1)
+            done = dict.fromkeys((numbers // each).tolist())
+            complete = np.array([n for n in done if not missing[n]], int)
+            # Rows that are missing repeat the last one.
+            filled = rows + [rows[-1]] * (size - len(rows))
+            tokens, asked = laid_out(
+                self.prompts, filled, self.length, self.padding, answers, self.most
+            )
+            places = [
+                number * self.most + slot
+                for number, row in enumerate(rows)
+                for slot in range(len(row))
+            ]
+            yield Batch(complete, tokens, asked, numbers, np.array(places))
