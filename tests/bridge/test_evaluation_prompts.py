@@ -234,6 +234,20 @@ def test_some_examples_share_few_shapes():
     assert len(shapes) <= 2 * 4
 
 
+def test_batches_are_smaller_where_tokens_would_make_too_many_pairs():
+    prompts = tokenize(Reader(Letters()), choice(7))
+    batches, each = Batches(prompts, 160, 6, 1), prompts.rows_per_example
+    (length,) = {batch.tokens.ids.shape[1] for batch in batches()}
+    pairs = each * length * (len(prompts.prefix) + length)
+    for most, largest in ((2 * pairs, 2), (2 * pairs - 1, 1), (1, 1), (9 * pairs, 6)):
+        found = [*Batches(prompts, 160, 6, 1, most_pairs=most)()]
+        assert max(len(batch.tokens.ids) for batch in found) <= largest * each
+        assert sorted(n for batch in found for n in batch.examples.tolist()) == list(
+            range(prompts.num_examples)
+        )
+    assert max(len(batch.tokens.ids) for batch in batches()) > 2 * each
+
+
 def test_nothing_is_padded_beyond_the_context():
     prompts = tokenize(Reader(Letters()), classification(6))
     longest = max(map(len, prompts.rows))

@@ -74,6 +74,18 @@ def test_the_length_of_rows_is_that_of_fewest_operations():
     assert batches.length == min(costs, key=costs.__getitem__) != 104
 
 
+def test_rows_are_fewer_where_tokens_would_make_too_many_pairs():
+    prompts = tokenize(Reader(Letters()), classification(30, 2, longest=5))
+    batches = PackedBatches(prompts, 16, 30, "right")
+    pairs = batches.length * (len(prompts.prefix) + batches.length)
+    for most, rows in ((2 * pairs + 1, 2), (1, 1), (10**9, batches.rows)):
+        found = PackedBatches(prompts, 16, 30, "right", most)
+        assert found.rows == rows
+        seen = [number for batch in found() for number in batch.examples.tolist()]
+        assert sorted(seen) == list(range(30))
+    assert batches.rows > 2
+
+
 CASES = [(f, "right") for f in ("groups", "gpt2", "gptj", "mixed")]
 CASES += [("groups", "left")]
 

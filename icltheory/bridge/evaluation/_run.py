@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from icltheory.batching import Counter, Progress
@@ -13,6 +14,11 @@ from icltheory.bridge.evaluation.packing import PackedBatches
 from icltheory.bridge.evaluation.prompts import Prompts
 from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
 from icltheory.bridge.model import check_weights
+
+# On a CPU a program whose buffers are larger than 32 MiB together gets fresh pages from
+# the system in every call, which takes as long as its products. The scores and the
+# weights of attention are two such buffers; the others are smaller.
+_MOST_BYTES = 12 * 2**20
 
 
 class SplitEvaluator:
@@ -26,15 +32,17 @@ class SplitEvaluator:
         buckets: int,
         padding: str,
         packed: bool,
+        rates: int = 1,
     ):
         limit, width = model.context_length, model.arch.width
+        pairs = _most_pairs(model, rates)
         self.model, self.prompts = model, prompts
         self._weights_are_known = False
         self.batches = self.apart = Batches(
-            prompts, limit, batch_size, buckets, padding
+            prompts, limit, batch_size, buckets, padding, pairs
         )
         if packed:
-            self.batches = PackedBatches(prompts, width, batch_size, padding)
+            self.batches = PackedBatches(prompts, width, batch_size, padding, pairs)
         _check_turns(model.decoder.arch.rotary, prompts)
         _check_scoring(model.decoder.arch, prompts)
         self.programs = ModelPrograms(model.decoder, model.params, prompts)
@@ -43,7 +51,9 @@ class SplitEvaluator:
         self.reference: SplitEvaluator | None = None
         if prompts.reference is not None:
             few = prompts.reference
-            self.reference = SplitEvaluator(model, few, batch_size, 1, padding, packed)
+            self.reference = SplitEvaluator(
+                model, few, batch_size, 1, padding, packed, rates
+            )
         self._references: dict[Any, np.ndarray] = {}
         self._chosen: tuple[Any, Mapping[Any, Branch]] = (None, self.branches)
 
@@ -183,6 +193,15 @@ class SplitEvaluator:
             taken = {key: branch.take(wanted) for key, branch in self.branches.items()}
             self._chosen = (wanted, taken)
         return self._chosen[1]
+
+
+def _most_pairs(model: Any, rates: int) -> int | None:
+    """Pairs of tokens whose attention weights at all rates take ``_MOST_BYTES``."""
+    leaf = jax.tree.leaves(model.params)[0]
+    devices = leaf.devices() if isinstance(leaf, jax.Array) else jax.devices()
+    if any(device.platform != "cpu" for device in devices):
+        return None
+    return _MOST_BYTES // (4 * model.arch.num_heads * rates)
 
 
 def _check_turns(rotary, prompts):

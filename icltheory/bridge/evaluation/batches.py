@@ -103,6 +103,11 @@ def padded_lengths(lengths: Sequence[int] | np.ndarray, most: int) -> np.ndarray
     return np.array(chosen[::-1])
 
 
+def rows_with(most_pairs: int, length: int, prompts: Prompts) -> int:
+    """How many rows behind the prefix have so many pairs of tokens."""
+    return most_pairs // (length * (len(prompts.prefix) + length))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Batches:
     """The examples of a split by padded length.
@@ -113,6 +118,8 @@ class Batches:
         batch_size: Most examples that run together.
         buckets: Most padded lengths.
         padding: ``"right"`` or ``"left"``.
+        most_pairs: Most pairs of a token and one that it may see, over all rows of a
+            batch with more than one example; no limit if ``None``.
 
     References:
         Verified by ``tests/bridge/test_evaluation_prompts.py``.
@@ -123,6 +130,7 @@ class Batches:
     batch_size: int = 32
     buckets: int = 3
     padding: str = "right"
+    most_pairs: int | None = None
     lengths: np.ndarray = dataclasses.field(init=False)
     answer: int = dataclasses.field(init=False)
 
@@ -147,11 +155,19 @@ class Batches:
         chosen = np.arange(count) if whole else np.asarray(examples, int)
         for length in np.unique(self.lengths[chosen]):
             members = chosen[self.lengths[chosen] == length]
-            size = -(-len(members) // -(-len(members) // self.batch_size))
+            most = self._most(int(length))
+            size = -(-len(members) // -(-len(members) // most))
             if not whole:
-                size = min(1 << (size - 1).bit_length(), self.batch_size)
+                size = min(1 << (size - 1).bit_length(), most)
             for start in range(0, len(members), size):
                 yield self._batch(members[start : start + size], size, int(length))
+
+    def _most(self, length: int) -> int:
+        """Most examples of a batch with rows of this length."""
+        if self.most_pairs is None:
+            return self.batch_size
+        rows = rows_with(self.most_pairs, length, self.prompts)
+        return max(1, min(self.batch_size, rows // self.prompts.rows_per_example))
 
     def _batch(self, examples: np.ndarray, size: int, length: int) -> Batch:
         p, each = self.prompts, self.prompts.rows_per_example

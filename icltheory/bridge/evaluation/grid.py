@@ -122,7 +122,8 @@ class Grid:
 
     def _evaluator(self, split: str) -> SplitEvaluator:
         model, task, shots, shapes = self._shown
-        return SplitEvaluator(model, tokenize(model, task, split, shots), *shapes)
+        prompts = tokenize(model, task, split, shots)
+        return SplitEvaluator(model, prompts, *shapes, rates=len(self.rates))
 
     def on(self, split: str, rates: Sequence[Any]) -> "Grid":
         """The same pruned matrices at some of the rates, on another split.

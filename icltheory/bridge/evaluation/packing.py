@@ -6,7 +6,12 @@ import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
 from icltheory._named_errors import named_errors
-from icltheory.bridge.evaluation.batches import Batch, laid_out, sequences_of
+from icltheory.bridge.evaluation.batches import (
+    Batch,
+    laid_out,
+    rows_with,
+    sequences_of,
+)
 from icltheory.bridge.evaluation.prompts import Prompts
 
 __all__ = ["PackedBatches", "pack"]
@@ -78,13 +83,22 @@ class PackedBatches:
         width: Width d of the model.
         batch_size: About how many examples run together.
         padding: ``"right"`` or ``"left"``, where a row that is not full is padded.
+        most_pairs: Most pairs of a token and one before it in its row or in the prefix,
+            over all rows of a batch of more than one; no limit if ``None``.
 
     References:
         Krell et al. (2021), "Efficient sequence packing without cross-contamination".
         Verified by ``tests/bridge/test_packing.py``.
     """
 
-    def __init__(self, prompts: Prompts, width: int, batch_size: int, padding: str):
+    def __init__(
+        self,
+        prompts: Prompts,
+        width: int,
+        batch_size: int,
+        padding: str,
+        most_pairs: int | None = None,
+    ):
         check_positive_int("batch_size", batch_size)
         check_choice("padding", padding, ("right", "left"))
         self.prompts, self.padding = prompts, padding
@@ -100,6 +114,9 @@ class PackedBatches:
         self.whole = pack(self.sizes, self.length, self.most)
         share = batch_size * len(self.whole) / prompts.num_examples
         self.rows = max(1, min(round(share), len(self.whole)))
+        if most_pairs is not None:
+            fitting = rows_with(most_pairs, self.length, prompts)
+            self.rows = max(1, min(self.rows, fitting))
         self.asked = self.sizes - np.array(prompts.starts)
         self.answers = self._answers(self.whole)
 
