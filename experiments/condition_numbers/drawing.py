@@ -173,10 +173,14 @@ def _yardsticks(axes, curves: Mapping[str, ConditionCurve]) -> None:
 def _rounding(axes, curves: Mapping[str, ConditionCurve]) -> None:
     """Ceilings in the colours of their matrices, where values may come near them."""
     top = max(np.nanmax([*c.finite().flat, c.null]) for c in curves.values())
+    label, highest = "rounding decides", None
     for matrix, curve in curves.items():
         if len(curve.ceiling) and np.min(curve.ceiling) < 12 * top:
-            style = {"color": matrix_look(matrix)[1], "lw": 0.9}
-            label = "rounding decides"
-            axes.plot(curve.layers, curve.ceiling, "--", label=f"_{label}", **style)
-            place = (curve.layers[0], curve.ceiling[0])
-            axes.annotate(label, place, fontsize=8, va="bottom", color=style["color"])
+            colour = matrix_look(matrix)[1]
+            ceiling = np.asarray(curve.ceiling)
+            axes.plot(curve.layers, ceiling, "--", label=f"_{label}", lw=0.9, c=colour)
+            if highest is None or ceiling[0] > highest[1]:
+                highest = curve.layers[0], ceiling[0]
+    if highest is not None:
+        grey = {"fontsize": 8, "va": "bottom", "color": "0.4"}
+        axes.annotate(f"dashed: {label}", highest, **grey)

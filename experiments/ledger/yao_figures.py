@@ -40,7 +40,7 @@ YAO_FIGURES = (
         "empirical",
         "GPT-J and LLaMA-2 were not run. On the small language model of "
         "experiments.prune_llm no rate is better beyond chance; the deepest layer "
-        "bears strong clipping better than the first in 5 of 8 cases",
+        "bears strong clipping better than the first in 6 of 8 cases",
         ("bridge.algorithm1",),
         evidence="simulation",
     ),
@@ -67,7 +67,7 @@ YAO_FIGURES = (
         "Figure 4",
         "Algorithm 1 improves the test score on most tasks",
         "empirical",
-        "GPT-J and LLaMA-2 were not run; experiments.prune_llm: 5 of 8 cases pruned, "
+        "GPT-J and LLaMA-2 were not run; experiments.prune_llm: 7 of 8 cases pruned, "
         "none better beyond chance",
         ("bridge.algorithm1",),
         evidence="simulation",
