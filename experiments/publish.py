@@ -1,6 +1,6 @@
 """Runs the default presets at one revision and stores their numbers and figures.
 
-``python -m experiments.publish`` runs every experiment, about two and a half hours on
+``python -m experiments.publish`` runs every experiment, about four hours on
 two cores, and replaces ``experiments/results``, from which the documentation takes
 every number. A further preset of an experiment that a page shows has a name of its own,
 such as ``garg_linear_sparse``. ``python -m experiments.publish garg_linear cot``

@@ -14,7 +14,7 @@ What it does
     how many layers an error takes as N / d varies.
 
 Expect
-    cpu     seed 0, 6 to 12 minutes on two cores. Learned steps meet the exact line, and
+    cpu     seed 0, 8 to 13 minutes on two cores. Learned steps meet the exact line, and
             two layers of free weights the floor; means of deeper stacks are carried by
             rare prompts.
 """

@@ -79,4 +79,4 @@ class Config:
 
 
 PRESETS = {"cpu": Config()}
-TIMES = {"cpu": "6 to 12 min, 2 cores"}
+TIMES = {"cpu": "8 to 13 min, 2 cores"}

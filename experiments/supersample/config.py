@@ -120,4 +120,4 @@ _GPT2 = dataclasses.replace(
 _LINEAR = dataclasses.replace(linear_recipe(1, steps=1000), noise_var=0.25, seeds=(0,))
 PRESETS = {"cpu": Config(gpt2=_GPT2, linear=_LINEAR)}
 # As measured beside other programs: 6.3 minutes of processor time.
-TIMES = {"cpu": "11 min, 2 cores"}
+TIMES = {"cpu": "8 to 10 min, 2 cores"}
