@@ -13,6 +13,7 @@ from icltheory._checks import (
 )
 from icltheory._precision import widened
 from icltheory._typing import Array
+from icltheory.bounds.supersample._estimates import information_limit
 from icltheory.bounds.supersample.records import SupersampleBound
 
 # Losses that are used as they are may have so many values.
@@ -50,6 +51,13 @@ class Pairs(NamedTuple):
     def differences(self) -> Array:
         """Other minus chosen, for every cell of the law, (K, K)."""
         return self.values[None, :] - self.values[:, None]
+
+    def square_root(self, information) -> SupersampleBound:
+        """The mean over places of sqrt(2 I), with the limit of the mean of I."""
+        weight = tail_weight(self.confidence)
+        limit = information_limit(jnp.mean(information), self.num_prompts, weight)
+        value = jnp.mean(jnp.sqrt(2 * information))
+        return self.record(value, jnp.sqrt(2 * limit), information)
 
     def record(self, value, upper, information) -> SupersampleBound:
         """The result, with the measured error."""

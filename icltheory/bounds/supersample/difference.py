@@ -83,10 +83,7 @@ def loss_difference_bound(
     """
     pairs = read_pairs(losses, chosen, levels, confidence)
     information = coin_information(*merged(pairs.law, pairs.differences))
-    mean, weight = jnp.mean(information), tail_weight(confidence)
-    limit = information_limit(mean, pairs.num_prompts, weight)
-    value = jnp.mean(jnp.sqrt(2 * information))
-    return pairs.record(value, jnp.sqrt(2 * limit), information)
+    return pairs.square_root(information)
 
 
 @calculator

@@ -11,14 +11,13 @@ from icltheory._checks import (
     check_shape,
     check_values,
 )
-from icltheory.bounds.supersample._estimates import coin_information, information_limit
+from icltheory.bounds.supersample._estimates import coin_information
 from icltheory.bounds.supersample._pairs import (
     Pairs,
     check_coins,
     in_and_out,
     shares,
     swapped,
-    tail_weight,
 )
 from icltheory.bounds.supersample.records import SupersampleBound
 
@@ -96,7 +95,4 @@ def prediction_bound(
     wrong = in_and_out(predictions != labels, chosen)
     difference = jnp.mean(wrong[1].astype(law.dtype) - wrong[0], axis=1)
     pairs = Pairs(law, jnp.arange(2.0), difference, confidence)
-    mean, weight = jnp.mean(information), tail_weight(confidence)
-    limit = information_limit(mean, pairs.num_prompts, weight)
-    value = jnp.mean(jnp.sqrt(2 * information))
-    return pairs.record(value, jnp.sqrt(2 * limit), information)
+    return pairs.square_root(information)
