@@ -385,6 +385,16 @@ def shipped():
     return load_checkpoint(HERE / "checkpoint")
 
 
+def test_weights_are_rounded_to_sixteen_bits():
+    found = checkpoint.rounded({"W": jax.numpy.array([1 + 2.0**-9, 0.1], "float32")})[
+        "W"
+    ]
+    assert found.dtype == "float32"
+    bits = np.asarray(found).view(np.uint32)
+    assert (bits % 2**16 == 0).all()
+    np.testing.assert_allclose(found, [1, 0.1], rtol=2.0**-8)
+
+
 def test_the_shipped_checkpoint_fits_the_recipe(shipped):
     assert shipped.config.items() >= PRESETS["cpu"].hugging_face().items()
     assert shipped.tokenizer.vocab_size == len(v.VOCABULARY)

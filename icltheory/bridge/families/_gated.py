@@ -88,18 +88,50 @@ def gated(
 
     ``partial`` says whether the family knows heads of which only a part turns.
     """
+    fields = rotary_decoder(
+        config,
+        positions=positions,
+        eps=("rms_norm_eps", eps),
+        activation=activation,
+        tied=tied,
+        head_dim=head_dim,
+        kv_heads=kv_heads,
+        partial=partial,
+        base=base,
+    )
+    return {**fields, "norm": norm, "gated": True}
+
+
+def rotary_decoder(
+    config: Config,
+    *,
+    positions: int,
+    eps: tuple[str, float],
+    activation: str,
+    tied: bool = False,
+    head_dim: int | None = None,
+    kv_heads: int | None = None,
+    partial: bool = True,
+    base: float = 10000.0,
+    fraction: float = 1.0,
+) -> dict[str, Any]:
+    """Sizes, positions, activation and head; the numbers given are the defaults.
+
+    ``eps`` is the entry of the norms' constant and its default; ``partial`` says
+    whether the family knows heads of which only a part turns.
+    """
     sizes = decoder_sizes(config, head_dim=head_dim, kv_heads=kv_heads)
     longest = config.size("max_position_embeddings", default=positions)
-    rotary = read_rotary(config.values, sizes["head_dim"], longest, base=base)
+    width = sizes["head_dim"]
+    rotary = read_rotary(config.values, width, longest, base=base, fraction=fraction)
     if not partial:
-        check_whole(rotary, sizes["head_dim"])
+        check_whole(rotary, width)
+    name, usual = eps
     return {
         **sizes,
         "max_positions": longest,
-        "norm": norm,
-        "norm_eps": config.number("rms_norm_eps", default=eps),
+        "norm_eps": config.number(name, default=usual),
         "activation": config.activation("hidden_act", default=activation),
-        "gated": True,
         "rotary": rotary,
         "tied": config.flag("tie_word_embeddings", tied),
     }

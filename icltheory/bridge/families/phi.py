@@ -8,11 +8,10 @@ from icltheory.bridge.families._gated import (
     NAMES,
     NORMS,
     QKV,
-    decoder_sizes,
     gated,
+    rotary_decoder,
 )
 from icltheory.bridge.families.declare import Family, Stored
-from icltheory.bridge.rope import read_rotary
 
 __all__ = ["PHI", "PHI3"]
 
@@ -21,23 +20,22 @@ _ORIGINAL = "original_max_position_embeddings"
 
 def _phi(config: Config) -> Architecture:
     config.refuse("qk_layernorm", unless=False)
-    sizes = decoder_sizes(config)
-    longest = config.size("max_position_embeddings", default=2048)
-    rotary = read_rotary(config.values, sizes["head_dim"], longest, fraction=0.5)
+    fields = rotary_decoder(
+        config,
+        positions=2048,
+        eps=("layer_norm_eps", 1e-5),
+        activation="gelu_new",
+        fraction=0.5,
+    )
     return Architecture(
         family="phi",
-        **sizes,
-        max_positions=longest,
-        norm_eps=config.number("layer_norm_eps", default=1e-5),
-        activation=config.activation("hidden_act", default="gelu_new"),
-        rotary=rotary,
+        **fields,
         parallel=True,
         shared_norm=True,
         attention_bias=True,
         output_bias=True,
         mlp_bias=True,
         head_bias=True,
-        tied=config.flag("tie_word_embeddings", False),
     )
 
 

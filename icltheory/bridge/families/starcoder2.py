@@ -2,38 +2,31 @@
 
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.families._gated import (
-    NAMES,
-    NORMS,
-    QKV,
-    check_whole,
-    decoder_sizes,
-)
+from icltheory.bridge.families._gated import NAMES, NORMS, QKV, rotary_decoder
 from icltheory.bridge.families.declare import Family, Stored
-from icltheory.bridge.rope import read_rotary
 
 __all__ = ["STARCODER2"]
 
 
 def _architecture(config: Config) -> Architecture:
     config.refuse("layer_types", unless=None)
-    sizes = decoder_sizes(config, kv_heads=2)
-    longest = config.size("max_position_embeddings", default=4096)
-    rotary = read_rotary(config.values, sizes["head_dim"], longest)
-    check_whole(rotary, sizes["head_dim"])
+    fields = rotary_decoder(
+        config,
+        positions=4096,
+        eps=("norm_epsilon", 1e-5),
+        activation="gelu_pytorch_tanh",
+        tied=True,
+        kv_heads=2,
+        partial=False,
+    )
     bias = config.flag("use_bias", True)
     return Architecture(
         family="starcoder2",
-        **sizes,
-        max_positions=longest,
-        norm_eps=config.number("norm_epsilon", default=1e-5),
-        activation=config.activation("hidden_act", default="gelu_pytorch_tanh"),
-        rotary=rotary,
+        **fields,
         attention_bias=bias,
         output_bias=bias,
         mlp_bias=bias,
-        sliding_window=config.window(sizes["num_layers"], usual=None),
-        tied=config.flag("tie_word_embeddings", True),
+        sliding_window=config.window(fields["num_layers"], usual=None),
     )
 
 
