@@ -33,6 +33,7 @@ _ASIDE = ("seconds", "ms", "findings", "tables", "claims")
 # Presets that are stored besides the default one, as EXPERIMENT_PRESET.
 _FURTHER = {
     "garg_linear": ("d20", "sparse", "relu_network", "decision_tree"),
+    "headroom": ("million",),
     "ltb_gpt2": ("noiseless", "d20"),
 }
 
@@ -104,7 +105,8 @@ def collect(run: Path, name: str) -> Path:
         if "command" in stored:
             # The folder of the runs is a path of one machine.
             stored["command"] = re.sub(r" --output \S+", "", stored["command"])
-        text = json.dumps(_rounded(stored), separators=(",", ":"))
+        stored = stored if file == "config.json" else _rounded(stored)
+        text = json.dumps(stored, separators=(",", ":"))
         (aside / file).write_text(text + "\n")
     for figure in figures:
         shutil.copyfile(run / figure, aside / figure)
@@ -180,12 +182,12 @@ def shown_figures(name: str) -> list[str]:
 
 
 def _rounded(value: Any) -> Any:
-    """Numbers to nine digits, which give back every float32."""
+    """Numbers to six digits: twice those that two machines agree on."""
     if isinstance(value, dict):
         return {key: _rounded(one) for key, one in value.items()}
     if isinstance(value, list):
         return [_rounded(one) for one in value]
-    return float(f"{value:.9g}") if isinstance(value, float) else value
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _read(path: Path) -> dict[str, Any]:
