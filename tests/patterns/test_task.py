@@ -176,7 +176,8 @@ def test_stacks_over_seeds(key):
 
 
 def test_given_patterns_and_dtype(key):
-    mu = jax.jit(lambda: out_of_domain_patterns(task().relevant, 2, 0.4, key))()
+    known = task().relevant
+    mu = jax.jit(lambda: out_of_domain_patterns(known, 2, 0.4, key))()
     given = pattern_task(2, 7, 3.0, dim=12, relevant=mu, dtype=jnp.float32)
     np.testing.assert_allclose(given.relevant, mu, rtol=1e-6)
     prompt = jax.eval_shape(lambda: given.sample(key, 3, 4, 1))
