@@ -111,13 +111,13 @@ def _check_values(case, argument, value):
         wrong += [0, 2.5]
     if array.dtype.kind == "f":
         wrong.append(np.full(array.shape, np.nan))
+    run = jax.jit(lambda bad: case.with_(argument, bad))
     for bad in wrong:
         result = case.outcome(argument, bad)
         unknown = np.any(np.isnan(bad))
         if unknown and result is not None and bad_values.floats(result):
             silent = (case.name, argument) not in UNREAD
             assert not silent or _has_nan(result), f"{argument}: NaN is lost"
-        run = jax.jit(lambda bad: case.with_(argument, bad))
         try:
             unseen = run(bad)
         except (ValueError, TypeError):
