@@ -82,6 +82,18 @@ def by_rows(batch: Any, like: Any, axis: str = "batch") -> Any:
     return jax.tree.map(put, batch)
 
 
+def spans_processes(tree: Any) -> bool:
+    """Whether devices of other processes hold a part of some array."""
+    leaves = jax.tree.leaves(tree)
+    return not all(getattr(leaf, "is_fully_addressable", True) for leaf in leaves)
+
+
+def on_host(leaf: Any) -> np.ndarray:
+    """An array whole in this process's memory; all processes that share it call it."""
+    whole = replicated(leaf).addressable_data(0) if spans_processes(leaf) else leaf
+    return np.asarray(whole)
+
+
 def gathered(leaf: Any, place: int) -> Any:
     """A matrix whole on one device of this process; as it is where it is on one only.
 
@@ -92,7 +104,7 @@ def gathered(leaf: Any, place: int) -> Any:
     """
     if not isinstance(_sharding(leaf), NamedSharding):
         return leaf
-    if not leaf.is_fully_addressable:
+    if spans_processes(leaf):
         leaf = replicated(leaf).addressable_data(0)
     own = [
         d for d in leaf.sharding.device_set if d.process_index == jax.process_index()

@@ -7,7 +7,13 @@ import sys
 import jax
 import numpy as np
 
-from icltheory.bridge import algorithm1, clip_module, evaluate_grid, load_checkpoint
+from icltheory.bridge import (
+    algorithm1,
+    clip_module,
+    evaluate_grid,
+    load_checkpoint,
+    save_checkpoint,
+)
 from icltheory.bridge.sharding import shard_model
 from icltheory.training import initialize_distributed
 from tests.bridge.evaluation_tasks import LETTERS, choice, classification
@@ -72,6 +78,9 @@ def two(folder, port, rank):
     initialize_distributed(f"127.0.0.1:{port}", 2, int(rank))
     spread = load_checkpoint(folder, devices=jax.devices())
     report = {"devices": jax.device_count(), "processes": jax.process_count()}
+    save_checkpoint(spread, f"{folder}-again")
+    clipped = clip_module(spread, 0, "mlp", 0.75)
+    save_checkpoint(clipped, f"{folder}-factors", factorised=[(0, "mlp")])
     return report | answers(spread)
 
 

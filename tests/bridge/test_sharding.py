@@ -4,7 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from icltheory.bridge import Decoder, LanguageModel, save_checkpoint
+from icltheory.bridge import (
+    Decoder,
+    LanguageModel,
+    clip_module,
+    load_checkpoint,
+    save_checkpoint,
+)
 from icltheory.bridge.cost import device_bytes
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.sharding import Placement, shard_model
@@ -32,7 +38,7 @@ def a_model():
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
-    """What one process of eight devices found, and both processes of four."""
+    """Reports of one process of eight devices and of two of four; the folder."""
     folder = save_checkpoint(a_model(), tmp_path_factory.mktemp("model") / "model")
     port = free_port()
     pair = (launch(PROGRAM, 4, "two", folder, port, rank) for rank in (0, 1))
@@ -40,7 +46,7 @@ def reports(tmp_path_factory):
     assert code == 0, err
     code, alone, err = finish(launch(PROGRAM, 8, "one", folder))
     assert code == 0, err
-    return alone, first, second
+    return alone, first, second, folder
 
 
 # Sums of float32 in another order, through two layers and a norm.
@@ -61,12 +67,28 @@ def test_a_model_on_eight_devices_answers_as_on_one(reports, way):
 
 @pytest.mark.slow
 def test_two_processes_answer_as_one(reports):
-    alone, *pair = reports
+    alone, *pair, _ = reports
     for found in pair:
         assert (found["devices"], found["processes"]) == (8, 2)
         assert found["chosen"] == alone["one"]["chosen"]
         for own, other in zip(found["scores"], alone["one"]["scores"], strict=True):
             np.testing.assert_allclose(own, other, **CLOSE)
+
+
+@pytest.mark.slow
+def test_two_processes_write_the_checkpoint_of_one(reports):
+    folder = reports[-1]
+    again = folder.with_name("model-again")
+    for name in ("model.safetensors", "config.json"):
+        assert (again / name).read_bytes() == (folder / name).read_bytes()
+    factors = load_checkpoint(folder.with_name("model-factors"))
+    clipped = clip_module(load_checkpoint(folder), 0, "mlp", 0.75)
+    for own, other in zip(
+        jax.tree.leaves(factors.params), jax.tree.leaves(clipped.params), strict=True
+    ):
+        np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-6)
+    left = {path.name for path in folder.parent.iterdir()}
+    assert left == {"model", "model-again", "model-factors"}
 
 
 @pytest.mark.slow

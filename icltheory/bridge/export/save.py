@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
 from icltheory._checks import check_positive_int
 from icltheory._named_errors import named_errors
 from icltheory._safetensors import write_safetensors
+from icltheory.bridge._arrays import on_host, spans_processes
 from icltheory.bridge._safetensors import INDEX, SINGLE
 from icltheory.bridge.export.factors import factorise, mark_factors, part_names
 from icltheory.bridge.families import Entry, entries_of, read_architecture
@@ -47,6 +50,8 @@ def save_checkpoint(
 
     is stored as W = A B, equal to rounding; icltheory alone reads such a folder. The
     tokenizer's files are copied. Everything is written beside ``folder`` and renamed.
+    Where the devices of several processes share the model, all of them call it, and
+    the first one writes.
 
     Args:
         model: The model, with the config of the checkpoint that it came from.
@@ -95,6 +100,26 @@ def save_checkpoint(
     for entry in entries_of(model.arch):
         tensors += _tensors(model.params, entry, paths, ranks)
     config = mark_factors(config, ranks) if ranks else config
+    if spans_processes(model.params):
+        if jax.process_index() == 0:
+            _write(folder, model, config, tensors, shard_bytes)
+        else:
+            for tensor in tensors:
+                tensor.read()  # a part of every tensor is here
+        multihost_utils.sync_global_devices("save_checkpoint")
+    else:
+        _write(folder, model, config, tensors, shard_bytes)
+    return folder
+
+
+def _write(
+    folder: Path,
+    model: LanguageModel,
+    config: Mapping[str, Any],
+    tensors: Sequence["_Tensor"],
+    shard_bytes: int,
+) -> None:
+    """Writes everything beside the folder, and renames it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = folder.with_name(f".{folder.name}.writing.{os.getpid()}")
     aside.mkdir()
@@ -105,7 +130,6 @@ def save_checkpoint(
         _put_in_place(aside, folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    return folder
 
 
 class _Tensor(NamedTuple):
@@ -143,7 +167,7 @@ def _tensors(params, entry: Entry, paths, ranks) -> list[_Tensor]:
     """The tensor of an entry, or its pieces where factors of one of them save."""
     leaves = [_leaf(params, path) for path in entry.paths]
     factors = [
-        factorise(np.asarray(leaf)) if path in paths else None
+        factorise(on_host(leaf)) if path in paths else None
         for leaf, path in zip(leaves, entry.paths, strict=True)
     ]
     if not any(factors):
@@ -161,11 +185,11 @@ def _tensors(params, entry: Entry, paths, ranks) -> list[_Tensor]:
 
 
 def _joined(entry, leaves):
-    return entry.join([np.asarray(leaf) for leaf in leaves], np)
+    return entry.join([on_host(leaf) for leaf in leaves], np)
 
 
 def _stored(name, array) -> _Tensor:
-    return _Tensor(name, array.shape, np.dtype(array.dtype), lambda: np.asarray(array))
+    return _Tensor(name, array.shape, np.dtype(array.dtype), lambda: on_host(array))
 
 
 def _leaf(params, path):
