@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,6 +63,13 @@ def common_config(
                 f"another in {folder}"
             )
     return common[0]
+
+
+def is_of_a_preset(
+    config: Config, presets: Mapping[str, Config], without: Callable[[Config], Config]
+) -> bool:
+    """Whether a joined config is that of a preset in all fields that may not differ."""
+    return any(without(preset) == without(config) for preset in presets.values())
 
 
 def from_result(folder: Path, read: Callable[[dict[str, Any]], Any]) -> Any:

@@ -43,11 +43,13 @@ class Run:
         writes: Whether this process writes and prints.
         seconds: Wall time of each phase.
         launch: The command line, if one began the run.
+        checked: Whether checks are made of a run that no command line began.
     """
 
     def __init__(self, folder: Path, launch: Launch | None = None):
         self.folder = folder
         self.launch = launch
+        self.checked = True
         self.writes = jax.process_index() == 0
         self.seconds: dict[str, float] = {}
         self._started = time.perf_counter()
@@ -208,7 +210,7 @@ class Run:
         Returns:
             What a reader of ``result.json`` gets.
         """
-        checked = self.launch is None or self.launch.unmodified
+        checked = self.launch.unmodified if self.launch else self.checked
         report.print(self.results, checked)
         for name, figure in self.track(report.figures.items(), "drawing"):
             self.save_figure(name, figure)

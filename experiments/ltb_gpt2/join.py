@@ -8,7 +8,12 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from experiments._frame.joining import common_config, from_result, read_join_line
+from experiments._frame.joining import (
+    common_config,
+    from_result,
+    is_of_a_preset,
+    read_join_line,
+)
 from experiments._frame.program import run_program
 from experiments._frame.run import Run
 from experiments._frame.stored import read_config
@@ -30,6 +35,7 @@ def join(folders: list[Path], output: Path) -> dict:
     scores = {c: Score.joined([part[c] for part in parts]) for c in config.cells}
     columns = {mean: references(config, mean) for mean in config.means}
     run = Run.create(output, "ltb_gpt2", "joined", config)
+    run.checked = is_of_a_preset(config, PRESETS, lambda c: _with_seeds(c, (0,)))
     found = report(config, scores, columns)
     return run.finish(found, runs=[str(folder) for folder in folders])
 

@@ -151,6 +151,14 @@ def test_join_makes_one_table_of_several_runs(tmp_path):
             for run in (first, second)
         ]
         assert list(cell["per_seed"]) == sum(stored, [])
+    # Seeds of the preset's own sizes are checked, and other sizes are not.
+    assert result["verdict"] in ("passed", "failed")
+    for run in (first, second):
+        config = json.loads((run / "config.json").read_text())
+        config["config"]["recipe"]["steps"] //= 2
+        (run / "config.json").write_text(json.dumps(config))
+    other = join([first, second], tmp_path / "other")
+    assert other["verdict"] == "not applicable"
 
 
 def test_runs_that_do_not_belong_together_are_not_joined(tmp_path):
