@@ -44,6 +44,8 @@ def config_of(family, **more):
     sizes = {**GPT, "rotary_dim": 4} if family in ("gpt2", "gptj") else SIZES
     part = "rotary_pct" if family == "gpt_neox" else "partial_rotary_factor"
     head = {} if family in ("gpt2", "gptj") else {"head_dim": 6, part: 1.0}
+    if family == "qwen3_moe":
+        head |= {"num_experts": 4, "num_experts_per_tok": 2}
     return {"model_type": family, **sizes, **head, **more}
 
 
