@@ -92,7 +92,7 @@ def test_learned_gradient_steps_are_the_best_ones():
 
 @pytest.mark.slow
 def test_gd_plus_plus_is_trained_to_the_least_of_its_local_minima():
-    config = Config(max_layers=2, free_layers=(2,), steps=1000)
+    config = Config(max_layers=2, free_layers=(2,), steps=500)
     found = train_classes(config, 5, 20)[PLUS]
     X = np.random.default_rng(0).standard_normal((50_000, 20, 5))
     values = np.linalg.eigvalsh(np.swapaxes(X, 1, 2) @ X / 20)
