@@ -128,12 +128,12 @@ _MILLION = dataclasses.replace(
     mlp_width=320,
     steps=2400,
     optimizer=dataclasses.replace(_RECIPE.optimizer, learning_rate=2e-3),
-    curriculum=SentenceCurriculum(
+    curriculum=dataclasses.replace(
+        _RECIPE.curriculum,
         words_from=0.25,
         words_to=0.4,
         sentences_from=0.4,
         sentences_to=0.65,
-        longer_from=(0.7,),
     ),
 )
 PRESETS = {

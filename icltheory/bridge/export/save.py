@@ -100,15 +100,14 @@ def save_checkpoint(
     for entry in entries_of(model.arch):
         tensors += _tensors(model.params, entry, paths, ranks)
     config = mark_factors(config, ranks) if ranks else config
-    if spans_processes(model.params):
-        if jax.process_index() == 0:
-            _write(folder, model, config, tensors, shard_bytes)
-        else:
-            for tensor in tensors:
-                tensor.read()  # a part of every tensor is here
-        multihost_utils.sync_global_devices("save_checkpoint")
+    shared = spans_processes(model.params)
+    if shared and jax.process_index() > 0:
+        for tensor in tensors:
+            tensor.read()  # a part of every tensor is here
     else:
         _write(folder, model, config, tensors, shard_bytes)
+    if shared:
+        multihost_utils.sync_global_devices("save_checkpoint")
     return folder
 
 
