@@ -3,9 +3,8 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -85,32 +84,30 @@ def evaluation_prompt(config: Config, mean: float) -> Prompt:
 
 def model_errors(trained: TrainedModels, prompt: Prompt) -> np.ndarray:
     """Squared errors of every seed's model, (seeds, prompts)."""
-    each = _errors_on(trained, prompt)
-    seeds = range(len(trained.recipe.seeds))
-    return np.stack([np.asarray(each(trained.of_seed(i))) for i in seeds])
+    return _errors_of_seeds(trained, prompt)
 
 
 def course(trained: TrainedModels, prompt: Prompt) -> dict[int, "Score"]:
     """Scores at the recipe's snapshots, by step."""
-    each = _errors_on(trained, prompt)
-    seeds = range(len(trained.recipe.seeds))
     return {
-        step: Score.of(
-            np.stack([np.asarray(each(trained.of_seed(i, step))) for i in seeds])
-        )
+        step: Score.of(_errors_of_seeds(trained, prompt, step))
         for step in sorted(trained.snapshots)
     }
 
 
-def _errors_on(trained: TrainedModels, prompt: Prompt) -> Callable[[Any], jax.Array]:
-    """The program that gives the squared errors of parameters, one a prompt."""
+def _errors_of_seeds(
+    trained: TrainedModels, prompt: Prompt, step: int | None = None
+) -> np.ndarray:
+    """Squared errors at a step, (seeds, prompts); seeds one by one to save memory."""
+    each = (trained.of_seed(i, step) for i in range(len(trained.recipe.seeds)))
+    return np.stack([np.asarray(_errors(trained.module, one, prompt)) for one in each])
+
+
+@partial(jax.jit, static_argnames="module")
+def _errors(module, params, prompt):
     inputs = prompt.X, prompt.y, prompt.x_query
-
-    def errors(params):
-        answers = trained.module.apply({"params": params}, *inputs, method="predict")
-        return jnp.square(answers - prompt.y_query)
-
-    return jax.jit(errors)
+    answers = module.apply({"params": params}, *inputs, method="predict")
+    return jnp.square(answers - prompt.y_query)
 
 
 def rule_scores(config: Config, mean: float) -> dict[str, "Score"]:

@@ -8,6 +8,7 @@ longer read the scalar, or the read-out no longer receives it past the blocks.
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -102,7 +103,8 @@ def removals(config: Config, trained: TrainedModels, cell: ModelSetting) -> Remo
     linear function of the query is removed.
     """
     fit, fresh = (_prompt(config, cell.mean, number) for number in (1, 2))
-    errors, states = _programs(LayeredGPT2(trained.module, last_only=True))
+    model = LayeredGPT2(trained.module, last_only=True)
+    errors, states = partial(_errors, model), partial(_states, model)
     found, explained = [], []
     for index in range(len(config.recipe.seeds)):
         params = trained.of_seed(index)
@@ -174,30 +176,29 @@ def _prompt(config: Config, mean: float, number: int) -> Prompt:
     return prior_task(config, mean).sample(key, config.num_examples, count)
 
 
-def _programs(model: LayeredGPT2) -> tuple[Any, Any]:
-    """Errors after additions to the query's stream, and that stream as it is."""
-    depths = range(model.num_layers + 1)
+def _inputs(prompt: Prompt) -> tuple[jax.Array, jax.Array]:
+    X = jnp.concatenate([prompt.X, prompt.x_query[:, None]], axis=1)
+    return X, jnp.pad(prompt.y, ((0, 0), (0, 1)))
 
-    def inputs(prompt):
-        X = jnp.concatenate([prompt.X, prompt.x_query[:, None]], axis=1)
-        return X, jnp.pad(prompt.y, ((0, 0), (0, 1)))
 
-    @jax.jit
-    def errors(params, prompt, added):
-        def at(depth):
-            def edit(h):
-                tokens = h.tokens.at[:, -1].add(added[depth])
-                return dataclasses.replace(h, tokens=tokens)
+@partial(jax.jit, static_argnames="model")
+def _errors(model: LayeredGPT2, params, prompt: Prompt, added):
+    """Squared errors after additions to the query's stream at each depth."""
 
-            return edit
+    def at(depth):
+        def edit(h):
+            tokens = h.tokens.at[:, -1].add(added[depth])
+            return dataclasses.replace(h, tokens=tokens)
 
-        edits = {depth: at(depth) for depth in depths}
-        answers = forward_edited(model, params, inputs(prompt), edits)[:, -1]
-        return jnp.square(answers - prompt.y_query)
+        return edit
 
-    @jax.jit
-    def states(params, prompt):
-        found = all_hidden(model, params, inputs(prompt))
-        return jnp.stack([h.tokens[:, -1] for h in found])
+    edits = {depth: at(depth) for depth in range(model.num_layers + 1)}
+    answers = forward_edited(model, params, _inputs(prompt), edits)[:, -1]
+    return jnp.square(answers - prompt.y_query)
 
-    return errors, states
+
+@partial(jax.jit, static_argnames="model")
+def _states(model: LayeredGPT2, params, prompt: Prompt):
+    """The query's stream at each depth, (L + 1, B, width)."""
+    found = all_hidden(model, params, _inputs(prompt))
+    return jnp.stack([h.tokens[:, -1] for h in found])

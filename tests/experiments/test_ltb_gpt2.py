@@ -33,6 +33,7 @@ TINY = [
     *("--recipe.snapshots", "0", "10", "20", "--recipe.optimizer.name", "adam"),
     *("--recipe.optimizer.warmup-steps", "2", "--recipe.seeds", "3", "5"),
     *("--recipe.dim", "2", "--recipe.num-points", "6", "--removal-prompts", "64"),
+    *("--eval-prompts", "256", "--bayes-draws", "512", "--lsa-starts", "4"),
 ]
 CPU = ltb_gpt2.PRESETS["cpu"]
 
