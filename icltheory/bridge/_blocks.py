@@ -106,9 +106,7 @@ class Attention(nn.Module):
         order = jnp.arange(k.shape[1])[None, None] <= at[:, :, None]
         seen = [order & stream.mask[:, None]]
         if stream.ends is not None:
-            number = numbers_of(stream.ends, k.shape[1])
-            own_number = jnp.take_along_axis(number, at, axis=1)
-            seen = [seen[0] & (own_number[:, :, None] == number[:, None])]
+            seen = [seen[0] & _of_sequence(stream, at)]
         places, keys = [stream.positions], [own]
         if prefix is not None:
             seen.insert(0, prefix.mask[:, None])
@@ -133,22 +131,38 @@ class Attention(nn.Module):
         return Norm(a.norm, a.norm_eps, name=norm)(y) if over == "head" else y
 
 
-def positions_of(mask, ends=None):
+def positions_of(mask, ends=None, stems=None):
     """Position of every token among the tokens of its sequence."""
     in_row = jnp.cumsum(mask, axis=1, dtype=jnp.int32) - 1
     if ends is not None:
-        begins = jnp.pad(
-            jnp.take_along_axis(in_row, ends, axis=1) + 1, ((0, 0), (1, 0))
-        )
-        number = numbers_of(ends, mask.shape[1])
+        behind = jnp.take_along_axis(in_row, ends, axis=1) + 1
+        begins = jnp.pad(behind, ((0, 0), (1, 0)))
+        if stems is not None:
+            lengths = behind - begins[:, :-1]
+            has_one = stems != jnp.arange(stems.shape[1])[None]
+            before = jnp.take_along_axis(lengths, stems, axis=1) * has_one
+            begins = begins - jnp.pad(before, ((0, 0), (0, 1)))
+        number = _segments(ends, mask.shape[1])
         in_row = in_row - jnp.take_along_axis(begins, number, axis=1)
     return jnp.clip(in_row, 0)
 
 
-def numbers_of(ends, length):
-    """Number of the sequence of each place in a row; increases, but may skip some."""
+def _segments(ends, length):
+    """Number of the segment of each place in a row; increases, but may skip some."""
     behind = jnp.arange(length)[None, :, None] > ends[:, None]
     return jnp.sum(behind, axis=-1, dtype=jnp.int32)
+
+
+def _of_sequence(stream, at):
+    """Whether a place of the row is in the segment of a token, or in its stem."""
+    number = _segments(stream.ends, stream.mask.shape[1])
+    own = jnp.take_along_axis(number, at, axis=1)
+    found = own[:, :, None] == number[:, None]
+    if stream.stems is not None:
+        # Padding behind the last segment has a number of its own.
+        stem = jnp.take_along_axis(stream.stems, own, axis=1, mode="clip")
+        found = found | (stem[:, :, None] == number[:, None])
+    return found
 
 
 def soft_cap(x, cap):
@@ -299,7 +313,7 @@ def _asked(stream, last_only):
 
 def _picked(stream, at):
     """The stream of some tokens alone."""
-    one = stream._replace(ends=None)
+    one = stream._replace(ends=None, stems=None)
     return jax.tree.map(lambda array: _pick(array, at, True), one)
 
 

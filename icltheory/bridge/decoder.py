@@ -122,11 +122,14 @@ class Decoder:
                 a prefix keeps its rotation.
         """
         ids, mask = jnp.asarray(inputs.ids), jnp.asarray(inputs.mask)
-        ends = None if inputs.ends is None else jnp.asarray(inputs.ends)
+        ends, stems = (
+            None if places is None else jnp.asarray(places)
+            for places in (inputs.ends, inputs.stems)
+        )
         if ends is None:
             self._check_length(mask, prefix_length)
         start = jnp.asarray(prefix_length, jnp.int32).reshape(-1, 1)
-        positions = positions_of(mask, ends) + start
+        positions = positions_of(mask, ends, stems) + start
         h = params["embed"]["tokens"][ids]
         if self.arch.embed_scale != 1.0:
             h = h * jnp.asarray(self.arch.embed_scale, h.dtype)
@@ -135,7 +138,7 @@ class Decoder:
             rows = positions + self.arch.position_offset
             table = params["embed"]["positions"].at[rows]
             h = h + table.get(mode="fill", fill_value=jnp.nan)
-        return Stream(h, positions, mask, ends)
+        return Stream(h, positions, mask, ends, stems)
 
     def block(self, layer: int, params: PyTree, hidden: Stream) -> Stream:
         """Applies one block."""

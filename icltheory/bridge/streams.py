@@ -12,17 +12,22 @@ __all__ = ["KV", "Stream", "Tokens"]
 class Tokens(NamedTuple):
     """A batch of token sequences, padded on either side.
 
+    A row may hold several segments that follow one another. A segment that continues
+    another one, its stem, sees that one too, and its positions begin behind it.
+
     Attributes:
         ids: Token numbers; those of padding only have to be valid.
         mask: Where there is a token.
-        ends: Place of the last token of each of several sequences that follow one
-            another in a row, ascending, the last repeated to fill the shape; ``None``
-            for one sequence a row.
+        ends: Place of the last token of each segment, ascending, the last repeated to
+            fill the shape; ``None`` for one sequence a row.
+        stems: Number of the segment that each segment continues, its own number where
+            there is none; ``None`` where no segment has a stem.
     """
 
     ids: Int[ArrayLike, "B T"]
     mask: Bool[ArrayLike, "B T"]
     ends: Int[ArrayLike, "B S"] | None = None
+    stems: Int[ArrayLike, "B S"] | None = None
 
 
 class Stream(NamedTuple):
@@ -32,13 +37,15 @@ class Stream(NamedTuple):
         h: The residual stream.
         positions: Position of each token among the tokens of its sequence.
         mask: Where there is a token.
-        ends: Last tokens of the sequences of a row, as of :class:`Tokens`.
+        ends: Last tokens of the segments of a row, as of :class:`Tokens`.
+        stems: What the segments continue, as of :class:`Tokens`.
     """
 
     h: Float[Array, "B T n"]
     positions: Int[Array, "B T"]
     mask: Bool[Array, "B T"]
     ends: Int[Array, "B S"] | None = None
+    stems: Int[Array, "B S"] | None = None
 
 
 class KV(NamedTuple):

@@ -70,10 +70,10 @@ def with_test(task, examples):
     return dataclasses.replace(task, test=tuple(other))
 
 
-def choice(count=7, demonstrations=3, seed=1, **changes):
+def choice(count=7, demonstrations=3, seed=1, longest=1, **changes):
     """A task with two options, of different lengths, an example."""
     total = count + demonstrations
-    texts = sentences(total, seed, longest=1)
+    texts = sentences(total, seed, longest)
     options = iter(sentences(2 * total, seed + 1, longest=2))
     rows = [
         Example({"text": text, "a": next(options), "b": next(options)}, i % 2, i)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from icltheory.bridge._vocabulary import read_rows
-from icltheory.bridge.evaluation import log_likelihoods, perplexity
+from icltheory.bridge.evaluation import likelihood, log_likelihoods, perplexity
 from tests.bridge.evaluation_tasks import FAMILIES, sentences, tiny
 from tests.bridge.test_evaluation import with_nan, with_rows
 from tests.bridge.tiers import quick
@@ -44,6 +44,33 @@ def test_they_are_those_of_one_row_at_a_time(family):
     assert found.num_tokens.tolist() == [
         len(row) - s for row, s in zip(rows, starts, strict=True)
     ]
+
+
+@pytest.mark.parametrize("family", quick(["groups"], list(FAMILIES)))
+def test_rows_that_begin_alike_are_read_as_one_line(family, monkeypatch):
+    """Options of 1 to 6 tokens, two of them alike in front, behind three contexts.
+
+    Two contexts begin with the same 12 tokens, as questions behind demonstrations do.
+    """
+    model, rng, lines = tiny(family), np.random.default_rng(4), []
+    run = likelihood._run
+
+    def counted(model, tokens, answers):
+        lines.append(int(tokens.mask.sum()))
+        return run(model, tokens, answers)
+
+    monkeypatch.setattr(likelihood, "_run", counted)
+    contexts = [rng.integers(0, 128, size).tolist() for size in (12, 12)]
+    contexts.append([*contexts[1], 5, 9])
+    tails = [rng.integers(0, 128, size).tolist() for size in (1, 3, 6)]
+    tails.append([*tails[1], 7])
+    rows = [[*front, *tail] for tail in tails for front in contexts]
+    starts = [len(front) for _ in tails for front in contexts]
+    found = log_likelihoods(model, rows, starts)
+    expected = [plain(model, row, s) for row, s in zip(rows, starts, strict=True)]
+    np.testing.assert_allclose(found.log_likelihood, [e[0] for e in expected], 1e-9)
+    assert found.greedy.tolist() == [e[1] for e in expected]
+    assert sum(lines) < 0.45 * sum(len(row) - 1 for row in rows)
 
 
 @pytest.mark.slow
@@ -98,10 +125,11 @@ def test_rows_keep_their_tokens():
 def test_nothing_is_greedy_where_a_log_likelihood_is_nan():
     model, rows = tiny("groups"), [[1, 5, 0], [4, 9, 0]]
     poisoned = with_rows(model, "embed", [9], np.nan)
-    found = log_likelihoods(poisoned, rows, [2, 2])
-    assert np.isnan(found.log_likelihood).tolist() == [False, True]
-    assert not found.greedy[1]
-    plainly = log_likelihoods(model, rows, [2, 2])
-    assert found.log_likelihood[0] == pytest.approx(plainly.log_likelihood[0])
+    for some in (rows, [[1, 5, 0], [1, 5, 9, 0]]):  # Of two contexts, and of one.
+        found = log_likelihoods(poisoned, some, [2, 2])
+        assert np.isnan(found.log_likelihood).tolist() == [False, True]
+        assert not found.greedy[1]
+        plainly = log_likelihoods(model, some, [2, 2])
+        assert found.log_likelihood[0] == pytest.approx(plainly.log_likelihood[0])
     with pytest.raises(ValueError, match=r"finite weights, .*\['W_out'\]"):
         log_likelihoods(with_nan(model, 2, "mlp", "W_out"), rows, [2, 2])

@@ -8,6 +8,7 @@ import pytest
 from icltheory.bridge import evaluate, evaluate_rates
 from icltheory.bridge.evaluation import Grid, evaluate_naive, tokenize
 from icltheory.bridge.evaluation.packing import PackedBatches, pack
+from icltheory.bridge.evaluation.prompts import common_beginning
 from icltheory.bridge.tasks import SCORINGS
 from tests.bridge.evaluation_tasks import Letters, choice, classification, tiny
 from tests.bridge.test_evaluation_prompts import Reader
@@ -31,7 +32,8 @@ def test_a_batch_says_where_each_question_ends():
     for padding in ("right", "left"):
         batches, seen, shapes = PackedBatches(prompts, 16, 8, padding), [], set()
         for batch in batches():
-            ids, mask, ends = batch.tokens
+            ids, mask, ends, stems = batch.tokens
+            assert stems is None
             shapes.add((ids.shape, ends.shape))
             seen += batch.examples.tolist()
             for number, place in zip(batch.sequences, batch.places, strict=True):
@@ -101,9 +103,87 @@ def test_packed_questions_are_answered_as_single_ones(case):
     np.testing.assert_allclose(found.scores, naive.scores, rtol=0, atol=1e-9)
 
 
-def _rows(batch, batches):
+def read_by(batch):
+    """What the model reads of each sequence, and which of its tokens are asked for."""
+    ids, mask, ends, stems = batch.tokens
+    slots = batch.answers.counted.shape[2]
+    for number, place in zip(batch.sequences.tolist(), batch.places, strict=True):
+        row, slot = divmod(int(place), slots)
+        counted = batch.answers.counted[row, :, slot]
+        last = batch.answers.places[row, counted].max()
+        segments = np.searchsorted(ends[row], np.arange(ids.shape[1]))
+        segment = segments[last]
+        seen = (segments == segment) | (segments == stems[row, segment])
+        seen &= mask[row] & (np.arange(ids.shape[1]) <= last)
+        yield number, tuple(ids[row, seen]), tuple(batch.answers.tokens[row, counted])
+
+
+def _rows(batch):
     """Rows of a batch that do not repeat its last one."""
-    return 1 + int(batch.places.max()) // batches.most
+    return 1 + int(batch.places.max()) // batch.answers.counted.shape[2]
+
+
+@pytest.mark.parametrize("padding", ["right", "left"])
+@pytest.mark.parametrize("scoring", ["log_likelihood", "mean_logit"])
+def test_what_options_begin_with_stands_once(scoring, padding):
+    prompts = tokenize(Reader(Letters()), choice(20, 2, longest=5, scoring=scoring))
+    batches, seen, tokens = PackedBatches(prompts, 16, 4, padding), [], 0
+    for batch in batches():
+        tokens += batch.tokens.mask[: _rows(batch)].sum()
+        for number, read, asked in read_by(batch):
+            seen.append(number)
+            row, start = prompts.rows[number], prompts.starts[number]
+            if scoring == "mean_logit":
+                assert read == asked == row
+            else:
+                assert (read, asked) == (row[:-1], row[start:])
+    assert sorted(seen) == list(range(40))
+    both = np.array([len(prompts.read(number)) for number in range(40)])
+    pairs = zip(prompts.rows[::2], prompts.rows[1::2], strict=True)
+    stems = [common_beginning(pair, min(map(len, pair))) for pair in pairs]
+    # Nothing but a stem is read once for two options.
+    assert sum(both) - sum(stems) <= tokens <= sum(both) - sum(stems) + len(stems)
+    assert sum(stems) > 0.3 * sum(both)
+
+
+def test_an_example_that_is_longer_than_a_row_is_divided():
+    """One question of 60 tokens with ten options of 10, a hundred of 8 and of 3."""
+    task = classification(101, 2, longest=1, scoring="log_likelihood")
+    prompts, rng = tokenize(Reader(Letters()), task), np.random.default_rng(0)
+
+    def tokens(size):
+        return tuple(rng.integers(0, 128, size).tolist())
+
+    sizes = [(60, 10)] + [(8, 3)] * 100
+    questions = [(tokens(question), option) for question, option in sizes]
+    rows = [(*q, number, *tokens(o - 1)) for q, o in questions for number in range(10)]
+    starts = [question for question, _ in sizes for _ in range(10)]
+    prompts = dataclasses.replace(
+        prompts, rows=tuple(rows), starts=tuple(starts), num_options=10
+    )
+    batches = PackedBatches(prompts, 4096, 8, "right")
+    assert batches.length == 144
+    assert [len(g) for g in batches.groups if g[0] < 10] == [9, 1]
+    found = {n: (*read, asked[-1]) for b in batches() for n, read, asked in read_by(b)}
+    assert found == dict(enumerate(rows))
+
+
+OPTIONS = [("groups", "log_likelihood", "right"), ("gpt2", "mean_logit", "left")]
+OPTIONS += [(f, "log_likelihood", "right") for f in ("gpt2", "gptj", "mixed")]
+OPTIONS += [("groups", "mean_logit", "left")]
+
+
+@pytest.mark.parametrize("case", quick(OPTIONS[:1], OPTIONS), ids="-".join)
+def test_options_behind_one_question_are_scored_as_single_rows(case):
+    """Questions longer than the window of 9, whose options begin with one another."""
+    family, scoring, padding = case
+    model, task = tiny(family), choice(9, 2, longest=5, scoring=scoring)
+    alike = [e._replace(fields={**e.fields, "b": e.fields["a"] + " far"})
+             for e in task.validation]  # fmt: skip
+    task = dataclasses.replace(task, validation=tuple(alike))
+    found = evaluate(model, task, batch_size=4, padding=padding)
+    naive = evaluate_naive(model, task)
+    np.testing.assert_allclose(found.scores, naive.scores, rtol=0, atol=1e-9)
 
 
 def test_an_example_comes_with_the_batch_of_its_last_option():
@@ -121,7 +201,7 @@ def test_an_example_comes_with_the_batch_of_its_last_option():
             complete += batch.examples.tolist()
             # Each option's tokens are read once, none of those of another row.
             sizes = [len(prompts.rows[n]) - prompts.starts[n] for n in seen]
-            counted += int(batch.answers.counted[: _rows(batch, batches)].sum())
+            counted += int(batch.answers.counted[: _rows(batch)].sum())
             assert counted == sum(sizes)
         assert sorted(complete) == sorted(range(12) if chosen is None else chosen)
         assert sorted(seen) == sorted(3 * n + k for n in complete for k in range(3))

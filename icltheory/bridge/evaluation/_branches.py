@@ -112,10 +112,9 @@ class Branch:
         needed = self.model.measure == "mean_logit"
         stream, self.caches = self._run(stream, self.caches, not needed)
         if needed:
-            total, count = programs.prefix_logits(
+            self.before = programs.prefix_logits(
                 self.model.decoder, self.model.ends, stream
             )
-            self.before = (total[:, 0, 0], count[0, 0])
 
     def __call__(self, stream: Stream, answers: Answers) -> jax.Array:
         """Measures of sequences whose stream enters the layer, (R, B S, K or 1)."""

@@ -10,11 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory.bridge._blocks import numbers_of
 from icltheory.bridge.streams import KV, Stream
 from icltheory.layered import replace_matrix
 
-RATES = Stream._make((0, None, None, None))
+RATES = Stream._make((0, None, None, None, None))
 RATES_KV = KV._make((0, 0, None))
 SHARED_KV = KV._make((None, None, None))
 
@@ -78,46 +77,33 @@ def _label_token(decoder, ends, stream, answers, before):
 
 
 def _log_likelihood(decoder, ends, stream, answers, before):
-    own = answers.counted[:, :, None] & _by_sequence(stream, answers.places)
-
     def at(h):
         picked = jnp.take_along_axis(h, answers.places[:, :, None], axis=1)
         logits = decoder.read_out(ends, stream._replace(h=picked))
         logp = jax.nn.log_softmax(logits, axis=-1)
         logp = jnp.take_along_axis(logp, answers.tokens[:, :, None], axis=-1)[..., 0]
         # Not by a product with the mask: padding may be NaN where the answer is not.
-        return jnp.where(own, logp[:, :, None], 0).sum(axis=1)
+        return jnp.where(answers.counted, logp[:, :, None], 0).sum(axis=1)
 
     # One rate after another: the whole vocabulary at every token of an answer is large.
     return jax.lax.map(at, stream.h)[..., None]
 
 
 def _mean_logit(decoder, ends, stream, answers, before):
-    total, count = mean_logits(decoder, ends, stream)
+    means = _few(decoder, ends, stream)  # (R, B, T, 1)
+    means = jnp.take_along_axis(means, answers.places[None, :, :, None], axis=2)
+    total = jnp.where(answers.counted[None], means, 0).sum(axis=2)
+    count = answers.counted.sum(axis=1)
     before_total, before_count = before
     found = (total + before_total[:, None, None]) / (count + before_count)[None]
     return found[..., None]
 
 
-def mean_logits(decoder, ends, stream):
-    """For each rate and sequence the sum of its tokens' mean logits, and their number.
-
-    Sums (R, B, S) and numbers (B, S), of S sequences in each of B rows.
-    """
-    means = _few(decoder, ends, stream)  # (R, B, T, 1)
-    rows, length = stream.mask.shape
-    places = jnp.broadcast_to(jnp.arange(length)[None], (rows, length))
-    own = stream.mask[:, :, None] & _by_sequence(stream, places)
-    return jnp.where(own[None], means, 0).sum(axis=2), own.sum(axis=1)
-
-
-def _by_sequence(stream, places):
-    """Whether a place (B, M) of a row is in each of its sequences, (B, M, S)."""
-    if stream.ends is None:
-        return jnp.ones((*places.shape, 1), bool)
-    number = numbers_of(stream.ends, stream.mask.shape[1])
-    number = jnp.take_along_axis(number, places, axis=1)[:, :, None]
-    return number == jnp.arange(stream.ends.shape[1])[None, None]
+@functools.partial(jax.jit, static_argnums=0)
+def prefix_logits(decoder, ends, stream):
+    """Sum of the mean logits of a prefix's tokens at each rate, and their number."""
+    means = _few(decoder, ends, stream)[:, 0, :, 0]
+    return jnp.where(stream.mask, means, 0).sum(axis=1), stream.mask.sum()
 
 
 def _few(decoder, ends, stream):
@@ -130,25 +116,25 @@ def _few(decoder, ends, stream):
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def row_likelihoods(decoder, ends, stream, tokens, places, counted):
-    """Log-likelihood of the tokens read at these places, and whether all are greedy.
+def row_likelihoods(decoder, ends, stream, answers):
+    """Log-likelihood of each sequence's answer, and whether all of it is greedy.
 
     Nothing is the likeliest where a logit is NaN, which argmax takes for the largest.
     """
 
     def at(row):
         # One row after another: the whole vocabulary at every token is large.
-        h, tokens, places, counted = row
-        picked = Stream(h[places][None], places[None], counted[None])
+        h, (tokens, places, counted) = row
+        picked = Stream(h[places][None], places[None], counted.any(axis=1)[None])
         logits = decoder.read_out(ends, picked)[0]
         logp = jax.nn.log_softmax(logits, axis=-1)
         found = jnp.take_along_axis(logp, tokens[:, None], axis=-1)[:, 0]
         same = jnp.argmax(logits, axis=-1) == tokens
-        total = jnp.sum(jnp.where(counted, found, 0))
-        return total, jnp.all(same | ~counted) & ~jnp.isnan(total)
+        total = jnp.sum(jnp.where(counted, found[:, None], 0), axis=0)
+        return total, jnp.all(same[:, None] | ~counted, axis=0) & ~jnp.isnan(total)
 
     with jax.default_matmul_precision("highest"):
-        return jax.lax.map(at, (stream.h, tokens, places, counted))
+        return jax.lax.map(at, (stream.h, answers))
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -187,8 +173,6 @@ def likeliest(decoder, ends, stream):
         logits = decoder.read_out(ends, last)[:, 0]
     return jnp.where(jnp.isnan(logits).any(axis=-1), -1, jnp.argmax(logits, axis=-1))
 
-
-prefix_logits = jax.jit(mean_logits, static_argnums=0)
 
 _MEASURES = {
     "label_token": _label_token,

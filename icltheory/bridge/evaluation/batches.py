@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
 from icltheory._named_errors import named_errors
-from icltheory.bridge.evaluation.prompts import Prompts
+from icltheory.bridge.evaluation.prompts import Prompts, common_beginning
 from icltheory.bridge.streams import Tokens
 
 __all__ = ["Answers", "Batch", "Batches", "padded_lengths"]
@@ -16,13 +16,26 @@ __all__ = ["Answers", "Batch", "Batches", "padded_lengths"]
 _STEP = 8  # Lengths are multiples of this, so that other prompts meet compiled shapes.
 
 
+@runtime_checkable
+class Sequences(Protocol):
+    """What is laid out: numbered sequences, as those of :class:`Prompts`."""
+
+    def read(self, number: int) -> tuple[int, ...]:
+        """Tokens that the model reads."""
+        ...
+
+    def asked(self, number: int) -> tuple[tuple[int, ...], int]:
+        """Tokens that the measure is of, and the place where the first one is seen."""
+        ...
+
+
 class Answers(NamedTuple):
-    """Positions of the tokens of the options.
+    """The tokens that measures are of.
 
     Args:
         tokens: The tokens, ``(B, M)``.
-        places: Place in the padded row of the token that predicts each.
-        counted: Where there is one.
+        places: Place in the padded row where each is seen, ``(B, M)``.
+        counted: Which of them count for which sequence of the row, ``(B, M, S)``.
 
     References:
         Verified by ``tests/bridge/test_evaluation_prompts.py``.
@@ -43,7 +56,7 @@ class Batch(NamedTuple):
         tokens: Rows of one or more sequences, padded.
         answers: Where the options' tokens stand.
         sequences: Numbers of the sequences, without the repeated ones.
-        places: Place of each sequence among the measures that the device returns.
+        places: Place of each sequence among the B S measures that the device returns.
 
     References:
         Verified by ``tests/bridge/test_evaluation_prompts.py``.
@@ -138,12 +151,12 @@ class Batches:
         check_positive_int("batch_size", self.batch_size)
         check_choice("padding", self.padding, ("right", "left"))
         p = self.prompts
-        sizes = np.array([len(row) for row in p.rows])
+        sizes = sizes_read(p)
         longest = sizes.reshape(-1, p.rows_per_example).max(axis=1)
         rounded = np.minimum(-(-longest // _STEP) * _STEP, self.limit)
         lengths = padded_lengths(rounded, self.buckets)
         object.__setattr__(self, "lengths", lengths[np.searchsorted(lengths, rounded)])
-        answer = int((sizes - np.array(p.starts)).max())
+        answer = int(sizes_asked(p).max())
         object.__setattr__(self, "answer", -(-answer // 4) * 4)
 
     def __call__(
@@ -173,12 +186,12 @@ class Batches:
         p, each = self.prompts, self.prompts.rows_per_example
         filled = np.pad(examples, (0, size - len(examples)), mode="edge")
         numbers = sequences_of(filled, each)
-        rows = [[number] for number in numbers.tolist()]
-        tokens, answers = laid_out(p, rows, length, self.padding, self.answer)
+        lines = [Line(p, [(number,)]) for number in numbers.tolist()]
+        tokens, answers = laid_out(lines, length, self.padding, self.answer)
         count = len(examples) * each
         return Batch(
             examples,
-            tokens._replace(ends=None),
+            tokens,
             answers,
             sequences=numbers[:count],
             places=np.arange(count),
@@ -190,43 +203,109 @@ def sequences_of(examples: np.ndarray, each: int) -> np.ndarray:
     return (examples[:, None] * each + np.arange(each)[None]).ravel()
 
 
+def sizes_read(prompts: Prompts) -> np.ndarray:
+    """Number of tokens that the model reads in each row."""
+    return np.array([len(prompts.read(number)) for number in range(len(prompts.rows))])
+
+
+def sizes_asked(prompts: Prompts) -> np.ndarray:
+    """Number of tokens that the measure of each row is of."""
+    numbers = range(len(prompts.rows))
+    return np.array([len(prompts.asked(number)[0]) for number in numbers])
+
+
+def shared_beginning(prompts: Sequences, numbers: Sequence[int]) -> int:
+    """How many tokens some sequences begin with alike; 0 for a single one."""
+    rows = [prompts.read(number) for number in numbers]
+    return common_beginning(rows, min(map(len, rows))) if len(rows) > 1 else 0
+
+
+class Line:
+    """One row without padding, in which what some sequences begin with stands once.
+
+    Args:
+        prompts: The sequences.
+        groups: Numbers of the sequences of the row. The tokens that all of a group
+            begin with are their stem, and the rest of each follows as a segment of its
+            own. A group of one has no stem.
+
+    Attributes:
+        ids: Tokens.
+        ends: Place behind each segment.
+        stems: Number of the segment that each segment continues.
+        asked: Tokens that are asked for.
+        seen: Place where each of them is seen.
+        owners: Number of the sequence, within the row, that each counts for.
+    """
+
+    def __init__(self, prompts: Sequences, groups: Sequence[Sequence[int]]):
+        self.ids: list[int] = []
+        self.ends: list[int] = []
+        self.stems: list[int] = []
+        self.asked: list[int] = []
+        self.seen: list[int] = []
+        self.owners: list[int] = []
+        owner = 0
+        for numbers in groups:
+            stem, begin = shared_beginning(prompts, numbers), len(self.ids)
+            number = len(self.ends) if stem else None
+            self._add(prompts.read(numbers[0])[:stem])
+            for sequence in numbers:
+                tail = len(self.ids)
+                self._add(prompts.read(sequence)[stem:], number)
+                wanted, first = prompts.asked(sequence)
+                at = range(first, first + len(wanted))
+                self.asked += wanted
+                self.seen += [(begin if i < stem else tail - stem) + i for i in at]
+                self.owners += [owner] * len(wanted)
+                owner += 1
+
+    def _add(self, tokens: Sequence[int], stem: int | None = None) -> None:
+        """Appends a segment, if it has tokens."""
+        if tokens:
+            self.stems.append(len(self.stems) if stem is None else stem)
+            self.ids += tokens
+            self.ends.append(len(self.ids))
+
+
 def laid_out(
-    prompts: Prompts,
-    rows: Sequence[Sequence[int]],
+    lines: Sequence[Line],
     length: int,
     padding: str,
     answers: int,
-    most: int = 1,
+    sequences: int = 1,
+    segments: int = 1,
 ) -> tuple[Tokens, Answers]:
-    """Rows of tokens in which sequences follow one another.
+    """Lines as rows of one length.
 
     Args:
-        prompts: The split.
-        rows: Numbers of the sequences of each row.
+        lines: The rows without padding.
         length: Tokens in a row.
         padding: ``"right"`` or ``"left"``.
-        answers: Most tokens of answers in a row.
-        most: Most sequences in a row.
+        answers: Most tokens in a row that are asked for.
+        sequences: Most sequences in a row.
+        segments: Most segments in a row.
 
     Returns:
-        The tokens, and where the tokens of the answers stand.
+        The tokens, and where the tokens that are asked for are seen.
     """
-    ids, mask = (np.zeros((len(rows), length), kind) for kind in (np.int32, bool))
-    ends = np.zeros((len(rows), most), np.int32)
-    kinds = (np.int32, np.int32, bool)
-    found = Answers(*(np.zeros((len(rows), answers), kind) for kind in kinds))
-    for row, numbers in enumerate(rows):
-        total, count = sum(len(prompts.rows[number]) for number in numbers), 0
-        place = 0 if padding == "right" else length - total
-        mask[row, place : place + total] = True
-        for slot, number in enumerate(numbers):
-            sequence, start = prompts.rows[number], prompts.starts[number]
-            end = place + len(sequence)
-            ids[row, place:end] = sequence
-            ends[row, slot:] = end - 1
-            own = slice(count, count + len(sequence) - start)
-            found.tokens[row, own] = sequence[start:]
-            found.places[row, own] = np.arange(place + start, end) - 1
-            found.counted[row, own] = True
-            place, count = end, own.stop
-    return Tokens(ids, mask, ends), found
+    ids, mask = (np.zeros((len(lines), length), kind) for kind in (np.int32, bool))
+    ends = np.zeros((len(lines), segments), np.int32)
+    stems = np.tile(np.arange(segments, dtype=np.int32), (len(lines), 1))
+    shape = (len(lines), answers)
+    asked, places = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+    found = Answers(asked, places, np.zeros((*shape, sequences), bool))
+    for row, line in enumerate(lines):
+        place = 0 if padding == "right" else length - len(line.ids)
+        ids[row, place : place + len(line.ids)] = line.ids
+        mask[row, place : place + len(line.ids)] = True
+        count = len(line.ends)
+        ends[row] = place + np.pad(line.ends, (0, segments - count), mode="edge") - 1
+        stems[row, :count] = line.stems
+        count = len(line.asked)
+        found.tokens[row, :count] = line.asked
+        found.places[row, :count] = place + np.array(line.seen, int)
+        found.counted[row, np.arange(count), line.owners] = True
+    if segments == 1:
+        return Tokens(ids, mask), found
+    return Tokens(ids, mask, ends, stems if segments > sequences else None), found

@@ -49,8 +49,8 @@ def evaluate(
         buckets: Most lengths to which questions are padded if not packed; each
             compiles.
         padding: ``"right"`` or ``"left"``, to which side.
-        packed: Whether rows of one length hold several questions, or questions with
-            one of their options, so that one program serves all.
+        packed: Whether rows of one length hold several questions, each with its
+            options behind it, so that one program serves all.
         progress: Called as ``progress(done, total, part)`` after each batch, with
             numbers of examples; see :mod:`icltheory.batching`.
 

@@ -68,8 +68,8 @@ class Grid:
         buckets: Most lengths to which questions are padded if not packed; each
             compiles.
         padding: ``"right"`` or ``"left"``, to which side.
-        packed: Whether rows of one length hold several questions, or questions with
-            one of their options, so that one program serves all.
+        packed: Whether rows of one length hold several questions, each with its
+            options behind it, so that one program serves all.
         method: ``"svd"``, ``"magnitude"`` or ``"whitened"``, by which every rate
             prunes the original weights; or a
             :class:`~icltheory.bridge.spectra.ClippingMethod`: ``Cumulative``, by which

@@ -12,14 +12,18 @@ from icltheory._public import shown
 from icltheory.batching import Counter, Progress
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
+from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.evaluation import _programs as programs
-from icltheory.bridge.evaluation.batches import padded_lengths
+from icltheory.bridge.evaluation.batches import Line, laid_out, padded_lengths
+from icltheory.bridge.evaluation.prompts import common_beginning
 from icltheory.bridge.model import check_weights
-from icltheory.bridge.streams import Tokens
 
 __all__ = ["Likelihoods", "log_likelihoods", "perplexity"]
 
 _STEP = 8  # Lengths are multiples of this, so that other rows meet compiled shapes.
+_MOST = 64  # Rows of a line: the logits of all their answers are in memory at once.
+# What a softmax takes for a pair of tokens and a head, in multiply-adds; measured.
+_COMPARISON = 90
 
 
 class Likelihoods(NamedTuple):
@@ -61,8 +65,9 @@ def log_likelihoods(
         rows: Tokens of each row, at most one more than the context's length, as the
             last one is predicted and not read.
         starts: Number s of the first predicted token in each row, at least 1.
-        batch_size: Most rows that run together.
-        buckets: Most lengths to which rows are padded; each compiles.
+        batch_size: About how many rows run together. Rows that begin alike are put in
+            one line, in which the common tokens stand once, where that takes less.
+        buckets: Most lengths to which lines are padded; each compiles.
         progress: Called as ``progress(done, total, part)`` after each batch, with
             numbers of rows; see :mod:`icltheory.batching`.
 
@@ -90,19 +95,28 @@ def log_likelihoods(
     check_positive_int("batch_size", batch_size)
     read = read_rows("rows", rows, model.vocab_size)
     _check_rows(model, read, starts)
+    laid = _Rows([tuple(row.tolist()) for row in read], [int(s) for s in starts])
+    groups = laid.groups(model.arch)
     rotary = model.decoder.arch.rotary
     switch = None if rotary is None else rotary.switch
     if switch is not None and max(map(len, read)) > switch:
-        batch_size = 1  # where angles follow the longest row of a batch
+        # Angles follow the longest row of a batch.
+        groups, batch_size = [[number] for number in range(len(read))], 1
     totals = np.zeros(len(read))
     greedy = np.zeros(len(read), bool)
-    count = Counter(len(read), progress)
-    for numbers, tokens, answers in _batches(read, starts, batch_size, buckets):
-        found = _run(model, tokens, answers)
-        totals[numbers], greedy[numbers] = (part[: len(numbers)] for part in found)
-        count.add(len(numbers), "rows")
-    if np.isnan(totals).any():
+
+    def run(groups, count):
+        for numbers, places, *batch in _batches(laid, groups, batch_size, buckets):
+            found = _run(model, *batch)
+            totals[numbers], greedy[numbers] = (part[places] for part in found)
+            count.add(len(numbers), "rows")
+
+    run(groups, Counter(len(read), progress))
+    wrong = np.flatnonzero(np.isnan(totals)).tolist()
+    if wrong:
         check_weights(model, tokens=False)
+        # One row of a line may have made NaN of the others, as 0 times NaN is NaN.
+        run([[number] for number in wrong], Counter(len(wrong), None))
     sizes = np.array([len(row) for row in read]) - np.asarray(starts)
     return Likelihoods(totals, greedy, sizes)
 
@@ -185,37 +199,68 @@ def _check_rows(model, rows, starts):
             )
 
 
-def _batches(rows, starts, size, buckets) -> Iterator[tuple]:
-    """Numbers of rows, what is read, and which tokens are predicted where."""
-    read = np.array([len(row) - 1 for row in rows])
+class _Rows(NamedTuple):
+    """Rows of tokens and the number of the first predicted one in each."""
+
+    rows: list[tuple[int, ...]]
+    starts: list[int]
+
+    def read(self, number):
+        return self.rows[number][:-1]
+
+    def asked(self, number):
+        start = self.starts[number]
+        return self.rows[number][start:], start - 1
+
+    def groups(self, arch: Architecture) -> list[list[int]]:
+        """Rows in lines: one joins the line of the row before it if that is cheaper."""
+        reads = [self.read(number) for number in range(len(self.rows))]
+        longest = 2 * max(map(len, reads))
+        pair = 1 + _COMPARISON / (2 * arch.head_dim)
+
+        def cost(tokens):
+            return tokens * (6 * arch.width + pair * tokens)
+
+        found: list[list[int]] = []
+        stem, total, size = (), 0, 0
+        for number in sorted(range(len(reads)), key=reads.__getitem__):
+            row = reads[number]
+            shared = common_beginning([stem, row], len(stem))
+            joined = total + len(row) - (len(found[-1]) if found else 0) * shared
+            fits = bool(found) and joined <= longest and len(found[-1]) < _MOST
+            if fits and cost(joined) < cost(size) + cost(len(row)):
+                found[-1].append(number)
+                stem, total, size = row[:shared], total + len(row), joined
+            else:
+                found.append([number])
+                stem, total, size = row, len(row), len(row)
+        return found
+
+
+def _batches(rows: _Rows, groups, size, buckets) -> Iterator[tuple]:
+    """Numbers of rows, their places, what is read, and what is predicted where."""
+    lines = [Line(rows, [group]) for group in groups]
+    read = np.array([len(line.ids) for line in lines])
+    asked = np.array([len(line.asked) for line in lines])
     rounded = -(-read // _STEP) * _STEP
     lengths = padded_lengths(rounded, buckets)
     padded = lengths[np.searchsorted(lengths, rounded)]
-    ends = np.array([len(row) - start for row, start in zip(rows, starts, strict=True)])
+    most = max(map(len, groups))
+    size = max(1, round(size * len(groups) / sum(map(len, groups))))
     for length in lengths:
-        members = np.flatnonzero(padded == length)
-        longest = -(-ends[members].max() // _STEP) * _STEP
+        members = np.flatnonzero(padded == length).tolist()
+        answers = -(-asked[members].max() // _STEP) * _STEP
         each = min(size, 1 << (len(members) - 1).bit_length())
         for first in range(0, len(members), each):
-            numbers = members[first : first + each]
+            chosen = members[first : first + each]
             # The last row is repeated to fill the shape.
-            filled = np.pad(numbers, (0, each - len(numbers)), mode="edge")
-            chosen = [(rows[i], starts[i]) for i in filled]
-            yield numbers, *_padded(chosen, int(length), int(longest))
-
-
-def _padded(chosen, length, longest):
-    shape = (len(chosen), longest)
-    ids = np.zeros((len(chosen), length), np.int32)
-    mask = np.zeros(ids.shape, bool)
-    wanted, places = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-    counted = np.zeros(shape, bool)
-    for i, (row, start) in enumerate(chosen):
-        count = len(row) - start
-        ids[i, : len(row) - 1], mask[i, : len(row) - 1] = row[:-1], True
-        wanted[i, :count], counted[i, :count] = row[start:], True
-        places[i, :count] = start - 1 + np.arange(count)
-    return Tokens(ids, mask), (wanted, places, counted)
+            filled = chosen + chosen[-1:] * (each - len(chosen))
+            shape = (int(answers), most, most + (most > 1))
+            laid = laid_out([lines[i] for i in filled], int(length), "right", *shape)
+            numbers = [number for i in chosen for number in groups[i]]
+            slots = [range(len(groups[i])) for i in chosen]
+            places = [at * most + s for at, row in enumerate(slots) for s in row]
+            yield np.array(numbers), np.array(places), *laid
 
 
 def _run(model, tokens, answers):
@@ -225,8 +270,8 @@ def _run(model, tokens, answers):
         block = decoder.of_layer(number)
         stream, _ = programs.block(block, False, layer, stream, None)
     ends = {name: leaf for name, leaf in params.items() if name != "layers"}
-    found = programs.row_likelihoods(decoder, ends, stream, *answers)
-    return tuple(np.asarray(replicated(part)) for part in found)
+    found = programs.row_likelihoods(decoder, ends, stream, answers)
+    return tuple(np.asarray(replicated(part)).ravel() for part in found)
 
 
 __dir__ = shown(__name__)

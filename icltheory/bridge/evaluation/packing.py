@@ -8,15 +8,20 @@ from icltheory._checks import check_choice, check_positive_int
 from icltheory._named_errors import named_errors
 from icltheory.bridge.evaluation.batches import (
     Batch,
+    Line,
     laid_out,
     rows_with,
-    sequences_of,
+    shared_beginning,
+    sizes_asked,
+    sizes_read,
 )
 from icltheory.bridge.evaluation.prompts import Prompts
 
 __all__ = ["PackedBatches", "pack"]
 
 _STEP = 8  # Lengths are multiples of this, so that other prompts meet compiled shapes.
+Group = tuple[int, ...]  # Sequences of one example that share a stem in a row.
+
 _SHORTEST = 64  # Shorter rows save nothing: attention is a small part of a block.
 
 
@@ -68,13 +73,16 @@ class PackedBatches:
     r"""The sequences of a split behind a shared prefix, several in each row.
 
     A sequence is a question, or a question with one of its options. It sees the prefix
-    and itself, and its positions begin behind the prefix. Of rows of T tokens, N(T) are
-    needed. T is that multiple of the longest sequence, up to three, which takes the
-    fewest operations in a block of width d behind P tokens,
+    and itself, and its positions begin behind the prefix. The tokens that the options
+    of an example begin with stand once in a row, as their stem; where a row is too
+    short for all of them, another one has the rest and the stem again. Of rows of T
+    tokens, N(T) are needed. T is that multiple of the longest sequence, up to three, or
+    the length of the longest example with all its options, which takes the fewest
+    operations in a block of width d behind P tokens,
 
     .. math:: N(T)\, T\, (6 d + P + T) ,
 
-    and a row has at most :math:`\lceil T / \bar t \rceil` sequences for a mean length
+    and a row has at most :math:`\lceil T / \bar t \rceil` examples for a mean length
     :math:`\bar t`: what reads only last tokens has that many places in each row. The
     options of an example may be in several batches; it belongs to the last of them.
 
@@ -102,30 +110,66 @@ class PackedBatches:
         check_positive_int("batch_size", batch_size)
         check_choice("padding", padding, ("right", "left"))
         self.prompts, self.padding = prompts, padding
-        self.sizes = np.array([len(row) for row in prompts.rows])
-        longest = int(-(-self.sizes.max() // _STEP) * _STEP)
-        costs = {}
-        for length in sorted({max(times * longest, _SHORTEST) for times in (1, 2, 3)}):
-            rows = len(pack(self.sizes, length, self._most(length)))
-            cost = rows * length * (6 * width + len(prompts.prefix) + length)
-            costs[length] = cost
-        self.length = min(costs, key=lambda length: costs[length])
-        self.most = self._most(self.length)
-        self.whole = pack(self.sizes, self.length, self.most)
+        self.sizes, self.asked = sizes_read(prompts), sizes_asked(prompts)
+        each = prompts.rows_per_example
+        self.stems = np.array(
+            [
+                shared_beginning(prompts, range(n * each, (n + 1) * each))
+                for n in range(prompts.num_examples)
+            ]
+        )
+        least = np.inf
+        for length in self._lengths():
+            groups = self._groups(length)
+            mean = np.mean([self._size(group) for group in groups])
+            most = int(np.ceil(length / mean))
+            packed = self._packed(groups, length, most)
+            cost = len(packed) * length * (6 * width + len(prompts.prefix) + length)
+            if cost < least:
+                least, self.length, self.most = cost, length, most
+                self.groups, self.whole = groups, packed
         share = batch_size * len(self.whole) / prompts.num_examples
         self.rows = max(1, min(round(share), len(self.whole)))
         if most_pairs is not None:
             fitting = rows_with(most_pairs, self.length, prompts)
             self.rows = max(1, min(self.rows, fitting))
-        self.asked = self.sizes - np.array(prompts.starts)
         self.answers = self._answers(self.whole)
 
-    def _answers(self, packed: list[list[int]]) -> int:
-        most = max((int(self.asked[numbers].sum()) for numbers in packed), default=0)
-        return -(-most // 4) * 4
+    def _lengths(self) -> list[int]:
+        """Lengths of rows to choose from, ascending."""
+        longest = int(-(-self.sizes.max() // _STEP) * _STEP)
+        found = {max(times * longest, _SHORTEST) for times in (1, 2, 3)}
+        if self.prompts.rows_per_example > 1:
+            whole = max(map(self._size, self._groups(None)))
+            found.add(max(-(-whole // _STEP) * _STEP, _SHORTEST))
+        return sorted(found)
 
-    def _most(self, length: int) -> int:
-        return int(np.ceil(length / self.sizes.mean()))
+    def _groups(self, length: int | None) -> list[Group]:
+        """The sequences of each example, in as few groups as rows of a length need."""
+        each, found = self.prompts.rows_per_example, []
+        for first in range(0, len(self.sizes), each):
+            group: Group = (first,)
+            for number in range(first + 1, first + each):
+                if length is None or self._size((*group, number)) <= length:
+                    group = (*group, number)
+                else:
+                    found.append(group)
+                    group = (number,)
+            found.append(group)
+        return found
+
+    def _size(self, group: Group) -> int:
+        """Tokens of a group, whose stem stands once."""
+        stem = int(self.stems[group[0] // self.prompts.rows_per_example])
+        return int(self.sizes[list(group)].sum()) - (len(group) - 1) * stem
+
+    def _packed(self, groups: list[Group], length: int, most: int) -> list[list[Group]]:
+        rows = pack([self._size(group) for group in groups], length, most)
+        return [[groups[number] for number in row] for row in rows]
+
+    def _answers(self, packed: list[list[Group]]) -> int:
+        most = max((self.asked[_numbers([row])].sum() for row in packed), default=0)
+        return -(-int(most) // 4) * 4
 
     def __call__(
         self, examples: Sequence[int] | np.ndarray | None = None
@@ -136,26 +180,32 @@ class PackedBatches:
             packed, count = self.whole, -(-len(self.whole) // self.rows)
             size = -(-len(packed) // count)
         else:
-            chosen = sequences_of(np.asarray(examples, int), each)
-            found = pack(self.sizes[chosen], self.length, self.most)
-            packed = [chosen[row].tolist() for row in found]
+            chosen = set(np.asarray(examples, int).tolist())
+            groups = [group for group in self.groups if group[0] // each in chosen]
+            packed = self._packed(groups, self.length, self.most)
             size = min(1 << max(len(packed) - 1, 0).bit_length(), self.rows)
             answers = max(answers, self._answers(packed))
         missing = np.full(self.prompts.num_examples, each)
+        sequences, segments = self.most * each, self.most * (each + (each > 1))
         for start in range(0, len(packed), size):
             rows = packed[start : start + size]
-            numbers = np.array([number for row in rows for number in row])
+            numbers = np.array(_numbers(rows))
             np.subtract.at(missing, numbers // each, 1)
             done = dict.fromkeys((numbers // each).tolist())
             complete = np.array([n for n in done if not missing[n]], int)
             # Rows that are missing repeat the last one.
-            filled = rows + [rows[-1]] * (size - len(rows))
-            tokens, asked = laid_out(
-                self.prompts, filled, self.length, self.padding, answers, self.most
-            )
+            lines = [Line(self.prompts, row) for row in rows]
+            lines += [lines[-1]] * (size - len(rows))
+            shape = (answers, sequences, segments)
+            tokens, asked = laid_out(lines, self.length, self.padding, *shape)
             places = [
-                number * self.most + slot
+                number * sequences + slot
                 for number, row in enumerate(rows)
-                for slot in range(len(row))
+                for slot in range(len(_numbers([row])))
             ]
             yield Batch(complete, tokens, asked, numbers, np.array(places))
+
+
+def _numbers(rows: Sequence[Sequence[Group]]) -> list[int]:
+    """Numbers of the sequences of some rows."""
+    return [number for row in rows for group in row for number in group]

@@ -79,6 +79,23 @@ class Prompts:
         """Rows that an example takes."""
         return 1 if self.measure == "label_token" else self.num_options
 
+    def read(self, number: int) -> tuple[int, ...]:
+        """Tokens of a row that the model reads: an answer's last one is predicted."""
+        row = self.rows[number]
+        return row[:-1] if self.measure == "log_likelihood" else row
+
+    def asked(self, number: int) -> tuple[tuple[int, ...], int]:
+        """Tokens of a row that its measure is of, and where the first one is seen.
+
+        A log-likelihood sees a token at the place in front of it, a mean of all logits
+        sees every token at its own place, and a label token needs none.
+        """
+        row = self.rows[number]
+        if self.measure == "mean_logit":
+            return row, 0
+        start = self.starts[number]
+        return row[start:], start - 1
+
     def scores(
         self,
         measures: np.ndarray,
