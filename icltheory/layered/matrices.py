@@ -108,8 +108,8 @@ def get_matrix(params: PyTree, spec: MatrixSpec) -> Float[Array, "out in"]:
     References:
         Verified by ``tests/layered/test_layered.py``.
     """
-    leaves, _, position, index = _locate(params, spec)
-    leaf = jnp.asarray(leaves[position])
+    leaf, index = _located(params, spec)
+    leaf = jnp.asarray(leaf)
     if not jnp.issubdtype(leaf.dtype, jnp.floating):
         raise ValueError(f"{spec.name}: expected floating weights, got {leaf.dtype}")
     W = _to_matrix(leaf[index], spec)
@@ -145,33 +145,51 @@ def replace_matrix(
     References:
         Verified by ``tests/layered/test_layered.py``.
     """
-    leaves, treedef, position, index = _locate(params, spec)
-    leaf = jnp.asarray(leaves[position])
+    leaf, index = _located(params, spec)
+    leaf = jnp.asarray(leaf)
     stored, new = leaf[index], jnp.asarray(W, leaf.dtype)
     old = _to_matrix(stored, spec)
     rows = _rows(spec, len(old))
     check_shape(spec.name, new, old[rows].shape)
     whole = new if spec.rows is None else old.at[rows].set(new)
     stored = (whole.T if spec.transposed else whole).reshape(stored.shape)
-    leaves[position] = leaf.at[index].set(stored) if index else stored
-    return jax.tree.unflatten(treedef, leaves)
+    changed = leaf.at[index].set(stored) if index else stored
+    return _with_leaf(params, spec.path, changed)
 
 
-def _locate(params, spec):
-    """Leaves, structure, position of the leaf on the path, and indices into it."""
-    entries, treedef = jax.tree_util.tree_flatten_with_path(params)
-    for position, (key_path, _) in enumerate(entries):
-        depth = len(key_path)
-        if tuple(map(_plain, key_path)) == spec.path[:depth]:
-            leaves, index = [leaf for _, leaf in entries], spec.path[depth:]
-            if not hasattr(leaves[position], "shape"):
-                break
-            _check_index(index, leaves[position].shape)
-            return leaves, treedef, position, index
-    kind = type(params).__name__
-    raise ValueError(
-        f"path: expected the path of a leaf of params, a {kind}, got {spec.path}"
+def _located(params, spec):
+    """The leaf on the path, and the indices into it."""
+    node, index = params, spec.path
+    while index and not jax.tree_util.all_leaves([node]):
+        entries, _ = _children(node)
+        found = [child for key, child in entries if key == index[0]]
+        node, index = (found[0], index[1:]) if found else (None, ())
+    if not hasattr(node, "shape"):
+        kind = type(params).__name__
+        raise ValueError(
+            f"path: expected the path of a leaf of params, a {kind}, got {spec.path}"
+        )
+    _check_index(index, node.shape)
+    return node, index
+
+
+def _with_leaf(node, path, leaf):
+    """A tree whose leaf on the path is another; what lies beside it is shared."""
+    if jax.tree_util.all_leaves([node]):
+        return leaf
+    entries, treedef = _children(node)
+    return treedef.unflatten(
+        _with_leaf(child, path[1:], leaf) if key == path[0] else child
+        for key, child in entries
     )
+
+
+def _children(node):
+    """Plain keys and values one level below a node, and its structure."""
+    entries, treedef = jax.tree_util.tree_flatten_with_path(
+        node, is_leaf=lambda below: below is not node
+    )
+    return [(_plain(key), child) for (key,), child in entries], treedef
 
 
 def _check_index(index, shape):
