@@ -52,7 +52,7 @@ jax.config.update("jax_default_matmul_precision", "highest")
 # JAX reads what another process has not finished writing.
 PROGRAMS = tempfile.TemporaryDirectory(prefix="programs-")  # gone as the process ends
 jax.config.update("jax_compilation_cache_dir", PROGRAMS.name)
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
 
 # Of the machine's memory, what each worker may fill with compiled programs.
 SHARE = 1 / 2
