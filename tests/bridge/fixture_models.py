@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 ROWS, TOKENS = 3, 17
 # Of the rows when they are padded; the first fills the batch.
 LENGTHS = (17, 11, 4)
+# Tokens whose logits are stored; the last ones of padded rows are among them.
+STORED = (0, 1, 3, 5, 8, 10, 13, 16)
 
 
 class Fixture(NamedTuple):

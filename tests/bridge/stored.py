@@ -9,7 +9,7 @@ import numpy as np
 
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.decoder import Decoder, Tokens
-from tests.bridge.fixture_models import LENGTHS, MODELS
+from tests.bridge.fixture_models import LENGTHS, MODELS, STORED
 
 FIXTURES = pathlib.Path(__file__).parent / "fixtures"
 NAMES = tuple(MODELS)
@@ -55,9 +55,21 @@ def store(folder, tensors):
 
 
 def expected(name):
-    """Tokens ``(3, 17)`` and torch's logits behind each of them."""
+    """Tokens ``(3, 17)`` and torch's logits behind them, NaN where none are stored."""
     stored = np.load(FIXTURES / name / "expected.npz")
-    return stored["ids"], stored["logits"]
+    known = stored["logits"]
+    logits = np.full((*stored["ids"].shape, known.shape[-1]), np.nan, known.dtype)
+    logits[:, STORED] = known
+    return stored["ids"], logits
+
+
+def difference(ours, logits):
+    """Largest difference from stored logits, which has to be a number."""
+    known = ~np.isnan(logits)
+    assert known.any()
+    found = np.abs(np.asarray(ours, np.float64)[known] - logits[known]).max()
+    assert not np.isnan(found)
+    return float(found)
 
 
 def pad(rows, side, lengths=LENGTHS):
