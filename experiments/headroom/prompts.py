@@ -1,6 +1,6 @@
 """Prompts with demonstrations of their own, and the best answers to them."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -9,9 +9,8 @@ from experiments.headroom.config import Config
 from experiments.small_lm import ideal
 from experiments.small_lm import vocabulary as v
 from experiments.small_lm.curve import question, stated_classes
-from experiments.small_lm.language import Language, Sentences, sentences
+from experiments.small_lm.language import Language, Sentences, nonce_labels, sentences
 from experiments.small_lm.tasks import texts
-from experiments.small_lm.words import GROUP, NONCE
 from icltheory.bridge.tasks import Example, LanguageTask, PromptTemplate
 from icltheory.training import stream_key
 
@@ -37,8 +36,8 @@ class DrawnPrompts(NamedTuple):
 def draw(config: Config, seed: int, kind: str, noise: float) -> DrawnPrompts:
     """Prompts whose sentences and label words training never showed together.
 
-    A prompt is right if the word of the question's true class has the largest logit
-    among the label words; only labels of demonstrations are noisy.
+    Each prompt has label words of its own. It is right if the word of the question's
+    true class is the likeliest of them; only labels of demonstrations are noisy.
 
     Args:
         config: Sizes.
@@ -46,7 +45,7 @@ def draw(config: Config, seed: int, kind: str, noise: float) -> DrawnPrompts:
         kind: Kind of task.
         noise: Probability that the label of a demonstration is wrong.
     """
-    recipe, language = config.model(seed), config.recipe.language.with_noise(noise)
+    language = config.recipe.language.with_noise(noise)
     asked = question(kind)
     place = config.conditions.index((kind, noise))
     keys = jax.random.split(
@@ -64,13 +63,14 @@ def draw(config: Config, seed: int, kind: str, noise: float) -> DrawnPrompts:
     truth = np.asarray(asks.classes[:, 0, asked.attribute])
     count = v.NUM_CLASSES[asked.attribute]
     order = np.argsort(np.asarray(jax.random.uniform(keys[3], (total, count))))
-    words = _label_words(recipe.seed, count)
+    words = _label_words(jax.random.fold_in(keys[3], 1), total, count)
     said = np.take_along_axis(order, stated, axis=1)
     label = np.take_along_axis(order, truth[:, None], axis=1)[:, 0]
+    names = [f"word{number}" for number in range(count)]
     examples = [
-        Example({"text": text}, int(own), row)
-        for row, (text, own) in enumerate(
-            zip(_texts(shown, asks, said, words), label, strict=True)
+        Example({"text": text, **dict(zip(names, row, strict=True))}, int(own), number)
+        for number, (text, row, own) in enumerate(
+            zip(_texts(shown, asks, said, words), words, label, strict=True)
         )
     ]
     first, last = config.validation, config.validation + config.test
@@ -78,12 +78,17 @@ def draw(config: Config, seed: int, kind: str, noise: float) -> DrawnPrompts:
     task = LanguageTask(
         f"{kind}, label noise {noise:g}",
         "paper",
-        "classification",
-        words,
+        "choice",
+        tuple(names),
         (),
         tuple(examples[:first]),
         tuple(examples[test]),
-        PromptTemplate("{text} : {label}\n", "{text} :", words),
+        PromptTemplate(
+            "{text} : {label}\n",
+            "{text} :",
+            options=tuple(f" {{{name}}}" for name in names),
+        ),
+        scoring="log_likelihood",
     )
     best = _ideal(language, asked.attribute, shown, said, asks, test)
     informed = ideal.read(language, Sentences(*(part[test] for part in asks)))
@@ -99,20 +104,20 @@ def draw(config: Config, seed: int, kind: str, noise: float) -> DrawnPrompts:
 _sentences = jax.jit(sentences, static_argnames=("language", "held_out"))
 
 
-def _label_words(seed: int, count: int) -> tuple[str, ...]:
-    """Words of one group, which never meet in a training document."""
-    first = GROUP * (seed % v.NUM_GROUPS)
-    return tuple(NONCE[first : first + GROUP][:count])
+def _label_words(key: Any, num: int, count: int) -> list[list[str]]:
+    """Words of each prompt, of one group: they never meet in a training document."""
+    ids = np.asarray(nonce_labels(key, num, held_out=True))[:, :count]
+    return [[v.VOCABULARY[id] for id in row] for row in ids.tolist()]
 
 
 def _texts(
-    shown: Sentences, asks: Sentences, said: np.ndarray, words: tuple[str, ...]
+    shown: Sentences, asks: Sentences, said: np.ndarray, words: list[list[str]]
 ) -> list[str]:
     """Demonstrations ``w w w : LABEL`` and then the question, without its colon."""
     lines = iter(texts(shown))
     before = [
-        "".join(f"{next(lines)} : {words[word]}\n" for word in row)
-        for row in said.tolist()
+        "".join(f"{next(lines)} : {own[word]}\n" for word in row)
+        for row, own in zip(said.tolist(), words, strict=True)
     ]
     return [a + b for a, b in zip(before, texts(asks), strict=True)]
 

@@ -22,7 +22,7 @@ from experiments.small_lm import checkpoint, ideal
 from experiments.small_lm import vocabulary as v
 from experiments.small_lm.model import load, start
 from experiments.small_lm.train import initial_state, make_step
-from experiments.small_lm.words import LIST_LENGTH
+from experiments.small_lm.words import GROUP, LIST_LENGTH, NONCE
 from icltheory.bridge.evaluation import Grid
 
 matplotlib.use("Agg")
@@ -68,8 +68,6 @@ def test_a_prompt_has_demonstrations_of_its_own(many, drawn):
         *shown, asked = text.split("\n")
         assert len(shown) == many.demonstrations
         assert ":" not in asked
-        words = [line.split(" : ")[1] for line in shown]
-        assert set(words) <= set(drawn.task.labels)
     assert drawn.task.query(drawn.task.test[0]).endswith(" :")
 
 
@@ -97,9 +95,26 @@ def test_the_ideal_learner_is_below_who_knows_the_task(drawn):
     assert 0.3 < drawn.ideal.mean() < drawn.informed.mean() <= 1
 
 
-def test_models_of_other_seeds_get_other_prompts_and_words():
+def words_of(task, example):
+    return [option.strip() for option in task.options(example)]
+
+
+def test_label_words_never_met_in_training_and_are_the_prompts_own(drawn):
+    pairs = []
+    for example in drawn.task.test:
+        words = words_of(drawn.task, example)
+        *shown, _ = example.fields["text"].split("\n")
+        assert {line.split(" : ")[1] for line in shown} <= set(words)
+        (group,) = {NONCE.index(word) // GROUP for word in words}
+        assert len(set(words)) == len(words) == 4
+        pairs.append((group, *words))
+    # Of 8 groups, in every order.
+    assert np.bincount([group for group, *_ in pairs], minlength=8).min() > 40
+    assert len(set(pairs)) > 150
+
+
+def test_models_of_other_seeds_get_other_prompts():
     one, other = (draw(SMALL, seed, KIND, NOISE).task for seed in (0, 1))
-    assert not set(one.labels) & set(other.labels)
     assert one.test[0].fields != other.test[0].fields
 
 
