@@ -48,10 +48,10 @@ def search(
     """All arms on one set of prompts.
 
     Returns:
-        Accuracies of the unpruned model and of the ideal learner, the layer of each
-        module by condition numbers, accuracies of every setting on the validation
-        prompts, and of each arm its choice with what it gains and loses on the test
-        prompts.
+        Accuracies of the unpruned model, also by the group of the label words, and of
+        the ideal learner, the layer of each module by condition numbers, accuracies of
+        every setting on the validation prompts, and of each arm its choice with what it
+        gains and loses on the test prompts.
     """
     evaluators = {
         name: _evaluator(config, model, prompts, ARMS[name]) for name in SEARCHED
@@ -81,6 +81,10 @@ def search(
         "task": prompts.task.name,
         "validation": float(right["validation"].mean()),
         "test": float(right["test"].mean()),
+        "by_words": [
+            float(right["test"][prompts.groups == group].mean())
+            for group in np.unique(prompts.groups)
+        ],
         "ideal": float(prompts.ideal.mean()),
         "informed": float(prompts.informed.mean()),
         "layers": layers,

@@ -11,6 +11,7 @@ from experiments.small_lm import vocabulary as v
 from experiments.small_lm.curve import question, stated_classes
 from experiments.small_lm.language import Language, Sentences, nonce_labels, sentences
 from experiments.small_lm.tasks import texts
+from experiments.small_lm.words import GROUP, NONCE
 from icltheory.bridge.tasks import Example, LanguageTask, PromptTemplate
 from icltheory.training import stream_key
 
@@ -25,12 +26,14 @@ class DrawnPrompts(NamedTuple):
         ideal: Probability that Bayes' rule, told the label words, the language and its
             noise, answers a test prompt rightly.
         informed: The same of who knows the class of each label word.
+        groups: Number of the group of each test prompt's label words.
     """
 
     task: LanguageTask
     calibration: tuple[str, ...]
     ideal: np.ndarray
     informed: np.ndarray
+    groups: np.ndarray
 
 
 def draw(config: Config, seed: int, kind: str, noise: float) -> DrawnPrompts:
@@ -98,6 +101,7 @@ def draw(config: Config, seed: int, kind: str, noise: float) -> DrawnPrompts:
         tuple(task.query(example) for example in examples[last:]),
         ideal.accuracy(best, label[test]),
         ideal.accuracy(known, truth[test]),
+        np.array([NONCE.index(row[0]) // GROUP for row in words[test]]),
     )
 
 

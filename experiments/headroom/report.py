@@ -17,6 +17,7 @@ from experiments.headroom.summary import (
     GainRow,
     accuracies,
     beyond,
+    by_words,
     counts,
     gain_rows,
     rate_curves,
@@ -36,6 +37,7 @@ def report(config: Config, fitted: Fitted, found: Found) -> Report:
     rows = gain_rows(config, found)
     known = accuracies(config, found)
     other = beyond(config, rows[ALL])
+    words = by_words(found)
     curves = rate_curves(config, found)
     single = searches(config, found)
     beyond_chance = counts(config, single)
@@ -47,6 +49,7 @@ def report(config: Config, fitted: Fitted, found: Found) -> Report:
         "rates": list(config.rates),
         "settings": {arm: row.settings(config) for arm, row in ARMS.items()},
         "accuracy": known,
+        "accuracy_by_words": words,
         "gains": {
             prompts: {row.arm: row.numbers(config.level) for row in some}
             for prompts, some in rows.items()
@@ -70,10 +73,11 @@ def report(config: Config, fitted: Fitted, found: Found) -> Report:
             "rates.png": rates_figure(config, curves),
         },
         claims=[*_helps(config, rows[ALL]), *_beats(config, other)],
-        findings=_findings(config, rows[ALL], beyond_chance),
+        findings=_findings(config, rows[ALL], beyond_chance, words),
         interval_level=config.level,
         axes={
             "gains.*.*.*.values": ["models"],
+            "accuracy_by_words.*.values": ["models", "groups of label words"],
             "change_at_rate.*.mean": ["clipping rates"],
             "change_at_rate.*.values": ["models", "clipping rates"],
         },
@@ -145,7 +149,10 @@ def _beats(config: Config, other: dict[str, dict[str, Any]]) -> list[Claim]:
 
 
 def _findings(
-    config: Config, rows: list[GainRow], beyond_chance: dict[str, dict[str, int]]
+    config: Config,
+    rows: list[GainRow],
+    beyond_chance: dict[str, dict[str, int]],
+    words: dict[str, dict[str, Any]],
 ) -> list[str]:
     own = {row.arm: row for row in rows}
     overstated = np.mean([(row.validation - row.test).mean() for row in rows])
@@ -164,6 +171,12 @@ def _findings(
         "the arms.",
         f"Of the {len(config.seeds) * len(config.conditions)} searches of each arm, "
         f"beyond chance on the prompts of their own model, after Holm, are ({told}).",
+        *(
+            f"{short_name(config, prompts)}: by the group of its label words the "
+            f"accuracy of an unpruned model is from {row['lowest']:.3f} to "
+            f"{row['highest']:.3f}, both means over the models."
+            for prompts, row in words.items()
+        ),
     ]
 
 

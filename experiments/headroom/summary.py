@@ -160,6 +160,22 @@ def accuracies(config: Config, found: Found) -> dict[str, dict[str, Any]]:
     return table
 
 
+def by_words(found: Found) -> dict[str, dict[str, Any]]:
+    """Test accuracy of each unpruned model by the group of the prompts' label words.
+
+    ``lowest`` and ``highest`` are means over the models of their extreme groups.
+    """
+    table = {}
+    for place, one in enumerate(found[0]):
+        values = [rows[place]["by_words"] for rows in found]
+        table[one["task"]] = {
+            "values": values,
+            "lowest": float(np.mean([min(row) for row in values])),
+            "highest": float(np.mean([max(row) for row in values])),
+        }
+    return table
+
+
 def rate_curves(config: Config, found: Found) -> dict[str, dict[str, Any]]:
     """Change of the validation accuracy at each rate, before any choice.
 

@@ -108,6 +108,7 @@ def test_label_words_never_met_in_training_and_are_the_prompts_own(drawn):
         (group,) = {NONCE.index(word) // GROUP for word in words}
         assert len(set(words)) == len(words) == 4
         pairs.append((group, *words))
+    assert drawn.groups.tolist() == [group for group, *_ in pairs]
     # Of 8 groups, in every order.
     assert np.bincount([group for group, *_ in pairs], minlength=8).min() > 40
     assert len(set(pairs)) > 150
@@ -211,6 +212,7 @@ def made_up(config, gains):
                 "test": 0.6 + seed / 100,
                 "ideal": 0.8,
                 "informed": 0.9,
+                "by_words": [0.5, 0.6 + seed / 100, 0.7],
                 "layers": {"attn": 1, "mlp": 0},
                 "grids": grids,
                 "arms": {
@@ -266,6 +268,9 @@ def test_the_command_line_reports_what_was_found(tmp_path, monkeypatch):
     assert not any(held.values())
     assert len(result["searches"]) == 2 * len(ARMS)
     # Five gained and one lost of 16 prompts
+    (words,) = result["accuracy_by_words"].values()
+    assert (words["lowest"], words["highest"]) == (0.5, 0.7)
+    assert words["values"][1][1] == 0.61
     best = result["searches"][len(ARMS) + list(ARMS).index("svd")]
     assert best["p_value"] == pytest.approx(2 * 7 / 2**6)
     assert best["interval"][0] < best["test_gain"] == 0.25 < best["interval"][1]
