@@ -1,6 +1,6 @@
 """Prompts with demonstrations of their own, and the best answers to them."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ from experiments.small_lm import vocabulary as v
 from experiments.small_lm.curve import question, stated_classes
 from experiments.small_lm.language import Language, Sentences, nonce_labels, sentences
 from experiments.small_lm.tasks import texts
-from experiments.small_lm.words import GROUP, NONCE
+from experiments.small_lm.words import GROUP
 from icltheory.bridge.tasks import Example, LanguageTask, PromptTemplate
 from icltheory.training import stream_key
 
@@ -66,14 +66,17 @@ def draw(config: Config, seed: int, kind: str, noise: float) -> DrawnPrompts:
     truth = np.asarray(asks.classes[:, 0, asked.attribute])
     count = v.NUM_CLASSES[asked.attribute]
     order = np.argsort(np.asarray(jax.random.uniform(keys[3], (total, count))))
-    words = _label_words(jax.random.fold_in(keys[3], 1), total, count)
+    # Words of one group never meet in a training document.
+    drawn = nonce_labels(jax.random.fold_in(keys[3], 1), total, held_out=True)
+    words = np.asarray(drawn)[:, :count]
     said = np.take_along_axis(order, stated, axis=1)
     label = np.take_along_axis(order, truth[:, None], axis=1)[:, 0]
+    said_as = [[v.VOCABULARY[word] for word in row] for row in words.tolist()]
     names = [f"word{number}" for number in range(count)]
     examples = [
         Example({"text": text, **dict(zip(names, row, strict=True))}, int(own), number)
         for number, (text, row, own) in enumerate(
-            zip(_texts(shown, asks, said, words), words, label, strict=True)
+            zip(_texts(shown, asks, said, said_as), said_as, label, strict=True)
         )
     ]
     first, last = config.validation, config.validation + config.test
@@ -101,17 +104,11 @@ def draw(config: Config, seed: int, kind: str, noise: float) -> DrawnPrompts:
         tuple(task.query(example) for example in examples[last:]),
         ideal.accuracy(best, label[test]),
         ideal.accuracy(known, truth[test]),
-        np.array([NONCE.index(row[0]) // GROUP for row in words[test]]),
+        (words[test, 0] - v.FIRST_NONCE) // GROUP,
     )
 
 
 _sentences = jax.jit(sentences, static_argnames=("language", "held_out"))
-
-
-def _label_words(key: Any, num: int, count: int) -> list[list[str]]:
-    """Words of each prompt, of one group: they never meet in a training document."""
-    ids = np.asarray(nonce_labels(key, num, held_out=True))[:, :count]
-    return [[v.VOCABULARY[id] for id in row] for row in ids.tolist()]
 
 
 def _texts(

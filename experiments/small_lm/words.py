@@ -44,7 +44,7 @@ _NONCE = """blick dax wug toma zorp fendle gavix plim
     quorn rindle skeb tazzle ullot vorn wibbon xand
     yurple zimbo brask clome drint eggle frobe glunt
     harn ismo jask klep lurb mosk nerf ovik"""
-NONCE: list[str] = _NONCE.split()
+NONCE = _NONCE.split()
 GROUP = 4
 
 SPECIAL = ("<unk>", "<s>", "</s>", ":", "\n")
