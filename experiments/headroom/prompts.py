@@ -1,6 +1,6 @@
 """Prompts with demonstrations of their own, and the best answers to them."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -39,8 +39,9 @@ class DrawnPrompts(NamedTuple):
 def draw(config: Config, seed: int, kind: str, noise: float) -> DrawnPrompts:
     """Prompts whose sentences and label words training never showed together.
 
-    Each prompt has label words of its own. It is right if the word of the question's
-    true class is the likeliest of them; only labels of demonstrations are noisy.
+    Each prompt has label words of its own, unless the config says otherwise. It is
+    right if the word of the question's true class is the likeliest of them; only labels
+    of demonstrations are noisy.
 
     Args:
         config: Sizes.
@@ -66,9 +67,7 @@ def draw(config: Config, seed: int, kind: str, noise: float) -> DrawnPrompts:
     truth = np.asarray(asks.classes[:, 0, asked.attribute])
     count = v.NUM_CLASSES[asked.attribute]
     order = np.argsort(np.asarray(jax.random.uniform(keys[3], (total, count))))
-    # Words of one group never meet in a training document.
-    drawn = nonce_labels(jax.random.fold_in(keys[3], 1), total, held_out=True)
-    words = np.asarray(drawn)[:, :count]
+    words = _label_words(config, seed, jax.random.fold_in(keys[3], 1), total)[:, :count]
     said = np.take_along_axis(order, stated, axis=1)
     label = np.take_along_axis(order, truth[:, None], axis=1)[:, 0]
     said_as = [[v.VOCABULARY[word] for word in row] for row in words.tolist()]
@@ -109,6 +108,14 @@ def draw(config: Config, seed: int, kind: str, noise: float) -> DrawnPrompts:
 
 
 _sentences = jax.jit(sentences, static_argnames=("language", "held_out"))
+
+
+def _label_words(config: Config, seed: int, key: Any, num: int) -> np.ndarray:
+    """Words of each prompt, of one group: they never meet in a training document."""
+    if not config.one_pair:
+        return np.asarray(nonce_labels(key, num, held_out=True))
+    first = v.FIRST_NONCE + GROUP * (seed % v.NUM_GROUPS)
+    return np.tile(np.arange(first, first + GROUP), (num, 1))
 
 
 def _texts(

@@ -114,6 +114,14 @@ def test_label_words_never_met_in_training_and_are_the_prompts_own(drawn):
     assert len(set(pairs)) > 150
 
 
+def test_all_prompts_of_a_model_may_have_one_pair(many):
+    one = dataclasses.replace(many, one_pair=True)
+    for seed, group in ((0, 0), (9, 1)):
+        task = draw(one, seed, KIND, 0.25).task
+        (words,) = {tuple(words_of(task, example)) for example in task.test}
+        assert list(words) == NONCE[GROUP * group : GROUP * (group + 1)]
+
+
 def test_models_of_other_seeds_get_other_prompts():
     one, other = (draw(SMALL, seed, KIND, NOISE).task for seed in (0, 1))
     assert one.test[0].fields != other.test[0].fields
