@@ -96,4 +96,4 @@ def test_the_readmes_numbers_are_the_stored_results():
     assert f"pruned in {pruned} cases; {better} of them are better" in words
     gain = stored("headroom")["gains"]["all prompts"]["algorithm1"]["test"]
     mean, low, high = (f"{100 * gain[name]:+.1f}" for name in ("mean", "low", "high"))
-    assert f"({mean} points, 95 % interval {low} to {high})" in words
+    assert f"is {mean} points (95 % interval {low} to {high})" in words
