@@ -216,8 +216,10 @@ def sizes_asked(prompts: Prompts) -> np.ndarray:
 
 def shared_beginning(prompts: Sequences, numbers: Sequence[int]) -> int:
     """How many tokens some sequences begin with alike; 0 for a single one."""
+    if len(numbers) == 1:
+        return 0
     rows = [prompts.read(number) for number in numbers]
-    return common_beginning(rows, min(map(len, rows))) if len(rows) > 1 else 0
+    return common_beginning(rows, min(map(len, rows)))
 
 
 class Line:
