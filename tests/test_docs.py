@@ -85,15 +85,17 @@ def test_the_readmes_numbers_are_the_stored_results():
     rows = stored("bound_vs_error")["tables"][0]
     row = dict(zip(rows["columns"], rows["rows"][9], strict=True))
     assert row["d N b L"] == "5 1000 20 2"
-    error, ratio = row["error (se)"].split()[0], float(row["best/err"])
-    assert f"is {row['aniso']} for two layers and 1,000 examples (d = 5)" in words
-    assert f"about {ratio:.0f} times the true error of {float(error):.4f}" in words
-    table = stored("ltb_gap")["tables"][0]
-    [gap] = [r for r in table["rows"] if r[:4] == ["5", "20", "3", "0.25"]]
-    assert f"falls from {gap[7]} to {gap[5]}: both are exact" in words
+    assert f"it is {row['F']} for two layers of linear attention" in words
+    held_out, error = float(row["N/2"]), float(row["error (se)"].split()[0])
+    assert f"and {held_out:.3f} with a prior fitted to half of the examples" in words
+    assert f"true error is {error:.4f}" in words
+    setting = stored("ltb_gap")["settings"][3]
+    lsa, ltb, bayes = (f"{setting[name]:.3f}" for name in ("lsa", "ltb", "bayes"))
+    assert f"falls from {lsa} to {ltb}; the Bayes predictor has {bayes}" in words
     [finding] = [t for t in stored("prune_llm")["findings"] if "beyond chance" in t]
     pruned, better = re.search(r"in (\d of \d) .* set (\d) of", finding).groups()
-    assert f"pruned in {pruned} cases; {better} of them are better" in words
+    assert better == "0"
+    assert f"pruned in {pruned} cases, and none of them is significantly" in words
     gain = stored("headroom")["gains"]["all prompts"]["algorithm1"]["test"]
-    mean, low, high = (f"{100 * gain[name]:+.1f}" for name in ("mean", "low", "high"))
-    assert f"is {mean} points (95 % interval {low} to {high})" in words
+    mean, low, high = (f"{100 * gain[name]:+.2f}" for name in ("mean", "low", "high"))
+    assert f"is {mean} percentage points ([95 % interval {low} to {high}]" in words

@@ -99,8 +99,14 @@ def test_a_path_leads_to_one_number():
     assert cell == "0.3750"
     # The name of this column has a slash in it.
     assert float(lookup("bound_vs_error/tables/0/d N b L=5 1000 20 2/best/err")) > 1
+    gain = read("headroom")["gains"]["all prompts"]["algorithm1"]["test"]["mean"]
+    path = "headroom/gains/all prompts/algorithm1/test/mean"
+    assert lookup(f"{path} :+.2pp") == f"{100 * gain:+.2f}"
     with pytest.raises(ValueError, match="no 'none' in"):
         lookup("garg_linear/curves/none")
+    # Six rows of this table have the cell.
+    with pytest.raises(ValueError, match="no 'error=ICL' in"):
+        lookup("cot/tables/1/error=ICL/321")
     with pytest.raises(ValueError, match="no such stored result"):
         lookup("nothing/curves")
 

@@ -26,11 +26,11 @@ def read(name: str, file: str = "result.json") -> dict[str, Any]:
 def lookup(text: str) -> str:
     """The number at a path, such as ``garg_linear/curves/Transformer/mean/9 :.2f``.
 
-    In a table, ``k=10`` takes the row whose column ``k`` has the cell ``10``, and the
-    next step its column.
+    In a table, ``k=10`` takes the one row whose column ``k`` has the cell ``10``, and
+    the next step its column. The format ``:+.2pp`` gives a share in percentage points.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If there is none, or several rows have the cell.
     """
     given = _FORMAT.search(text)
     path = text[: given.start()] if given else text
@@ -45,7 +45,10 @@ def lookup(text: str) -> str:
         else:
             _step(value, steps[0], text)
         steps = steps[used:]
-    return format(float(value), given["spec"]) if given else str(value)
+    if given is None:
+        return str(value)
+    spec, points = given["spec"].removesuffix("pp"), given["spec"].endswith("pp")
+    return format(float(value) * (100 if points else 1), f"{spec}f" if points else spec)
 
 
 def _step(value: Any, step: str, text: str) -> Any:
@@ -61,8 +64,8 @@ def _step(value: Any, step: str, text: str) -> Any:
 
 
 def _row(table: dict[str, Any], step: str) -> dict[str, Any]:
-    """The first row whose column has the cell."""
+    """The one row whose column has the cell."""
     column, _, cell = step.partition("=")
     at = table["columns"].index(column)
-    row = next(row for row in table["rows"] if str(row[at]) == cell)
+    (row,) = (row for row in table["rows"] if str(row[at]) == cell)
     return dict(zip(table["columns"], row, strict=True))
