@@ -203,7 +203,7 @@ PRESETS = {
 }
 # As measured; the other presets were not run yet.
 TIMES = {
-    "cpu": "3 to 12 min, 2 cores",
+    "cpu": "3 to 7 min, 2 cores",
     "gpu": "1 h, 3 cores",
     "noiseless": "20 min, 2 cores",
     "d20": "40 min, 2 busy cores",
