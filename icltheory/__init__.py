@@ -18,8 +18,8 @@ Conventions, fixed once for the whole package:
 * **Products are exact.** Calculators of theory, and the attention layers they speak of,
   multiply at the highest precision whatever the device's default, and compute half
   precision in float32; models and sweeps leave it to the caller.
-* **Randomness.** Typed keys (``jax.random.key``); ``key`` comes first in samplers and
-  is keyword-only elsewhere.
+* **Randomness.** Typed keys (``jax.random.key``); ``key`` comes first in samplers;
+  elsewhere it follows the objects it is used with, or is keyword-only.
 * **Calculators compile themselves**, once for each shape: the first call compiles,
   later ones take milliseconds. Inside ``jit``, ``vmap`` or ``grad`` they are traced as
   any other function.

@@ -163,7 +163,8 @@ def findings(
         caught = sum(p.counts[FATES[1]] for p in parts)
         said.append(
             f"{model}: {arrived} of {total} random starts reach the least risk, "
-            f"{caught} rest at the spurious minimum"
+            f"{caught} rest at the spurious point, {total - arrived - caught} end "
+            "elsewhere or still move"
         )
     return said
 

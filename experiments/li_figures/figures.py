@@ -24,7 +24,7 @@ def figures(
     )
     others = [level for level in fits if level.name.endswith(" free")]
     alone = [level for level in fits if level.name in _ALONE]
-    panels = {level.name: _lines(level) for level in (best_17, *others)}
+    panels = {_greek(level.name): _lines(level) for level in (best_17, *others)}
     panels["Figure 19, a task for each curve"] = {
         label: line for level in alone for label, line in _lines(level).items()
     }
@@ -38,7 +38,7 @@ def figures(
         "norms.png": norms_along_training(
             trained.steps,
             _norms(trained, place),
-            f"Norms along training, second layer +-{best.gain:g}/m, step size "
+            rf"Norms along training, second layer $\pm{best.gain:g}/m$, step size "
             f"{best.step_size:g}",
         ),
     }
@@ -53,8 +53,19 @@ def _lines(level: Level) -> dict[str, tuple[Any, Any, Any]]:
     for label, curve, errors in rows:
         x = np.array(LENGTHS_19)[curve.places]
         # An error of 0 has no place on a logarithmic axis.
-        lines[label] = x, curve.values, np.where(errors > 0, errors, np.nan)
+        lines[_greek(label)] = x, curve.values, np.where(errors > 0, errors, np.nan)
     return lines
+
+
+def _greek(text: str) -> str:
+    """Names of symbols as the symbols."""
+    for name, symbol in (
+        ("alpha'", r"$\alpha'$"),
+        ("tau", r"$\tau$"),
+        ("rho", r"$\rho$"),
+    ):
+        text = text.replace(name, symbol)
+    return text
 
 
 def _norms(trained: Trained, place: int) -> dict[str, dict[str, tuple[Any, float]]]:
@@ -68,9 +79,9 @@ def _norms(trained: Trained, place: int) -> dict[str, dict[str, tuple[Any, float
 
     return {
         "attention (Figure 8)": part(
-            {"query": "|W_Q p|", "component": "along the pattern"}
+            {"query": r"$\|W_Q p\|$", "component": "along the pattern"}
         ),
         "neurons (Figures 10, 11, 14)": part(
-            {"feature": "feature part", "label": "label part", "size": "row of W_O"}
+            {"feature": "feature part", "label": "label part", "size": "row of $W_O$"}
         ),
     }

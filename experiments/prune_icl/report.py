@@ -162,7 +162,7 @@ def claims(measured: list[PruningMeasurements], config: Config) -> list[Claim]:
             first, last = magnitude_depth(m, module)
             stated.append(
                 Claim(
-                    claim=f"control: and magnitude pruning ({name}, {module})",
+                    claim=f"control: the same of magnitude pruning ({name}, {module})",
                     expected="log10 inflation of the last layer below that of the "
                     "first",
                     measured=f"last {last:.2f}, first {first:.2f}",

@@ -39,8 +39,8 @@ def paired_interval(
     z^2)` and 1.
 
     The interval excludes 0 exactly where the test of :func:`score_mcnemar` rejects. It
-    covers the true difference near its level if five or more discordant examples are
-    expected, and more often below that; ``tests/statistics/test_paired.py`` has the
+    covers the true difference near its level if more than three discordant examples
+    are expected, and more often below that; ``tests/statistics/test_paired.py`` has the
     numbers. Intervals that take the number of discordant examples as known, or a
     bootstrap of a few of them, cover less.
 

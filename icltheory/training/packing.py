@@ -1,9 +1,9 @@
 """Parameters in few arrays: fewer and larger launches while a chunk runs.
 
-A transformer of 12 layers has 148 parameters, and an optimiser that walks them makes
-hundreds of launches of microseconds each. In the scan over a chunk's steps the matrices
-of the blocks are stacks with an axis of layers, and all else is one buffer, so that an
-update takes one launch a kind of matrix and one for the rest; outside the scan
+A GPT-2 of 12 layers has 151 arrays of parameters, and an optimiser that walks them
+makes hundreds of launches of microseconds each. In the scan over a chunk's steps the
+matrices of the blocks are stacks with an axis of layers, and all else is one buffer, so
+that an update takes one launch a kind of matrix and one for the rest; outside the scan
 parameters keep the model's own layout.
 """
 
