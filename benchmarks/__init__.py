@@ -1,1 +1,1 @@
-"""Measured ratios: ours, what a user would run instead, and the floor."""
+"""Benchmarks: our time, the time of the usual alternative, and the hardware limit."""

@@ -1,4 +1,4 @@
-"""The benchmark suite: everything that fits the machine, one table, one picture.
+"""Runs the benchmark suite on this machine and writes one table and one figure.
 
 Command
     python -m benchmarks [--only NAME ...] [--quick] [--budget 600] [--output DIR]
@@ -30,7 +30,7 @@ from experiments._frame.run import Run
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measures, writes and prints; returns the exit status."""
+    """Runs the benchmarks, writes and prints results, and returns the exit status."""
     args = parser().parse_args(argv)
     try:
         chosen = choose(args.only)
@@ -59,17 +59,17 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def command(argv: list[str]) -> str:
-    """What was run, without the folder that it was written into."""
+    """Returns the command that was run, without its ``--output`` option."""
     words = " ".join(["python -m benchmarks", *argv])
     return re.sub(r" --output[ =]\S+", "", words)
 
 
-# Table, picture and files
+# Time reserved for writing the table, the figure and the files.
 END_SECONDS = 10.0
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Builds the parser of the suite's command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=__doc__,
@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def choose(only: list[str] | None) -> dict[str, Any]:
-    """The benchmarks asked for, or all.
+    """Returns the benchmarks selected by name, or all of them.
 
     Raises:
         ValueError: If a name is unknown.
@@ -98,7 +98,7 @@ def choose(only: list[str] | None) -> dict[str, Any]:
 
 
 def use_cores(count: int | None) -> None:
-    """Keeps this process and those it starts on some cores.
+    """Restricts this process and its child processes to a number of cores.
 
     Raises:
         ValueError: If there are not so many, or the system cannot do it.
@@ -112,7 +112,7 @@ def use_cores(count: int | None) -> None:
 
 
 def ask_machine() -> dict[str, Any]:
-    """What the machine is, from a process that gives the device back.
+    """Describes the machine, as measured in a child process that frees the device.
 
     Raises:
         ValueError: If that process failed.
@@ -120,7 +120,8 @@ def ask_machine() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         answer, complaints = Path(folder, "answer"), Path(folder, "stderr")
         command = [sys.executable, "-m", "benchmarks._machine", str(answer)]
-        # On a machine just started, most of it reads libraries for the first time.
+        # On a machine that has just started, most of this time goes into importing
+        # libraries.
         why = _runner.call(command, complaints, limit=300)
         if why:
             raise ValueError(f"machine: expected to learn what it is, got {why}")
@@ -128,7 +129,7 @@ def ask_machine() -> dict[str, Any]:
 
 
 def finish(results: Results, folder: Path) -> int:
-    """Writes the files, prints the table, and returns the exit status."""
+    """Writes the result files, prints the table, and returns the exit status."""
     path = _results.save(results, folder)
     picture = Run(folder).save_figure(f"{results.stem}.png", _picture.draw(results))
     console = Console(highlight=False)
@@ -142,6 +143,6 @@ def finish(results: Results, folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    # It computes nothing: the device is for the processes that it starts.
+    # This process computes nothing, so that its child processes can use the device.
     jax.config.update("jax_platforms", "cpu")
     sys.exit(main())

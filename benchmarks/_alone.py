@@ -1,4 +1,4 @@
-"""Runs one benchmark by itself: as a command, or as a process of the suite."""
+"""Runs one benchmark by itself: as a command, or as a child process of the suite."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ Measure = Callable[[Budget], Iterable[BenchmarkRow]]
 
 
 def main(measure: Measure, argv: list[str] | None = None) -> None:
-    """Measures, prints a line a row as it comes, and the table at the end.
+    """Runs a benchmark, prints each row when it is measured, and the table at the end.
 
     The suite asks for ``--rows FILE``, to which each row is appended as a line of JSON
     instead, so that those measured are kept if the process does not live to the end,
@@ -50,7 +50,7 @@ def main(measure: Measure, argv: list[str] | None = None) -> None:
 
 
 def guarded(measure: Measure, budget: Budget) -> Iterator[BenchmarkRow]:
-    """The rows, and a failed one if what makes them fails."""
+    """Yields the rows of a benchmark, and a failed row if it raises an exception."""
     try:
         yield from measure(budget)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""One side of :mod:`benchmarks.large_model`, in a process of its own.
+"""Runs one side of :mod:`benchmarks.large_model` in a process of its own.
 
 ``python -m benchmarks._large_sides SIDE FOLDER`` reads the checkpoint ``FOLDER/model``
 and ``FOLDER/task.json`` and writes ``FOLDER/SIDE.json``: seconds, memory and scores.
@@ -17,12 +17,12 @@ from typing import Any
 LABELS = ("pos", "neg")
 DEMONSTRATION, QUESTION = "{text} label: {label}\n", "{text} label:"
 MODULE = "mlp"
-# Questions that a model in float32 answers, to see how much bfloat16 rounds
+# Number of questions evaluated in float32, to measure the rounding error of bfloat16.
 EXACT = 8
 
 
 def memory() -> dict[str, float]:
-    """GiB of this process: the largest so far and now, and what of it maps files."""
+    """Returns this process's peak, current and file-mapped memory in GiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     values = dict(line.split(":", 1) for line in lines)
     names = {"peak": "VmHWM", "now": "VmRSS", "files": "RssFile"}
@@ -30,14 +30,14 @@ def memory() -> dict[str, float]:
 
 
 class Record:
-    """Seconds, seconds of both processors together, and memory of a side's phases."""
+    """Records the wall time, processor time and memory of each phase of a run."""
 
     def __init__(self):
         names = ("memory", "seconds", "processor seconds")
         self.found: dict[str, Any] = {name: {} for name in names}
 
     def phase(self, name: str, work: Callable[[], Any]) -> Any:
-        """What the work returns."""
+        """Runs one phase, records its times and memory, and returns its result."""
         start, used = time.perf_counter(), time.process_time()
         result = work()
         self.found["seconds"][name] = time.perf_counter() - start
@@ -47,7 +47,7 @@ class Record:
 
 
 def icltheory(folder: Path, task: dict[str, Any]) -> dict[str, Any]:
-    """Loads the model and runs Algorithm 1 twice: the first time compiles."""
+    """Loads the model and runs Algorithm 1 twice; only the first run compiles."""
     import jax
 
     from icltheory.bridge import algorithm1, load_checkpoint
@@ -96,7 +96,7 @@ def icltheory(folder: Path, task: dict[str, Any]) -> dict[str, Any]:
 
 
 class Transformers:
-    """A model of transformers, and scores of the labels by sorted batches."""
+    """A transformers model that scores the labels in batches sorted by length."""
 
     def __init__(self, folder: Path, task: dict[str, Any], dtype: str):
         import torch
@@ -118,13 +118,13 @@ class Transformers:
         self.labels = [self.tokenizer(f"{asked} {w}").input_ids[-1] for w in LABELS]
 
     def prompts(self, split: str) -> list[str]:
-        """Whole prompts."""
+        """Returns the full prompts of a data split."""
         return [
             self.prefix + QUESTION.format(text=text) for text, _ in self.task[split]
         ]
 
     def scores(self, split: str, count: int | None = None) -> list[list[float]]:
-        """Logits of the labels behind every prompt."""
+        """Returns the logits of the labels after each prompt of a data split."""
         rows = [self.tokenizer(p).input_ids for p in self.prompts(split)[:count]]
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         found: dict[int, list[float]] = {}
@@ -148,13 +148,13 @@ class Transformers:
         return logits[:, -1, self.labels].float().tolist()
 
     def matrices(self) -> list[Any]:
-        """Weights of the pruned module."""
+        """Returns the weight matrices of the module that is pruned."""
         mlp = self.model.model.layers[self.task["layer"]].mlp
         return [mlp.gate_proj.weight, mlp.up_proj.weight, mlp.down_proj.weight]
 
 
 def transformers(folder: Path, task: dict[str, Any]) -> dict[str, Any]:
-    """The same search as its users write it: one decomposition serves all rates."""
+    """Runs the same search in transformers, with one decomposition for all rates."""
     import torch
     import transformers as imported
 
@@ -193,7 +193,7 @@ def transformers(folder: Path, task: dict[str, Any]) -> dict[str, Any]:
 
 
 def float32(folder: Path, task: dict[str, Any]) -> dict[str, Any]:
-    """Scores of the unpruned model in float32 on a few questions."""
+    """Returns the float32 scores of the unpruned model on a few questions."""
     model = Transformers(folder, task, "float32")
     return {"validation": [model.scores("validation", EXACT)]}
 

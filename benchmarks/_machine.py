@@ -1,4 +1,4 @@
-"""What ran the benchmarks: the machine, its ceilings, versions and load.
+"""Describes the machine: hardware, peak rates, software versions and load.
 
 Asked in a process of its own, ``python -m benchmarks._machine FILE``, because whoever
 asks for the device keeps an accelerator's memory.
@@ -22,7 +22,7 @@ _PACKAGES = ("jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn", "torch
 
 
 def describe() -> dict[str, Any]:
-    """Name, processor, cores that may be used, memory, device, versions and peaks."""
+    """Returns name, processor, cores, memory, device, versions and peak rates."""
     busy = load()
     found = environment()
     cores = cores_usable()
@@ -50,18 +50,18 @@ def describe() -> dict[str, Any]:
 
 
 def load() -> list[float] | None:
-    """Processes that wanted to run in the last 1, 5 and 15 minutes, on average."""
+    """Returns the mean number of running processes over 1, 5 and 15 minutes."""
     return list(os.getloadavg()) if hasattr(os, "getloadavg") else None
 
 
 def slug(name: str) -> str:
-    """A machine's name as part of a file's."""
+    """Returns a machine's name in a form that is valid in a file name."""
     kept = re.sub(r"\((r|tm)\)|\bprocessor\b|\bcpu\b", " ", name.lower())
     return re.sub(r"[^a-z0-9]+", "-", kept).strip("-")
 
 
 def cpu_name() -> str:
-    """The processor, as it names itself."""
+    """Returns the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Timing that waits for the device, the machine's ceilings, and how far answers differ.
+"""Timing of device programs, peak rates of the machine, and differences of results.
 
 A floor is ``max(operations / peak, bytes / bandwidth)``: what this machine needs at the
 speed of one large product in that precision and of one pass over a large array. Both
@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# Ceilings measured by the suite, by the names below
+# Peak rates measured by the suite, by name.
 KNOWN: dict[str, float] = {}
 MEMORY = "memory GB/s"
 
 
 def product_name(dtype: str, precision: str | None) -> str:
-    """Name of the ceiling of products; only float32 has several precisions."""
+    """Returns the name of a peak rate of matrix products by dtype and precision."""
     reduced = dtype == "float32" and precision != "highest"
     return f"{dtype}{' at reduced precision' * reduced} product GFLOP/s"
 
@@ -30,14 +30,14 @@ def product_name(dtype: str, precision: str | None) -> str:
 def seconds(
     function: Callable[[], Any], repeats: int = 5, limit: float = 10.0
 ) -> float:
-    """Median wall time of a call, its result waited for, after one call to warm up."""
+    """Returns the median wall time of a call after one warm-up call."""
     return in_turns(function, repeats=repeats, limit=limit)[0]
 
 
 def in_turns(
     *functions: Callable[[], Any], repeats: int = 5, limit: float = 10.0
 ) -> list[float]:
-    """The same for several, called in turns so that all meet the same machine.
+    """Returns the median wall times of several functions, called in alternation.
 
     After ``limit`` seconds no further turn begins, so that on a busy machine a few
     calls have to do.
@@ -55,14 +55,14 @@ def in_turns(
 
 
 def once(function: Callable[[], Any]) -> tuple[Any, float]:
-    """A result, waited for, and the seconds it took, with no call to warm up."""
+    """Returns a call's result and its wall time in seconds, without a warm-up call."""
     start = time.perf_counter()
     result = jax.block_until_ready(function())
     return result, time.perf_counter() - start
 
 
 def disagreement(ours: Any, alternative: Any) -> float:
-    """Largest difference of two answers over the largest value; NaN stays NaN."""
+    """Returns the largest difference of two results, relative to the largest value."""
     a, b = (np.asarray(x, np.float64) for x in (ours, alternative))
     if a.shape != b.shape:
         raise ValueError(f"ours: expected shape {b.shape}, got {a.shape}")
@@ -71,7 +71,7 @@ def disagreement(ours: Any, alternative: Any) -> float:
 
 
 def peak_flops(dtype: str = "float32", precision: str | None = "highest") -> float:
-    """Floating-point operations a second of one large square product, at its best."""
+    """Returns the peak rate of a large square product in operations per second."""
     name = product_name(dtype, precision)
     if name not in KNOWN:
         KNOWN[name] = _products(dtype, precision) / 1e9
@@ -79,14 +79,14 @@ def peak_flops(dtype: str = "float32", precision: str | None = "highest") -> flo
 
 
 def bandwidth() -> float:
-    """Bytes a second, read and written, of one pass over a large array, at best."""
+    """Returns the peak memory bandwidth in bytes per second, read and written."""
     if MEMORY not in KNOWN:
         KNOWN[MEMORY] = _passes() / 1e9
     return 1e9 * KNOWN[MEMORY]
 
 
 def peaks() -> dict[str, float]:
-    """The ceilings against which floors are counted, measured now."""
+    """Measures the peak rates that the hardware limits are computed from."""
     for dtype in ("float32", "float64", "bfloat16"):
         peak_flops(dtype)
     bandwidth()
@@ -102,8 +102,8 @@ def _products(dtype: str, precision: str | None) -> float:
 
 
 def _passes() -> float:
-    # In place, or the time is that of the system handing out memory; 1 GiB on a CPU,
-    # beyond every cache.
+    # The update is in place, since allocating memory would otherwise dominate the time.
+    # On a CPU the array has 1 GiB, which is larger than every cache.
     step = jax.jit(lambda values: values + 1, donate_argnums=0)
     values = jnp.zeros(2**30 if jax.default_backend() == "gpu" else 2**28, jnp.float32)
     size, times = values.nbytes, []
@@ -125,18 +125,18 @@ def floor(
     dtype: str = "float32",
     precision: str | None = "highest",
 ) -> float:
-    """Seconds below which this machine cannot do so many operations or move so much."""
+    """Returns the least time that the machine needs for these operations and bytes."""
     by_operations = flops / peak_flops(dtype, precision)
     return max(by_operations, num_bytes / bandwidth() if num_bytes else 0.0)
 
 
 def nbytes(*trees: Any) -> int:
-    """Bytes of all arrays."""
+    """Returns the size of all arrays in bytes."""
     return sum(leaf.nbytes for leaf in jax.tree.leaves(trees))
 
 
 def compiled(function: Callable[..., Any], *args: Any) -> tuple[Any, dict[str, float]]:
-    """A program, and its compile time and memory as the facts of a row."""
+    """Compiles a function and returns it with its compile time and memory."""
     lowered = jax.jit(function).lower(*args)
     program, took = once(lowered.compile)
     facts = {"compile s": took}
@@ -150,7 +150,7 @@ def compiled(function: Callable[..., Any], *args: Any) -> tuple[Any, dict[str, f
 def part_of_loop(
     rule: Callable[..., Any], items: Sequence[Any], total: int
 ) -> tuple[list[Any], float]:
-    """Answers of a Python loop on some items, and its seconds scaled up to all."""
+    """Runs a Python loop on some items and scales its time up to all of them."""
     start = time.perf_counter()
     answers = [rule(*item) for item in items]
     return answers, (time.perf_counter() - start) * total / len(items)
@@ -159,7 +159,7 @@ def part_of_loop(
 def gpt2_train_flops(
     *, batch_size: int, num_points: int, dim: int, width: int, num_layers: int
 ) -> float:
-    """Floating-point operations of one training step of GPT-2 on interleaved tokens.
+    """Counts the floating-point operations of one GPT-2 training step.
 
     A token costs 24 width^2 a layer in dense products and 4 T width in attention, and
     the read-in; the backward pass costs twice the forward pass.

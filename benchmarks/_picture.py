@@ -1,4 +1,4 @@
-"""The picture: how many times faster than the alternative, how near to the limit."""
+"""The figure: speed-up over the alternative, and share of the hardware limit."""
 
 import textwrap
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from benchmarks._results import Results
 from benchmarks._suite import BenchmarkRow
 from icltheory.plotting.style import COLOURS, STYLE
 
-# Inches a benchmark, and the title with the axes' labels
+# Heights in inches of one benchmark, and of the title with the axis labels.
 _GROUP, _FRAME = 0.5, 1.2
 _OURS, _SLOWER, _WRONG = COLOURS[1], COLOURS[2], COLOURS[4]
 
 
 def draw(results: Results) -> Any:
-    """Draws a dot for each ratio and each share of a limit, one line a benchmark.
+    """Draws each speed-up and each share of the hardware limit as a dot, by benchmark.
 
     Returns:
         The matplotlib figure.
@@ -53,7 +53,7 @@ def draw(results: Results) -> Any:
 
 
 def drawn(rows: tuple[BenchmarkRow, ...]) -> list[tuple[str, list[BenchmarkRow]]]:
-    """Groups of the rows that have something to draw."""
+    """Returns the groups of rows that have a ratio or a share to draw."""
     shown = [r for r in rows if r.ratio is not None or r.share_of_floor is not None]
     return list(_table.grouped(shown))
 
@@ -65,7 +65,7 @@ def _label(group: str, rows: Sequence[BenchmarkRow]) -> str:
 
 
 def _dots(axes, place: int, rows: Sequence[BenchmarkRow], value: str) -> None:
-    """The dots of a benchmark, and the range of its ratios as text beside them."""
+    """Draws one benchmark's dots, with the range of its ratios as text."""
     known = [(getattr(row, value), row) for row in rows]
     known = [(x, row) for x, row in known if x is not None and x > 0]
     for x, row in known:
@@ -87,7 +87,7 @@ _ENDS = (min, max)
 
 
 def _axis(axes, rows: Sequence[BenchmarkRow], label: str) -> None:
-    """A logarithmic axis that holds all values, with room for the text beside them."""
+    """Sets a logarithmic axis that contains all values and leaves room for the text."""
     name = "ratio" if "faster" in label else "share_of_floor"
     values = [x for row in rows if (x := getattr(row, name)) is not None and x > 0]
     low, high = min([*values, 1.0]) / 1.5, max([*values, 1.0]) * 1.5

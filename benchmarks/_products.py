@@ -1,4 +1,4 @@
-"""What a function gives when its matrix products are rounded as an accelerator does.
+"""Evaluates functions with matrix products rounded as an accelerator rounds them.
 
 A GPU multiplies float32 matrices in a shorter format unless a program asks it not to:
 TF32 keeps 10 bits of an operand's mantissa and bfloat16 keeps 7, and both add up in
@@ -16,7 +16,7 @@ from jax.extend import core
 
 TF32, BF16 = 10, 7
 PRODUCTS = ("dot_general", "conv_general_dilated")
-# Calls whose body is evaluated in their place.
+# Primitives that contain a jaxpr, which is evaluated in their place.
 _CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat2")
 _CALLS += ("custom_vjp_call_jaxpr", "checkpoint", "core_call")
 _BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
@@ -25,7 +25,7 @@ Product = Callable[[Any, list[Any]], Any]
 
 
 def rounded(function: Callable[..., Any], bits: int, *, all_of_them: bool = False):
-    """The function with the float32 operands of its products rounded to ``bits``.
+    """Returns the function with float32 operands of products rounded to ``bits``.
 
     A product that asks for the highest precision is left as it is, as a device leaves
     it, unless ``all_of_them`` is set.
@@ -40,7 +40,7 @@ def rounded(function: Callable[..., Any], bits: int, *, all_of_them: bool = Fals
 
 
 def loosened(function: Callable[..., Any]):
-    """The function with products in whatever precision the device takes by default."""
+    """Returns the function with its products at the device's default precision."""
 
     def product(eqn, operands):
         params = eqn.params | {"precision": None}
@@ -50,19 +50,19 @@ def loosened(function: Callable[..., Any]):
 
 
 def products(function: Callable[..., Any], *args: Any) -> list[Any]:
-    """Every product of a function, as an equation of its jaxpr."""
+    """Returns all matrix products of a function, as equations of its jaxpr."""
     return list(_equations(jax.make_jaxpr(function)(*args).jaxpr))
 
 
 def asks_for_highest(eqn: Any) -> bool:
-    """Whether a product asks for full precision of both operands."""
+    """Whether a product is set to the highest precision for both operands."""
     given = eqn.params.get("precision")
     pair = given if isinstance(given, tuple) else (given, given)
     return all(one == jax.lax.Precision.HIGHEST for one in pair)
 
 
 def is_float32(eqn: Any) -> bool:
-    """Whether a device may round the operands of a product."""
+    """Whether both operands of a product are float32, which a device may round."""
     return all(v.aval.dtype == jnp.float32 for v in eqn.invars[:2])
 
 
@@ -118,7 +118,7 @@ def _apply(eqn, values, product):
 
 
 def _body(closed, product):
-    """A jaxpr, closed or open, as a function that returns a list."""
+    """Returns a jaxpr, closed or open, as a function that returns a list."""
     jaxpr = closed.jaxpr if hasattr(closed, "consts") else closed
     consts = getattr(closed, "consts", ())
     return lambda *args: _evaluate(jaxpr, consts, args, product)
@@ -155,7 +155,7 @@ def _while(params, values, product):
 
 
 def _split(values, *sizes):
-    """Consecutive parts of a list; the last is what is left."""
+    """Splits a list into parts of the given sizes and a last part with the rest."""
     parts, start = [], 0
     for size in sizes:
         parts.append(list(values[start : start + size]))

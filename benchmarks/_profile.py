@@ -1,4 +1,4 @@
-"""Where the time of a call goes on the device: kinds of operations, longest first."""
+"""Profiles a call on the device: time by kind of operation, longest first."""
 
 import collections
 import re
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import jax
 
 _NUMBER = re.compile(r"([._]\d+)+$")
-_HOLDERS = ("call", "conditional", "while")  # their time is that of what they hold
+_HOLDERS = ("call", "conditional", "while")  # containers of other operations
 
 
 class Spent(NamedTuple):
-    """What the operations of one kind took over a whole call.
+    """Number of calls and total time of one kind of operation during a call.
 
     Attributes:
         name: Of the kernel on a GPU, of XLA's operation elsewhere, without its number.
@@ -29,7 +29,7 @@ class Spent(NamedTuple):
 
 
 def profile(call: Callable[[], Any]) -> list[Spent]:
-    """Traces one call, which should be compiled already, and waits for its result."""
+    """Profiles one call of a compiled function."""
     with tempfile.TemporaryDirectory(prefix="trace-") as folder:
         with jax.profiler.trace(folder):
             jax.block_until_ready(call())
@@ -37,8 +37,8 @@ def profile(call: Callable[[], Any]) -> list[Spent]:
         data = jax.profiler.ProfileData.from_file(str(file))
         calls, seconds = collections.Counter(), collections.defaultdict(float)
         with warnings.catch_warnings():
-            # Reading an event makes a type that Python 3.13 warns of, and dies of if
-            # warnings are errors.
+            # Reading an event creates a type for which Python 3.13 issues a warning,
+            # which would be an error if warnings are errors.
             warnings.simplefilter("ignore", DeprecationWarning)
             for name, took in _operations(data):
                 calls[name] += 1
@@ -48,7 +48,7 @@ def profile(call: Callable[[], Any]) -> list[Spent]:
 
 
 def _operations(data: Any) -> Iterator[tuple[str, float]]:
-    """Kernels on the streams of a GPU, else what the host ran of compiled programs."""
+    """Yields the operations that ran: kernels on a GPU, else of compiled programs."""
     devices = [plane for plane in data.planes if plane.name.startswith("/device:GPU")]
     for plane in devices or data.planes:
         for line in plane.lines:

@@ -1,10 +1,10 @@
-"""The benchmarks of the suite: a line each, by the name of the module."""
+"""The benchmarks of the suite by module name, with their expected times."""
 
 from typing import NamedTuple
 
 
 class Expected(NamedTuple):
-    """Seconds that a benchmark takes in full, its start included.
+    """Expected time in seconds of a full benchmark, including its start.
 
     Attributes:
         cpu: On two cores; ``None`` where it needs an accelerator.

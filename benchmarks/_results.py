@@ -1,4 +1,4 @@
-"""Files of results: written aside and renamed, read back as they were."""
+"""Reads and writes files of benchmark results."""
 
 import json
 from pathlib import Path
@@ -9,12 +9,12 @@ from benchmarks._suite import BenchmarkRow
 from experiments._frame.run import Run
 
 FORMAT = 1
-# Processes that ran already, on average over a minute, above which times are doubtful
+# Mean number of running processes in the minute before, above which times are doubtful.
 BUSY = 0.5
 
 
 class Results(NamedTuple):
-    """What one run of the suite measured.
+    """The results of one run of the suite.
 
     Attributes:
         about: Machine, versions, revision, date, peaks, load and the options.
@@ -41,7 +41,7 @@ class Results(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Machine, date and the versions that matter most."""
+        """Machine, date and the most important versions, as a title."""
         versions = self.about["versions"]
         named = ", ".join(
             f"{name} {versions[key]}"
@@ -52,7 +52,7 @@ class Results(NamedTuple):
 
     @property
     def warning(self) -> str:
-        """Says that the run was stopped, that others used the machine, or nothing."""
+        """Says that the run was stopped or the machine was busy, else is empty."""
         stopped = "; stopped before its end" * self.about.get("unfinished", False)
         busy = (self.about.get("load before") or [0.0])[0]
         if busy < BUSY:
@@ -63,7 +63,7 @@ class Results(NamedTuple):
 
 
 def save(results: Results, folder: Path) -> Path:
-    """Writes ``STEM.json``; one that stands there already is replaced."""
+    """Writes ``STEM.json`` and replaces an existing file of that name."""
     folder.mkdir(parents=True, exist_ok=True)
     stored = {"format": FORMAT, **results.about}
     stored["rows"] = [row.as_dict() for row in results.rows]
@@ -72,7 +72,7 @@ def save(results: Results, folder: Path) -> Path:
 
 
 def load(path: Path) -> Results:
-    """Reads a file of results.
+    """Reads a file of benchmark results.
 
     Raises:
         ValueError: If it is none.

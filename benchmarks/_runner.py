@@ -18,14 +18,14 @@ from typing import NamedTuple
 from benchmarks._registry import Expected
 from benchmarks._suite import BenchmarkRow
 
-# Importing jax and this library, before a benchmark's own time begins
+# Time for importing jax and this package, before a benchmark's own time begins.
 START_SECONDS = 5.0
 _STOPPED = "stopped after"
 _ALL = "all"
 
 
 class Slot(NamedTuple):
-    """One benchmark and its time.
+    """One benchmark with its time limits.
 
     Attributes:
         name: Of the module.
@@ -50,7 +50,7 @@ Launch = Callable[[Slot], Sequence[BenchmarkRow]]
 def in_order(
     chosen: Mapping[str, Expected], backend: str
 ) -> tuple[dict[str, float], list[str]]:
-    """Names with their seconds, the shortest first, and those that do not fit here."""
+    """Sorts benchmarks by expected time, and lists those this backend cannot run."""
     column = "gpu" if backend == "gpu" else "cpu"
     times = {name: getattr(expected, column) for name, expected in chosen.items()}
     fitting = {name: s for name, s in times.items() if s is not None}
@@ -68,7 +68,7 @@ def run(
     say: Callable[[str], None] = print,
     keep: Callable[[tuple[BenchmarkRow, ...]], object] = len,
 ) -> tuple[BenchmarkRow, ...]:
-    """Rows of all benchmarks within the budget, in the order given.
+    """Runs all benchmarks within the time budget and returns their rows.
 
     Each gets a share of the time left, as it expects of the rest: less than it expects
     or, for a machine slower than expected, more. What one leaves over goes to the next,
@@ -86,7 +86,8 @@ def run(
             found[name] = [BenchmarkRow.late(name, _ALL, why)]
             continue
         say(f"[{number + 1}/{len(names)}] {name}, at most about {seconds:.0f} s")
-        # Far beyond its share it hangs; at the end of the budget it is only late.
+        # A benchmark far beyond its share is taken to hang; one that exceeds the total
+        # budget is only late.
         limit = min(left, 3 * seconds + 30)
         found[name] = list(launch(Slot(name, seconds, limit, limit == left, quick)))
         keep(_all_of(found))
@@ -109,7 +110,7 @@ def _all_of(found: Mapping[str, list[BenchmarkRow]]) -> tuple[BenchmarkRow, ...]
 def _joined(
     rows: list[BenchmarkRow], late: list[BenchmarkRow], again: Sequence[BenchmarkRow]
 ) -> list[BenchmarkRow]:
-    """The second rows in place of the late ones, at the end of their groups."""
+    """Replaces the rows that had no time left by those of a second attempt."""
     joined = [row for row in rows if row not in late] + list(again)
     order = list(dict.fromkeys(row.group for row in [*rows, *again]))
     return sorted(joined, key=lambda row: order.index(row.group))
@@ -118,7 +119,7 @@ def _joined(
 def in_process(
     slot: Slot, peaks: Mapping[str, float] | None = None
 ) -> list[BenchmarkRow]:
-    """Runs ``python -m benchmarks.NAME``; how it ended badly is a row."""
+    """Runs ``python -m benchmarks.NAME`` and returns its rows, also if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         rows, complaints = Path(folder, "rows"), Path(folder, "stderr")
         seconds = max(slot.seconds - START_SECONDS, 1.0)
@@ -128,7 +129,7 @@ def in_process(
         command += ["--wanted", json.dumps(slot.wanted)]
         why = call(command, complaints, slot.limit)
         lines = rows.read_text().splitlines() if rows.exists() else []
-    # What failed before its group was known goes by the benchmark's name.
+    # Rows that failed before their group was known get the benchmark's name.
     found = [_named(row, slot.name) for line in lines for row in _read(line)]
     if not why:
         return found
@@ -138,7 +139,7 @@ def in_process(
 
 
 def _read(line: str) -> list[BenchmarkRow]:
-    """The row of a line; none if its writer was stopped in the middle."""
+    """Parses a row from a line of JSON; returns no row if the line is incomplete."""
     try:
         return [BenchmarkRow(**json.loads(line))]
     except ValueError:
@@ -150,7 +151,7 @@ def _named(row: BenchmarkRow, name: str) -> BenchmarkRow:
 
 
 def call(command: list[str], complaints: Path, limit: float) -> str:
-    """Runs a program and returns what went wrong with it, or nothing."""
+    """Runs a command and returns a description of its failure, or an empty string."""
     with complaints.open("w") as errors:
         try:
             status = subprocess.run(command, stderr=errors, timeout=limit).returncode

@@ -1,4 +1,4 @@
-"""Seconds of a training step on many devices, on paper.
+"""Predicts the time of a training step on many devices from a simple model.
 
 Each of n = hosts x g devices takes batch / n prompts; then the gradient is summed,
 first within a host and then, in g equal shares, between the hosts:
@@ -18,7 +18,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """What devices need to talk; assumptions or measurements, the caller says which.
+    """Bandwidth and latency of the network between devices, measured or assumed.
 
     Attributes:
         bandwidth: Bytes a second that a device sends within its host.
@@ -35,7 +35,7 @@ class Network:
     devices: int = 8
 
     def seconds(self, num_devices: int, num_bytes: float, exchanges: int) -> float:
-        """Of summing so many bytes over the devices."""
+        """Returns the time in seconds to sum ``num_bytes`` over the devices."""
         if num_devices == 1:
             return 0.0
         g = min(num_devices, self.devices)
@@ -47,9 +47,10 @@ class Network:
         return total
 
 
-# Not measured. NVLink 4: 900 GB/s both ways together (NVIDIA's H200 data sheet), so 450
-# each; NDR InfiniBand: 400 Gbit/s for each GPU (NVIDIA's DGX H200 data sheet). That a
-# large sum reaches four fifths of either, and both latencies, are guesses.
+# These numbers are not measured. NVLink 4 has 900 GB/s in both directions together
+# (NVIDIA's H200 data sheet), so 450 in each; NDR InfiniBand has 400 Gbit/s per GPU
+# (NVIDIA's DGX H200 data sheet). Both latencies, and that a large sum reaches four
+# fifths of either rate, are guesses.
 ASSUMED = Network(0.8 * 450e9, 20e-6, 0.8 * 50e9, 30e-6)
 
 
@@ -59,14 +60,14 @@ def _ring(n: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Compute:
-    """Seconds of a step on one device: ``fixed + per_prompt * batch``."""
+    """Time of a training step on one device: ``fixed + per_prompt * batch`` seconds."""
 
     fixed: float
     per_prompt: float
 
     @classmethod
     def fit(cls, seconds: Mapping[int, float]) -> "Compute":
-        """Least squares on the times of two batch sizes or more, in relative error."""
+        """Fits the model to at least two step times by relative least squares."""
         if len(seconds) < 2:
             raise ValueError(f"seconds: expected two batches or more, got {seconds}")
         batches = np.array(list(seconds), float)
@@ -76,13 +77,13 @@ class Compute:
         return cls(max(float(fixed), 0.0), max(float(each), 0.0))
 
     def seconds(self, batch: float) -> float:
-        """Of a step."""
+        """Returns the time of a step in seconds."""
         return self.fixed + self.per_prompt * batch
 
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """A way to use devices, and what the model says of it.
+    """Predicted step time and speed of one way to use several devices.
 
     Attributes:
         devices: How many.
@@ -100,7 +101,7 @@ class Prediction:
 
     @property
     def efficiency(self) -> float:
-        """Speed over devices."""
+        """Speed-up divided by the number of devices."""
         return self.speed / self.devices
 
 
@@ -112,7 +113,7 @@ def predict(
     exchanges: int,
     counts: tuple[int, ...] = (8, 64),
 ) -> list[Prediction]:
-    """One batch split, a batch on every device, and a member on every device."""
+    """Predicts step times of a split batch, a batch per device, a member per device."""
     one, found = compute.seconds(batch), []
     for n in counts:
         talk = network.seconds(n, num_bytes, exchanges)

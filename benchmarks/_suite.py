@@ -1,4 +1,4 @@
-"""The record every benchmark returns, and the time it may take.
+"""Result rows and time budgets, which all benchmarks share.
 
 A module of the suite has ``measure(budget)``, which returns or yields rows, is named in
 :mod:`benchmarks._registry`, and runs alone by ``_alone.main(measure)``. Most list
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class BenchmarkRow:
-    """One measured pair.
+    """One result: our time, the alternative's time, the hardware limit and the error.
 
     Attributes:
         group: Title of the rows that belong together, with their sizes.
@@ -47,55 +47,55 @@ class BenchmarkRow:
 
     @property
     def ratio(self) -> float | None:
-        """How many times longer the alternative takes."""
+        """Time of the alternative divided by our time."""
         return _quotient(self.alternative_s, self.ours_s)
 
     @property
     def share_of_floor(self) -> float | None:
-        """The floor over our time; 1 is as fast as the machine can be."""
+        """Hardware limit divided by our time; 1 means as fast as the machine can be."""
         return _quotient(self.floor_s, self.ours_s)
 
     @property
     def wrong(self) -> bool:
-        """Whether the two answers differ by more than they may, or by NaN."""
+        """Whether the two results differ by more than the tolerance or by NaN."""
         if self.error is None or self.tolerance is None:
             return False
         return not self.error <= self.tolerance
 
     @property
     def left_out(self) -> bool:
-        """Whether nothing was tried."""
+        """Whether the row was not attempted."""
         return self.status in ("skipped", "late")
 
     @property
     def bad(self) -> bool:
-        """Whether the row should fail the run."""
+        """Whether the row makes the run fail: it failed or its result is wrong."""
         return self.status == "failed" or self.wrong
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes two rows of two runs the same measurement."""
+        """Group, name and precision, which identify the same measurement."""
         return self.group, self.name, self.precision
 
     @classmethod
     def skipped(cls, group: str, name: str, why: str) -> "BenchmarkRow":
-        """A row that was left out, and why."""
+        """Returns a row that was left out, with the reason."""
         return cls(group, name, precision="", note=why, status="skipped")
 
     @classmethod
     def late(cls, group: str, name: str, why: str) -> "BenchmarkRow":
-        """A row that had no time left, and how much it wanted."""
+        """Returns a row for which no time was left, with the time it needs."""
         return cls(group, name, precision="", note=why, status="late")
 
     @classmethod
     def failed(cls, group: str, name: str, why: str | Exception) -> "BenchmarkRow":
-        """A row that could not be measured."""
+        """Returns a row whose measurement failed, with the error."""
         if isinstance(why, Exception):
             why = f"{type(why).__name__}: {why}".splitlines()[0]
         return cls(group, name, precision="", note=why, status="failed")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The row as a dictionary for JSON."""
         return dataclasses.asdict(self)
 
 
@@ -104,11 +104,11 @@ def _quotient(a: float | None, b: float | None) -> float | None:
 
 
 class Skip(Exception):
-    """Raised by a case that does not fit the machine; its text says why."""
+    """Raised by a case that cannot run on this machine; the message says why."""
 
 
 class Budget:
-    """The seconds a benchmark may take, from now on.
+    """The time in seconds that a benchmark may take, counted from its creation.
 
     Args:
         seconds: How long.
@@ -133,7 +133,7 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One row or more to measure.
+    """One case of a benchmark, which returns one row or several.
 
     Attributes:
         name: Of the row, unless it brings its own.
@@ -147,7 +147,7 @@ class Case:
 
 
 def each(group: str, budget: Budget, cases: Iterable[Case]) -> Iterator[BenchmarkRow]:
-    """Rows of the cases in order: measured, left out for want of time, or failed.
+    """Runs the cases in order and yields their rows, also for failed and omitted cases.
 
     On a machine slower than expected, later cases are expected to be as slow.
     """

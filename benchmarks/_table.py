@@ -1,4 +1,4 @@
-"""The table: the same cells in the terminal and in Markdown."""
+"""The table of results, with the same cells in the terminal and in Markdown."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -19,14 +19,14 @@ _LEFT = {"", "alternative", "precision", "note"}
 
 
 def number(value: float | None) -> str:
-    """Three digits, or a dash."""
+    """Formats a number with three significant digits, or a dash for ``None``."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if 100 <= abs(value) < 1e7 else f"{value:.3g}"
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds in a unit that reads well, or a dash."""
+    """Formats a duration in a suitable unit, or a dash for ``None``."""
     if seconds is None:
         return "-"
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
@@ -36,9 +36,9 @@ def duration(seconds: float | None) -> str:
 
 
 def fact(name: str, value: float) -> str:
-    """A number with its unit, the last word of its name: "compile s" is 1.3 s.
+    """Formats a number with its unit, the last word of its name: "compile 1.3 s".
 
-    None follows a name that ends in a colon.
+    A name that ends in a colon has no unit.
     """
     if name.endswith(":"):
         return f"{name} {number(value)}"
@@ -47,7 +47,7 @@ def fact(name: str, value: float) -> str:
 
 
 def note(row: BenchmarkRow) -> str:
-    """The note, with the verdict before it and the further numbers behind."""
+    """Returns the note of a row with its status and its additional numbers."""
     verdict = {"failed": "FAILED"}.get(row.status, "left out" if row.left_out else "")
     if row.wrong:
         verdict = f"WRONG, at most {number(row.tolerance)} allowed"
@@ -57,7 +57,7 @@ def note(row: BenchmarkRow) -> str:
 
 
 def cells(row: BenchmarkRow) -> list[str]:
-    """One row as text, in the order of ``HEADER``."""
+    """Returns the cells of a row as text, in the order of ``HEADER``."""
     return [
         *(row.name, duration(row.ours_s), row.alternative or "-"),
         *(duration(row.alternative_s), number(row.ratio), duration(row.floor_s)),
@@ -66,7 +66,7 @@ def cells(row: BenchmarkRow) -> list[str]:
 
 
 def line(row: BenchmarkRow) -> str:
-    """One row in one line, as progress."""
+    """Formats a row as one line of progress output."""
     parts = []
     if row.status == "measured":
         parts.append(duration(row.ours_s))
@@ -78,7 +78,7 @@ def line(row: BenchmarkRow) -> str:
 
 
 def grouped(rows: Iterable[BenchmarkRow]) -> Iterable[tuple[str, list[BenchmarkRow]]]:
-    """Rows by group, in the order in which they came."""
+    """Groups rows by their group name, in order of first appearance."""
     for group, members in itertools.groupby(rows, key=lambda row: row.group):
         yield group, list(members)
 
@@ -86,10 +86,10 @@ def grouped(rows: Iterable[BenchmarkRow]) -> Iterable[tuple[str, list[BenchmarkR
 def show(
     rows: Sequence[BenchmarkRow], title: str = "", console: Console | None = None
 ) -> None:
-    """Prints all rows as one table, its columns aligned over the groups."""
+    """Prints all rows as one table with columns aligned over the groups."""
     if console is None:
         console = Console(highlight=False)
-    # Into a file or a pipe rich would fold everything to 80 columns.
+    # In a file or a pipe, rich would wrap all lines at 80 columns.
     if not console.is_terminal:
         console.width = 180
     if title:
@@ -97,7 +97,7 @@ def show(
     texts = [cells(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(HEADER, *texts, strict=True)]
     left = console.width - sum(widths[:-1]) - _MARGIN * len(HEADER)
-    # In a narrow terminal columns fold as each group needs, instead of being cut.
+    # In a narrow terminal columns wrap within each group instead of being cut off.
     aligned = left >= len("left out: quick run")
     for group, members in grouped(rows):
         table = Table(title=escaped(group), title_justify="left", box=SIMPLE_HEAD)
@@ -116,7 +116,7 @@ def escaped(text: str) -> str:
 
 
 def markdown(rows: Sequence[BenchmarkRow]) -> str:
-    """A Markdown table a group, under the group's title."""
+    """Returns one Markdown table per group, each under its title."""
     parts = []
     for group, members in grouped(rows):
         lines = [HEADER, ["---"] * len(HEADER), *map(cells, members)]

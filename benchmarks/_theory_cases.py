@@ -1,4 +1,4 @@
-"""The calculators of the theory on inputs of a realistic size, one name for each."""
+"""The public calculators by name, each with inputs of a realistic size."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,14 +19,14 @@ SHOTS = 20
 
 
 class TheoryCase(NamedTuple):
-    """A calculator and float64 arrays for it."""
+    """A calculator with float64 arrays as its arguments."""
 
     function: Callable[..., Any]
     arrays: tuple[Any, ...]
 
 
 def stack_and_tokens(layers: int, demos: int, width: int, prompts: int | None = None):
-    """A random stack whose updates are small, and tokens for one prompt or many."""
+    """Draws a random stack with small updates, and tokens for one prompt or several."""
     rng = np.random.default_rng(0)
     W_V, W_K, W_Q = rng.standard_normal((3, layers, width, width)) / width**0.5
     lead = () if prompts is None else (prompts,)
@@ -34,7 +34,7 @@ def stack_and_tokens(layers: int, demos: int, width: int, prompts: int | None = 
 
 
 def _on_stack(function, **options):
-    """A calculator of a stack and demonstrations, as a function of arrays."""
+    """Wraps a calculator of a stack and demonstrations as a function of arrays."""
 
     def compute(weights, H):
         return function(LinearAttentionStack(*weights), H, scale=1 / N, **options)
@@ -62,7 +62,7 @@ def _noise(function, *more, **options):
 
 
 def _theory() -> dict[str, TheoryCase]:
-    """Trajectories, noise and bounds."""
+    """Cases of trajectories, noise and bounds."""
     small, wide = stack_and_tokens(L, N, n), stack_and_tokens(L, 8, 64)
     prompts = stack_and_tokens(L, N, 4, 30)
     one_layer = tuple(W[0] for W in small[0])
@@ -73,7 +73,7 @@ def _theory() -> dict[str, TheoryCase]:
         return trajectory.implicit_gd(stack, H, scale=1 / N).outputs(h)
 
     def identity(weights, H, h):
-        """What the forward pass and the trajectory of Theorem 1 differ by."""
+        """Returns the query by the forward pass and by the trajectory of Theorem 1."""
         forward = LinearAttentionStack(*weights).apply(H, h, scale=1 / N).h_query
         return forward, outputs(weights, H, h)
 
@@ -110,7 +110,7 @@ def _theory() -> dict[str, TheoryCase]:
                 LinearAttentionStack(*weights),
                 H,
                 SHOTS,
-                noise="shots",  # the same draw in every precision
+                noise="shots",  # all precisions use the same draw
                 scale=1 / N,
             ),
             small,
@@ -145,7 +145,7 @@ def _theory() -> dict[str, TheoryCase]:
 
 
 def _pruning() -> dict[str, TheoryCase]:
-    """Pruning, spectra and the layers that they act on."""
+    """Cases of pruning, spectra and attention layers."""
     small, h = stack_and_tokens(L, N, n), np.ones(n)
     one_layer = tuple(W[0] for W in small[0])
     rng = np.random.default_rng(3)
@@ -207,7 +207,7 @@ def _problem(H, mean, Psi):
 
 
 def _regression() -> dict[str, TheoryCase]:
-    """Predictors on all prefixes, and exact risks."""
+    """Cases of predictors on all prefixes and of exact risks."""
     rng = np.random.default_rng(4)
     X = rng.standard_normal((16, 21, D))
     y = np.einsum("bpd,bd->bp", X, rng.standard_normal((16, D)))
@@ -283,5 +283,5 @@ def _regression() -> dict[str, TheoryCase]:
 
 
 def cases() -> dict[str, TheoryCase]:
-    """Every calculator that the precision table lists."""
+    """Returns all cases of the precision table."""
     return _theory() | _pruning() | _regression()

@@ -1,4 +1,4 @@
-"""Theorem 2 without n^2 x n^2 matrices, beside its dense evaluation in NumPy.
+"""Theorem 2 without n^2 x n^2 matrices, compared with its dense evaluation in NumPy.
 
 Command
     python -m benchmarks.bounds
@@ -19,24 +19,25 @@ from icltheory.bounds import generalization_bound
 
 JITTER = 1e-4
 GROUP = "Theorem 2 in the ambient space with jitter"
-# (L, N, n, prompts, prompts that NumPy does), and the seconds that measuring takes
+# The key is (L, N, n, prompts, prompts evaluated in NumPy), the value the time in
+# seconds.
 SIZES = {(4, 40, 6, 1000, 50): 4, (2, 40, 64, 1, 1): 12, (4, 64, 1024, 1, 0): 10}
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
-    """Many small prompts, one in the middle, one too large for a dense evaluation."""
+    """Measures many small prompts, a medium one, and one too large for NumPy."""
     cases = [Case(name(*s), t, functools.partial(row, *s)) for s, t in SIZES.items()]
     yield from each(GROUP, budget, cases)
 
 
 def name(L: int, N: int, n: int, prompts: int, _: int) -> str:
-    """The sizes in words."""
+    """Describes a problem size in words."""
     many = f", {prompts:,} prompts" if prompts > 1 else ""
     return f"n {n}, N {N}, L {L}{many}"
 
 
 def problem(L: int, N: int, n: int, prompts: int = 1):
-    """A random stack whose first update is small, and prompts for it."""
+    """Draws a random stack whose first update is small, and prompts for it."""
     keys = jax.random.split(jax.random.key(0), 4)
     W_V, W_K, W_Q = jax.random.normal(keys[0], (3, L, n, n)) / n**0.5
     H = jax.random.normal(keys[1], (prompts, N, n))
@@ -44,7 +45,7 @@ def problem(L: int, N: int, n: int, prompts: int = 1):
 
 
 def numpy_bound(stack, H, shots: int) -> float:
-    """What a reader of the paper would write: C_t as a matrix, jitter and all."""
+    """Evaluates Theorem 2 in NumPy with C_t as a dense matrix and jitter."""
     W_V, W_K, W_Q = (np.asarray(a) for a in (stack.W_V, stack.W_K, stack.W_Q))
     H = np.asarray(H)
     N, n = H.shape
@@ -64,7 +65,7 @@ def numpy_bound(stack, H, shots: int) -> float:
 
 
 def ours(shots: int, N: int):
-    """The bound of the ambient space with jitter, of one prompt."""
+    """Returns a function for one prompt's bound, with dim="ambient" and jitter."""
 
     def compute(stack, H):
         return generalization_bound(
@@ -75,15 +76,15 @@ def ours(shots: int, N: int):
 
 
 def operations(L: int, N: int, n: int) -> float:
-    """Of one prompt."""
-    # Tokens by W_V, W_K, W_Q and 1 + W, and V'C: 10 N n^2; three Gram matrices of the
-    # factors, 6 N^2 n, and their eigenvalues, 4/3 N^3.
+    """Counts the floating-point operations for one prompt."""
+    # Products of tokens with W_V, W_K, W_Q and 1 + W, and V'C: 10 N n^2. Three Gram
+    # matrices of the factors: 6 N^2 n. Their eigenvalues: 4/3 N^3.
     return L * (10 * N * n**2 + 6 * N**2 * n + 4 / 3 * N**3)
 
 
 @jax.default_matmul_precision("highest")
 def row(L: int, N: int, n: int, prompts: int, compare: int) -> BenchmarkRow:
-    """Time, memory and value; NumPy on the first ``compare`` prompts."""
+    """Measures time, memory and value, with NumPy on the first ``compare`` prompts."""
     stack, H = problem(L, N, n, prompts)
     batched = jax.vmap(ours(N // 2, N), (None, 0))
     program, facts = _measure.compiled(batched, stack, H)
@@ -95,7 +96,7 @@ def row(L: int, N: int, n: int, prompts: int, compare: int) -> BenchmarkRow:
     }
     if not compare:
         return BenchmarkRow(**found, note="C_t as a matrix does not fit")
-    # On the host: NumPy does not wait for copies from a device.
+    # On the host, since NumPy does not wait for copies from a device.
     host, prompts_there = jax.device_get((stack, H[:compare]))
     items = [(host, each, N // 2) for each in prompts_there]
     plain, seconds = _measure.part_of_loop(numpy_bound, items, prompts)
@@ -105,7 +106,8 @@ def row(L: int, N: int, n: int, prompts: int, compare: int) -> BenchmarkRow:
         alternative="NumPy, C_t as a matrix",
         alternative_s=seconds,
         error=_measure.disagreement(program(stack, H).value[:compare], plain),
-        # float32 eigenvalues under a logarithm, lifted by the jitter
+        # The tolerance allows for float32 eigenvalues under a logarithm, shifted by the
+        # jitter.
         tolerance=1e-4,
         note=part,
     )

@@ -1,4 +1,4 @@
-"""Two files of results row by row: is anything slower than before?
+"""Compares two result files row by row and reports rows that became slower.
 
 Command
     python -m benchmarks.compare BEFORE.json AFTER.json [--tolerance 1.25]
@@ -26,7 +26,7 @@ from benchmarks._suite import BenchmarkRow
 
 
 class Change(NamedTuple):
-    """One row of two runs.
+    """Changes of one row between two runs.
 
     Attributes:
         row: The row, from the later run if it has it.
@@ -43,7 +43,7 @@ class Change(NamedTuple):
     missing: str = ""
 
     def verdict(self, tolerance: float) -> str:
-        """What became of the row: slower, faster, missing, or nothing to say."""
+        """Classifies the change: slower, faster, new, missing, or the empty string."""
         if self.missing:
             return self.missing
         if self.time is None:
@@ -57,7 +57,7 @@ class Change(NamedTuple):
 
 
 def changes(before: Results, after: Results) -> Iterator[Change]:
-    """All rows measured in either run, in the order of the first."""
+    """Yields the changes of all rows that either run measured."""
     old, new = (_measured(results) for results in (before, after))
     left_out = {row.key[:2] for row in after.rows if row.left_out}
     for key in [*old, *(key for key in new if key not in old)]:
@@ -80,7 +80,7 @@ def _over(after: float | None, before: float | None) -> float | None:
 
 
 def check_machines(before: Results, after: Results) -> None:
-    """Refuses to compare two machines.
+    """Raises unless both result files come from the same machine.
 
     Raises:
         ValueError: If their names differ.
@@ -93,7 +93,7 @@ def check_machines(before: Results, after: Results) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Prints the table and returns the exit status."""
+    """Prints the comparison and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare")
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path)
@@ -117,7 +117,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def show(found: list[Change], tolerance: float, title: str) -> None:
-    """Prints one line a row."""
+    """Prints the comparison as a table."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 140

@@ -1,4 +1,4 @@
-"""Models that differ in seed and learning rate: one program against one at a time.
+"""Training an ensemble in one program, compared with training its members one by one.
 
 Command
     python -m benchmarks.ensemble
@@ -31,7 +31,7 @@ TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2}
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
-    """One, two, four and eight members; most members first, should time run out."""
+    """Measures one, two, four and eight members, starting with the most."""
     on_gpu = jax.default_backend() == "gpu"
     config = dataclasses.replace(
         PRESETS["paper" if on_gpu else "cpu"],
@@ -51,7 +51,7 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     single = Single(config, setup, chunk_steps)
     kinds: list[tuple[int, int | None]] = [(count, None) for count in MEMBERS]
     if not on_gpu:
-        # A CPU takes one member at a time unless told otherwise; this is why.
+        # By default a CPU trains one member at a time; this case shows the reason.
         kinds.append((MEMBERS[0], MEMBERS[0]))
     cases = [
         Case(
@@ -65,19 +65,19 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
 
 
 def name_of(count: int, at_once: int | None) -> str:
-    """Of a row."""
+    """Name of a row of the table."""
     batched = ", products batched" if at_once is not None else ""
     return f"{count} member{'s' * (count > 1)}{batched}"
 
 
 def ensemble_of(count: int) -> Ensemble:
-    """So many members: two rates, then seeds."""
+    """Returns an ensemble of ``count`` members with up to two learning rates."""
     rates = RATES[: min(count, len(RATES))]
     return Ensemble(tuple(range(count // len(rates))), learning_rates=rates)
 
 
 class Single:
-    """The first member, trained by itself, chunk after chunk; it warms up once."""
+    """Trains the ensemble's first member alone, chunk by chunk."""
 
     def __init__(self, config, setup, chunk_steps: int):
         self.config, self.setup, self.chunk_steps = config, setup, chunk_steps
@@ -101,18 +101,18 @@ class Single:
 
     @functools.cached_property
     def first_losses(self) -> np.ndarray:
-        """Losses of the first chunk, which are those of a member."""
+        """Losses of the first chunk, to compare with those of the ensemble's member."""
         return np.asarray(next(self.chunks).metrics["loss"])
 
     def seconds(self, count: int) -> float:
-        """Of one step of so many models, one after another."""
+        """Returns the time of one step of ``count`` models, one after the other."""
         return sum(next(self.chunks).seconds for _ in range(count)) / self.chunk_steps
 
 
 def row(
     single: Single, ensemble: Ensemble, at_once: int | None, chunks: int = 4
 ) -> BenchmarkRow:
-    """The fused program and the single one, in turns; the first chunk warms up."""
+    """Times the ensemble's program and the single model's program in alternation."""
     config, setup, count = single.config, single.setup, len(ensemble)
     args = setup.model, setup.task, config.optimizer, ensemble
     sizes = {"num_steps": config.steps, "num_points": config.num_points}
@@ -153,7 +153,7 @@ def row(
 
 
 def _floor(config, count: int, state_bytes: int) -> float:
-    """Products of all members; their weights and moments read and written once."""
+    """Hardware limit: all matrix products, and one pass over weights and moments."""
     sizes = {name: getattr(config, name) for name in SIZES}
     exact = config.precision == "float32"
     return _measure.floor(

@@ -1,4 +1,4 @@
-"""Exact risks of linear transformer blocks, beside simulation to the same accuracy.
+"""Exact risks of linear transformer blocks, compared with simulation to equal accuracy.
 
 Command
     python -m benchmarks.exact_risk
@@ -25,7 +25,7 @@ LSA_GROUP = "Search for the best LSA, 16 starts, M = 40"
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
-    """One risk, a thousand, and a search over models."""
+    """Measures one risk, a thousand risks, and a search over models."""
     one = [
         Case(f"d {dim}, M {2 * dim}", seconds, functools.partial(against, dim, 2 * dim))
         for dim, seconds in {5: 3, 20: 3, 50: 6}.items()
@@ -43,7 +43,7 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
 
 
 def problem(dim: int, seed: int = 0) -> LinearRegression:
-    """A random problem with trace H = trace Psi = d."""
+    """Draws a random problem with trace H = trace Psi = d."""
     keys = jax.random.split(jax.random.key(seed), 3)
     A, C = (jax.random.normal(key, (dim, dim)) / dim**0.5 for key in keys[:2])
     mean = jax.random.normal(keys[2], (dim,))
@@ -57,7 +57,7 @@ def _block(dim: int) -> ltb.LTB:
 
 @jax.default_matmul_precision("highest")
 def against(dim: int, M: int) -> BenchmarkRow:
-    """The exact risk, and what a simulation to 1 % costs.
+    """Times the exact risk and a simulation to a relative accuracy of 1 %.
 
     A simulation of relative accuracy a needs (standard deviation / mean / a)^2 prompts,
     of which a batch is timed. Its own mean is too coarse to judge the exact risk, whose
@@ -88,7 +88,7 @@ def against(dim: int, M: int) -> BenchmarkRow:
         alternative="simulation to 1 %, compiled",
         alternative_s=prompts_needed / PROMPTS * batch,
         error=error,
-        # float32 moments of d coordinates
+        # The tolerance allows for float32 moments of d coordinates.
         tolerance=1e-4,
         note=f"alternative timed on {PROMPTS:,} of {prompts_needed:,.0f} prompts, "
         f"z = {z:.2f}; difference from float64",
@@ -97,12 +97,12 @@ def against(dim: int, M: int) -> BenchmarkRow:
 
 @jax.default_matmul_precision("highest")
 def batched(function) -> BenchmarkRow:
-    """A vmapped call beside one compiled call a problem, timed on some."""
+    """Times one vmapped call for all problems against one compiled call per problem."""
     count, sample = 1000, 50
     tasks = jax.jit(jax.vmap(lambda seed: problem(20, seed)))(jnp.arange(count))
     lengths = jnp.arange(1, count + 1)
     together, alone = jax.jit(jax.vmap(function)), jax.jit(function)
-    # On the host: JAX would compile a slice for each of them.
+    # On the host, since JAX would compile a slice for each problem.
     host = jax.device_get((tasks, lengths))
     items = [jax.tree.map(lambda x, i=i: x[i], host) for i in range(sample)]
     jax.block_until_ready(alone(*items[0]))
@@ -124,7 +124,7 @@ def batched(function) -> BenchmarkRow:
 
 @jax.default_matmul_precision("highest")
 def search(dim: int) -> BenchmarkRow:
-    """The best LSA, which nothing else that we know finds."""
+    """Times the search for the best LSA, which has no alternative to compare with."""
     task = problem(dim)
     function = functools.partial(_least_risk, task)
     program, facts = _measure.compiled(function, jnp.asarray(40))

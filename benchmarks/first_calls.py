@@ -1,4 +1,4 @@
-"""The first and the second call of the calculators that are used most.
+"""Times the first and later calls of the most frequently used calculators.
 
 Command
     python -m benchmarks.first_calls [--before FILE] [--json FILE]
@@ -89,7 +89,7 @@ print(json.dumps(dict(first=first, second=second, later=later, jitted=jitted)))
 
 
 def measure(name: str) -> dict[str, float]:
-    """Seconds of the calls of one calculator, in a new process."""
+    """Measures the call times of one calculator in a new process."""
     load, arguments = CALLS[name]
     code = f"{_SET_UP}\n{load}\n{_TIME.format(arguments=arguments)}"
     done = subprocess.run(
@@ -99,7 +99,7 @@ def measure(name: str) -> dict[str, float]:
 
 
 def table(now: dict, before: dict) -> list[str]:
-    """The lines of a Markdown table."""
+    """Returns the times as lines of a Markdown table."""
     head = "| calculator | first call | second | later | compiled by the caller |"
     lines = [head, "|---|---|---|---|---|"]
     for name, times in now.items():
@@ -117,7 +117,7 @@ def _shown(seconds: float) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Measures and prints the table."""
+    """Measures all calculators and prints the table."""
     parser = argparse.ArgumentParser(description="See the head of this module.")
     parser.add_argument("--before", type=Path, help="numbers of another revision")
     parser.add_argument("--json", type=Path, help="where to keep the numbers")

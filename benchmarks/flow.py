@@ -1,4 +1,4 @@
-"""Gradient flow of GD-beta at d = 50, beside SciPy on the same equation.
+"""Gradient flow of GD-beta at d = 50, compared with SciPy on the same equation.
 
 Command
     python -m benchmarks.flow
@@ -25,12 +25,12 @@ from icltheory.regression.tasks import LinearRegression
 
 DIM, M, TARGET = 50, 40, 1e-10
 GROUP = f"GD-beta flow to excess {TARGET:g}, d = {DIM}, M = {M}"
-# Condition number of H, seconds given to a method of SciPy, seconds for all
+# Condition number of H, time limit in seconds of a SciPy method, total seconds.
 CONDITIONS = ((1.0, 10.0, 10), (10.0, 12.0, 18), (100.0, 12.0, 32))
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
-    """Problems that grow stiffer."""
+    """Measures problems of increasing stiffness."""
     cases = [
         Case(f"condition {c:g}", seconds, functools.partial(rows, c, limit))
         for c, limit, seconds in CONDITIONS
@@ -39,7 +39,7 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
 
 
 def problem(condition: float, mean_scale: float = 1.0) -> LinearRegression:
-    """Random axes, eigenvalues of H from 1 to 1 / condition, beta* random."""
+    """Builds a problem with random axes, and eigenvalues of H of 1 to 1 / condition."""
     rng = np.random.default_rng(0)
     axes = np.linalg.qr(rng.normal(size=(DIM, DIM)))[0]
     H = (axes * np.geomspace(1, 1 / condition, DIM)) @ axes.T
@@ -49,12 +49,12 @@ def problem(condition: float, mean_scale: float = 1.0) -> LinearRegression:
 
 
 def start() -> ltb.GDBeta:
-    """The model that predicts 0."""
+    """Returns the start of the flow, the model that predicts 0."""
     return ltb.GDBeta(jnp.zeros(DIM), jnp.zeros((DIM, DIM)))
 
 
 def time_to_target(task: LinearRegression) -> float:
-    """A time at which the excess is below the target, by the flow itself."""
+    """Returns a time at which the excess risk of the flow is below the target."""
     H, first = (
         np.asarray(task.input_cov),
         flow.gd_beta_rates(task, M, start(), jnp.zeros(1)),
@@ -66,7 +66,7 @@ def time_to_target(task: LinearRegression) -> float:
 
 
 def right_hand_side(task: LinearRegression):
-    """What a user would write in NumPy."""
+    """Returns the right-hand side of the flow in NumPy."""
     H, mean = np.asarray(task.input_cov), np.asarray(task.task_mean)
     Psi = np.asarray(task.task_cov)
     noise = np.asarray(task.noise_var)
@@ -87,11 +87,11 @@ def right_hand_side(task: LinearRegression):
 
 
 class TooSlow(Exception):
-    """Raised when a method has used up its time."""
+    """Raised when a SciPy method exceeds its time limit."""
 
 
 def by_scipy(task, end: float, method: str, limit: float):
-    """The model at the end, or none if stopped; and the seconds it took."""
+    """Integrates the flow with a SciPy method; the result is None if it is stopped."""
     speed, begun = right_hand_side(task), time.perf_counter()
 
     def limited(t, z):
@@ -110,7 +110,7 @@ def by_scipy(task, end: float, method: str, limit: float):
 
 @jax.enable_x64(True)
 def rows(condition: float, limit: float) -> list[BenchmarkRow]:
-    """Ours beside each of SciPy's methods on one problem."""
+    """Measures our flow against each SciPy method on one problem."""
     task = problem(condition)
     end = time_to_target(task)
     integrate = functools.partial(
@@ -127,7 +127,7 @@ def rows(condition: float, limit: float) -> list[BenchmarkRow]:
 
 
 def row(condition, ours, ours_s, note, method, found, found_s) -> BenchmarkRow:
-    """One pair; a method that was stopped gives a lower bound of its time."""
+    """Builds one row; the time of a stopped method is a lower bound."""
     if found is None:
         note += "; alternative stopped, its time is a lower bound"
     return BenchmarkRow(
@@ -137,7 +137,7 @@ def row(condition, ours, ours_s, note, method, found, found_s) -> BenchmarkRow:
         alternative_s=found_s,
         precision="float64",
         error=None if found is None else _measure.disagreement(ours, found),
-        # Both were asked for a relative 1e-8 a step.
+        # The solvers were given a relative tolerance of 1e-8 per step.
         tolerance=1e-6,
         note=note,
     )

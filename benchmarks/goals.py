@@ -1,4 +1,4 @@
-"""The minute to Garg: what one GPU was to reach, asked and reached, in one table.
+"""Speed and error goals for training Garg's model in a minute on one GPU.
 
 Command
     python -m benchmarks.kernels --plan FILE       # first: the kernels that win here
@@ -38,14 +38,14 @@ from icltheory.kernels import Plan
 from icltheory.training import Curriculum, OptimizerConfig
 
 SECONDS, SEEDS, MODELS, LONGEST = 90.0, (0, 1, 2), 8, 25
-# Of the published model on one H200: 16 times the published trainer, and its errors
-# after 500,001 steps at k = d and k = 2 d
+# Goals for the published model on one H200: 16 times the speed of the published
+# trainer, and its errors after 500,001 steps at k = d and k = 2 d.
 STEPS_PER_SECOND, MODEL_STEPS_PER_SECOND, ERRORS = 800.0, 1000.0, (0.02, 0.0006)
 
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """One line of the table.
+    """One goal: the measured number and the number it should reach.
 
     Attributes:
         name: What was measured.
@@ -63,7 +63,7 @@ class Goal:
 
     @property
     def met(self) -> bool | None:
-        """Whether the number is what was asked for; never where it is NaN."""
+        """Whether the goal is reached; false for NaN and ``None`` without a target."""
         if math.isnan(self.reached):
             return False
         if self.asked is None:
@@ -74,7 +74,7 @@ class Goal:
 
 
 def speeds(preset: Config, plan: Plan | None, steps: int = 100) -> Iterator[Goal]:
-    """Steps a second of one model, and model-steps of eight in one program."""
+    """Measures steps per second of one model and of eight models in one program."""
     base = dataclasses.replace(
         preset,
         batch_size=64,
@@ -104,7 +104,7 @@ def _speed(config: Config, plan: Plan | None, goal: Goal) -> Iterator[Goal]:
 def errors(
     preset: Config, plan: Plan | None, seconds: float, seeds: Iterable[int]
 ) -> Iterator[Goal]:
-    """Errors after trainings from scratch that end within the seconds, one a seed."""
+    """Trains once per seed within the given time and yields the final errors."""
     step_seconds, compiling = pace(_set_up(preset, plan), chunks=2)
     steps = steps_within(preset, seconds, step_seconds, compiling)
     for seed in seeds:
@@ -116,7 +116,7 @@ def errors(
 
 
 def _trained(config: Config, plan: Plan | None, goal: Goal) -> Iterator[Goal]:
-    """Errors of one training, and its seconds."""
+    """Trains one model and yields its errors and its training time."""
     setup = _set_up(config, plan)
     took = compiling = 0.0
     for chunk in _chunks(setup):
@@ -132,10 +132,10 @@ def _trained(config: Config, plan: Plan | None, goal: Goal) -> Iterator[Goal]:
 
 
 def guarded(found: Iterable[Goal], missed: Goal) -> Iterator[Goal]:
-    """The goals, and one that was missed if what measures them fails."""
+    """Yields the goals, and a missed goal if the measurement raises an exception."""
     try:
         yield from found
-    except Exception as error:  # kernels fail in as many ways as they like
+    except Exception as error:  # kernels can fail in many ways
         said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         note = f"{missed.note}: {said}" if missed.note else said
         yield dataclasses.replace(missed, reached=math.nan, note=note)
@@ -144,7 +144,7 @@ def guarded(found: Iterable[Goal], missed: Goal) -> Iterator[Goal]:
 def steps_within(
     config: Config, seconds: float, step_seconds: float, compiling: float
 ) -> int:
-    """Whole chunks that fit, with a tenth kept back; no more than the preset has.
+    """Returns the number of steps that fit into the time, with a margin of a tenth.
 
     Raises:
         ValueError: if not one does.
@@ -160,7 +160,7 @@ def steps_within(
 
 
 def shortened(config: Config, steps: int) -> Config:
-    """The same training in fewer steps; warm-up and curriculum are the same part."""
+    """Shortens a training, with warm-up and curriculum in the same proportion."""
     rule, stairs = config.optimizer, config.curriculum
 
     def part(count):
@@ -180,7 +180,7 @@ def shortened(config: Config, steps: int) -> Config:
 
 
 def pace(setup: Setup, chunks: int = 4) -> tuple[float, float]:
-    """Seconds of a step, the least of some chunks, and of compiling it."""
+    """Returns the smallest measured time per step, and the compile time."""
     config, found, compiling = setup.config, [], 0.0
     for chunk in _chunks(setup, min(chunks * config.chunk_steps, config.steps)):
         found.append(chunk.seconds / len(chunk.metrics["loss"]))
@@ -189,7 +189,7 @@ def pace(setup: Setup, chunks: int = 4) -> tuple[float, float]:
 
 
 def longest(setup: Setup) -> Table:
-    """The kinds of operations of a chunk that take longest, a step."""
+    """Builds a table of the operations that take most of a training step's time."""
     steps = setup.config.chunk_steps
     chunks = _chunks(setup, 2 * steps)
     next(chunks)
@@ -214,7 +214,7 @@ def longest(setup: Setup) -> Table:
 
 
 def table_of(goals: list[Goal]) -> Table:
-    """Asked and reached."""
+    """Builds the table of goals and measured numbers."""
     table = Table(title="The goals", title_justify="left", box=SIMPLE_HEAD)
     for name in ("goal", "asked", "reached", "met", "how"):
         side = "right" if name in ("asked", "reached") else "left"
@@ -232,7 +232,7 @@ def table_of(goals: list[Goal]) -> Table:
 
 
 def _asked(config: Config, seconds: float = SECONDS) -> tuple[float | None, ...]:
-    """What was asked for, of the published model on a GPU alone."""
+    """Returns the targets, which exist for the published model on a GPU only."""
     if jax.default_backend() != "gpu" or config.dim != PRESETS["paper"].dim:
         return (None,) * 5
     return STEPS_PER_SECOND, MODEL_STEPS_PER_SECOND, *ERRORS, seconds
@@ -254,7 +254,7 @@ def _chunks(setup: Setup, steps: int | None = None) -> Iterator[training.Chunk]:
 
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
-    """Measures everything, prints each goal as it is known and the table last."""
+    """Measures all goals, prints each when it is known and the table at the end."""
     parser = argparse.ArgumentParser(description="See the head of this module.")
     known = "gpu" if jax.default_backend() == "gpu" else "cpu"
     parser.add_argument("--preset", choices=("cpu", "gpu"), default=known)
@@ -274,7 +274,8 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
         console.width = 120
 
     def seen(found: Iterator[Goal], name: str) -> list[dict[str, Any]]:
-        # Written as they come: whatever stops the rest leaves them.
+        # Goals are stored when they are known, so that a later failure does not lose
+        # them.
         records: list[dict[str, Any]] = []
         for goal in guarded(found, Goal(name, math.nan)):
             console.print(f"  {goal.name}: {_table.number(goal.reached)}; {goal.note}")
@@ -286,7 +287,8 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
 
     seen(speeds(preset, plan), "speeds")
     if flags.profile:
-        # Before the trainings, which take as long as they are given.
+        # The profile comes before the trainings, which use all of the time they are
+        # given.
         try:
             console.print(longest(_set_up(preset, plan)))
         except Exception as error:

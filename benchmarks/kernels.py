@@ -1,4 +1,4 @@
-"""Kernels of a GPT-2 block against XLA's own code: value and gradient, one layer.
+"""Kernels of a GPT-2 block compared with XLA's code: value and gradient of one layer.
 
 Command
     python -m benchmarks.kernels [--plan FILE]
@@ -32,22 +32,23 @@ BATCH, TOKENS, WIDTH, HEADS, DTYPE = 64, 82, 256, 8, jnp.bfloat16
 
 
 def measure(budget: Budget, plan: Path | None = None) -> Iterator[BenchmarkRow]:
-    """A row a kernel and pass."""
+    """Measures every kernel and yields one row per kernel and pass."""
     group = f"Kernels of a block, {BATCH} x {TOKENS} tokens, width {WIDTH}"
     found: dict[str, TunedPlan] = {}
     cases = [Case(name, 60, functools.partial(rows, name, found)) for name in SUBJECTS]
     for row in each(group, budget, cases):
-        # At once: compiling takes minutes, and an interrupted run keeps its results.
+        # The plan is written after each kernel, since compiling takes minutes and an
+        # interrupted run should keep its results.
         _keep(plan, found)
         yield row
     _keep(plan, found)
 
 
 def _keep(plan: Path | None, found: dict[str, TunedPlan]) -> None:
-    """Writes the choices so far, and what they were timed on."""
+    """Writes the kernels chosen so far and the problem they were timed on."""
     if plan is None or not found:
         return
-    # Where attention could not be timed, what a model without a plan has on a GPU.
+    # If attention could not be timed, the plan uses the default for models on a GPU.
     fields: dict[str, Any] = Plan(attention="cudnn").to_json()
     for name, tuned in found.items():
         chosen = tuned.plan.to_json().items()
@@ -59,7 +60,7 @@ def _keep(plan: Path | None, found: dict[str, TunedPlan]) -> None:
 
 
 def rows(name: str, found: dict[str, TunedPlan]) -> Iterator[BenchmarkRow]:
-    """Rows of one kernel: the value, and value and gradient."""
+    """Times one kernel: its value, and its value with gradient."""
     if jax.default_backend() != "gpu":
         raise Skip("needs a GPU")
     found[name] = tune(
@@ -69,14 +70,14 @@ def rows(name: str, found: dict[str, TunedPlan]) -> Iterator[BenchmarkRow]:
         HEADS,
         DTYPE,
         subjects={name: SUBJECTS[name]},
-        repeats=50,  # a GPU that waited for the compiler takes a while to wake up
+        repeats=50,  # a GPU that idled during compilation is slow at first
     )
     for label, table in found[name].table:
         yield _row(label, table)
 
 
 def _row(label: str, table: tuple[KernelTiming, ...]) -> BenchmarkRow:
-    """XLA's code is the first of a table."""
+    """Builds a row from a table of timings, whose first entry is XLA's code."""
     right = [row for row in table if row.seconds is not None]
     best = min(right, key=lambda row: row.seconds or 0.0)
     dropped = [row for row in table if row.seconds is None]

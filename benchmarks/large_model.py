@@ -1,4 +1,4 @@
-"""A LLaMA of 1.1 billion weights in bfloat16: load time, memory, and a search.
+"""Loads and prunes a LLaMA of 1.1 billion weights in bfloat16: time and memory.
 
 Command
     uv run --group bench python -m benchmarks.large_model
@@ -41,13 +41,13 @@ CHANGES = {
 }
 LAYER, BATCH = 20, 32
 SIZES = {"demonstrations": 4, "validation": 32, "test": 16}
-# Of scores, relative to the largest: some roundings to 8 bits in each of 22 layers
+# Relative tolerance of scores: several roundings to 8 bits in each of 22 layers.
 TOLERANCE = 5e-2
 GIB = 2**30
 
 
 def task() -> dict[str, Any]:
-    """Labelled texts of made-up words, the same at every run."""
+    """Builds a task of labelled texts of random words, the same in every run."""
     rng = np.random.default_rng(0)
     parts = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
     words = ["".join(rng.choice(parts, rng.integers(1, 4))) for _ in range(2000)]
@@ -71,7 +71,7 @@ def write(folder: Path) -> None:
 
 
 def side(name: str, folder: Path) -> dict[str, Any]:
-    """What one side found, in a process of its own."""
+    """Runs one side in a process of its own and returns its results."""
     for path in (folder / "model").glob("*.safetensors"):
         with path.open("rb", buffering=0) as file:
             while file.read(2**24):
@@ -85,7 +85,7 @@ def side(name: str, folder: Path) -> dict[str, Any]:
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
-    """Loading and one search, this library beside transformers."""
+    """Measures loading and one search, here and with transformers."""
     group = (
         "A random LLaMA of 1.1 billion weights in bfloat16: 22 layers of width 2,048; "
         "{demonstrations} demonstrations, {validation} questions for validation, "
@@ -95,7 +95,7 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
 
 
 def rows() -> list[BenchmarkRow]:
-    """A row for the load and one for the search."""
+    """Returns one row for loading and one for the search."""
     if not Path("/proc/self/status").exists():
         raise Skip("peak memory is read from /proc, which only Linux has")
     _needed()
@@ -117,7 +117,7 @@ def _needed() -> None:
 
 
 def _facts(ours: Any, theirs: Any, phase: str) -> dict[str, float]:
-    """Seconds of all processors and peak memory so far, on both sides."""
+    """Returns processor time and peak memory of both sides."""
     return {
         "processor s": ours["processor seconds"][phase],
         "its processor s": theirs["processor seconds"][phase],

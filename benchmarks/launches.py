@@ -1,4 +1,4 @@
-"""Launches of one training step on a GPU, counted in the compiled program.
+"""Counts the kernel launches of one training step on a GPU in the compiled program.
 
 Command
     python -m benchmarks.launches
@@ -31,7 +31,7 @@ from icltheory.kernels import Plan, Tile
 from icltheory.training import Curriculum, OptimizerConfig
 from icltheory.training.loop import COMPILER_OPTIONS, lower
 
-# Tiles that compile for an H200 without spilled registers; none was timed.
+# These tiles compile for an H200 without spilling registers; none was timed.
 KERNELS = Plan(
     attention=Tile(32, 32, num_warps=1),
     attention_backward=Tile(64, 64, num_warps=4),
@@ -43,7 +43,7 @@ KERNELS = Plan(
     residual_mlp_backward=Tile(64, 32, 64, num_warps=8),
 )
 
-# What the compiler asks of a device that is not there: an H200 as it describes itself.
+# Properties that the compiler needs of an absent device: those an H200 reports.
 _H200 = """
 gpu_device_info {
   threads_per_block_limit: 1024
@@ -75,7 +75,7 @@ _FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "afte
 
 
 def count(compiled: Any) -> collections.Counter[str]:
-    """Launches of one turn of the loop of a compiled scan, by kind.
+    """Counts launches by kind in one iteration of a compiled scan.
 
     An instruction of the loop's body is a launch, but for those that move no data; a
     computation that is called counts as what it launches.
@@ -126,7 +126,7 @@ def _kind(operation: str, line: str) -> str:
 
 @contextlib.contextmanager
 def device():
-    """Sharding on a GPU: the one here, or else an H200 for the compiler alone."""
+    """Yields a sharding on this machine's GPU, or on an H200 for the compiler only."""
     if jax.default_backend() == "gpu":
         yield jax.sharding.SingleDeviceSharding(jax.devices()[0])
         return
@@ -148,20 +148,20 @@ def device():
 def launches_of(
     config: Config, plan: Plan, place: Any, packed: bool
 ) -> collections.Counter[str]:
-    """Launches by kind of a step of a config's models."""
+    """Counts the launches by kind of one training step of a config."""
     setup = set_up(config, devices=1)
     setup = dataclasses.replace(setup, model=setup.model.clone(plan=plan))
     state = jax.eval_shape(lambda: initial_state(setup))
     state = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), state
     )
-    step = training_step(setup, halves=False)  # as on a GPU, wherever this runs
+    step = training_step(setup, halves=False)  # as on a GPU, on any machine
     lowered = lower(step, state, 10, packed=packed)
     return count(lowered.compile(COMPILER_OPTIONS["gpu"]))
 
 
 def cases() -> dict[str, tuple[Config, Plan, bool]]:
-    """What is compiled: the config, the kernels, whether blocks are packed."""
+    """Returns the compiled programs: config, kernels, and whether blocks are packed."""
     base = dataclasses.replace(
         PRESETS["paper"],
         curriculum=Curriculum.none(20, 41),
@@ -191,7 +191,7 @@ def cases() -> dict[str, tuple[Config, Plan, bool]]:
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
-    """A row a program; there is nothing to time."""
+    """Counts the launches of each program, without running it."""
 
     def row(config, plan, packed):
         with device() as place:

@@ -1,4 +1,4 @@
-"""Predictors on every prefix at once beside a loop over prefixes and prompts.
+"""Predictors on all prefixes at once, compared with a loop over prefixes and prompts.
 
 Command
     python -m benchmarks.predictors
@@ -28,7 +28,7 @@ GROUP = f"Predictors, {PROMPTS:,} prompts of {POINTS} prefixes, d = {DIM}"
 
 
 class Pair(NamedTuple):
-    """A predictor, the rule a user would loop over, and what both cost.
+    """A predictor, the same rule for one prefix, and the cost of both.
 
     Attributes:
         ours: Predictor of every prefix.
@@ -70,7 +70,8 @@ def lasso(X, y, x):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        # By default it stops where answers are off by a seventh; ours goes to rounding.
+        # With scikit-learn's default tolerance the predictions have errors of up to a
+        # seventh; ours are accurate to rounding.
         fitted = Lasso(alpha=0.1, fit_intercept=False, tol=1e-8, max_iter=10_000)
         return x @ fitted.fit(X, y).coef_
 
@@ -97,12 +98,12 @@ def pooled(pool, X, y, x):
 
 
 def pairs(pool: Array) -> dict[str, Pair]:
-    """All predictors; the comment says what is counted."""
+    """Returns all predictors with their rules and operation counts."""
     eye, zero = jnp.eye(DIM, dtype=jnp.float32), jnp.zeros(DIM, jnp.float32)
     prior = {"task_mean": zero, "task_cov": eye, "noise_var": 0.25}
-    # A root of the covariance times a vector, and its update: 2 d^2 each
+    # A root of the covariance times a vector, and its update: 2 d^2 each.
     root = POINTS * 4 * DIM**2
-    # Two products with the k examples of a prefix, in all P^2 / 2 of them: 4 d each
+    # Two products with the k examples of a prefix, P^2 / 2 examples in total: 4 d each.
     gradient = POINTS**2 / 2 * 4 * DIM
     of, part = predictors, functools.partial
     finite = part(of.discrete_mmse_prefixes, pool=pool, noise_var=0.25)
@@ -122,14 +123,14 @@ def pairs(pool: Array) -> dict[str, Pair]:
             STEPS * gradient,
             seconds=4.0,
         ),
-        # One product of d x d a step
+        # One product of d x d per step.
         "Newton, 10 steps": Pair(
             part(of.newton_prefixes, steps=10),
             newton,
             POINTS * 10 * 2 * DIM**3,
             seconds=4.0,
         ),
-        # A member of the pool times an input: 2 d, used for the fit and the answer
+        # A member of the pool times an input: 2 d, for the fit and for the prediction.
         f"discrete MMSE, pool {POOL:,}": Pair(
             finite, part(pooled, np.asarray(pool)), POINTS * POOL * 2 * DIM, seconds=8.0
         ),
@@ -144,7 +145,7 @@ def pairs(pool: Array) -> dict[str, Pair]:
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
-    """Every predictor on the same prompts."""
+    """Measures every predictor on the same prompts."""
     task = LinearRegression.isotropic(DIM, dtype=jnp.float32)
     prompt = task.sample(jax.random.key(0), POINTS - 1, PROMPTS).prefixes()
     pool = jax.random.normal(jax.random.key(1), (POOL, DIM), jnp.float32)
@@ -157,7 +158,7 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
 
 @jax.default_matmul_precision("highest")
 def row(pair: Pair, X: Array, y: Array) -> BenchmarkRow:
-    """All prompts by ours, some by the rule."""
+    """Times the predictor on all prompts and the rule on some of them."""
     compute = jax.jit(pair.ours)
     ours = _measure.seconds(lambda: compute(X, y), repeats=3)
     found, theirs = loop(pair.rule, np.asarray(X), np.asarray(y))
@@ -174,14 +175,14 @@ def row(pair: Pair, X: Array, y: Array) -> BenchmarkRow:
 
 
 def loop(rule, X, y) -> tuple[np.ndarray, float]:
-    """Answers for some prompts of a prefix at a time, and seconds for all prompts."""
+    """Applies a rule to each prefix of some prompts, and scales its time up to all."""
     sample, points = min(SAMPLE, len(X)), X.shape[1]
     items = [
         (X[prompt, :k], y[prompt, :k], X[prompt, k])
         for prompt in range(sample)
         for k in range(1, points)
     ]
-    rule(*items[0])  # imports
+    rule(*items[0])  # the first call imports modules
     found, seconds = _measure.part_of_loop(rule, items, len(X) * (points - 1))
     return np.reshape(found, (sample, points - 1)), seconds
 

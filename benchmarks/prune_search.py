@@ -1,4 +1,4 @@
-"""The search over clipping rates against evaluating every pruned model plainly.
+"""The search over clipping rates, compared with evaluating every pruned model in full.
 
 Command
     python -m benchmarks.prune_search
@@ -41,13 +41,13 @@ from icltheory.pruning import module_matrices, rank_for_rate
 
 RATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
 LABELS = ("negative", "positive")
-# Examples that the plain way answers when time is short
+# Number of examples for the plain evaluation when time is short.
 SAMPLE = 8
 FIELDS = ("scores", "predictions")
 
 
 class SearchCase(NamedTuple):
-    """A model's size, a number of examples, and what is pruned."""
+    """Model size, number of examples, and the modules to prune."""
 
     arch: Architecture
     dtype: Any
@@ -57,7 +57,7 @@ class SearchCase(NamedTuple):
 
 
 def gpt_j(layers: int, width: int, vocabulary: int) -> Architecture:
-    """GPT-J's blocks at some size."""
+    """Returns an architecture with GPT-J's blocks at a given size."""
     heads = max(width // 256, 4)
     return Architecture(
         family="gptj",
@@ -84,25 +84,25 @@ GPU = SearchCase(
 
 
 class Words:
-    """A token a word; the two labels are the last two tokens."""
+    """A tokenizer with one token per word; the two labels are the last two tokens."""
 
     def __init__(self, size: int):
         self.size = size
 
     def encode(self, text: str, special: bool = True) -> list[int]:
-        """Tokens of a text."""
+        """Returns the tokens of a text."""
         labels = {word: self.size - 2 + i for i, word in enumerate(LABELS)}
         return [labels[w] if w in labels else int(w) for w in text.split()]
 
 
 def task_of(count: int, vocabulary: int) -> LanguageTask:
-    """Ten demonstrations and questions, with lengths as those of SST-2."""
+    """Builds a task of ten demonstrations and questions with SST-2's lengths."""
     rng = np.random.default_rng(0)
 
     def text(length: int) -> str:
         return " ".join(map(str, rng.integers(0, vocabulary - 2, length)))
 
-    # A few lengths only: for the plain way each is a program.
+    # There are only a few lengths, since the plain evaluation compiles for each.
     lengths = [*rng.choice([12, 15, 18, 21], count), *[18] * 10]
     rows = tuple(
         Example({"text": text(length)}, i % 2, i) for i, length in enumerate(lengths)
@@ -121,14 +121,14 @@ def task_of(count: int, vocabulary: int) -> LanguageTask:
 
 
 def model_of(case: SearchCase) -> LanguageModel:
-    """Random weights, large enough that pruning changes answers."""
+    """Builds a model whose random weights are large, so that pruning has an effect."""
     decoder = Decoder(case.arch)
     params = decoder.init(jax.random.key(0), case.dtype)
     return LanguageModel(decoder, params, Words(case.arch.vocab_size), source="random")
 
 
 class Systems:
-    """Singular systems, decomposed once and timed."""
+    """Singular value decompositions of several matrices, with the time they took."""
 
     def __init__(self, matrices: list[jax.Array]):
         start = time.perf_counter()
@@ -138,12 +138,12 @@ class Systems:
         self.seconds = time.perf_counter() - start
 
     def of(self, W: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """The system of a matrix."""
+        """Returns the singular value decomposition of a matrix."""
         parts = self.kept[id(W)]
         return parts.U, parts.s, parts.Vt
 
     def cut(self, W: jax.Array, rate: float) -> jax.Array:
-        """The matrix at one rate."""
+        """Returns the matrix clipped at one rate."""
         if rate == 0:
             return W
         with jax.default_matmul_precision("highest"):
@@ -152,16 +152,16 @@ class Systems:
 
 
 def layer_tokens(prompts: Prompts, layer: int, layers: int) -> float:
-    """Tokens through a layer the plain way, over those of the shared way."""
+    """Returns the ratio of tokens per layer, plain over shared evaluation."""
     own, prefix = sum(map(len, prompts.rows)), len(prompts.prefix)
     plain = len(RATES) * (own + prefix * prompts.num_examples) * layers
     return plain / ((prefix + own) * (layer + len(RATES) * (layers - layer)))
 
 
 def operations(prompts: Prompts, arch: Architecture, layer: int) -> float:
-    """Of the shared way: a trunk of ``layer`` blocks and the rest for each rate."""
-    # A token in a block: 24 width^2 in products, and 4 width for each token it sees.
-    # The head, for the few tokens that need it, is left out.
+    """Counts operations: ``layer`` shared blocks, and the others for each rate."""
+    # A token in a block takes 24 width^2 in products, and 4 width for each token it
+    # attends to. The output head is left out, since few tokens need it.
     own, prefix = sum(map(len, prompts.rows)), len(prompts.prefix)
     seen = prefix * prefix / 2 + own * (prefix + own / prompts.num_examples / 2)
     block = 24 * arch.width**2 * (prefix + own) + 4 * arch.width * seen
@@ -169,7 +169,7 @@ def operations(prompts: Prompts, arch: Architecture, layer: int) -> float:
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
-    """Searches at the layers and modules of the case."""
+    """Measures searches at the layers and modules of the case."""
     on_gpu = jax.default_backend() == "gpu"
     case = GPU if on_gpu else CPU
     model, task = model_of(case), task_of(case.examples, case.arch.vocab_size)
@@ -202,7 +202,7 @@ def row(
     layer: int,
     module: str,
 ) -> BenchmarkRow:
-    """One search both ways, the plain one on some of the examples."""
+    """Times one search, and the plain evaluation on some of the examples."""
     specs = module_matrices(model, layer, module)
     matrices = [get_matrix(model.params, spec) for spec in specs]
     systems = Systems(matrices)
@@ -218,7 +218,7 @@ def row(
         return model.replace(params=params)
 
     models = [pruned(rate) for rate in RATES]
-    # Evaluations are NumPy arrays: they have waited for the device.
+    # The evaluations are NumPy arrays, so they have already waited for the device.
     _, first = _measure.once(search)
     ours, fast = min((_measure.once(search) for _ in range(3)), key=lambda f: f[1])
     evaluate_naive(model, some)
@@ -255,7 +255,7 @@ def row(
 
 
 def compare(case: SearchCase, ours: Any, plain: Any) -> tuple[float, str]:
-    """How far the scores differ; that no answer differs but by rounding, in words.
+    """Compares scores and checks that predictions differ by rounding only.
 
     Raises:
         ValueError: If an answer differs by more.

@@ -1,4 +1,4 @@
-"""A pruning sweep of GPT-2 beside one full evaluation for every rate.
+"""A pruning sweep of GPT-2, compared with one full evaluation per rate.
 
 Command
     python -m benchmarks.pruning_sweep
@@ -30,7 +30,7 @@ TRACES: list[int] = []
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
-    """A layer at the top, where a sweep is cheapest, and one in the middle."""
+    """Measures sweeps of a top layer, where they are cheapest, and a middle one."""
     pruned = {(11, "attn"): 13, (11, "all"): 15, (6, "all"): 20}
     cases = [
         Case(f"layer {layer}, {module}", seconds, functools.partial(row, layer, module))
@@ -40,13 +40,13 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
 
 
 def squared_error(predictions, y):
-    """Traced once for each program that contains it."""
+    """Mean squared error, which also counts how often it is traced."""
     TRACES.append(1)
     return jnp.mean((predictions - y) ** 2, axis=0)
 
 
 def problem():
-    """The published architecture with weights as large as trained ones."""
+    """Builds the published architecture with weights as large as trained ones."""
     module = GPT2(dim=DIM, num_positions=2 * POINTS, width=WIDTH, num_layers=LAYERS)
     keys = jax.random.split(jax.random.key(0), 3)
     X = jax.random.normal(keys[0], (PROMPTS, POINTS, DIM), jnp.float32)
@@ -58,9 +58,9 @@ def problem():
 
 
 def operations(layer: int) -> float:
-    """Of a trunk of ``layer`` blocks and one upper part for each rate."""
-    # A token in a block: 24 width^2 in products, 4 T width in attention. The
-    # decompositions are left out.
+    """Counts operations: ``layer`` shared blocks, and the others for each rate."""
+    # A token in a block takes 24 width^2 in products and 4 T width in attention.
+    # Decompositions are left out.
     tokens = 2 * POINTS
     block = PROMPTS * tokens * (24 * WIDTH**2 + 4 * tokens * WIDTH)
     return block * (layer + len(RATES) * (LAYERS - layer))
@@ -68,7 +68,7 @@ def operations(layer: int) -> float:
 
 @jax.default_matmul_precision("highest")
 def row(layer: int, module: str) -> BenchmarkRow:
-    """One sweep, and the same scores rate by rate."""
+    """Times one sweep, and the same scores computed rate by rate."""
     model, params, inputs = problem()
     y = inputs[1]
 

@@ -1,4 +1,4 @@
-"""Results as Markdown, and into the README, so that nobody types numbers by hand.
+"""Writes results as Markdown, and inserts them into the README.
 
 Command
     python -m benchmarks.report RESULTS.json            # prints it
@@ -17,7 +17,7 @@ BEGIN, END = "<!-- results: {} -->", "<!-- end of results -->"
 
 
 def render(results: Results) -> str:
-    """All rows under a line about the machine."""
+    """Returns all rows as Markdown under a description of the machine."""
     peaks = "; ".join(_table.fact(*peak) for peak in results.about["peaks"].items())
     revision = results.about["revision"]
     head = (
@@ -28,14 +28,14 @@ def render(results: Results) -> str:
 
 
 def section(path: Path) -> str:
-    """What stands between the README's two marks, the marks included."""
+    """Returns the README's section of results, with its begin and end marks."""
     body = render(_results.load(path))
     picture = f"![Ratios and shares of the floor](results/{path.stem}.png)"
     return f"{BEGIN.format(path.name)}\n{body}\n{picture}\n{END}"
 
 
 def replaced(text: str, path: Path) -> str:
-    """A README whose tables of these results are new.
+    """Returns the README's text with its results section replaced.
 
     Raises:
         ValueError: If it has no marks.
@@ -47,7 +47,7 @@ def replaced(text: str, path: Path) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Prints or replaces; returns the exit status."""
+    """Prints the results or updates the README, and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report")
     parser.add_argument("results", type=Path)
     parser.add_argument("--readme", action="store_true")

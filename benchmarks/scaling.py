@@ -1,4 +1,4 @@
-"""Training over several devices: what is exchanged, what it takes, and a model of more.
+"""Training on several devices: communication, step times, and predictions for more.
 
 Command
     python -m benchmarks.scaling
@@ -33,14 +33,15 @@ from experiments.garg_linear import PRESETS, set_up
 from icltheory import training
 from icltheory.training import Curriculum, OptimizerConfig, devices
 
-# Of the published model in bfloat16, counted in the program that XLA compiles for eight
-# H200: two sums a step, 9.49 million numbers in bfloat16 and 13,058 in float32.
+# For the published model in bfloat16, counted in the program that XLA compiles for
+# eight H200: two sums per step, of 9.49 million numbers in bfloat16 and 13,058 in
+# float32.
 GRADIENT_BYTES, EXCHANGES = 18_982_400 + 52_232, 2
 HOST_DEVICES = 4
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
-    """The sum of a gradient, a batch split, members split."""
+    """Measures the sum of a gradient, a split batch, and split members."""
     count, on_gpu = jax.device_count(), jax.default_backend() == "gpu"
     config = _config()
     kind = "" if on_gpu else ", devices that share the cores of one CPU"
@@ -72,7 +73,7 @@ def _several() -> int:
 
 
 def all_reduce(size: int) -> BenchmarkRow:
-    """Every device's float32 array summed over all devices."""
+    """Times the sum of one float32 array per device over all devices."""
     n = _several()
     mesh = devices.data_mesh()
     everywhere = NamedSharding(mesh, PartitionSpec("data"))
@@ -87,7 +88,7 @@ def all_reduce(size: int) -> BenchmarkRow:
     )
     wrong = float(np.abs(np.asarray(program(values)) - n).max())
     took = _measure.seconds(lambda: program(values))
-    # What each device sends in a ring
+    # Bytes that each device sends in a ring.
     sent = 2 * (n - 1) / n * 4 * size
     return BenchmarkRow(
         ours_s=took, error=wrong, tolerance=0.0, facts={"GB/s": sent / took / 1e9}
@@ -95,7 +96,7 @@ def all_reduce(size: int) -> BenchmarkRow:
 
 
 def split(config, members: bool) -> BenchmarkRow:
-    """A step on all devices beside the same on one, with the same numbers."""
+    """Times a training step on all devices and on one, and compares the losses."""
     n = _several()
     mesh = devices.device_mesh(models=n if members else 1)
     ours, found = step_seconds(config, mesh, n if members else 0)
@@ -112,7 +113,7 @@ def split(config, members: bool) -> BenchmarkRow:
 
 
 def step_seconds(config, mesh, members: int = 0):
-    """Median seconds of a step of so many members, and the first losses."""
+    """Returns the median step time of ``members`` models and their first losses."""
     steps = 100 if jax.default_backend() == "gpu" else 4
     setup = set_up(config, devices=1)
     step = training.make_step(
@@ -139,7 +140,7 @@ def step_seconds(config, mesh, members: int = 0):
 
 
 def measured_times(config) -> dict[int, float]:
-    """Seconds of a step on one device at the batch, a quarter and a sixteenth of it."""
+    """Measures one device's step times at a batch, a quarter and a sixteenth of it."""
     sizes = [config.batch_size // part for part in (1, 4, 16)]
     changed = [dataclasses.replace(config, batch_size=size) for size in sizes]
     times = [step_seconds(c, None)[0] for c in changed]
@@ -147,7 +148,7 @@ def measured_times(config) -> dict[int, float]:
 
 
 def show(times: dict[int, float]) -> None:
-    """The table of the model for 8 and 64 GPUs."""
+    """Prints the predictions for 8 and 64 GPUs as a table."""
     compute = Compute.fit(times)
     largest, smallest = max(times), min(times)
     table = Table(
@@ -174,7 +175,7 @@ def _main() -> None:
         pairs = (pair.split(":") for pair in flags.predict)
         show({int(batch): float(seconds) for batch, seconds in pairs})
         return
-    # Before anything asks for a device
+    # This must precede the first use of the devices.
     jax.config.update("jax_num_cpu_devices", HOST_DEVICES)
     _alone.main(measure, rest)
     if jax.default_backend() == "gpu" and "--rows" not in sys.argv:

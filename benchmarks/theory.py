@@ -1,4 +1,4 @@
-"""The theory on thousands of prompts beside NumPy, and what short products do to it.
+"""Calculators on thousands of prompts compared with NumPy, and their float32 errors.
 
 Command
     python -m benchmarks.theory
@@ -37,7 +37,7 @@ FEW = (
     "update_split",
     "ols_prefixes",
 )
-# What rounding alone may leave; these two say why it is more.
+# Tolerance for rounding errors; the two cases below exceed it for the given reasons.
 TOLERANCE = 1e-5
 COARSE = {
     "noise_spectrum, gram": "rank: float32 keeps fewer eigenvalues, as documented",
@@ -45,7 +45,7 @@ COARSE = {
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
-    """Calculators at two sizes, then the precision of all of them."""
+    """Measures the calculators at two sizes, then the precision of all of them."""
     sizes = (1000, 64_000 if jax.default_backend() == "gpu" else 4000)
     cases = [
         Case(f"{name}, {size:,} prompts", 3, functools.partial(row, name, size))
@@ -65,14 +65,14 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
 
 
 def problem(prompts: int, dtype: Any) -> tuple[LinearAttentionStack, jax.Array]:
-    """A stack whose updates are small, and prompts for it."""
+    """Draws a stack whose updates are small, and prompts for it."""
     weights, H = _theory_cases.stack_and_tokens(L, N, n, prompts)
     W_V, W_K, W_Q = (jnp.asarray(W, dtype) for W in weights)
     return LinearAttentionStack(0.1 * W_V, W_K, W_Q), jnp.asarray(H, dtype)
 
 
 def calculators(dtype: Any) -> dict[str, tuple[Callable, Callable, float]]:
-    """Ours of one prompt, what a reader of the paper would write, and the tolerance."""
+    """Returns each calculator, its NumPy version for one prompt, and the tolerance."""
 
     def norms(stack, H):
         return trajectory.implicit_gd_norms(stack, H, scale=1 / N).G
@@ -97,14 +97,14 @@ def calculators(dtype: Any) -> dict[str, tuple[Callable, Callable, float]]:
 
 
 def plain_norms(stack, H, W_V=None) -> np.ndarray:
-    """Norms of G_t with n x n matrices."""
+    """Computes the norms of G_t with n x n matrices in NumPy."""
     W_V = stack.W_V if W_V is None else W_V
     host = [np.asarray(a) for a in (W_V, stack.W_K, stack.W_Q, H)]
     return numpy_norms(host[0] / N, *host[1:])[:, 1]
 
 
 def plain_spectrum(stack, H) -> np.ndarray:
-    """The five largest eigenvalues of every C_t, from the matrix itself."""
+    """Computes the five largest eigenvalues of each C_t from the dense matrix."""
     W_V, W_K, W_Q, H = (np.asarray(a) for a in (stack.W_V, stack.W_K, stack.W_Q, H))
     P, values = np.eye(n, dtype=H.dtype), []
     for V, K, Q in zip(W_V, W_K, W_Q, strict=True):
@@ -118,7 +118,7 @@ def plain_spectrum(stack, H) -> np.ndarray:
 
 
 def plain_table(stack, H) -> np.ndarray:
-    """The norms again with each layer's value matrix cut to its rank."""
+    """Computes the norms with each layer's value matrix truncated in turn."""
     rows, W_V = [], np.asarray(stack.W_V)
     for k in range(L):
         U, s, Vt = np.linalg.svd(W_V[k])
@@ -129,14 +129,14 @@ def plain_table(stack, H) -> np.ndarray:
 
 
 def row(name: str, prompts: int, dtype: str = "float32") -> BenchmarkRow:
-    """One calculator on all prompts, beside NumPy on some of them."""
+    """Times one calculator on all prompts, and NumPy on some of them."""
     with jax.enable_x64(dtype == "float64"):
         function, plain, tolerance = calculators(jnp.dtype(dtype))[name]
         stack, H = problem(prompts, dtype)
         program = batched(function, BATCH, in_axes=(None, 0))
         _, compiling = _measure.once(lambda: program(stack, H))
         seconds = _measure.seconds(lambda: program(stack, H), repeats=3)
-        # On the host: NumPy does not wait for copies from a device.
+        # On the host, since NumPy does not wait for copies from a device.
         host, some = jax.device_get((stack, H[:COMPARE]))
         items = [(host, one) for one in some]
         expected, theirs = _measure.part_of_loop(plain, items, prompts)
@@ -161,7 +161,7 @@ def row(name: str, prompts: int, dtype: str = "float32") -> BenchmarkRow:
 
 
 def precision(name: str, case: _theory_cases.TheoryCase) -> BenchmarkRow:
-    """Errors against float64: as it is, and with the products that devices default to.
+    """Measures errors against float64, as written and at the default precision.
 
     On an accelerator those are the device's own; elsewhere their operands are rounded.
     """
@@ -195,7 +195,7 @@ def _all(kind):
 
 
 def error(got: Any, exact: Any) -> float:
-    """The largest of the errors of all outputs, each over its largest entry."""
+    """Returns the largest error of all outputs, each relative to its largest entry."""
     worst = 0.0
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(exact), strict=True):
         a, b = (np.asarray(x, np.float64) for x in (a, b))

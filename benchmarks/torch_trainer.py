@@ -1,4 +1,4 @@
-"""What a user would write instead: the same training step in plain eager PyTorch."""
+"""The same training step in eager PyTorch, the usual alternative."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ class GPT2(nn.Module):
 
 
 class Trainer:
-    """Trains in float32 with Adam, on data made on the device."""
+    """Trains in float32 with Adam on prompts generated on the device."""
 
     def __init__(self, *, dim, num_points, width, num_layers, num_heads, batch_size):
         self.shape = (batch_size, num_points, dim)
@@ -55,13 +55,13 @@ class Trainer:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4)
 
     def prompts(self):
-        """A batch of linear regression."""
+        """Draws a batch of linear-regression prompts."""
         X = torch.randn(self.shape, device=self.device)
         w = torch.randn(self.shape[0], self.shape[2], 1, device=self.device)
         return X, (X @ w)[..., 0]
 
     def step(self) -> None:
-        """One step of training."""
+        """Takes one training step."""
         X, y = self.prompts()
         self.optimizer.zero_grad()
         (self.model(X, y) - y).square().mean().backward()
@@ -70,7 +70,7 @@ class Trainer:
             torch.cuda.synchronize()
 
     def gradient(self, X, y) -> float:
-        """The loss of a batch; its gradient is then in the parameters."""
+        """Returns the loss of a batch and leaves its gradient in the parameters."""
         X, y = (torch.tensor(a, device=self.device) for a in (X, y))
         self.optimizer.zero_grad()
         loss = (self.model(X, y) - y).square().mean()
@@ -78,7 +78,7 @@ class Trainer:
         return loss.item()
 
     def parameters(self, num_positions: int, gradients: bool = False) -> dict[str, Any]:
-        """Weights or their gradients in the names and shapes of the Flax model."""
+        """Returns weights or gradients in the names and shapes of the Flax model."""
 
         def array(tensor) -> np.ndarray:
             return (tensor.grad if gradients else tensor).detach().cpu().numpy()

@@ -1,4 +1,4 @@
-"""The training step: seconds, share of the FLOP floor, compile time, memory.
+"""The training step: seconds, share of the FLOP limit, compile time and memory.
 
 Command
     python -m benchmarks.train_step
@@ -29,12 +29,12 @@ from icltheory import training
 from icltheory.training import Curriculum, OptimizerConfig
 
 SIZES = ("dim", "num_points", "width", "num_layers", "num_heads", "batch_size")
-# Largest difference of two gradients, over the largest entry
+# Tolerance for the largest difference of two gradients, relative to the largest entry.
 TOLERANCES = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 1e-1}
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
-    """Optimisers, and on a GPU precisions, a larger batch and eight seeds."""
+    """Measures optimisers, and on a GPU precisions, a larger batch and eight seeds."""
     on_gpu = jax.default_backend() == "gpu"
     base = PRESETS["paper" if on_gpu else "cpu"]
     base = dataclasses.replace(base, batch_size=64, precision="float32")
@@ -51,7 +51,7 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
 
 
 def changes(on_gpu: bool) -> dict[str, dict[str, Any]]:
-    """What is measured, by what differs from float32 and batch 64."""
+    """Returns the cases by name, as changes of the config with float32 and batch 64."""
     adam = OptimizerConfig("adam", 1e-4)
     muon = PRESETS["gpu" if on_gpu else "cpu"].optimizer
     muon = dataclasses.replace(muon, warmup_steps=0)
@@ -71,14 +71,14 @@ def changes(on_gpu: bool) -> dict[str, dict[str, Any]]:
 
 
 def row(config) -> BenchmarkRow:
-    """PyTorch's step, then ours."""
+    """Times PyTorch's training step, then ours."""
     on_gpu = jax.default_backend() == "gpu"
     plain, models = torch_row(config), len(config.seeds)
     got = train(config, *((100, 6) if on_gpu else (25, 4)))
     sizes = {name: getattr(config, name) for name in SIZES if name != "num_heads"}
     dtype = "bfloat16" if config.precision == "bfloat16" else "float32"
     precision = "highest" if config.precision == "float32" else None
-    # Weights and moments read and written once
+    # Weights and moments are read and written once.
     floor = _measure.floor(
         models * _measure.gpt2_train_flops(**sizes),
         2 * got.pop("state bytes"),
@@ -96,7 +96,7 @@ def row(config) -> BenchmarkRow:
 
 
 def train(config, chunk_steps: int, chunks: int) -> dict[str, float]:
-    """Trains a little by the library's loop, and reports its speed."""
+    """Trains for a few chunks and returns speed, compile time and memory."""
     config = dataclasses.replace(
         config,
         curriculum=Curriculum.none(config.dim, config.num_points),
@@ -110,14 +110,14 @@ def train(config, chunk_steps: int, chunks: int) -> dict[str, float]:
         times.append(chunk.seconds / chunk_steps)
         compiling += chunk.compile_seconds
         memory = chunk.memory_bytes
-    # The first chunk warms up
+    # The first chunk is a warm-up.
     facts = {"compile s": compiling, "MiB": memory / 2**20}
     step_seconds = statistics.median(times[1:] or times)
     return {"step s": step_seconds, "state bytes": held, **facts}
 
 
 def torch_row(config) -> BenchmarkRow:
-    """The alternative's half of the row: its time, and how far the gradients differ."""
+    """Times PyTorch's step and measures the difference of the gradients."""
     if importlib.util.find_spec("torch") is None:
         return BenchmarkRow(note="PyTorch is not installed: the group bench brings it")
     from benchmarks import torch_trainer
@@ -133,7 +133,7 @@ def torch_row(config) -> BenchmarkRow:
 
 
 def gradient_difference(config, trainer) -> float:
-    """Of the loss of one batch, at PyTorch's weights."""
+    """Returns the difference of the gradients of one batch at PyTorch's weights."""
     setup = set_up(config, devices=1)
     X, y = (tensor.cpu().numpy() for tensor in trainer.prompts())
     positions = setup.model.num_positions
@@ -150,7 +150,7 @@ def gradient_difference(config, trainer) -> float:
     ours = gradient(params)
     trainer.gradient(X, y)
     theirs = trainer.parameters(positions, gradients=True)
-    # Dictionaries, whose leaves come in the order of their names
+    # Both are dictionaries, whose leaves are sorted by name.
     flat = (
         np.concatenate([np.ravel(a) for a in leaves])
         for leaves in map(jax.tree.leaves, (ours, theirs))

@@ -1,4 +1,4 @@
-"""Theorem 1's norms by the path chosen and by NumPy, and float32's error by depth.
+"""Norms of Theorem 1 by the chosen method and by NumPy, and float32 errors by depth.
 
 Command
     python -m benchmarks.trajectory
@@ -21,7 +21,7 @@ from icltheory.trajectory import depth_errors, implicit_gd_norms
 
 GROUP = "Norms of the implicit-GD trajectory"
 DEPTH_GROUP = "Float32 trajectory beside the float64 forward pass"
-# (L, N, n), and the seconds that measuring takes
+# The key is (L, N, n), the value the time in seconds that measuring takes.
 SIZES = {(24, 16, 256): 3, (12, 256, 512): 5, (8, 1000, 64): 4, (8, 16, 2048): 14}
 DEPTH_SIZES = ((8, 16, 16), (24, 16, 16), (24, 64, 64))
 METHODS: tuple[NormMethod, ...] = ("factors", "dense", "gram")
@@ -29,7 +29,7 @@ EVERY_METHOD: tuple[NormMethod, ...] = (*METHODS, "auto")
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
-    """Norms at every size, then the errors by depth."""
+    """Measures norms at every size, then the errors by depth."""
     cases = [Case(name(s), t, functools.partial(row, *s)) for s, t in SIZES.items()]
     yield from each(GROUP, budget, cases)
     cases = [Case(name(s), 3, functools.partial(depth, *s)) for s in DEPTH_SIZES]
@@ -37,12 +37,12 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
 
 
 def name(size: tuple[int, int, int]) -> str:
-    """The sizes in words."""
+    """Describes a problem size in words."""
     return "L {}, N {}, n {}".format(*size)
 
 
 def problem(L: int, N: int, n: int, dtype, strength: float = 0.1):
-    """A random stack whose first update has spectral norm ``strength``."""
+    """Draws a random stack whose first update has spectral norm ``strength``."""
     keys = jax.random.split(jax.random.key(0), 5)
     weights = jax.random.normal(keys[0], (3, L, n, n), dtype) / n**0.5
     H = jax.random.normal(keys[1], (N, n), dtype)
@@ -52,7 +52,7 @@ def problem(L: int, N: int, n: int, dtype, strength: float = 0.1):
 
 
 def numpy_norms(W_V, W_K, W_Q, H) -> np.ndarray:
-    """What a reader of the paper would write: the theorem with n x n matrices."""
+    """Computes the norms of Theorem 1 in NumPy with n x n matrices."""
     P = np.eye(H.shape[1], dtype=H.dtype)
     norms = []
     for V, K, Q in zip(W_V, W_K, W_Q, strict=True):
@@ -65,9 +65,10 @@ def numpy_norms(W_V, W_K, W_Q, H) -> np.ndarray:
 
 
 def operations(L: int, N: int, n: int) -> float:
-    """Of the cheapest path: thin factors, n x n matrices, or the Gram matrix."""
-    # Tokens move: (H U') V. Factors: V, U; C from all earlier ones; L (L + 1) / 2 inner
-    # products of pairs of N x N. Dense: V, U, V'U, dW W. Gram: six n x n products.
+    """Counts the operations of the cheapest method: factors, dense, or Gram matrix."""
+    # Moving the tokens: (H U') V. Factors: V, U; C from all earlier ones; L (L + 1) / 2
+    # inner products of pairs of N x N. Dense: V, U, V'U, dW W. Gram: six n x n
+    # products.
     move = 4 * N**2 * n
     pairs = L * (L + 1) / 2 * 4 * N**2 * n
     factors = L * (6 * N * n**2 + move) + L * (L - 1) / 2 * 4 * N**2 * n + pairs
@@ -77,7 +78,7 @@ def operations(L: int, N: int, n: int) -> float:
 
 @jax.default_matmul_precision("highest")
 def row(L: int, N: int, n: int) -> BenchmarkRow:
-    """The path chosen beside NumPy; the three paths as facts."""
+    """Times the chosen method and NumPy, and lists the times of all methods."""
     stack, H = problem(L, N, n, jnp.float32)
     host = [np.asarray(a) for a in (stack.W_V, stack.W_K, stack.W_Q, H)]
     paths = {
@@ -90,14 +91,14 @@ def row(L: int, N: int, n: int) -> BenchmarkRow:
     plain = functools.partial(numpy_norms, *host)
     ours, theirs = _measure.in_turns(paths["auto"], plain, repeats=3)
     got = paths["auto"]()
-    # Bytes: the weights read once
+    # The weights are read once.
     return BenchmarkRow(
         ours_s=ours,
         alternative="NumPy, n x n matrices",
         alternative_s=theirs,
         floor_s=_measure.floor(operations(L, N, n), _measure.nbytes(stack, H)),
         error=_measure.disagreement(got.G, plain()[:, 1]),
-        # Products of n float32 numbers, through all layers
+        # The tolerance allows for products of n float32 numbers through all layers.
         tolerance=1e-4,
         facts=facts,
     )
@@ -105,7 +106,7 @@ def row(L: int, N: int, n: int) -> BenchmarkRow:
 
 @jax.enable_x64(True)
 def depth(L: int, N: int, n: int) -> BenchmarkRow:
-    """Relative error of the float32 trajectory at each depth."""
+    """Measures the relative error of the float32 trajectory by depth."""
     stack, H = problem(L, N, n, jnp.float64)
     errors = np.asarray(depth_errors(stack, H, jnp.ones(n)))
     at = (1, L // 4, L // 2, L)
@@ -113,7 +114,8 @@ def depth(L: int, N: int, n: int) -> BenchmarkRow:
     return BenchmarkRow(
         alternative="float64 forward pass",
         error=float(errors.max()),
-        # Sixteen roundings of float32: the update is small beside the state.
+        # The tolerance is sixteen roundings of float32, since the update is small
+        # compared with the state.
         tolerance=1e-6,
         note=f"by depth {found}",
     )

@@ -1,4 +1,4 @@
-"""Evaluation and search beside batches in transformers, compilation included.
+"""Evaluation and search compared with batches in transformers, compilation included.
 
 Command
     uv run --group bench python -m benchmarks.transformers_search
@@ -56,13 +56,13 @@ CONFIG = {
     "eos_token_id": 2,
 }
 QUESTIONS, BATCH = 1000, 32
-# Questions that transformers answers when time is short
+# Number of questions for transformers when time is short.
 SOME = 4 * BATCH
 LAYERS = (7, 4)
 
 
 def task() -> LanguageTask:
-    """Ten demonstrations and questions, with lengths spread as those of SST-2."""
+    """Builds a task of ten demonstrations and questions, with lengths as in SST-2."""
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.lognormal(2.9, 0.5, QUESTIONS).astype(int), 3, 60)
 
@@ -86,7 +86,7 @@ def task() -> LanguageTask:
 
 
 def model() -> LanguageModel:
-    """Random weights."""
+    """Builds the language model with random weights."""
     decoder = Decoder(read_architecture(CONFIG))
     params = decoder.init(jax.random.key(0), jnp.float32)
     words = Words(CONFIG["vocab_size"])
@@ -94,7 +94,7 @@ def model() -> LanguageModel:
 
 
 class Torch:
-    """The same models in transformers, and scores of the labels by batches."""
+    """Evaluates the same models in transformers, by sorted batches."""
 
     def __init__(self, prompts: Prompts):
         if not all(importlib.util.find_spec(n) for n in ("torch", "transformers")):
@@ -110,14 +110,14 @@ class Torch:
         self.order = np.argsort([len(row) for row in self.rows], kind="stable")
 
     def load(self, model: LanguageModel) -> Any:
-        """A model of this library as one of transformers."""
+        """Loads a model of this package as a transformers model."""
         with tempfile.TemporaryDirectory() as folder:
             save_checkpoint(model, folder)
             load = self.transformers.AutoModelForCausalLM.from_pretrained
             return load(folder, dtype=self.torch.float32).to(self.device).eval()
 
     def scores(self, model: Any, count: int) -> np.ndarray:
-        """Logits of the labels behind prompts spread over all lengths, sorted."""
+        """Returns the logits of the labels after prompts spread over all lengths."""
         chosen = self.chosen(count)
         found = []
         with self.torch.inference_mode():
@@ -127,7 +127,7 @@ class Torch:
         return np.concatenate(found)
 
     def chosen(self, count: int) -> np.ndarray:
-        """Which questions are answered: all, or batches of near lengths."""
+        """Returns the questions to answer: all, or batches spread over lengths."""
         batches = [self.order[i : i + BATCH] for i in range(0, len(self.order), BATCH)]
         places = np.linspace(0, len(batches) - 2, math.ceil(count / BATCH)).astype(int)
         kept = batches if count == len(self.order) else [batches[p] for p in places]
@@ -149,7 +149,7 @@ class Torch:
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
-    """One evaluation, and searches over eight rates at two layers."""
+    """Measures one evaluation, and searches over eight rates at two layers."""
     group = (
         f"Beside batches in transformers, {QUESTIONS:,} questions, LLaMA of "
         f"{CONFIG['num_hidden_layers']} layers of width {CONFIG['hidden_size']}"
@@ -169,7 +169,7 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
 
 
 def evaluation_row(count: int) -> BenchmarkRow:
-    """The unpruned model."""
+    """Measures the evaluation of the unpruned model."""
     ours, questions = model(), task()
 
     def answers() -> tuple[Evaluation, ...]:
@@ -179,7 +179,7 @@ def evaluation_row(count: int) -> BenchmarkRow:
 
 
 def search_row(count: int, layer: int) -> BenchmarkRow:
-    """The MLP of one layer at every rate; decompositions are part of both times."""
+    """Measures a search over all rates of one layer's MLP, decompositions included."""
     ours, questions = model(), task()
 
     def answers() -> tuple[Evaluation, ...]:
@@ -196,13 +196,13 @@ def _row(
     answers: Callable[[], tuple[Evaluation, ...]],
     models: Callable[[], list[LanguageModel]],
 ) -> BenchmarkRow:
-    """Our first and later time, and that of the same models in transformers."""
+    """Builds a row from our first and later times and the time of transformers."""
     prompts = tokenize(model(), task())
     other = Torch(prompts)
     found = [other.load(one) for one in models()]
     other.scores(found[0], BATCH)
     jax.clear_caches()
-    # Evaluations are NumPy arrays: they have waited for the device.
+    # The evaluations are NumPy arrays, so they have already waited for the device.
     used = [time.process_time()]
     ours, first = _measure.once(answers)
     used.append(time.process_time())

@@ -4,6 +4,6 @@ import sys
 
 from experiments._frame import standins
 
-# Before any experiment is imported: its help page needs no JAX.
+# This precedes the import of any experiment, whose help page does not need JAX.
 if standins.only_help(sys.orig_argv):
     standins.install()

@@ -14,13 +14,13 @@ from rich.table import Table
 
 FOLDER = Path(__file__).parent
 README = FOLDER / "README.md"
-# The ledger has no preset and no page among the experiments': its time and its page.
+# The ledger has no preset and no page among the experiments: its time and its page.
 _LEDGER = "3 to 6 min", "[LEDGER.md](../LEDGER.md)"
 _HEAD = "| NAME | what it shows | time on 2 cores | result |\n|---|---|---|---|\n"
 
 
 class Experiment(NamedTuple):
-    """What the list says of an experiment.
+    """Name, summary and presets of one experiment in the list.
 
     Attributes:
         name: The name behind ``python -m experiments.``.
@@ -34,7 +34,7 @@ class Experiment(NamedTuple):
 
 
 def experiments() -> list[Experiment]:
-    """All experiments in alphabetical order, read without importing them."""
+    """Lists all experiments in alphabetical order, without importing them."""
     folders = sorted(path.parent for path in FOLDER.glob("*/__main__.py"))
     return [_read(folder) for folder in folders]
 
@@ -49,7 +49,7 @@ def _read(folder: Path) -> Experiment:
 
 
 def _constants(path: Path) -> dict[str, dict[Any, Any]]:
-    """``PRESETS`` and ``TIMES`` of a module; what is no literal is ``None``."""
+    """Reads dictionaries of literals, such as ``PRESETS``, from a module's source."""
     found = {}
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
@@ -62,7 +62,7 @@ def _constants(path: Path) -> dict[str, dict[Any, Any]]:
 
 
 def readme_table() -> str:
-    """The list in Markdown, with the time of each default preset."""
+    """Returns the list in Markdown, with the time of each default preset."""
     lines = []
     for one in experiments():
         time = next(iter(one.presets.values()), None) or "not measured"
@@ -84,7 +84,7 @@ def _write_readme() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Prints the list, or writes it."""
+    """Prints the list, or writes it into the README."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments",
         description="Lists the experiments, their presets and their times.",

@@ -25,12 +25,12 @@ from experiments.__main__ import experiments
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
 PAGES = FOLDER.parent / "docs" / "experiments"
-# It writes LEDGER.md itself.
+# The ledger writes LEDGER.md itself.
 _NO_PRESETS = ("ledger",)
-# Times differ between runs whose numbers are the same; sentences and tables repeat
-# numbers, rounded.
+# Times differ between runs with equal numbers; sentences and tables repeat rounded
+# numbers.
 _ASIDE = ("seconds", "ms", "findings", "tables", "claims")
-# Presets that are stored besides the default one, as EXPERIMENT_PRESET.
+# Presets that are stored in addition to the default one, as EXPERIMENT_PRESET.
 _FURTHER = {
     "garg_linear": ("d20", "sparse", "relu_network", "decision_tree"),
     "headroom": ("one_pair",),
@@ -39,14 +39,14 @@ _FURTHER = {
 
 
 class Source(NamedTuple):
-    """Where stored numbers come from."""
+    """The run from which stored results come."""
 
     experiment: str
     preset: str
 
 
 def sources() -> dict[str, Source]:
-    """What is stored, by name: each default preset, and the further ones."""
+    """Lists the stored results by name: each default preset, and additional presets."""
     found = {}
     for one in experiments():
         if one.name in _NO_PRESETS:
@@ -58,12 +58,12 @@ def sources() -> dict[str, Source]:
 
 
 def published() -> list[str]:
-    """The names under which numbers are stored."""
+    """Returns the names under which results are stored."""
     return list(sources())
 
 
 def finished(runs: Path, name: str, revision: str | None = None) -> Path | None:
-    """The newest finished run of a preset that is stored.
+    """Returns the newest finished run of a stored preset.
 
     Args:
         runs: The folder that holds the runs of all experiments.
@@ -83,7 +83,7 @@ def finished(runs: Path, name: str, revision: str | None = None) -> Path | None:
 
 
 def collect(run: Path, name: str) -> Path:
-    """Replaces what is stored under a name by a run.
+    """Replaces the results stored under a name by those of a run.
 
     Args:
         run: The run's folder.
@@ -103,7 +103,7 @@ def collect(run: Path, name: str) -> Path:
     for file in ("config.json", "result.json"):
         stored = _read(run / file)
         if "command" in stored:
-            # The folder of the runs is a path of one machine.
+            # The folder of the runs is specific to one machine.
             stored["command"] = re.sub(r" --output \S+", "", stored["command"])
         stored = stored if file == "config.json" else _rounded(stored)
         text = json.dumps(stored, separators=(",", ":"))
@@ -143,7 +143,7 @@ def collect_figures(run: Path, name: str) -> Path:
 
 
 def _drawn(run: Path, name: str) -> list[str]:
-    """The figures that a page shows, all of which the run must have."""
+    """Returns the figures that a page shows; raises if the run lacks one."""
     figures = shown_figures(name)
     missing = [figure for figure in figures if not (run / figure).exists()]
     if missing:
@@ -155,7 +155,7 @@ def _drawn(run: Path, name: str) -> list[str]:
 
 
 def differences(one: Any, other: Any, path: str = "") -> list[str]:
-    """Paths at which two results differ in what a figure shows, wall times aside.
+    """Lists the paths at which two results differ, apart from wall times.
 
     Numbers of another processor differ by rounding; three digits must be the same.
     """
@@ -174,7 +174,7 @@ def differences(one: Any, other: Any, path: str = "") -> list[str]:
 
 
 def shown_figures(name: str) -> list[str]:
-    """File names of the stored figures that a page or the README shows."""
+    """Returns file names of the stored figures that a page or the README shows."""
     pattern = rf"experiments/results/{name}/([\w.-]+\.png)"
     pages = [FOLDER.parent / "README.md", *PAGES.glob("*.md")]
     texts = [page.read_text() for page in pages]
@@ -182,7 +182,7 @@ def shown_figures(name: str) -> list[str]:
 
 
 def _rounded(value: Any) -> Any:
-    """Numbers to six digits: twice those that two machines agree on."""
+    """Rounds numbers to six digits, twice as many as agree between two machines."""
     if isinstance(value, dict):
         return {key: _rounded(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -195,7 +195,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _clean_revision() -> str:
-    """The revision of the files here.
+    """Returns the git revision; raises if there are uncommitted changes.
 
     Raises:
         ValueError: if a file differs from it, since the numbers would be nobody's.
@@ -213,7 +213,7 @@ def _clean_revision() -> str:
 
 
 def _run(name: str, runs: Path) -> None:
-    """Runs a preset; a failed check is stored, and anything else is reported."""
+    """Runs a preset; a failed check is stored, and any other failure is reported."""
     experiment, preset = sources()[name]
     line = [
         "-m",
@@ -227,7 +227,7 @@ def _run(name: str, runs: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs what is not run yet, then stores all of it."""
+    """Runs the presets without a finished run, then stores all results."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.publish", description=__doc__.partition("\n")[0]
     )
@@ -256,7 +256,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     revision = None
     if not options.collect:
         revision = _clean_revision()
-        # All runs come first: a stored file that changed would make the next one dirty.
+        # All runs come first, since a changed stored file would make the revision dirty
+        # for the next run.
         for name in names:
             if finished(options.output, name, revision) is None:
                 _run(name, options.output)

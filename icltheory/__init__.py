@@ -69,7 +69,7 @@ _PACKAGES = (
 
 try:
     __version__ = version("icltheory")
-except PackageNotFoundError:  # a source tree that was never installed
+except PackageNotFoundError:  # the source tree is not installed
     __version__ = "0.0.0"
 
 __all__ = [*_PACKAGES, "__version__"]  # pyrefly: ignore

@@ -1,4 +1,4 @@
-"""Reading arguments by their annotations: lists become arrays, mistakes errors.
+"""Converts arguments by their annotations: lists become arrays, and mistakes errors.
 
 Every error is one line that names the argument, what was expected and what came.
 """
@@ -24,7 +24,7 @@ def is_tracer(leaf: Any) -> bool:
 
 
 def real_numbers(name: str, value: Any) -> Any:
-    """The value, as an array where it is a list of numbers.
+    """Returns the value, converted to an array if it is a list of numbers.
 
     Raises:
         ValueError: If it holds complex numbers, or rows of different lengths.
@@ -38,7 +38,7 @@ def real_numbers(name: str, value: Any) -> Any:
 
 
 def stacked(name: str, value: Any) -> Any:
-    """Nested lists or tuples of numbers and arrays as one array.
+    """Converts nested lists or tuples of numbers and arrays to one array.
 
     Raises:
         ValueError: If a part is no number or the rows differ in length.
@@ -54,7 +54,7 @@ def stacked(name: str, value: Any) -> Any:
 
 
 def is_sequence(value: Any) -> bool:
-    """Whether a value is a list or a tuple, and no record."""
+    """Whether a value is a list or a tuple, but no named tuple."""
     return isinstance(value, (list, tuple)) and not hasattr(value, "_fields")
 
 
@@ -64,7 +64,7 @@ def has_arrays(annotation: Any) -> bool:
 
 
 class ArgumentReader:
-    """Reads an argument by its annotation.
+    """Converts and checks an argument by its annotation.
 
     Lists and tuples of numbers become arrays, and integers floats where floats are
     meant.
@@ -90,7 +90,7 @@ class ArgumentReader:
         self.classes = options if all(map(_is_plain, options)) else ()
 
     def __call__(self, value: Any) -> Any:
-        """The argument.
+        """Returns the converted argument.
 
         Raises:
             ValueError: If it is complex, text where numbers are meant, or an array
@@ -109,7 +109,7 @@ class ArgumentReader:
         return self._array(value) if self.array else value
 
     def _in_range(self, value):
-        """An integer beyond those of JAX as a float, or refused where it is a count."""
+        """Converts an integer beyond JAX's range to a float; raises for counts."""
         if isinstance(value, (jax.Array, float)):
             return value
         wide = jax.config.jax_enable_x64  # pyrefly: ignore[missing-attribute]
@@ -148,7 +148,7 @@ def _check_kind(name, value, word, kind):
 
 
 def _whole_kind(arrays):
-    """The kind of numbers that is meant, where it is not any: its word and dtype."""
+    """Returns name and dtype of the numbers that an annotation is restricted to."""
     named = {name for part in arrays for name in part.dtypes}
     if named <= {"bool", "bool_"}:
         return "booleans", np.bool_
@@ -163,12 +163,12 @@ def _takes_floats(name) -> bool:
 
 def _is_numbers(value) -> bool:
     if getattr(value.dtype, "kind", "") in tuple("biufc"):
-        return True  # without the search of JAX's own types, which takes longer
+        return True  # skips the search of JAX's own types, which is slower
     return _is_kind(value, np.number) or _is_kind(value, np.bool_)
 
 
 def is_array_type(part: Any) -> bool:
-    """Whether an annotation is one of an array of numbers, of jaxtyping."""
+    """Whether an annotation is a jaxtyping array type."""
     return hasattr(part, "array_type")
 
 
@@ -182,7 +182,7 @@ def _is_numeric_type(option) -> bool:
 
 
 def word_of(kind: Any) -> str:
-    """The word for an annotated class in an error."""
+    """Returns the word for an annotated class in error messages."""
     kind = typing.get_origin(kind) or kind
     return _WORDS.get(kind) or getattr(kind, "__name__", str(kind))
 
@@ -193,7 +193,7 @@ _WORDS |= {Sequence: "a sequence", Iterable: "a sequence", Mapping: "a mapping"}
 
 
 def _is_plain(option) -> bool:
-    """Whether an annotation is a class whose instances can be told from others."""
+    """Whether an annotation is a class that ``isinstance`` can check."""
     if typing.get_origin(option) in (tuple, dict, Callable):
         return True
     known = {bool, str, *_WORDS}
@@ -219,7 +219,7 @@ def check_key(name: str, value: Any) -> None:
 
 
 def shown(value: Any) -> str:
-    """A value in one short line."""
+    """Formats a value as one short line for error messages."""
     if hasattr(value, "dtype") and np.shape(value) != ():
         return f"an array of {value.dtype}, shape {np.shape(value)}"
     if is_tracer(value):
@@ -235,7 +235,7 @@ def _only_floats(kind) -> bool:
 
 
 def _is_kind(leaf, kind) -> bool:
-    # A type such as np.float32 has an attribute of that name, too.
+    # A type such as np.float32 also has an attribute ``dtype``.
     known = hasattr(leaf, "dtype") and not isinstance(leaf, type)
     return known and jnp.issubdtype(leaf.dtype, kind)
 

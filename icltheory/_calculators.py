@@ -1,4 +1,4 @@
-"""What every public calculator has in common: one decorator.
+"""The decorator of all public calculators: exact products, compilation, checks.
 
 A calculator is a public function of arrays that returns a theorem's number. Marked with
 :func:`calculator`,
@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 class _Scope(threading.local):
-    """The calculator that is running in this thread.
+    """State of the calculator that is running in this thread.
 
     Attributes:
         traces: Identities of the traces to which its arguments belong, or ``None``
@@ -53,7 +53,7 @@ _SCOPE = _Scope()
 
 
 def note_validity(check: Callable[[], Any]) -> bool:
-    """Notes the outcome of a check of traced values; returns whether it was noted.
+    """Records the check of traced values, and returns whether it was recorded.
 
     Checks in the body of a loop or of a ``vmap`` within the calculator cannot be
     noted: their values do not exist outside of it.
@@ -68,7 +68,7 @@ def note_validity(check: Callable[[], Any]) -> bool:
 
 
 def given_value(traced: Any) -> np.ndarray | None:
-    """The value of an argument of the program that is being traced for its first call.
+    """Returns the concrete value of an argument that is traced for its first call.
 
     For checks only: what the program computes must not depend on it.
     """
@@ -86,7 +86,7 @@ def calculator(*, compiled: bool) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def calculator(function: Any = None, /, *, compiled: bool = True) -> Any:
-    """Marks a public function as a calculator; see the module's documentation.
+    """Marks a public function as a calculator (see the module's documentation).
 
     Strings, booleans, ``None`` and arguments annotated as ``int`` or ``float``, not as
     arrays, are constants of the compiled program. A call with a function among its
@@ -125,8 +125,8 @@ def calculator(function: Any = None, /, *, compiled: bool = True) -> Any:
                     result, valid = program(*parts)
                 except (TypeError, ValueError) as error:
                     if _shows_tracers(error):
-                        exact(**arguments)  # its message shows values
-                    error.__notes__ = []  # JAX's, of frames that it has left out
+                        exact(**arguments)  # raises an error that shows values
+                    error.__notes__ = []  # removes JAX's notes about hidden frames
                     raise
                 finally:
                     _SCOPE.arrays, _SCOPE.given = None, ()
@@ -154,10 +154,10 @@ def calculator(function: Any = None, /, *, compiled: bool = True) -> Any:
 
 
 class Noting:
-    """Collects the notes of the checks inside; ``tree`` holds the arguments."""
+    """Collects recorded checks in a ``with`` block; ``tree`` holds the arguments."""
 
     def __init__(self, tree: Any):
-        # An operation on constants belongs to the program that is being traced.
+        # Operations on constants belong to the innermost program that is being traced.
         self.traces = _traces(*jax.tree.leaves(tree), jax.lax.full((), True))
 
     def __enter__(self) -> list[Any]:
@@ -170,7 +170,7 @@ class Noting:
 
 
 def poisoned(result: Any, notes: list[Any]) -> Any:
-    """The result, or NaN in its place where a noted check fails.
+    """Returns the result, with NaN in its place if a recorded check fails.
 
     Within another calculator the notes become its own, as it may raise an error.
     """
@@ -198,7 +198,7 @@ def _all_hold(notes):
 
 
 def _traces(*leaves) -> frozenset[int]:
-    """Identities of the traces of tracers, and of those that surround them."""
+    """Returns the identities of the traces of tracers and of enclosing traces."""
     found = set()
     for leaf in leaves:
         trace = getattr(leaf, "_trace", None) if is_tracer(leaf) else None
@@ -209,7 +209,7 @@ def _traces(*leaves) -> frozenset[int]:
 
 
 def _shapes_named(arguments: dict[str, Any]) -> str:
-    """What is wrong where the shapes of arguments do not broadcast."""
+    """Describes the arguments whose shapes do not broadcast."""
     shapes = {
         name: np.shape(value)
         for name, value in arguments.items()
@@ -220,7 +220,7 @@ def _shapes_named(arguments: dict[str, Any]) -> str:
 
 
 def _shows_tracers(error: Exception) -> bool:
-    """Whether an error of tracing says less than that of the values would."""
+    """Whether a tracing error is less informative than the error of concrete values."""
     own = type(error) in (TypeError, ValueError)
     return not own or "trace" in str(error).lower()
 
@@ -231,12 +231,12 @@ def any_traced(tree: Any) -> bool:
 
 
 def _is_tracing() -> bool:
-    """Whether operations on concrete arrays are recorded instead of run."""
+    """Whether operations on concrete arrays are traced instead of run."""
     return is_tracer(jax.lax.full((), True))
 
 
 class _Constants(NamedTuple):
-    """What a compiled program knows of its arguments.
+    """The static part of a call: structure of the arguments, and constants.
 
     Attributes:
         tree: Their structure.
@@ -248,7 +248,7 @@ class _Constants(NamedTuple):
 
 
 def _parts(arguments, known):
-    """Arrays and constants of a call, or ``None`` where it cannot be compiled."""
+    """Splits a call into arrays and constants; ``None`` if it cannot be compiled."""
     numbers = {n: v for n, v in arguments.items() if n in known}
     rest = {n: v for n, v in arguments.items() if n not in known}
     leaves, tree = jax.tree.flatten((numbers, rest))
@@ -269,7 +269,7 @@ def _parts(arguments, known):
 
 
 def _joined(arrays, constants: _Constants):
-    """The arguments of a call from its parts."""
+    """Reassembles the arguments of a call from its parts."""
     rest = iter(arrays)
     leaves = [next(rest) if one is None else one[0] for one in constants.leaves]
     leaves = [leaf.value if isinstance(leaf, _Zero) else leaf for leaf in leaves]
@@ -278,7 +278,7 @@ def _joined(arrays, constants: _Constants):
 
 
 class _Zero:
-    """The number 0 as a constant: a function may take an exact route where it is.
+    """The number 0 as a constant, which may select an exact code path.
 
     Attributes:
         value: 0 in the type in which it came.

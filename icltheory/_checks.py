@@ -1,4 +1,4 @@
-"""Argument checks. Every message says what was expected and what came.
+"""Argument checks, whose messages say what was expected and what was received.
 
 Shapes are known while tracing and are always checked. A value that is concrete raises
 an error; whether a traced value is in range is noted, and the calculator that checks it
@@ -45,7 +45,7 @@ def check_positive_int(name: str, value: Any) -> None:
 def check_values(
     name: str, value: Any, holds: Callable[[Any], Any], expected: str, got: str = ""
 ) -> None:
-    """Raises unless ``holds(value)`` everywhere; a traced value is noted instead.
+    """Raises unless ``holds(value)`` everywhere; for traced values it is recorded.
 
     Args:
         name: Name of the argument.
@@ -64,7 +64,7 @@ def check_values(
 
 
 def _noted(value, check) -> np.ndarray | None:
-    """The value of what is checked, or ``None``; a check of what is traced is noted."""
+    """Returns the concrete value; for a traced one records the check."""
     known = concrete(value)
     if known is None:
         note_validity(check)
@@ -160,13 +160,13 @@ def _is_covariance(matrix):
     size, eps = jnp.max(jnp.abs(wide), initial=0), jnp.finfo(wide.dtype).eps
     symmetric = jnp.all(jnp.abs(wide - wide.T) <= 1e-6 * size)
     added = max(1e-6, 20 * len(wide) * float(eps)) * size
-    # The factor of an indefinite matrix is NaN.
+    # The Cholesky factor of an indefinite matrix is NaN.
     factor = jnp.linalg.cholesky(wide + added * jnp.eye(len(wide), dtype=wide.dtype))
     return symmetric & (jnp.all(_is_finite(factor)) | (size == 0))
 
 
 def as_numbers(name: str, values: Any) -> np.ndarray:
-    """Real numbers of any kind as a float64 array on the host; raises on others."""
+    """Converts real numbers to a float64 NumPy array; raises for other values."""
     numbers = stacked(name, values) if is_sequence(values) else values
     array = np.asarray(real_numbers(name, numbers))
     if array.dtype.kind not in "biufV":
@@ -175,12 +175,12 @@ def as_numbers(name: str, values: Any) -> np.ndarray:
 
 
 def is_choice(value: Any, name: str) -> bool:
-    """Whether an argument that may also be an array or a function is this name."""
+    """Whether an argument is this name, rather than an array or a function."""
     return isinstance(value, str) and value == name
 
 
 def check_booleans(name: str, values: Any, ndim: int = 1) -> np.ndarray:
-    """A boolean array with at least one entry; raises if it is another."""
+    """Returns a non-empty boolean array; raises for other values."""
     array = np.asarray(values)
     if array.dtype != bool or array.ndim != ndim or not array.size:
         raise ValueError(
@@ -219,7 +219,7 @@ def check_open_unit(name: str, value: Any) -> None:
 
 
 def check_sequence(name: str, values: Any) -> None:
-    """Raises unless ``values`` are several: neither one number nor one name."""
+    """Raises for a single number or a string in place of a sequence."""
     if (
         isinstance(values, str)
         or not hasattr(values, "__len__")

@@ -1,4 +1,4 @@
-"""Conditions of theorems, each with a name and its two sides."""
+"""Conditions of theorems: named inequalities with both sides."""
 
 import functools
 import operator
@@ -44,7 +44,7 @@ class Condition:
 
 @pytree
 class Conditions:
-    """The conditions of a theorem; those of many settings come from ``jax.vmap``.
+    """The conditions of a theorem; with ``jax.vmap`` those of many settings.
 
     Args:
         each: One entry for each condition.
@@ -66,12 +66,12 @@ class Conditions:
 
     @property
     def holds(self) -> Any:
-        """Whether all of them hold."""
+        """Whether all conditions hold."""
         return functools.reduce(operator.and_, (one.holds for one in self.each), True)
 
     @property
     def failing(self) -> tuple[str, ...]:
-        """Names of those that do not, of one setting."""
+        """Names of the conditions that fail, for a single setting."""
         return tuple(one.name for one in self.each if not one.holds)
 
     def __getitem__(self, name: str) -> Condition:
@@ -82,10 +82,10 @@ class Conditions:
 
 
 def at_least(name: str, inequality: str, left: Any, right: Any) -> Condition:
-    """A condition left >= right."""
+    """Builds the condition left >= right."""
     return Condition(name, inequality, left, right, left >= right)
 
 
 def at_most(name: str, inequality: str, left: Any, right: Any) -> Condition:
-    """A condition left <= right."""
+    """Builds the condition left <= right."""
     return Condition(name, inequality, left, right, left <= right)

@@ -1,4 +1,4 @@
-"""Gradient descent on the device: one scan, with the parameters kept now and then."""
+"""Gradient descent in one ``lax.scan``, which records the parameters periodically."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -13,14 +13,14 @@ from icltheory._typing import Array, Int
 
 @runtime_checkable
 class Rule(Protocol):
-    """An update rule as optax has it; its ``update`` returns what is to be added."""
+    """An update rule with optax's interface; ``update`` returns the change to add."""
 
     init: Any
     update: Any
 
 
 class PlainRule(NamedTuple):
-    """Steps of one size against the gradient; the size may be traced.
+    """Gradient descent with a constant step size, which may be traced.
 
     Attributes:
         step_size: eta.
@@ -29,7 +29,7 @@ class PlainRule(NamedTuple):
     step_size: Any
 
     def init(self, params: Any) -> tuple[()]:
-        """Nothing is remembered."""
+        """Returns an empty state."""
         return ()
 
     def update(self, grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
@@ -38,7 +38,7 @@ class PlainRule(NamedTuple):
 
 
 class Descent(NamedTuple):
-    """A path of parameters.
+    """Parameters recorded along gradient descent.
 
     Attributes:
         steps: Steps taken at each record, from 0 on, ``(T,)``.
@@ -59,7 +59,7 @@ def descend(
     num_steps: int,
     record_every: int,
 ) -> Descent:
-    """Takes ``num_steps`` steps and keeps the parameters every ``record_every``.
+    """Takes ``num_steps`` steps and records the parameters every ``record_every``.
 
     ``slope(params, k)`` returns the loss, or nothing, and the gradient at step k. What
     is random in it comes from a key folded with k, so that a path does not depend on
@@ -86,7 +86,7 @@ def descend(
 
 
 def check_steps(num_steps: Any, record_every: Any) -> None:
-    """Positive whole numbers, the second a divisor of the first."""
+    """Raises unless both are positive integers and the second divides the first."""
     check_positive_int("num_steps", num_steps)
     check_positive_int("record_every", record_every)
     if num_steps % record_every:

@@ -1,4 +1,4 @@
-"""Side effects of importing icltheory: settings against a deadlock, and a warning.
+"""Side effects of the import: two settings against a deadlock, and a warning.
 
 1. ``OPENBLAS_NUM_THREADS=1``, unless it is set, as the package is imported. On a CPU,
    JAX spreads a batch of LAPACK calls over its own threads; where OpenBLAS starts
@@ -44,26 +44,26 @@ _NAMES = (
 
 
 def one_openblas_thread() -> None:
-    """The first setting; called by ``icltheory/__init__.py``."""
+    """Restricts OpenBLAS to one thread; called by ``icltheory/__init__.py``."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def hangs(jaxlib: str) -> bool:
-    """Whether this version's batched decompositions can wait for one another."""
+    """Whether batched decompositions of this jaxlib version can deadlock."""
     numbers = [int(part) for part in jaxlib.split(".")[:3] if part.isdigit()]
     return _FIRST <= tuple(numbers) < _CURED
 
 
 def one_at_a_time() -> None:
-    """The second setting; called by ``icltheory/_typing.py``, before JAX is used."""
+    """Runs batched decompositions one at a time; called before JAX is used."""
     installed = _jaxlib()
-    # A single thread takes a whole batch for itself.
+    # A single thread computes a whole batch itself and cannot deadlock.
     if installed and hangs(installed) and 1 < _threads() <= _MOST_THREADS:
         _replace_rules()
 
 
 def warn_of_wrong_sums() -> None:
-    """The warning; called with the second setting."""
+    """Warns of a jaxlib version with wrong sums of products on CPUs."""
     if _jaxlib() == _WRONG_SUMS:
         warnings.warn(
             f"jaxlib {_WRONG_SUMS} makes wrong sums of products on CPUs "
@@ -80,7 +80,7 @@ def _jaxlib() -> str:
 
 
 def _threads() -> int:
-    """The size of XLA's pool, by the rule that it goes by."""
+    """Returns the size of XLA's thread pool, by the same rule as XLA."""
     for name in ("PJRT_NPROC", "NPROC"):
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])
@@ -91,7 +91,8 @@ def _threads() -> int:
 
 
 def _replace_rules() -> None:
-    # Not public, but found in all the versions that hang, which are out.
+    # These modules are not public, but exist in all affected versions, which are
+    # released.
     from jax._src.interpreters import mlir
     from jax._src.lax import linalg
 

@@ -1,4 +1,4 @@
-"""Errors of public functions that are no calculators: which argument is wrong.
+"""Error messages that name the wrong argument, for functions without ``calculator``.
 
 Such a function takes models, paths, functions and records, and fails somewhere inside
 on one of another kind. Marked with :func:`named_errors` it is called as it is; where it
@@ -49,7 +49,7 @@ def named_errors(function: Callable[P, R]) -> Callable[P, R]:
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError:
-            return function(*args, **kwargs)  # which says what is missing
+            return function(*args, **kwargs)  # names what is missing
         for name in arrays & given.keys():
             real_numbers(name, given[name])
         try:
@@ -72,7 +72,7 @@ def _means_numbers(annotation) -> bool:
 
 
 def _is_clear(error: Exception, names) -> bool:
-    """Whether an error is one line that names an argument already."""
+    """Whether an error is one line that already names an argument."""
     text = str(error)
     known = isinstance(error, (TypeError, ValueError)) and "\n" not in text
     return known and any(text.startswith((f"{n}:", f"{n}.", f"{n},")) for n in names)
@@ -100,7 +100,7 @@ def _word(option) -> str:
 
 
 def _fits(value, annotation) -> bool:
-    """Whether a value is of an annotated kind; of unknown kinds any value is."""
+    """Whether a value matches an annotation; unknown annotations match any value."""
     return any(_is_of(value, option) for option in _options(annotation))
 
 
@@ -124,5 +124,5 @@ def _is_of(value, option) -> bool:
         return not isinstance(value, str) and hasattr(value, "__iter__")
     try:
         return isinstance(value, kind)
-    except TypeError:  # a protocol that cannot be checked
+    except TypeError:  # a protocol that ``isinstance`` cannot check
         return True

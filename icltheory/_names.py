@@ -1,4 +1,4 @@
-"""Names that arguments choose from, for type checkers.
+"""Names that string arguments choose from, as types for type checkers.
 
 A wrong name is a ``ValueError`` at run time; mypy and pyright find it before. At run
 time the annotations are ``str``, as a wrong name has to reach the check that lists the

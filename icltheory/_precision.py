@@ -1,4 +1,4 @@
-"""Matrix products that no device shortens, and the smallest dtype theory is done in.
+"""Matrix products at full precision on every device, and the smallest dtype of theory.
 
 Left to itself, JAX multiplies float32 matrices on a GPU in TF32, with 10 bits of an
 operand's mantissa, and on a TPU in bfloat16, with 7. A theorem's number then carries an
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 def exact_products(function: Callable[P, R]) -> Callable[P, R]:
-    """Marks a function whose matrix products are taken at the highest precision.
+    """Marks a function whose matrix products use the highest precision.
 
     It holds whatever the caller has set, under ``jit``, ``vmap`` and ``grad`` alike: a
     product keeps the precision with which it was traced. A derivative rule of
@@ -41,17 +41,17 @@ def exact_products(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def finite_or_nan(W: Array) -> Array:
-    """The matrices of a stack, NaN throughout where an entry is not finite.
+    """Replaces each matrix of a stack that has a non-finite entry by NaN.
 
-    What every singular value decomposition is given: LAPACK's returns NaN of NaN, but
-    of a matrix with an infinite entry it may never return.
+    Every singular value decomposition gets its result, since LAPACK returns NaN for a
+    matrix with NaN but may never return for one with an infinite entry.
     """
     finite = jnp.all(jnp.isfinite(W), axis=(-2, -1), keepdims=True)
     return W * jnp.where(finite, 1, jnp.nan).astype(W.dtype)
 
 
 def widened(value: ArrayLike) -> Array:
-    """The value as an array, in float32 where it came in half precision.
+    """Returns the value as an array, with half precision widened to float32.
 
     LAPACK and cuSOLVER know no half precision, and a chain of products leaves two
     digits of it or none. The numbers are read as they are; results stay in float32.

@@ -1,4 +1,4 @@
-"""How modules show themselves: what ``dir()`` lists and what ``help()`` prints.
+"""The names that ``dir()`` lists and the signatures that ``help()`` prints.
 
 Annotations of arrays are unions of jaxtyping classes, whose names fill a page. Public
 functions and classes therefore have signatures that show annotations as the source has
@@ -20,7 +20,7 @@ _GENERATED = "__init__", "__new__"
 
 
 def shown(name: str) -> Callable[[], list[str]]:
-    """The ``__dir__`` of a module: what is public, whose signatures become readable."""
+    """Returns a module's ``__dir__``, and makes its public signatures readable."""
     module = sys.modules[name]
     for symbol in module.__all__:
         value = getattr(module, symbol)
@@ -34,7 +34,7 @@ def shown(name: str) -> Callable[[], list[str]]:
 
 
 class Written:
-    """An annotation that shows itself as it was written.
+    """An annotation that prints as it is written in the source.
 
     Attributes:
         kind: The annotation.
@@ -68,7 +68,7 @@ def _make_readable(function, source):
 
 
 class _Unread(inspect.Signature):
-    """A signature that is put together when it is first looked at."""
+    """A signature that is built when it is first accessed."""
 
     def __init__(self, function, source):
         self._function, self._source = function, source
@@ -111,7 +111,7 @@ def _has_source(function):
 
 @functools.cache
 def _texts(source) -> dict[str, str]:
-    """The annotations of a function, or of a class's fields, as they were written."""
+    """Returns the annotations of a function or a class's fields as source text."""
     if inspect.isclass(source):
         classes = [c for c in reversed(source.__mro__) if c.__module__ != "builtins"]
         return {k: v for cls in classes for k, v in _in_source(cls).items()}
@@ -137,12 +137,12 @@ def _in_source(value):
 
 def _text(annotation):
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        return annotation.value  # a class that is defined later
+        return annotation.value  # a forward reference
     return ast.unparse(_Readable().visit(annotation))
 
 
 class _Readable(ast.NodeTransformer):
-    """Lists the names to choose from, and hides marks that are for jaxtyping."""
+    """Replaces aliases by their choices, and removes marks for jaxtyping."""
 
     def visit_Name(self, node):
         return _choices().get(node.id, node)
@@ -159,7 +159,7 @@ class _Readable(ast.NodeTransformer):
 
 @functools.cache
 def _choices() -> dict[str, ast.expr]:
-    """The choices that ``_names.py`` declares for type checkers."""
+    """Returns the choices declared in ``_names.py`` for type checkers."""
     tree = ast.parse(Path(__file__).with_name("_names.py").read_text())
     found = {}
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""Frozen dataclasses that are pytrees, validated where a user builds them."""
+"""Frozen dataclasses that are pytrees and check their fields at construction."""
 
 import dataclasses
 import functools
@@ -34,7 +34,8 @@ def pytree(cls: type[T]) -> type[T]:
         check = vars(cls)["__post_init__"]
         cls.__post_init__ = _reading(check)  # pyrefly: ignore[missing-attribute]
     cls = dataclasses.dataclass(frozen=True)(cls)
-    # Beside the generated hash, which classes of static fields need for jit.
+    # They are set after the dataclass has generated a hash, which jit needs of classes
+    # with only static fields.
     for name, method in (("__repr__", show), ("__eq__", equal)):
         if name not in own:
             setattr(cls, name, method)
@@ -60,7 +61,7 @@ def pytree(cls: type[T]) -> type[T]:
 
 
 def _reading(check):
-    """Reads the fields and checks them; traced ones are NaN where a check fails."""
+    """Wraps a field check to convert fields first; traced failures become NaN."""
 
     @functools.wraps(check)
     def checked(node, *initial):

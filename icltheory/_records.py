@@ -1,4 +1,4 @@
-"""How records show themselves and compare."""
+"""Text form and equality of records."""
 
 import dataclasses
 from typing import Any
@@ -10,7 +10,7 @@ _SHOWN = 6  # entries of an array that a repr shows
 
 
 def show(record: Any) -> str:
-    """A record in one short line: small arrays by value, others by type and shape."""
+    """Formats a record as one short line, with large arrays by type and shape."""
     fields = (field for field in dataclasses.fields(record) if field.repr)
     parts = (f"{field.name}={_one(getattr(record, field.name))}" for field in fields)
     return f"{type(record).__name__}({', '.join(parts)})"
@@ -24,7 +24,7 @@ def _one(value):
         return f"{value.dtype}{list(shape)}"
     try:
         text = np.array2string(np.asarray(value), precision=4, separator=", ")
-    except (TypeError, RuntimeError):  # keys, and arrays that are elsewhere
+    except (TypeError, RuntimeError):  # keys, and arrays on other hosts
         return f"{value.dtype}{list(shape)}"
     return text.replace("\n", "")
 

@@ -1,4 +1,4 @@
-"""Safetensors files, mapped into memory: only what is read is held.
+"""Reads and writes safetensors files, which are memory-mapped for reading.
 
 A file is a length in 8 bytes, a JSON header of names, dtypes, shapes and offsets, and
 the numbers themselves. Everything is checked before the first tensor is read, so that a
@@ -33,7 +33,7 @@ _LONGEST_HEADER = 100 * 2**20
 
 
 class Where(NamedTuple):
-    """One tensor of a file."""
+    """Dtype, shape and offset of one tensor in a file."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -41,7 +41,7 @@ class Where(NamedTuple):
 
 
 class SafetensorsFile:
-    """One file, with its tensors by name."""
+    """One safetensors file, with its tensors by name."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -53,15 +53,15 @@ class SafetensorsFile:
         self.tensors = dict(self._read_header(size))
 
     def read(self, name: str) -> np.ndarray:
-        """A view of a tensor in the file."""
+        """Returns a view of a tensor in the file."""
         dtype, shape, start = self.tensors[name]
         count = math.prod(shape)
         return np.frombuffer(self._map, dtype, count, start).reshape(shape)
 
     def release(self, name: str) -> None:
-        """Takes a tensor's part of the file out of this process's memory.
+        """Releases the memory pages of a tensor; its views stay valid.
 
-        A view of it stays valid: what is looked at again is read again.
+        A view that is used again reads its part of the file again.
         """
         if not hasattr(self._map, "madvise"):
             return
@@ -108,7 +108,7 @@ class SafetensorsFile:
 
 
 def _short(error: Exception) -> str:
-    """What went wrong, without the bytes that a decoding error carries."""
+    """Shortens an error message, without the bytes of a decoding error."""
     if isinstance(error, UnicodeDecodeError):
         return f"no UTF-8 at byte {8 + error.start}"
     text = f"{type(error).__name__}: {error}"
@@ -128,7 +128,7 @@ def write_safetensors(
     read: Any,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes a file aside, tensor by tensor, and renames it.
+    """Writes a file atomically, tensor by tensor.
 
     Args:
         path: The file.
@@ -155,7 +155,7 @@ def write_safetensors(
         with aside.open("wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for name in names:
-                array = np.asarray(read(name), order="C")  # a number stays one
+                array = np.asarray(read(name), order="C")  # a scalar keeps shape ()
                 stated = header[name]
                 if [_CODES[array.dtype], list(array.shape)] != [
                     stated["dtype"],

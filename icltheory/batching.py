@@ -1,4 +1,4 @@
-"""Thousands of prompts with the memory of a few: ``vmap`` over one batch at a time.
+"""Maps a function over many prompts in batches of bounded memory, with progress.
 
 Functions that take long because they run many programs one after another have an
 argument ``progress``, a :data:`Progress`: a function ``progress(done, total, part)``.
@@ -52,7 +52,7 @@ def batched(
     in_axes: Any = 0,
     progress: Progress | None = None,
 ) -> Callable[..., Any]:
-    r"""A function of one prompt, mapped over any number of them with bounded memory.
+    r"""Maps a function of one prompt over any number of prompts in batches.
 
     .. math:: x_1, \dots, x_B \mapsto f(x_1), \dots, f(x_B) ,
 
@@ -121,24 +121,24 @@ def in_batches(
     *args: Any,
     progress: Progress | None = None,
 ) -> Any:
-    """A function of batches on parts of its arguments, the results joined again."""
+    """Applies a function of batches to parts of its arguments and joins the results."""
     size = leading_size(args)
     if batch_size is None or size <= batch_size:
         return [mapped(*args) for _ in reported([0], progress, _BATCH)][0]
     parts: list[Any] = []
     for start in reported(range(0, size, batch_size), progress, _BATCH):
-        first = min(start, size - batch_size)  # the last batch is as large as the rest
+        first = min(start, size - batch_size)  # the last batch has the same size
         found = mapped(*_slice(args, first, first + batch_size))
         parts.append(_slice(found, start - first, batch_size))
         if len(parts) > 1:
-            _wait(parts[-2])  # or a CPU would work on all of them at once
+            _wait(parts[-2])  # otherwise a CPU would run all of them at once
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
 def reported(
     parts: Iterable[T], progress: Progress | None, name: Callable[[T], str] = str
 ) -> Iterator[T]:
-    """The parts of a computation, one after another; each is reported as it ends."""
+    """Yields the parts of a computation and reports each one when it is finished."""
     parts = list(parts)
     if progress is not None and parts:
         progress(0, len(parts), "")
@@ -152,7 +152,7 @@ def reported(
 def print_progress(
     file: Any = None, every: float | int = 1.0, clock: Callable[[], float] | None = None
 ) -> Progress:
-    """A progress function that prints the part, what is done, and the time left.
+    """Returns a progress function that prints the part, the count and the time left.
 
     The time left supposes that what is left of a stage goes as fast as what is done.
 
@@ -197,7 +197,7 @@ def print_progress(
 
 
 class Counter:
-    """Reports parts of several sizes, such as batches whose last is smaller."""
+    """Reports the progress of parts that differ in size."""
 
     def __init__(self, total: int, progress: Progress | None):
         self.done, self.total, self.progress = 0, total, progress
@@ -205,17 +205,17 @@ class Counter:
             progress(0, total, "")
 
     def add(self, size: int, name: str) -> None:
-        """Counts a part that is done."""
+        """Adds a finished part to the count and reports it."""
         self.done += size
         if self.progress is not None:
             self.progress(self.done, self.total, name)
 
 
 def in_turns(function: Callable[[Any], Any], entries: Any, at_once: int) -> Any:
-    """A map inside one program, over so many entries side by side.
+    """Maps a function over entries inside one program, ``at_once`` at a time.
 
-    One at a time is no batch of one: its products would still be those of batches,
-    which are slower.
+    With ``at_once`` of 1 there is no batch axis, since products of batches are slower
+    even for a batch of one.
     """
     if 1 < at_once >= leading_size(entries):
         return jax.vmap(function)(entries)
@@ -224,7 +224,7 @@ def in_turns(function: Callable[[Any], Any], entries: Any, at_once: int) -> Any:
 
 
 def batches_of(batch_size: int | None, *args: Any) -> Iterator[tuple[Any, ...]]:
-    """Consecutive parts of the arguments, the last as small as it comes, for sums."""
+    """Yields consecutive batches of the arguments; the last one may be smaller."""
     size = leading_size(args)
     step = size if batch_size is None else batch_size
     for start in range(0, size, step):
@@ -232,7 +232,7 @@ def batches_of(batch_size: int | None, *args: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def leading_size(args: Any) -> int:
-    """The size of the leading axis that all arrays share."""
+    """Returns the size of the leading axis that all arrays share."""
     sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(args)}
     if len(sizes) != 1 or sizes == {()}:
         found = sorted(sizes)

@@ -1,4 +1,4 @@
-r"""Weights that make linear attention run gradient descent on the prompt.
+r"""Weights with which linear attention performs gradient descent on the prompt.
 
 Tokens are :math:`h = [x; y]` with d_in inputs and d_out outputs, and the loss is that
 of linear regression on the demonstrations,
@@ -84,7 +84,7 @@ def join_tokens(
 def read_prediction(
     h_query: Float[ArrayLike, "*depths n"], d_in: int
 ) -> Float[Array, "*depths d_out"]:
-    r"""The prediction :math:`W_t x_{N+1}`: minus the label slot of the query.
+    r"""Prediction :math:`W_t x_{N+1}`: minus the label slot of the query.
 
     Args:
         h_query: Query token, ``(n,)``, or its values at every depth, ``(L + 1, n)``.
@@ -116,7 +116,7 @@ def read_prediction(
 def gradient_descent(
     step_sizes: Float[ArrayLike, "_L"], d_in: int, d_out: int = 1
 ) -> LinearAttentionStack:
-    r"""L layers that make L steps of gradient descent, von Oswald's construction.
+    r"""Weights of L layers that take L gradient-descent steps (von Oswald et al.).
 
     .. math::
         W_K = W_Q = \begin{pmatrix} 1 & 0 \\ 0 & 0 \end{pmatrix} , \quad
@@ -161,7 +161,7 @@ def gradient_descent(
 def preconditioned_gradient_descent(
     preconditioners: Float[ArrayLike, "_L _d_in _d_in"], d_out: int = 1
 ) -> LinearAttentionStack:
-    r"""L layers that make L steps of preconditioned gradient descent.
+    r"""Weights of L layers that take L steps of preconditioned gradient descent.
 
     .. math::
         W_K = \begin{pmatrix} 1 & 0 \\ 0 & 0 \end{pmatrix} , \quad
@@ -208,7 +208,7 @@ def gd_plus_plus(
     d_in: int,
     d_out: int = 1,
 ) -> LinearAttentionStack:
-    r"""GD++: gradient descent whose layers also shrink the inputs.
+    r"""Weights of GD++: gradient descent whose layers also shrink the inputs.
 
     .. math::
         x_i \leftarrow \Big(1 - \gamma_t\, c \sum_{j=1}^N x_j x_j^\top\Big) x_i , \qquad
@@ -250,7 +250,7 @@ def gd_plus_plus(
 
 
 def _slots(layers, d_in, d_out, dtype) -> tuple[Array, Array]:
-    """Projections on the input slot and on the label slot, one for each layer."""
+    """Projections on the input slot and on the label slot, one per layer."""
     check_positive_int("d_in", d_in)
     check_positive_int("d_out", d_out)
     n = d_in + d_out

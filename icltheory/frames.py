@@ -1,4 +1,4 @@
-"""Records as plain dictionaries, as columns, and as data frames of pandas or polars.
+"""Converts records to dictionaries, columns, and pandas or polars data frames.
 
 Stability: provisional.
 """
@@ -22,7 +22,7 @@ _LIBRARIES = "pandas", "polars"
 
 @named_errors
 def to_dict(record: Any) -> dict[str, Any]:
-    """The fields of a record as plain Python: numbers, names, lists and dictionaries.
+    """Converts a record to plain Python numbers, names, lists and dictionaries.
 
     Records within the record become dictionaries, also those in lists. ``json.dumps``
     takes the result; :func:`icltheory.strict_json.plain` first, where infinities and
@@ -53,7 +53,7 @@ def to_dict(record: Any) -> dict[str, Any]:
 
 @named_errors
 def to_columns(records: Any) -> dict[str, list[Any]]:
-    r"""The fields of records as columns of one length.
+    r"""Converts the fields of records to columns of one length.
 
     .. math:: \text{field} \mapsto (v_1, \dots, v_n)
 
@@ -100,7 +100,7 @@ def to_columns(records: Any) -> dict[str, list[Any]]:
 
 @named_errors
 def to_frame(records: Any, library: str | None = None) -> Any:
-    """Records as a data frame of pandas or polars, whichever is installed.
+    """Converts records to a pandas or polars data frame, whichever is installed.
 
     Args:
         records: See :func:`to_columns`.
@@ -130,13 +130,13 @@ def to_frame(records: Any, library: str | None = None) -> Any:
         raise ValueError(f"library: expected {names} to be installed, got {got}")
     columns = to_columns(records)
     module = importlib.import_module(found[0])
-    # Columns of polars have one type; whole numbers among others become such.
+    # A polars column has one type, to which integers among other values are converted.
     options = {"strict": False} if found[0] == "polars" else {}
     return module.DataFrame(columns, **options)
 
 
 def _fields(value: Any) -> dict[str, Any] | None:
-    """The fields of a record, or ``None`` if it is none."""
+    """Returns the fields of a record, or ``None`` for other values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         own = [f.name for f in dataclasses.fields(value) if f.repr]
         return {name: getattr(value, name) for name in own}
@@ -154,7 +154,7 @@ def _row(record):
 
 
 def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields, with those of records within them under names with a dot."""
+    """Flattens fields; those of nested records get dotted names."""
     flat = {}
     for name, value in fields.items():
         inner = _fields(value)
@@ -196,7 +196,7 @@ def _nested(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Python's own numbers and lists in place of arrays."""
+    """Converts arrays to Python numbers and lists."""
     if isinstance(value, (list, tuple)):
         return [_plain(part) for part in value]
     if _fields(value) is not None:

@@ -1,4 +1,4 @@
-"""JSON that every reader takes: infinities are words, and NaN is null.
+"""Strict JSON: infinities are written as words, and NaN as null.
 
 Stability: stable.
 """
@@ -17,7 +17,7 @@ _NOT_FINITE = {"Infinity": math.inf, "-Infinity": -math.inf}
 
 @named_errors
 def plain(value: Any) -> Any:
-    """The JSON value of arrays, scalars, dataclasses and containers of them.
+    """Converts arrays, scalars, dataclasses and containers to JSON values.
 
     Infinities become ``"Infinity"`` and ``"-Infinity"``, NaN becomes ``None``.
 
@@ -44,7 +44,7 @@ def plain(value: Any) -> Any:
         return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(part) for part in value]
-    if hasattr(value, "tolist"):  # Arrays and scalars of NumPy and JAX
+    if hasattr(value, "tolist"):  # arrays and scalars of NumPy and JAX
         return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value)
@@ -55,7 +55,7 @@ def plain(value: Any) -> Any:
 
 @named_errors
 def number(value: Any) -> Any:
-    """A number, or a list of numbers, from its JSON value.
+    """Converts a JSON value back to a number or a list of numbers.
 
     Args:
         value: What :func:`plain` made of a number or of a list.

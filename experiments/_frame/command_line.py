@@ -1,4 +1,4 @@
-"""Command lines: a preset or a stored run, then overrides, all read by tyro."""
+"""Parses command lines: a preset or a stored run, and options that override fields."""
 
 import dataclasses
 import shlex
@@ -22,7 +22,7 @@ _HELP = ("-h", "--help")
 
 @dataclasses.dataclass(frozen=True)
 class Launch(Generic[Config]):
-    """What a command line asked for.
+    """A parsed command line: the experiment, its config and its options.
 
     Attributes:
         name: The experiment.
@@ -51,14 +51,14 @@ class Launch(Generic[Config]):
 
     @property
     def command(self) -> str:
-        """The command that began the run, with its preset."""
+        """Returns the command that began the run, with its preset."""
         named = {"--preset", "--resume"} & {w.partition("=")[0] for w in self.words}
         preset = () if named else ("--preset", self.preset)
         line = ("python", "-m", f"experiments.{self.name}", *preset, *self.words)
         return shlex.join(line)
 
     def continuing(self, folder: Path) -> list[str]:
-        """The command that continues the run of a folder."""
+        """Returns the command that continues the run in a folder."""
         quiet = ["--quiet"] * self.quiet
         command = ["python", "-m", f"experiments.{self.name}", "--resume", str(folder)]
         return [*command, *self.flags.words(), *quiet]
@@ -70,7 +70,7 @@ def parse(
     *,
     flags: Flags | None = None,
 ) -> Launch[Config]:
-    """Reads the command line of an experiment.
+    """Parses the command line of an experiment.
 
     ``--preset`` names the sizes, and every field of the config is an option that
     overrides it. Without it the preset is ``gpu`` where there is a GPU and such a
@@ -122,7 +122,7 @@ def _check_processes(asked: slurm.Request | None, flags: Flags) -> None:
 
 
 class _Reader(Generic[Config]):
-    """A command line, whose config cannot be read before its preset or run is known."""
+    """Parser of a command line; a preset or stored run gives the config's defaults."""
 
     def __init__(self, presets: Mapping[str, Config], flags: Flags, argv: list[str]):
         self.presets, self.argv = presets, argv
@@ -137,7 +137,7 @@ class _Reader(Generic[Config]):
         self.run: Path | None = self.options.resume or self.flags.stored_run()
 
     def launch(self) -> Launch[Config]:
-        """What the whole line asks for."""
+        """Returns the launch that the whole command line describes."""
         start = self.preset
         if start is None and self.run is None:
             start = _default_preset(self.presets)
@@ -163,7 +163,7 @@ class _Reader(Generic[Config]):
         )
 
     def config(self, start: Config) -> Config:
-        """The config that the options make of another one."""
+        """Returns the config ``start`` with the options of the command line applied."""
         kind = line_type(self.presets, self._flags, type(start))
         default = kind(config=start)
         if self.run is None:
@@ -171,7 +171,7 @@ class _Reader(Generic[Config]):
         return self._read(kind, default, self.argv).config
 
     def check_overrides(self) -> None:
-        """Refuses at once what no preset that a job may choose would take."""
+        """Raises if the overrides are invalid for every possible preset."""
         if self.run is not None:
             starts = [self._stored(self.run)]
         elif self.preset is not None:
@@ -205,7 +205,7 @@ class _Reader(Generic[Config]):
 
 
 def _default_preset(presets: Mapping[str, Any]) -> str:
-    # Asking for the backend starts it, which must follow joining other processes.
+    # Reading the backend initialises it, which must follow joining other processes.
     if "gpu" in presets and jax.default_backend() == "gpu":
         return "gpu"
     return next(iter(presets))

@@ -1,4 +1,4 @@
-"""Versions, device and revision: what a number needs to be reproduced."""
+"""Versions, device and git revision, which a result needs to be reproducible."""
 
 import contextlib
 import platform
@@ -14,7 +14,7 @@ from experiments._frame.cores import cores_usable
 
 
 def environment() -> dict[str, Any]:
-    """Versions, device and revision of this process, for ``config.json``."""
+    """Returns versions, device and revision of this process, for ``config.json``."""
     devices = jax.devices()
     return {
         "icltheory": icltheory.__version__,

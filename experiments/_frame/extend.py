@@ -1,4 +1,4 @@
-"""Runs that are continued with more steps than they were begun with."""
+"""Runs that are continued with more steps than they were started with."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ def _check(run: Path, change: Change, config: Any) -> None:
 
 
 def depends_on_all_steps(schedule: str) -> str | None:
-    """Why a training with this schedule of the learning rate cannot be extended."""
+    """Returns why this learning-rate schedule prevents an extension, or ``None``."""
     if schedule == "constant":
         return None
     return f"the learning rate ({schedule}) depends on the number of all steps"

@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for a moment at which nothing is lost."""
+"""Defers Ctrl-C until the run can stop without losing results."""
 
 import contextlib
 import signal
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 class Interrupt:
-    """Whether the user has asked to stop.
+    """Whether the user has pressed Ctrl-C.
 
     Attributes:
         asked: Set by the first Ctrl-C; the second one stops at once.
@@ -19,7 +19,7 @@ class Interrupt:
 
 @contextlib.contextmanager
 def deferred(announce: Callable[[str], None]) -> Iterator[Interrupt]:
-    """Turns the first Ctrl-C into a flag that the caller reads when it can stop.
+    """Turns the first Ctrl-C into a flag, which the caller reads when it can stop.
 
     Args:
         announce: Tells the user that the interrupt was noticed.
@@ -32,7 +32,7 @@ def deferred(announce: Callable[[str], None]) -> Iterator[Interrupt]:
         interrupt.asked = True
         announce("stopping after this chunk of steps; Ctrl-C again stops at once")
 
-    # Python lets the main thread alone handle signals.
+    # Python allows only the main thread to handle signals.
     if threading.current_thread() is not threading.main_thread():
         yield interrupt
         return

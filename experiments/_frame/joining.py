@@ -1,4 +1,4 @@
-"""Finished runs that are put together into one: their configs and their results."""
+"""Joins finished runs into one: their configs and their results."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ class JoinOptions:
 
 
 def read_join_line(argv: list[str] | None, name: str, about: str) -> JoinOptions:
-    """The options of a command line.
+    """Parses the options of a command that joins runs.
 
     Raises:
         ValueError: if no run is named.
@@ -44,7 +44,7 @@ def common_config(
     without: Callable[[Config], Config],
     but: str,
 ) -> Config:
-    """What configs have in common, where only some fields may differ.
+    """Returns the config that runs share; raises if any but the given fields differ.
 
     Args:
         folders: Where the configs come from.
@@ -68,12 +68,12 @@ def common_config(
 def is_of_a_preset(
     config: Config, presets: Mapping[str, Config], without: Callable[[Config], Config]
 ) -> bool:
-    """Whether a joined config is that of a preset in all fields that may not differ."""
+    """Whether a joined config equals a preset in all fields that must not differ."""
     return any(without(preset) == without(config) for preset in presets.values())
 
 
 def from_result(folder: Path, read: Callable[[dict[str, Any]], Any]) -> Any:
-    """What ``read`` makes of the ``result.json`` of a finished run.
+    """Applies ``read`` to the ``result.json`` of a finished run.
 
     Raises:
         ValueError: if there is none, or ``read`` does not find what it looks for.

@@ -1,4 +1,4 @@
-"""What the figures of experiments share: plain words, colours of matrices, axes."""
+"""Shared by the experiments' figures: plain words, colours of matrices, axes."""
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ __all__ = [
     "rates_axis",
 ]
 
-# Figures are at most this wide in inches, so that their text is read at its size.
+# Figures have at most this width in inches, so that text is shown at its nominal size.
 WIDTH = 8.4
 _SMALL = "small_lm/checkpoint"
 MODULES = {"attn": "attention", "mlp": "MLP", "all": "attention and MLP"}
@@ -49,7 +49,7 @@ _TASKS = {
 
 
 def checkpoint_name(checkpoint: str) -> str:
-    """What a title calls a checkpoint: the end of its path, or the model of this site.
+    """Returns the name of a checkpoint for titles: the last two parts of its path.
 
     One folder alone is often just "checkpoint", so there are two of them.
     """
@@ -58,19 +58,19 @@ def checkpoint_name(checkpoint: str) -> str:
 
 
 def plain_words(name: str) -> str:
-    """The words of a figure for a task or a module of a config."""
+    """Returns the plain words for a task or a module in figures."""
     return {**_TASKS, **MODULES}.get(name, name.replace("_", " "))
 
 
 def matrix_look(name: str) -> tuple[str, str, str]:
-    """How a weight matrix is written, its colour and its marker, in every figure."""
+    """Returns label, colour and marker of a weight matrix, the same in every figure."""
     unit, _, own = name.rpartition(".")
     written, colour, marker = _MATRICES.get(own, (own, "grey", "o"))
     return (f"{plain_words(unit)} {written}" if unit else written, colour, marker)
 
 
 def layer_colours(layers: Iterable[str]) -> dict[str, Any]:
-    """A colour for each layer; for many layers, light to dark with depth."""
+    """Assigns a colour to each layer; many layers go from light to dark with depth."""
     names = list(layers)
     if len(names) < len(COLOURS):
         return dict(zip(names, COLOURS[1:], strict=False))
@@ -86,7 +86,7 @@ def layer_colours(layers: Iterable[str]) -> dict[str, Any]:
 
 
 def layer_marker(place: int) -> str:
-    """The marker of the layer, or of another curve, at a place."""
+    """Returns the marker of a curve by its position in the figure."""
     return "osD^vPX"[place % 7]
 
 
@@ -99,7 +99,7 @@ def page(
     *,
     sharey: bool = False,
 ) -> Iterator[tuple[Sequence[Any], dict[str, Any]]]:
-    """Panels on a figure of the usual width, with one legend of what has a label.
+    """Opens a figure of the usual width with panels and one common legend.
 
     Args:
         titles: Titles of the panels.
@@ -126,7 +126,7 @@ def page(
 
 
 def key(**kwargs) -> Any:
-    """An entry of a legend that stands for a kind of line or mark."""
+    """Returns a legend entry for a kind of line or marker."""
     from matplotlib.lines import Line2D
 
     look: dict[str, Any] = {"color": "0.35", **kwargs}
@@ -134,24 +134,24 @@ def key(**kwargs) -> Any:
 
 
 def rates_axis(axes: Any) -> None:
-    """Clipping rates at their true places from 0 to 1."""
+    """Sets up an axis of clipping rates from 0 to 1."""
     axes.set_xlim(-0.02, 1.02)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
     axes.set_xlabel("clipping rate")
 
 
 def demonstration_places(shots: Sequence[int]) -> np.ndarray:
-    """Places on a logarithmic axis that is linear from 0 to 1."""
+    """Returns positions on an axis that is linear up to 1 and logarithmic beyond."""
     k = np.asarray(shots, float)
     return np.where(k <= 1, k, 1 + np.log2(np.maximum(k, 1)))
 
 
 def demonstrations_axis(axes: Any, shots: Sequence[int]) -> None:
-    """Ticks at the places of the numbers of demonstrations."""
+    """Sets the ticks of an axis to the numbers of demonstrations."""
     axes.set_xticks(demonstration_places(shots), [str(k) for k in shots])
     axes.set_xlabel("demonstrations (log scale)")
 
 
 def labels_are_arbitrary(task: str) -> bool:
-    """Whether only demonstrations can tell what the label words of a task mean."""
+    """Whether the label words of a task have no meaning of their own."""
     return task.startswith("nonce")

@@ -1,4 +1,4 @@
-"""Numbers of ``experiments/results`` by their path, for the pages and their tests."""
+"""Looks up numbers in ``experiments/results`` by path, for pages and their tests."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ _FORMAT = re.compile(r"\s:(?P<spec>[^/]*)$")
 
 
 def read(name: str, file: str = "result.json") -> dict[str, Any]:
-    """What is stored of an experiment.
+    """Reads a stored result of an experiment.
 
     Raises:
         ValueError: If nothing is.
@@ -24,7 +24,7 @@ def read(name: str, file: str = "result.json") -> dict[str, Any]:
 
 
 def lookup(text: str) -> str:
-    """The number at a path, such as ``garg_linear/curves/Transformer/mean/9 :.2f``.
+    """Returns the number at a path like ``garg_linear/curves/Transformer/mean/9 :.2f``.
 
     In a table, ``k=10`` takes the one row whose column ``k`` has the cell ``10``, and
     the next step its column. The format ``:+.2pp`` gives a share in percentage points.
@@ -37,7 +37,7 @@ def lookup(text: str) -> str:
     name, *steps = path.strip().split("/")
     value: Any = read(name)
     while steps:
-        # A key may hold a slash itself: the shortest part that is known counts.
+        # A key may contain a slash, so the shortest known part is used.
         for used in range(1, len(steps) + 1):
             with contextlib.suppress(ValueError):
                 value = _step(value, "/".join(steps[:used]), text)
@@ -64,7 +64,7 @@ def _step(value: Any, step: str, text: str) -> Any:
 
 
 def _row(table: dict[str, Any], step: str) -> dict[str, Any]:
-    """The one row whose column has the cell."""
+    """Returns the one row of a table whose given column has the given cell."""
     column, _, cell = step.partition("=")
     at = table["columns"].index(column)
     (row,) = (row for row in table["rows"] if str(row[at]) == cell)

@@ -1,4 +1,4 @@
-"""The options that every experiment has, and switches that one experiment adds."""
+"""Options that every experiment has, and switches of single experiments."""
 
 import dataclasses
 from pathlib import Path
@@ -11,7 +11,7 @@ from experiments._frame.slurm import Request
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Options of every experiment, which do not change a number.
+    """Options of every experiment that do not affect its results.
 
     Attributes:
         resume: Run folder to continue with its own config. Together with more --steps
@@ -29,17 +29,17 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-    """Switches of one experiment; a subclass has them as fields."""
+    """Base class of an experiment's own switches, the fields of a subclass."""
 
     def begin(self) -> None:
-        """Called before anything asks for the devices."""
+        """Called before the devices are first used."""
 
     def stored_run(self) -> Path | None:
-        """A run folder, other than that of ``--resume``, whose config is taken."""
+        """Returns a run folder, other than ``--resume``'s, that provides the config."""
         return None
 
     def words(self) -> list[str]:
-        """The switches that differ from their defaults, as words of a command line."""
+        """Returns the switches that differ from their defaults, as words."""
         words = []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -50,7 +50,7 @@ class Flags:
 
 
 def line_type(presets: Any, flags: Flags, config: type | None = None) -> type:
-    """The record of a whole command line, or of what stands before the config.
+    """Returns the dataclass of a whole command line, or of the part before the config.
 
     Args:
         presets: Names of the presets.

@@ -1,4 +1,4 @@
-"""``report.html``: one self-contained page that says what a run asked and found."""
+"""``report.html``: one self-contained page with a run's question and results."""
 
 import base64
 import html
@@ -27,7 +27,7 @@ pre { background: var(--soft); padding: .7rem 1rem; overflow-x: auto }
 
 
 def page(folder: Path) -> str:
-    """The page of a finished run.
+    """Returns the HTML page of a finished run.
 
     Args:
         folder: The run's folder, with ``config.json``, ``result.json`` and figures.
@@ -62,7 +62,7 @@ def page(folder: Path) -> str:
 
 
 def in_words(check: Mapping[str, Any]) -> str:
-    """One sentence for a check of ``result.json``."""
+    """Describes one check of ``result.json`` in a sentence."""
     measured, reference, tolerance = (
         f"{float(check[key]):.4g}" for key in ("measured", "reference", "tolerance")
     )
@@ -94,7 +94,7 @@ def _verdict(result: Mapping[str, Any]) -> str:
 
 
 def _checks(checks: Sequence[Mapping[str, Any]], checked: bool) -> list[str]:
-    """The checks in words, each with its verdict where they are made for the config."""
+    """Lists the checks in words, with passed or failed if they apply to the config."""
     marks = {True: "passed", False: "failed"}
     items = [f"{_text(in_words(check))}</li>" for check in checks]
     if checked:
@@ -163,7 +163,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 
 def _flat(values: Mapping[str, Any], at: str = "") -> dict[str, Any]:
-    """Nested fields by their dotted names."""
+    """Flattens nested fields to a dictionary of dotted names."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         inner = isinstance(value, dict)

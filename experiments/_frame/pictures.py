@@ -1,4 +1,4 @@
-"""Figures as files: small PNG, and SVG that is the same for the same figure."""
+"""Writes figures: small PNG files, and SVG files that are reproducible."""
 
 import io
 from pathlib import Path
@@ -8,29 +8,29 @@ __all__ = ["close", "write_png", "write_svg"]
 
 
 def write_png(figure: Any, path: Path) -> None:
-    """Writes a matplotlib figure with a palette of 256 colours, a third of the size."""
+    """Writes a matplotlib figure as PNG with 256 colours, a third of the usual size."""
     from PIL import Image
 
     full = io.BytesIO()
     figure.savefig(full, format="png")
     image = Image.open(full).convert("RGB")
-    # A dither would draw dots into plain areas.
+    # Dithering would draw dots in plain areas.
     small = image.quantize(256, dither=Image.Dither.NONE)
     small.save(path, format="png", optimize=True)
 
 
 def write_svg(figure: Any, path: Path) -> None:
-    """Writes a matplotlib figure without its date and with reproducible names."""
+    """Writes a matplotlib figure as SVG, without date and with reproducible names."""
     import matplotlib as mpl
 
-    # Letters as paths look alike on machines that lack the font.
+    # Text as paths looks the same on machines without the font.
     fixed = {"svg.hashsalt": "icltheory", "svg.fonttype": "path"}
     with mpl.rc_context(fixed):
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
 def close(figure: Any) -> None:
-    """Lets a figure go; matplotlib keeps those it has opened."""
+    """Closes a figure, which matplotlib would otherwise keep in memory."""
     import matplotlib.pyplot as plt
 
     plt.close(figure)

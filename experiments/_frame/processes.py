@@ -1,4 +1,4 @@
-"""Several processes as one experiment: the options that say which, and joining them."""
+"""Options that join several processes into one run of an experiment."""
 
 import dataclasses
 
@@ -24,7 +24,7 @@ class Processes(Flags):
     process_id: int | None = None
 
     def begin(self) -> None:
-        """Joins this process to the others, if options or ``srun`` say there are any.
+        """Joins this process to the others if the options or ``srun`` name several.
 
         Raises:
             ValueError: if some of the options are missing or out of range.

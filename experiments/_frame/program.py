@@ -1,16 +1,16 @@
-"""Runs an experiment as a program: errors in one line, and exit statuses."""
+"""Runs an experiment as a program: one-line error messages, and exit statuses."""
 
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
-# What continues the run that this process has begun.
+# Command that continues the run started by this process.
 _continuing: list[str] = []
 
 
 def continue_with(command: str) -> None:
-    """Names the command that an interrupted program prints."""
+    """Sets the command that is printed when the program is interrupted."""
     _continuing[:] = [command]
 
 

@@ -1,4 +1,4 @@
-"""What a run is doing now, and how long it will take: one display for all experiments.
+"""Progress of a run: its current activity and the estimated time left.
 
 In a terminal it is a bar for each activity; elsewhere a line at most every 20 seconds,
 printed by a thread, so that a long compilation or a single long program is not silent.
@@ -22,7 +22,7 @@ COMPILING = "compiling"
 
 
 class Activity:
-    """Something that is being done.
+    """A task in progress: its label, stage, count and times.
 
     Args:
         label: What it is.
@@ -46,16 +46,16 @@ class Activity:
         self._working = 0.0
 
     def enter(self, stage: str) -> None:
-        """Begins another stage; time spent compiling does not count for the speed."""
+        """Enters another stage; compile time does not count towards the speed."""
         self._working = self._seconds_working()
         self._since, self.stage = time.perf_counter(), stage
 
     def advance(self, count: int = 1) -> None:
-        """Counts what has been done."""
+        """Adds to the number of completed units."""
         self.done += count
 
     def follow(self, done: int, total: int, part: str) -> None:
-        """Shows what a function of the library reports; its ``progress`` argument."""
+        """Updates the activity from a library function's ``progress`` callback."""
         if done == 0:
             self._first, self._working = 0, 0.0
             self._since = time.perf_counter()
@@ -63,12 +63,12 @@ class Activity:
 
     @property
     def seconds(self) -> float:
-        """Time since the activity began."""
+        """Seconds since the activity began."""
         return time.perf_counter() - self._begun
 
     @property
     def seconds_left(self) -> float | None:
-        """Expected time to the end; ``None`` before there is a speed."""
+        """Estimated seconds to the end; ``None`` before a speed is known."""
         counted = self.done - self._first
         if self.total is None or not counted:
             return None
@@ -79,7 +79,7 @@ class Activity:
         return self._working + (not compiling) * (time.perf_counter() - self._since)
 
     def state(self) -> str:
-        """Stage, count, numbers and times in one line."""
+        """Stage, count, metrics and times in one line."""
         of = f" of {self.total:,}" if self.total is not None else ""
         counted = f"{self.done:,}{of} {self.unit}".rstrip() if of or self.done else ""
         left = self.seconds_left
@@ -94,7 +94,7 @@ class Activity:
 
 
 class Display:
-    """Shows the activities of a run, the innermost last.
+    """Displays the activities of a run, the innermost last.
 
     Args:
         console: Where it is shown.
@@ -110,7 +110,7 @@ class Display:
 
     @contextlib.contextmanager
     def during(self, activity: Activity) -> Iterator[Activity]:
-        """Shows an activity while it lasts."""
+        """Displays an activity for the duration of a ``with`` block."""
         self._activities.append(activity)
         if self._enabled and len(self._activities) == 1:
             self._start()
@@ -173,7 +173,7 @@ class _State(ProgressColumn):
 def track(
     display: Display, items: Iterable[Item], activity: Activity
 ) -> Iterator[Item]:
-    """Yields items and counts each once it has been dealt with."""
+    """Yields items and counts each item after it has been processed."""
     with display.during(activity):
         for item in items:
             yield item

@@ -1,4 +1,4 @@
-"""What an experiment found: numbers, checks, claims, tables and figures."""
+"""The report of a run: numbers, checks, claims, tables and figures."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """A measured number beside the number it is compared with.
+    """A measured number and the reference it is compared with.
 
     Attributes:
         name: What was measured.
@@ -33,30 +33,30 @@ class Check:
     tolerance: float = 0.0
 
     def __post_init__(self):
-        # NumPy's numbers would make NumPy's booleans, which are not JSON.
+        # NumPy numbers would produce NumPy booleans, which JSON cannot store.
         for name in ("measured", "reference", "tolerance"):
             object.__setattr__(self, name, float(getattr(self, name)))
 
     @property
     def passed(self) -> bool:
-        """Whether the number is what was expected."""
+        """Whether the number satisfies the check."""
         if self.relation == "<=":
             return self.measured <= self.reference + self.tolerance
         return abs(self.measured - self.reference) <= self.tolerance
 
     def as_dict(self) -> dict[str, Any]:
-        """The check and its verdict, for JSON."""
+        """The check and whether it passed, as a dictionary for JSON."""
         return {**dataclasses.asdict(self), "passed": self.passed}
 
 
 def largest(values: Iterable[Any]) -> float:
-    """The maximum for a check: NaN if one is, over which Python's ``max`` may pass."""
+    """Returns the maximum, or NaN if any value is NaN, unlike Python's ``max``."""
     return float(np.max([float(value) for value in values]))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a paper claims and what was measured; it does not decide the run.
+    """A claim of a paper and what was measured; it does not affect the run's status.
 
     Attributes:
         claim: What the paper says.
@@ -71,13 +71,13 @@ class Claim:
     expected: str = ""
 
     def __post_init__(self):
-        # A comparison of NumPy numbers is no boolean of JSON.
+        # JSON cannot store NumPy booleans.
         object.__setattr__(self, "held", bool(self.held))
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What an experiment found.
+    """The results of a run: numbers, checks, claims, tables and figures.
 
     Attributes:
         numbers: Contents of ``result.json`` beside those of the other attributes.
@@ -114,18 +114,18 @@ class Report:
                 )
 
     def verdict(self, checked: bool = True) -> str:
-        """``"passed"`` or ``"failed"``; ``"not applicable"`` unless it is checked."""
+        """Returns ``"passed"`` or ``"failed"``; ``"not applicable"`` unless checked."""
         if not checked:
             return "not applicable"
         return "passed" if self.passed else "failed"
 
     @property
     def passed(self) -> bool:
-        """Whether every number is what was expected."""
+        """Whether all checks passed."""
         return all(check.passed for check in self.checks)
 
     def print(self, console: Console, checked: bool = True) -> None:
-        """Prints tables, findings, claims and checks, with verdicts if asked for."""
+        """Prints tables, findings, claims and checks, and whether checks passed."""
         for table in self.tables:
             console.print(table)
         for line in self.findings:
@@ -136,7 +136,7 @@ class Report:
             console.print(_check_line(check, checked))
 
     def as_dict(self) -> dict[str, Any]:
-        """The contents of ``result.json``."""
+        """Returns the contents of ``result.json``."""
         found: dict[str, Any] = {
             "passed": self.passed,
             "checks": [check.as_dict() for check in self.checks],

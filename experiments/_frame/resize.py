@@ -1,4 +1,4 @@
-"""A recipe at another size: fields that depend on the size follow it.
+"""Resizes a recipe: fields that depend on the size are adapted to it.
 
 ``--steps 200`` of a recipe with 500 warm-up steps, or ``--dim 2`` of one whose
 curriculum ends at 5 dimensions, would otherwise be refused for a field that the user
@@ -15,7 +15,7 @@ Config = TypeVar("Config")
 
 
 def resized(config: Config, args: list[str]) -> Config:
-    """The config that ``--task``, ``--steps`` and ``--dim`` change before others do.
+    """Returns the config as changed by ``--task``, ``--steps`` and ``--dim``.
 
     A config with the method ``of_task`` says itself what a task changes. The warm-up
     keeps its share of the steps. Prompts keep their number of points for each
@@ -30,7 +30,7 @@ def resized(config: Config, args: list[str]) -> Config:
     try:
         asked, _ = parser.parse_known_args(args)
     except argparse.ArgumentError:
-        return config  # reading the options proper says what is wrong
+        return config  # the full parser reports the error later
     if asked.task not in (None, getattr(config, "task", None)):
         of_task: Any = getattr(config, "of_task", lambda _: config)
         config = of_task(asked.task)

@@ -1,4 +1,4 @@
-"""A run: its folder, whose files are whole or absent, its phases and its console."""
+"""A run of an experiment: its folder, its phases and its console output."""
 
 import contextlib
 import dataclasses
@@ -27,14 +27,14 @@ from experiments._frame.report import Report
 from experiments._frame.stored import experiment_of
 from icltheory.strict_json import plain
 
-# Of result.json; raised when a value changes its name or its meaning.
+# Version of ``result.json``, which increases when a value changes its name or meaning.
 SCHEMA_VERSION = 1
 
 Item = TypeVar("Item")
 
 
 class Run:
-    """The folder ``OUTPUT/NAME/STAMP`` of one run, and what it prints.
+    """The folder ``OUTPUT/NAME/STAMP`` of one run, and its console output.
 
     Of several processes only the first writes and prints; the others see the folder.
 
@@ -56,7 +56,7 @@ class Run:
 
     @classmethod
     def begin(cls, launch: Launch, summary: str) -> "Run":
-        """The run that a command line asked for, a new one or one to continue.
+        """Creates a new run, or opens the run to continue, as the command line says.
 
         Args:
             launch: The command line.
@@ -85,12 +85,13 @@ class Run:
     def create(
         cls, output: Path, name: str, preset: str, config: Any, **about: str
     ) -> "Run":
-        """Makes the folder of a new run and writes its config, and more about it.
+        """Creates the folder of a new run and writes its config and environment.
 
         Raises:
             ValueError: if the folder cannot be made.
         """
-        # Checkpoints there could be written, but never read: Orbax globs its path.
+        # Orbax treats its path as a glob pattern, so checkpoints there could not be
+        # read.
         if set("[]") & set(str(output.absolute())):
             raise ValueError(
                 f"output: expected a path without [ and ], got {output.absolute()}"
@@ -116,11 +117,11 @@ class Run:
         return run
 
     def _write_config(self, stored: dict[str, Any]) -> None:
-        # An infinity among its fields must come back as one.
+        # Python's JSON keeps infinities, so that they can be read back from the config.
         self.write_text("config.json", json.dumps(stored, indent=1) + "\n")
 
     def extend(self) -> bool:
-        """Takes the config of a command line that asks for more steps, if one does.
+        """Stores the config with more steps if the command line extends the run.
 
         It is called once the checkpoints are known to fit, so that a refused extension
         leaves the run as it was.
@@ -144,12 +145,12 @@ class Run:
 
     @functools.cached_property
     def console(self) -> Console:
-        """Prints what is going on: silent with ``--quiet``."""
+        """Console for messages about the run's progress; silent with ``--quiet``."""
         return _console(quiet=True) if self.quiet else self.results
 
     @functools.cached_property
     def results(self) -> Console:
-        """Prints warnings, tables and verdicts: silent in all processes but the first.
+        """Console for warnings, tables and verdicts; silent except in process 0.
 
         It is wide enough for the tables also where the output is no terminal.
         """
@@ -166,7 +167,7 @@ class Run:
     def progress(
         self, label: str, total: int | None = None, *, done: int = 0, unit: str = ""
     ) -> contextlib.AbstractContextManager[Activity]:
-        """Shows that something is being done, and how much of it is left.
+        """Shows the progress of an activity and the time left.
 
         Args:
             label: What is done.
@@ -183,13 +184,13 @@ class Run:
     def track(
         self, items: Iterable[Item], label: str, unit: str = ""
     ) -> Iterator[Item]:
-        """Yields items of a known number and shows how many are left."""
+        """Yields a known number of items and shows how many are left."""
         items = list(items)
         return track(self._display, items, Activity(label, len(items), unit=unit))
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Shows a part of the run, measures its wall time and prints it at its end."""
+        """Shows a phase of the run, measures its wall time and prints it at the end."""
         begun = time.perf_counter()
         with self.progress(name):
             yield
@@ -214,7 +215,7 @@ class Run:
         report.print(self.results, checked)
         for name, figure in self.track(report.figures.items(), "drawing"):
             self.save_figure(name, figure)
-        # Apart from the result, which a resumed run must reproduce.
+        # The times are kept apart from the result, which a resumed run must reproduce.
         self.write_json("timing.json", {"seconds": self.seconds})
         about = {
             "schema_version": SCHEMA_VERSION,
@@ -236,7 +237,7 @@ class Run:
         return written
 
     def write_json(self, name: str, value: Any) -> Any:
-        """Writes a file whole or not at all.
+        """Writes a JSON file atomically.
 
         Returns:
             What a reader of the file gets.
@@ -246,7 +247,7 @@ class Run:
         return json.loads(text)
 
     def write_text(self, name: str, text: str) -> None:
-        """Writes a file whole or not at all."""
+        """Writes a text file atomically."""
         if not self.writes:
             return
         with self.replacing(name) as aside:
@@ -254,14 +255,14 @@ class Run:
 
     @contextlib.contextmanager
     def replacing(self, name: str) -> Iterator[Path]:
-        """Gives a path to write to, which becomes ``name`` once it is complete."""
+        """Yields a temporary path whose file is renamed to ``name`` at the end."""
         target = self.folder / name
         aside = target.with_name(f".writing_{target.name}")
         yield aside
         os.replace(aside, target)
 
     def reset_metrics(self, records: Iterable[dict[str, Any]]) -> None:
-        """Makes ``metrics.jsonl`` hold exactly these records, as after a resume."""
+        """Replaces ``metrics.jsonl`` by these records, as after a resume."""
         self.write_text("metrics.jsonl", "".join(_line(r) for r in records))
 
     def log(self, record: dict[str, Any]) -> None:
@@ -271,7 +272,7 @@ class Run:
                 file.write(_line(record))
 
     def save_figure(self, name: str, figure: Any) -> Path:
-        """Saves a matplotlib figure as PNG and, beside it, as SVG, and closes it.
+        """Saves a matplotlib figure as PNG and SVG, and closes it.
 
         Args:
             name: The file name, with the ending ``.png``.
@@ -288,7 +289,7 @@ class Run:
             ):
                 with self.replacing(file) as aside:
                     write(figure, aside)
-                # The second file has the places that were computed for the first.
+                # The second file uses the layout that was computed for the first.
                 figure.set_layout_engine("none")
         close(figure)
         return path
@@ -304,7 +305,7 @@ def _line(record: dict[str, Any]) -> str:
 
 
 def _agreed_stamp() -> str:
-    """Time of the start to the microsecond, the same in every process."""
+    """Returns the start time to the microsecond, the same in every process."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")
     if jax.process_count() == 1:
         return stamp

@@ -1,4 +1,4 @@
-"""Sends a command line to a Slurm cluster by submitit; each host runs one process.
+"""Submits a command to a Slurm cluster by submitit, with one process per host.
 
 ``python -m experiments.NAME --slurm.nodes 2 --slurm.gpus-per-node 8 --slurm.time 60
 OPTIONS`` submits what the same line without the ``--slurm`` options would run, prints
@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 _PREFIX = "--slurm."
-# Ports of the coordinator, as JAX's own choice under Slurm: one by the job's number.
+# Ports of the coordinator, chosen by the job's number as JAX does under Slurm.
 _FIRST_PORT, _NUM_PORTS = 61440, 4096
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What to ask of the cluster; ``None`` leaves it to the cluster's defaults.
+    """Resources to request from Slurm; ``None`` selects the cluster's default.
 
     Attributes:
         partition: Where to queue.
@@ -53,7 +53,7 @@ class Request:
 
 
 def request(asked: Request, argv: list[str]) -> Request | None:
-    """What a command line asks of the cluster; ``None`` if it does not name it.
+    """Returns the Slurm request of a command line; ``None`` without Slurm options.
 
     Args:
         asked: Its ``--slurm`` options as they were read.
@@ -78,7 +78,7 @@ def request(asked: Request, argv: list[str]) -> Request | None:
 
 
 def minutes(time: str) -> int:
-    """Minutes of a limit as Slurm writes it, rounded up.
+    """Converts a Slurm time limit to minutes, rounded up.
 
     Raises:
         ValueError: if it is written in another way.
@@ -88,8 +88,8 @@ def minutes(time: str) -> int:
         raise ValueError(f"slurm.time: expected M, H:M:S or D-H:M:S, got {time}")
     days, *rest = found.groups()
     parts = [int(part) for part in rest if part is not None]
-    # Of several numbers Slurm takes the first for hours after days, or if they are
-    # three; else it is minutes.
+    # If there are days or three numbers, Slurm reads the first number as hours, else as
+    # minutes.
     hours_first = days is not None or len(parts) == 3
     weights = (3600, 60, 1) if hours_first else (60, 1)
     seconds = int(days or 0) * 86400
@@ -98,19 +98,19 @@ def minutes(time: str) -> int:
 
 
 def without_flags(argv: list[str]) -> list[str]:
-    """The command line less its ``--slurm`` options."""
+    """Returns the command line without its ``--slurm`` options."""
     rest, words = [], iter(argv)
     for word in words:
         if not word.startswith(_PREFIX):
             rest.append(word)
         elif "=" not in word and word != f"{_PREFIX}local":
-            next(words, None)  # its value
+            next(words, None)  # skips its value
     return rest
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One process a host of a submitted experiment; submitit calls it on each.
+    """A submitted experiment, which submitit calls once on each host.
 
     Attributes:
         module: What to run, as ``experiments.garg_linear``.
@@ -125,7 +125,7 @@ class Job:
     python: str = sys.executable
 
     def __call__(self) -> None:
-        """Runs the experiment, or continues the run of an earlier try."""
+        """Runs the experiment, or continues the run of an earlier attempt."""
         import submitit
 
         where = submitit.JobEnvironment()
@@ -134,7 +134,7 @@ class Job:
             raise RuntimeError(f"{self.module}: expected status 0, got {status}")
 
     def command(self, where: Any) -> list[str]:
-        """What the process of one host runs."""
+        """Returns the command of the process on one host."""
         command = [self.python, "-m", self.module, *self.args]
         if "--resume" not in self.args:
             run = self.begun()
@@ -149,22 +149,23 @@ class Job:
         return command
 
     def begun(self) -> Path | None:
-        """The run that an earlier try began; no host makes it before all have looked.
+        """Returns the run of an earlier attempt, if there is one.
 
-        They join each other first, which waits for the last.
+        No host creates the run before all hosts have looked for it, since they join
+        each other first.
         """
         found = sorted(self.output.glob("*/*/config.json"))
         return found[0].parent if found else None
 
     def checkpoint(self) -> Any:
-        """What submitit queues again when the time is up or the job is preempted."""
+        """Returns what submitit requeues after a time limit or a preemption."""
         import submitit
 
         return submitit.helpers.DelayedSubmission(self)
 
 
 def module_run() -> str:
-    """The module that ``python -m`` was given.
+    """Returns the module that ``python -m`` was given.
 
     Raises:
         ValueError: if the program was started in another way.
@@ -221,14 +222,14 @@ def submit(asked: Request, module: str, argv: list[str], output: Path) -> list[s
 
 
 def tasks_of_srun() -> int:
-    """Tasks of the ``srun`` that started this process, 1 without one."""
+    """Returns the task count of the ``srun`` that started this process, else 1."""
     if "SLURM_STEP_NODELIST" not in os.environ or "SLURM_PROCID" not in os.environ:
         return 1
     return int(os.environ.get("SLURM_NTASKS", "1"))
 
 
 def parameters(asked: Request, name: str) -> dict[str, Any]:
-    """The request in the words of submitit's executor."""
+    """Translates the request into parameters of submitit's executor."""
     limit = None if asked.time is None else minutes(asked.time)
     common = {"gpus_per_node": asked.gpus_per_node, "tasks_per_node": 1}
     if asked.local:

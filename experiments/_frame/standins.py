@@ -1,4 +1,4 @@
-"""Stand-ins for the numerical libraries, with which a help page is made in a second.
+"""Replaces the numerical libraries by stand-ins, so that help pages are fast.
 
 A help page needs the names, types, defaults and documentation of a config, but no
 number. JAX, SciPy and the libraries above them take most of the time until it is
@@ -29,7 +29,7 @@ _OPERATORS = "add radd sub rsub mul rmul truediv rtruediv pow rpow matmul or ror
 
 
 class _Anything(type):
-    """A class whose attributes, items and unions are stand-ins too."""
+    """Metaclass whose attributes, items and unions are stand-ins too."""
 
     def __getattr__(cls, name: str) -> Any:
         return _named(name)
@@ -44,7 +44,7 @@ class _Anything(type):
 
 
 class StandIn(metaclass=_Anything):
-    """Accepts every call and operation; a decorator of classes leaves them as they are.
+    """Object that accepts every call and operation; as a decorator it keeps classes.
 
     Functions that it decorates are never called, and become stand-ins.
     """
@@ -70,7 +70,7 @@ for _name in _OPERATORS.split():
 
 
 def _named(name: str) -> Any:
-    """A class for what is named as one, so that it can be inherited and tested for."""
+    """Returns a stand-in class for a capitalised name, else a stand-in object."""
     if re.fullmatch("__.*__", name):
         raise AttributeError(name)
     return _Anything(name, (StandIn,), {}) if name[0].isupper() else StandIn()
@@ -95,12 +95,12 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def only_help(command: list[str]) -> bool:
-    """Whether a program's command line asks an experiment for its help page."""
+    """Whether a command line requests only the help page of an experiment."""
     module = command[command.index("-m") + 1 :] if "-m" in command[:-1] else [""]
     asked = {"-h", "--help"} & set(module[1:])
     return bool(asked) and re.fullmatch(r"experiments\.[\w.]+", module[0]) is not None
 
 
 def install() -> None:
-    """Puts stand-ins in the place of the libraries that this process imports later."""
+    """Makes later imports of the numerical libraries return stand-ins."""
     sys.meta_path.insert(0, _Finder())

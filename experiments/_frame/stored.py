@@ -1,4 +1,4 @@
-"""The config that a run folder holds, and the experiment that a config belongs to."""
+"""Reads the config of a run folder, and finds the experiment of a config."""
 
 import dataclasses
 import json
@@ -10,14 +10,14 @@ Config = TypeVar("Config")
 
 
 def experiment_of(config: Any) -> tuple[str, str]:
-    """Name and first line of documentation of the package that defines a config."""
+    """Returns name and first docstring line of the package that defines a config."""
     package = type(config).__module__.rpartition(".")[0]
     text = getattr(sys.modules.get(package), "__doc__", None) or ""
     return package.rpartition(".")[2], text.partition("\n")[0]
 
 
 def read_config(run: Path, example: Config) -> Config:
-    """The config that a run folder holds; ``example`` is one of its experiment.
+    """Reads the config of a run folder; ``example`` is a config of that experiment.
 
     A field that came after the run was begun has its default, and stderr says so.
     """
@@ -38,14 +38,14 @@ def read_config(run: Path, example: Config) -> Config:
 
 
 def _check_experiment(stored: dict[str, Any], example: Any) -> None:
-    """Raises if a run is of another experiment than a config's package."""
+    """Raises if a run belongs to another experiment than the config."""
     own, found = experiment_of(example)[0], stored.get("experiment")
     if found not in (None, own):
         raise ValueError(f"it is a run of {found}, not of {own}")
 
 
 def _build(kind: Any, values: Any, added: dict[str, Any], at: str = "") -> Any:
-    """Rebuilds nested frozen dataclasses from what JSON kept of them.
+    """Rebuilds nested frozen dataclasses from the values stored in JSON.
 
     Fields that it does not have get their defaults, which ``added`` collects.
     """

@@ -1,4 +1,4 @@
-"""Printed tables as data, so that files and pages show what was printed."""
+"""Printed tables as data, which files and pages reuse."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ __all__ = ["as_data"]
 
 
 def as_data(table: Table) -> dict[str, Any]:
-    """Title, heads of the columns, and rows of a table, as plain text."""
+    """Returns title, column heads and rows of a table as plain text."""
     columns = [[_plain(cell) for cell in column.cells] for column in table.columns]
     return {
         "title": _plain(table.title or ""),

@@ -1,4 +1,4 @@
-"""Reading a command line by tyro, whose complaints become one line."""
+"""Parses command lines by tyro, with error messages of one line."""
 
 import contextlib
 import dataclasses
@@ -23,7 +23,7 @@ _NUMBER = r": expected a number, got \1"
 
 @_REGISTRY.primitive_rule
 def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """``X | None`` is shown as X is: ``None`` is what an option left out means."""
+    """Makes the help page show an option of type ``X | None`` as type X."""
     kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
     if NoneType not in get_args(info.type) or len(kinds) != 1:
         return None
@@ -53,7 +53,7 @@ def read_line(
     about: str,
     **options: Any,
 ) -> Any:
-    """Reads a dataclass from the words of a command line.
+    """Parses a dataclass from the words of a command line.
 
     Args:
         default: An instance with the defaults.
@@ -89,7 +89,7 @@ def read_line(
 
 
 def one_line(complaint: str) -> str:
-    """Tyro's complaint without its frame, with the nearest option that there is."""
+    """Shortens tyro's error message to one line with the closest valid option."""
     lines = [line.strip("│ \n") for line in complaint.splitlines()[1:]]
     body = itertools.takewhile(lambda line: not line.startswith("─"), lines)
     message = " ".join(body).removeprefix("Error parsing ")

@@ -1,4 +1,4 @@
-"""One-layer models of equation (7), one for each seed, trained in one program."""
+"""One-layer models of equation (7), one per seed, trained in one program."""
 
 import dataclasses
 import functools
@@ -19,7 +19,7 @@ from icltheory.patterns import (
 
 @dataclasses.dataclass(frozen=True)
 class PatternEnsemble:
-    """Data, start and training of one-layer models; it decides every number.
+    """Data, initialisation and training of one-layer models; it decides every result.
 
     The defaults are those of the figures at beta = 2; what the slides do not state was
     read off them or chosen.
@@ -79,11 +79,11 @@ class PatternEnsemble:
         self.model()
 
     def model(self) -> PatternTransformer:
-        """The model."""
+        """Returns the model."""
         return PatternTransformer(self.num_neurons)
 
     def task(self, key: Any) -> PatternTask:
-        """Patterns drawn from a key, with the training tasks; products in float32."""
+        """Returns the pattern task drawn from a key, with its training tasks."""
         return PatternTask(
             self.num_relevant,
             self.num_irrelevant,
@@ -95,7 +95,7 @@ class PatternEnsemble:
         )
 
     def keys(self, purpose: int) -> jax.Array:
-        """Keys of one purpose, one for each seed: 0 data, 1 start, 2 training.
+        """Returns one key per seed; purpose 0 is data, 1 initialisation, 2 training.
 
         Numbers 3 to 9 belong to :mod:`experiments._patterns.scores`, those from 10 on
         to the experiments.
@@ -104,15 +104,15 @@ class PatternEnsemble:
         return jax.vmap(lambda root: jax.random.fold_in(root, purpose))(roots)
 
     def tasks(self) -> PatternTask:
-        """The tasks of all seeds, stacked."""
+        """Returns the tasks of all seeds, stacked."""
         return jax.vmap(self.task)(self.keys(0))
 
     def start(self, tasks: PatternTask) -> dict[str, Any]:
-        """The parameters of all seeds before training, stacked."""
+        """Returns the initial parameters of all seeds, stacked."""
         return jax.vmap(self.start_of)(self.keys(1), tasks)
 
     def start_of(self, key: Any, task: PatternTask) -> dict[str, Any]:
-        """The parameters of one seed before training."""
+        """Returns the initial parameters of one seed."""
         return self.model().init(
             key,
             task,
@@ -123,7 +123,7 @@ class PatternEnsemble:
 
 @dataclasses.dataclass(frozen=True)
 class TrainedEnsemble:
-    """Trained models.
+    """Trained one-layer models of several seeds, with their tasks and snapshots.
 
     Attributes:
         ensemble: How they were made.
@@ -142,21 +142,21 @@ class TrainedEnsemble:
 
     @property
     def params(self) -> dict[str, Any]:
-        """Parameters at the end, stacked over the seeds."""
+        """Final parameters, stacked over the seeds."""
         return self.path.last
 
     @property
     def steps(self) -> list[int]:
-        """Steps of the snapshots."""
+        """Training steps of the snapshots."""
         return self.path.steps[0].tolist()
 
     def of_seed(self, index: int) -> tuple[PatternTask, dict[str, Any]]:
-        """Task and final parameters of one seed, by its place."""
+        """Returns task and final parameters of one seed, by its index."""
         return jax.tree.map(lambda leaf: leaf[index], (self.tasks, self.params))
 
 
 def train_ensemble(ensemble: PatternEnsemble) -> TrainedEnsemble:
-    """Trains the models of all seeds, in one program and full float32."""
+    """Trains the models of all seeds in one program, in full float32 precision."""
     jax.config.update("jax_default_matmul_precision", "highest")
     return TrainedEnsemble(ensemble, *_trained(ensemble))
 

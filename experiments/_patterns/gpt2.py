@@ -1,4 +1,4 @@
-"""GPT-2 on prompts of patterns: the trainer's task, and its training."""
+"""GPT-2 on prompts of patterns: its task and its training."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from icltheory.training import Curriculum, OptimizerConfig, make_optimizer
 
 @dataclasses.dataclass(frozen=True)
 class Gpt:
-    """GPT-2 that reads (x, y) and is trained on the hinge loss.
+    """Sizes and training of a GPT-2 that reads (x, y) pairs, with the hinge loss.
 
     Attributes:
         width: Width.
@@ -60,15 +60,15 @@ class Gpt:
                 f"num_heads: expected a divisor of width {self.width}, "
                 f"got {self.num_heads}"
             )
-        make_optimizer(self.optimizer, self.steps)  # complains of what it cannot do
+        make_optimizer(self.optimizer, self.steps)  # raises for invalid options
 
     def needs_all_steps(self) -> str | None:
-        """What depends on the number of all steps, so that more cannot be added."""
+        """Returns why the run cannot be extended by more steps, or ``None``."""
         return depends_on_all_steps(self.optimizer.schedule)
 
 
 GPT_GPU = Gpt(width=128, num_layers=6, num_heads=4, init_std=0.05, steps=1000)
-# The slides name GPT-2 without its size: this is its smallest published one.
+# The slides name GPT-2 without a size; this is the smallest published one.
 GPT_PAPER = Gpt(
     width=768,
     num_layers=12,
@@ -83,7 +83,7 @@ GPT_PAPER = Gpt(
 
 
 class Pairs(NamedTuple):
-    """Prompts as the trainer reads them, the query last.
+    """Prompts as inputs and labels, the query last.
 
     Attributes:
         X: Features.
@@ -112,26 +112,26 @@ class PairTask:
 
     @property
     def dim(self) -> int:
-        """Width of the features."""
+        """Dimension of the features."""
         return self.task.dim  # pyrefly: ignore
 
     def sample(
         self, key: Any, num_examples: int, batch_size: int, *, active_dims: Any = None
     ) -> Pairs:
-        """Draws a batch; all coordinates are always active."""
+        """Draws a batch of prompts; ``active_dims`` is ignored."""
         size = batch_size, num_examples, self.relevant_fraction
         return pairs(self.task.sample(key, *size))
 
 
 def pairs(prompt: PatternPrompt) -> Pairs:
-    """The pairs of prompts, the query last."""
+    """Converts prompts to pairs with the query last."""
     X = jnp.concatenate([prompt.X, prompt.x_query[:, None]], axis=1)
     return Pairs(X, jnp.concatenate([prompt.y, prompt.z[:, None]], axis=1))
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainedGpt:
-    """GPT-2 of several seeds on one draw of the patterns.
+    """GPT-2 models of several seeds, trained on the same patterns.
 
     Attributes:
         module: The model.
@@ -155,7 +155,7 @@ def train_gpt(
     run: Run,
     earlier: Sequence[dict[str, Any]] = (),
 ) -> TrainedGpt:
-    """Trains in the run folder, on the patterns of the first one-layer model.
+    """Trains GPT-2 on the patterns of the first one-layer model.
 
     Args:
         gpt: Its shape and its training.

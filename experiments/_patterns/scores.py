@@ -1,4 +1,4 @@
-"""What trained one-layer models do on fresh prompts, in and out of domain."""
+"""Errors, margins and attention of trained one-layer models on fresh prompts."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from experiments._patterns.ensemble import TrainedEnsemble
 from icltheory.patterns import PatternPrompt, PatternTask, Scores, all_tasks, scores
 
-# Purposes of keys; see Ensemble.keys.
+# Purposes of keys (see ``PatternEnsemble.keys``).
 _IN_DOMAIN, _SHIFTED = 3, 4
 
 
@@ -35,7 +35,7 @@ class Means(NamedTuple):
 
 
 def means_of(found: Scores) -> Means:
-    """Means of scores."""
+    """Returns the means of scores over prompts."""
     return Means(
         found.hinge,
         found.error,
@@ -69,7 +69,7 @@ def scores_on(
     relevant_fraction: float = 0.8,
     unseen: bool = True,
 ) -> Scores:
-    """Scores in domain, (seeds, prompts): on tasks never trained on, or on those.
+    """Returns in-domain scores on unseen or on training tasks, (seeds, prompts).
 
     Args:
         trained: The models.
@@ -97,7 +97,7 @@ def scores_on_all(
     num_examples: int = 20,
     relevant_fraction: float = 0.8,
 ) -> tuple[Scores, Array]:
-    """Scores on prompts of all tasks, (seeds, prompts), and which tasks are unseen.
+    """Returns scores on prompts of all tasks, (seeds, prompts), and which are unseen.
 
     Trainings on different tasks share the program.
 
@@ -143,7 +143,7 @@ def shifted_prompts(
     num_examples: int,
     relevant_fraction: Any,
 ) -> PatternPrompt:
-    """Out-of-domain prompts; one draw of the shift and of the prompts a key."""
+    """Draws out-of-domain prompts with a freshly drawn shift."""
     first, second = jax.random.split(key)
     shifted = task.out_of_domain(first, coefficient_sum)
     return shifted.sample(second, num_prompts, num_examples, relevant_fraction)
@@ -158,7 +158,7 @@ def scores_at_sums(
     num_examples: int = 20,
     relevant_fraction: float = 0.8,
 ) -> Means:
-    """Means out of domain, (seeds, sums, draws): one program for the whole sweep.
+    """Returns out-of-domain means, (seeds, sums, draws), in one compiled program.
 
     All sums share the draws' random numbers, so that what differs is S_1 alone.
 
@@ -216,12 +216,12 @@ def _at_sums(model, num_draws, num_prompts, num_examples, *arrays) -> Means:
 
 
 def with_all_tasks(trained: TrainedEnsemble) -> PatternTask:
-    """The tasks' patterns with all pairs: one structure, whatever was trained on."""
+    """Returns the pattern task with all pairs of patterns as tasks."""
     return trained.tasks.with_tasks(all_tasks(trained.ensemble.num_relevant))
 
 
 def check_sums(ensemble: Any, sums: Sequence[float]) -> None:
-    """Raises unless M1' S_1^2 <= M1 for every sum, and there is one."""
+    """Raises unless there is a sum and M1' S_1^2 <= M1 for every sum."""
     if not sums:
         raise ValueError("sums: expected at least one, got none")
     M, n = ensemble.num_relevant, ensemble.num_shifted

@@ -1,4 +1,4 @@
-"""The loop around the training loop: progress, metrics, checkpoints, snapshots."""
+"""Runs the training loop with progress, metrics, checkpoints and snapshots."""
 
 import contextlib
 import dataclasses
@@ -19,7 +19,7 @@ from icltheory import training
 
 @dataclasses.dataclass
 class Timing:
-    """Wall time of a training, over all its resumes."""
+    """Wall time of a training run, summed over its resumes."""
 
     steps: int = 0
     train_seconds: float = 0.0
@@ -27,11 +27,11 @@ class Timing:
 
     @property
     def steps_per_second(self) -> float:
-        """Speed of the loop without compilation; 0 before the first step."""
+        """Steps per second without compilation; 0 before the first step."""
         return self.steps / self.train_seconds if self.train_seconds else 0.0
 
     def add(self, chunk: training.Chunk) -> None:
-        """Counts a chunk."""
+        """Adds the steps and times of a chunk."""
         self.steps += len(chunk.metrics["loss"])
         self.train_seconds += chunk.seconds
         self.compile_seconds += chunk.compile_seconds
@@ -39,7 +39,7 @@ class Timing:
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-    """What a training leaves behind.
+    """The result of a training run.
 
     Attributes:
         state: The last state.
@@ -69,7 +69,7 @@ def fit(
     earlier: Sequence[dict[str, Any]] = (),
     label: str = "training",
 ) -> Fitted:
-    """Trains to the last step, from the newest checkpoint if there is one.
+    """Trains up to the last step, starting from the newest checkpoint if there is one.
 
     Ctrl-C writes a checkpoint after the current chunk and then interrupts.
 
@@ -126,7 +126,7 @@ def fit(
             done += len(chunk.metrics["loss"])
             timing.add(chunk)
             if str(done) in kept:
-                # The next chunk takes the state's memory.
+                # The next chunk reuses the memory of this state.
                 kept[str(done)] = jax.tree.map(jnp.copy, state.params)
             records.append(record(done, chunk))
             run.log(records[-1])
@@ -147,7 +147,7 @@ def fit(
 
 
 def mean_metrics(metrics: dict[str, Any]) -> dict[str, list[float]]:
-    """Means over a chunk, a list over the seeds."""
+    """Returns the means of metrics over a chunk, as lists over the seeds."""
     return {
         name: np.atleast_1d(np.asarray(value, np.float64).mean(axis=0)).tolist()
         for name, value in metrics.items()
@@ -155,7 +155,7 @@ def mean_metrics(metrics: dict[str, Any]) -> dict[str, list[float]]:
 
 
 def check_snapshots(snapshots: Sequence[int], num_steps: int, chunk_steps: int) -> None:
-    """Raises unless every snapshot is at the end of a chunk, or at step 0."""
+    """Raises unless every snapshot is at the end of a chunk or at step 0."""
     for s in snapshots:
         if not 0 <= s <= num_steps or (s % chunk_steps and s != num_steps):
             raise ValueError(
@@ -165,7 +165,7 @@ def check_snapshots(snapshots: Sequence[int], num_steps: int, chunk_steps: int) 
 
 
 def _stopping(run: Run) -> contextlib.AbstractContextManager[interrupts.Interrupt]:
-    """Defers Ctrl-C, unless several processes would have to agree on when to stop."""
+    """Defers Ctrl-C in a single process; several could not agree on a step."""
     if jax.process_count() > 1:
         return contextlib.nullcontext(interrupts.Interrupt())
     return interrupts.deferred(run.console.print)
@@ -174,7 +174,7 @@ def _stopping(run: Run) -> contextlib.AbstractContextManager[interrupts.Interrup
 def _check_config(
     folder: Path, kept: dict[str, Any], config: dict[str, Any], run: Run
 ) -> None:
-    """Raises if a checkpoint was made by another config; it may lack newer fields."""
+    """Raises if a checkpoint has another config; newer fields may be absent."""
     names = _differing(kept, json.loads(json.dumps(config)))
     if run.launch is not None and run.launch.extends:
         names = [name for name in names if name.rpartition(".")[2] != STEPS]

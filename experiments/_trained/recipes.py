@@ -1,4 +1,4 @@
-"""What is trained, on what, and how: the recipes that are known to work."""
+"""Tested recipes: a model, its task and its training."""
 
 import dataclasses
 from typing import Any, Literal
@@ -73,22 +73,22 @@ class Recipe:
         check_at_least(self, 0, "noise_var")
         if not self.seeds:
             raise ValueError("seeds: expected at least one, got none")
-        # Refuses a warm-up that is longer than the training.
+        # This raises if the warm-up is longer than the training.
         training.learning_rate(self.optimizer, self.steps)
 
     def needs_all_steps(self) -> str | None:
-        """What depends on the number of all steps, so that more cannot be added."""
+        """Returns why the run cannot be extended by more steps, or ``None``."""
         return depends_on_all_steps(self.optimizer.schedule)
 
     def task(self, noise_var: float | None = None) -> LinearRegression:
-        """The regression task, in float32."""
+        """Returns the regression task, in float32."""
         noise_var = self.noise_var if noise_var is None else noise_var
         task = LinearRegression.isotropic(self.dim, noise_var, jnp.float32)
         mean = jnp.full(self.dim, self.task_mean, jnp.float32)
         return dataclasses.replace(task, task_mean=mean)
 
     def module(self) -> GPT2 | LinearStack:
-        """The model."""
+        """Returns the model."""
         if self.model == "linear":
             N = self.num_points - 1
             return LinearStack(self.dim, self.num_layers, residual=True, num_examples=N)
@@ -104,11 +104,11 @@ class Recipe:
         )
 
     def transformation(self) -> Any:
-        """The optimiser."""
+        """Returns the optimiser."""
         return training.make_optimizer(self.optimizer, self.steps)
 
     def step(self) -> training.Step:
-        """One training step of all seeds."""
+        """Returns the training step of all seeds."""
         one = training.make_step(
             self.module(),
             self.task(),
@@ -121,7 +121,7 @@ class Recipe:
         return jax.vmap(one) if len(self.seeds) > 1 else one
 
     def start(self) -> training.TrainState:
-        """State at step 0, with an axis of seeds if there are several."""
+        """Returns the state at step 0, with an axis of seeds if there are several."""
         several = len(self.seeds) > 1
         optimizer = self.transformation()
         state = training.init_state(
@@ -139,7 +139,7 @@ class Recipe:
         return dataclasses.replace(state, params=params, opt_state=init(params))
 
     def _near_descent(self, seed) -> dict[str, jax.Array]:
-        """Weights of gradient descent with noise: far starts end in poor minima."""
+        """Draws initial weights near gradient descent, away from poor local minima."""
         steps = np.full(self.num_layers, self.step_size, np.float32)
         stack = constructions.gradient_descent(steps, self.dim)
         exact = {"W_V": stack.W_V, "W_K": stack.W_K, "W_Q": stack.W_Q}
@@ -152,7 +152,8 @@ class Recipe:
         }
 
 
-# The preset cpu of garg_linear: error / d of 0.025 at k = 2d in 40 s on two cores.
+# The preset cpu of garg_linear reaches an error / d of 0.025 at k = 2d in 40 s on two
+# cores.
 GPT2_CPU = Recipe(
     model="gpt2",
     dim=5,
@@ -170,7 +171,7 @@ GPT2_CPU = Recipe(
     ),
 )
 
-# Twice the layers, width and dimension, for a GPU.
+# Twice the number of layers, width and dimension of the cpu recipe, for a GPU.
 GPT2_GPU = dataclasses.replace(
     GPT2_CPU,
     dim=10,
@@ -189,7 +190,7 @@ GPT2_GPU = dataclasses.replace(
 
 
 def linear_recipe(num_layers: int, dim: int = 5, steps: int = 1500) -> Recipe:
-    """A stack of linear attention on prompts of N = 4d examples.
+    """Recipe of a linear attention stack on prompts of N = 4d examples.
 
     At d = 5 three seeds take 4 s (one layer) to 16 s (six) on two cores. One layer ends
     at its exact optimum, error / d = 0.231; four layers at 0.0004 and six at 0.0003,

@@ -1,4 +1,4 @@
-"""What a trained model is compared with: exact optima and tuned gradient descent."""
+"""References for a trained model: the exact optimum and tuned gradient descent."""
 
 from typing import Any
 

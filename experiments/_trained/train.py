@@ -1,4 +1,4 @@
-"""Trains a recipe inside a run folder."""
+"""Trains the model of a recipe inside a run folder."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from icltheory.models import LayeredGPT2
 
 @dataclasses.dataclass(frozen=True)
 class TrainedModels:
-    """A trained model.
+    """Trained models of one recipe: module, parameters, snapshots and metrics.
 
     Attributes:
         name: Its name in the run folder.
@@ -38,18 +38,18 @@ class TrainedModels:
     timing: Timing
 
     def of_seed(self, index: int, step: int | None = None) -> Any:
-        """Parameters of one seed, by its place, at the end or at a snapshot."""
+        """Returns one seed's parameters by its index, at the end or at a snapshot."""
         params = self.params if step is None else self.snapshots[step]
         return _at(params, index)
 
     def stack(self, index: int = 0, step: int | None = None) -> LinearAttentionStack:
-        """The weights of a linear stack as the theory's object."""
+        """Returns the weights of a linear stack as a ``LinearAttentionStack``."""
         if self.recipe.model != "linear":
             raise ValueError(f"model: expected linear, got {self.recipe.model}")
         return LinearAttentionStack(**self.of_seed(index, step))
 
     def layered(self) -> tuple[LayeredModel, float]:
-        """The layered model of one prompt (linear) or of a batch (GPT-2), and the sign.
+        """Returns the layered model, and the sign that makes its output a prediction.
 
         A linear stack's output is the query token; its answer is the sign times the
         last entry. Its parameters are :meth:`stack`, GPT-2's are :meth:`of_seed`.
@@ -67,7 +67,7 @@ def train(
     name: str | None = None,
     earlier: Sequence[dict[str, Any]] = (),
 ) -> TrainedModels:
-    """Trains to the last step, or goes on from the newest checkpoint of an earlier try.
+    """Trains to the last step, or resumes from the newest checkpoint.
 
     Products run in full float32. Checkpoints are in ``checkpoints/NAME`` of the run
     folder; they hold the snapshots as well, so that a resumed run has all of them. A

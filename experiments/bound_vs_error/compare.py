@@ -1,4 +1,4 @@
-"""A record beside the values of the independent simulation."""
+"""Compares a record with the values of the independent simulation."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ ERRORS = ("error", "det_error")
 
 
 def reference_values(record: dict[str, Any]) -> dict[str, float]:
-    """Reference values of a row; none if the reference does not have it."""
+    """Returns the reference values of a row, or an empty dictionary."""
     if record["generic"]:
         return GENERIC.get((record["num_demos"], record["shots"]), {})
     key = tuple(record[k] for k in ("dim", "num_demos", "shots", "num_layers"))
@@ -44,7 +44,8 @@ def z_scores(record: dict[str, Any]) -> dict[str, float]:
         if name in ERRORS:
             other = reference[f"{name}_se"]
         elif name == "risk":
-            # a loss in [0, 2] with this mean, over N fresh demonstrations
+            # The variance of a loss in [0, 2] with this mean, averaged over N fresh
+            # demonstrations.
             sampling = value * (2 - value) / record["num_demos"]
             other = math.sqrt((ours["spread"] ** 2 + sampling) / count)
         else:

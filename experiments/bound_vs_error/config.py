@@ -1,4 +1,4 @@
-"""Which learners are measured, and how often."""
+"""Config and presets of the experiment: the learners and the numbers of replicates."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from experiments.bound_vs_error.reference import GENERIC, ROWS
 
 @dataclasses.dataclass(frozen=True)
 class ProblemSize:
-    """One learner, on pools of one size.
+    """One row of the experiment: a learner and the size of its pools.
 
     Attributes:
         dim: Input dimension d_in.
@@ -35,7 +35,7 @@ class ProblemSize:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """The rows and their replicates.
+    """The rows of the experiment and their numbers of replicates.
 
     Attributes:
         rows: Rows (d_in, N, b, L) with the weights of gradient descent.
@@ -60,7 +60,7 @@ class Config:
     seed: int = 0
 
     def __post_init__(self):
-        # JSON keeps tuples as lists.
+        # JSON stores tuples as lists.
         for name in ("rows", "generic"):
             pairs = tuple(map(tuple, getattr(self, name)))
             object.__setattr__(self, name, pairs)
@@ -88,11 +88,11 @@ class Config:
         return gd + [ProblemSize(2, N, b, 1, generic=True) for N, b in self.generic]
 
     def fraction_sweep(self) -> list[ProblemSize]:
-        """Rows with b = N / 2."""
+        """Rows of the sweep over N with b = N / 2."""
         return [ProblemSize(5, N, N // 2, 2) for N in self.sweep]
 
     def shots_sweep(self) -> list[ProblemSize]:
-        """Rows with b fixed."""
+        """Rows of the sweep over N with b fixed."""
         return [
             ProblemSize(5, N, self.sweep_shots, 2)
             for N in self.sweep
@@ -100,17 +100,17 @@ class Config:
         ]
 
     def planned(self) -> dict[float, ProblemSize]:
-        """For each target the row that the plan asks for."""
+        """The planned row for each target of the bound."""
         sizes = {target: planned_samples(target) for target in self.targets}
         return {target: ProblemSize(5, N, N // 2, 2) for target, N in sizes.items()}
 
     def all_rows(self) -> list[ProblemSize]:
-        """Every row once, those of the table first."""
+        """All rows without duplicates, those of the table first."""
         rows = [*self.table(), *self.fraction_sweep(), *self.shots_sweep()]
         return list(dict.fromkeys(rows + list(self.planned().values())))
 
     def replicates_of(self, row: ProblemSize) -> int:
-        """Replicates of a row, a power of two."""
+        """Number of replicates of a row, a power of two."""
         affordable = self.work // (row.num_demos * (row.dim + 1) * row.num_layers)
         count = max(min(affordable, self.replicates), self.replicates // 8, 16)
         return 1 << (count.bit_length() - 1)
@@ -122,5 +122,5 @@ _MANY = Config(
     work=2**29,
 )
 PRESETS = {"cpu": Config(), "gpu": _MANY, "paper": _MANY}
-# As measured; the other presets were not run yet.
+# Measured times; the other preset has not been run yet.
 TIMES = {"cpu": "1 to 2 min, 2 cores", "paper": "9 min, 2 cores"}

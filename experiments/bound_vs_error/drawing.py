@@ -1,4 +1,4 @@
-"""Generalisation errors beside their bounds, by learner and against the pool size."""
+"""Figures of generalisation errors and their bounds, by learner and by pool size."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = ["SamplePanel", "bounds_against_samples", "bounds_by_learner"]
 
 
 class SamplePanel(NamedTuple):
-    """One panel of curves against the pool size.
+    """One panel with the error and its bounds against the pool size.
 
     Attributes:
         num_samples: Pool sizes N.
@@ -39,7 +39,7 @@ def bounds_by_learner(
     learners: Sequence[str],
     title: str,
 ):
-    """Draws how many times the true error of each learner its bounds are.
+    """Draws the ratio of each bound to the true error, for each learner.
 
     Args:
         panels: For each panel, the true errors over the learners and the bounds.
@@ -65,7 +65,7 @@ def bounds_by_learner(
         labels = list(learners)
         for axes, (name, (error, bounds)) in zip(grid[0], panels.items(), strict=True):
             _ratio_map(axes, labels, error, bounds, name)
-            # The learners are named at the first panel alone.
+            # Only the first panel shows the names of the learners.
             labels = [""] * len(labels)
         grid[0, 0].set_ylabel("learner:  true error")
         figure.suptitle(title)
@@ -73,7 +73,7 @@ def bounds_by_learner(
 
 
 def _ratio_map(axes, learners, error: Curve, bounds, title: str) -> None:
-    """Bounds over the true error, one row for each learner, with the error's value."""
+    """Draws the ratios of bounds to the error, one row per learner."""
     mean = np.asarray(error.mean, float)
     ratios = np.stack([np.asarray(values, float) for values in bounds.values()])
     ratios = ratios.T / np.where(mean > 0, mean, np.nan)[:, None]
@@ -98,7 +98,7 @@ def _ratio_map(axes, learners, error: Curve, bounds, title: str) -> None:
 def bounds_against_samples(
     panels: Mapping[str, SamplePanel], trivial: float, title: str
 ):
-    """Draws the true error and its bounds against the pool size, log on log.
+    """Draws the true error and its bounds against the pool size on log-log axes.
 
     Args:
         panels: What each panel shows, by its title.
@@ -124,7 +124,7 @@ def _sample_panel(axes, panel: SamplePanel, trivial: float) -> None:
     curves = {"true error": panel.error, **panel.bounds}
     colours = dict(zip(curves, itertools.cycle(COLOURS), strict=False))
     curves["trivial bound"] = Curve(np.full(len(N), trivial), exact=True)
-    # The band of an error that is not told from 0 ends a little below the error.
+    # If the error's interval contains 0, the band ends slightly below the error.
     error = np.asarray(panel.error.mean, float)
     low = np.maximum(np.asarray(panel.error.low, float), error / 30)
     curves["true error"] = panel.error._replace(low=low)

@@ -1,4 +1,4 @@
-"""From replicates to the bounds, each with its standard error."""
+"""Computes the bounds with their standard errors from replicates."""
 
 import dataclasses
 import math
@@ -20,12 +20,12 @@ from icltheory.bounds import (
 ORDER = ("frobenius", "exact", "centred", "anisotropic")
 HELD_OUT = ("held_out_half", "held_out_most", "held_out_all_but_one")
 VALID = ORDER + HELD_OUT
-LEVELS = 16  # values to which losses are rounded for the supersample bound
+LEVELS = 16  # number of values that losses are rounded to, for the supersample bound
 
 
 @dataclasses.dataclass(frozen=True)
 class DeltaEstimate:
-    """A mean or a function of means.
+    """A mean, or a function of means, with the influence of each replicate.
 
     Attributes:
         value: The estimate.
@@ -56,14 +56,14 @@ class DeltaEstimate:
 
 
 def mean(sample: np.ndarray) -> DeltaEstimate:
-    """The mean of a sample."""
+    """Returns the estimate of the mean of a sample."""
     return DeltaEstimate(float(np.mean(sample)), sample)
 
 
 def bounds(
     row: ProblemSize, sample: Replicates, support_dim: int
 ) -> dict[str, DeltaEstimate]:
-    """Every variant of the bound; ``inside`` is none."""
+    """Computes every variant of the bound from the replicates of a row."""
     N, m = row.num_demos, support_dim
 
     def isotropic(squares):
@@ -88,7 +88,7 @@ def bounds(
 
 
 def _bound(terms, each, num_samples) -> DeltaEstimate:
-    """The bound from its terms (L,) and each replicate's influence on them (B, L)."""
+    """Computes the bound from its terms (L,) and each replicate's influence (B, L)."""
     information = trajectory_information(np.asarray(terms))
     value = float(xu_raginsky(information, num_samples, R))
     if not math.isfinite(value):
@@ -100,7 +100,7 @@ def _bound(terms, each, num_samples) -> DeltaEstimate:
 def smoothing(
     row: ProblemSize, sample: Replicates
 ) -> tuple[DeltaEstimate, float, float]:
-    """The best smoothing bound, its c, and the spread without opposite pairs."""
+    """Returns the best smoothing bound, its c, and the spread for single draws."""
     found = []
     weights = jnp.asarray(sample.det_w)
     centred = sample.det_w - sample.det_w.mean(axis=0)
@@ -111,7 +111,8 @@ def smoothing(
         variance = c / row.num_demos
         on_train, on_fresh = both.mean(axis=1)
         bound = smoothing_bound(weights, on_train, on_fresh, variance, row.num_demos, R)
-        # derivative of half the log-determinant, and of the root over it
+        # Derivatives of half the log-determinant, and of the square root that contains
+        # it.
         inverse = np.linalg.inv(cov + variance * np.eye(len(cov)))
         information = np.einsum("bi,ij,bj->b", centred, inverse, centred) / 2
         slope = R**2 / (row.num_demos * float(bound.smoothed))
@@ -124,7 +125,7 @@ def smoothing(
 
 
 def supersample(pair_losses: np.ndarray) -> dict[str, float]:
-    """The smallest supersample bound, with its limit and the error that it bounds.
+    """Returns the smallest supersample bound, its confidence limit and the error.
 
     The pairs have one law, so that those of some demonstrations are enough. Error and
     bound are those of the rounded loss.
@@ -140,7 +141,7 @@ def supersample(pair_losses: np.ndarray) -> dict[str, float]:
 
 
 def ordering(found: dict[str, DeltaEstimate]) -> dict[str, float]:
-    """By how many standard errors each variant undercuts the next one that is finer.
+    """Differences between neighbouring variants of the bound, in standard errors.
 
     Negative where the order holds, F >= G >= opt >= aniso; both are from the same
     prompts, so the standard error is that of the difference.
@@ -159,7 +160,7 @@ def ordering(found: dict[str, DeltaEstimate]) -> dict[str, float]:
 def measure(
     row: ProblemSize, sample: Replicates, support_dim: int, printed: float
 ) -> dict:
-    """The record of a row."""
+    """Returns the record of a row for ``metrics.jsonl``."""
     found = bounds(row, sample, support_dim)
     smooth, c, single = smoothing(row, sample)
     records = {name: estimate.record() for name, estimate in found.items()}

@@ -1,4 +1,4 @@
-"""The two pictures of a run."""
+"""The two figures of a run."""
 
 import math
 
@@ -27,7 +27,7 @@ NOISY = {
 
 
 def figures(config: Config, rows: dict[str, dict]) -> dict[str, Figure]:
-    """``rows.png`` and, with two sizes or more, ``scaling.png``."""
+    """Draws ``rows.png`` and, with at least two sizes, ``scaling.png``."""
     found = {}
     table = [rows[row.label] for row in config.table()]
     if table:
@@ -38,7 +38,7 @@ def figures(config: Config, rows: dict[str, dict]) -> dict[str, Figure]:
 
 
 def _error_curve(records: list[dict], name: str) -> Curve:
-    """Means with two standard errors to each side."""
+    """Returns a curve of means with intervals of two standard errors to each side."""
     values = [record[name]["value"] for record in records]
     halves = [2 * record[name]["se"] for record in records]
     low = [v - h for v, h in zip(values, halves, strict=True)]
@@ -50,7 +50,7 @@ def _values(records: list[dict], name: str) -> list[float]:
 
 
 def _rows_figure(table: list[dict]):
-    # From top to bottom by the first number of a row's name, then by the next.
+    # Rows are sorted from top to bottom by the numbers in their names.
     sizes = ("generic", "dim", "num_demos", "shots", "num_layers")
     table = sorted(table, key=lambda row: [row[size] for size in sizes])
     noisy = {label: _values(table, name) for name, label in NOISY.items()}
@@ -96,7 +96,7 @@ def _sample_panel(
     }
     planned = planned_curve(sizes, [row.shots for row in sweep])
     curves["plan (no bound)"] = Curve.of(planned)
-    # Guides pass beside the last points of the finest bound and of the error.
+    # Guides pass near the last points of the tightest bound and of the error.
     ends = {-0.5: "anisotropic", -1.0: "error"}
     slopes = {}
     for power in powers:

@@ -1,4 +1,4 @@
-r"""What of the bound does not depend on the weights.
+r"""Measures which terms of the bound do not depend on the weights.
 
 With the shared mask :math:`z_i^t = J_t \operatorname{vech}(h_i h_i^\\top)` with one
 matrix :math:`J_t` for all demonstrations, which the weights and :math:`W_{t-1}` decide.
@@ -28,7 +28,7 @@ HELD_OUT, POPULATION = "held-out prior", "population's Gaussian"
 
 @jax.jit
 def layer_terms(stack: LinearAttentionStack, key: jax.Array) -> dict[str, jax.Array]:
-    """Terms of both priors along noisy paths of the same prompts, (L,)."""
+    """Computes the terms of both priors on noisy paths of the same prompts, (L,)."""
     learner = GenericWeights(0, _LAYERS)
     data, noise = jax.random.split(key)
     keys = jax.random.split(data, _PROMPTS)
@@ -53,7 +53,7 @@ def layer_terms(stack: LinearAttentionStack, key: jax.Array) -> dict[str, jax.Ar
 
 
 def measure_invariance(seed: int) -> dict:
-    """Terms of stacks with full supports and of others, on the same pools."""
+    """Computes terms of several stacks on equal pools, with several supports."""
     key = jax.random.key(seed)
     generic = [
         GenericWeights(seed + i, _LAYERS, scale=0.3).stack() for i in range(_STACKS)
@@ -80,13 +80,13 @@ def measure_invariance(seed: int) -> dict:
 
 
 def _spread(terms: list[dict[str, jax.Array]], prior: str) -> float:
-    """Largest less smallest of all layers and stacks, over the mean."""
+    """Range of a term over all layers and stacks, divided by its mean."""
     values = np.stack([np.asarray(each[prior]) for each in terms])
     return float(np.ptp(values) / values.mean())
 
 
 def _cut(stack: LinearAttentionStack) -> LinearAttentionStack:
-    """The stack with the largest singular value of each value matrix alone."""
+    """Returns the stack with each value matrix truncated to rank 1."""
     U, s, Vt = jnp.linalg.svd(stack.W_V)
     W_V = s[:, :1, None] * U[:, :, :1] * Vt[:, :1, :]
     return LinearAttentionStack(W_V, stack.W_K, stack.W_Q)

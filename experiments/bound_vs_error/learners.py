@@ -1,4 +1,4 @@
-r"""Learners whose true error is known: weights, data, and the population's side.
+r"""Learners whose true error is known: weights, data and population moments.
 
 The data are :math:`x \sim N(0, 1)`, :math:`y = \beta \cdot x + 0.5\, \epsilon` with
 :math:`\|\beta\| = 1`, the loss is :math:`\min((y - w \cdot x)^2, 2)`, and the predictor
@@ -23,17 +23,17 @@ CLIP, NOISE_STD, STEP_SIZE = 2.0, 0.5, 0.5
 
 
 def clipped_losses(w: Array, H: Array) -> Array:
-    """Clipped squared errors on tokens [x; y], one each."""
+    """Clipped squared error of each token [x; y]."""
     return jnp.minimum((H[:, -1] - H[:, :-1] @ w) ** 2, CLIP)
 
 
 def clipped_loss(w: Array, H: Array) -> Array:
-    """Mean over the tokens of the clipped squared error."""
+    """Mean clipped squared error over the tokens."""
     return jnp.mean(clipped_losses(w, H))
 
 
 def population_loss(w: Array, task: Array) -> Array:
-    r"""Its expectation: :math:`E \min(s^2 z^2, c)`, :math:`s^2 = |w - \beta|^2 + 1/4`.
+    r"""Expected loss: :math:`E \min(s^2 z^2, c)`, :math:`s^2 = |w - \beta|^2 + 1/4`.
 
     With :math:`a = \sqrt c / s` it is :math:`s^2 (2 \Phi(a) - 1 - 2 a \phi(a)) +
     2 c\, (1 - \Phi(a))`.
@@ -47,7 +47,7 @@ def population_loss(w: Array, task: Array) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class GradientDescent:
-    """One step of gradient descent a layer; gradients live in the label row.
+    """The gradient-descent stack: one step per layer; gradients are in the label row.
 
     Attributes:
         dim: Input dimension d_in, which is the dimension of the support.
@@ -69,20 +69,20 @@ class GradientDescent:
 
     @property
     def anchor(self) -> Array:
-        """Where gradient descent on the population ends."""
+        """Predictor after gradient descent on the population risk."""
         return self.task * (1 - (1 - STEP_SIZE) ** self.num_layers)
 
     def stack(self) -> LinearAttentionStack:
-        """The weights."""
+        """Returns the weights of the stack."""
         return gradient_descent(jnp.full(self.num_layers, STEP_SIZE), self.dim)
 
     def coordinates(self, gradients: TrajectoryFactors) -> Array:
-        """The z_i in coordinates of the support, (L, N, m)."""
+        """Returns the z_i in coordinates of the support, (L, N, m)."""
         N = gradients.left.shape[1]
         return N * gradients.left[..., -1:] * gradients.right_G[..., : self.dim]
 
     def population(self, W: Array) -> tuple[Array, Array]:
-        """Mean and covariance of z_i at W, in the same coordinates."""
+        """Mean and covariance of z_i at W, in coordinates of the support."""
         u = self.task + W[-1, : self.dim]
         spread = (u @ u + NOISE_STD**2) * jnp.eye(self.dim) + jnp.outer(u, u)
         return -STEP_SIZE * u, STEP_SIZE**2 * spread
@@ -90,7 +90,7 @@ class GradientDescent:
 
 @dataclasses.dataclass(frozen=True)
 class GenericWeights:
-    """Dense weights of width 3 and one layer; gradients fill {A X B : X symmetric}.
+    """Random dense weights of width 3; gradients fill {A X B : X symmetric}.
 
     Attributes:
         seed: Of the weights.
@@ -116,13 +116,13 @@ class GenericWeights:
 
     @property
     def anchor(self) -> Array:
-        """The predictor of the first layer's population gradient."""
+        """Predictor after the first layer's step on the population risk."""
         n = self.dim + 1
         mean, _ = self.population(jnp.zeros((n, n)))
         return -(self._basis() @ mean).reshape(n, n)[-1, : self.dim]
 
     def stack(self) -> LinearAttentionStack:
-        """The weights."""
+        """Returns the weights of the stack."""
         n = self.dim + 1
         draws = jax.random.normal(
             jax.random.key(self.seed), (3, self.num_layers, n, n)
@@ -130,7 +130,7 @@ class GenericWeights:
         return LinearAttentionStack(self.scale * draws[0], draws[1], draws[2])
 
     def coordinates(self, gradients: TrajectoryFactors) -> Array:
-        """The z_i in coordinates of the support, (L, N, m)."""
+        """Returns the z_i in coordinates of the support, (L, N, m)."""
         N, n = gradients.left.shape[1:]
         basis = self._basis().reshape(n, n, -1)
         return N * jnp.einsum(
@@ -138,7 +138,7 @@ class GenericWeights:
         )
 
     def population(self, W: Array) -> tuple[Array, Array]:
-        """Mean and covariance of z_i at W, in the same coordinates."""
+        """Mean and covariance of z_i at W, in coordinates of the support."""
         mean, cov = population_moments(self.stack(), 0, W, self.task)
         basis = self._basis()
         return basis.T @ mean, basis.T @ cov @ basis
@@ -189,7 +189,7 @@ def token_moment(task: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnames=("learner", "num_demos"))
 def draw_tokens(key: Array, learner: Learner, num_demos: int) -> Array:
-    """A pool of demonstrations [x; y], (N, n)."""
+    """Draws a pool of demonstrations [x; y], (N, n)."""
     draws = jax.random.normal(key, (num_demos, learner.dim + 1))
     X = draws[:, :-1]
     y = X @ learner.task + NOISE_STD * draws[:, -1]

@@ -35,7 +35,7 @@ def _run_all(launch: Launch[Config]) -> dict:
 
 
 def measure_all(config: Config, rows: list[ProblemSize], run: Run) -> dict[str, dict]:
-    """Records by name; those that ``metrics.jsonl`` has are not measured again."""
+    """Measures the rows missing from ``metrics.jsonl``; returns records by name."""
     jobs: dict[str, Callable[[], dict]] = {
         row.label: lambda row=row: measure_row(config, row) for row in rows
     }
@@ -54,14 +54,14 @@ def measure_all(config: Config, rows: list[ProblemSize], run: Run) -> dict[str, 
 
 
 def measure_row(config: Config, row: ProblemSize) -> dict:
-    """The record of a row."""
+    """Measures a row and returns its record."""
     learner = learner_of(row, config.seed)
     sample = simulate(config, row)
     return measure(row, sample, learner.support_dim, printed_bound(learner, row))
 
 
 def stored_records(run: Run) -> dict[str, dict]:
-    """Whole lines of ``metrics.jsonl``; a torn last line counts as not measured."""
+    """Reads ``metrics.jsonl`` and ignores an incomplete last line."""
     path = run.folder / "metrics.jsonl"
     lines = path.read_text().splitlines() if path.is_file() else []
     records = {}

@@ -1,4 +1,4 @@
-"""How many demonstrations the bound would need, here and for a language model."""
+"""The number of demonstrations that the bound needs, also for a language model."""
 
 import math
 from typing import Any
@@ -9,25 +9,25 @@ import numpy as np
 from experiments.bound_vs_error.learners import CLIP
 from icltheory.bounds import planned_bound, required_samples
 
-_DIMS, _FRACTION = (5, 5), 0.5  # supports of the sweep's two layers, and its b/N
+_DIMS, _FRACTION = (5, 5), 0.5  # support dimensions of two layers, and b/N
 # A LLaMA of 7 billion parameters has 32 layers of this width.
 _WIDTH, _LAYERS, _DEMOS = 4096, 32, 10
 
 
 def planned_samples(target: float) -> int:
-    """N for which the planned bound of the sweep's learner reaches a target."""
+    """Returns the N at which the sweep learner's planned bound reaches a target."""
     with jax.enable_x64(True):
         return required_samples(target, _FRACTION, np.array(_DIMS), CLIP / 2)
 
 
 def planned_curve(num_demos: list[int], shots: list[int]) -> np.ndarray:
-    """The planned bound of the sweep's learner, and infinity where it has none."""
+    """Returns the planned bound of the sweep's learner for each N; may be infinite."""
     sizes = np.array(num_demos), np.array(shots)
     return np.asarray(planned_bound(*sizes, np.array(_DIMS), CLIP / 2))
 
 
 def crossing(num_demos: list[int], values: list[float], target: float) -> float:
-    """N at which a falling curve reaches a target, between points on log axes."""
+    """Interpolates the N at which a decreasing curve reaches a target, on log axes."""
     pairs = list(zip(num_demos, values, strict=True))
     for (n_0, v_0), (n_1, v_1) in zip(pairs, pairs[1:], strict=False):
         if v_0 > target >= v_1 and math.isfinite(v_0):
@@ -37,9 +37,9 @@ def crossing(num_demos: list[int], values: list[float], target: float) -> float:
 
 
 def language_model(target: float) -> dict[str, Any]:
-    """What the plan asks of one layer and of all layers of a language model."""
+    """Planned bounds for one layer and for all layers of a language model."""
     support = _WIDTH * (_WIDTH + 1) // 2
-    pruned = 20 * _WIDTH - 20 * 19 // 2  # value matrices of rank 20, a rate of 0.995
+    pruned = 20 * _WIDTH - 20 * 19 // 2  # rank 20, which is a rate of 0.995
     found: dict[str, Any] = {"width": _WIDTH, "layers": _LAYERS, "target": target}
     for name, m in (("full", support), ("rank 20", pruned)):
         one, every = np.array([m]), np.full(_LAYERS, m)

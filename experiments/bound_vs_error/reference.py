@@ -1,4 +1,4 @@
-"""Values of an independent simulation of the same learners, to compare with.
+"""Reference values of the same learners from an independent simulation.
 
 It was written in NumPy, shares no code with this library and took no closed form: fresh
 demonstrations stand for the population. Errors come with their standard errors, bounds
@@ -17,7 +17,7 @@ _COLUMNS = (
     *("anisotropic", "held_out_half", "held_out_most", "held_out_all_but_one"),
     *("det_error", "det_error_se", "smoothing"),
 )
-# (d_in, N, b, L): values in the order of the columns
+# The key is (d_in, N, b, L), the values are in the order of the columns.
 _TABLE = {
     (1, 50, 25, 1): "0.01205 0.00158 0.468 0.279 0.282 0.257 0.125 0.125 0.216 0.171 "
     "0.165 0.01216 0.00157 0.110",
@@ -54,7 +54,7 @@ ROWS = {
     row: dict(zip(_COLUMNS, map(float, values.split()), strict=True))
     for row, values in _TABLE.items()
 }
-# (N, b), width 3, one layer
+# The key is (N, b), for width 3 and one layer.
 GENERIC = {
     (20, 10): {"anisotropic": 0.619},
     (100, 50): {"anisotropic": 0.221},
@@ -65,10 +65,10 @@ GENERIC = {
 
 
 def replicates(num_demos: int, generic: bool) -> int:
-    """Prompts from which the reference values of a row were computed."""
+    """Number of prompts behind the reference values of a row."""
     return 2000 if generic else int(min(4000, max(400, 2e6 / num_demos)))
 
 
 def rounding(name: str) -> float:
-    """Half a unit of the last digit that is given."""
+    """Half a unit of the last digit of a reference value."""
     return 5e-6 if name in ("error", "det_error") else 5e-4

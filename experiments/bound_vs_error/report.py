@@ -1,4 +1,4 @@
-"""Tables, verdicts and the result of a run, from its records alone."""
+"""Builds the tables, checks and results of a run from its records."""
 
 import math
 from typing import Any
@@ -34,11 +34,11 @@ NAMES = {
     "held_out_all_but_one": "N-1",
 }
 ASYMPTOTIC = 200  # slopes are fitted from this N on
-SEEN = 0.02  # errors from which supersample bounds are compared
+SEEN = 0.02  # supersample bounds are compared with errors above this value
 
 
 def report(config: Config, records: dict[str, dict]) -> Report:
-    """Tables, figures, checks, findings and numbers of a run."""
+    """Builds the tables, figures, checks, findings and numbers of a run."""
     rows = {row.label: with_ratios(records[row.label]) for row in config.all_rows()}
     scaling, plan = measure_scaling(config, rows), measure_plan(config, rows)
     found = checks(list(rows.values()), records[INVARIANCE])
@@ -68,13 +68,13 @@ def report(config: Config, records: dict[str, dict]) -> Report:
 
 
 def with_ratios(record: dict[str, Any]) -> dict[str, Any]:
-    """A record with its best valid bound, ratios to the error, and the reference."""
+    """Adds to a record its best valid bound, ratios to the error, and the reference."""
     valid = {name: number(record[name]["value"]) for name in VALID}
-    # A noisy estimate is not the best for being low by chance.
+    # The choice accounts for noise, so that a low estimate does not win by chance.
     best = min(valid, key=lambda name: valid[name] + 2 * record[name]["se"])
     error, se = record["error"]["value"], record["error"]["se"]
     det = record["det_error"]["value"]
-    # An error that is not seen above its own noise gives no ratio.
+    # A ratio is computed only for an error that exceeds its own noise.
     ratios = (
         {name: value / error for name, value in valid.items()} if error > 2 * se else {}
     )
@@ -93,7 +93,7 @@ def with_ratios(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def checks(rows: list[dict[str, Any]], invariance: dict[str, Any]) -> list[Check]:
-    """What must hold in every row; each names the row that comes nearest to failing."""
+    """Checks every row; each check reports the row closest to failing."""
 
     def over(record, error, bounds):
         smallest = min(number(record[name]["value"]) for name in bounds)
@@ -141,7 +141,7 @@ def checks(rows: list[dict[str, Any]], invariance: dict[str, Any]) -> list[Check
 
 
 def measure_scaling(config: Config, rows: dict[str, dict]) -> dict[str, Any]:
-    """Slopes of error and bounds in N on log axes, from ``ASYMPTOTIC`` on."""
+    """Fits the slopes of error and bounds in N on log axes, from ``ASYMPTOTIC`` on."""
     sweeps = {"b = N/2": config.fraction_sweep(), "b fixed": config.shots_sweep()}
     found = {}
     for name, sweep in sweeps.items():
@@ -160,7 +160,7 @@ def measure_scaling(config: Config, rows: dict[str, dict]) -> dict[str, Any]:
 
 
 def _slope(x: np.ndarray, entries: list[dict]) -> dict[str, float | str]:
-    """Least-squares slope of the logarithm, and its standard error."""
+    """Returns the least-squares slope of the logarithm and its standard error."""
     values = np.array([entry["value"] for entry in entries], float)
     errors = np.array([entry["se"] for entry in entries])
     weights = (x - x.mean()) / np.sum((x - x.mean()) ** 2)
@@ -173,7 +173,7 @@ def _slope(x: np.ndarray, entries: list[dict]) -> dict[str, float | str]:
 
 
 def scaling_checks(scaling: dict[str, Any]) -> list[Check]:
-    """Bounds fall like N^-1/2 and errors like 1/N at b = N/2; all like 1/N at fixed b.
+    """Checks slopes: bounds ~ N^-1/2 and errors ~ 1/N at b = N/2, all ~ 1/N at fixed b.
 
     The limits are for N to infinity; 0.1 is left for what these N are short of it.
     """
@@ -197,7 +197,7 @@ def scaling_checks(scaling: dict[str, Any]) -> list[Check]:
 
 
 def measure_plan(config: Config, rows: dict[str, dict]) -> dict[str, Any]:
-    """Planned N for each target, the bound simulated there, and the N it needs."""
+    """Returns each target's planned N, the simulated bound there, and the needed N."""
     sweep = config.fraction_sweep()
     sizes = [row.num_demos for row in sweep]
     curve = [number(rows[row.label]["anisotropic"]["value"]) for row in sweep]
@@ -217,7 +217,7 @@ def measure_plan(config: Config, rows: dict[str, dict]) -> dict[str, Any]:
 
 
 def plan_checks(plan: dict[str, Any]) -> list[Check]:
-    """The plan is below the simulated bound, by a quarter at most."""
+    """Checks that the plan is below the simulated bound by at most a quarter."""
     found = []
     for target, entry in plan["targets"].items():
         there, goal = entry["bound there"], float(target)
@@ -245,7 +245,7 @@ def _row_name(record: dict[str, Any]) -> str:
 
 
 def bounds_table(config: Config, rows: dict[str, dict]) -> Table:
-    """True error and every bound, a line a row of the table."""
+    """Builds the table of true errors and bounds, one line per row."""
     table = Table(
         title="true error (standard error) and bounds; trivial bound 2, printed inf; "
         "held-out priors see N/2, 0.9N, N-1; pairs: supersample bound, 95 % limit",
@@ -270,7 +270,7 @@ def bounds_table(config: Config, rows: dict[str, dict]) -> Table:
 
 
 def noiseless_table(config: Config, rows: dict[str, dict]) -> Table:
-    """The same for the learner without noise, which Theorem 2 says nothing of."""
+    """Builds the table without noise, to which Theorem 2 does not apply."""
     table = Table(title="without noise: true error (standard error) and bounds")
     table.add_column("d N b L", no_wrap=True)
     for head in ("error (se)", "smoothing", "pairs", "limit"):
@@ -291,13 +291,13 @@ def _supersample_cells(entry: dict[str, float]) -> tuple[str, str]:
 
 
 def extra_rows(config: Config) -> list[ProblemSize]:
-    """Rows of the sweeps and the plan that the table does not have."""
+    """Returns the rows of the sweeps and the plan that are not in the table."""
     table = config.table()
     return [row for row in config.all_rows() if row not in table]
 
 
 def comparison_table(config: Config, rows: dict[str, dict]) -> Table:
-    """Distance from the independent simulation, in standard errors of both."""
+    """Builds the table of differences from the independent simulation, as z-scores."""
     table = Table(title="z-scores against the independent simulation", padding=(0, 0))
     table.add_column("d N b L", no_wrap=True)
     series = {"error": "error", "risk": "risk", "inside": "log in", **NAMES}
@@ -315,7 +315,7 @@ def comparison_table(config: Config, rows: dict[str, dict]) -> Table:
 
 
 def plan_table(plan: dict[str, Any]) -> Table:
-    """The plan beside the simulation."""
+    """Builds the table that compares the plan with the simulation."""
     table = Table(title="plan for a bound at a target: d = 5, L = 2, b = N/2")
     for head in ("target", "planned N", "bound there", "N simulated", "true error"):
         table.add_column(head, justify="right")
@@ -333,7 +333,7 @@ def plan_table(plan: dict[str, Any]) -> Table:
 def findings(
     invariance: dict[str, Any], scaling: dict[str, Any], plan: dict[str, Any]
 ) -> list[str]:
-    """What the numbers say, in words."""
+    """Summarises the results in sentences."""
     said = []
     for sweep, series in scaling.items():
         powers = ", ".join(
@@ -357,7 +357,7 @@ def findings(
 
 
 def supersample_findings(rows: list[dict[str, Any]]) -> list[str]:
-    """How many times the error the supersample bound is, where the error is seen."""
+    """States the ratio of the supersample bound to the error, where it is resolved."""
     said = []
     kinds = {"with noise": ("error", "supersample")}
     kinds["without noise"] = ("det_error", "det_supersample")

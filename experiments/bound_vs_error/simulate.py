@@ -1,4 +1,4 @@
-"""Replicates of a row: what every variant of the bound needs, and the true errors."""
+"""Simulates replicates of a row: the quantities of the bounds, and the true errors."""
 
 import dataclasses
 import functools
@@ -38,12 +38,12 @@ from icltheory.trajectory import implicit_gd
 
 R = CLIP / 2
 SMOOTHING = (0.01, 0.1, 1.0, 10.0)  # variances of the perturbation, times N
-PAIRS = 64  # demonstrations of a prompt that are paired with others
+PAIRS = 64  # number of demonstrations per prompt that are paired with others
 _NUMBERS_AT_ONCE = 2**25
 
 
 class Replicates(NamedTuple):
-    """What was measured on each of B prompts.
+    """Quantities measured on each of B prompts.
 
     Attributes:
         squared_G: ||G_t||^2, ``(B, L)``.
@@ -86,19 +86,19 @@ class Replicates(NamedTuple):
 
 
 def held_out_sizes(num_demos: int) -> tuple[int, int, int]:
-    """What the three priors see: half, nine in ten, all but one."""
+    """Sizes of the held-out priors' data: half, nine tenths, and all but one."""
     return num_demos // 2, num_demos - max(1, num_demos // 10), num_demos - 1
 
 
 def learner_of(row: ProblemSize, seed: int) -> Learner:
-    """Weights of a row; generic ones are drawn once for all rows."""
+    """Returns the learner of a row; generic weights are the same for all rows."""
     if row.generic:
         return GenericWeights(seed)
     return GradientDescent(row.dim, row.num_layers)
 
 
 def simulate(config: Config, row: ProblemSize) -> Replicates:
-    """All replicates of a row, by a compiled map over chunks of them."""
+    """Simulates all replicates of a row in compiled chunks."""
     count = config.replicates_of(row)
     keys = tuple(jax.random.split(k, count) for k in row_keys(config.seed, row))
     learner = learner_of(row, config.seed)
@@ -109,7 +109,7 @@ def simulate(config: Config, row: ProblemSize) -> Replicates:
 
 
 def row_keys(seed: int, row: ProblemSize) -> Array:
-    """Keys of a row's data, noise and perturbations; no two rows share them."""
+    """Returns the keys of a row's data, noise and perturbations, unique to the row."""
     key = jax.random.key(seed)
     for number in dataclasses.astuple(row):
         key = jax.random.fold_in(key, number)
@@ -117,7 +117,7 @@ def row_keys(seed: int, row: ProblemSize) -> Array:
 
 
 def _chunk(row: ProblemSize, count: int) -> int:
-    """Prompts at once, a power of two; one on a CPU, where a batch gains nothing."""
+    """Returns the chunk size, a power of two; it is 1 on a CPU."""
     if jax.default_backend() == "cpu":
         return 1
     chunk = _NUMBERS_AT_ONCE // (row.num_demos * (row.dim + 1) * row.num_layers)
@@ -130,7 +130,7 @@ def _support_dims(learner: Learner) -> np.ndarray:
 
 
 def printed_bound(learner: Learner, row: ProblemSize) -> float:
-    """Theorem 2 as printed: infinite, C_t being singular, unless its rank is n^2."""
+    """Theorem 2 as printed: infinite unless the rank of C_t is n^2."""
     n = learner.dim + 1
     rank = np.minimum(row.num_demos - 1, _support_dims(learner))
     if np.any(rank < n**2):
@@ -152,7 +152,7 @@ def replicates(
     num_demos: int,
     chunk: int,
 ) -> Replicates:
-    """Replicates from keys of the data, of the noise and of the perturbation."""
+    """Simulates replicates from keys of the data, the noise and the perturbation."""
 
     def one(keys):
         return replicate(keys, shots, learner, num_demos)
@@ -163,7 +163,7 @@ def replicates(
 def replicate(
     keys: tuple[Array, Array, Array], shots: Array, learner: Learner, num_demos: int
 ) -> Replicates:
-    """One prompt: a noisy path, its terms, and the errors with and without noise.
+    """Simulates one prompt: a noisy path, its terms, and errors with and without noise.
 
     The expected loss is exact given W_L, and the gap of a fixed predictor near it,
     whose mean is zero, is subtracted.
@@ -210,7 +210,7 @@ def replicate(
 
 
 def bound_terms(learner: Learner, H: Array, W: Array, shots: Array) -> tuple:
-    """The first seven fields, in coordinates of the support, at given weights."""
+    """Computes the first seven fields of ``Replicates`` at given weights."""
     N, m = H.shape[0], learner.support_dim
     gradients = demonstration_gradients(learner.stack(), H, scale=1 / N, W=W)
     z = learner.coordinates(gradients)

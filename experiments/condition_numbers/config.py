@@ -1,4 +1,4 @@
-"""Which model is decomposed."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 from pathlib import Path
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Which model, and which of its matrices.
+    """The model whose matrices are decomposed.
 
     Attributes:
         checkpoint: Folder of a checkpoint, or its name on the hub. A relative folder
@@ -39,7 +39,7 @@ class Config:
 
     @property
     def place(self) -> str:
-        """Where the checkpoint is."""
+        """Path of the checkpoint's folder, or its name on the hub."""
         here, inside = Path(self.checkpoint), ROOT / self.checkpoint
         return str(inside) if not here.exists() and inside.is_dir() else self.checkpoint
 
@@ -49,5 +49,5 @@ PRESETS = {
     "gptj": Config("EleutherAI/gpt-j-6b", dtype="float16"),
     "llama2": Config("meta-llama/Llama-2-7b-hf", dtype="float16"),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"tiny": "seconds"}

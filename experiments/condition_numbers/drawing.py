@@ -1,4 +1,4 @@
-"""Condition numbers and singular values of one model's matrices, beside chance."""
+"""Figures of condition numbers and singular values, compared with random matrices."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ __all__ = ["ConditionCurve", "condition_numbers_along_depth", "spectra_beside_ch
 
 
 class ConditionCurve(NamedTuple):
-    """Condition numbers of one matrix.
+    """Condition numbers of one matrix by layer, with those of a random matrix.
 
     Attributes:
         layers: Numbers of the layers.
@@ -38,12 +38,12 @@ class ConditionCurve(NamedTuple):
     spread: tuple[float, float] | None = None
 
     def finite(self) -> np.ndarray:
-        """The values as ``(models, layers)``, NaN in place of infinity."""
+        """The values as ``(models, layers)``, with NaN in place of infinity."""
         values = np.atleast_2d(np.asarray(self.values, float))
         return np.where(np.isfinite(values), values, np.nan)
 
     def middle(self) -> np.ndarray:
-        """The value of each layer; of several models the geometric mean."""
+        """The value of each layer; the geometric mean over several models."""
         values = self.finite()
         return values[0] if len(values) == 1 else np.exp(np.log(values).mean(axis=0))
 
@@ -51,7 +51,7 @@ class ConditionCurve(NamedTuple):
 def condition_numbers_along_depth(
     panels: Mapping[str, Mapping[str, ConditionCurve]], title: str
 ):
-    """Draws one curve a matrix over the layers, and beside it the ratio to the null.
+    """Draws one curve per matrix over the layers, and the ratio to a random matrix.
 
     A matrix has the same colour and marker in every figure. Grey dotted lines are the
     medians of random matrices, one for each shape; dashed ones the ceilings above which
@@ -97,7 +97,7 @@ def condition_numbers_along_depth(
 def spectra_beside_chance(
     panels: Mapping[str, tuple[Any, tuple[int, int]]], title: str
 ):
-    """Draws singular values as histograms, with the density of random matrices.
+    """Draws singular values as histograms with the density of random matrices.
 
     Args:
         panels: For each panel the singular values of a matrix, and its shape.
@@ -117,12 +117,12 @@ def spectra_beside_chance(
         for ax, (s, shape) in zip(axes, panels.values(), strict=True):
             mean_square = np.sum(np.square(s)) / np.prod(shape)
             spectrum(s, _law(shape, mean_square), ax=ax, bins=16)
-            ax.get_legend().remove()  # the page has one
+            ax.get_legend().remove()  # the figure has a common legend
     return axes[0].figure
 
 
 def _law(shape: tuple[int, int], mean_square: float):
-    """The density of random matrices with this mean square, if there is one."""
+    """Returns the density for random matrices of this mean square, or ``None``."""
     if mean_square == 0:
         return None
     return lambda s: marchenko_pastur_density(s, shape, mean_square**0.5)
@@ -146,7 +146,7 @@ def _curve(axes, matrix: str, curve: ConditionCurve, scale: float) -> None:
 
 
 def _names(axes, curves: Mapping[str, ConditionCurve]) -> None:
-    """Names at the right: matrices at their last values, shapes at their medians."""
+    """Labels the curves of matrices and random matrices at the right edge."""
     ends = []
     for matrix, curve in curves.items():
         name, colour, _ = matrix_look(matrix)
@@ -171,7 +171,7 @@ def _yardsticks(axes, curves: Mapping[str, ConditionCurve]) -> None:
 
 
 def _rounding(axes, curves: Mapping[str, ConditionCurve]) -> None:
-    """Ceilings in the colours of their matrices, where values may come near them."""
+    """Draws the condition numbers above which rounding dominates, if they are near."""
     top = max(np.nanmax([*c.finite().flat, c.null]) for c in curves.values())
     label, highest = "rounding decides", None
     for matrix, curve in curves.items():

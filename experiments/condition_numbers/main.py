@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> dict:
         config.place, config.dtype, revision=config.revision or None
     )
     for layer in layers_of(config, model):
-        module_matrices(model, layer, config.module)  # complains before it takes long
+        module_matrices(model, layer, config.module)  # raises before the computation
     run = Run.begin(
         launch,
         f"{model.arch.family} of {model.num_layers} layers from {config.checkpoint}",
@@ -35,14 +35,14 @@ def main(argv: list[str] | None = None) -> dict:
 
 
 def layers_of(config: Config, model: LanguageModel) -> tuple[int, ...]:
-    """The layers that are decomposed."""
+    """Returns the layers that are decomposed."""
     return config.layers or tuple(range(model.num_layers))
 
 
 def measure(
     config: Config, model: LanguageModel, run: Run
 ) -> Iterator[ConditionNumber]:
-    """Rows layer by layer; those of a stopped run are found in the cache."""
+    """Yields rows layer by layer, with the cached results of an interrupted run."""
     cache = SingularSystems(config.cache or run.folder / "singular_values")
     run.reset_metrics([])
     for layer in run.track(layers_of(config, model), "decomposing", unit="layers"):

@@ -1,4 +1,4 @@
-"""Table, figure, claims and checks of a run."""
+"""Builds the table, figures, claims and checks of a run."""
 
 import math
 from typing import Any
@@ -27,7 +27,7 @@ AGGREGATES = ("max", "mean", "geometric_mean", "min")
 
 
 def report(config: Config, model: LanguageModel, rows: Rows) -> Report:
-    """Tables, figure, claims, checks and numbers of a run."""
+    """Builds the tables, figures, claims, checks and numbers of a run."""
     chosen = choices(config, rows)
     return Report(
         {"choices": chosen, "rows": [as_json(row) for row in rows]},
@@ -43,7 +43,7 @@ def report(config: Config, model: LanguageModel, rows: Rows) -> Report:
 
 
 def as_json(row: ConditionNumber) -> dict[str, Any]:
-    """A row without its singular values; no number in place of infinity."""
+    """Converts a row for JSON, without singular values; infinity becomes ``None``."""
     fields = row._asdict()
     del fields["singular_values"]
     return {
@@ -53,7 +53,7 @@ def as_json(row: ConditionNumber) -> dict[str, Any]:
 
 
 def by_matrix(rows: Rows) -> dict[str, list[ConditionNumber]]:
-    """The rows of each matrix, in the order of its layers."""
+    """Groups the rows by matrix, in the order of the layers."""
     return {
         name: sorted((r for r in rows if r.matrix == name), key=lambda r: r.layer)
         for name in dict.fromkeys(row.matrix for row in rows)
@@ -61,7 +61,7 @@ def by_matrix(rows: Rows) -> dict[str, list[ConditionNumber]]:
 
 
 def checks(model: LanguageModel, rows: Rows) -> list[Check]:
-    """What must hold of any matrix."""
+    """Checks the decompositions: singular values must have the norm of the matrix."""
     wrong = []
     for row in rows:
         (spec,) = module_matrices(model, row.layer, row.matrix)
@@ -72,7 +72,7 @@ def checks(model: LanguageModel, rows: Rows) -> list[Check]:
 
 
 def claims(rows: Rows) -> list[Claim]:
-    """The statements of section 3.4 and whether this model bears them out."""
+    """Compares the statements of section 3.4 with this model."""
     said = []
     groups = {m: [r for r in rows if r.module == m] for m in MODULES}
     if all(groups.values()):
@@ -100,7 +100,7 @@ def claims(rows: Rows) -> list[Claim]:
 
 
 def growth(rows: Rows) -> list[Claim]:
-    """Whether condition numbers grow with depth: Kendall's tau of each matrix."""
+    """Kendall's tau between condition number and depth, for each matrix."""
     depths = {n: r for n, r in by_matrix(rows).items() if len(r) > 1}
     if not depths:
         return []
@@ -124,7 +124,7 @@ def growth(rows: Rows) -> list[Claim]:
 
 
 def choices(config: Config, rows: Rows) -> list[dict[str, Any]]:
-    """The deepest of the top-k layers, for each module, score and aggregate."""
+    """Chooses the deepest of the top-k layers by module, score and aggregate."""
     found = []
     for module in dict.fromkeys(row.module for row in rows):
         layers = sorted({row.layer for row in rows})
@@ -143,7 +143,7 @@ def choices(config: Config, rows: Rows) -> list[dict[str, Any]]:
 
 
 def conditions_table(rows: Rows) -> Table:
-    """Condition number of each matrix and layer, its ratio to the null in brackets."""
+    """Builds the table of condition numbers and their ratios to random matrices."""
     table = Table(title="condition number (over that of a random matrix); * rounding")
     table.add_column("layer", justify="right")
     matrices = by_matrix(rows)
@@ -163,7 +163,7 @@ def conditions_table(rows: Rows) -> Table:
 
 
 def choices_table(config: Config, chosen: list[dict[str, Any]]) -> Table:
-    """The layers that Algorithm 1 would take."""
+    """Builds the table of the layers that Algorithm 1 would choose."""
     table = Table(title=f"deepest of the {config.top_k} layers that score highest")
     for name in ("module", "score", *AGGREGATES):
         table.add_column(name.replace("_", " "), justify="right")
@@ -173,7 +173,7 @@ def choices_table(config: Config, chosen: list[dict[str, Any]]) -> Table:
 
 
 def figure(config: Config, rows: Rows) -> Any:
-    """Figure 3 of this model."""
+    """Draws Figure 3 for this model."""
     curves = {}
     for name, matrix in by_matrix(rows).items():
         m, n = matrix[0].shape
@@ -195,7 +195,7 @@ def figure(config: Config, rows: Rows) -> Any:
 
 
 def spectra(config: Config, rows: Rows) -> Any:
-    """Singular values in the first and last layer, of one matrix a module."""
+    """Draws singular values in the first and last layer, for one matrix per module."""
     shown = {}
     for matrix in {row.module: row.matrix for row in reversed(rows)}.values():
         layers = by_matrix(rows)[matrix]

@@ -1,4 +1,4 @@
-"""Sizes of the experiment."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ from experiments._frame.fields import check_at_least, check_seeds
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is trained, on which prompts it is measured, and how often.
+    """The trained models, and how much is measured.
 
     Attributes:
         seeds: One training and set of test patterns each.
@@ -91,7 +91,7 @@ PRESETS = {
         mass_prompts=512,
         rows_at_once=32,
     ),
-    # Figure 20 counts to 1,000 iterations; its step size is not known.
+    # Figure 20 ends at 1,000 iterations; its step size is not known.
     "paper": Config(
         seeds=tuple(range(16)),
         iterations=1000,
@@ -101,5 +101,5 @@ PRESETS = {
         rows_at_once=32,
     ),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "40 s, 2 cores"}

@@ -1,4 +1,4 @@
-"""Chain of thought: errors against prompt length, lengths that suffice, attention."""
+"""Figures of chain of thought: errors and needed lengths of prompts, attention."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -25,7 +25,7 @@ _KINDS = {
 
 
 class LengthSeries(NamedTuple):
-    """One thing that is drawn against prompt length.
+    """One curve against prompt length.
 
     Attributes:
         mean: Its value at each length; zeros and NaN are left out of a log axis.
@@ -43,7 +43,7 @@ class LengthSeries(NamedTuple):
 
 
 class LengthPanel(NamedTuple):
-    """One panel.
+    """One panel of curves against prompt length.
 
     Attributes:
         lengths: Prompt lengths.
@@ -57,7 +57,7 @@ class LengthPanel(NamedTuple):
 
 
 class NeedPanel(NamedTuple):
-    """Prompt lengths that reach an error, against a quantity of the task.
+    """One panel of needed prompt lengths against a quantity of the task.
 
     Attributes:
         values: The quantity.
@@ -127,20 +127,20 @@ def _draw(axes, lengths, series: LengthSeries, floor: float) -> None:
     look = {"color": COLOURS[series.colour % len(COLOURS)], **_KINDS[series.kind]}
     axes.plot(lengths, mean, **look)
     if series.kind == "dots":
-        # Later ones are smaller, as they lie on the same places.
+        # Later markers are smaller, since they may coincide with earlier ones.
         size = max(3, 9 - 2 * series.colour)
         place = np.full(none.sum(), floor)
         axes.plot(lengths[none], place, "v", color=look["color"], markersize=size)
     if series.half is not None:
         half = np.asarray(series.half, float)
-        # A bar that reaches 0 has no lower end on a logarithmic axis.
+        # An error bar that reaches 0 has no lower end on a logarithmic axis.
         bars = np.stack([np.minimum(half, mean * (1 - 1e-6)), half])
         bar = {"color": look["color"], "capsize": 2, "linewidth": 0.9}
         axes.errorbar(lengths, mean, bars, fmt="none", **bar)
 
 
 def _ends(panel: LengthPanel, floor: float) -> list[tuple[float, str, str]]:
-    """Names at the last values, the limit's at its line."""
+    """Returns the labels at the curves' last values and at the limit."""
     ends = [
         (max(float(np.asarray(s.mean)[-1]), floor), s.name, COLOURS[s.colour % 7])
         for s in panel.series
@@ -153,7 +153,7 @@ def _length_axis(axes, lengths) -> None:
     axes.set_xscale("log")
     named = [lengths[-1]]
     for length in reversed(lengths):
-        if named[-1] >= 1.35 * length:  # else their labels would touch
+        if named[-1] >= 1.35 * length:  # labels would otherwise overlap
             named.append(length)
     axes.set_xticks(named, [f"{length:g}" for length in named])
     axes.minorticks_off()
@@ -218,7 +218,7 @@ def attention_along_training(
     stages: Mapping[str, float],
     title: str,
 ):
-    """Draws the attention on four classes of columns along training.
+    """Draws the attention on four classes of columns over training steps.
 
     Args:
         iterations: Steps of descent at each record.

@@ -53,7 +53,7 @@ def figures(
     swept: list[tuple[ReasoningSetting, SettingErrors]],
     compared: list[tuple[ReasoningSetting, SettingErrors, TheoryLines]],
 ) -> dict[str, Figure]:
-    """All figures by file name."""
+    """Draws all figures of a run, by file name."""
     of = f"{len(config.seeds)} trainings"
     kinds = {
         "dots": f"trained (95 % interval of {of})",

@@ -1,4 +1,4 @@
-"""Numbers that are read off the measurements, and their verdicts."""
+"""Quantities derived from the measurements, and checks of them."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from icltheory import chain_of_thought as cot
 from icltheory.statistics import Estimate
 
 LEVEL = 0.1
-SMALL = 0.03  # CoT below it where ICL is within it of its limit
+SMALL = 0.03  # CoT is below this error where ICL is this close to its limit
 Swept = list[tuple[ReasoningSetting, SettingErrors]]
 Compared = list[tuple[ReasoningSetting, SettingErrors, TheoryLines]]
 
@@ -22,7 +22,7 @@ Compared = list[tuple[ReasoningSetting, SettingErrors, TheoryLines]]
 def needed(
     config: Config, swept: Swept, group: str
 ) -> tuple[list[float], list[float], list[float]]:
-    """Values of a sweep, and the lengths that reach ``LEVEL``: trained, counting."""
+    """Values of a sweep, and lengths that reach ``LEVEL``: trained and counting."""
     own = [(s, m) for s, m in swept if s.group == group]
 
     def lengths(kind):
@@ -34,7 +34,7 @@ def needed(
 
 
 def slope(values: Any, lengths: Any) -> float:
-    """Least-squares slope on doubly logarithmic axes; NaN with under two points."""
+    """Least-squares slope on log-log axes; NaN for fewer than two points."""
     lengths = np.asarray(lengths, float)
     known = np.isfinite(lengths)
     if known.sum() < 2:
@@ -44,7 +44,7 @@ def slope(values: Any, lengths: Any) -> float:
 
 
 def predicted(config: Config, group: str, values: Any) -> tuple[np.ndarray, np.ndarray]:
-    """What the length should be proportional to: as proved, and as Theorem 5 asks.
+    """Predicted scaling of the needed length: as proved, and by Theorem 5.
 
     The first is 1 / (alpha' tau (1 - sqrt(1 - rho))^2), from the bound on a vote; the
     second (alpha' tau rho)^-2.
@@ -60,7 +60,7 @@ def predicted(config: Config, group: str, values: Any) -> tuple[np.ndarray, np.n
 
 
 def stage_ends(config: Config, masses: cot.AttentionMasses) -> tuple[float, float]:
-    """When other steps have lost attention (below .05), and when the input leads.
+    """Steps at which attention leaves other steps, and favours the query's input.
 
     The second is the first record at which columns of the same step and input have
     more attention than those of the same step and another input; means over seeds.
@@ -68,7 +68,7 @@ def stage_ends(config: Config, masses: cot.AttentionMasses) -> tuple[float, floa
     mean = {k: np.mean(v, axis=0) for k, v in masses._asdict().items()}
     other = mean["other_step_same_input"] + mean["other_step_other_input"]
     leads = mean["same_step_same_input"] > mean["same_step_other_input"]
-    # At the start everything is mixed: the input may lead by chance of alpha.
+    # At the start attention is spread over all steps, so the input may lead by chance.
     found = other < 0.05
 
     def first(mark):
@@ -80,7 +80,7 @@ def stage_ends(config: Config, masses: cot.AttentionMasses) -> tuple[float, floa
 def mechanism_checks(
     config: Config, masses: cot.AttentionMasses, losses: np.ndarray
 ) -> list[Check]:
-    """Figure 20: where attention starts, in which order it moves, where it ends."""
+    """Checks of Figure 20: attention at the start, order of its phases, and its end."""
     start = [Estimate.of(np.asarray(mass)[:, 0]) for mass in masses]
     found = [
         Check(
@@ -88,7 +88,7 @@ def mechanism_checks(
             float(at.mean),
             value,
             "within",
-            # Read to half a hundredth off a figure; sampling on top.
+            # The values are read off a figure to 0.005, and sampling error is added.
             0.005 + 3 * float(at.standard_error),
         )
         for name, at, value in zip(masses._fields, start, reference.START, strict=True)
@@ -105,7 +105,8 @@ def mechanism_checks(
     for iteration, value in reference.ALONG.items():
         if iteration <= config.iterations and not iteration % config.record_every:
             at = Estimate.of(same[:, iteration // config.record_every])
-            # The reference is one seed: its own spread counts, and rounding.
+            # The reference is a single seed, so its own spread and rounding are
+            # included.
             spread = float(at.standard_error) * np.sqrt(len(same))
             found.append(
                 Check(
@@ -122,7 +123,7 @@ def mechanism_checks(
 
 
 def sweep_checks(config: Config, swept: Swept) -> list[Check]:
-    """Errors fall with what is varied; beside an earlier simulation at l = 10."""
+    """Checks that needed lengths decrease, and errors against an earlier simulation."""
     found = []
     for group in (FRACTION, TAU, RHO):
         values, trained, _ = needed(config, swept, group)
@@ -139,7 +140,7 @@ def sweep_checks(config: Config, swept: Swept) -> list[Check]:
         ours = measured.trained.mean[:, at]
         mine = Estimate.of(np.asarray(ours))
         share = known.value * (1 - known.value) / known.prompts
-        # One training of theirs, with the spread that ours have among each other.
+        # Theirs is one training run, for which the spread between our runs is assumed.
         error = np.sqrt(share + ours.var(ddof=1) + mine.standard_error**2)
         name = f"{setting.group}, {setting.value:g}: error at l = 10"
         found.append(
@@ -149,7 +150,7 @@ def sweep_checks(config: Config, swept: Swept) -> list[Check]:
 
 
 def comparison_checks(config: Config, compared: Compared) -> list[Check]:
-    """CoT is right where ICL stays at its limit; counting models are the formulas."""
+    """Checks that CoT succeeds where ICL stays at its limit, and the exact formulas."""
     found = []
     whole = [part for part in compared if part[0].fraction == 1.0]
     for setting, measured, lines in whole:
@@ -200,7 +201,7 @@ def _counting_checks(config, name, setting, measured, lines) -> list[Check]:
 
 
 def slide_checks() -> list[Check]:
-    """The numbers of the slides, in double precision."""
+    """Checks the numbers of the slides in double precision."""
     import jax
 
     with jax.enable_x64(True):

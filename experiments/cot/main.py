@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> dict:
 
 def _run_all(launch: Launch[Config]) -> dict:
     config = launch.config
-    swept, compared = sweeps(config), comparisons(config)  # refuses what is infeasible
+    swept, compared = sweeps(config), comparisons(config)  # raises if infeasible
     run = Run.begin(
         launch,
         f"{len(config.seeds)} seeds, {config.iterations} iterations, {len(swept)} + "

@@ -1,4 +1,4 @@
-"""Errors of chain of thought and of plain in-context learning, over settings."""
+"""Measures errors of chain of thought and plain in-context learning over settings."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from icltheory.batching import in_turns
 
 
 class Errors(NamedTuple):
-    """Errors of one setting, (seeds, lengths); means over draws and prompts.
+    """Errors of one setting, (seeds, lengths), averaged over draws and prompts.
 
     Attributes:
         mean: Chain of thought, share of the steps that are wrong.
@@ -47,7 +47,7 @@ def measure(
     prompts: int,
     direct: bool,
 ) -> list[SettingErrors]:
-    """Measures all settings; those of one shape are one program.
+    """Measures all settings; settings of equal shape share one compiled program.
 
     Trained and counting models see the same prompts, and the prompts of all lengths
     begin with the same examples.
@@ -79,7 +79,7 @@ def _measure_shape(config, settings, lengths, program) -> list[SettingErrors]:
 
 
 def _program(config, ensemble, settings, numbers, lengths, prompts, direct):
-    """Errors of all (setting, kind of model, seed, draw), (rows, lengths)."""
+    """Computes errors of all (setting, kind of model, seed, draw), (rows, lengths)."""
     alphabets = _alphabets(config, ensemble, settings[0].steps.shape[1])
     models = jax.tree.map(
         lambda a, b: jnp.stack([a, jnp.broadcast_to(b, a.shape)]),
@@ -114,7 +114,7 @@ def _errors(model, prompts, limit, direct) -> Errors:
 
 
 def _alphabets(config, ensemble, num_states):
-    """Test patterns, (seeds, draws); no decomposition inside a loop."""
+    """Draws test patterns, (seeds, draws)."""
 
     def one(alphabet, key):
         keys = jax.random.split(jax.random.fold_in(key, 0), config.draws)
@@ -124,7 +124,7 @@ def _alphabets(config, ensemble, num_states):
 
 
 def needed_length(errors: np.ndarray, lengths: Sequence[int], level: float) -> float:
-    """Length at which a falling error crosses a level, NaN where it does not.
+    """Interpolates the length at which the error falls below a level, else NaN.
 
     Linear in the logarithm of the error between two lengths.
     """

@@ -1,4 +1,4 @@
-"""Numbers read off the published figures, and those of an earlier simulation."""
+"""Values read off the published figures, and those of an earlier simulation."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from experiments.cot.settings import EVEN_FRACTION, EVEN_TAU
 
 
 class Reference(NamedTuple):
-    """An error measured elsewhere.
+    """An error from another source.
 
     Attributes:
         value: Its value.
@@ -17,11 +17,13 @@ class Reference(NamedTuple):
     prompts: int
 
 
-# Figure 20: masses before training, as classes of AttentionMasses.
+# Attention masses of Figure 20 before training, in the order of AttentionMasses.
 START = (0.145, 0.26, 0.205, 0.385)
-# Same step and input along training in an independent simulation (one seed).
+# Attention to the same step and input over training, in an independent simulation with
+# one seed.
 ALONG = {100: 0.745, 200: 0.910, 300: 0.940, 400: 0.952}
-# CoT error at l = 10 there: one seed and one draw of patterns, 2,000 prompts.
+# CoT error at l = 10 in the same simulation: one seed, one draw of patterns, 2,000
+# prompts.
 AT_TEN: dict[tuple[str, float | str], Reference] = {
     (EVEN_FRACTION, 0.4): Reference(0.168, 2000),
     (EVEN_FRACTION, 0.6): Reference(0.058, 2000),
@@ -32,7 +34,8 @@ AT_TEN: dict[tuple[str, float | str], Reference] = {
     (EVEN_TAU, 0.6): Reference(0.116, 2000),
     (EVEN_TAU, 0.7): Reference(0.075, 2000),
 }
-# Figures 17 and 18 by prompt length 20, 40, 60, 80, 100; rows of A_k not published.
+# Figures 17 and 18 at prompt lengths 20, 40, 60, 80 and 100; the rows of A_k are not
+# published.
 PUBLISHED_LENGTHS = (20, 40, 60, 80, 100)
 PUBLISHED = {
     "alpha'": {

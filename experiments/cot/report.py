@@ -1,4 +1,4 @@
-"""Tables, figures and verdicts of a run."""
+"""Builds the tables, figures and checks of a run."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def report(
     swept: Swept,
     compared: Compared,
 ) -> Report:
-    """Tables, figures, claims, checks and numbers of a run."""
+    """Builds the tables, figures, claims, checks and numbers of a run."""
     found = [
         *findings.slide_checks(),
         *findings.mechanism_checks(config, masses, losses),
@@ -112,7 +112,7 @@ def _numbers(errors: Errors) -> dict[str, Any]:
 
 
 def claims(config: Config, swept: Swept) -> list[Claim]:
-    """How the length that suffices depends on alpha', tau and rho."""
+    """Compares how the needed length depends on alpha', tau and rho with the claims."""
     stated = []
     for group in (FRACTION, TAU, RHO):
         values, trained, counting = findings.needed(config, swept, group)
@@ -139,7 +139,7 @@ def claims(config: Config, swept: Swept) -> list[Claim]:
 
 
 def sweep_table(config: Config, swept: Swept) -> Table:
-    """CoT error of the trained models against prompt length."""
+    """Builds the table of trained models' CoT errors by prompt length."""
     table = Table(title="CoT error against prompt length (s.e. over seeds)")
     table.add_column("task", no_wrap=True)
     for length in config.lengths:
@@ -152,7 +152,7 @@ def sweep_table(config: Config, swept: Swept) -> Table:
 
 
 def comparison_table(config: Config, compared: Compared) -> Table:
-    """Chain of thought and plain in-context learning on the same prompts."""
+    """Builds the table of CoT and plain in-context learning on the same prompts."""
     table = Table(title="CoT and ICL, two steps (s.e. over seeds)")
     table.add_column("task", no_wrap=True)
     table.add_column("error", no_wrap=True)

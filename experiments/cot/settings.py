@@ -1,4 +1,4 @@
-"""The tasks on which the models are measured."""
+"""The tasks on which the models are evaluated."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from icltheory import chain_of_thought as cot
 
 
 class ReasoningSetting(NamedTuple):
-    """A task, and how many of the examples help.
+    """A task with its share of relevant examples.
 
     Attributes:
         group: The sweep or comparison that it belongs to.
@@ -36,7 +36,7 @@ _EVEN_PROBABILITY = 0.8
 
 
 def sweeps(config: Config) -> list[ReasoningSetting]:
-    """Figures 17 and 18, and the settings for which the sheet has numbers."""
+    """Settings of Figures 17 and 18, and those with reference values."""
     K, M, alpha = config.chain_steps, config.states, config.chain_fraction
 
     def contested(tau, rho):
@@ -64,7 +64,7 @@ def sweeps(config: Config) -> list[ReasoningSetting]:
 
 
 def tasks() -> dict[str, np.ndarray]:
-    """The tasks of two steps: Condition 1 fails for one input, for all, for none."""
+    """Tasks of two steps: Condition 1 fails for one input, for all, for none."""
     return {
         SLIDE: np.asarray(cot.slide_transitions()),
         POPULAR: np.asarray(cot.popular_answer_transitions()),
@@ -73,7 +73,7 @@ def tasks() -> dict[str, np.ndarray]:
 
 
 def comparisons(config: Config) -> list[ReasoningSetting]:
-    """Figure 19."""
+    """Settings of Figure 19."""
     return [
         ReasoningSetting("comparison", name, steps, fraction)
         for name, steps in tasks().items()

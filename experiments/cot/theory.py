@@ -1,4 +1,4 @@
-"""Lines beside the measured errors: limits, votes and bounds."""
+"""Theory to compare measured errors with: limits, exact votes and bounds."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from icltheory import chain_of_thought as cot
 
 
 class TheoryLines(NamedTuple):
-    """Theory of one setting; arrays over prompt lengths.
+    """Limits, exact errors and bounds of one setting; arrays over prompt lengths.
 
     Attributes:
         icl_limit: Limit of the error of plain in-context learning.
@@ -32,7 +32,7 @@ class TheoryLines(NamedTuple):
 
 
 def lines(setting: ReasoningSetting, lengths: Sequence[int]) -> TheoryLines:
-    """All lines, in double precision."""
+    """Computes the theory of a setting in double precision."""
     with jax.enable_x64(True):
         steps = jnp.asarray(setting.steps, jnp.float64)
         found = _lines(steps, tuple(lengths), setting.fraction)
@@ -51,7 +51,7 @@ def _lines(steps, lengths, alpha):
 
 
 def _votes(steps, lengths, alpha):
-    """Exact errors of two states, mean over uniform inputs."""
+    """Exact vote errors of two-state tasks, averaged over uniform inputs."""
     if steps.shape[1] != 2:
         return None, None
     correct = cot.stepwise_paths(steps)

@@ -1,4 +1,4 @@
-"""Trains an ensemble: one model a seed, all in one program."""
+"""Trains an ensemble of models, one per seed, in one program."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from icltheory import chain_of_thought as cot
 
 
 class ChainEnsemble(NamedTuple):
-    """Trained models, a leading axis of seeds everywhere.
+    """Trained models with a leading axis of seeds.
 
     Attributes:
         alphabets: TRR patterns and codes.
@@ -24,12 +24,12 @@ class ChainEnsemble(NamedTuple):
 
     @property
     def models(self) -> cot.ReasoningAttention:
-        """The models at the end of training."""
+        """Models at the end of training."""
         return jax.tree.map(lambda leaf: leaf[:, -1], self.path.models)
 
 
 def train(config: Config, num_steps: int, fraction: float) -> ChainEnsemble:
-    """Trains for tasks of ``num_steps`` steps, every seed on its own patterns."""
+    """Trains models for tasks of ``num_steps`` steps, each seed on its own patterns."""
 
     def one(seed):
         letters, descent, later = jax.random.split(jax.random.key(seed), 3)
@@ -53,7 +53,7 @@ def train(config: Config, num_steps: int, fraction: float) -> ChainEnsemble:
 
 
 def masses(config: Config, ensemble: ChainEnsemble) -> cot.AttentionMasses:
-    """Attention masses along training on error-free prompts, (seeds, T)."""
+    """Computes attention masses over training on error-free prompts, (seeds, T)."""
     K = ensemble.alphabets.codes.shape[1]
     steps = jnp.stack([jnp.roll(jnp.eye(config.states), k, axis=1) for k in range(K)])
 

@@ -1,4 +1,4 @@
-"""Gradient steps and GD++, trained on the risk given the inputs."""
+"""Trains gradient steps and GD++ on the risk given the inputs."""
 
 import functools
 from typing import NamedTuple
@@ -14,7 +14,7 @@ STEPS, PLUS = "gradient steps", "GD++"
 
 
 class Steps(NamedTuple):
-    """Step sizes of stacks whose layers act on a spectrum.
+    """Step sizes of stacks whose layers act on the spectrum of the inputs.
 
     Attributes:
         labels: Steps eta of the label slot, (runs, L); zero beyond a run's layers.
@@ -26,7 +26,7 @@ class Steps(NamedTuple):
 
 
 def residual(steps: Steps, values: jax.Array) -> jax.Array:
-    """p(s) of each run at eigenvalues s: the error of the estimate is p(S) w.
+    """Residual polynomial p(s) of each run at eigenvalues s; the error is p(S) w.
 
     Layer by layer p <- p (1 - eta s f^2) and f <- f (1 - gamma s f^2), from 1.
 
@@ -51,7 +51,7 @@ def residual(steps: Steps, values: jax.Array) -> jax.Array:
 
 
 def train_classes(config: Config, dim: int, num_examples: int) -> dict[str, Steps]:
-    """Trains every depth from every start at once; starts are the best of many draws.
+    """Trains stacks of every depth from the best of many random starts.
 
     The loss is the logarithm of tr p(S)^2 / d averaged over the inputs of a step: the
     risk, exact in task and query. A layer that a run does not have has steps of zero.
@@ -69,13 +69,13 @@ def train_classes(config: Config, dim: int, num_examples: int) -> dict[str, Step
     has = jnp.broadcast_to(jnp.asarray(has, float), (L, config.draws, L))
     key = jax.random.fold_in(jax.random.key(config.seed), dim * 1000 + num_examples)
     found = {}
-    # Inputs that shrink from layer to layer ask for larger steps of the labels.
+    # Inputs that shrink from layer to layer require larger steps for the labels.
     for name, most_eta, most_gamma in ((STEPS, 1.2, 0.0), (PLUS, 4.0, 0.6)):
         kind = jax.random.fold_in(key, len(name))
         eta = jax.random.uniform(kind, has.shape, minval=0.3, maxval=most_eta)
         gamma = jax.random.uniform(jax.random.fold_in(kind, 1), has.shape) * most_gamma
         drawn = Steps(eta * has, gamma * has)
-        # The risk has several local minima, and few draws lie near the least.
+        # The risk has several local minima, and few random draws are near the best one.
         spectra = _spectra(jax.random.fold_in(kind, 2), config.batch_size, shape)
         start = _least(drawn, spectra, config.starts)
         own = has[:, : config.starts].reshape(-1, L)
@@ -95,18 +95,18 @@ def train_classes(config: Config, dim: int, num_examples: int) -> dict[str, Step
 
 
 def _spectra(key, batch, shape):
-    """Eigenvalues of X^T X / N for a batch of inputs."""
+    """Draws eigenvalues of X^T X / N for a batch of inputs."""
     X = jax.random.normal(key, (batch, *shape))
     return jnp.linalg.eigvalsh(jnp.einsum("bni,bnj->bij", X, X) / shape[0])
 
 
 @functools.partial(jax.jit, static_argnums=2)
 def _least(drawn: Steps, values: jax.Array, count: int) -> Steps:
-    """The draws of least risk of each depth, all depths in one row."""
+    """Selects the random starts of least risk for each depth."""
 
     def of_depth(steps):
         risks = jnp.mean(residual(steps, values) ** 2, axis=(1, 2))
-        # Draws that diverge are no starts.
+        # Draws that diverge are excluded.
         order = jnp.argsort(jnp.where(jnp.isfinite(risks), risks, jnp.inf))[:count]
         return jax.tree.map(lambda part: part[order], steps)
 
@@ -116,7 +116,7 @@ def _least(drawn: Steps, values: jax.Array, count: int) -> Steps:
 
 def _train(start, free, key, steps, batch, rate, shape):
     optimizer = optax.chain(
-        # A step on rare inputs would undo many others; runs share no number.
+        # Clipping limits the effect of steps on rare inputs; runs share no parameters.
         optax.clip(1.0),
         optax.adam(optax.cosine_decay_schedule(rate, steps)),
     )
@@ -142,7 +142,7 @@ def _train(start, free, key, steps, batch, rate, shape):
 
 
 def best_start(steps: Steps, key: jax.Array, dim: int, num_examples: int) -> Steps:
-    """The start of one depth whose risk on other inputs is least.
+    """Returns the stack of one depth with the least risk on other inputs.
 
     Args:
         steps: Steps of every start, (starts, L).

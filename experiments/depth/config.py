@@ -1,4 +1,4 @@
-"""Sizes of the experiment."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ from experiments._frame.fields import check_at_least
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is trained, and how.
+    """Sizes of the stacks, and how they are trained.
 
     Attributes:
         dims: Dimension d of each setting.

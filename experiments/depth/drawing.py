@@ -1,4 +1,4 @@
-"""Risk against layers beside the exact lines, and layers against examples."""
+"""Figures of risk against layers, and of needed layers against examples."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ Points = tuple[Sequence[float], Sequence[float]]
 def risk_against_layers(
     panels: Mapping[str, tuple[Mapping[str, Points], Mapping[str, Any]]], title: str
 ):
-    """Draws exact lines and the risks of trained stacks, one panel a setting.
+    """Draws exact lines and the risks of trained stacks, one panel per setting.
 
     Args:
         panels: For each setting its exact lines, as layers and risks by name, and its
@@ -53,7 +53,8 @@ def risk_against_layers(
                 )
             axes.set(yscale="log", xlabel="layers L", title=name)
             axes.set_xticks(sorted({n for n, *_ in lines.values() for n in n}))
-        # The intervals do not set the range: one that reaches zero has no logarithm.
+        # The axis range ignores intervals, since one that reaches zero has no
+        # logarithm.
         lowest = min(
             min(points[1], default=1.0)
             for both in panels.values()
@@ -72,7 +73,7 @@ def risk_against_layers(
 def layers_against_examples(
     exact: Mapping[float, Points], limit: Mapping[float, Points], title: str
 ):
-    """Draws how many gradient steps an error takes, against examples per dimension.
+    """Draws the gradient steps needed for an error, against examples per dimension.
 
     Args:
         exact: Examples per dimension and least layers, by error.

@@ -1,4 +1,4 @@
-"""Stacks whose weights are all free, trained on prompts."""
+"""Trains stacks with unconstrained weights on prompts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,7 +17,7 @@ RANDOM, CONTINUED = "free, random start", "free, from GD++"
 
 
 class Prompts(NamedTuple):
-    """Prompts with the batch as the last axis, along which small products vectorise.
+    """Prompts with the batch as the last axis, which vectorises small products.
 
     Attributes:
         H: Tokens (x_i, y_i), (d + 1, N, B).
@@ -31,7 +31,7 @@ class Prompts(NamedTuple):
 
 
 def draw(key: jax.Array, dim: int, num_examples: int, count: int) -> Prompts:
-    """Prompts of isotropic inputs and tasks, without noise."""
+    """Draws prompts with isotropic inputs and tasks, without noise."""
     inputs, tasks = jax.random.split(key)
     X = jax.random.normal(inputs, (dim, num_examples + 1, count))
     w = jax.random.normal(tasks, (dim, 1, count))
@@ -41,7 +41,7 @@ def draw(key: jax.Array, dim: int, num_examples: int, count: int) -> Prompts:
 
 
 def predict(stack: LinearAttentionStack, prompts: Prompts) -> jax.Array:
-    """Minus the label slot of the query after all layers, (B,).
+    """Predictions: minus the label slot of the query after all layers, (B,).
 
     It is ``stack.apply`` with ``scale=1 / N`` on every prompt.
     """
@@ -62,14 +62,14 @@ def predict(stack: LinearAttentionStack, prompts: Prompts) -> jax.Array:
 
 
 def risk(stack: LinearAttentionStack, prompts: Prompts) -> jax.Array:
-    """Squared errors per dimension, (B,)."""
+    """Squared error divided by the dimension, (B,)."""
     return jnp.square(predict(stack, prompts) - prompts.y) / len(prompts.x)
 
 
 def train_free(
     config: Config, dim: int, num_examples: int, plus: Steps
 ) -> dict[tuple[str, int], tuple[np.ndarray, ...]]:
-    """Trains free weights from random starts and from the GD++ that was trained.
+    """Trains unconstrained weights from random starts and from trained GD++ stacks.
 
     Args:
         config: The config.
@@ -99,7 +99,7 @@ def train_free(
 
 
 def stacks_of(steps: Steps, dim: int) -> Sequence[jax.Array | np.ndarray]:
-    """W_V, W_K, W_Q of GD++ with these steps, (starts, L, d + 1, d + 1) each."""
+    """Weights W_V, W_K, W_Q of GD++ with these steps, (starts, L, d + 1, d + 1)."""
 
     def weights(labels, inputs):
         stack = constructions.gd_plus_plus(labels, inputs, dim)

@@ -1,4 +1,4 @@
-"""Risks of the trained stacks beside the exact lines."""
+"""Measures the risks of trained stacks next to the exact risks."""
 
 from typing import NamedTuple
 
@@ -14,13 +14,14 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.regression import risks
 from icltheory.statistics import Estimate
 
-# Deeper floors are below what prompts can resolve, and their moments take long.
+# Floors of more layers are too small to resolve with these prompts, and their moments
+# are slow to compute.
 FLOOR_LAYERS = 3
 _PART = 4096
 
 
 class Trained(NamedTuple):
-    """Stacks of one kind and depth.
+    """Risks of trained stacks of one kind and depth.
 
     Attributes:
         kind: Class of the weights and where they started.
@@ -37,7 +38,7 @@ class Trained(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """All that belongs to one d and N.
+    """Exact risks and trained stacks for one d and N.
 
     Attributes:
         dim: Dimension d.
@@ -55,12 +56,12 @@ class Setting(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The setting in symbols."""
+        """Title of the setting in symbols."""
         return f"d = {self.dim}, N = {self.num_examples}"
 
 
 def measure(config: Config, run: Run) -> list[Setting]:
-    """Trains and measures every setting."""
+    """Trains and measures the stacks of every setting."""
     return [
         _setting(config, dim, N)
         for dim, N in run.track(config.settings, "training", unit="settings")
@@ -87,7 +88,7 @@ def _setting(config: Config, dim: int, N: int) -> Setting:
 
 
 def _evaluator(config: Config, dim: int, N: int):
-    """Errors of weights (starts, L, ...) on the same prompts, (starts, prompts)."""
+    """Returns a function for errors of weights (starts, L, ...), (starts, prompts)."""
     key = jax.random.fold_in(jax.random.key(config.seed + 2), dim * 1000 + N)
     parts = -(-config.eval_prompts // _PART)
 
@@ -112,7 +113,7 @@ def _chosen(kind: str, layers: int, errors: np.ndarray) -> Trained:
 
 
 def phase_depths(config: Config) -> dict[float, tuple[list[float], list[float]]]:
-    """Least L whose best gradient steps have an error, against N / d.
+    """Fewest best gradient steps L that reach an error, against N / d.
 
     Returns:
         By error: N / d, and the least L; settings that need more than the largest L
@@ -136,7 +137,7 @@ def phase_depths(config: Config) -> dict[float, tuple[list[float], list[float]]]
 
 
 def limit_depths(config: Config) -> dict[float, tuple[list[float], list[float]]]:
-    """The same for large prompts, where L may be any real number.
+    """Layers that reach an error in the limit of large prompts, with L real.
 
     With c = d / N the risk of L steps is (1 - c) c^L / (1 - c^(L + 1)), which has an
     error e at c^L = e / (1 - c + e c).

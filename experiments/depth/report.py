@@ -1,4 +1,4 @@
-"""Table, figures, checks and findings of a run."""
+"""Builds the table, figures, checks and findings of a run."""
 
 from rich.table import Table
 
@@ -15,7 +15,7 @@ LINES = ("best gradient steps", "floor of linear layers")
 
 
 def report(config: Config, settings: list[Setting]) -> Report:
-    """What the run found."""
+    """Builds the report of a run."""
     exact, limit = phase_depths(config), limit_depths(config)
     of = f"{config.starts} starts, seed {config.seed}"
     return Report(
@@ -64,7 +64,7 @@ def _numbers(one: Setting) -> dict:
 
 
 def _checks(one: Setting) -> list[Check]:
-    """Learned steps of up to three layers are the best ones."""
+    """Checks that learned steps of up to three layers have the exact optimal risk."""
     return [
         Check(
             f"{one.title}, L = {part.layers}: learned gradient steps against the exact "
@@ -80,7 +80,7 @@ def _checks(one: Setting) -> list[Check]:
 
 
 def _findings(one: Setting) -> list[str]:
-    """Whether weights outside of the class of the floor fall below it."""
+    """States whether unconstrained weights fall below the floor of their class."""
     found = []
     for L in sorted({part.layers for part in one.trained if part.kind == RANDOM}):
         if len(one.floor) < L:
@@ -111,7 +111,7 @@ def _findings(one: Setting) -> list[str]:
 
 
 def _unresolved(found: Estimate) -> bool:
-    """Whether rare prompts carry the mean, as they can where degrees are high."""
+    """Whether the mean is too uncertain, since rare prompts dominate it."""
     return not 2 * float(found.half_width(0.95)) < float(found.mean)
 
 

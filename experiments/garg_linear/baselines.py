@@ -1,4 +1,4 @@
-"""The methods that a family's transformer is compared with, as Garg et al. chose them.
+"""Baselines of each family of functions, as chosen by Garg et al.
 
 A rule maps prompts to predictions ``(prompts, points)``; those that fit networks or
 trees answer the first prompts alone. Rules are compiled once for each config.
@@ -27,7 +27,7 @@ TREE, SIGNS_TREE = "greedy tree", "greedy tree on signs"
 
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Rule:
-    """A predictor of the library as a rule."""
+    """Compiles a predictor of the package as a rule."""
     predict = jax.jit(functools.partial(function, **options))
     return lambda prompt: predict(prompt.X, prompt.y, prompt.X_query)
 
@@ -43,7 +43,7 @@ def _common() -> dict[str, Rule]:
 
 @functools.lru_cache
 def linear(config: "Config") -> Mapping[str, Rule]:
-    """Least squares, ridge, averaging and nearest neighbours."""
+    """Baselines of linear functions: least squares, ridge, averaging, neighbours."""
     penalty, common = config.ridge_penalty, _common()
     return {
         LEAST_SQUARES: common[LEAST_SQUARES],
@@ -55,7 +55,7 @@ def linear(config: "Config") -> Mapping[str, Rule]:
 
 @functools.lru_cache
 def sparse(config: "Config") -> Mapping[str, Rule]:
-    """Least squares, Lasso, averaging and nearest neighbours."""
+    """Baselines of sparse functions: least squares, Lasso, averaging, neighbours."""
     penalty, common = config.baselines.lasso_penalty, _common()
     return {
         LEAST_SQUARES: common[LEAST_SQUARES],
@@ -67,7 +67,7 @@ def sparse(config: "Config") -> Mapping[str, Rule]:
 
 @functools.lru_cache
 def relu_network(config: "Config") -> Mapping[str, Rule]:
-    """Least squares, nearest neighbours and a two-layer network."""
+    """Baselines of ReLU networks: least squares, neighbours, a two-layer network."""
     common = _common()
     return {
         LEAST_SQUARES: common[LEAST_SQUARES],
@@ -78,7 +78,7 @@ def relu_network(config: "Config") -> Mapping[str, Rule]:
 
 @functools.lru_cache
 def decision_tree(config: "Config") -> Mapping[str, Rule]:
-    """Those of a ReLU network, and greedy trees on the inputs and on their signs."""
+    """Baselines of decision trees: those of ReLU networks, and greedy trees."""
     recipe = config.baselines
     return {
         **relu_network(config),

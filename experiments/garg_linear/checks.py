@@ -1,4 +1,4 @@
-"""What a run of each family must show, and what Garg et al. say of it."""
+"""Checks of a run by family of functions, and claims of Garg et al."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 OPTIMUM = "one-layer optimum"
 STEPS, FLOOR = "best gradient steps", "floor of linear layers"
 PAPER_ERRORS = {20: 0.02, 40: 0.0006}  # Garg et al. 2022, Section 3, d = 20
-# A difference of normalised errors that counts as none, in the claims.
+# In the claims, a smaller difference of normalised errors counts as none.
 _CLOSE = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """Normalised squared errors of a run.
+    """Normalised squared errors of a run, by method.
 
     Attributes:
         config: What was run.
@@ -52,23 +52,23 @@ class Measured:
         return float(self.transformer[..., k].mean())
 
     def named(self, name: str) -> np.ndarray:
-        """Errors of a method, whose name may go on with its parameters in brackets."""
+        """Errors of a method, whose name may end with parameters in brackets."""
         [errors] = (v for key, v in self.baselines.items() if _bare(key) == name)
         return errors
 
     def difference(self, name: str, k: int) -> Estimate:
-        """Error of the transformer minus that of a method, on the same prompts."""
+        """Error of the transformer minus that of a baseline, on the same prompts."""
         other = self.named(name)[:, k]
         own = self.transformer[:, : len(other), k].mean(axis=0)
         return Estimate.of(np.asarray(own - other))
 
 
 def linear(measured: Measured) -> list[Check]:
-    """Near least squares, below one layer's optimum, exact risks, published errors."""
+    """Checks for linear functions: baselines, optimum, exact and published risks."""
     at = 2 * measured.config.dim
     found = [_below_optimum(measured, at), *_exact_risks(measured)]
     if _smaller_than_published(measured.config):
-        return found  # the rest are claims
+        return found  # other comparisons are claims
     near = Check(
         f"Transformer against least squares at k = {at}",
         measured.mean(at),
@@ -90,7 +90,7 @@ def linear(measured: Measured) -> list[Check]:
 
 
 def linear_claims(measured: Measured) -> list[Claim]:
-    """Garg et al. 2022, Section 3, for models that are too small to be held to it."""
+    """Claims of Garg et al. 2022, Section 3, for models smaller than the published."""
     if not _smaller_than_published(measured.config):
         return []
     return [
@@ -109,7 +109,7 @@ def _smaller_than_published(config: "Config") -> bool:
 
 
 def sparse(measured: Measured) -> list[Check]:
-    """Below one layer's optimum, exact risks, and the normaliser."""
+    """Checks for sparse functions: one layer's optimum, exact risks, normaliser."""
     return [
         _below_optimum(measured, 2 * measured.config.dim),
         *_exact_risks(measured),
@@ -118,7 +118,7 @@ def sparse(measured: Measured) -> list[Check]:
 
 
 def relu_network(measured: Measured) -> list[Check]:
-    """Below least squares and nearest neighbours at the end, and the normaliser."""
+    """Checks for ReLU networks: final error below the baselines, and the normaliser."""
     last = measured.config.num_points - 1
     return [
         *(_below(measured, name, last) for name in (LEAST_SQUARES, NEAREST)),
@@ -127,7 +127,7 @@ def relu_network(measured: Measured) -> list[Check]:
 
 
 def decision_tree(measured: Measured) -> list[Check]:
-    """Below nearest neighbours and greedy trees at the end, and the normaliser."""
+    """Checks for decision trees: final error below the baselines, and normaliser."""
     last = measured.config.num_points - 1
     return [
         *(_below(measured, name, last) for name in (NEAREST, TREE)),
@@ -136,7 +136,7 @@ def decision_tree(measured: Measured) -> list[Check]:
 
 
 def sparse_claims(measured: Measured) -> list[Claim]:
-    """Garg et al. 2022, Section 5 and Figure 5: nearly as good as the Lasso."""
+    """Claims of Garg et al. 2022, Figure 5: nearly as good as the Lasso."""
     d = measured.config.dim
     return [
         _at_most(measured, LEAST_SQUARES, (d // 2,), 0.0),
@@ -145,13 +145,13 @@ def sparse_claims(measured: Measured) -> list[Claim]:
 
 
 def relu_claims(measured: Measured) -> list[Claim]:
-    """Garg et al. 2022, Section 5 and Figure 5: as good as a trained network."""
+    """Claims of Garg et al. 2022, Figure 5: as good as a trained network."""
     last = measured.config.num_points - 1
     return [_at_most(measured, NETWORK, (last // 2, last), _CLOSE)]
 
 
 def tree_claims(measured: Measured) -> list[Claim]:
-    """Garg et al. 2022, Section 5 and Figure 5: far better than greedy trees."""
+    """Claims of Garg et al. 2022, Figure 5: far better than greedy trees."""
     last = measured.config.num_points - 1
     return [
         _at_most(measured, name, (last // 2, last), 0.0) for name in (TREE, SIGNS_TREE)
@@ -159,7 +159,7 @@ def tree_claims(measured: Measured) -> list[Claim]:
 
 
 def _at_most(measured: Measured, name: str, ks: tuple[int, ...], slack: float) -> Claim:
-    """That the transformer is no worse than a method by more than a slack."""
+    """Claims that the transformer's error exceeds a baseline's by at most ``slack``."""
     parts, held = [], True
     for k in ks:
         found = measured.difference(name, k)
@@ -176,7 +176,7 @@ def _at_most(measured: Measured, name: str, ks: tuple[int, ...], slack: float) -
 
 
 def _below(measured: Measured, name: str, k: int) -> Check:
-    """Mean errors on the same prompts, whose differences have a smaller variance."""
+    """Checks that the transformer's error is below a baseline's on the same prompts."""
     other = measured.named(name)[:, k]
     own = float(measured.transformer[:, : len(other), k].mean())
     title = f"Transformer below {name} at k = {k}, same prompts"
@@ -193,7 +193,7 @@ def _below_optimum(measured: Measured, k: int) -> Check:
 
 
 def _exact_risks(measured: Measured) -> list[Check]:
-    """Errors of two methods against their exact risks."""
+    """Checks the errors of two baselines against their exact risks."""
     k = max(measured.config.dim // 2, 1)
     return [
         Check(
@@ -208,7 +208,7 @@ def _exact_risks(measured: Measured) -> list[Check]:
 
 
 def _normalizer(measured: Measured) -> Check:
-    """Labels divided by the normaliser have the second moment 1."""
+    """Checks that normalised labels have second moment 1."""
     sample = measured.zero.mean(axis=1)
     return Check(
         "error of predicting 0, Monte Carlo against exact",

@@ -1,4 +1,4 @@
-"""Sizes and recipes of the experiment, and what they stand for."""
+"""Config and presets of the experiment, and the objects built from them."""
 
 import dataclasses
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from icltheory.training import Curriculum, OptimizerConfig, Ramp
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Sizes and recipe; together with the seeds it decides every number.
+    """Sizes and recipe; with the seeds it decides every number.
 
     Attributes:
         dim: Input dimension d.
@@ -123,9 +123,9 @@ class Config:
             )
 
     def of_task(self, task: str) -> "Config":
-        """This config for another family, whose prompts may be of another length."""
+        """Returns this config for another family, with its length of prompts."""
         if task not in FAMILIES:
-            return self  # reading the options proper says what is wrong
+            return self  # the full parser reports the error later
         points = FAMILIES[task].points_per_dim * self.dim + 1
         ramp, stretch = self.curriculum.points, (points - 1) / (self.num_points - 1)
         longer = Ramp(
@@ -142,7 +142,7 @@ class Config:
         )
 
     def needs_all_steps(self) -> str | None:
-        """What depends on the number of all steps, so that more cannot be added.
+        """Returns why the run cannot be extended by more steps, or ``None``.
 
         The snapshots do, but they do not change the training.
         """
@@ -159,7 +159,7 @@ _PAPER = Config(
     batch_size=64,
     optimizer=OptimizerConfig("adam", 1e-4),
     curriculum=Curriculum(Ramp(5, 20, 1, 2000), Ramp(11, 41, 2, 2000)),
-    # The published run is TF32: its PyTorch multiplied so by default.
+    # The published run used TF32, PyTorch's default at that time.
     precision="tf32",
     chunk_steps=1000,
     checkpoint_every=50_000,
@@ -167,7 +167,7 @@ _PAPER = Config(
 
 
 def _small(task: str, dim: int, steps: int, **sizes: int) -> Config:
-    """The model and the recipe of the preset cpu, for another family."""
+    """Returns the model and recipe of the preset cpu for another family."""
     linear = Config(
         dim=dim,
         num_points=2 * dim + 1,
@@ -191,7 +191,8 @@ PRESETS = {
         width=64,
         num_layers=3,
         num_heads=4,
-        # 0.02 is Garg's at width 256; narrow models start faster from larger weights.
+        # 0.02 is Garg's value at width 256; narrow models train faster from larger
+        # weights.
         init_std=0.1,
         steps=3500,
         batch_size=64,
@@ -211,12 +212,13 @@ PRESETS = {
         checkpoint_every=6000,
     ),
     "paper": _PAPER,
-    # With so few steps, sparsity and depth are below the published 3 and 4.
+    # In so few steps, training needs a sparsity and depth below the published 3 and 4.
     "sparse": _small("sparse", dim=5, steps=6000, sparsity=1),
     "relu_network": _small("relu_network", dim=5, steps=2500),
     "decision_tree": _small("decision_tree", dim=5, steps=3000, depth=3),
-    # The published dimension as far as two cores come in about 20 minutes. The shorter
-    # curriculum and posterior targets were chosen by short trials of the same seed.
+    # The published dimension, trained as far as possible in about 20 minutes on two
+    # cores. The shorter curriculum and posterior targets were chosen by short trials of
+    # the same seed.
     "d20": dataclasses.replace(
         _PAPER,
         width=128,
@@ -240,7 +242,7 @@ PRESETS = {
         chunk_steps=50,
     ),
 }
-# As measured, the last three on busy cores; the other presets were not run yet.
+# Measured times, the last three on busy cores; the other presets have not been run yet.
 TIMES = {
     "cpu": "1 to 1.5 min, 2 cores",
     "d20": "30 to 70 min, 2 cores",
@@ -252,7 +254,7 @@ TIMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """What a config stands for."""
+    """Model, task, optimiser and mesh of a config."""
 
     config: Config
     family: Family
@@ -263,13 +265,14 @@ class Setup:
 
 
 def set_up(config: Config, devices: int | None) -> Setup:
-    """Builds model, task, optimiser and mesh."""
-    # bfloat16 models leave float32 products to the optimiser, where TF32 is plenty.
+    """Builds model, task, optimiser and mesh of a config."""
+    # In bfloat16 models only the optimiser has float32 products, for which TF32
+    # suffices.
     products = "highest" if config.precision == "float32" else "tensorfloat32"
     jax.config.update("jax_default_matmul_precision", products)
     model = GPT2(
         dim=config.dim,
-        # Garg's table has 101 points whatever the prompt; a small run needs no more.
+        # Garg's position table has 101 points for any prompt; a small run needs fewer.
         num_positions=202 if config.dim == 20 else 2 * config.num_points,
         width=config.width,
         num_layers=config.num_layers,

@@ -1,4 +1,4 @@
-"""Errors of in-context regression, attention along depth, and the loss of training."""
+"""Figures of errors in context, attention by layer, and the training loss."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,7 +35,7 @@ def error_against_examples(
     lowest: str,
     label: str = "squared error / d",
 ):
-    """Draws the normalised error of each predictor against the examples it saw.
+    """Draws the normalised error of each predictor against the number of examples.
 
     Args:
         curves: Curve of each predictor.
@@ -109,7 +109,7 @@ def errors_over_training(
 
 
 def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
-    """Draws one small panel for each setting, all with the same predictors and axes.
+    """Draws one small panel per setting, all with the same predictors and axes.
 
     Args:
         panels: Curves of each setting.
@@ -140,7 +140,7 @@ def errors_by_setting(panels: Mapping[str, Mapping[str, Curve]], title: str):
 
 
 def attention_along_depth(weights: Any, tokens: Sequence[str] | None, title: str):
-    """Draws the attention of each layer from each token to those before it.
+    """Draws the attention of each layer from each token to the tokens before it.
 
     Args:
         weights: Attention weights, ``(layers, tokens, tokens)``.
@@ -153,7 +153,8 @@ def attention_along_depth(weights: Any, tokens: Sequence[str] | None, title: str
     References:
         Verified by ``tests/experiments/test_figures.py``.
     """
-    # The first tokens see few others: their weights would leave the rest pale.
+    # The first tokens attend to few others, and their large weights would make all
+    # others look pale.
     images = attention_maps(weights, tokens=tokens, columns=3, limit=0.5)
     figure = images[0].axes.figure
     figure.suptitle(title, fontsize=10)
@@ -163,7 +164,7 @@ def attention_along_depth(weights: Any, tokens: Sequence[str] | None, title: str
 def loss_of_training(
     steps: Sequence[int], losses: Mapping[str, tuple[Sequence[float], bool]], title: str
 ):
-    """Draws losses over the steps of a training run.
+    """Draws losses over training steps.
 
     Args:
         steps: The steps.
@@ -193,17 +194,17 @@ def loss_of_training(
 def _limits(
     curves: Mapping[str, Curve], lowest: Curve, dim: int | None
 ) -> tuple[float, float]:
-    """From a little below the least value of one curve to the largest of all."""
+    """Returns axis limits, from below one curve's least value to the largest of all."""
     least = np.asarray(lowest.mean, float)
     top = max(float(np.max(curve.mean)) for curve in curves.values())
     if dim is None:
-        # Least squares has no finite error near k = d where y is not linear in x.
+        # Where y is not linear in x, least squares has no finite error near k = d.
         top = min(top, 3.0)
     return 0.6 * float(least[least > 0].min()), 1.3 * top
 
 
 def _mark(axes, dim: int | None) -> None:
-    """Lines at the error of predicting 0 and, where it has a meaning, at k = d."""
+    """Draws lines at the error of predicting 0 and, for linear functions, at k = d."""
     axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":", zorder=0)
     if dim is None:
         return

@@ -1,4 +1,4 @@
-"""Errors of the transformer and of the predictors it is compared with."""
+"""Errors of the transformer and of its baselines."""
 
 import functools
 from collections.abc import Callable
@@ -22,7 +22,7 @@ TRANSFORMER = "Transformer"
 
 
 def evaluation_prompt(setup: Setup) -> PrefixPrompt:
-    """Fresh prompts, the same for every model, predictor and step."""
+    """Draws the evaluation prompts, the same for every model, baseline and step."""
     key = training.stream_key(setup.config.seeds[0], "evaluation")
     count = setup.config.eval_prompts
     return setup.task.sample(key, setup.config.num_points - 1, count).prefixes()
@@ -42,7 +42,7 @@ def model_errors(setup: Setup, params: Any, prompt: PrefixPrompt) -> np.ndarray:
 def attention_by_layer(
     setup: Setup, params: Any, prompt: PrefixPrompt, prompts: int, points: int
 ) -> np.ndarray:
-    """Attention of the first seed's model, (layers, T, T), a mean over heads.
+    """Attention weights of the first seed's model, (layers, T, T), averaged over heads.
 
     Args:
         setup: The run.
@@ -65,7 +65,7 @@ def attention_by_layer(
 
 
 def baseline_errors(setup: Setup, prompt: PrefixPrompt) -> dict[str, np.ndarray]:
-    """Normalised squared errors of the other methods, (prompts, points) each."""
+    """Normalised squared errors of the baselines, (prompts, points) each."""
     found = {}
     for name, rule in setup.family.baselines(setup.config).items():
         answers = np.asarray(rule(prompt))
@@ -78,13 +78,13 @@ _bootstrap = jax.jit(curve_interval)
 
 
 def interval(errors: np.ndarray) -> Curve:
-    """Mean over prompts with its 90 % bootstrap interval."""
+    """Returns the mean over prompts with its 90 % bootstrap interval."""
     limits = _bootstrap(jnp.asarray(errors), jax.random.key(0))
     return Curve(errors.mean(axis=0), np.asarray(limits.low), np.asarray(limits.high))
 
 
 def transformer_curve(config: Config, errors: np.ndarray) -> Curve:
-    """Mean over seeds and prompts; over one seed the interval is that of the prompts.
+    """Returns the mean over seeds and prompts with its 90 % interval.
 
     With several seeds it also carries the spread between them: Student's 90 % interval
     of the seeds' means is added to that of the prompts in quadrature.
@@ -103,7 +103,7 @@ def transformer_curve(config: Config, errors: np.ndarray) -> Curve:
 
 
 def exact_curves(setup: Setup) -> dict[str, np.ndarray]:
-    """Risks that are known in closed form, normalised; none for some families."""
+    """Normalised exact risks, empty for families without them."""
     if setup.family.moments is None:
         return {}
     task = setup.family.moments.task(setup.config)
@@ -122,7 +122,7 @@ def exact_curves(setup: Setup) -> dict[str, np.ndarray]:
 
 
 def _depth_curves(config: Config) -> dict[str, np.ndarray]:
-    """What as many gradient steps or linear layers as the model has can reach.
+    """Risk of the best gradient steps, and the floor of linear layers, at equal depth.
 
     Both are of variance 1 per dimension, as are the normalised weights. The floor of
     more than three layers is zero to many digits, and its moments take long.

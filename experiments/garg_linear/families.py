@@ -1,4 +1,4 @@
-"""The families of functions that prompts are drawn from, and what depends on them."""
+"""Families of functions for prompts, with their tasks, baselines and checks."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which kernels a run trains with: XLA's, those tuned here, or those of another run."""
+"""Selects the kernels of a run: XLA's, those tuned here, or those of another run."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ FILE = "kernels.json"
 
 
 def with_kernels(setup: Setup, run: Run) -> Setup:
-    """Gives the model its plan, which the run keeps in ``kernels.json``.
+    """Adds a kernel plan to the model and stores it in ``kernels.json``.
 
     A resumed run reads it there, for other tiles would move the last bits.
 
@@ -39,9 +39,10 @@ def with_kernels(setup: Setup, run: Run) -> Setup:
 
 
 def read_plan(path: Path, dtype: Any) -> Plan:
-    """The plan that another run, or ``benchmarks.kernels``, wrote for a precision.
+    """Reads a kernel plan from a file; raises if its precision differs.
 
-    In another one its tiles spill and lose, and cuDNN's attention knows no float32.
+    In another precision the tiles spill registers and are slower, and cuDNN's attention
+    does not support float32.
     """
     try:
         record = json.loads(path.read_text())

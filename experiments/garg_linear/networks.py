@@ -1,4 +1,4 @@
-"""A two-layer network that is trained on the examples of each prompt."""
+"""A two-layer network trained on the examples of each prompt."""
 
 import dataclasses
 import functools
@@ -12,12 +12,12 @@ from jaxtyping import Array, Float
 
 from experiments._frame.fields import check_at_least
 
-_TOGETHER = 16  # prompts whose networks are trained at once: bounds the memory
+_TOGETHER = 16  # prompts whose networks are trained together, to bound the memory
 
 
 @dataclasses.dataclass(frozen=True)
 class NetworkRecipe:
-    """How the two-layer network of each prompt and prefix is trained.
+    """Training of the two-layer network of each prompt and prefix.
 
     Attributes:
         width: Hidden units.
@@ -41,7 +41,7 @@ class NetworkRecipe:
 def network_prefixes(
     X: Float[Array, "B P d"], y: Float[Array, "B P"], key: Array, recipe: NetworkRecipe
 ) -> Float[Array, "B P"]:
-    r"""Predictions of two-layer networks after every prefix, all in one program.
+    r"""Predictions of two-layer networks trained on every prefix, in one program.
 
     .. math:: f(x) = b_2 + w_2^\top \mathrm{relu}(W_1 x + b_1), \qquad
         \min_f \frac1k \sum_{i \le k} (f(x_i) - y_i)^2 \text{ by Adam.}
@@ -71,14 +71,14 @@ def network_prefixes(
     def of_prompt(prompt):
         X, y, keys = prompt
         fits = jax.vmap(functools.partial(_answers, recipe, X, y))(seen, keys)
-        # Row k are the answers of the network that saw the first k examples.
+        # Row k has the predictions of the network trained on the first k examples.
         return jnp.diagonal(fits).at[0].set(0.0)
 
     return jax.lax.map(of_prompt, (X, y, keys), batch_size=_TOGETHER)
 
 
 def _answers(recipe: NetworkRecipe, X, y, seen, key) -> Float[Array, "P"]:
-    """Outputs at all inputs of a network that is trained on those that were seen."""
+    """Outputs at all inputs of a network trained on the examples seen so far."""
     optimizer = optax.adam(recipe.learning_rate)
     weights = seen / jnp.maximum(seen.sum(), 1)
     gradient = jax.grad(lambda p: jnp.sum(weights * (_network(p, X) - y) ** 2))
@@ -99,7 +99,7 @@ def _network(params: dict[str, Any], X) -> Float[Array, "P"]:
 
 
 def _start(key: Array, dim: int, width: int, dtype: Any) -> dict[str, Array]:
-    """Uniform weights and biases, as ``torch.nn.Linear`` starts."""
+    """Draws uniform weights and biases, as ``torch.nn.Linear`` initialises them."""
     shapes = {"W_1": (dim, width), "b_1": (width,), "w_2": (width,), "b_2": ()}
     fan_in = {"W_1": dim, "b_1": dim, "w_2": width, "b_2": width}
     keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))

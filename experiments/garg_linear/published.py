@@ -48,7 +48,7 @@ class Options:
 
 
 def evaluate(options: Options) -> dict:
-    """Writes the table and the figure of a checkpoint to a run folder.
+    """Evaluates a checkpoint and writes the table and the figure to a run folder.
 
     Raises:
         ValueError: if the file holds no such model, PyTorch is needed and missing, or
@@ -71,7 +71,7 @@ def evaluate(options: Options) -> dict:
 
 
 def _config(options: Options, model: GPT2) -> Config:
-    """The published recipe with the sizes of the model."""
+    """Returns the published recipe with the sizes of the model."""
     paper = PRESETS["paper"]
     ramps = paper.curriculum
     config = dataclasses.replace(
@@ -102,12 +102,12 @@ def _config(options: Options, model: GPT2) -> Config:
 
 
 def _with_seeds(loaded: GargCheckpoint):
-    """Parameters with an axis of one seed."""
+    """Returns the parameters with a leading axis of one seed."""
     return jax.tree.map(lambda leaf: leaf[None], loaded.params)
 
 
 def main(argv: list[str] | None = None) -> dict:
-    """Reads the command line and evaluates."""
+    """Parses the command line and evaluates the checkpoint."""
     name, about = "garg_linear.published", __doc__.partition("\n")[0]
     return evaluate(read_line(Options(), argv, name=name, about=about))
 

@@ -1,4 +1,4 @@
-"""Table, figures and verdicts of a run."""
+"""Builds the tables, figures and checks of a run."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ from icltheory.regression.prompts import PrefixPrompt
 
 
 def comparison_table(setup: Setup, curves: dict[str, Curve], fewer: list[str]) -> Table:
-    """K against every predictor, each with its 90 % interval.
+    """Builds the table of all predictors by k, with 90 % intervals.
 
     Args:
         setup: The run.
@@ -68,13 +68,13 @@ def _cell(curve: Curve, k: int) -> str:
 
 
 def error_label(setup: Setup) -> str:
-    """What is drawn and printed, with the normaliser in words."""
+    """Returns the label of the error with its normaliser, for axes and tables."""
     unit = setup.family.unit
     return "squared error" if unit == "1" else f"squared error / {unit}"
 
 
 def measure(setup: Setup, params: Any, prompt: PrefixPrompt) -> Measured:
-    """Errors of the model and of what it is compared with, on the same prompts."""
+    """Measures the model and its baselines on the same prompts."""
     normalizer = setup.family.normalizer(setup.config)
     return Measured(
         setup.config,
@@ -86,14 +86,14 @@ def measure(setup: Setup, params: Any, prompt: PrefixPrompt) -> Measured:
 
 
 def curve_title(name: str) -> str:
-    """The name of a curve in a figure: "ridge (1)" is ridge with penalty 1."""
+    """Returns the title of a curve: "ridge (1)" becomes "ridge, penalty 1"."""
     kind, _, number = name.rstrip(")").partition(" (")
     parameters = {"ridge": "penalty", STEPS: "L =", FLOOR: "L ="}
     return f"{kind}, {parameters[kind]} {number}" if kind in parameters else name
 
 
 def report(setup: Setup, params: Any, records: list[dict]) -> Report:
-    """Measures the final model: table, figures, checks and numbers."""
+    """Evaluates the final model: table, figures, checks and numbers."""
     config, family = setup.config, setup.family
     prompt = evaluation_prompt(setup)
     measured = measure(setup, params, prompt)
@@ -150,7 +150,7 @@ def _figures(
     measured: Measured,
     records: list[dict],
 ) -> dict[str, Figure]:
-    """Errors against k, at the end and along training, and the loss of training.
+    """Draws errors against k and over training steps, and the training loss.
 
     A model that was not trained here has no records, and the first figure alone.
     """
@@ -198,14 +198,14 @@ def _figures(
 
 
 def _attention(setup: Setup, params: Any, prompt: PrefixPrompt, of: str) -> Figure:
-    """Attention between the tokens of the first pairs, few enough to be named."""
+    """Draws the attention between the tokens of the first pairs."""
     config = setup.config
     prompts, points = min(64, config.eval_prompts), min(8, config.num_points)
     weights = attention_by_layer(setup, params, prompt, prompts, points)
     pairs = range(1, points + 1)
     names = [f"{letter}{k}" for k in pairs for letter in "xy"]
     title = f"Attention along depth, mean over heads and {prompts} prompts, {of}"
-    # Garg's tokens; the other layout has one for each pair.
+    # These are the interleaved tokens of Garg; the other layout has one token per pair.
     tokens = names if config.token_layout == "interleaved" else None
     return attention_along_depth(weights, tokens, title)
 
@@ -222,7 +222,7 @@ _SETTINGS = {
 
 
 def setting_title(name: str) -> str:
-    """One of Garg's evaluation settings in plain words."""
+    """Describes one of Garg's evaluation settings in plain words."""
     kind, _, factor = name.partition("=")
     scaled = {"scale-x": "inputs", "scale-y": "weights"}
     if kind in scaled:
@@ -231,7 +231,7 @@ def setting_title(name: str) -> str:
 
 
 def report_shifts(setup: Setup, run: Run, params: Any) -> dict:
-    """Measures the model and the predictors on Garg's fifteen evaluation settings."""
+    """Evaluates the model and the baselines on Garg's fifteen settings."""
     config = setup.config
     names = (TRANSFORMER, "least squares", "averaging", "3-NN")
     k = (config.dim // 2, config.dim, 2 * config.dim)

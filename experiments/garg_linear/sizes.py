@@ -1,4 +1,4 @@
-"""Sizes of the families of functions, and recipes of the methods beside the model."""
+"""Sizes of the families of functions, and hyperparameters of the baselines."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from experiments.garg_linear.networks import NetworkRecipe
 
 @dataclasses.dataclass(frozen=True)
 class FamilySizes:
-    """Sizes of the families; those of the other families do not count.
+    """Sizes of the families; a run uses only those of its own family.
 
     Attributes:
         sparsity: Non-zero weights of a sparse linear function.
@@ -26,7 +26,7 @@ class FamilySizes:
 
 @dataclasses.dataclass(frozen=True)
 class Baselines:
-    """Recipes of the methods that are fitted to the examples of each prompt.
+    """Hyperparameters of the baselines that are fitted to each prompt's examples.
 
     Attributes:
         lasso_penalty: Penalty of the Lasso.

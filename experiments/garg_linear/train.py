@@ -1,4 +1,4 @@
-"""Trains the transformer: metrics, snapshots and checkpoints as it goes."""
+"""Trains the transformer and stores metrics, snapshots and checkpoints."""
 
 import dataclasses
 import math
@@ -20,7 +20,7 @@ from icltheory import training
 
 
 def train(setup: Setup, run: Run) -> tuple[Any, list[dict[str, Any]], Timing]:
-    """Trains to the last step, from the newest checkpoint if there is one.
+    """Trains to the last step, starting from the newest checkpoint if there is one.
 
     Returns:
         The final parameters with a leading axis of seeds, the metrics, the timing.
@@ -51,7 +51,7 @@ def train(setup: Setup, run: Run) -> tuple[Any, list[dict[str, Any]], Timing]:
 
 
 def initial_state(setup: Setup) -> training.TrainState:
-    """State at step 0, with an axis of seeds if there are several."""
+    """Returns the state at step 0, with an axis of seeds if there are several."""
     config = setup.config
     return training.init_state(
         setup.model,
@@ -64,7 +64,7 @@ def initial_state(setup: Setup) -> training.TrainState:
 
 
 def training_step(setup: Setup, **options: Any) -> training.Step:
-    """One step of all seeds, with further options of ``make_step``."""
+    """Returns the training step of all seeds, with further options of ``make_step``."""
     config = setup.config
     step = training.make_step(
         setup.model,
@@ -82,7 +82,7 @@ def training_step(setup: Setup, **options: Any) -> training.Step:
 
 
 def stacked(setup: Setup, state: training.TrainState) -> Any:
-    """Parameters with an axis of seeds that this process can use alone."""
+    """Returns parameters with an axis of seeds, in this process's memory."""
     params = training.averaged(state)
     params = params if setup.mesh is None else jax.device_get(params)
     if len(setup.config.seeds) > 1:
@@ -91,12 +91,12 @@ def stacked(setup: Setup, state: training.TrainState) -> Any:
 
 
 def _chunk_end(config: Config, step: float) -> int:
-    """First end of a chunk at or after ``step``."""
+    """Returns the first end of a chunk at or after ``step``."""
     return min(math.ceil(step / config.chunk_steps) * config.chunk_steps, config.steps)
 
 
 def _record(setup: Setup, done: int, metrics: dict[str, Any]) -> dict[str, Any]:
-    """One line of metrics: means over the chunk, a list over the seeds."""
+    """Returns a record of metrics: means over the chunk, with lists over the seeds."""
     config, last = setup.config, done - 1
     dims, points = config.curriculum.dims(last), config.curriculum.points(last)
     dims, points = int(dims), int(points)

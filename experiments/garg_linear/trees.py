@@ -1,4 +1,4 @@
-"""Regression trees that are grown greedily on the examples of each prompt."""
+"""Greedy regression trees fitted to the examples of each prompt."""
 
 import numpy as np
 

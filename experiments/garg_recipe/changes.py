@@ -1,4 +1,4 @@
-"""What may be changed of a training, each change by its name."""
+"""Changes of a training setting, by name."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from icltheory.training import OptimizerConfig
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSetting:
-    """How one model is trained.
+    """Hyperparameters of one training.
 
     Attributes:
         optimizer: Update rule and its schedule.
@@ -43,7 +43,7 @@ class TrainingSetting:
 
     @property
     def prompts(self) -> int:
-        """Prompts of the whole training."""
+        """Number of prompts of the whole training."""
         return self.steps * self.batch_size
 
 
@@ -75,7 +75,7 @@ def _rate(factor: float) -> Change:
 
 
 def shortened(setting: TrainingSetting, part: float) -> TrainingSetting:
-    """The same training in fewer steps, its warm-up and curriculum with it."""
+    """Shortens a training together with its warm-up and curriculum."""
     rule = setting.optimizer
     return dataclasses.replace(
         setting,
@@ -88,7 +88,7 @@ def shortened(setting: TrainingSetting, part: float) -> TrainingSetting:
 
 
 def _batch(factor: float) -> Change:
-    """Another batch at the same number of prompts."""
+    """Returns a change of the batch size at the same number of prompts."""
 
     def change(setting: TrainingSetting) -> TrainingSetting:
         size = round(factor * setting.batch_size)
@@ -102,12 +102,12 @@ def _init(factor: float) -> Change:
 
 
 def _curriculum(setting: TrainingSetting) -> TrainingSetting:
-    """Garg's, over before a fifth of the steps."""
+    """Adds Garg's curriculum, which ends before a fifth of the steps."""
     return dataclasses.replace(setting, curriculum_interval=max(setting.steps // 75, 1))
 
 
 def _mean(setting: TrainingSetting) -> TrainingSetting:
-    """A mean of the weights that reaches back a twentieth of the steps."""
+    """Adds an average of the weights over the last twentieth of the steps."""
     return _optimizer(average=1 - min(20 / setting.steps, 0.5))(setting)
 
 

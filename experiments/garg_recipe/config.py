@@ -1,4 +1,4 @@
-"""Sizes of the experiment, the recipe that is changed, and what it stands for."""
+"""Config and presets of the experiment, and the objects built from them."""
 
 import dataclasses
 from typing import Any
@@ -16,7 +16,7 @@ from icltheory.training import Curriculum, Ensemble, OptimizerConfig, Phase, Ram
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A baseline, changes of it one at a time, and the recipe that unites some.
+    """A baseline, single changes of it, and a recipe that combines some of them.
 
     Attributes:
         dim: Input dimension d.
@@ -66,7 +66,7 @@ class Config:
                 )
 
     def settings(self) -> dict[str, TrainingSetting]:
-        """What is trained: the baseline, each change, the recipe, and half of it."""
+        """Settings to train: baseline, each change, recipe, and half the recipe."""
         united = self.baseline
         for name in self.recipe:
             united = CHANGES[name](united)
@@ -78,7 +78,7 @@ class Config:
         }
 
     def task(self) -> LinearRegression:
-        """Garg's task, without noise."""
+        """Garg's task without noise."""
         return LinearRegression.isotropic(self.dim, dtype=jnp.float32)
 
     def model(self, setting: TrainingSetting, precision: str = "float32") -> GPT2:
@@ -94,7 +94,7 @@ class Config:
         )
 
     def curriculum(self, setting: TrainingSetting) -> Curriculum:
-        """None, or Garg's stairs from a quarter of the dimensions."""
+        """No curriculum, or Garg's, which starts at a quarter of the dimensions."""
         if not setting.curriculum_interval:
             return Curriculum.none(self.dim, self.num_points)
         start, every = max(self.dim // 4, 1), setting.curriculum_interval
@@ -104,7 +104,7 @@ class Config:
         )
 
     def start(self, setting: TrainingSetting) -> training.EnsembleState:
-        """State at step 0 of all seeds."""
+        """State of all seeds at step 0."""
         return training.init_ensemble(
             self.model(setting),
             self.task(),
@@ -115,7 +115,7 @@ class Config:
         )
 
     def phases(self, setting: TrainingSetting) -> list[Phase]:
-        """Steps in the setting's precision, then those whose products are float32."""
+        """Training phases: in the setting's precision, then with float32 products."""
         first = round(setting.steps * (1 - setting.last_float32))
         parts = {first: setting.precision, setting.steps: "float32"}
         if not setting.last_float32:
@@ -138,7 +138,8 @@ class Config:
             num_points=self.num_points,
             targets=training.bayes_targets if posterior else None,
         )
-        # bfloat16 models leave float32 products to the optimiser: TF32 is plenty there.
+        # In bfloat16 models only the optimiser has float32 products, for which TF32
+        # suffices.
         products = "highest" if precision == "float32" else "tensorfloat32"
 
         def precise(state: Any) -> Any:
@@ -205,5 +206,5 @@ PRESETS = {
         recipe=("muon", "trapezoid", "posterior"),
     ),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "14 to 22 min, 2 cores"}

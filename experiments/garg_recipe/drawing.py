@@ -1,4 +1,4 @@
-"""Recipes of training beside the one they change."""
+"""Figures that compare recipes with the baseline."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ __all__ = ["Ratio", "recipes_beside_baseline"]
 
 
 class Ratio(NamedTuple):
-    """A value over the baseline's.
+    """Ratio of a setting's excess risk to the baseline's, with its interval.
 
     Attributes:
         mean: The ratio.
@@ -30,7 +30,7 @@ class Ratio(NamedTuple):
 def recipes_beside_baseline(
     curves: Mapping[str, tuple[Any, Curve]], ratios: Mapping[str, Ratio], title: str
 ):
-    """Draws errors along training, and beside them the ratio that each change leaves.
+    """Draws errors over training steps, and the ratio of each change to the baseline.
 
     Args:
         curves: Prompts seen and the value there, by recipe.

@@ -1,4 +1,4 @@
-"""How noisy the gradients of labels and of posterior means are, on the same prompts."""
+"""Compares gradient noise with labels and with posterior means as targets."""
 
 import functools
 from typing import Any
@@ -16,7 +16,7 @@ _square = functools.partial(optax.tree.norm, squared=True)
 
 
 def gradient_noise(config: Config, params: Any) -> dict[str, np.ndarray]:
-    """Trace of the covariance of one prompt's gradient, for each seed's weights.
+    """Trace of the covariance of single prompts' gradients, for each seed's weights.
 
     Args:
         config: Sizes and task.

@@ -1,4 +1,4 @@
-"""Table, figure and verdicts."""
+"""Builds the table, figures and checks of a run."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from icltheory.plotting import Curve
 from icltheory.regression import risks
 from icltheory.statistics import Estimate
 
-# The changes in plain words, for the figure and for the page.
+# Descriptions of the changes for the figure and for the page.
 WORDS = {
     "adam": "Adam",
     "muon": "Muon",
@@ -41,7 +41,7 @@ _SHOWN = ("baseline", "recipe", "recipe, half")
 
 
 def report(config: Config, trained: dict[str, TrainedWithChange]) -> Report:
-    """Tables, figure, claims, checks and numbers of a run."""
+    """Builds the tables, figures, claims, checks and numbers of a run."""
     found = rows(config, trained)
     noise = {
         "at the start": gradient_noise(config, config.start(config.baseline).params),
@@ -65,14 +65,14 @@ def report(config: Config, trained: dict[str, TrainedWithChange]) -> Report:
 
 
 def checks(config: Config, found: list[ChangeSummary]) -> list[Check]:
-    """What a training of the baseline and of the recipe must show."""
+    """Checks that the baseline and the recipe learned."""
     task, k = config.task(), 2 * config.dim
     optimum = risks.linear_attention_optimum(task, k, query_noise=False).risk
     one_layer = float(optimum) / config.dim
     return [
         Check(
             f"{row.name}: error at k = {k} against one layer of linear attention",
-            # A model that diverged does no better than the answer 0.
+            # A diverged model counts with the error of predicting 0.
             float(np.nan_to_num(row.high[0], nan=1.0)),
             one_layer,
             "<=",
@@ -83,7 +83,7 @@ def checks(config: Config, found: list[ChangeSummary]) -> list[Check]:
 
 
 def claims(config: Config, found: list[ChangeSummary]) -> list[Claim]:
-    """Whether a change helps, by two standard errors of the paired ratio."""
+    """Claims about each change, judged at two standard errors of the paired ratio."""
     stated = []
     for row in found[1:]:
         low, high = row.interval
@@ -99,7 +99,7 @@ def claims(config: Config, found: list[ChangeSummary]) -> list[Claim]:
 
 
 def table(config: Config, found: list[ChangeSummary]) -> Table:
-    """All settings beside the baseline."""
+    """Builds the table that compares all settings with the baseline."""
     d = config.dim
     out = Table(
         title=f"GPT-2 on Garg's regression, d = {d}: squared error / d, mean over "
@@ -127,7 +127,7 @@ def table(config: Config, found: list[ChangeSummary]) -> Table:
 
 
 def noise_table(config: Config, noise: dict[str, dict[str, np.ndarray]]) -> Table:
-    """The explanation: the same mean gradient, from targets with less noise."""
+    """Builds the table of gradient noise by targets."""
     out = Table(
         title="trace of the covariance of a prompt's gradient: mean over "
         f"{len(config.seeds)} seeds"
@@ -144,7 +144,7 @@ def noise_table(config: Config, noise: dict[str, dict[str, np.ndarray]]) -> Tabl
 def draw(
     config: Config, trained: dict[str, TrainedWithChange], found: list[ChangeSummary]
 ) -> Any:
-    """The excess along training, and the ratio that each change leaves."""
+    """Draws the excess risk over training steps, and the ratio for each change."""
     curves = {}
     for name in _SHOWN:
         own = trained[name]

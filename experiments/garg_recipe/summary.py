@@ -1,4 +1,4 @@
-"""What each setting came to, and how many times the baseline's excess that is."""
+"""Final excess risk of each setting, and its ratio to the baseline's."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ Pair = tuple[float, float]
 
 @dataclasses.dataclass(frozen=True)
 class ChangeSummary:
-    """One setting at its end: mean over seeds and its standard error.
+    """Final results of one setting: mean over seeds with standard error.
 
     Attributes:
         name: Its name.
@@ -42,12 +42,12 @@ class ChangeSummary:
 
     @property
     def interval(self) -> Pair:
-        """The ratio two standard errors of its logarithm away."""
+        """Interval of two standard errors of the ratio's logarithm."""
         mean, error = self.ratio
         return mean * math.exp(-2 * error), mean * math.exp(2 * error)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, which knows no number for a training that diverged."""
+        """The summary as a dictionary for JSON; diverged numbers become ``None``."""
         return {
             name: [x if math.isfinite(x) else None for x in value]
             if isinstance(value, tuple)
@@ -57,7 +57,7 @@ class ChangeSummary:
 
 
 def rows(config: Config, trained: dict[str, TrainedWithChange]) -> list[ChangeSummary]:
-    """The settings in the order in which they were trained, the baseline first."""
+    """Returns the settings in order of training, the baseline first."""
     base, found = trained["baseline"].excess[-1], []
     for name, setting in config.settings().items():
         own = trained[name]

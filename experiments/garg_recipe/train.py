@@ -1,4 +1,4 @@
-"""Trains every setting, all its seeds in one program, and measures it on the way."""
+"""Trains every setting and evaluates it at several steps."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ from icltheory.regression.prompts import PrefixPrompt
 
 @dataclasses.dataclass(frozen=True)
 class TrainedWithChange:
-    """What a setting came to.
+    """A trained setting with its measured errors.
 
     Attributes:
         prompts: Prompts seen at each point of its curve, (points,).
@@ -38,7 +38,7 @@ class TrainedWithChange:
 
 
 def train(config: Config, run: Run) -> dict[str, TrainedWithChange]:
-    """Trains all settings one after another, or goes on where a run stopped."""
+    """Trains all settings one after the other, or resumes an interrupted run."""
     prompt = evaluation_prompt(config)
     bayes = bayes_answers(config, prompt)
     records: list[dict[str, Any]] = []
@@ -64,14 +64,14 @@ def train(config: Config, run: Run) -> dict[str, TrainedWithChange]:
 
 
 def evaluation_prompt(config: Config) -> PrefixPrompt:
-    """Prompts that no training sees, the same for all settings."""
+    """Draws the evaluation prompts, held out and the same for all settings."""
     key = training.stream_key(config.seeds[0], "evaluation")
     sample = config.task().sample(key, config.num_points - 1, config.eval_prompts)
     return sample.prefixes()
 
 
 def bayes_answers(config: Config, prompt: PrefixPrompt) -> jax.Array:
-    """The posterior means of the evaluation, (prompts, P)."""
+    """Posterior means for the evaluation prompts, (prompts, P)."""
     return jax.jit(functools.partial(training.bayes_targets, config.task()))(
         prompt.X, prompt.y
     )
@@ -87,7 +87,8 @@ def _record(
     chunk: training.Chunk,
 ) -> dict[str, Any]:
     params = training.averaged(chunk.state)
-    # In float32, whatever the training was: this is what its weights can do.
+    # Evaluation is in float32 for any training precision, since it is about the
+    # weights.
     with jax.default_matmul_precision("highest"):
         errors, excess = _scores(config.model(setting), params, prompt, bayes)
     losses = np.asarray(chunk.metrics["loss"], np.float64).mean(axis=0)

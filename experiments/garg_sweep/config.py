@@ -1,4 +1,4 @@
-"""Sizes of the sweep."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 from typing import Any, Literal
@@ -75,7 +75,7 @@ class Config:
         self.ensemble()
 
     def ensemble(self) -> Ensemble:
-        """The members of one width: noise outside, then rates, then seeds."""
+        """Ensemble of one width; its axes are noise, rate and seed."""
         return Ensemble(self.recipe.seeds, self.noise_vars, self.learning_rates)
 
     def model(self, width: int) -> GPT2:
@@ -85,17 +85,17 @@ class Config:
         return module.clone(dtype=jnp.bfloat16 if bfloat16 else jnp.float32)
 
     def set_precision(self) -> None:
-        """Sets that of the products which say nothing else."""
+        """Sets JAX's default precision of matrix products."""
         products = "highest" if self.precision == "float32" else "tensorfloat32"
         jax.config.update("jax_default_matmul_precision", products)
 
     def counted(self) -> tuple[int, int, int]:
-        """The numbers of examples k of the table: d / 2, d and 2d."""
+        """Numbers of examples k in the table: d / 2, d and 2d."""
         dim = self.recipe.dim
         return max(dim // 2, 1), dim, 2 * dim
 
     def parts(self) -> list[tuple[training.EnsembleState, training.Step]]:
-        """State at step 0 and step of every width's ensemble."""
+        """Initial state and training step of every width's ensemble."""
         recipe, found = self.recipe, []
         sizes = {"num_steps": recipe.steps, "num_points": recipe.num_points}
         for width in self.widths:
@@ -135,7 +135,7 @@ PRESETS = {
             num_points=5,
             num_layers=2,
             num_heads=4,
-            # One token a pair: two layers are enough to regress.
+            # With one token per pair, two layers suffice for regression.
             token_layout="matrix",
             init_std=0.2,
             steps=600,
@@ -182,5 +182,5 @@ PRESETS = {
         eval_prompts=6400,
     ),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "1 min, 2 cores"}

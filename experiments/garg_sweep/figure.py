@@ -1,4 +1,4 @@
-"""The figure: distance to Bayes against the rate, and errors of the best models."""
+"""The figure: distance to Bayes by learning rate, and errors of the best models."""
 
 import itertools
 from typing import Any
@@ -11,12 +11,12 @@ from experiments.garg_sweep.summary import SweepCell, best
 from icltheory import plotting
 from icltheory.plotting import METHODS, Line, LinePanel
 
-# Those that no method of the figure has.
+# Indices of colours that no method of the figure uses.
 _COLOURS = (1, 3, 4, 6)
 
 
 def draw(config: Config, measured: SweepMeasurements, found: list[SweepCell]) -> Any:
-    """Above the rates, below the prefixes; one column a noise."""
+    """Draws distances by rate above and errors by prefix below, a column per noise."""
     recipe, above, below = config.recipe, {}, {}
     for noise_var, lines in zip(config.noise_vars, measured.lines, strict=True):
         name = f"noise variance {noise_var:g}"

@@ -1,4 +1,4 @@
-"""How far every model is from the Bayes predictor, and from the truth."""
+"""Measures the distance of every model to the Bayes predictor, and its error."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ from icltheory.statistics import Estimate
 
 @dataclasses.dataclass(frozen=True)
 class ReferenceRisks:
-    """What models of one noise are compared with, divided by d, by prefix.
+    """Reference risks for models of one noise variance, divided by d, by prefix.
 
     Attributes:
         bayes: Squared errors of the posterior mean (ridge with the noise as penalty,
@@ -88,7 +88,7 @@ def measure(config: Config, parts: Sequence[Any]) -> SweepMeasurements:
 
 
 def _rules(config: Config) -> list[Any]:
-    """The posterior mean of each noise, compiled."""
+    """Compiled posterior means, one for each noise variance."""
     return [
         jax.jit(functools.partial(predictors.ridge_prefixes, penalty=noise_var))
         for noise_var in config.noise_vars
@@ -119,7 +119,7 @@ def _lines(
 
 @functools.partial(jax.jit, static_argnums=0)
 def _answers(model: Any, params: Any, prompt: PrefixPrompt) -> jax.Array:
-    """Answers of models one after another, (rates, seeds, prompts, P)."""
+    """Predictions of models, one after the other, (rates, seeds, prompts, P)."""
 
     def one(own):
         return model.apply({"params": own}, prompt.X, prompt.y)
@@ -130,17 +130,17 @@ def _answers(model: Any, params: Any, prompt: PrefixPrompt) -> jax.Array:
 def _scores(
     model: Any, params: Any, prompt: PrefixPrompt, bayes: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Errors and distances by prefix, and the z-score of the identity."""
+    """Errors and distances by prefix, and the z-score of the risk identity."""
     d = prompt.dim
     answers = np.asarray(_answers(model, params, prompt), np.float64)
-    # A model that diverged may answer anything; it is not counted.
+    # A diverged model may have non-finite predictions, which are not counted.
     answers = np.where(np.isfinite(answers), answers, 0.0)
     truth = np.einsum("bpd,bd->bp", *(np.asarray(a) for a in (prompt.X, prompt.w)))
     bayes = np.asarray(bayes, np.float64)[None, None]
     truth = np.asarray(truth, np.float64)[None, None]
     errors = (answers - truth) ** 2 / d
     distances = (answers - bayes) ** 2 / d
-    # The excess risk over the posterior mean is the distance to it, for every model.
+    # For any model, the excess risk over the posterior mean is the distance to it.
     gap = (errors - (bayes - truth) ** 2 / d - distances).mean(axis=-1)
     mean, error = Estimate.of(gap, axis=-1)
     return errors.mean(axis=2), distances.mean(axis=2), mean / error

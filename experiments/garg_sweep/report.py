@@ -1,4 +1,4 @@
-"""Table, figure and verdicts of a run."""
+"""Builds the table, figure and checks of a run."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from experiments.garg_sweep.measure import ReferenceRisks, SweepMeasurements
 from experiments.garg_sweep.summary import SweepCell, best, cells
 from icltheory.statistics import Estimate
 
-_SIGMAS = 5.0  # of a difference that should be 0
+_SIGMAS = 5.0  # allowed z-score of a difference whose expectation is 0
 
 
 def checks(
     config: Config, measured: SweepMeasurements, found: list[SweepCell]
 ) -> list[Check]:
-    """What theory says of the lines, and what a sweep that was trained must show."""
+    """Checks the reference risks against theory, and that the models learned."""
     low, _, high = config.counted()
     out = []
     for noise_var, lines in zip(config.noise_vars, measured.lines, strict=True):
@@ -55,7 +55,7 @@ def checks(
 
 
 def _largest_z(measured: SweepMeasurements, found: list[SweepCell]) -> float:
-    """Of the models that learned; without noise Bayes is exact and says less."""
+    """Largest z-score of the risk identity over the models that learned."""
     sound = np.array([cell.sound for cell in found])
     sound = sound.reshape(measured.identity_z.shape[:3])
     values = np.abs(measured.identity_z[sound])
@@ -63,7 +63,7 @@ def _largest_z(measured: SweepMeasurements, found: list[SweepCell]) -> float:
 
 
 def claims(config: Config, found: list[SweepCell]) -> list[Claim]:
-    """What one expects of widths, rates and noise; it does not decide the run."""
+    """Claims about widths, rates and noise; they do not affect the run's status."""
     stated, rates = [], {}
     for noise_var in config.noise_vars:
         of = {width: best(found, noise_var, width) for width in config.widths}
@@ -116,7 +116,7 @@ def claims(config: Config, found: list[SweepCell]) -> list[Claim]:
 def comparison_table(
     config: Config, measured: SweepMeasurements, found: list[SweepCell]
 ) -> Table:
-    """Every cell beside the references of its noise."""
+    """Builds the table of every grid cell and the reference risks of its noise."""
     ks = config.counted()
     table = Table(
         title=f"squared error / d against <w, x>, d = {config.recipe.dim}: mean over "
@@ -139,7 +139,7 @@ def comparison_table(
 
 
 def references(lines: ReferenceRisks) -> dict[str, np.ndarray]:
-    """What is known without training, by prefix; the means of ridge over inputs."""
+    """Reference risks by prefix, averaged over inputs where they depend on them."""
     return {
         "Bayes": lines.bayes_risk.mean(axis=0),
         "least squares": lines.least_squares_risk,
@@ -156,7 +156,7 @@ def _row(cell: SweepCell, ks: tuple[int, ...]) -> list[str]:
 
 
 def report(config: Config, measured: SweepMeasurements) -> Report:
-    """Table, figure, claims, checks and numbers of a run."""
+    """Builds the tables, figure, claims, checks and numbers of a run."""
     found = cells(config, measured)
     numbers = {
         "cells": [_as_dict(cell) for cell in found],

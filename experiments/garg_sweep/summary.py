@@ -1,4 +1,4 @@
-"""What the grid says: means over seeds, fates, and the best rate of every width."""
+"""Summary of the grid: means over seeds, failures, and the best rate per width."""
 
 import dataclasses
 
@@ -8,13 +8,13 @@ from experiments.garg_sweep.config import Config
 from experiments.garg_sweep.measure import SweepMeasurements
 from icltheory.statistics import Estimate
 
-# Of the error of the answer 0, which is 1: as much is left where nothing was learned.
+# Error relative to predicting 0, above which a model counts as not having learned.
 _NOTHING_LEARNED = 0.9
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepCell:
-    """Models that differ in the seed alone.
+    """Results of the models that differ only in the seed.
 
     Attributes:
         noise_var: Their noise.
@@ -42,7 +42,7 @@ class SweepCell:
 
     @property
     def fate(self) -> str:
-        """What became of the seeds, in words."""
+        """Describes in words how many seeds diverged or did not learn."""
         steps = sorted(step for step in self.diverged if step >= 0)
         if steps:
             at = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
@@ -53,7 +53,7 @@ class SweepCell:
 
 
 def cells(config: Config, measured: SweepMeasurements) -> list[SweepCell]:
-    """The grid, noise outside and rates inside."""
+    """Returns all cells of the grid, by noise, then width, then rate."""
     found = []
     for index in np.ndindex(measured.errors.shape[:3]):
         n, w, r = index
@@ -76,7 +76,7 @@ def cells(config: Config, measured: SweepMeasurements) -> list[SweepCell]:
 def best(
     found: list[SweepCell], noise_var: float, width: int | None = None
 ) -> SweepCell | None:
-    """The nearest to Bayes of the cells whose every seed learned, if there is one."""
+    """Returns the cell closest to Bayes in which every seed learned, else ``None``."""
     fitting = [
         cell
         for cell in found

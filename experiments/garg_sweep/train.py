@@ -1,4 +1,4 @@
-"""Trains the whole grid in one program: an ensemble a width, side by side."""
+"""Trains the whole grid in one program, as one ensemble per width."""
 
 import dataclasses
 from typing import Any
@@ -12,7 +12,7 @@ from icltheory import training
 
 
 def train(config: Config, run: Run) -> Fitted:
-    """Trains to the last step, or goes on from the newest checkpoint of an earlier try.
+    """Trains to the last step, or resumes from the newest checkpoint.
 
     Returns:
         The states by width, each with an axis of ``config.ensemble().members()``.
@@ -40,7 +40,7 @@ def train(config: Config, run: Run) -> Fitted:
 
 
 def means(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Mean loss of the members that still train, and a list: none where one has ended.
+    """Mean loss of the members still in training, and losses by member for JSON.
 
     JSON has no word for a loss that is not a number.
     """
@@ -49,6 +49,6 @@ def means(metrics: dict[str, Any]) -> dict[str, Any]:
     each = [
         float(x) if ok else None for x, ok in zip(losses.tolist(), alive, strict=True)
     ]
-    # Where the last few end within one chunk there is none to average.
+    # If the last members diverge within one chunk, there is no loss to average.
     mean = float(losses[alive].mean()) if alive.any() else 0.0
     return {"loss": mean, "alive": int(alive.sum()), "losses": each}

@@ -1,4 +1,4 @@
-"""Sizes of the experiment."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ from experiments._frame.fields import check_at_least
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What flows, and how much is measured.
+    """Problems of the gradient flows, and how much is measured.
 
     Attributes:
         dim: Input dimension d of the flow of GD-beta.
@@ -102,5 +102,5 @@ PRESETS = {
         lengths=(2, 8, 32, 4, 16, 64),
     ),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "1.5 to 3 min, 2 cores"}

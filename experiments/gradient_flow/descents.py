@@ -1,4 +1,4 @@
-"""Descent in steps, on the exact risk and on samples, beside the flow."""
+"""Gradient descent on the exact risk and on samples, compared with the flow."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ RECORDS = 100
 
 
 class Descents(NamedTuple):
-    """Excess risks over time.
+    """Excess risks of the flow and of the descents over time.
 
     Attributes:
         largest_step: 2 over the largest curvature at the start and at the optimum.
@@ -40,7 +40,7 @@ class Descents(NamedTuple):
 
 
 def measure_descents(config: Config) -> Descents:
-    """All of them on one problem with H = Psi = I."""
+    """Measures flow and descents on one problem with H = Psi = I."""
     problem = isotropic(config)
     M, start = config.num_examples, draw_start(config, config.descent_dim)
     largest = largest_step(problem, M, start)
@@ -52,7 +52,7 @@ def measure_descents(config: Config) -> Descents:
     steps, distances = {}, {}
     for share in config.step_shares:
         step = share * largest
-        apart = int(np.ceil(end / step / RECORDS))  # as many records for every step
+        apart = int(np.ceil(end / step / RECORDS))  # equally many records
         path = flow.gradient_descent(
             problem, M, start, step, apart * RECORDS, record_every=apart
         )
@@ -92,14 +92,14 @@ def measure_descents(config: Config) -> Descents:
 
 
 def isotropic(config: Config) -> LinearRegression:
-    """H = Psi = I, and a random beta*."""
+    """Draws a problem with H = Psi = I and a random beta*."""
     d = config.descent_dim
     mean = np.random.default_rng([config.seed, d]).normal(size=d)
     return LinearRegression(np.eye(d), mean, np.eye(d), config.noise_var)
 
 
 def largest_step(problem: LinearRegression, M: int, start: ltb.GDBeta) -> float:
-    """2 over the largest curvature of the risk at the start and at the optimum."""
+    """Largest stable step: 2 over the largest curvature at start and optimum."""
     best, _ = ltb.optimal_gd_beta(problem, M)
 
     @jax.jit

@@ -1,4 +1,4 @@
-"""Gradient flows: paths, their bounds, descents beside them, and random starts."""
+"""Figures of gradient flows: paths, bounds, descents, and random starts."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class FlowPanel(NamedTuple):
-    """A flow to draw.
+    """The data of one flow for a panel.
 
     Attributes:
         times: Times, the first of them 0.
@@ -40,7 +40,7 @@ class FlowPanel(NamedTuple):
 
 
 class FlowStarts(NamedTuple):
-    """Random starts of one setting.
+    """The data of random starts of one setting for a panel.
 
     Attributes:
         label: What is trained, and its d and M.
@@ -120,7 +120,7 @@ def _draw_beta(axes, panel: FlowPanel) -> None:
 
 
 def _Gammas(panel: FlowPanel) -> list[tuple[str, Any]]:
-    """Gamma at the start, at three times, evenly in their logarithm, and its limit."""
+    """Selects Gamma at the start, at three later times, and at its limit."""
     t = np.asarray(panel.times)
     found = [("start", panel.Gamma[0])]
     for place in np.linspace(0, len(t) - 1, 7)[[3, 5, 6]].round().astype(int):
@@ -129,7 +129,7 @@ def _Gammas(panel: FlowPanel) -> list[tuple[str, Any]]:
 
 
 def flow_rates(panels: Mapping[str, FlowPanel], title: str):
-    """Draws distances and excess risk over time beside their proved bounds.
+    """Draws distances and excess risk over time with their proved bounds.
 
     Args:
         panels: Flows by name, one a row; one column for each of their quantities.
@@ -183,7 +183,7 @@ def descents_beside_flow(
     sampled: Mapping[str, Any],
     title: str,
 ):
-    """Draws the excess risk of descents in steps and on samples beside the flow's.
+    """Draws the excess risk of descents in steps and on samples, and of the flow.
 
     Args:
         flow: Times and excess of the flow.
@@ -229,14 +229,14 @@ def descents_beside_flow(
 
 
 def _range(times: Any, values: Any) -> Curve:
-    """Mean over seeds between the least and the largest of them."""
+    """Returns a curve of the mean over seeds with the range as its band."""
     values = np.asarray(values)
     low, high = values.min(axis=0), values.max(axis=0)
     return Curve(values.mean(axis=0), low, high, x=times)
 
 
 def fates_of_starts(settings: Sequence[FlowStarts], title: str):
-    """Draws the excess of random starts over time by their fate, and the shares.
+    """Draws the excess risk of random starts by their outcome, and the shares.
 
     Args:
         settings: The settings, one panel each; a last panel has the shares.
@@ -269,7 +269,8 @@ def fates_of_starts(settings: Sequence[FlowStarts], title: str):
     return figure
 
 
-# Arrived green, spurious vermilion, in the order of the fates; then what moves still.
+# Colours in the order of the outcomes: optimum green, spurious vermilion; grey if still
+# moving.
 _FATE_COLOURS = (*(COLOURS[i] for i in (3, 2, 5, 4)), "#888888")
 
 

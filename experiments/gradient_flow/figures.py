@@ -30,7 +30,7 @@ def figures(
     descents: Descents,
     starts: dict[tuple[str, int, int], Starts],
 ) -> dict[str, Figure]:
-    """All figures by file name."""
+    """Draws all figures by file name."""
     panels = {name: _panel(path) for name, path in paths.items()}
     of = f"d = {config.dim}, M = {config.num_examples}"
     title = f"Gradient flow of GD-beta stays below its proved bounds, {of}"

@@ -1,4 +1,4 @@
-"""The flow of GD-beta beside its proved bounds."""
+"""The flow of GD-beta compared with its proved bounds."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ CASES = ("regular H", "singular H")
 
 
 class FlowPath(NamedTuple):
-    """A flow, its bounds and what is to be checked.
+    """A flow, its bounds, and the quantities that are checked.
 
     Attributes:
         trajectory: The flow.
@@ -34,7 +34,7 @@ class FlowPath(NamedTuple):
 
 
 def measure_paths(config: Config) -> dict[str, FlowPath]:
-    """The flow for each kind of H."""
+    """Computes the flow for each kind of input covariance H."""
     return {
         name: _measure(config, null)
         for name, null in zip(CASES, (0, config.null_dim), strict=True)
@@ -42,7 +42,7 @@ def measure_paths(config: Config) -> dict[str, FlowPath]:
 
 
 def draw_problem(config: Config, null: int) -> LinearRegression:
-    """A problem with random axes; the last eigenvalues of H are 0."""
+    """Draws a problem with random axes whose last eigenvalues of H are 0."""
     dim = config.dim
     rng = np.random.default_rng([config.seed, dim, null])
     axes = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
@@ -54,7 +54,7 @@ def draw_problem(config: Config, null: int) -> LinearRegression:
 
 
 def draw_start(config: Config, dim: int) -> ltb.GDBeta:
-    """A start that is far from every optimum."""
+    """Draws a start that is far from every optimum."""
     rng = np.random.default_rng([config.seed, dim, 99])
     beta, Gamma = rng.normal(size=dim), rng.normal(size=(dim, dim)) / dim**0.5
     return ltb.GDBeta(jnp.asarray(beta), jnp.asarray(Gamma))

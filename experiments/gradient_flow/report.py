@@ -1,4 +1,4 @@
-"""Tables, figures and verdicts of a run."""
+"""Builds the tables, figures and checks of a run."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ Fates = dict[tuple[str, int, int], Starts]
 def report(
     config: Config, paths: dict[str, FlowPath], descents: Descents, starts: Fates
 ) -> Report:
-    """Table, figures, checks, findings and numbers of a run."""
+    """Builds the table, figures, checks, findings and numbers of a run."""
     found = [
         *path_checks(paths),
         *descent_checks(config, descents),
@@ -47,14 +47,14 @@ def report(
 
 
 def share_of_bound(value: Any, bound: Any, floor: float) -> float:
-    """Largest share of a bound, where the value is more than rounding."""
+    """Largest ratio of a value to its bound, where the value exceeds rounding."""
     value, bound = np.asarray(value), np.asarray(bound)
     seen = value > floor
     return float(np.max(value[seen] / bound[seen]))
 
 
 def path_numbers(path: FlowPath) -> dict[str, float]:
-    """What is stored of a flow."""
+    """Returns the stored numbers of a flow."""
     bounds, flow = path.bounds, path.trajectory
     distance = max(
         float(np.abs(flow.beta[-1] - path.limit.beta).max()),
@@ -76,7 +76,7 @@ def path_numbers(path: FlowPath) -> dict[str, float]:
 
 
 def path_checks(paths: dict[str, FlowPath]) -> list[Check]:
-    """What Theorem 6.3 says of the flow."""
+    """Checks the statements of Theorem 6.3 about the flow."""
     found = []
     for name, path in paths.items():
         at = path_numbers(path)
@@ -97,7 +97,7 @@ def path_checks(paths: dict[str, FlowPath]) -> list[Check]:
 
 
 def descent_checks(config: Config, descents: Descents) -> list[Check]:
-    """Descent tends to the flow with the step, and the noise falls with the batch."""
+    """Checks that small steps approach the flow, and large batches reduce the noise."""
     shares = sorted(config.step_shares)
     small, large = (descents.distances[s] for s in (shares[0], shares[-1]))
     found = [Check("smallest step nearer to the flow", small, large, "<=")]
@@ -108,7 +108,7 @@ def descent_checks(config: Config, descents: Descents) -> list[Check]:
 
 
 def start_checks(config: Config, starts: Fates) -> list[Check]:
-    """Where a spurious minimum is proved, some starts rest at it; none goes below 0."""
+    """Checks that starts reach proved spurious minima and no excess is negative."""
     found = []
     for (name, dim, M), part in starts.items():
         label = f"{name}, d = {dim}, M = {M}"
@@ -122,7 +122,7 @@ def start_checks(config: Config, starts: Fates) -> list[Check]:
 
 
 def start_numbers(config: Config, name: str, dim: int, M: int, part: Starts) -> dict:
-    """What is stored of a setting."""
+    """Returns the stored numbers of a setting with random starts."""
     total = config.num_starts
     return {
         "model": name,
@@ -141,7 +141,7 @@ def start_numbers(config: Config, name: str, dim: int, M: int, part: Starts) -> 
 def findings(
     config: Config, paths: dict[str, FlowPath], descents: Descents, starts: Fates
 ) -> list[str]:
-    """What came out, in words and numbers."""
+    """Summarises the results in sentences."""
     said = []
     for name, path in paths.items():
         at = path_numbers(path)
@@ -170,7 +170,7 @@ def findings(
 
 
 def fates_table(config: Config, starts: Fates) -> Table:
-    """The fates of all settings."""
+    """Builds the table of the outcomes of random starts."""
     table = Table(title=f"{config.num_starts} random starts a setting")
     for name in ("model", "d", "M", FATES[0], "95 % interval", *FATES[1:]):
         table.add_column(name, justify="left" if name == "model" else "right")

@@ -1,4 +1,4 @@
-"""The flow of all weights from random starts: who arrives, and where the rest is."""
+"""Gradient flow of all weights from random starts: how many reach the optimum."""
 
 from typing import Any, NamedTuple
 
@@ -18,13 +18,13 @@ FATES = (
     "at rest elsewhere",
     "still moving",
 )
-ARRIVED = 1e-6  # of the least risk
-AT = 1e-3  # of the excess of a stationary point
+ARRIVED = 1e-6  # relative to the least risk
+AT = 1e-3  # relative to the excess of a stationary point
 MOVING = 1e-3  # relative fall of the excess between the last two records
 
 
 class Starts(NamedTuple):
-    """What became of the random starts of one setting.
+    """The flows from the random starts of one setting.
 
     Attributes:
         times: Times of the record.
@@ -46,7 +46,7 @@ class Starts(NamedTuple):
 
 
 def measure_starts(config: Config, name: str, dim: int, M: int) -> Starts:
-    """The flow from every random start of a setting at once."""
+    """Computes the flow from every random start of a setting at once."""
     problem = problem_of(config, name, dim)
     times = np.append(0, np.geomspace(0.1, config.end_time, 40))
     found = _flow(
@@ -74,14 +74,14 @@ def measure_starts(config: Config, name: str, dim: int, M: int) -> Starts:
 
 
 def problem_of(config: Config, name: str, dim: int) -> LinearRegression:
-    """H = I, distinct prior variances from 1 to 0.3, beta* of ones, or 0 for an LSA."""
+    """Problem with H = I, prior variances from 1 to 0.3, and beta* of ones or zero."""
     mean = np.zeros(dim) if name == MODELS[1] else np.ones(dim)
     prior = np.diag(np.linspace(1, 0.3, dim))
     return LinearRegression(np.eye(dim), mean, prior, config.noise_var)
 
 
 def draw_weights(config: Config, name: str, dim: int) -> Any:
-    """Stacked weights with normal entries: d_k = d, d_v = 1 and d_f = 1."""
+    """Draws stacked weights with normal entries: d_k = d, d_v = 1 and d_f = 1."""
     rng = np.random.default_rng([config.seed, dim, MODELS.index(name)])
     rows = (dim, dim, 1, 1) if name == MODELS[1] else (dim, dim, 1, 1, 1, 1)
     kind = ltb.LSA if name == MODELS[1] else ltb.LTB
@@ -116,7 +116,7 @@ def _flow(problem, M, models, times, max_steps: int) -> flow.FlowTrajectory:
 
 
 def stationary_levels(problem: LinearRegression, M: int) -> np.ndarray:
-    """sum_{j != i} phi_j^2 / omega_j, the first for the largest phi_i; H = I."""
+    """Excess sum_{j != i} phi_j^2 / omega_j of each stationary point, for H = I."""
     phi = np.sort(np.linalg.eigvalsh(problem.task_cov))[::-1]
     omega = ((M + 1) * phi + phi.sum() + np.asarray(problem.noise_var)) / M
     lost = phi**2 / omega
@@ -124,7 +124,7 @@ def stationary_levels(problem: LinearRegression, M: int) -> np.ndarray:
 
 
 def last_finite(excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The last number of each row, and whether it still falls."""
+    """Returns the last finite excess of each row, and whether it still decreases."""
     index = np.isfinite(excess).sum(axis=1) - 1
     rows = np.arange(len(excess))
     last, before = excess[rows, index], excess[rows, np.maximum(index - 1, 0)]
@@ -134,7 +134,7 @@ def last_finite(excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def fates(
     last: np.ndarray, moving: np.ndarray, levels: np.ndarray, least: float
 ) -> dict[str, np.ndarray]:
-    """Which starts arrived, rest at the first level, at another, elsewhere, or move."""
+    """Classifies starts: optimum, a stationary level, elsewhere, or still moving."""
     near = np.abs(last[:, None] / levels[None] - 1) < AT
     conditions = [last < ARRIVED * least, moving, near[:, 0], near.any(axis=1)]
     chosen = np.select(conditions, [0, 4, 1, 2], 3)
@@ -142,7 +142,7 @@ def fates(
 
 
 def commonest(values: np.ndarray) -> tuple[float | None, int]:
-    """The value to three digits that most entries share, and how many do."""
+    """Returns the most frequent value to three digits, and its count."""
     if not len(values):
         return None, 0
     rounded = np.array([float(f"{value:.3g}") for value in values])

@@ -1,4 +1,4 @@
-"""What is tried on a model: ways to prune a module, and numbers that multiply it."""
+"""Searches on a model: methods to prune a module, and factors to multiply it by."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -13,13 +13,13 @@ from icltheory.bridge.spectra import (
 )
 
 Moments = Mapping[Any, Any]
-# Arms that keep all weights, and the control that keeps only the spectrum.
+# Arms that keep all weights, and the control that keeps only the singular values.
 SCALARS, CONTROL = ("scale", "temperature"), "random_vectors"
 
 
 @dataclasses.dataclass(frozen=True)
 class Scaled:
-    r"""A method of the evaluation grid that multiplies some matrices and prunes none.
+    r"""Method of the evaluation grid that multiplies some matrices by a factor.
 
     .. math:: W' = c(\xi)\, W
 
@@ -38,19 +38,19 @@ class Scaled:
 
     @property
     def name(self) -> str:
-        """Matrices and numbers, as one name."""
+        """Name made of the matrices and the factors."""
         listed = ",".join(f"{number:g}" for _, number in self.numbers)
         return f"scaled-{'+'.join(self.matrices)}-{listed}"
 
     @property
     def fresh(self) -> "Scaled":
-        """What is applied on the test set: the same."""
+        """Returns the method itself, since it draws nothing at random."""
         return self
 
     def cutter(
         self, W: Any, rank_of: Callable[[Any], int], place: tuple[int, str]
     ) -> Callable[[Any], Any]:
-        """From a place to the multiplied matrix, or to the matrix as it is."""
+        """Returns a function from a place to the matrix times its factor."""
         if place[1] not in self.matrices:
             return lambda rate: W
         numbers = dict(self.numbers)
@@ -58,7 +58,7 @@ class Scaled:
 
 
 class Arm(NamedTuple):
-    """One search on the validation prompts.
+    """One search on the validation prompts: a method, its modules and its values.
 
     Attributes:
         title: Its name in tables and figures.
@@ -79,14 +79,14 @@ class Arm(NamedTuple):
     calibrated: bool = False
 
     def places(self, config: Config) -> tuple[float, ...]:
-        """What the evaluation grid calls the rates: those, or equally spaced names."""
+        """Grid values of the search: clipping rates, or equally spaced indices."""
         numbers = self.numbers(config)
         if numbers == config.rates:
             return numbers
         return tuple((i + 1) / (len(numbers) + 1) for i in range(len(numbers)))
 
     def settings(self, config: Config) -> int:
-        """How many settings the search compares with the unpruned model."""
+        """Number of settings that the search compares with the unpruned model."""
         layers = 1 if self.condition_layer else config.recipe.num_layers
         return layers * len(self.modules) * len(self.numbers(config))
 
@@ -122,6 +122,6 @@ ARMS = {
     ),
 }
 NAMES = {name: arm.title for name, arm in ARMS.items()}
-# Arms that share no evaluation with another: Algorithm 1 reads those of plain SVD.
+# Arms that share no evaluations with another arm; Algorithm 1 uses those of plain SVD.
 SEARCHED = tuple(name for name, arm in ARMS.items() if not arm.condition_layer)
 PRUNING = tuple(name for name in ARMS if name not in (*SCALARS, CONTROL))

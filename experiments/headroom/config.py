@@ -1,4 +1,4 @@
-"""Which models are trained, what is tried on them, and on how many prompts."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -92,16 +92,17 @@ class Config:
 
     @property
     def conditions(self) -> tuple[tuple[str, float], ...]:
-        """Kind and label noise of each set of prompts."""
+        """Kind of task and label noise of each set of prompts."""
         return tuple((kind, noise) for noise in self.noises for kind in self.kinds)
 
     def model(self, seed: int) -> small_lm.Config:
-        """The recipe of one model."""
+        """Recipe of the model with this seed."""
         return dataclasses.replace(self.recipe, seed=seed)
 
 
 _RECIPE = small_lm.Config(
-    # Two attributes, whose classes only the demonstrations can name.
+    # Two attributes are used, whose classes can only be learned from the
+    # demonstrations.
     language=Language(meant=0.0, attribute_odds=(1.0, 1.0, 0.0), label_noise=0.15),
     steps=1600,
     lengths=(29, 49),
@@ -109,7 +110,8 @@ _RECIPE = small_lm.Config(
     optimizer=OptimizerConfig(
         "adam", 4e-3, schedule="cosine", warmup_steps=100, clip_norm=1.0, b2=0.98
     ),
-    # Learning in context begins within the easiest stage, which is longer than there.
+    # In-context learning begins within the easiest stage, which is longer than in
+    # small_lm.
     curriculum=SentenceCurriculum(
         words_from=0.45,
         words_to=0.58,
@@ -119,11 +121,11 @@ _RECIPE = small_lm.Config(
     ),
     shots=(0, 6),
 )
-# About a million parameters. A model of this size learns in context sooner and the
-# many words later: its easiest stage ends earlier, and it takes 2,400 steps. In pilot
-# trainings with seed 100 the accuracy was 0.65 with the curriculum above, and with this
-# one 0.77 at a rate of 3e-3 and 0.82 at 2e-3. A first run at 3e-3 left one of its five
-# models near guessing.
+# About a million parameters. A model of this size learns in context sooner, and the
+# many words later, so its easiest stage ends earlier and it takes 2,400 steps. In pilot
+# trainings with seed 100 the accuracy was 0.65 with the curriculum above; with this one
+# it was 0.77 at a rate of 3e-3 and 0.82 at 2e-3. A first run at 3e-3 left one of its
+# five models near chance.
 _MILLION = dataclasses.replace(
     _RECIPE,
     width=128,
@@ -171,7 +173,7 @@ PRESETS = {
         top_k=1,
     ),
 }
-# On a machine with as much other work.
+# Measured on a machine that ran as much other work.
 TIMES = {
     "cpu": "15 min, 2 cores",
     "million": "1 h, 2 cores",

@@ -1,4 +1,4 @@
-"""The pictures of the experiment."""
+"""The figures of the experiment."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from icltheory.plotting import COLOURS
 
 
 def gains_figure(config: Config, rows: dict[str, list[GainRow]]) -> Any:
-    """Gains of all arms on validation and test, a panel for each set of prompts."""
+    """Draws the gains of all arms on validation and test, one panel per prompt set."""
     percent = f"{100 * config.level:g} %"
     title = (
         "What the setting chosen on validation prompts changes on test prompts\n"
@@ -69,7 +69,7 @@ def _gain_panel(axes: Any, config: Config, rows: list[GainRow], named: bool) -> 
 
 
 def rates_figure(config: Config, curves: dict[str, Any]) -> Any:
-    """Accuracy lost at each rate by each method, before any choice."""
+    """Draws the accuracy lost at each rate by each method, over all layers."""
     title = (
         "Change of the validation accuracy at each clipping rate,\nmean over layers, "
         f"modules and prompts (bands: {100 * config.level:g} % intervals over "

@@ -1,4 +1,4 @@
-"""Searches every arm on the validation prompts, and tests each choice once."""
+"""Searches every arm on the validation prompts and tests each choice once."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ from icltheory.bridge.spectra import condition_numbers, input_moments
 
 
 def search_all(config: Config, run: Run) -> list[list[dict[str, Any]]]:
-    """What was found of each model, and of that for each kind and noise of prompts.
+    """Returns the search results of each model for each kind and noise of prompts.
 
     A finished search is a file of the run's folder, which is read if it is there.
     """
@@ -45,7 +45,7 @@ def search_all(config: Config, run: Run) -> list[list[dict[str, Any]]]:
 def search(
     config: Config, model: LanguageModel, prompts: DrawnPrompts
 ) -> dict[str, Any]:
-    """All arms on one set of prompts.
+    """Searches all arms on one set of prompts.
 
     Returns:
         Accuracies of the unpruned model, also by the group of the label words, and of
@@ -103,7 +103,7 @@ def choose(
     layers: dict[str, int],
     unpruned: float,
 ) -> dict[str, Any] | None:
-    """The setting of largest validation accuracy; ``None`` if none is above unpruned.
+    """Chooses the setting of best validation accuracy; None if unpruned is best.
 
     Of several that are equal the first one wins, by module, then layer, then place.
 
@@ -154,7 +154,7 @@ def _evaluator(
 def _grid(
     config: Config, model: LanguageModel, evaluator: CachedEvaluator, arm: Arm
 ) -> dict[str, np.ndarray]:
-    """Validation accuracy of each module, (layers, places)."""
+    """Returns the validation accuracies of each module, (layers, places)."""
     layers, places = range(model.num_layers), arm.places(config)
     evaluator.evaluate_missing("validation", layers, arm.modules, places)
     return {
@@ -169,7 +169,7 @@ def _grid(
 
 
 def _counted(before: np.ndarray, after: np.ndarray) -> dict[str, int]:
-    """How many test answers a choice gains and loses."""
+    """Counts the test answers that become right and that become wrong."""
     return {
         "gained": int((after & ~before).sum()),
         "lost": int((before & ~after).sum()),

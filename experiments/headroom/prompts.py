@@ -1,4 +1,4 @@
-"""Prompts with demonstrations of their own, and the best answers to them."""
+"""Prompts that each have their own demonstrations, and ideal answers to them."""
 
 from typing import Any, NamedTuple
 
@@ -37,7 +37,7 @@ class DrawnPrompts(NamedTuple):
 
 
 def draw(config: Config, seed: int, kind: str, noise: float) -> DrawnPrompts:
-    """Prompts whose sentences and label words training never showed together.
+    """Draws prompts with sentences and label words never combined in training.
 
     Each prompt has label words of its own, unless the config says otherwise. It is
     right if the word of the question's true class is the likeliest of them; only labels
@@ -111,7 +111,7 @@ _sentences = jax.jit(sentences, static_argnames=("language", "held_out"))
 
 
 def _label_words(config: Config, seed: int, key: Any, num: int) -> np.ndarray:
-    """Words of each prompt, of one group: they never meet in a training document."""
+    """Draws the label words of each prompt from one group of nonce words."""
     if not config.one_pair:
         return np.asarray(nonce_labels(key, num, held_out=True))
     first = v.FIRST_NONCE + GROUP * (seed % v.NUM_GROUPS)
@@ -121,7 +121,7 @@ def _label_words(config: Config, seed: int, key: Any, num: int) -> np.ndarray:
 def _texts(
     shown: Sentences, asks: Sentences, said: np.ndarray, words: list[list[str]]
 ) -> list[str]:
-    """Demonstrations ``w w w : LABEL`` and then the question, without its colon."""
+    """Formats demonstrations ``w w w : LABEL`` and the question without its colon."""
     lines = iter(texts(shown))
     before = [
         "".join(f"{next(lines)} : {own[word]}\n" for word in row)
@@ -138,7 +138,7 @@ def _ideal(
     asks: Sentences,
     rows: slice,
 ) -> np.ndarray:
-    """Probability of each label word for the questions of some rows, by Bayes' rule."""
+    """Probability of each label word for some questions by Bayes' rule."""
     before, questions = (ideal.read(language, part) for part in (shown, asks))
     tasks = ideal.tasks_of(language, attribute, meant=False)
     noise = language.label_noise

@@ -1,4 +1,4 @@
-"""Tables, claims, checks and numbers of a run."""
+"""Builds the tables, claims, checks and numbers of a run."""
 
 from typing import Any
 
@@ -28,12 +28,12 @@ from experiments.small_lm import vocabulary as v
 from experiments.small_lm.curve import question
 from experiments.small_lm.train import initial_state
 
-# Every set of prompts leaves this much below the ideal learner, and above guessing.
+# Every set of prompts must be this far below the ideal learner, and above chance.
 HEADROOM = 0.05
 
 
 def report(config: Config, fitted: Fitted, found: Found) -> Report:
-    """Everything that is printed and stored."""
+    """Builds the report of a run: tables, claims, checks and numbers."""
     rows = gain_rows(config, found)
     known = accuracies(config, found)
     other = beyond(config, rows[ALL])
@@ -90,7 +90,7 @@ def _parameters(config: Config) -> int:
 
 
 def _checks(config: Config, known: dict[str, Any]) -> list[Check]:
-    """The models have learned, and they could do better."""
+    """Checks that the models learned, and that they are below the ideal learner."""
     stated = []
     for (kind, _), (name, row) in zip(config.conditions, known.items(), strict=True):
         chance = 1 / v.NUM_CLASSES[question(kind).attribute]
@@ -119,7 +119,7 @@ def _checks(config: Config, known: dict[str, Any]) -> list[Check]:
 
 
 def _helps(config: Config, rows: list[GainRow]) -> list[Claim]:
-    """Whether an arm raises the test accuracy of models in general."""
+    """Claims that an arm raises the test accuracy on average over models."""
     return [
         Claim(
             claim=f"{NAMES[row.arm]} raises the test accuracy",
@@ -134,7 +134,7 @@ def _helps(config: Config, rows: list[GainRow]) -> list[Claim]:
 
 
 def _beats(config: Config, other: dict[str, dict[str, Any]]) -> list[Claim]:
-    """Whether pruning does more than a scalar, and than random directions."""
+    """Claims that pruning gains more than a scalar and than random directions."""
     return [
         Claim(
             claim=f"{NAMES[arm]} gains more than {NAMES[name]}",
@@ -181,7 +181,7 @@ def _findings(
 
 
 def _points(row: dict[str, Any]) -> str:
-    """A mean in points of accuracy, with its interval."""
+    """Formats a mean in points of accuracy with its interval."""
     mean, low, high = (100 * row[name] for name in ("mean", "low", "high"))
     return f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]"
 

@@ -1,4 +1,4 @@
-"""Gains over the seeds: each model is one value, whatever its number of prompts."""
+"""Gains over the seeds; each model counts as one value."""
 
 import dataclasses
 from typing import Any
@@ -15,13 +15,13 @@ from icltheory.statistics import (
 )
 
 Found = list[list[dict[str, Any]]]
-# The mean over all sets of prompts, beside each of them.
+# Name of the mean over all sets of prompts.
 ALL = "all prompts"
 
 
 @dataclasses.dataclass(frozen=True)
 class GainRow:
-    """What the choices of an arm gain on some prompts.
+    """Gains of one arm on one set of prompts, by model.
 
     Attributes:
         arm: The arm.
@@ -53,7 +53,7 @@ class GainRow:
 
 
 def gain_rows(config: Config, found: Found) -> dict[str, list[GainRow]]:
-    """Rows of all arms for each set of prompts, and first for the mean over them.
+    """Computes the gains of all arms for each prompt set and for their mean.
 
     Holm's correction is over the arms within each of these families.
     """
@@ -86,7 +86,7 @@ def _row(config: Config, found: Found, arm: str, prompts: str) -> GainRow:
 
 
 def beyond(config: Config, rows: list[GainRow]) -> dict[str, dict[str, Any]]:
-    """Test gain of each way to prune beyond that of each arm that is no pruning."""
+    """Difference of test gains between each pruning method and each control."""
     gains = {row.arm: row.test for row in rows}
     pairs = [(arm, other) for arm in PRUNING for other in (*SCALARS, CONTROL)]
     differences = [gains[arm] - gains[other] for arm, other in pairs]
@@ -99,7 +99,7 @@ def beyond(config: Config, rows: list[GainRow]) -> dict[str, dict[str, Any]]:
 
 
 def searches(config: Config, found: Found) -> list[dict[str, Any]]:
-    """Every choice, judged on its model's test prompts alone.
+    """Returns every choice with its test gain, interval and p-value on its own model.
 
     A row has the paired score interval of the gain, the exact test of no difference,
     and its p-value after Holm's correction over all rows.
@@ -126,7 +126,7 @@ def searches(config: Config, found: Found) -> list[dict[str, Any]]:
 
 
 def counts(config: Config, rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """How many searches of each arm are better or worse beyond chance after Holm."""
+    """Counts the searches of each arm with a significant gain or loss after Holm."""
     found = {arm: {"searches": 0, "better": 0, "worse": 0} for arm in ARMS}
     for row in rows:
         own = found[row["arm"]]
@@ -137,7 +137,7 @@ def counts(config: Config, rows: list[dict[str, Any]]) -> dict[str, dict[str, in
 
 
 def short_name(config: Config, prompts: str) -> str:
-    """What prompts are called in titles: their label noise, if their kind is one."""
+    """Shortens the name of a prompt set for titles."""
     kind, *noise = prompts.split(", ")
     if len(config.kinds) == 1 and noise:
         return ", ".join(noise)
@@ -145,7 +145,7 @@ def short_name(config: Config, prompts: str) -> str:
 
 
 def accuracies(config: Config, found: Found) -> dict[str, dict[str, Any]]:
-    """Test accuracy of the unpruned models and of both ideals, by prompts."""
+    """Test accuracy of unpruned models and ideal learners by prompt set."""
     table = {}
     for place, one in enumerate(found[0]):
         own = [rows[place] for rows in found]
@@ -161,7 +161,7 @@ def accuracies(config: Config, found: Found) -> dict[str, dict[str, Any]]:
 
 
 def by_words(found: Found) -> dict[str, dict[str, Any]]:
-    """Test accuracy of each unpruned model by the group of the prompts' label words.
+    """Test accuracy of each unpruned model by group of label words.
 
     ``lowest`` and ``highest`` are means over the models of their extreme groups.
     """
@@ -177,7 +177,7 @@ def by_words(found: Found) -> dict[str, dict[str, Any]]:
 
 
 def rate_curves(config: Config, found: Found) -> dict[str, dict[str, Any]]:
-    """Change of the validation accuracy at each rate, before any choice.
+    """Mean change of the validation accuracy at each rate over all layers.
 
     The mean over layers, modules and prompts of each model, for the arms that are
     searched over the clipping rates.
@@ -202,7 +202,7 @@ def rate_curves(config: Config, found: Found) -> dict[str, dict[str, Any]]:
 
 
 def estimate(values: np.ndarray, level: float) -> dict[str, Any]:
-    """Mean over the models, its standard error and Student's interval, and the values.
+    """Mean over models with standard error, Student's interval and values.
 
     Args:
         values: A row for each model.

@@ -1,4 +1,4 @@
-"""Training of all models at once: one program, one model after the other in each step.
+"""Trains all models in one program, which updates one after the other in each step.
 
 Their seeds are part of the state, so that they share everything that is compiled.
 """
@@ -24,24 +24,25 @@ CHECKPOINT = "checkpoint"
 
 
 def initial_states(config: Config) -> TrainState:
-    """The state of every model at step 0, with an axis of models first."""
+    """States of all models at step 0, with a leading axis of models."""
     states = [initial_state(config.model(seed)) for seed in config.seeds]
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
 
 
 def make_steps(config: Config) -> training.Step:
-    """One step of every model, each as small_lm would take it alone."""
+    """Returns the training step of all models, each the same as in small_lm."""
     one = make_step(config.recipe)
 
     def step(state: TrainState) -> tuple[TrainState, dict[str, Array]]:
-        # A step of its own for each model would run every stage of the curriculum.
+        # With one step count for all models, only the current curriculum stage runs.
         now = state.step[0]
 
         def member(part):
             new, metrics = one(TrainState(now, *part))
             return (new.params, new.opt_state), metrics
 
-        # Batched products are slower on a CPU.
+        # The models run one after the other, since batched products are slower on a
+        # CPU.
         parts = (state.seed, state.params, state.opt_state)
         (params, opt_state), metrics = jax.lax.map(member, parts)
         return TrainState(state.step + 1, state.seed, params, opt_state), metrics

@@ -1,4 +1,4 @@
-"""Sizes of the experiment."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 import math
@@ -9,7 +9,7 @@ from experiments._trained import GPT2_CPU, GPT2_GPU, Recipe, linear_recipe
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is trained and how much is measured.
+    """The trained models, and how much is measured.
 
     Attributes:
         gpt2: The transformer.
@@ -63,22 +63,22 @@ class Config:
         check_at_least(self, 2, "eval_prompts", "subset_prompts", "subsets")
 
     def needs_all_steps(self) -> str:
-        """What depends on the number of all steps, so that more cannot be added."""
+        """Returns why the run cannot be extended by more steps."""
         return "parts names the evaluated steps as shares of all steps"
 
     @property
     def pool(self) -> int:
-        """The N of the linear stack."""
+        """Number of demonstrations N of the linear stack."""
         return self.stack.num_points - 1
 
     def recipe(self, name: str) -> Recipe:
-        """A recipe that keeps the parameters where ``parts`` asks for them."""
+        """Returns the recipe with snapshots at the shares of training in ``parts``."""
         recipe = getattr(self, name)
         return dataclasses.replace(recipe, snapshots=measured_steps(recipe, self.parts))
 
 
 def measured_steps(recipe: Recipe, parts: tuple[float, ...]) -> tuple[int, ...]:
-    """Ends of chunks at or after the parts of the run, and the last step."""
+    """Returns the ends of chunks at or after the given shares, and the last step."""
     chunk, steps = recipe.chunk_steps, recipe.steps
     ends = {min(math.ceil(part * steps / chunk) * chunk, steps) for part in parts}
     return tuple(sorted(ends | {steps}))
@@ -99,5 +99,5 @@ PRESETS = {
         subset_prompts=512,
     ),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "80 s, 2 cores"}

@@ -1,4 +1,4 @@
-"""Where the error of in-context learning comes from, and the implicit noise."""
+"""Figures of error sources in in-context learning, and of the implicit noise."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ def error_sources(
     dim: int,
     title: str,
 ):
-    """Draws the error at several training steps beside its two sources.
+    """Draws the error at several training steps with its two sources.
 
     Args:
         totals: Error of the answers at each step, over the number of examples.
@@ -62,7 +62,7 @@ def noise_against_shots(
     panels: Mapping[str, Mapping[str, Curve]],
     title: str,
 ):
-    """Draws the noise of the implicit gradient against the shots, a panel a layer.
+    """Draws the noise of the implicit gradient against the shots, one panel per layer.
 
     Args:
         shots: Numbers b of demonstrations, the same in all panels.

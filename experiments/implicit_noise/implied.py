@@ -1,4 +1,4 @@
-"""The weight that a model's answers imply, and how far it is from which other."""
+"""The weight implied by a model's predictions, and the parts of its error."""
 
 import functools
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ class ErrorSplit(NamedTuple):
 
 
 def query_design(key: Any, num_prompts: int, num_queries: int, dim: int) -> jax.Array:
-    """Queries x, -x with sum x x^T = Q I for every prompt, so that fits are sums."""
+    """Draws queries x, -x with sum x x^T = Q I, for which linear fits are sums."""
     half = num_queries // 2
     normal = jax.random.normal(key, (num_prompts, half, dim), jnp.float32)
     orthonormal, _ = jnp.linalg.qr(normal)
@@ -44,7 +44,7 @@ def query_design(key: Any, num_prompts: int, num_queries: int, dim: int) -> jax.
 
 @functools.partial(jax.jit, static_argnames="module")
 def answers(module: Any, params: Any, prompt: PrefixPrompt, queries: Any) -> Any:
-    """Answers at every prefix to every query, (prompts, prefixes, queries)."""
+    """Predictions at every prefix for every query, (prompts, prefixes, queries)."""
 
     def ask(query):
         asked = jnp.broadcast_to(query[:, None], prompt.X.shape)
@@ -69,7 +69,7 @@ def least_squares_weights(prompt: PrefixPrompt) -> np.ndarray:
 
 
 def split(values: Any, queries: Any, w_ls: np.ndarray, w: Any) -> ErrorSplit:
-    """Parts of the error of ``answers`` on ``queries``."""
+    """Splits the error of ``answers`` on ``queries`` into its parts."""
     values, X, w = (np.asarray(a, np.float64) for a in (values, queries, w))
     d = X.shape[2]
     w_hat = np.einsum("bpq,bqd->bpd", values, X) / X.shape[1]

@@ -1,4 +1,4 @@
-"""Measures both models at every kept step, on the same prompts."""
+"""Measures both models at every snapshot on the same prompts."""
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +47,7 @@ def measure_stack(config: Config, trained: TrainedModels) -> dict[int, SubsetNoi
 
 
 def bayes_with_label_noise(config: Config) -> np.ndarray:
-    """Risk / d of the Bayes predictor by examples, on labels with noise."""
+    """Risk / d of the Bayes predictor with noisy labels, by number of examples."""
     recipe = config.gpt2
     key = jax.random.fold_in(training.stream_key(recipe.seeds[0], "evaluation"), 2)
     risk = risks.bayes_risk(

@@ -1,4 +1,4 @@
-"""Tables, figures and verdicts of a run."""
+"""Builds the tables, figures and checks of a run."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -59,13 +59,13 @@ def report(config: Config, splits: Splits, noises: Noises) -> Report:
 
 
 def z_score(sample: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Mean in standard errors."""
+    """Mean divided by its standard error."""
     mean, error = Estimate.of(np.asarray(sample), axis)
     return mean / error
 
 
 def gpt2_checks(config: Config, splits: Splits) -> list[Check]:
-    """What must hold of the split of the error, for any model."""
+    """Checks identities of the error's parts that hold for any model."""
     d = config.gpt2.dim
     first, last = splits[min(splits)], splits[max(splits)]
     exact = 1 - np.arange(d) / d
@@ -78,7 +78,7 @@ def gpt2_checks(config: Config, splits: Splits) -> list[Check]:
     left = [float((s.training + s.curvature)[:, 2 * d].mean()) for s in (first, last)]
     at_d, at_2d = (float(last.total[:, k].mean()) for k in (d, 2 * d))
     return [
-        # the queries are orthonormal to float32
+        # The queries are orthonormal up to float32 rounding.
         Check("the parts sum to the error", float(wrong), 0.0, "<=", 1e-4),
         Check("shots against 1 - k/d, largest |z|", float(shots), 5.0, "<="),
         Check("shots from k = d", float(last.shots[:, d:].max()), 0.0, "<=", 1e-9),
@@ -89,7 +89,7 @@ def gpt2_checks(config: Config, splits: Splits) -> list[Check]:
 
 
 def stack_checks(config: Config, noises: Noises) -> list[Check]:
-    """What must hold of the noise of b of N demonstrations, for any weights."""
+    """Checks identities of the noise of b of N demonstrations for any weights."""
     below = np.array([b < config.pool for b in config.shots])
     found = []
     if below.any():
@@ -107,7 +107,7 @@ def stack_checks(config: Config, noises: Noises) -> list[Check]:
 def findings(
     config: Config, splits: Splits, noises: Noises, bayes: np.ndarray
 ) -> list[str]:
-    """What came out, in words and numbers."""
+    """Summarises the results in sentences."""
     d, step = config.gpt2.dim, max(splits)
     last = splits[step]
     error = last.total.mean(axis=0)
@@ -140,7 +140,7 @@ def findings(
 
 
 def sources_table(config: Config, splits: Splits) -> Table:
-    """Error, shots, and what training leaves at each step, by k."""
+    """Builds the table of error, shot noise and training error by k and step."""
     d = config.gpt2.dim
     rows = sorted({0, 1, d // 2, d - 1, d, d + 1, 3 * d // 2, 2 * d})
     table = Table(title="GPT-2: squared error / d and its sources (no label noise)")
@@ -160,7 +160,7 @@ def sources_table(config: Config, splits: Splits) -> Table:
 
 
 def noise_table(config: Config, noises: Noises) -> Table:
-    """Noise at the first and last layer of the trained stack, by b."""
+    """Builds the table of noise by b at the stack's first and last layer."""
     step, layers = max(noises), config.stack.num_layers
     noise = noises[step]
     table = Table(
@@ -186,12 +186,12 @@ def noise_table(config: Config, noises: Noises) -> Table:
 
 
 def _interval(sample: np.ndarray) -> Curve:
-    """Mean over prompts with its 90 % interval."""
+    """Returns the mean over prompts with its 90 % interval."""
     return Curve.of(Estimate.of(np.asarray(sample)), 0.9)
 
 
 def _quartiles(sample: np.ndarray) -> Curve:
-    """Median over prompts, (shots, prompts), and the middle half."""
+    """Returns the median over prompts with the quartiles, from (shots, prompts)."""
     low, middle, high = np.quantile(sample, (0.25, 0.5, 0.75), axis=1)
     return Curve(middle, low, high)
 

@@ -1,4 +1,4 @@
-"""What b of N demonstrations do to the implicit gradients of a linear stack."""
+"""Noise of a linear stack's implicit gradients from b of N demonstrations."""
 
 import functools
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from icltheory.trajectory import implicit_gd
 
 
 class SubsetNoise(NamedTuple):
-    """Means over subsets, with axes of shots and prompts, and of layers or none.
+    """Deviations averaged over subsets, with axes of shots, prompts and layers.
 
     A deviation is the squared distance of the implicit gradient of b shots, normalised
     by 1/b, from that of all N, over the squared norm of the latter.
@@ -43,7 +43,7 @@ def subset_noise(
     shots: tuple[int, ...],
     subsets: int,
 ) -> SubsetNoise:
-    """Measures every b on random subsets of every prompt's demonstrations."""
+    """Measures the noise for every b on random subsets of the demonstrations."""
     measure = functools.partial(_measure, subsets=subsets)
     keys = jax.random.split(key, len(prompt.y))
     by_shots = [measure(keys, stack, prompt, jnp.int32(b)) for b in shots]
@@ -69,7 +69,7 @@ def _measure(keys, stack, prompts, b, *, subsets):
             chosen = (jax.random.permutation(key, len(y)) < b).astype(X.dtype)
             path = implicit_gd(stack, H * chosen[:, None], scale=1 / b)
             w_ls = jnp.linalg.pinv(X * chosen[:, None]) @ (y * chosen)
-            w_hat = -path.W[-1, -1, :-1]  # the query's label slot is minus the answer
+            w_hat = -path.W[-1, -1, :-1]  # label slot: minus the prediction
             return (
                 deviation(path.G),
                 simulated(key, "fresh_shots"),

@@ -11,12 +11,12 @@ import pytest
 
 
 def pytest_addoption(parser):
-    """Declares where to write."""
+    """Adds the pytest option for the output file."""
     parser.addoption("--ledger-json", type=Path, required=False)
 
 
 def pytest_configure(config):
-    """Collects in the process that prints, not in its workers."""
+    """Registers the collector in the main process of pytest, not in its workers."""
     path = config.getoption("--ledger-json")
     if path is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Collector(path))

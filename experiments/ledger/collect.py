@@ -1,4 +1,4 @@
-"""Which tests there are, from their source, and which statement claims them."""
+"""Finds tests in source files, and the statements of the ledger that name them."""
 
 import ast
 import fnmatch
@@ -19,7 +19,7 @@ __all__ = [
 
 
 def node_names(path: Path, root: Path) -> list[str]:
-    """Test functions of a file, ``path::name`` or ``path::Class::name``, unrun."""
+    """Lists the test functions of a file without running it, as ``path::name``."""
     file = path.relative_to(root).as_posix()
     names = []
     for node in ast.parse(path.read_text()).body:
@@ -39,7 +39,7 @@ def _functions(nodes: Iterable[ast.AST]) -> list[str]:
 
 
 def claimed(statement: Statement, root: Path) -> list[str]:
-    """Test functions that a statement names, in the order of its patterns."""
+    """Lists the test functions that a statement names, in the order of its patterns."""
     found: dict[str, None] = {}
     for pattern in statement.patterns:
         found |= dict.fromkeys(_matching(pattern, root))
@@ -47,12 +47,12 @@ def claimed(statement: Statement, root: Path) -> list[str]:
 
 
 def unmatched(statement: Statement, root: Path) -> list[str]:
-    """Patterns of a statement that no test has."""
+    """Lists the test patterns of a statement that match no test."""
     return [p for p in statement.patterns if not _matching(p, root)]
 
 
 def orphans(statements: Sequence[Statement], root: Path) -> list[str]:
-    """Identity tests that no statement claims."""
+    """Lists the identity tests that no statement names."""
     known = {name for statement in statements for name in claimed(statement, root)}
     files = sorted((root / IDENTITIES).glob("test_*.py"))
     names = (name for path in files for name in node_names(path, root))
@@ -60,17 +60,17 @@ def orphans(statements: Sequence[Statement], root: Path) -> list[str]:
 
 
 def missing_functions(statement: Statement) -> list[str]:
-    """Functions of a statement that cannot be imported."""
+    """Lists the functions of a statement that cannot be imported."""
     return [name for name in statement.functions if not _imports(name)]
 
 
 def is_claimed(statement: Statement, case: str) -> bool:
-    """Whether a statement names a test with these parameters."""
+    """Whether a statement names a test case, with its parameters."""
     return any(_covers(pattern, case) for pattern in statement.patterns)
 
 
 def _covers(pattern: str, case: str) -> bool:
-    """Without parameters a pattern covers all; in brackets it covers those it fits."""
+    """Whether a pattern matches a test case; without brackets it ignores parameters."""
     (name, *asked), (ran, *given) = (text.split("[", 1) for text in (pattern, case))
     if not fnmatch.fnmatchcase(ran, name):
         return False

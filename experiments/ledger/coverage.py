@@ -1,4 +1,4 @@
-"""Every statement, display, table and figure of the five documents, and its row.
+"""Maps every statement, display, table and figure of the five documents to its row.
 
 Command
     python -m experiments.ledger.coverage [FOLDER]
@@ -26,12 +26,12 @@ KINDS = "Theorem|Lemma|Corollary|Remark|Definition|Assumption|Proposition|Exampl
 
 
 def labels() -> dict[str, dict[str, str]]:
-    """Labels by document, and the name of the row of each, ``paper: label``."""
+    """Returns each document's labels with the name of their row, ``paper: label``."""
     return json.loads(LABELS.read_text())
 
 
 def row_of(name: str, statements: Sequence[Statement] = STATEMENTS) -> Statement:
-    """The row of a name such as ``Yao: Eq. (1)``: the paper's first letters, a label.
+    """Returns the row of a name such as ``Yao: Eq. (1)``.
 
     Raises:
         ValueError: If there is no such row, or more than one.
@@ -56,11 +56,13 @@ def _displays(text: str) -> Iterator[str]:
 def _paper_of_yao(text: str) -> Iterator[str]:
     body, appendix = text.split("# References")[0], text.split("# **A Related")[1]
     text = body + appendix
-    # A bold label starts a statement; "**Theorem 2** (" does too, in a sentence not.
+    # A bold label starts a statement, as does "**Theorem 2** (", but not within a
+    # sentence.
     yield from _numbered(rf"^\*\*({KINDS}) (\d+)(?:\*\* \(|\.)", text, "{} {}")
     yield from _numbered(r"^(Table|Figure|Algorithm) (\d+)", text, "{} {}")
     yield from _numbered(r"\((a|b)\) (?:Trained|The effect)", text, "Figure 5{}")
-    # A number stands in its display, behind it, or only where the text mentions it.
+    # An equation's number is in its display, after it, or only where the text mentions
+    # it.
     tags = re.findall(r"(?:quad|\$,?|Eq\.)\s*(?:<sup>)?\((\d{1,2})\)", text)
     yield from (f"Eq. ({tag})" for tag in sorted(set(tags), key=int))
     yield from (f"Eq. ({tag})" for tag in re.findall(r"Eq\. \((\*+)\)", _plain(text)))
@@ -117,7 +119,7 @@ DOCUMENTS: dict[str, Callable[[str], Iterator[str]]] = {
 
 
 def read_labels(folder: Path) -> dict[str, list[str]]:
-    """The labels that the texts of a folder have, by document, in their order."""
+    """Reads the labels in the texts of a folder, by document and in order."""
     return {
         name: list(dict.fromkeys(read((folder / name).read_text())))
         for name, read in DOCUMENTS.items()
@@ -125,7 +127,7 @@ def read_labels(folder: Path) -> dict[str, list[str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prints the list; compares it with the texts of a folder.
+    """Prints the list, and compares it with the texts of a folder.
 
     Args:
         argv: At most a folder; the command line of the process when left out.

@@ -62,7 +62,7 @@ def main(
     statements: Sequence[Statement] = STATEMENTS,
     root: Path = ROOT,
 ) -> int:
-    """Runs the tests, prints the ledger, writes the page.
+    """Runs the tests, prints the ledger and writes its page.
 
     Args:
         argv: Command line; that of the process when left out.
@@ -104,13 +104,14 @@ def main(
 
 
 def targets(statements: Sequence[Statement], root: Path) -> list[str]:
-    """All identity tests, and those that stand elsewhere one by one."""
+    """Returns the folder of identity tests, and every other test of a statement."""
     names = dict.fromkeys(n for said in statements for n in claimed(said, root))
     return [IDENTITIES, *(n for n in names if not n.startswith(f"{IDENTITIES}/"))]
 
 
 def _made(rows, session: Session, seconds: float, quick: bool) -> str:
-    # The version is asked for by name: the ledger loads no library it reports on.
+    # Versions are read by package name, so that the ledger loads none of these
+    # libraries.
     return (
         f"Written by `python -m experiments.ledger{' --quick' if quick else ''}` on "
         f"{date.today():%Y-%m-%d}: {summary(rows)}. "

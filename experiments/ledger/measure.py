@@ -1,4 +1,4 @@
-"""Runs the tests in a process of their own and gathers what they measured."""
+"""Runs the tests in a separate process and collects the numbers that they record."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[2]
 
 @dataclasses.dataclass(frozen=True)
 class TestOutcome:
-    """What became of a test with one set of parameters.
+    """Outcome of a test with one set of parameters.
 
     Attributes:
         outcome: ``passed``, ``failed`` or ``skipped``.

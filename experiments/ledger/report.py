@@ -1,4 +1,4 @@
-"""The ledger in the terminal and as a page."""
+"""Prints the ledger in the terminal and formats it as a page."""
 
 import os
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _COLOURS = {
 
 
 def print_rows(console: Console, rows: Sequence[LedgerRow]) -> None:
-    """Prints one table a paper."""
+    """Prints one table per paper."""
     for paper in dict.fromkeys(row.statement.paper for row in rows):
         table = Table(title=paper, show_lines=True, title_justify="left", expand=True)
         table.add_column("statement", ratio=5)
@@ -61,14 +61,14 @@ def _coloured(kind: str, text: str) -> str:
 
 
 def _short(test: str) -> str:
-    """A test without the folder and prefix that all of them share."""
+    """Shortens a test's name by the folder and prefix that all tests share."""
     file, name = test.split("::")
     file = file.removeprefix("tests/").removeprefix("test_").removesuffix(".py")
     return f"{file}: {name.removeprefix('test_')}"
 
 
 def page(rows: Sequence[LedgerRow], heading: Sequence[str]) -> str:
-    """The ledger in Markdown.
+    """Returns the ledger in Markdown.
 
     Args:
         rows: Its lines.
@@ -108,7 +108,7 @@ def _page_cells(row: LedgerRow) -> list[str]:
 
 
 def _evidence(said: Statement) -> str:
-    """The kind of evidence, with a link to the proof or its citation."""
+    """Formats the kind of evidence with a link to the proof or with its citation."""
     if not said.source:
         return said.evidence
     if said.derivation:
@@ -121,14 +121,14 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Keeps Markdown from reading formulas as emphasis or as tags."""
+    """Escapes characters that Markdown would read as markup."""
     for letter in ("\\", "*", "_", "<", "[", "~"):
         text = text.replace(letter, f"\\{letter}")
     return text
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file aside and renames it, so that it is whole or not there at all."""
+    """Writes a file atomically."""
     aside = path.with_name(f".writing_{path.name}")
     try:
         aside.write_text(text)

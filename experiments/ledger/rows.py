@@ -1,4 +1,4 @@
-"""Joins statements with what their tests did, and says it in words."""
+"""Joins statements with the results of their tests."""
 
 import collections
 import dataclasses
@@ -30,7 +30,7 @@ class MeasuredNumber:
 
 @dataclasses.dataclass(frozen=True)
 class LedgerRow:
-    """A line of the ledger.
+    """One row of the ledger: a statement, the outcome of its tests, and numbers.
 
     Attributes:
         statement: What the paper says.
@@ -46,14 +46,14 @@ class LedgerRow:
 
     @property
     def outcome(self) -> str:
-        """The verdict with the number of cases."""
+        """The verdict with the number of test cases."""
         return f"{self.verdict} ({self.cases})" if self.cases else self.verdict
 
 
 def make_rows(
     statements: Sequence[Statement], session: Session, root: Path
 ) -> list[LedgerRow]:
-    """One row a statement, in the order they were declared."""
+    """Builds one row per statement, in the order of declaration."""
     return [_row(statement, session, root) for statement in statements]
 
 
@@ -75,18 +75,18 @@ def _row(statement: Statement, session: Session, root: Path) -> LedgerRow:
 
 
 def largest(values: Iterable[float]) -> float:
-    """The largest in absolute value; NaN is larger than all."""
+    """Returns the value of largest magnitude; NaN counts as largest."""
     return max(values, key=lambda v: (math.isnan(v), abs(v)))
 
 
 def number(item: MeasuredNumber) -> str:
-    """A number with its name, and of how many it is the largest."""
+    """Formats a recorded number with its name and the count it is the largest of."""
     text = f"{item.name}: {item.value:.3g}"
     return f"{text} (largest of {item.count})" if item.count > 1 else text
 
 
 def summary(rows: Sequence[LedgerRow]) -> str:
-    """How many statements there are, by status, evidence and verdict."""
+    """Counts the statements by status, evidence and verdict, as text."""
     parts = []
     for kinds in (
         [row.statement.status for row in rows],

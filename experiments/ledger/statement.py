@@ -1,4 +1,4 @@
-"""What a line of the ledger says."""
+"""The record of one statement in the ledger."""
 
 import dataclasses
 
@@ -84,13 +84,13 @@ class Statement:
 
     @property
     def derivation(self) -> str:
-        """Path of the section that proves it; empty where a paper is cited."""
+        """Path of the section that proves the statement; empty for a cited paper."""
         page, _, section = self.source.partition("#")
         return f"{PROOFS}/{page}.md#{section}" if section and " " not in page else ""
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """The tests with the whole path of their file."""
+        """Test patterns with the full path of their file."""
         return tuple(
             test if "/" in test.split("::")[0] else f"{IDENTITIES}/{test}"
             for test in self.tests

@@ -1,4 +1,4 @@
-"""What was found for every figure whose setting is not published."""
+"""Results for every figure whose setting is not published."""
 
 import numpy as np
 
@@ -29,7 +29,8 @@ from experiments.li_figures.published import (
 )
 from experiments.li_figures.stops import LayerStop, Stop, largest_rise, rise
 
-# A figure is read to about a tenth; a level counts as met within this typical factor.
+# A level counts as reproduced within this typical factor, since figures can be read to
+# about a tenth.
 _MET = 1.5
 
 
@@ -40,7 +41,7 @@ def claims(
     stops: list[Stop],
     stacks: list[LayerStop],
 ) -> list[Claim]:
-    """In the order of the figures."""
+    """Returns the claims in the order of the figures."""
     return [
         _norms(stops),
         _balance(config),

@@ -1,4 +1,4 @@
-"""Sizes of the experiment."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from experiments.li_figures.votes import VoteGrid
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """The grids that are searched.
+    """The grids of settings that are searched.
 
     Attributes:
         votes: Tasks of Figures 17 to 19.
@@ -29,5 +29,5 @@ class Config:
 
 
 PRESETS = {"cpu": Config()}
-# Two minutes of processor time; ten on cores that other programs shared.
+# Two minutes of processor time, or ten minutes on cores shared with other programs.
 TIMES = {"cpu": "2 to 10 min, 2 cores"}

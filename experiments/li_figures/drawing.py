@@ -1,4 +1,4 @@
-"""Published levels beside those of the tasks found; norms along the best training."""
+"""Figures of published levels and searched tasks, and of norms over training."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ __all__ = ["levels_beside_published", "norms_along_training"]
 def levels_beside_published(
     panels: Mapping[str, Mapping[str, tuple[Any, Any, Any]]], title: str
 ):
-    """Draws published errors as dots and those of the tasks found as lines.
+    """Draws published errors as dots and errors of the best tasks as lines.
 
     Args:
         panels: For each title, by label: lengths, published errors, errors found.
@@ -47,7 +47,7 @@ def norms_along_training(
     panels: Mapping[str, Mapping[str, tuple[Any, float]]],
     title: str,
 ):
-    """Draws norms along training, and the last published value of each, dashed.
+    """Draws norms over training, with the last published value of each dashed.
 
     Args:
         steps: Steps of the snapshots.
@@ -75,6 +75,6 @@ def norms_along_training(
 
 
 def _name(axes: Any, names: Iterable[str]) -> None:
-    """A legend of the panel's own lines, by their colours."""
+    """Adds a legend of the panel's own lines."""
     lines = (key(color=COLOURS[1 + i % 6], label=name) for i, name in enumerate(names))
     axes.legend(handles=list(lines), fontsize=7)

@@ -1,4 +1,4 @@
-"""Hands the numbers of a run to the drawing functions."""
+"""Draws the figures of a run."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from experiments.li_figures.stops import Stop
 def figures(
     fits: list[Level], single: list[Trained], stops: list[Stop]
 ) -> dict[str, Any]:
-    """All figures by file name."""
+    """Draws all figures by file name."""
     best_17 = min(
         (level for level in fits if level.name.startswith("Figure 17")),
         key=lambda level: level.fresh.typical,

@@ -1,4 +1,4 @@
-"""How near the searched tasks come to the published levels of Figures 17 to 19."""
+"""Fits the searched tasks to the published levels of Figures 17 to 19."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ Found = Mapping[Task, tuple[np.ndarray, np.ndarray]]
 
 
 class Fit(NamedTuple):
-    """The best task, or the best one of each curve.
+    """The best task for a figure, or the best task for each curve.
 
     Attributes:
         tasks: A task for every curve.
@@ -37,7 +37,7 @@ class Fit(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A published curve and where it is compared.
+    """A published curve, and the lengths at which it is compared.
 
     Attributes:
         values: Published errors; NaN where none can be read.
@@ -51,13 +51,13 @@ class Curve(NamedTuple):
 
 
 def curves_of(name: str) -> dict[float, Curve]:
-    """The curves of Figure 17 (``alpha'``) or 18 (``tau``, ``rho``)."""
+    """Returns the curves of Figure 17 (``alpha'``) or 18 (``tau``, ``rho``)."""
     read = PUBLISHED[name]
     return {value: Curve(_numbers(row), _LATER) for value, row in read.items()}
 
 
 def curves_of_19() -> tuple[Curve, Curve]:
-    """Chain of thought, and plain in-context learning where Condition 1 holds."""
+    """Returns the curves of Figure 19: chain of thought, plain in-context learning."""
     return (
         Curve(_numbers(FIGURE_19["chain"]), _ALL),
         Curve(_numbers(FIGURE_19["direct"]), _ALL, DIRECT),
@@ -69,7 +69,7 @@ def _numbers(row: Sequence[float | None]) -> np.ndarray:
 
 
 def figure_17(found: Found, floor: float) -> dict[int, Fit]:
-    """One task for all alpha', the best for every number of steps K."""
+    """Fits Figure 17: one task for all alpha', for each number of steps K."""
     curves = curves_of("alpha'")
     fits = {}
     for K in sorted({task.steps for task in found}):
@@ -86,7 +86,7 @@ def figure_17(found: Found, floor: float) -> dict[int, Fit]:
 
 
 def figure_18(found: Found, floor: float, name: str) -> Fit:
-    """A task for each curve; only what the figure varies differs between them."""
+    """Fits Figure 18: one task per curve, which differ only in the varied quantity."""
     curves = curves_of(name)
 
     def fixed(t: Task) -> Any:
@@ -101,7 +101,7 @@ def figure_18(found: Found, floor: float, name: str) -> Fit:
 
 
 def figure_18_as_labelled(found: Found, floor: float, name: str) -> Fit | None:
-    """The same where tau or rho of every task is the one that the figure names.
+    """Fits Figure 18 by tasks whose tau or rho is the value stated in the figure.
 
     Args:
         found: Errors by task.
@@ -129,12 +129,12 @@ def figure_18_as_labelled(found: Found, floor: float, name: str) -> Fit | None:
 
 
 def alone(found: Found, floor: float, curve: Curve) -> Fit:
-    """The best task for one curve."""
+    """Fits one task to one curve."""
     return _best([[(curve, [*found])]], found, floor)
 
 
 def on_fresh_prompts(fit: Fit, curves: Sequence[Curve], fresh: Found, floor: float):
-    """A fit with the same tasks on other prompts than those it was chosen by.
+    """Evaluates the tasks of a fit on prompts that were not used to choose them.
 
     Args:
         fit: The fit.
@@ -150,7 +150,7 @@ def on_fresh_prompts(fit: Fit, curves: Sequence[Curve], fresh: Found, floor: flo
 
 
 def figure_19(found: Found, floor: float) -> Fit:
-    """One task for both curves."""
+    """Fits one task to both curves of Figure 19."""
     return _best([[(c, [t]) for c in curves_of_19()] for t in found], found, floor)
 
 
@@ -163,7 +163,7 @@ def _groups(found: Found, fixed, K: int) -> Iterable[list[Task]]:
 
 
 def _best(candidates, found: Found, floor: float) -> Fit:
-    """The candidate of least deviation; each is a list of (curve, tasks to choose)."""
+    """Returns the candidate of least deviation, a list of (curve, tasks to choose)."""
     fits = []
     for candidate in candidates:
         chosen = [
@@ -191,7 +191,7 @@ def _square(pair: tuple[Task, np.ndarray]) -> float:
 
 
 def _logs(errors, curve: Curve, floor: float) -> np.ndarray:
-    """Logarithms of the ratios, where the curve can be read."""
+    """Logarithms of measured over published errors, where they can be read."""
     known = np.isfinite(curve.values)
     measured = errors[curve.kind][curve.places][known]
     return np.log((measured + floor) / (curve.values[known] + floor))

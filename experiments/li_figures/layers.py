@@ -1,4 +1,4 @@
-"""Figures 24 to 26: optimiser, step size and initial scale, searched with layers."""
+"""Searches optimiser, step size and initial scale for Figures 24 to 26."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ _DATA, _START, _PROMPTS, _TRAINING = range(4)
 
 @dataclasses.dataclass(frozen=True)
 class LayerGrid:
-    """Trainings of three layers that are tried, measured at every snapshot.
+    """Grid of trainings of three layers, evaluated at every snapshot.
 
     Attributes:
         layers: Data and training; its first seed is trained.
@@ -48,7 +48,7 @@ class LayerGrid:
 
 
 class LayerRun(NamedTuple):
-    """One training.
+    """Results of one training of three layers.
 
     Attributes:
         rule: ``"Adam"`` or ``"descent"``.
@@ -72,13 +72,13 @@ class LayerRun(NamedTuple):
 
 
 def search(grid: LayerGrid, track: Any = iter) -> list[LayerRun]:
-    """Trains at every setting; one program for every step size of Adam."""
+    """Trains at every setting, with one compiled program per Adam step size."""
     cases = [("Adam", (size,)) for size in grid.adam] + [("descent", grid.descent)]
     return [run for rule, sizes in track(cases) for run in runs(grid, rule, sizes)]
 
 
 def runs(grid: LayerGrid, rule: str, sizes: tuple[float, ...]) -> list[LayerRun]:
-    """Trains with one rule at some step sizes, one alone for Adam, in one program."""
+    """Trains with one update rule at several step sizes in one program."""
     pairs = [(size, scale) for size in sizes for scale in grid.scales]
     adam = optax.adam(sizes[0], b2=grid.layers.decay) if rule == "Adam" else None
     one = _one(grid, adam)
@@ -95,7 +95,7 @@ def runs(grid: LayerGrid, rule: str, sizes: tuple[float, ...]) -> list[LayerRun]
 
 
 def _one(grid: LayerGrid, adam):
-    """Maps step size and initial scale to norms, angles, attention and errors."""
+    """Returns a function from step size and initial scale to all measurements."""
     layers = grid.layers
     model = layers.model()
     keys = [layers.keys(purpose)[0] for purpose in range(4)]

@@ -1,4 +1,4 @@
-"""The best tasks for Figures 17 to 19, measured again on fresh prompts."""
+"""Evaluates the best tasks for Figures 17 to 19 again on fresh prompts."""
 
 import dataclasses
 import itertools
@@ -12,7 +12,7 @@ from experiments.li_figures.votes import again, row_of, search
 
 
 class Level(NamedTuple):
-    """A published figure and the tasks that come nearest to it.
+    """A published figure and the best tasks for it.
 
     Attributes:
         name: The figure, and what is common to its tasks.
@@ -30,12 +30,12 @@ class Level(NamedTuple):
 
 
 def levels(config: Config, found: Found) -> list[Level]:
-    """Every comparison, the fresh errors in one go."""
+    """Returns every comparison, with errors on fresh prompts."""
     floor = config.votes.floor
     cases = []
     by_alpha = fits.curves_of("alpha'")
     for K, fit in fits.figure_17(found, floor).items():
-        # A fit has the curves of the fractions of the grid, in its order.
+        # A fit has one task for each fraction of the grid, in its order.
         own = tuple(by_alpha[task.fraction] for task in fit.tasks)
         labels = tuple(f"alpha' = {task.fraction:g}" for task in fit.tasks)
         cases.append((f"Figure 17, one task, K = {K}", labels, own, fit))
@@ -70,7 +70,7 @@ def levels(config: Config, found: Found) -> list[Level]:
 
 
 def _with_tau(config: Config, values: tuple[float, ...]) -> Found:
-    """Errors of tasks with these probabilities of a correct path, for every K."""
+    """Errors of tasks with the given probabilities of a correct path, for every K."""
     grid, found = config.votes, {}
     for K in grid.steps:
         probabilities = tuple(tau ** (1 / K) for tau in values)

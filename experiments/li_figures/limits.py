@@ -1,4 +1,4 @@
-"""What no training setting can change: relations that the published numbers must obey.
+"""Relations that the published numbers must satisfy in any training setting.
 
 The derivations are in ``docs/reference/derivations/published_patterns.md``.
 """
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def balanced_size(feature: Any, label: Any, count: Any, excess: float) -> Any:
-    """Norm of a row of W_O that the norms of its parts in W_O W_V imply.
+    """Norm of a row of W_O that follows from the norms of its parts in W_O W_V.
 
     A part of norm b in W_O W_V belongs to a part w of the row of W_O with
     b^2 = w^2 (n w^2 + e), as W_V W_V' - W_O' W_O does not change in training.
@@ -43,7 +43,7 @@ def balanced_size(feature: Any, label: Any, count: Any, excess: float) -> Any:
 
 
 def least_attention_scale(turn: float, label: float, size: float) -> float:
-    """Least delta at which a label part can be off q by an angle: b sin(angle) / |w|.
+    """Least delta for a label part at an angle to q: b sin(angle) / |w|.
 
     Args:
         turn: The angle over pi.
@@ -70,7 +70,7 @@ def pruned_error_bound(mass: float, shift: float) -> float:
 
 
 def pruning_needs(error: float, mass: float) -> float:
-    """Least c S_1 at which pruning can raise the 0-1 error to a value."""
+    """Least c S_1 at which pruning can raise the 0-1 error to a given value."""
     return 1 - 2 * (1 - mass) / error
 
 
@@ -94,7 +94,7 @@ def least_factor(
     *,
     falling: bool = True,
 ) -> float:
-    """Least factor within which any error that depends on the votes alone can be.
+    """Least factor within which an error that depends on votes alone fits the curves.
 
     With l examples of which each votes with probability alpha', the error is the mean
     of g(n) over a binomial n. Found is the least f for which some g has all errors

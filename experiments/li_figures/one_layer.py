@@ -1,4 +1,4 @@
-"""Figures 8 to 11, 14 and 15: training and stop, searched with one layer."""
+"""Searches training settings and stopping times of one layer for Figures 8 to 15."""
 
 import dataclasses
 import itertools
@@ -23,7 +23,7 @@ _DATA, _START, _PROMPTS, _SHIFTED, _ORDERS, _TRAINING = range(6)
 
 @dataclasses.dataclass(frozen=True)
 class OneLayerGrid:
-    """Trainings that are tried; each is measured at every snapshot.
+    """Grid of trainings of one layer, evaluated at every snapshot.
 
     Attributes:
         ensemble: Data, start and training; its first seed is trained, at the step sizes
@@ -66,18 +66,18 @@ class OneLayerGrid:
 
     @property
     def task_sets(self) -> list[tuple[int, ...]]:
-        """Shifts of the training tasks, for every number of tasks."""
+        """Sets of training tasks, as shifts, for every number of tasks."""
         return [tuple(range(1, count + 1)) for count in self.task_counts]
 
     @property
     def settings(self) -> list[tuple[float, float]]:
-        """Gain and step size of every training with one set of tasks."""
+        """Gain and step size of every training on one set of tasks."""
         pairs = itertools.product(self.gains, self.rates)
         return [(gain, rate / gain) for gain, rate in pairs]
 
 
 class Probes(NamedTuple):
-    """One model; leaves get leading axes (settings, snapshots).
+    """Measured quantities of one model; leaves have axes (settings, snapshots).
 
     Attributes:
         query: Mean norm of W_Q p (Figure 8).
@@ -131,7 +131,7 @@ class Trained(NamedTuple):
 
 
 def search(grid: OneLayerGrid, shifts: tuple[int, ...]) -> Trained:
-    """Trains at every setting and measures every snapshot, in one program."""
+    """Trains at every setting and measures every snapshot in one program."""
     ensemble = dataclasses.replace(grid.ensemble, shifts=shifts)
     probes = jax.jit(lambda pairs: jax.lax.map(_one(grid, ensemble), pairs))(
         jnp.asarray(grid.settings, jnp.float32)
@@ -141,7 +141,7 @@ def search(grid: OneLayerGrid, shifts: tuple[int, ...]) -> Trained:
 
 
 def _one(grid: OneLayerGrid, ensemble: PatternEnsemble):
-    """Maps gain and step size to the probes of all snapshots."""
+    """Returns a function from gain and step size to the probes of all snapshots."""
     model = ensemble.model()
     keys = [ensemble.keys(purpose)[0] for purpose in range(6)]
     task = ensemble.task(keys[_DATA])

@@ -1,4 +1,4 @@
-"""Tables, claims, checks and numbers of a run."""
+"""Builds the tables, claims, checks and numbers of a run."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ _SHOWN = ("query", "component", "feature", "label", "size", "attention")
 def report(
     config: Config, fits: list[Level], single: list[Trained], deep: list[LayerRun]
 ) -> Report:
-    """Tables, figures, claims, checks and numbers of a run."""
+    """Builds the tables, figures, claims, checks and numbers of a run."""
     stops, stacks = nearest_stops(single), nearest_layers(deep)
     return Report(
         {
@@ -65,10 +65,10 @@ def report(
 
 
 def _checks(config: Config, single: list[Trained]) -> list[Check]:
-    """Relations that hold for every setting, at every stop of every training."""
+    """Checks relations that hold for every setting at every snapshot."""
     worst = worst_relations(config.one_layer, single)
     return [
-        # Angles near 0 are rounded in float32.
+        # The tolerance allows for float32 rounding of angles near 0.
         Check(
             "label parts: largest b sin(angle) / (delta |w|)",
             worst["angle"],
@@ -93,7 +93,7 @@ def _checks(config: Config, single: list[Trained]) -> list[Check]:
 
 
 def _rounded(values: Any) -> list:
-    """Lists of numbers; ``None`` where a training diverged."""
+    """Converts an array to lists of rounded numbers; ``None`` where it diverged."""
     array = np.asarray(values, float)
     if array.ndim:
         return [_rounded(row) for row in array]

@@ -1,4 +1,4 @@
-"""The stop of every training that comes nearest to the published norms."""
+"""Selects the snapshot of each training that is closest to the published norms."""
 
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class Stop(NamedTuple):
 
 
 def nearest_stops(trained: list[Trained]) -> list[Stop]:
-    """The best snapshot of every training, by the norms of Figures 8, 10, 11, 14."""
+    """Returns each training's best snapshot by the norms of Figures 8, 10, 11, 14."""
     return [
         min(_stops(one, place), key=lambda stop: stop.factor)
         for one in trained
@@ -54,7 +54,7 @@ def _stops(one: Trained, place: int):
 
 
 def largest_rise(trained: list[Trained], most: float) -> Stop:
-    """The stop where pruning raises the 0-1 error most, of those that err little.
+    """Returns the accurate snapshot at which pruning raises the 0-1 error most.
 
     Args:
         trained: All trainings.
@@ -74,13 +74,13 @@ def largest_rise(trained: list[Trained], most: float) -> Stop:
 
 
 def rise(stop: Stop) -> float:
-    """Rise of the 0-1 error by pruning, the larger one of the two orders."""
+    """Rise of the 0-1 error by pruning, the larger of two pruning orders."""
     values = stop.values
     return max(values["small_first"], values["random"]) - values["error"]
 
 
 def worst_relations(grid: OneLayerGrid, trained: list[Trained]) -> dict[str, float]:
-    """How far the relations that hold for every setting are from holding."""
+    """Largest violation of each relation that holds for every setting."""
     ensemble = grid.ensemble
     delta, xi = ensemble.attention_scale, ensemble.neuron_scale
     excess = delta**2 - ensemble.num_neurons * xi**2
@@ -101,7 +101,7 @@ def worst_relations(grid: OneLayerGrid, trained: list[Trained]) -> dict[str, flo
 
 
 class LayerStop(NamedTuple):
-    """A training of three layers where its label parts are nearest to the figures.
+    """A training of three layers at the snapshot closest to the figures.
 
     Attributes:
         run: The training.
@@ -119,7 +119,7 @@ class LayerStop(NamedTuple):
 
 
 def nearest_layers(runs: list[LayerRun], most: float = 0.1) -> list[LayerStop]:
-    """One stop for every training that learned.
+    """Selects one snapshot for every training that learned.
 
     Args:
         runs: The trainings.

@@ -1,4 +1,4 @@
-"""Levels of Figures 17 to 19: which tasks, searched by attention that counts votes."""
+"""Searches tasks for the levels of Figures 17 to 19, by attention that counts votes."""
 
 import dataclasses
 import itertools
@@ -12,7 +12,7 @@ from experiments._frame.fields import check_at_least
 
 @dataclasses.dataclass(frozen=True)
 class VoteGrid:
-    """Tasks that are tried, and the prompts on which they are.
+    """Grid of tasks, and the prompts they are evaluated on.
 
     Attributes:
         prompts: Prompts of a task; all tasks share their random numbers.
@@ -62,7 +62,7 @@ class VoteGrid:
             )
 
     def rows(self):
-        """Every (p, rho, rivals) of which a row of a transition matrix can be made."""
+        """Yields every feasible (p, rho, rivals) with its transition row."""
         for p, gap, rivals in itertools.product(
             self.probabilities, self.gaps, self.rivals
         ):
@@ -72,7 +72,7 @@ class VoteGrid:
 
 
 def row_of(p: float, gap: float, rivals: int, states: int) -> np.ndarray | None:
-    """Probabilities of the followers, the right one first; ``None`` if impossible."""
+    """Probabilities of the next states, the correct one first; None if infeasible."""
     rival = p * (1 - gap)
     rest = (1 - p - rivals * rival) / (states - 1 - rivals)
     if rest < -1e-9 or rest > rival:
@@ -81,7 +81,7 @@ def row_of(p: float, gap: float, rivals: int, states: int) -> np.ndarray | None:
 
 
 class Task(NamedTuple):
-    """A task and its prompts.
+    """Parameters of a task and its prompts.
 
     Attributes:
         p: Probability of the right follower.
@@ -111,7 +111,7 @@ class Task(NamedTuple):
 
 
 class Votes:
-    """Prompts of one length, read by attention that counts votes.
+    """Prompts of one length, evaluated by attention that counts votes.
 
     States are counted from the correct one, 0, so that one row serves all of them. A
     step after a wrong one counts as wrong: it is right again only if a second error
@@ -130,7 +130,7 @@ class Votes:
         self._place = np.arange(grid.prompts)[:, None] * len(self.lengths) + part
 
     def errors(self, row: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray]:
-        """Errors up to every step, chain and plain, each ``(K, lengths)``.
+        """Errors up to every step, with and without chain of thought, ``(K, lengths)``.
 
         Args:
             row: Probabilities of the followers of a state, the right one first.
@@ -156,7 +156,7 @@ class Votes:
         return np.cumsum(chain, axis=0) / number, np.array(direct)
 
     def _lost(self, votes: np.ndarray, choice: np.ndarray, tie: int) -> np.ndarray:
-        """Whether state 0 does not have the most votes, ``(prompts, lengths)``."""
+        """Whether the correct state 0 is not the majority, ``(prompts, lengths)``."""
         M, shape = self.grid.states, (self.grid.prompts, len(self.lengths))
         kinds = (self._place * M + choice)[votes]
         counts = np.bincount(kinds, minlength=shape[0] * shape[1] * M)
@@ -165,7 +165,7 @@ class Votes:
 
 
 def search(grid: VoteGrid, lengths: Sequence[int], track=iter):
-    """Errors of every task, chain and plain, by :class:`Task`."""
+    """Errors of every task, with and without chain of thought, by :class:`Task`."""
     votes = Votes(grid, lengths)
     found = {}
     for (p, gap, rivals), row in track(list(grid.rows())):
@@ -178,7 +178,7 @@ def search(grid: VoteGrid, lengths: Sequence[int], track=iter):
 
 
 def again(grid: VoteGrid, lengths: Sequence[int], tasks: Iterable[Task], prompts: int):
-    """Errors of some tasks on fresh prompts, as :func:`search` has them."""
+    """Errors of given tasks on fresh prompts, in the format of :func:`search`."""
     fresh = dataclasses.replace(grid, prompts=prompts, seed=grid.seed + 1)
     votes = Votes(fresh, lengths)
     found = {}

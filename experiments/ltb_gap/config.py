@@ -1,4 +1,4 @@
-"""Sizes of the experiment."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ from experiments._frame.fields import check_at_least
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """The settings, and how the models are trained; it decides every number.
+    """The settings, and how the models are trained.
 
     Attributes:
         dim: Input dimension d where it does not vary.
@@ -70,5 +70,5 @@ PRESETS = {
     "cpu": Config(),
     "gpu": Config(seeds=tuple(range(16)), steps=20_000, batch_size=256),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "50 s, 2 cores"}

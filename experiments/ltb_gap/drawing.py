@@ -1,4 +1,4 @@
-"""The gap between attention with and without an MLP, and the hill in its landscape."""
+"""Figures of the gap between attention with and without an MLP, and its landscape."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ _NAMES = {
 
 
 class GapPanel(NamedTuple):
-    """Risks along one axis.
+    """The data of one panel: risks along one axis.
 
     Attributes:
         label: What varies.
@@ -40,7 +40,7 @@ class GapPanel(NamedTuple):
 
 
 def gap_panels(panels: Sequence[GapPanel], title: str, seeds: int):
-    """Draws exact risks as lines and trained models as dots, one panel an axis.
+    """Draws exact risks as lines and trained models as dots, one panel per axis.
 
     Args:
         panels: The panels.
@@ -103,7 +103,7 @@ def gap_panels(panels: Sequence[GapPanel], title: str, seeds: int):
 
 
 def _limits(axes, panel: GapPanel) -> None:
-    """A log axis around the lines and dots; the bounds may leave it."""
+    """Sets a log axis around the lines and dots; bounds may lie outside."""
     values = [*panel.lines.values(), *(dots[0] for dots in panel.dots.values())]
     low = min(float(np.min(v)) for v in values)
     high = max(float(np.max(v)) for v in values)
@@ -119,7 +119,7 @@ def gap_phases(
     regions: Sequence[str],
     title: str,
 ):
-    """Draws how many times the risk of the best LTB the best LSA has.
+    """Draws the ratio of the best LSA's risk to the best LTB's over two quantities.
 
     Args:
         mean_norms: Columns.
@@ -173,7 +173,7 @@ def gap_phases(
         axes.set(
             xscale="log",
             yscale="log",
-            # Without an example there is no prompt: the cell of M = 1 begins there.
+            # There is no prompt without an example, so the axis begins at M = 1.
             ylim=(float(np.min(examples)), float(np.max(examples))),
             xlabel="length of the prior mean, $\\|\\beta^*\\|$",
             ylabel="examples, M",
@@ -184,7 +184,7 @@ def gap_phases(
 
 
 def excess_hills(arcs: Mapping[float, Any], title: str):
-    """Draws the excess along the arc from a spurious minimum to a best LTB.
+    """Draws the excess risk along the arc from a spurious minimum to a best LTB.
 
     Args:
         arcs: For each ratio phi_2 / phi_1, the excess over that of the first point, at

@@ -1,4 +1,4 @@
-"""Tables, figures and verdicts of a run."""
+"""Builds the tables, figures and checks of a run."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def report(
     grid: Phases,
     arcs: dict[float, np.ndarray],
 ) -> Report:
-    """Table, figures, checks and numbers of a run."""
+    """Builds the table, figures, checks and numbers of a run."""
     rows = _rows(config, exact, trained)
     numbers = {
         "settings": rows,
@@ -54,7 +54,7 @@ def report(
 def checks(
     exact: dict[PopulationSetting, Risks], trained: TrainedBlocks, grid: Phases
 ) -> list[Check]:
-    """What theory says must hold."""
+    """Checks the statements of the theory."""
     every = exact.values()
     least = {
         name: largest(

@@ -1,4 +1,4 @@
-"""The problems: one number varies at a time, the others stay."""
+"""The problems of the experiment, each of which varies one quantity."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -25,19 +25,19 @@ class PopulationSetting(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """One of the four axes: where there are lines, and where there are dots."""
+    """One of the four axes, with the settings of its lines and dots."""
 
     name: str
     line: list[PopulationSetting]
     dots: list[PopulationSetting]
 
     def values(self, settings: list[PopulationSetting]) -> list[float]:
-        """What varies."""
+        """Values of the varied quantity."""
         return [float(getattr(setting, self.name)) for setting in settings]
 
 
 def axes(config: Config) -> list[Axis]:
-    """The axes, with lines that reach a little beyond the dots."""
+    """Returns the axes; lines extend slightly beyond the dots."""
     dots = (config.mean_norms, config.examples, config.dims, config.noise_vars)
     examples = np.geomspace(
         max(1, min(config.examples) / 2), 2 * max(config.examples), 16
@@ -68,14 +68,14 @@ def _vary(
 
 
 def trained_settings(config: Config) -> list[PopulationSetting]:
-    """The settings with dots, each once."""
+    """Returns the distinct settings of all dots."""
     return list(dict.fromkeys(s for axis in axes(config) for s in axis.dots))
 
 
 def problem(
     dim: Array | int, mean_norm: Array | float, noise_var: Array | float, width: int
 ) -> LinearRegression:
-    """The problem within ``width`` dimensions, of which the first ``dim`` are there.
+    """Builds a problem in ``width`` dimensions, of which only ``dim`` have inputs.
 
     H is singular beyond them, so one program serves every d.
     """

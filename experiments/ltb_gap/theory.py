@@ -16,7 +16,7 @@ from icltheory.regression.tasks import LinearRegression
 
 
 class Risks(NamedTuple):
-    """What theory says of a setting.
+    """Exact risks and bounds of one setting.
 
     Attributes:
         lsa: Risk of the best LSA.
@@ -38,7 +38,7 @@ class Risks(NamedTuple):
 
 
 def theory(config: Config) -> dict[PopulationSetting, Risks]:
-    """The theory of every setting that has a line or a dot, one compilation each."""
+    """Computes the theory of every setting; each calculator compiles once."""
     settings = list(
         dict.fromkeys(s for axis in axes(config) for s in axis.line + axis.dots)
     )
@@ -68,7 +68,7 @@ def _exact(dim, M, norm, noise, width):
 def _bayes(
     config: Config, settings: list[PopulationSetting], width: int
 ) -> dict[PopulationSetting, tuple[float, float]]:
-    """Bayes risks and their standard errors.
+    """Estimates Bayes risks and their standard errors.
 
     Either M is that of the config, or all but M is: the first are one vmapped estimate,
     the second one pass over all prefixes.
@@ -105,7 +105,7 @@ def _bayes(
 
 @dataclasses.dataclass(frozen=True)
 class Phases:
-    """Both risks over ||beta*|| and M.
+    """Risks of the best LSA and LTB over ||beta*|| and M.
 
     Attributes:
         mean_norms: Columns.
@@ -128,7 +128,7 @@ CONSTRUCTIONS = ("labels", "values", "rank_one", "zero_start")
 
 
 def phases(config: Config) -> Phases:
-    """The phase picture, one vmapped program."""
+    """Computes the risks over ||beta*|| and M in one vmapped program."""
     start = time.perf_counter()
     side = config.phase_points
     norms = np.geomspace(0.03, 100, side)
@@ -149,7 +149,7 @@ def phases(config: Config) -> Phases:
 
 
 def _spread(low: int, high: int, count: int) -> np.ndarray:
-    """Distinct integers, evenly spread on a log scale as far as they can be."""
+    """Returns distinct integers that are roughly evenly spaced on a log scale."""
     points = count
     while True:
         found = np.unique(np.round(np.geomspace(low, high, points)).astype(int))
@@ -159,7 +159,7 @@ def _spread(low: int, high: int, count: int) -> np.ndarray:
 
 
 def hills(config: Config, ratios: tuple[float, ...]) -> dict[float, np.ndarray]:
-    """Excess along the arc from the spurious minimum, relative to its start.
+    """Excess risk along the arc from the spurious minimum, relative to its start.
 
     Args:
         config: Its noise and M = 2, as few examples make the minimum a strict one.

@@ -1,4 +1,4 @@
-"""LSAs and LTBs trained on prompts from random starts, all settings in one program."""
+"""Trains LSAs and LTBs from random starts, all settings in one program."""
 
 import dataclasses
 import functools
@@ -23,14 +23,14 @@ MODELS = {"lsa": ltb.LSA, "ltb": ltb.LTB}
 
 @dataclasses.dataclass(frozen=True)
 class TrainedBlocks:
-    """Exact risks of the trained models, by model and setting: one a seed."""
+    """Exact risks of the trained models by model and setting, one per seed."""
 
     risks: dict[str, dict[PopulationSetting, np.ndarray]]
     seconds: float
 
 
 def train(config: Config, run: Run) -> TrainedBlocks:
-    """Trains every model, or goes on where an interrupted run stopped."""
+    """Trains all models, or resumes an interrupted run."""
     settings = trained_settings(config)
     cases = [(setting, seed) for setting in settings for seed in config.seeds]
     width, length = max(s.dim for s in settings), max(s.num_examples for s in settings)
@@ -84,7 +84,7 @@ def _optimizer(config: Config) -> optax.GradientTransformation:
 
 
 def _random_start(key: Array, width: int, std: float) -> dict[str, Any]:
-    """Gaussian matrices of width d + 1; both models share those of attention."""
+    """Draws Gaussian weights of width d + 1; both models share the attention's."""
     n = width + 1
     weights = std * jax.random.normal(key, (6, n, n), jnp.float32)
     names = [field.name for field in dataclasses.fields(ltb.LTB)]
@@ -94,7 +94,7 @@ def _random_start(key: Array, width: int, std: float) -> dict[str, Any]:
 
 
 def _step(config: Config, optimizer: optax.GradientTransformation, length: int):
-    """One step of one LSA and one LTB on the same prompts."""
+    """Returns the training step of one LSA and one LTB on the same prompts."""
 
     def loss(params, prompt, M):
         total = jnp.zeros(())
@@ -126,7 +126,7 @@ def _step(config: Config, optimizer: optax.GradientTransformation, length: int):
 def _problems(
     settings: list[PopulationSetting], width: int
 ) -> tuple[LinearRegression, Array]:
-    """All problems as one, with a leading axis, and their numbers of examples."""
+    """Stacks all problems along a leading axis, with their numbers of examples."""
     columns = zip(*settings, strict=True)
     dim, M, norm, noise = (jnp.asarray(column) for column in columns)
     make = jax.vmap(functools.partial(problem, width=width))
@@ -134,7 +134,7 @@ def _problems(
 
 
 def _risks(params: Any, tasks: LinearRegression, M: Array) -> dict[str, np.ndarray]:
-    """Exact risks, in float64."""
+    """Computes exact risks in float64."""
     wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), params)
 
     def risks(params, task, M):

@@ -1,4 +1,4 @@
-"""Sizes of the experiment: one recipe, and the four cells of the table."""
+"""Config and presets of the experiment: a recipe and the four cells of the table."""
 
 import dataclasses
 import itertools
@@ -12,7 +12,7 @@ WITH_MLP, WITHOUT_MLP = "GPT-2", "GPT-2 without MLP"
 
 
 class ModelSetting(NamedTuple):
-    """One cell of the table.
+    """One cell of the table: a model and a prior mean.
 
     Attributes:
         mlp: Whether the blocks have their MLP.
@@ -24,16 +24,16 @@ class ModelSetting(NamedTuple):
 
     @property
     def model(self) -> str:
-        """What the table calls the model."""
+        """Name of the model in the table."""
         return WITH_MLP if self.mlp else WITHOUT_MLP
 
     @property
     def name(self) -> str:
-        """Name of its checkpoints and of its lines of metrics."""
+        """Name of the cell's checkpoints and metrics."""
         return f"{'mlp' if self.mlp else 'no_mlp'}_mean_{self.mean:g}"
 
 
-# Zhang, Wu and Bartlett 2024, Table 1; its d, M, sigma and Psi are not known.
+# Zhang, Wu and Bartlett 2024, Table 1; its d, M, sigma and Psi are unknown.
 PAPER_TABLE = {
     ModelSetting(True, 0.0): 0.003,
     ModelSetting(False, 0.0): 0.024,
@@ -44,7 +44,7 @@ PAPER_TABLE = {
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is trained and how much is measured.
+    """The trained models, and how much is measured.
 
     Attributes:
         recipe: GPT-2 with its MLP at prior mean zero; the cells change these two alone.
@@ -93,33 +93,33 @@ class Config:
 
     @property
     def num_examples(self) -> int:
-        """Examples M of a prompt."""
+        """Number of examples M per prompt."""
         return self.recipe.num_points - 1
 
     @property
     def means(self) -> tuple[float, float]:
-        """Prior means of the two columns."""
+        """Prior means of the table's two columns."""
         return 0.0, self.mean
 
     @property
     def cells(self) -> tuple[ModelSetting, ...]:
-        """The four cells, column by column."""
+        """The four cells of the table, column by column."""
         pairs = itertools.product(self.means, (True, False))
         return tuple(ModelSetting(mlp, mean) for mean, mlp in pairs)
 
     @property
     def cells_as_trained(self) -> tuple[ModelSetting, ...]:
-        """The far column first, which is slowest to converge and decides."""
+        """The cells in order of training, the slowest column first."""
         return self.cells[2:] + self.cells[:2]
 
     def recipe_of(self, cell: ModelSetting) -> Recipe:
-        """The recipe of a cell."""
+        """Returns the recipe of a cell."""
         return dataclasses.replace(self.recipe, mlp=cell.mlp, task_mean=cell.mean)
 
 
-# Rates and decay were chosen, here and at the paper's size, by the error with MLP at
-# mean ten alone, of one seed that is not in the table, after a first choice had been
-# made with the table's results in view; see __init__.
+# Rates and weight decay were chosen, here and at the paper's size, by the error with
+# MLP at mean ten, of one seed that is not in the table. A first choice had been made
+# with the table's results known (see ``__init__``).
 _OPTIMIZER = OptimizerConfig(
     "muon",
     4e-3,
@@ -147,13 +147,13 @@ _CPU = Recipe(
     checkpoint_every=1000,
 )
 
-# The paper's model on the same prompts.
+# The paper's model, on the same prompts as the preset cpu.
 _GPU = dataclasses.replace(_CPU, num_layers=6, width=128, init_std=0.05, steps=8000)
 
-# Without label noise Bayes' risk is 0, so that every published error is possible. Of
+# Without label noise the Bayes risk is 0, so that every published error is possible. Of
 # two pairs of rates, these and 4e-3 with 1.6e-2, these had the smaller error with MLP
-# at mean ten after 2,000 steps (4.53 and 5.26) of one seed, 100, at d = 5; no result of
-# the table's seeds or without MLP was seen before.
+# at mean ten after 2,000 steps (4.53 and 5.26), for one seed, 100, at d = 5. No result
+# of the table's seeds or without MLP was known before.
 _NOISELESS = dataclasses.replace(
     _CPU,
     dim=5,
@@ -168,7 +168,7 @@ _NOISELESS = dataclasses.replace(
     seeds=(0, 1),
     snapshots=(250, 500, 750, 1000, 1500, 2000, 3000, 4000, 5000, 6250, 7500, 10_000),
 )
-# The sizes of Garg et al., d = 20 and M = 2 d, for a few steps of one seed.
+# The sizes of Garg et al., d = 20 and M = 2 d, for few steps of one seed.
 _D20 = dataclasses.replace(
     _NOISELESS,
     dim=20,
@@ -183,7 +183,8 @@ _D20 = dataclasses.replace(
 PRESETS = {
     "cpu": Config(_CPU),
     "gpu": Config(_GPU),
-    # Garg's rule, which the paper says it follows where it says nothing else.
+    # These are Garg's settings, which the paper says it follows unless it states
+    # others.
     "paper": Config(
         dataclasses.replace(
             _GPU,
@@ -197,11 +198,11 @@ PRESETS = {
             checkpoint_every=10_000,
         )
     ),
-    # Exact risks without noise need few draws.
+    # Without noise, exact risks need few draws.
     "noiseless": Config(_NOISELESS, bayes_draws=1024, removal_prompts=2048),
     "d20": Config(_D20, bayes_draws=1024, removal_prompts=1024, random_directions=2),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {
     "cpu": "3 to 7 min, 2 cores",
     "gpu": "1 h, 3 cores",

@@ -1,4 +1,4 @@
-"""Numbers, table, sentences and figure of the errors along training."""
+"""Numbers, table, findings and figure of the errors over training."""
 
 import math
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ AXES = {
     "course.contrast.*.ratio": ["snapshot"],
     "course.contrast.*.interval": ["snapshot", "lower and upper end"],
 }
-# The part of the training after which an error that still falls is reported.
+# An error that still decreases after this share of the training is reported.
 _LATE = 0.75
 Courses = Mapping[ModelSetting, Mapping[int, Score]]
 Columns = Mapping[float, References]
 
 
 class Contrast(NamedTuple):
-    """Error without MLP over the error with it.
+    """Ratio of the error without MLP to the error with MLP, with its interval.
 
     Attributes:
         ratio: The ratio of the means.
@@ -39,7 +39,7 @@ class Contrast(NamedTuple):
 
     @classmethod
     def of(cls, without: Score, with_mlp: Score) -> "Contrast":
-        """The ratio, with an interval from those of the two means.
+        """Returns the ratio of two scores, with an interval from both.
 
         Relative half widths add in quadrature, on the scale of logarithms. Both models
         are measured on the same prompts, so that the interval is rather too wide.
@@ -51,13 +51,13 @@ class Contrast(NamedTuple):
 
 
 def contrasts(courses: Courses, mean: float) -> dict[int, Contrast]:
-    """The contrast of a column at every snapshot."""
+    """Returns the ratio at every snapshot for one prior mean."""
     with_mlp, without = (courses[ModelSetting(mlp, mean)] for mlp in (True, False))
     return {step: Contrast.of(without[step], with_mlp[step]) for step in with_mlp}
 
 
 def numbers(config: Config, courses: Courses) -> dict[str, Any]:
-    """What ``result.json`` holds of the snapshots."""
+    """Returns the snapshots' numbers for ``result.json``."""
     cells = {
         cell.name: {
             "mean": [score.mean for score in one.values()],
@@ -78,7 +78,7 @@ def numbers(config: Config, courses: Courses) -> dict[str, Any]:
 
 
 def table(config: Config, courses: Courses) -> Table:
-    """Errors and their ratio at every snapshot."""
+    """Builds the table of errors and their ratio at every snapshot."""
     shown = Table(
         title="squared error along training, and the error without MLP over the error "
         "with it; in brackets the 90 % interval of the ratio"
@@ -100,7 +100,7 @@ def table(config: Config, courses: Courses) -> Table:
 
 
 def findings(config: Config, courses: Courses) -> list[str]:
-    """When the published errors are passed, the largest contrast, and the end."""
+    """States when the published errors are reached, and the largest and final ratio."""
     said = [
         _first_below(cell, one)
         for cell, one in courses.items()
@@ -125,7 +125,7 @@ def findings(config: Config, courses: Courses) -> list[str]:
 
 
 def _first_below(cell: ModelSetting, one: Mapping[int, Score]) -> str:
-    """At which snapshot a model is better than the published failure without MLP."""
+    """States the first snapshot below the published error of the model without MLP."""
     failure = PAPER_TABLE[ModelSetting(False, cell.mean)]
     steps = [step for step, score in one.items() if score.mean <= failure]
     where = f"first at step {steps[0]:,} of those measured" if steps else "never"
@@ -136,7 +136,7 @@ def _first_below(cell: ModelSetting, one: Mapping[int, Score]) -> str:
 
 
 def figure(config: Config, courses: Courses, columns: Columns) -> Any:
-    """Errors against the step, one panel for each mean, and the contrast."""
+    """Draws errors against training steps, one panel per mean, and the ratio."""
     recipe, panels = config.recipe, {}
     for mean in config.means:
         cells = [ModelSetting(mlp, mean) for mlp in (True, False)]
@@ -186,7 +186,7 @@ def _line(one: Mapping[int, Score], colour: int) -> Line:
 
 
 def _limits(courses: Courses, cells: list[ModelSetting], levels: Mapping[str, float]):
-    """Room for all means and levels; an interval that reaches zero has no logarithm."""
+    """Returns axis limits that contain all means and levels."""
     values = [score.mean for cell in cells for score in courses[cell].values()]
     values += levels.values()
     return min(values) / 2, max(values) * 2

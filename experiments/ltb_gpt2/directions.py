@@ -1,17 +1,17 @@
-"""Directions of the residual stream that carry a scalar, by least squares."""
+"""Finds directions of the residual stream that encode a scalar, by least squares."""
 
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-# Eigenvalues of a covariance below this share of the largest one are rounding: the
-# states are float32, and at the embedding they span d dimensions only.
+# Eigenvalues of a covariance below this share of the largest one are rounding errors.
+# The states are float32, and at the embedding they span only d dimensions.
 _RANK_TOLERANCE = 1e-9
 
 
 class Direction(NamedTuple):
-    """One dimension of the residual stream: what is read, and where it is written.
+    """A direction of the residual stream: how it is read and written.
 
     Attributes:
         mean: Mean state; the removal leaves it where it is.
@@ -24,14 +24,14 @@ class Direction(NamedTuple):
     write: Float[np.ndarray, " width"]
 
     def part(self, states: Float[np.ndarray, "B width"]) -> np.ndarray:
-        """What is removed from the states, (B, width)."""
+        """Component of the states along the direction, (B, width)."""
         return np.outer((states - self.mean) @ self.read, self.write)
 
 
 def carrying(
     states: Float[np.ndarray, "B width"], scalar: Float[np.ndarray, " B"]
 ) -> tuple[Direction, float]:
-    r"""The direction that carries a scalar, and the share of its variance it explains.
+    r"""Returns the direction that encodes a scalar, and its explained variance.
 
     .. math:: h \mapsto h - a \, \frac{a^\top \Sigma^+ (h - \mu)}{a^\top \Sigma^+ a},
         \qquad a = \operatorname{Cov}(h, s), \quad \Sigma = \operatorname{Cov}(h)
@@ -67,7 +67,7 @@ def carrying(
 def random_direction(
     rng: np.random.Generator, states: Float[np.ndarray, "B width"]
 ) -> Direction:
-    """The orthogonal projection along a uniformly random unit vector."""
+    """Returns the orthogonal projection along a uniformly random unit vector."""
     g = rng.standard_normal(states.shape[1])
     g /= np.linalg.norm(g)
     return Direction(np.asarray(states, np.float64).mean(axis=0), g, g)

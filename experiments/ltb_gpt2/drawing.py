@@ -1,4 +1,4 @@
-"""Errors of a few models between lines of theory, as trained and after removals."""
+"""Figures of model errors and theoretical risks, before and after removals."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ __all__ = ["Table1Setting", "models_between_lines", "risks_by_depth"]
 
 
 class Table1Setting(NamedTuple):
-    """One group of the figure.
+    """Data of one group of the figure.
 
     Attributes:
         dots: Error of every seed, by model.
@@ -34,7 +34,7 @@ class Table1Setting(NamedTuple):
 def models_between_lines(
     settings: Mapping[str, Table1Setting], ylabel: str, title: str
 ):
-    """Draws each model's seeds in each setting, on a log axis, with lines of theory.
+    """Draws the errors of each model's seeds in each setting, with theoretical risks.
 
     Args:
         settings: The groups by their name; all have the same models and lines. Lines
@@ -131,7 +131,7 @@ def _removed(axes, one, kind: tuple[str, str], label: str, index: int) -> None:
     x = np.array(list(points), float)
     means = np.array([score.mean for score in points.values()])
     ends = np.array([score.interval for score in points.values()])
-    # A log axis has no place for an end at or below zero.
+    # On a log axis, an end at or below zero cannot be drawn.
     below = means - np.maximum(ends[:, 0], means / 10)
     axes.errorbar(
         x + 0.06 * (index - 2),
@@ -151,7 +151,7 @@ def _offset(place: int, index: int, count: int) -> float:
 
 
 def _model(axes, setting: Table1Setting, model: str, x: float, index: int) -> None:
-    """Seeds as dots, their mean with its interval beside them, the paper's number."""
+    """Draws seeds as dots, their mean with its interval, and the published error."""
     colour = COLOURS[(1 + index) % len(COLOURS)]
     values = np.asarray(setting.dots[model], dtype=float)
     places = np.full(len(values), x - 0.035)
@@ -159,7 +159,7 @@ def _model(axes, setting: Table1Setting, model: str, x: float, index: int) -> No
         places, values, "o", color=colour, alpha=0.6, ms=6, label=f"{model}, each seed"
     )
     mean, low, high = setting.intervals[model]
-    # A log axis has no place for an end at or below zero.
+    # On a log axis, an end at or below zero cannot be drawn.
     below = mean - max(low, mean / 100)
     axes.errorbar(
         x + 0.035, mean, [[below], [high - mean]], fmt="_", color=colour, ms=13, mew=2

@@ -23,7 +23,7 @@ from experiments.ltb_gpt2.report import report
 
 
 def join(folders: list[Path], output: Path) -> dict:
-    """Writes the table and the figure of finished runs that differ in seeds alone.
+    """Joins finished runs that differ only in seeds: writes the table and the figure.
 
     Raises:
         ValueError: if a folder holds no finished run, the runs differ in more than
@@ -60,7 +60,7 @@ def _scores(result: dict[str, Any], config: Config) -> dict[ModelSetting, Score]
 
 
 def main(argv: list[str] | None = None) -> dict:
-    """Reads the command line and joins."""
+    """Parses the command line and joins the runs."""
     given = read_join_line(argv, "ltb_gpt2.join", __doc__.partition("\n")[0])
     return join(list(given.runs), given.output)
 

@@ -1,4 +1,4 @@
-"""Errors of the trained models, and the risks that theory sets beside them."""
+"""Measures errors of trained models and computes the theoretical risks."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ from icltheory.statistics import Estimate
 
 @dataclasses.dataclass(frozen=True)
 class References:
-    """Risks at one prior mean; they count the query's noise, as the models' do.
+    """Theoretical risks at one prior mean, including the noise of the query's label.
 
     Attributes:
         block: Minimal risk of the linear transformer block, the same at every mean.
@@ -48,7 +48,7 @@ class References:
 
 @functools.cache
 def references(config: Config, mean: float) -> References:
-    """The risks that theory gives for the prompts of one column."""
+    """Computes the theoretical risks for the prompts of one column."""
     found = _exact(config, mean)
     prior_mean = config.recipe.dim + config.recipe.noise_var
     others = {name: float(risk) for name, risk in found.items()}
@@ -75,7 +75,7 @@ def _exact(config, mean):
 
 
 def evaluation_prompt(config: Config, mean: float) -> Prompt:
-    """Fresh prompts, the same inputs, noise and deviations w - beta* in each column."""
+    """Draws evaluation prompts whose inputs and noise are the same for any mean."""
     key = training.stream_key(config.recipe.seeds[0], "evaluation")
     return prior_task(config, mean).sample(
         key, config.num_examples, config.eval_prompts
@@ -83,12 +83,12 @@ def evaluation_prompt(config: Config, mean: float) -> Prompt:
 
 
 def model_errors(trained: TrainedModels, prompt: Prompt) -> np.ndarray:
-    """Squared errors of every seed's model, (seeds, prompts)."""
+    """Squared errors of the models of all seeds, (seeds, prompts)."""
     return _errors_of_seeds(trained, prompt)
 
 
 def course(trained: TrainedModels, prompt: Prompt) -> dict[int, "Score"]:
-    """Scores at the recipe's snapshots, by step."""
+    """Scores at the snapshots, by step."""
     return {
         step: Score.of(_errors_of_seeds(trained, prompt, step))
         for step in sorted(trained.snapshots)
@@ -98,7 +98,7 @@ def course(trained: TrainedModels, prompt: Prompt) -> dict[int, "Score"]:
 def _errors_of_seeds(
     trained: TrainedModels, prompt: Prompt, step: int | None = None
 ) -> np.ndarray:
-    """Squared errors at a step, (seeds, prompts); seeds one by one to save memory."""
+    """Squared errors at a step, (seeds, prompts), seed by seed to save memory."""
     each = (trained.of_seed(i, step) for i in range(len(trained.recipe.seeds)))
     return np.stack([np.asarray(_errors(trained.module, one, prompt)) for one in each])
 
@@ -111,7 +111,7 @@ def _errors(module, params, prompt):
 
 
 def rule_scores(config: Config, mean: float) -> dict[str, "Score"]:
-    """Rules whose risk is known, on the same prompts: Bayes, ridge about beta*."""
+    """Scores of predictors with known risk on the same prompts: Bayes and ridge."""
     errors = _rule_errors(config, mean)
     return {name: Score.of(np.asarray(given)[None]) for name, given in errors.items()}
 
@@ -133,7 +133,7 @@ def _rule_errors(config, mean):
 
 
 def prior_task(config: Config, mean: float) -> LinearRegression:
-    """The regression task of one column."""
+    """Returns the regression task of one column."""
     task = dataclasses.replace(config.recipe, task_mean=0.0).task()
     return dataclasses.replace(task, task_mean=task.task_mean + mean)
 
@@ -158,7 +158,7 @@ class Score:
 
     @classmethod
     def of(cls, errors: np.ndarray) -> "Score":
-        """The score of errors (seeds, prompts)."""
+        """Computes the score from errors (seeds, prompts)."""
         errors = np.asarray(errors, np.float64)
         by_seed = errors.mean(axis=1)
         return cls(
@@ -171,7 +171,7 @@ class Score:
 
     @classmethod
     def joined(cls, parts: Sequence["Score"]) -> "Score":
-        """The score of runs with other seeds, each on prompts of its own."""
+        """Combines scores of runs with different seeds and prompts."""
         by_seed = [value for part in parts for value in part.per_seed]
         sums = [part.prompt_error * len(part.per_seed) for part in parts]
         return cls(
@@ -184,7 +184,7 @@ class Score:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """90 % interval; that of the seeds and that of the prompts in quadrature.
+        """Returns the 90 % interval from the spread over seeds and over prompts.
 
         Seeds are few: their quantile is Student's.
         """

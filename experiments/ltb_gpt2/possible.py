@@ -1,4 +1,4 @@
-"""Which settings can have the published errors: a bound from Bayes' risk.
+"""Finds settings in which the published errors are possible, by the Bayes risk.
 
 The text at hand does not tell d, M and the noise of Table 1. No predictor is below the
 average Bayes risk, so that an error of 0.003 bounds the noise for each d and M.
@@ -13,7 +13,7 @@ from scipy.optimize import root_scalar
 from experiments.ltb_gpt2.config import PAPER_TABLE
 from icltheory.statistics import Estimate
 
-# Dimensions and examples that the papers of this line use, and ours.
+# Dimensions and numbers of examples used in related papers and here.
 SETTINGS = ((2, 5), (5, 20), (5, 40), (20, 20), (20, 40), (20, 100))
 LOWEST = min(PAPER_TABLE.values())
 _DRAWS = 4096
@@ -53,7 +53,7 @@ def noise_limit(dim: int, num_examples: int, error: float = LOWEST) -> NoiseLimi
         return noise_var + np.sum(noise_var / (values + noise_var), axis=1)
 
     if num_examples < dim:
-        # w is not seen in d - M directions: the risk is at least d - M.
+        # In d - M directions w is not observed, so the risk is at least d - M.
         return NoiseLimit(0.0, 0.0)
     root = root_scalar(
         lambda v: risks(v).mean() - error, bracket=(0.0, error), xtol=1e-12

@@ -1,4 +1,4 @@
-"""What is left of a trained model without <beta*, x> in its residual stream.
+"""Removes <beta*, x> from a trained model's residual stream and measures the error.
 
 The scalar <beta*, x_query> is a linear function of the query, so that it is at once an
 input and the answer of the prior mean. Its removal from everything that follows shows
@@ -33,7 +33,7 @@ EVERYWHERE, BLOCKS, READ_OUT = "everywhere", "blocks", "read-out"
 
 
 class Removed(NamedTuple):
-    """One removal.
+    """One removal: its scalar, its route and its depth.
 
     Attributes:
         scalar: What was removed: ``PRIOR``, ``INPUT`` or ``RANDOM``.
@@ -49,14 +49,14 @@ class Removed(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its key in ``result.json``."""
+        """Key of the removal in ``result.json``."""
         kind = {PRIOR: "prior", INPUT: "input", RANDOM: "random"}[self.scalar]
         return f"{kind}_{self.route.replace('-', '_')}_{self.depth}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Removals:
-    """What removals do to the models of one cell.
+    """Errors of one cell's models before and after removals.
 
     Attributes:
         before: Error of the models as they are, on the same prompts.
@@ -82,7 +82,7 @@ class Floors(NamedTuple):
 
 
 def floors(config: Config, mean: float, column: References) -> Floors:
-    r"""The least risks without the scalar.
+    r"""Computes the least risks without the scalar.
 
     .. math:: (\beta^{*\top} \beta^* + 1) + \tfrac{d - 1}{d} (R - \sigma^2) + \sigma^2,
         \qquad 1 + \tfrac{d - 1}{d} (R - \sigma^2) + \sigma^2
@@ -97,7 +97,7 @@ def floors(config: Config, mean: float, column: References) -> Floors:
 
 
 def removals(config: Config, trained: TrainedModels, cell: ModelSetting) -> Removals:
-    """Removes the scalar, and the controls, at every depth of every seed's model.
+    """Removes the scalar and the controls at every depth of every seed's model.
 
     Directions are fitted on prompts of their own. In the models of mean zero the same
     linear function of the query is removed.
@@ -132,13 +132,13 @@ def removals(config: Config, trained: TrainedModels, cell: ModelSetting) -> Remo
 def _plan(
     config: Config, fitted: np.ndarray, x: Any, index: int
 ) -> dict[Removed, Sequence[Direction]]:
-    """Which directions are removed where; those of one removal are averaged over."""
+    """Returns the directions to remove by removal, over which errors are averaged."""
     last, plan = len(fitted) - 1, {}
     rng = np.random.default_rng(index)
     for depth, h in enumerate(fitted):
         for name, scalar in _scalars(config, x).items():
             direction, _ = carrying(h, scalar)
-            # The last depth is the read-out's input: its routes are one.
+            # At the last depth, the read-out's input, all routes are the same.
             routes = (EVERYWHERE,) if depth == last else (EVERYWHERE, BLOCKS, READ_OUT)
             for route in routes:
                 plan[Removed(name, route, depth)] = (direction,)
@@ -149,7 +149,7 @@ def _plan(
 
 
 def _scalars(config: Config, x: Any) -> dict[str, np.ndarray]:
-    """<1, x>, of which beta* is a multiple, and a function orthogonal to it."""
+    """Returns <1, x>, of which <beta*, x> is a multiple, and an orthogonal function."""
     x = np.asarray(x, np.float64)
     v = np.zeros(config.recipe.dim)
     v[:2] = 1, -1
@@ -157,7 +157,7 @@ def _scalars(config: Config, x: Any) -> dict[str, np.ndarray]:
 
 
 def _edit(removed: Removed, clean: np.ndarray, direction: Direction) -> np.ndarray:
-    """What is added to the query's stream at each depth, (L + 1, B, width)."""
+    """Returns the change of the query's stream at each depth, (L + 1, B, width)."""
     part = direction.part(clean[removed.depth])
     added = np.zeros(clean.shape, np.float32)
     if removed.route != READ_OUT:
@@ -183,7 +183,7 @@ def _inputs(prompt: Prompt) -> tuple[jax.Array, jax.Array]:
 
 @partial(jax.jit, static_argnames="model")
 def _errors(model: LayeredGPT2, params, prompt: Prompt, added):
-    """Squared errors after additions to the query's stream at each depth."""
+    """Squared errors after changes of the query's stream at each depth."""
 
     def at(depth):
         def edit(h):
@@ -199,6 +199,6 @@ def _errors(model: LayeredGPT2, params, prompt: Prompt, added):
 
 @partial(jax.jit, static_argnames="model")
 def _states(model: LayeredGPT2, params, prompt: Prompt):
-    """The query's stream at each depth, (L + 1, B, width)."""
+    """Returns the query's stream at each depth, (L + 1, B, width)."""
     found = all_hidden(model, params, _inputs(prompt))
     return jnp.stack([h.tokens[:, -1] for h in found])

@@ -1,4 +1,4 @@
-"""Numbers, table, checks and sentences of the removals."""
+"""Numbers, table, checks and findings of the removals."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ _ROWS = (
 
 
 def numbers(config: Config, found: Found, columns: Columns) -> dict[str, Any]:
-    """What ``result.json`` holds of the removals."""
+    """Returns the removals' numbers for ``result.json``."""
     cells = {
         cell.name: {
             "before": _numbers(one.before),
@@ -62,7 +62,7 @@ def _numbers(score: Score) -> dict[str, Any]:
 
 
 def table(config: Config, found: Found, columns: Columns) -> Table:
-    """Errors after removals at the embedding, beside the exact risks."""
+    """Builds the table of errors after removals at the embedding, and exact risks."""
     shown = Table(
         title="squared error after a removal from the query's residual stream at the "
         f"embedding; mean over {len(config.recipe.seeds)} seeds +- half of the 90 % "
@@ -91,7 +91,7 @@ def _text(score: Score) -> str:
 
 
 def checks(config: Config, found: Found, columns: Columns) -> list[Check]:
-    """That nothing at the embedding beats the exact floors."""
+    """Checks that no error after removal at the embedding is below the exact floor."""
     made = []
     for cell, one in found.items():
         exact = floors(config, cell.mean, columns[cell.mean])
@@ -111,7 +111,7 @@ def checks(config: Config, found: Found, columns: Columns) -> list[Check]:
 
 
 def findings(config: Config, found: Found, columns: Columns) -> list[str]:
-    """What the removals show at the far mean."""
+    """States the results of the removals at the far mean."""
     said = []
     for cell in (ModelSetting(mlp, config.mean) for mlp in (True, False)):
         one, lsa = found[cell], columns[cell.mean].attention
@@ -128,7 +128,7 @@ def findings(config: Config, found: Found, columns: Columns) -> list[str]:
 
 
 def figure(config: Config, found: Found, columns: Columns) -> Any:
-    """Errors after removals at every depth, of the two models at the far mean."""
+    """Draws errors after removals at every depth, for both models at the far mean."""
     column = columns[config.mean]
     exact, recipe = floors(config, config.mean, column), config.recipe
     lines = {

@@ -1,4 +1,4 @@
-"""Table, figure and verdicts of a run."""
+"""Builds the tables, figures and checks of a run."""
 
 import dataclasses
 from typing import Any
@@ -40,7 +40,7 @@ def report(
     removed: dict[ModelSetting, Removals] | None = None,
     courses: course.Courses | None = None,
 ) -> Report:
-    """Tables, figures, claims, findings, checks and numbers of a run.
+    """Builds the tables, figures, claims, findings, checks and numbers of a run.
 
     Joined runs have neither removals nor snapshots, which need the models.
     """
@@ -117,21 +117,21 @@ def _of_table1(config: Config, scores: Scores, columns: Columns) -> Report:
 
 
 def ratio(scores: Scores, mean: float) -> float:
-    """Error without MLP over the error with it."""
+    """Error without MLP divided by the error with MLP."""
     return (
         scores[ModelSetting(False, mean)].mean / scores[ModelSetting(True, mean)].mean
     )
 
 
 def _paper_ratio(mean: float) -> float:
-    """That of the published table, whose two means are 0 and 10."""
+    """Error without MLP divided by the error with MLP, in the published table."""
     return (
         PAPER_TABLE[ModelSetting(False, mean)] / PAPER_TABLE[ModelSetting(True, mean)]
     )
 
 
 def checks(config: Config, scores: Scores, columns: Columns) -> list[Check]:
-    """That the models learned, and that errors are measured as they should be."""
+    """Checks that the models learned and that the errors are measured correctly."""
     found = [_learned(config, scores, mean, columns[mean]) for mean in config.means]
     for mean in config.means:
         found += _sampling_checks(config, scores, mean, columns[mean])
@@ -139,7 +139,7 @@ def checks(config: Config, scores: Scores, columns: Columns) -> list[Check]:
 
 
 def _learned(config: Config, scores: Scores, mean: float, column: References) -> Check:
-    """That GPT-2 is better than one layer.
+    """Checks that GPT-2 is better than one layer of linear attention.
 
     Snapshots show a course, whose end may be early: there it must only be as good as
     the answer of the prior mean, whose own error on these prompts is the tolerance.
@@ -154,7 +154,7 @@ def _learned(config: Config, scores: Scores, mean: float, column: References) ->
 
 
 def _rounding(config: Config, mean: float) -> float:
-    """Squared error that float32 makes of an exact answer.
+    """Squared error of an exact prediction caused by float32 rounding.
 
     Without noise Bayes is exact, so that rounding alone is measured: the number of
     labels times dimensions, times the squared unit of rounding of a label.
@@ -164,13 +164,13 @@ def _rounding(config: Config, mean: float) -> float:
 
 
 def claims(config: Config, scores: Scores) -> list[Claim]:
-    """What the published table says of the two models, and whether it held here."""
+    """Claims of the published table about both models, and whether they hold here."""
     far = config.mean
     worst = max(scores[ModelSetting(True, far)].per_seed)
     best = min(scores[ModelSetting(False, far)].per_seed)
     near, there = ratio(scores, 0.0), ratio(scores, far)
-    # What the paper calls nearly zero without MLP at mean 0 is 8 times the error with
-    # it: "significantly larger" has to be more than that.
+    # The paper calls an error without MLP at mean 0 nearly zero that is 8 times the
+    # error with MLP, so "significantly larger" has to mean more than that.
     times = _paper_ratio(0.0)
     every = Claim(
         claim=f"at mean {far:g} every seed is better with MLP",
@@ -195,7 +195,7 @@ def claims(config: Config, scores: Scores) -> list[Claim]:
 def _sampling_checks(
     config: Config, scores: Scores, mean: float, column: References
 ) -> list[Check]:
-    """Known risks must come out of the evaluation prompts; none is below Bayes."""
+    """Checks known risks on the evaluation prompts; no error may be below Bayes."""
     exact = {"Bayes": column.bayes, "<beta*, x>": column.prior_mean}
     found = []
     for name, score in rule_scores(config, mean).items():
@@ -224,7 +224,7 @@ def _sampling_checks(
 
 
 def findings(config: Config, scores: Scores, columns: Columns) -> list[str]:
-    """What came out, in words and numbers."""
+    """Summarises the results in sentences."""
     said = []
     for mean in config.means:
         said.append(
@@ -243,7 +243,7 @@ def findings(config: Config, scores: Scores, columns: Columns) -> list[str]:
 
 
 def table(config: Config, scores: Scores, columns: Columns) -> Table:
-    """The four cells, the published ones, and the risks of theory."""
+    """Builds the table of the four cells, the published values and the exact risks."""
     recipe = config.recipe
     shown = Table(
         title=f"squared error with the query's noise; d = {recipe.dim}, M = "
@@ -267,12 +267,12 @@ def table(config: Config, scores: Scores, columns: Columns) -> Table:
 
 
 def _published(config: Config) -> str:
-    """What is known of the published setting: with label noise it is another one."""
+    """States what is known of the published setting."""
     return "other d, M" if config.recipe.noise_var else "d, M unknown"
 
 
 def possible_settings() -> Table:
-    """For each d and M the largest noise at which the published error is possible."""
+    """Builds the table of the largest noise that allows the published error."""
     shown = Table(
         title=f"settings in which an error of {LOWEST:g} is possible (H = Psi = I): "
         "Bayes' risk is no larger"
@@ -302,7 +302,7 @@ def _score(score: Score) -> str:
 
 
 def figure(config: Config, scores: Scores, columns: Columns) -> Any:
-    """The four cells between the lines of theory."""
+    """Draws the four cells with lines at the theoretical risks."""
     settings = {}
     for mean in config.means:
         cells = [ModelSetting(mlp, mean) for mlp in (True, False)]

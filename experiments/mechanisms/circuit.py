@@ -1,4 +1,4 @@
-"""The induction circuit that is built by hand."""
+"""Scores of the hand-built induction circuit."""
 
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ class Circuit(NamedTuple):
 
 
 def blocks(key: Array, choices: Array, config: Heads, sequences: int) -> Array:
-    """Blocks of distinct tokens, each repeated, (sequences, T)."""
+    """Draws blocks of distinct tokens, each block repeated, (sequences, T)."""
     keys = jax.random.split(key, sequences)
 
     def one(key):
@@ -52,12 +52,12 @@ def blocks(key: Array, choices: Array, config: Heads, sequences: int) -> Array:
 
 
 def on_cpu():
-    """Where general eigenvalues are found: not every accelerator has a solver."""
+    """Context that computes general eigenvalues on the CPU, which has a solver."""
     return jax.default_device(jax.local_devices(backend="cpu")[0])
 
 
 def circuit(config: Heads, seed: int) -> Circuit:
-    """Builds it and takes its scores on one sequence."""
+    """Builds the circuit and computes its scores on one sequence."""
     V, n, T = config.vocab_size, config.block, config.block * config.repeats
     keys = jax.random.split(stream_key(seed, "data"))
     tokens = blocks(keys[0], jnp.arange(V), config, 1)[0]

@@ -1,4 +1,4 @@
-"""Sizes of the experiment."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from experiments._trained import GPT2_CPU, GPT2_GPU, Recipe
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """Attention on orthonormal features (Huang et al.).
+    """Sizes for attention on orthonormal features (Huang et al.).
 
     Attributes:
         balanced: Numbers of features that are equally likely.
@@ -48,7 +48,7 @@ class Features:
 
 @dataclasses.dataclass(frozen=True)
 class Kernels:
-    """Descent with a kernel (Cheng et al.).
+    """Sizes for gradient descent with a kernel (Cheng et al.).
 
     Attributes:
         num_examples: Examples N.
@@ -82,7 +82,7 @@ class Kernels:
 
 @dataclasses.dataclass(frozen=True)
 class Heads:
-    """Induction scores of heads (Olsson et al.).
+    """Sizes for induction scores of heads (Olsson et al.).
 
     Attributes:
         vocab_size: Vocabulary of the circuit that is built by hand.
@@ -110,7 +110,7 @@ class Heads:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is computed; it decides every number.
+    """The computations of a run.
 
     Attributes:
         gpt2: Recipe of the GPT-2 on regression whose heads are read.
@@ -146,7 +146,8 @@ PRESETS = {
         kernels=Kernels(draws=4000),
         heads=Heads(sequences=512, documents=2048),
     ),
-    # The papers state no sizes for these: more features, deeper stacks, more draws.
+    # The papers state no sizes, so these are more features, deeper stacks and more
+    # draws.
     "paper": Config(
         gpt2=GPT2_GPU,
         features=Features(balanced=(5, 10, 20, 40, 80), finite=(5, 10, 20)),
@@ -158,5 +159,5 @@ PRESETS = {
         heads=Heads(sequences=4096, documents=8192),
     ),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "1 min, 2 cores"}

@@ -1,4 +1,4 @@
-"""Maps of induction scores, layers against heads."""
+"""Maps of induction scores by layer and head."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["head_score_maps"]
 
 
 def head_score_maps(panels: Mapping[str, Any], title: str):
-    """Draws one map a panel with the score of every head as colour and number.
+    """Draws one map per panel, with each head's score as colour and number.
 
     Args:
         panels: Scores ``(layers, heads)`` by the panels' titles; from -1 to 1.

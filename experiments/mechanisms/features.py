@@ -1,4 +1,4 @@
-"""Phases of softmax attention on orthonormal features."""
+"""Learning phases of softmax attention on orthonormal features."""
 
 import math
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from icltheory.regression import features as theory
 
 
 class Balanced(NamedTuple):
-    """Descent on equally likely features beside the flow.
+    """Gradient descent on equally likely features, compared with the flow.
 
     Attributes:
         steps: Steps, (T,).
@@ -39,7 +39,7 @@ class Balanced(NamedTuple):
 
 
 def balanced(config: Features, K: int) -> Balanced:
-    """Descent until the loss is at its level, and the flow in closed form."""
+    """Runs descent until the loss reaches its level, and the flow in closed form."""
     eta = config.step_size
     target = 1 - math.sqrt(2 * config.loss_level * (K - 1) / K)
     ends = [float(theory.balanced_time(jnp.asarray(a), K, eta)) for a in (0.5, target)]
@@ -71,7 +71,7 @@ def balanced(config: Features, K: int) -> Balanced:
 
 
 def finite(config: Features, num_examples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and losses in contexts of a length, for the first number of features."""
+    """Steps and losses in contexts of finite length, for the fewest features."""
     K = config.balanced[0]
     population = theory.FeaturePopulation.finite(jnp.full(K, 1 / K), num_examples)
     path = theory.feature_descent(population, config.step_size, 3000, record_every=5)
@@ -79,7 +79,7 @@ def finite(config: Features, num_examples: int) -> tuple[np.ndarray, np.ndarray]
 
 
 class Imbalanced(NamedTuple):
-    """Descent with one dominant feature.
+    """Gradient descent with one dominant feature.
 
     Attributes:
         path: The whole path.
@@ -91,7 +91,7 @@ class Imbalanced(NamedTuple):
 
 
 def imbalanced(config: Features) -> Imbalanced:
-    """One dominant feature; the others share what is left."""
+    """Runs descent with one dominant feature; the others are equally likely."""
     K, p = config.imbalanced, config.dominant
     rare = jnp.full(K - 1, (1 - p) / (K - 1))
     population = theory.FeaturePopulation.infinite(

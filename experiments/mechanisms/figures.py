@@ -11,7 +11,7 @@ from icltheory.plotting import Line, LinePanel, line_panels
 
 
 def figures(config: Config, found: MechanismFindings) -> dict[str, Any]:
-    """All figures by their file names."""
+    """Draws all figures by file name."""
     lm = found.language
     return {
         "features.png": line_panels(
@@ -73,7 +73,7 @@ def _finite(config: Config, found: MechanismFindings) -> LinePanel:
 
 
 def _floor(K: int, N: int) -> float:
-    """Loss that is left at least: a context without the query's feature.
+    """Least loss that contexts without the query's feature cause.
 
     All attention is then elsewhere; spread alike on all K - 1 it costs least.
     """

@@ -1,4 +1,4 @@
-"""Everything that a run measures."""
+"""The record of all measurements of a run."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from experiments.mechanisms import circuit, features, kernels, language, regress
 
 
 class MechanismFindings(NamedTuple):
-    """Everything that was measured.
+    """All measurements of a run.
 
     Attributes:
         balanced: Equally likely features, by their number.

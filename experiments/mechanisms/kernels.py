@@ -1,4 +1,4 @@
-"""Error of nonlinear attention by depth, on Gaussian processes."""
+"""Error of nonlinear attention by depth on Gaussian processes."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from icltheory.training import stream_key
 
 
 class Depths(NamedTuple):
-    """Errors of one attention kernel on data of one process.
+    """Errors by depth of one attention kernel on data of one process.
 
     Attributes:
         mean: Mean squared error at each depth over that of answering 0, (T,).
@@ -32,7 +32,7 @@ class Depths(NamedTuple):
 
 
 def forms(config: Kernels, seed: int) -> dict[str, float]:
-    """Largest difference of stack, recursion and closed form, for each kernel."""
+    """Largest difference between stack, recursion and closed form, for each kernel."""
     keys = jax.random.split(stream_key(seed, "data"), 2)
     X = jax.random.normal(keys[0], (config.num_examples + 1, config.dim))
     X, y = X / np.sqrt(config.dim), jax.random.normal(keys[1], (config.num_examples,))
@@ -57,7 +57,7 @@ def _largest(config: Kernels, kernel: str, X: Array, y: Array) -> float:
 
 
 def errors(config: Kernels, seed: int, data: str) -> tuple[dict[str, Depths], Depths]:
-    """Errors of every attention kernel on one process, and those of kriging."""
+    """Errors of every attention kernel on one process, and of kriging."""
     shape = (config.draws, config.num_examples + 1, config.dim)
     X = jax.random.normal(stream_key(seed, "evaluation"), shape)
     eye = config.nugget * jnp.eye(config.num_examples + 1)

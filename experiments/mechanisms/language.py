@@ -1,4 +1,4 @@
-"""Heads of the small language model: what they look at, and what context is worth."""
+"""Attention heads of the small language model, and its loss by context length."""
 
 from typing import NamedTuple
 
@@ -17,12 +17,12 @@ from icltheory.bridge import LanguageModel, Tokens
 from icltheory.layered import attention_patterns
 from icltheory.training import stream_key
 
-# Tokens of the longest documents on which it was trained.
+# Number of tokens of the longest training documents.
 LENGTH = 101
 
 
 class LanguageCurves(NamedTuple):
-    """Scores of the small language model.
+    """Head scores and losses of the small language model.
 
     Attributes:
         repeated: Scores of its heads on blocks of random words, repeated.
@@ -54,7 +54,7 @@ class LanguageCurves(NamedTuple):
 
 
 def measure(config: Heads, seed: int, model: LanguageModel) -> LanguageCurves:
-    """Takes all scores on fresh sequences."""
+    """Computes all scores on fresh sequences."""
     keys = jax.random.split(stream_key(seed, "evaluation"))
     words = jnp.arange(v.FIRST_WORD, len(v.VOCABULARY))
     ids = blocks(keys[0], words, config, config.sequences)
@@ -90,7 +90,7 @@ def _heads(model: LanguageModel, ids: Array, mask: Array, rows: Array):
 
 
 def _right(model: LanguageModel, drawn: Documents) -> tuple[np.ndarray, float]:
-    """Attention of colons on the right label word over that on all label words."""
+    """Attention from colons to the right label word, over that to all label words."""
     label = drawn.is_label & drawn.mask
     answer = jnp.roll(drawn.ids, -1, axis=1)
     before = jnp.tril(jnp.ones((LENGTH, LENGTH), bool), -1)[None] & label[:, None]
@@ -122,7 +122,7 @@ def _copying(model: LanguageModel) -> np.ndarray:
 
 
 def _losses(model: LanguageModel, ids: Array, mask: Array) -> Array:
-    """Loss of every token but the first, (sequences, T - 1)."""
+    """Loss of every token except the first, (sequences, T - 1)."""
 
     @jax.jit
     def run(params, ids, mask):
@@ -134,7 +134,7 @@ def _losses(model: LanguageModel, ids: Array, mask: Array) -> Array:
 
 
 def _label_losses(model: LanguageModel, drawn: Documents, most: int) -> np.ndarray:
-    """Loss of each label in order, NaN where a document ends before."""
+    """Loss of each label in order; NaN beyond the end of a document."""
     losses = np.asarray(_losses(model, drawn.ids, drawn.mask))
     is_label = np.asarray(drawn.is_label & drawn.mask)[:, 1:]
     found = np.full((len(losses), most), np.nan)
@@ -144,7 +144,7 @@ def _label_losses(model: LanguageModel, drawn: Documents, most: int) -> np.ndarr
 
 
 def _last(labels: np.ndarray) -> int:
-    """The last demonstration that most documents hold."""
+    """Index of the last demonstration that most documents contain."""
     held = np.isfinite(labels).mean(axis=0) > 0.5
     return int(np.flatnonzero(held)[-1])
 

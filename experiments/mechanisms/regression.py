@@ -1,4 +1,4 @@
-"""Heads of a GPT-2 on regression: do they look up inputs that come again?"""
+"""Attention heads of a GPT-2 on regression: attention to repeated inputs."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from icltheory.training import stream_key
 
 
 class Lookup(NamedTuple):
-    """What heads do at an input that came before, with its label behind it.
+    """Head scores and errors at inputs that occurred before with their label.
 
     Attributes:
         trained: Scores of the heads, at the second occurrence of every input: prefix
@@ -32,7 +32,7 @@ class Lookup(NamedTuple):
 def measure(
     recipe: Recipe, trained: TrainedModels, sequences: int, seed: int
 ) -> Lookup:
-    """Prompts of distinct pairs that come a second time in the same order."""
+    """Measures scores on prompts that repeat their distinct pairs in the same order."""
     n = recipe.num_points // 2
     model = LayeredGPT2(trained.module)
     drawn = recipe.task(0.0).sample(stream_key(seed, "evaluation"), n + 1, sequences)
@@ -40,7 +40,7 @@ def measure(
     y = jnp.concatenate([drawn.y[:, :n], drawn.y[:, :n]], axis=1)
     asked = jnp.concatenate([drawn.X[:, :n], drawn.X[:, n:]], axis=1)
     label = drawn.y[:, n]
-    # Input i and its label have numbers of their own; the first block cannot match.
+    # Inputs and labels have distinct numbers, so the first block contains no match.
     names = jnp.arange(2 * n)
     tokens = jnp.broadcast_to(jnp.tile(names, 2), (sequences, 4 * n))
     rows = tokens % 2 == 0

@@ -1,4 +1,4 @@
-"""Tables, figures and numbers of a run."""
+"""Builds the tables, figures and numbers of a run."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from experiments.mechanisms.verdicts import checks, claims
 
 
 def report(config: Config, found: MechanismFindings) -> Report:
-    """Tables, figures, claims, checks and numbers of a run."""
+    """Builds the tables, figures, claims, checks and numbers of a run."""
     return Report(
         {
             "numbers": numbers(config, found),
@@ -38,7 +38,7 @@ def report(config: Config, found: MechanismFindings) -> Report:
 
 
 def numbers(config: Config, found: MechanismFindings) -> dict[str, Any]:
-    """All numbers behind the figures but the paths."""
+    """Returns the numbers behind the figures, except the paths."""
     phases = found.imbalanced.phases
     lm, reg = found.language, found.regression
     return {
@@ -84,7 +84,7 @@ def numbers(config: Config, found: MechanismFindings) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """JSON has no infinity: what was not reached is null."""
+    """Converts a number for JSON; ``None`` if it is not finite."""
     return float(value) if np.isfinite(value) else None
 
 

@@ -1,4 +1,4 @@
-"""What theory says must hold, and what one would look for in trained models."""
+"""Checks of the theory, and claims about trained models."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ REFERENCE_DRAWS = 60
 
 
 def checks(config: Config, found: MechanismFindings) -> list[Check]:
-    """What theory says must hold."""
+    """Checks the statements of the theory."""
     made = []
     for K, one in found.balanced.items():
         made += [
@@ -49,7 +49,7 @@ def _error_checks(config: Config, found: MechanismFindings) -> list[Check]:
         if data not in by_kernel:
             continue
         ends = {kernel: float(one.mean[-1]) for kernel, one in by_kernel.items()}
-        # What overflowed is no rival.
+        # Overflowed errors are not compared.
         rivals = [x for k, x in ends.items() if k != data and np.isfinite(x)]
         others = min(rivals, default=np.inf)
         made.append(
@@ -73,7 +73,7 @@ def _error_checks(config: Config, found: MechanismFindings) -> list[Check]:
 
 
 def _reference_checks(config: Kernels, found: MechanismFindings) -> list[Check]:
-    """Against the other simulation, within three standard errors of the difference."""
+    """Checks errors against an independent simulation, within three standard errors."""
     same = Kernels(draws=config.draws, depths=config.depths)
     if config != same:
         return []
@@ -109,7 +109,7 @@ def _circuit_checks(found: MechanismFindings) -> list[Check]:
 
 
 def claims(config: Config, found: MechanismFindings) -> list[Claim]:
-    """What one would look for in trained models, and whether it is there."""
+    """Claims about trained models, and whether they hold."""
     lm, reg = found.language, found.regression
     n = config.gpt2.num_points // 2
     best = float(lm.repeated.prefix_matching.max())

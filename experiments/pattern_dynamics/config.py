@@ -1,4 +1,4 @@
-"""What is trained and predicted."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ from experiments._frame.fields import check_at_least
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Sizes of a run; it decides every number.
+    """Sizes of a run.
 
     Attributes:
         scales: Norms beta of the patterns, each with its step size eta.
@@ -42,7 +42,7 @@ class Config:
     window: int = 5
 
     def __post_init__(self):
-        # JSON keeps tuples as lists.
+        # JSON stores tuples as lists.
         object.__setattr__(self, "scales", tuple(map(tuple, self.scales)))
         counts = ("steps", "batch_size", "prompts", "every", "num_examples", "window")
         check_at_least(self, 1, *counts)

@@ -1,4 +1,4 @@
-"""Paths of training beside their prediction, and steps against the share alpha."""
+"""Figures of training with its prediction, and of steps against the share alpha."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["paths", "steps_against_shares"]
 
 
 def paths(panels: Mapping[str, Any], every: int, title: str):
-    """Draws attention and hinge loss along training, one panel a setting.
+    """Draws attention and hinge loss over training steps, one panel per setting.
 
     Args:
         panels: Records with ``losses`` ``(S, steps)``, ``masses`` ``(S, T)`` and

@@ -1,4 +1,4 @@
-"""Trainings and their predictions, and the reduced dynamics at small alpha."""
+"""Measures training, its prediction, and the reduced dynamics at small alpha."""
 
 import functools
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from icltheory.patterns import (
 
 
 class Trained(NamedTuple):
-    """One setting, with a leading axis of seeds.
+    """Training and its prediction for one setting, with a leading axis of seeds.
 
     Attributes:
         losses: Hinge loss of each batch, averaged over a window, ``(S, steps)``.
@@ -36,7 +36,7 @@ class Trained(NamedTuple):
         return first_below(self.losses, goal)
 
     def predicted_steps(self, goal: float) -> np.ndarray:
-        """The same as predicted."""
+        """First steps with a predicted loss below the goal, ``(S,)``."""
         return first_below(self.predicted.losses, goal)
 
 
@@ -47,7 +47,7 @@ def first_below(losses: Any, goal: float) -> np.ndarray:
 
 
 def measure(config: Config, scale: float, step_size: float, share: float) -> Trained:
-    """Trains a model for each seed and predicts it from its start."""
+    """Trains one model per seed and predicts its training from the initial weights."""
     seeds = jnp.asarray(config.seeds, jnp.uint32)
     numbers = (jnp.float32(x) for x in (scale, step_size, share))
     losses, masses, predicted = _measure(config, seeds, *numbers)
@@ -97,7 +97,7 @@ def _one(config: Config, key, scale, step_size, share):
 
 
 def task_of(config: Config, key: Any, scale: Any) -> PatternTask:
-    """All tasks of patterns drawn from a key."""
+    """Returns the task with all pairs of patterns drawn from a key."""
     return PatternTask(
         config.num_relevant,
         config.num_irrelevant,
@@ -121,7 +121,7 @@ def jump_times(config: Config) -> np.ndarray:
         path = reduced_training(
             start,
             task,
-            # More than twice the steps that the jump is expected to take.
+            # This is more than twice the number of steps expected until the jump.
             round(config.steps * (0.1 + 0.4 / share)),
             step_size=step_size,
             relevant_fraction=share,

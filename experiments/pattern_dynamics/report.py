@@ -1,4 +1,4 @@
-"""Tables, figures and verdicts of a run."""
+"""Builds the tables, figures and checks of a run."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ Found = dict[tuple[float, float], Trained]
 
 
 class Laws(NamedTuple):
-    """Two laws of two numbers each, fitted to the same steps by least squares.
+    """Two laws with two parameters each, fitted to the same steps by least squares.
 
     Attributes:
         power: C and exponent of C alpha^exponent.
@@ -31,7 +31,7 @@ class Laws(NamedTuple):
 
 
 def fitted(shares: Any, steps: Any) -> Laws:
-    """Both laws, with least relative errors; NaN for fewer than three steps."""
+    """Fits both laws by relative least squares; NaN for fewer than three steps."""
     shares, steps = np.asarray(shares, float), np.asarray(steps, float)
     known = np.isfinite(steps)
     shares, steps = shares[known], steps[known]
@@ -53,12 +53,12 @@ def fitted(shares: Any, steps: Any) -> Laws:
 
 
 def slopes(shares: Any, steps: Any) -> np.ndarray:
-    """Slopes between neighbours, on logarithmic axes."""
+    """Slopes between neighbouring points on log-log axes."""
     return np.diff(np.log(steps)) / np.diff(np.log(shares))
 
 
 def report(config: Config, found: Found, jumps: np.ndarray) -> Report:
-    """Everything that the run found."""
+    """Builds the report of a run."""
     laws = {
         scale: fitted(config.shares, _mean_steps(config, found, scale))
         for scale, _ in config.scales
@@ -114,11 +114,12 @@ def _numbers(config: Config, one: Trained) -> dict[str, Any]:
 
 
 def checks(config: Config, found: Found) -> list[Check]:
-    """The prediction beside training, at the setting that is farthest from it."""
+    """Checks the prediction against training at the setting of largest difference."""
 
     def farthest(distance):
         values = {_name(*key): float(distance(one)) for key, one in found.items()}
-        # NaN, where a training did not reach the goal, is the farthest.
+        # NaN means that a training did not reach the goal, and counts as the largest
+        # distance.
         name = max(values, key=lambda k: np.nan_to_num(values[k], nan=np.inf))
         return name, values[name]
 
@@ -141,7 +142,7 @@ def checks(config: Config, found: Found) -> list[Check]:
 
 
 def claims(config: Config, found: Found, laws: dict[float, Laws], jumps) -> list[Claim]:
-    """Theorem 1's exponent, and what the reduced dynamics say instead."""
+    """Compares Theorem 1's exponent with that of the reduced dynamics."""
     local = slopes(config.small_shares, jumps)
     made = []
     for scale, law in laws.items():
@@ -174,7 +175,7 @@ def claims(config: Config, found: Found, laws: dict[float, Laws], jumps) -> list
 
 
 def steps_table(config: Config, found: Found) -> Table:
-    """Steps of training and of the prediction."""
+    """Builds the table of training steps, measured and predicted."""
     table = Table(
         title=f"steps to a hinge loss below {config.goal:g}, {len(config.seeds)} seeds "
         "(standard error)"
@@ -202,7 +203,7 @@ def _cell(estimate: Estimate, digits: int) -> str:
 
 
 def jump_table(config: Config, jumps: np.ndarray) -> Table:
-    """Steps until attention jumps, for smaller and smaller alpha."""
+    """Builds the table of steps until attention jumps, for decreasing alpha."""
     table = Table(title="reduced dynamics alone: steps until attention jumps")
     for head in ("alpha", "steps", "alpha steps", "slope from the row above"):
         table.add_column(head, justify="right")

@@ -24,8 +24,8 @@ from icltheory.statistics import Estimate
 ONE_LAYER, GPT, LOGISTIC = "ICL, one layer", "ICL, GPT-2", "logistic regression"
 NEAREST_3, ORIGIN = "3-NN", "logistic, no intercept"
 _KEYS = 13
-# C of logistic regression and SVMs and the width of the Gaussian are the library's
-# defaults: the slides do not say theirs.
+# C of logistic regression and SVMs, and the width of the Gaussian kernel, are the
+# library's defaults, since the slides do not state them.
 CLASSIFIERS: dict[str, Callable[[], Any]] = {
     LOGISTIC: lambda: LogisticRegression(C=1.0),
     ORIGIN: lambda: LogisticRegression(C=1.0, fit_intercept=False),
@@ -38,7 +38,7 @@ CLASSIFIERS: dict[str, Callable[[], Any]] = {
 
 @dataclasses.dataclass(frozen=True)
 class MethodComparison:
-    """Wrong answers of every method on the same prompts.
+    """Wrong predictions of every method on the same prompts.
 
     Attributes:
         fraction: alpha'.
@@ -55,7 +55,7 @@ class MethodComparison:
         return self.wrong[name].mean(axis=1)
 
     def difference(self, name: str, other: str) -> tuple[float, float]:
-        """Mean paired difference of two errors over the lengths, its standard error."""
+        """Mean paired difference of two errors, with its standard error."""
         each = self.wrong[name].astype(float) - self.wrong[other]
         mean, error = Estimate.of(each.mean(axis=0))
         return float(mean), float(error)
@@ -64,7 +64,7 @@ class MethodComparison:
 def compare(
     config: Config, trained: TrainedEnsemble, gpt: TrainedGpt
 ) -> tuple[MethodComparison, ...]:
-    """All methods on prompts of unseen tasks; the first n contexts at each length."""
+    """Evaluates all methods on unseen tasks, with the first n contexts per length."""
     return tuple(
         _compare(config, trained, gpt, i) for i in range(len(config.baseline_fractions))
     )
@@ -87,7 +87,7 @@ def _compare(config, trained, gpt, index) -> MethodComparison:
     wrong = {ONE_LAYER: _joined(~(np.asarray(margins) > 0))}
     wrong[GPT] = _gpt_wrong(config, gpt, prompts)
     quick = {"assume_finite": True, "skip_parameter_validation": True}
-    # Fits this small gain nothing from threads, which spin while they wait.
+    # Such small fits do not benefit from threads.
     with sklearn.config_context(**quick), threadpool_limits(1):
         for name, make in CLASSIFIERS.items():
             wrong[name] = _classifier_wrong(make, prompts, lengths)
@@ -95,12 +95,12 @@ def _compare(config, trained, gpt, index) -> MethodComparison:
 
 
 def _joined(by_seed: np.ndarray) -> np.ndarray:
-    """(seeds, lengths, prompts) to (lengths, all prompts)."""
+    """Reshapes (seeds, lengths, prompts) to (lengths, all prompts)."""
     return np.concatenate(by_seed, axis=1)
 
 
 def _gpt_wrong(config: Config, gpt: TrainedGpt, prompts: PatternPrompt) -> np.ndarray:
-    """GPT-2's first seed; it knows the patterns of the first one-layer model alone.
+    """Wrong predictions of GPT-2's first seed on the first model's prompts.
 
     (lengths, prompts) of that model.
     """
@@ -122,7 +122,7 @@ def _classifier_wrong(make, prompts: PatternPrompt, lengths) -> np.ndarray:
 
 
 def classify(make: Callable[[], Any], X, y, query) -> float:
-    """Fits the contexts and answers the query; contexts of one class answer it."""
+    """Fits a classifier to the contexts and predicts the query's label."""
     if np.all(y == y[0]):
         return float(y[0])
     return float(make().fit(X, y).predict(query[None])[0])

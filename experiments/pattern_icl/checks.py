@@ -1,4 +1,4 @@
-"""Numbers against theory."""
+"""Checks of measured numbers against theory."""
 
 import math
 
@@ -10,14 +10,14 @@ from experiments.pattern_icl.results import PatternResults
 from icltheory.patterns import miss_probability
 from icltheory.statistics import proportion_interval
 
-# What the closed form leaves out: the noise of the features, unequal neurons.
+# The closed form ignores the noise of the features and differences between neurons.
 HINGE_TOLERANCE = 0.03
-# Such a cell is outside by chance once in ten thousand.
+# At this level a cell is outside by chance once in ten thousand.
 LEVEL = 0.9999
 
 
 def checks(config: Config, found: PatternResults) -> list[Check]:
-    """All verdicts."""
+    """Returns all checks of a run."""
     return [
         *_mechanism(config, found),
         *_sums(found),
@@ -52,7 +52,7 @@ def _mechanism(config: Config, found: PatternResults) -> list[Check]:
 
 
 def start_attention(config: Config) -> float:
-    """Attention mass of the start, for many contexts and without noise."""
+    """Attention mass at initialisation, for many contexts and no noise."""
     ensemble = config.figures
     half = ensemble.relevant_fraction / 2
     pull = half * math.exp((ensemble.attention_scale * ensemble.scale) ** 2)
@@ -132,7 +132,7 @@ def _lengths(config: Config, found: PatternResults) -> list[Check]:
 
 
 def miss_law(config: Config) -> np.ndarray:
-    """(1 - alpha'/2)^l, (fractions, lengths)."""
+    """Chance of a miss (1 - alpha'/2)^l, (fractions, lengths)."""
     alphas, lengths = np.asarray(config.fractions), np.asarray(config.lengths)
     return np.asarray(miss_probability(alphas[:, None], lengths[None]), np.float64)
 

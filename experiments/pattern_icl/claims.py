@@ -1,4 +1,4 @@
-"""What the figures of the slides say, and whether it held here."""
+"""Claims of the slides' figures, and whether they hold here."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from experiments.pattern_icl.results import PatternResults
 
 
 def claims(config: Config, found: PatternResults) -> list[Claim]:
-    """Figures 8, 12, 13, 27 and 28, and the 0-1 error of Theorem 2."""
+    """Claims of Figures 8, 12, 13, 27 and 28, and the 0-1 error of Theorem 2."""
     stated = [
         _component(found),
         *(_zero_one(name, sweep) for name, sweep in found.sweeps.items()),
@@ -54,7 +54,7 @@ def _zero_one(name: str, sweep) -> Claim:
 def _gpt(config: Config, found: PatternResults) -> list[Claim]:
     errors, last = found.gpt_errors, config.figures.num_examples
     order = np.argsort(config.gpt_sums)
-    by_sum = errors.sums[order, ..., last].mean(axis=1)  # sums, seeds
+    by_sum = errors.sums[order, ..., last].mean(axis=1)  # (sums, seeds)
     low, high = by_sum[0], by_sum[-1]
     sums = np.asarray(config.gpt_sums)[order]
     lengths = errors.sums.mean(axis=(0, 1, 2))

@@ -1,4 +1,4 @@
-"""Neurons of a pattern classifier along training: their angles and their sizes."""
+"""Figures of neurons over training: their angles and norms."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ __all__ = ["NeuronCloud", "neurons_along_training"]
 
 
 class NeuronCloud(NamedTuple):
-    """Neurons at every snapshot.
+    """Norms and angles of neurons at every snapshot.
 
     Attributes:
         size: Norm of their part, (snapshots, neurons).

@@ -1,4 +1,4 @@
-"""Sizes of the experiment."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ SUMS = (1.4, 1.3, 1.1, 1.0, 0.9, 0.7, 0.5, 0.0, -0.5, -1.0, -1.4)
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is trained and measured; it decides every number.
+    """The trained models, and how much is measured.
 
     Attributes:
         figures: One-layer models of the mechanism and of the error against length.
@@ -127,5 +127,5 @@ PRESETS = {
         baseline_prompts=20_000,
     ),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "2 min, 2 cores"}

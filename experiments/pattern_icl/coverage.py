@@ -1,4 +1,4 @@
-"""What the number of training tasks does to the unseen ones and to shifted patterns."""
+"""Effect of the number of training tasks on unseen tasks and shifted patterns."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ from icltheory.patterns import hinge, pattern_logits, task_ratio
 
 @dataclasses.dataclass(frozen=True)
 class Cover:
-    """One set of training tasks.
+    """Results for one set of training tasks.
 
     Attributes:
         num_tasks: Its size.
@@ -41,7 +41,7 @@ class Cover:
 
 
 def coverage(config: Config, known: TrainedEnsemble) -> list[Cover]:
-    """Trains and measures every cover; that of ``known`` is not trained again."""
+    """Trains and measures every set of training tasks; ``known`` is trained already."""
     found = []
     for size in config.covers:
         shifts = tuple(range(1, size + 1))

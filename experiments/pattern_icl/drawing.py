@@ -1,4 +1,4 @@
-"""Curves of in-context classification of patterns, panel by panel."""
+"""Panels of curves for in-context classification of patterns."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
@@ -14,7 +14,7 @@ MOST_NAMES = 6
 
 
 class PatternSeries(NamedTuple):
-    """One thing that is drawn against another.
+    """One curve of a panel.
 
     Attributes:
         x: Where.
@@ -35,7 +35,7 @@ class PatternSeries(NamedTuple):
 
 
 class PatternPanel(NamedTuple):
-    """One panel.
+    """One panel of curves.
 
     Attributes:
         series: What is drawn, by label, which stands at its right end or, of many, in
@@ -58,7 +58,7 @@ class PatternPanel(NamedTuple):
 
 
 def pattern_panels(panels: Mapping[str, PatternPanel], title: str, columns: int = 2):
-    """Draws panels of curves side by side, each curve named at its right end.
+    """Draws panels of curves side by side, each curve labelled at its right end.
 
     On a logarithmic axis a value of 0 is drawn as a triangle at the floor.
 
@@ -96,7 +96,7 @@ def pattern_panels(panels: Mapping[str, PatternPanel], title: str, columns: int 
 
 
 def _meet(panel: PatternPanel) -> bool:
-    """Whether the curves end at one place, where names would tell nothing."""
+    """Whether all curves end at the same place, where labels would overlap."""
     ends = [end for end, *_ in _ends(panel)]
     if panel.scale != "linear" or len(ends) < 2:
         return False
@@ -127,7 +127,7 @@ def _draw(axes, label: str, series: PatternSeries, panel: PatternPanel) -> None:
         style = "-" if series.kind == "line" else "--"
         axes.plot(x, shown, style, color=colour, label=label)
         return
-    # Later ones are smaller, as they lie on the same places.
+    # Later markers are smaller, since they may coincide with earlier ones.
     look = {"color": colour, "markersize": max(3, 9 - 2 * series.colour)}
     axes.plot(x[none], np.full(none.sum(), panel.floor), "v", **look)
     axes.errorbar(
@@ -150,7 +150,7 @@ def _bars(series: PatternSeries, mean: np.ndarray, panel: PatternPanel):
     if series.low is None:
         return None
     low, high = np.asarray(series.low, float), np.asarray(series.high, float)
-    if panel.scale != "linear":  # an end at 0 has no place on the axis
+    if panel.scale != "linear":  # an end at 0 cannot be drawn on this axis
         low = np.maximum(low, panel.floor)
     return np.stack([np.maximum(mean - low, 0), np.maximum(high - mean, 0)])
 

@@ -1,4 +1,4 @@
-"""The pictures of a run."""
+"""The figures of a run."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _HINGE, _ERROR = "hinge error", "0-1 error"
 
 
 def figures(config: Config, found: PatternResults) -> dict[str, Any]:
-    """All pictures by file name."""
+    """Draws all figures by file name."""
     return {
         "attention.png": attention(config, found),
         "neurons.png": neurons(found),
@@ -29,14 +29,14 @@ def figures(config: Config, found: PatternResults) -> dict[str, Any]:
 
 
 def _banded(x, values, axis=0, top=np.inf, **style) -> PatternSeries:
-    """Mean and two standard errors over an axis; no higher than the top."""
+    """Returns a curve of the mean with two standard errors, at most ``top``."""
     mean, error = Estimate.of(np.asarray(values), axis)
     high = np.minimum(mean + 2 * error, top)
     return PatternSeries(x, mean, mean - 2 * error, high, **style)
 
 
 def attention(config: Config, found: PatternResults) -> Any:
-    """Figures 9 and 8."""
+    """Draws Figures 9 and 8: attention and projections over training."""
     probes, steps = found.mechanism, found.figures.steps
     series = {
         "unseen tasks": _banded(
@@ -69,7 +69,7 @@ def attention(config: Config, found: PatternResults) -> Any:
 
 
 def neurons(found: PatternResults) -> Any:
-    """Figures 10 and 11, of the first seed."""
+    """Draws Figures 10 and 11 for the first seed: neurons over training."""
     parts = found.mechanism.parts
     first = [
         np.asarray(leaf)[0]
@@ -97,7 +97,7 @@ def neurons(found: PatternResults) -> Any:
 
 
 def sums(found: PatternResults) -> Any:
-    """Hinge and 0-1 errors against S_1."""
+    """Draws hinge and 0-1 errors against S_1."""
     panels = {}
     for measured in (_HINGE, _ERROR):
         series = {}
@@ -128,7 +128,7 @@ def sums(found: PatternResults) -> Any:
 
 
 def lengths(config: Config, found: PatternResults) -> Any:
-    """Error against the number of contexts, beside the chance of a miss."""
+    """Draws the error against the number of contexts, with the chance of a miss."""
     total = config.prompts * len(config.figures.seeds)
     domains = {
         "unseen tasks": found.inside,
@@ -160,7 +160,7 @@ def lengths(config: Config, found: PatternResults) -> Any:
 
 
 def coverage(config: Config, found: PatternResults) -> Any:
-    """Coverage of the tasks, and iterations against alpha."""
+    """Draws errors against the share of training tasks, and steps against alpha."""
     ratios = [cover.ratio for cover in found.covers]
     kinds = {
         "unseen tasks": np.stack([cover.hinge for cover in found.covers]),
@@ -219,7 +219,7 @@ def coverage(config: Config, found: PatternResults) -> Any:
 
 
 def gpt2(config: Config, found: PatternResults) -> Any:
-    """Figures 12 and 13."""
+    """Draws Figures 12 and 13: errors of GPT-2."""
     errors, length = found.gpt_errors, config.figures.num_examples
     x = np.arange(length + 1)
     alpha = config.figures.relevant_fraction
@@ -240,7 +240,7 @@ def gpt2(config: Config, found: PatternResults) -> Any:
         f"By $S_1$, α' = {alpha:g} (Figure 12)": (
             errors.sums,
             [f"$S_1$ = {value:g}" for value in config.gpt_sums],
-            False,  # the bands of so many would hide the lines
+            False,  # so many bands would hide the lines
         ),
         "By α', unseen tasks (Figure 13)": (errors.inside, alphas, True),
         f"By α', $S_1$ = {S:g} (Figure 13)": (errors.outside, alphas, True),
@@ -259,7 +259,7 @@ def gpt2(config: Config, found: PatternResults) -> Any:
 
 
 def baselines(config: Config, found: PatternResults) -> Any:
-    """Figures 27 and 28."""
+    """Draws Figures 27 and 28: errors of classical classifiers."""
     panels = {
         f"α' = {c.fraction:g} (Figures 27, 28)": PatternPanel(
             _methods(c, config.baseline_lengths),
@@ -280,7 +280,7 @@ def _methods(comparison: MethodComparison, lengths) -> dict[str, PatternSeries]:
         total = wrong.shape[1]
         low, high = proportion_interval(wrong.sum(axis=1), total, level=0.68)
         mean = wrong.mean(axis=1)
-        if name == ORIGIN:  # beside its twin
+        if name == ORIGIN:  # drawn in the colour of logistic regression
             colour = made[LOGISTIC].colour
             made[name] = PatternSeries(lengths, mean, low, high, "open", colour)
         else:

@@ -19,7 +19,7 @@ from icltheory.patterns import PatternPrompt
 def margins_by_length(
     module: GPT2, params: Any, prompt: PatternPrompt
 ) -> Float[Array, "B l1"]:
-    """Margins z F of the query after 0, 1, ..., l contexts, in one pass."""
+    """Margins z F of the query after 0, 1, ..., l contexts, in one forward pass."""
     asked, P = pairs(prompt), prompt.num_examples + 1
     question = jnp.repeat(prompt.x_query[:, None], P, axis=1)
     answers: Any = module.apply({"params": params}, asked.X, asked.y, question)
@@ -42,7 +42,7 @@ class GptErrors:
 
 
 def gpt_errors(config: Config, trained: TrainedGpt) -> GptErrors:
-    """Errors of all seeds on shared prompts; each sweep is one program."""
+    """Errors of all seeds on shared prompts; each sweep is one compiled program."""
     task, length = trained.task, config.figures.num_examples
     alpha = config.figures.relevant_fraction
     key = training.stream_key(config.gpt_seeds[0], "evaluation")

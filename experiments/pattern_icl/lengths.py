@@ -1,4 +1,4 @@
-"""Errors against the number of contexts, beside the chance of a miss."""
+"""Errors against the number of contexts, with the chance of a miss."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ _KEYS = 11
 
 
 class Shares(NamedTuple):
-    """Shares of prompts, with leading axes (seeds, fractions, lengths).
+    """Shares of wrong and of missed prompts, (seeds, fractions, lengths).
 
     Attributes:
         error: Answered wrongly.
@@ -29,7 +29,7 @@ class Shares(NamedTuple):
 
 
 def prefix(prompt: PatternPrompt, length: int) -> PatternPrompt:
-    """The prompts with their first contexts alone, which are as good as any."""
+    """Returns the prompts with only their first ``length`` contexts."""
     return PatternPrompt(
         prompt.P[:, :length],
         prompt.P_query,
@@ -44,7 +44,7 @@ def prefix(prompt: PatternPrompt, length: int) -> PatternPrompt:
 
 
 def error_by_length(config: Config, trained: TrainedEnsemble) -> tuple[Shares, Shares]:
-    """Shares in domain on unseen tasks, and on one draw of shifted patterns a seed."""
+    """Shares of wrong prompts on unseen tasks and on shifted patterns, by length."""
 
     def shares(params, prompt):
         each = []

@@ -1,4 +1,4 @@
-"""What training does to attention and neurons (Figures 8 to 11)."""
+"""Attention and neurons over training (Figures 8 to 11)."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ _KEYS = 10
 
 
 class Mechanism(NamedTuple):
-    """Probes along training; every leaf begins with (seeds, snapshots).
+    """Measurements over training; every leaf begins with (seeds, snapshots).
 
     Attributes:
         in_domain: Scores on unseen tasks.
@@ -36,7 +36,7 @@ class Mechanism(NamedTuple):
 
 
 def mechanism(config: Config, trained: TrainedEnsemble) -> Mechanism:
-    """Probes every snapshot of every seed on the same prompts, in one program."""
+    """Measures every snapshot of every seed on the same prompts in one program."""
     ensemble = trained.ensemble
 
     def one(task, _, key, snapshots):

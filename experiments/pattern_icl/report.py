@@ -1,4 +1,4 @@
-"""Tables, verdicts and the contents of result.json."""
+"""Builds the tables, checks and numbers of a run."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from icltheory.statistics import Estimate
 
 
 def report(config: Config, found: PatternResults) -> Report:
-    """Tables, figures, claims, checks and numbers of a run."""
+    """Builds the tables, figures, claims, checks and numbers of a run."""
     numbers = {
         "mechanism": _mechanism(found),
         "sums": {name: _sweep(sweep) for name, sweep in found.sweeps.items()},

@@ -17,7 +17,7 @@ from experiments.pattern_icl.sums import Sweep
 
 @dataclasses.dataclass(frozen=True)
 class PatternResults:
-    """What was measured; see the modules.
+    """All measurements of a run.
 
     Attributes:
         figures: One-layer models of the mechanism.
@@ -44,7 +44,7 @@ class PatternResults:
     comparisons: tuple[MethodComparison, ...]
 
     def large_angles(self) -> dict[str, np.ndarray]:
-        """Mean angles of the large neurons in pi: by part, (seeds, snapshots)."""
+        """Mean angles of the large neurons over pi, by part, (seeds, snapshots)."""
         parts = self.mechanism.parts
         which = {
             "feature": (parts.feature_angle, parts.large),

@@ -1,4 +1,4 @@
-"""Iterations to learn as the share of relevant contexts falls: T ~ alpha^(-2/3)."""
+"""Iterations to learn against the share of relevant contexts: T ~ alpha^(-2/3)."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ _KEYS = 12
 
 @dataclasses.dataclass(frozen=True)
 class Speed:
-    """Iterations until the hinge loss on unseen tasks is at its target.
+    """Iterations until the hinge loss on unseen tasks reaches its target.
 
     Attributes:
         alphas: Relevant fractions alpha of training.
@@ -38,7 +38,7 @@ class Speed:
 
 
 def speed(config: Config) -> Speed:
-    """Trains all seeds at all alphas in one program, and finds the crossings."""
+    """Trains all seeds at all alphas in one program, and finds the iterations."""
     steps, hinge = _hinge(config)
     steps, hinge = np.asarray(steps[0, 0]), np.asarray(hinge)
     return _speed(np.asarray(config.alphas), steps, hinge, config.target)
@@ -89,7 +89,7 @@ def _speed(alphas, steps, hinge, target) -> Speed:
 
 
 def crossing(steps: np.ndarray, values: np.ndarray, target: float) -> float:
-    """Where values first fall below the target, NaN if they never do."""
+    """Step at which values first fall below the target; NaN if they never do."""
     below = np.flatnonzero(values < target)
     if not below.size:
         return math.nan

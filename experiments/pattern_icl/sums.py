@@ -1,4 +1,4 @@
-"""Errors against the coefficient sum S_1, beside the closed form."""
+"""Errors against the coefficient sum S_1, with the closed form."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from icltheory.patterns import gain_ratio, hinge, margin
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """One sweep of S_1.
+    """Errors of one ensemble of models against S_1.
 
     Attributes:
         trained: The models.
@@ -34,12 +34,12 @@ class Sweep:
 
     @property
     def hinge_gap(self) -> np.ndarray:
-        """Measured hinge error, mean over the draws, minus the closed form."""
+        """Mean measured hinge error over the draws minus the closed form."""
         return np.asarray(self.found.hinge).mean(axis=-1) - self.hinge
 
 
 def sweep(config: Config, trained: TrainedEnsemble) -> Sweep:
-    """Measures all S_1, draws and seeds; F needs the weights and the attention mass."""
+    """Measures all S_1, draws and seeds, and computes the closed-form margins."""
     found = scores_at_sums(
         trained,
         config.sums,

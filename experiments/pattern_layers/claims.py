@@ -1,4 +1,4 @@
-"""What the figures show of three layers, and what these models did."""
+"""Claims of the figures about three layers, and what was measured here."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from experiments.pattern_layers.summary import (
 
 
 def claims(config: Config, measured: dict[str, DepthMeasurements]) -> list[Claim]:
-    """Statements with numbers; none of them decides the run."""
+    """Returns the claims of a run; they do not affect its status."""
     many, ring = measured
     stated = []
     for name, found in measured.items():

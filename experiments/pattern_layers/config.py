@@ -1,4 +1,4 @@
-"""Sizes of the experiment."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from icltheory.patterns import circulant_tasks
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is trained and measured; it decides every number.
+    """The trained models, and how much is measured.
 
     Attributes:
         layers: The models and their training, on the many tasks.
@@ -86,7 +86,7 @@ def _seeds(num: int) -> tuple[int, ...]:
 PRESETS = {
     "cpu": Config(Layers(seeds=_seeds(3)), _SUMS, 32, 48, 256),
     "gpu": Config(Layers(seeds=_seeds(10)), _SUMS, 256, 256, 2048),
-    # The authors' figures run to 1600 epochs; what an epoch holds is not known.
+    # The authors' figures run to 1600 epochs; the size of an epoch is not known.
     "paper": Config(
         Layers(seeds=_seeds(10), steps=1600, batch_size=128, record_every=50),
         _SUMS,
@@ -95,5 +95,5 @@ PRESETS = {
         2048,
     ),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "1 min, 2 cores"}

@@ -1,4 +1,4 @@
-"""Attention, label embeddings and errors of transformers of several layers."""
+"""Figures of attention, label embeddings and errors of several layers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["attention_by_layer", "errors_against_sum", "labels_by_layer"]
 
 
 def attention_by_layer(masses: Mapping[str, Any], steps: Sequence[int], title: str):
-    """Draws the attention mass of every layer along training.
+    """Draws the attention mass of every layer over training.
 
     Args:
         masses: Masses ``(seeds, steps, layers)``, a panel each.
@@ -81,7 +81,7 @@ def errors_against_sum(
     panels: Mapping[str, Mapping[str, tuple[Any, Any, Any]]],
     title: str,
 ):
-    """Draws errors out of domain against the coefficient sum.
+    """Draws out-of-domain errors against the coefficient sum.
 
     Args:
         sums: Ascending sums S_1.
@@ -101,7 +101,7 @@ def errors_against_sum(
             ends = []
             for order, (label, (mean, error, seeds)) in enumerate(lines.items(), 1):
                 colour = COLOURS[order % len(COLOURS)]
-                # Aside, so that bars stand next to each other.
+                # Points are shifted sideways, so that error bars do not overlap.
                 places = np.asarray(sums) + 0.03 * (order - (1 + len(lines)) / 2)
                 mark = {"marker": layer_marker(order), "markersize": 5, "capsize": 2}
                 bars = 2 * np.asarray(error)

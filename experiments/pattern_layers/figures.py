@@ -1,4 +1,4 @@
-"""Hands the numbers of a run to the drawing functions."""
+"""Draws the figures of a run."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from experiments.pattern_layers.summary import at_sum, estimate
 
 
 def figures(config: Config, measured: dict[str, DepthMeasurements]) -> dict[str, Any]:
-    """All figures by file name."""
+    """Draws all figures by file name."""
     seeds = len(config.layers.seeds)
     sums = sorted(config.sums)
     first, found = next(iter(measured.items()))

@@ -1,4 +1,4 @@
-"""Attention and label embeddings along training, and errors against S_1."""
+"""Measures attention and label embeddings over training, and errors against S_1."""
 
 import dataclasses
 
@@ -17,13 +17,13 @@ from experiments._patterns import (
 from experiments.pattern_layers.config import Config
 from icltheory.patterns import neuron_parts, scores
 
-# Purpose of the keys of the prompts along training; see Ensemble.keys.
+# Purpose of the keys of the prompts over training (see ``PatternEnsemble.keys``).
 _PROBE = 6
 
 
 @dataclasses.dataclass(frozen=True)
 class DepthMeasurements:
-    """What one set of training tasks leads to.
+    """Measurements of models trained on one set of tasks.
 
     Attributes:
         steps: Steps of the snapshots.
@@ -46,7 +46,7 @@ class DepthMeasurements:
 
 
 def measure(config: Config, trained: TrainedEnsemble) -> DepthMeasurements:
-    """Follows the snapshots of every seed, then tests the last one."""
+    """Measures all snapshots of every seed, and the errors of the last one."""
     model = trained.model
 
     def one(task, _, key, snapshots):
@@ -89,7 +89,7 @@ def measure(config: Config, trained: TrainedEnsemble) -> DepthMeasurements:
 
 
 def _parts(task, w, W_O, W_V, W_U):
-    """Label parts of one layer's neurons; a neuron's sign is that of w' W_U."""
+    """Norms and angles of the label parts of one layer's neurons."""
     parts = neuron_parts({"W_O": W_O, "W_V": W_V, "a": w @ W_U}, task)
     angle = jnp.minimum(parts.label_angle, jnp.pi - parts.label_angle)
     return parts.label_norm, angle / jnp.pi

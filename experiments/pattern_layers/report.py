@@ -1,4 +1,4 @@
-"""Tables, figures and verdicts of a run."""
+"""Builds the tables, figures and checks of a run."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from icltheory.patterns import miss_probability
 
 
 def report(config: Config, measured: dict[str, DepthMeasurements]) -> Report:
-    """Tables, figures, claims, checks and numbers of a run."""
+    """Builds the tables, figures, claims, checks and numbers of a run."""
     numbers = {
         "sums": list(config.sums),
         "sets": {name: _plain(found) for name, found in measured.items()},
@@ -42,13 +42,14 @@ def report(config: Config, measured: dict[str, DepthMeasurements]) -> Report:
 
 
 def checks(config: Config, measured: dict[str, DepthMeasurements]) -> list[Check]:
-    """What Proposition 1 and uniform attention say."""
+    """Checks attention and error at initialisation, and Proposition 1."""
     verdicts = []
     uniform = config.relevant_fraction / 2
     missed = float(miss_probability(config.relevant_fraction, config.num_examples))
     for name, found in measured.items():
         start, end = found.attention[:, 0], found.attention[:, -1]
-        # exp(s) of the same pattern against 1 of all others, s the first logit.
+        # A context of the same pattern has weight exp(s), with s the first logit, all
+        # others 1.
         weight = np.exp((config.layers.attention_scale * config.layers.scale) ** 2)
         expected = uniform * weight / (uniform * weight + 1 - uniform)
         verdicts += [

@@ -1,4 +1,4 @@
-"""Means over seeds and draws, and their standard errors."""
+"""Means over seeds and draws with their standard errors."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from experiments.pattern_layers.measure import DepthMeasurements
 
 
 class GivenModels(NamedTuple):
-    """A mean over models and draws, with its standard error for these models.
+    """A mean over models and draws, with its standard error given the models.
 
     Attributes:
         mean: The mean.
@@ -27,7 +27,7 @@ class GivenModels(NamedTuple):
 
 
 def estimate(values: Any) -> GivenModels:
-    """Of values ``(seeds, draws)``; models have draws of their own."""
+    """Estimates the mean of values ``(seeds, draws)``; each model has its own draws."""
     values = np.asarray(values, float)
     seeds, draws = values.shape
     error = np.sqrt(values.var(axis=1, ddof=1).sum() / draws) / seeds
@@ -37,30 +37,30 @@ def estimate(values: Any) -> GivenModels:
 def at_sum(
     config: Config, found: DepthMeasurements, name: str, value: float
 ) -> np.ndarray:
-    """Means of each draw at one S_1, ``(seeds, draws)``."""
+    """Returns the means of each draw at one S_1, ``(seeds, draws)``."""
     return getattr(found.outside, name)[:, config.sums.index(value)]
 
 
 def low_minus_high(config: Config, found: DepthMeasurements, name: str) -> GivenModels:
-    """Error at the low S_1 minus that at the high one, paired by draw."""
+    """Error at the low S_1 minus error at the high S_1, paired by draw."""
     low, high = (at_sum(config, found, name, s) for s in (config.low, config.high))
     return estimate(low - high)
 
 
 def growth(found: DepthMeasurements) -> np.ndarray:
-    """Label norms at the end over those at the start, mean over neurons, by layer."""
+    """Ratio of final to initial label norms, averaged over neurons, by layer."""
     norms = found.label_norm.mean(axis=-1)
     return norms[:, -1] / norms[:, 0]
 
 
 def turned(found: DepthMeasurements) -> np.ndarray:
-    """Decrease of the angle to q or -q in multiples of pi, mean over neurons."""
+    """Decrease of the angle to q or -q in units of pi, averaged over neurons."""
     angles = found.label_angle.mean(axis=-1)
     return angles[:, 0] - angles[:, -1]
 
 
 def jump(found: DepthMeasurements, level: float = 0.7) -> np.ndarray:
-    """First recorded step at which attention exceeds a level; NaN where it never does.
+    """First recorded step at which attention exceeds a level; NaN if it never does.
 
     By seed and layer.
     """

@@ -1,4 +1,4 @@
-"""Models of several layers, one for each seed, trained by Adam in one program."""
+"""Trains models of several layers by Adam, one per seed, in one program."""
 
 import dataclasses
 from typing import Any
@@ -13,7 +13,7 @@ from icltheory.patterns import DeepPatternTransformer, PatternTask, train
 
 @dataclasses.dataclass(frozen=True)
 class Layers(PatternEnsemble):
-    """Data, start and training of models of several layers.
+    """Data, initialisation and training of models of several layers.
 
     Attributes:
         num_layers: Number L of layers.
@@ -39,11 +39,11 @@ class Layers(PatternEnsemble):
             raise ValueError(f"decay: expected a number in (0, 1), got {self.decay}")
 
     def model(self) -> Any:
-        """The model."""
+        """Returns the model."""
         return DeepPatternTransformer(self.num_layers, self.num_neurons)
 
     def start_of(self, key: Any, task: PatternTask) -> dict[str, Any]:
-        """The parameters of one seed before training."""
+        """Returns the initial parameters of one seed."""
         return self.model().init(
             key,
             task,
@@ -54,7 +54,7 @@ class Layers(PatternEnsemble):
 
 
 def train_layers(layers: Layers) -> TrainedEnsemble:
-    """Trains the models of all seeds, in one program and full float32."""
+    """Trains the models of all seeds in one program, in full float32 precision."""
     jax.config.update("jax_default_matmul_precision", "highest")
     rule = optax.adam(layers.step_size, b2=layers.decay)
 

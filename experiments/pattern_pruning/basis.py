@@ -1,4 +1,4 @@
-"""The same model in the coordinates of its patterns."""
+"""Transforms a model to the coordinates of its patterns."""
 
 import dataclasses
 from typing import Any
@@ -11,7 +11,7 @@ from icltheory.patterns import PatternPrompt, PatternTask
 
 
 def basis_of(task: PatternTask) -> Float[Array, "D D"]:
-    r"""An orthogonal matrix whose columns are the patterns and the label embedding.
+    r"""Orthogonal matrix whose columns are the patterns and the label embedding.
 
     .. math:: R = \operatorname{diag}\bigl( [\mu_1 .. \mu_{M_1}, \nu_1 .. \nu_{M_2}]
         / \beta ,\ H \bigr) , \qquad H e_1 = q ,
@@ -32,7 +32,7 @@ def basis_of(task: PatternTask) -> Float[Array, "D D"]:
 def in_basis(
     params: dict[str, Any], prompt: PatternPrompt, R: Float[Array, "D D"]
 ) -> tuple[dict[str, Any], PatternPrompt]:
-    r"""Weights and tokens in new coordinates; the outputs are the same.
+    r"""Transforms weights and tokens to new coordinates; the outputs stay the same.
 
     .. math:: W \mapsto R^\top W R , \qquad W_O \mapsto W_O R , \qquad
         p \mapsto R^\top p .

@@ -1,4 +1,4 @@
-"""Clipping of singular values against magnitude pruning, at equal kept parameters."""
+"""SVD clipping compared with magnitude pruning, at equal numbers of parameters."""
 
 import dataclasses
 
@@ -24,7 +24,7 @@ SVD, ENTRIES, AXES, NEURONS = METHODS = (
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """Errors of one module and method against the parameters that are kept.
+    """Errors of one module and method against the number of parameters kept.
 
     Attributes:
         module: What is pruned.
@@ -45,7 +45,7 @@ class Kept:
 
 @dataclasses.dataclass(frozen=True)
 class Bridge:
-    """The comparison, and what training leaves in the products.
+    """Errors of all modules and methods, and the spectra after training.
 
     Attributes:
         curves: One for each module and method.
@@ -60,13 +60,13 @@ class Bridge:
     spectra: dict[str, np.ndarray]
 
     def of(self, module: str, method: str) -> Kept:
-        """One of the curves."""
+        """Returns the curve of one module and method."""
         (found,) = (c for c in self.curves if (c.module, c.method) == (module, method))
         return found
 
 
 def compare(config: Config, trained: TrainedEnsemble) -> Bridge:
-    """Prunes every module by every method; seeds side by side, sizes in one program."""
+    """Prunes every module by every method, with all seeds in one program."""
 
     def ask(task, key):
         return prompts_of(config, task, key, 1, config.bridge_prompts)
@@ -93,7 +93,7 @@ def compare(config: Config, trained: TrainedEnsemble) -> Bridge:
 
 
 def shapes_of(params, module: str) -> list[tuple[int, ...]]:
-    """Shapes of the matrices of a module; leaves have a leading axis of seeds."""
+    """Returns the shapes of the matrices of a module."""
     names = MODULES[:-1] if module == "all" else (module,)
     return [params[name].shape[1:] for name in names]
 
@@ -125,7 +125,7 @@ def _swept(config, trained, module, method, params, asked) -> Kept:
 
 
 def _neurons(config, trained, params, asked) -> Kept:
-    """Rows of W_O, as many as the factors of each rank could hold."""
+    """Prunes rows of W_O to the number of parameters of each rank."""
     m, n = shapes_of(params, "W_O")[0]
     rows = np.array([kept_parameters((m, n), rank) // n for rank in config.ranks])
 

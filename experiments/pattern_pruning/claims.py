@@ -1,4 +1,4 @@
-"""What the papers say of pruning, and what these models did."""
+"""Claims of the papers about pruning, and what was measured here."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from experiments.pattern_pruning.summary import interval, least_kept
 def claims(
     config: Config, found: NeuronCurves, gpt: GptCurves, bridge: Bridge
 ) -> list[Claim]:
-    """Statements of both papers with numbers; none of them decides the run."""
+    """Returns the claims of both papers; they do not affect the run's status."""
     stated = [_zero_one(config, found), *_alphas(config, found)]
     stated += [*gpt_claims(config, gpt), _gain(config, bridge)]
     stated += [_fewer(config, bridge, module, SVD, ENTRIES) for module in MODULES]
@@ -32,7 +32,7 @@ def claims(
 
 
 def _zero_one(config: Config, found: NeuronCurves) -> Claim:
-    """Figure 14, which is GPT-2's, on one layer."""
+    """Claim of Figure 14, shown there for GPT-2, on one layer."""
     curve = found.curves["magnitude"]
     place = nearest(config.rates, 0.4)
     rise = interval(curve.error[:, place, OUTSIDE] - curve.error[:, 0, OUTSIDE])
@@ -47,7 +47,7 @@ def _zero_one(config: Config, found: NeuronCurves) -> Claim:
 
 
 def _alphas(config: Config, found: NeuronCurves) -> list[Claim]:
-    """Figure 15, in the hinge error."""
+    """Claims of Figure 15 about alpha', in the hinge error."""
     if len(config.alphas) < 2:
         return []
     place = nearest(config.rates, 0.4)
@@ -70,7 +70,7 @@ def _alphas(config: Config, found: NeuronCurves) -> list[Claim]:
 
 
 def _gain(config: Config, bridge: Bridge) -> Claim:
-    """Yao et al.: pruning can improve in-context learning."""
+    """Claim of Yao et al. that pruning can improve in-context learning."""
     gains = {
         (curve.module, rank): interval(
             bridge.hinge[:, OUTSIDE] - curve.hinge[:, place, OUTSIDE]
@@ -86,12 +86,12 @@ def _gain(config: Config, bridge: Bridge) -> Claim:
         measured=f"unpruned hinge {bridge.hinge[:, OUTSIDE].mean():.1e}; best {module} "
         "to rank "
         f"{rank}, lower by {best.mean:.1e} [{best.low:.1e}, {best.high:.1e}]",
-        held=best.low > 1e-6,  # rounding of float32
+        held=best.low > 1e-6,  # float32 rounding
     )
 
 
 def _fewer(config: Config, bridge: Bridge, module: str, one: str, other: str) -> Claim:
-    """Which of two methods needs fewer parameters, in every seed."""
+    """Claim that one of two methods needs fewer parameters in every seed."""
     a, b = (
         least_kept(config, bridge, bridge.of(module, method), OUTSIDE)
         for method in (one, other)

@@ -1,4 +1,4 @@
-"""Sizes of the experiment."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -6,13 +6,13 @@ from experiments._frame.fields import check_at_least
 from experiments._patterns import PatternEnsemble, check_sums
 from experiments._patterns.gpt2 import GPT_GPU, GPT_PAPER, Gpt
 
-# The slides end at .4; GPT-2 here does without more.
+# The slides end at .4, beyond which GPT-2 still works here.
 GPT_RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98)
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is trained, pruned and measured; it decides every number.
+    """The models, how they are pruned, and how much is measured.
 
     Attributes:
         ensemble: The models.
@@ -83,14 +83,14 @@ class Config:
 
     @property
     def largest_rank(self) -> int:
-        """The largest rank whose two factors are no larger than any of the matrices."""
+        """Largest rank whose two factors are no larger than any of the matrices."""
         m = self.ensemble.num_neurons
         D = 2 * (self.ensemble.num_relevant + self.ensemble.num_irrelevant)
         return min(m * D // (m + D), D // 2)
 
     @property
     def tests(self) -> tuple[str, ...]:
-        """Names of the tests: in domain, then out of domain for each alpha'."""
+        """Names of the tests: in domain, and out of domain for each alpha'."""
         shifted = (
             f"S_1 = {self.coefficient_sum:g}, alpha' = {a:g}" for a in self.alphas
         )
@@ -139,5 +139,5 @@ PRESETS = {
         **_LARGE,
     ),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "1 min, 2 cores"}

@@ -1,4 +1,4 @@
-"""What pruning does to models of pattern tasks: neurons, entries, singular values."""
+"""Figures of pruned models of pattern tasks: neurons, entries, singular values."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -48,7 +48,7 @@ def errors_against_pruned(
     *,
     norm: str = r"$\|W_O(i, \cdot)\|$",
 ):
-    """Draws errors against what is pruned, with the sorted norms of the neurons.
+    """Draws errors against the pruned share, with the sorted norms of the neurons.
 
     Args:
         panels: Lines by label, for each (title, name of the values).
@@ -95,7 +95,7 @@ def _end(label: str, line: PrunedLine) -> tuple[float, str, str]:
 def errors_against_kept(
     panels: Mapping[str, Mapping[str, PrunedLine]], title: str, ylabel: str
 ):
-    """Draws errors against the kept share of parameters, a panel for each matrix.
+    """Draws errors against the kept share of parameters, one panel per matrix.
 
     Args:
         panels: Lines by label, for each panel by title.
@@ -127,7 +127,7 @@ def errors_against_kept(
 def spectra_after_training(
     spectra: Mapping[str, Any], ranks: Mapping[str, int], title: str
 ):
-    """Draws singular values of products of weights, with the rank that is expected.
+    """Draws singular values of products of weights, with the expected rank.
 
     Args:
         spectra: Singular values, descending, ``(seeds, n)``, by product.
@@ -158,7 +158,7 @@ def spectra_after_training(
 
 
 def plain_x_axis(axes) -> None:
-    """Labels of a logarithmic axis of shares, as numbers."""
+    """Labels a logarithmic axis of shares with plain numbers."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     axes.xaxis.set_major_locator(FixedLocator([0.03, 0.1, 0.3, 1.0]))
@@ -169,7 +169,7 @@ def plain_x_axis(axes) -> None:
 def _draw_lines(
     axes, lines: Mapping[str, PrunedLine], marked: bool = False
 ) -> dict[str, Any]:
-    """Draws lines; returns them by their labels."""
+    """Draws lines and returns them by label."""
     drawn = {}
     for label, line in lines.items():
         look = {"color": COLOURS[line.colour % len(COLOURS)], "label": f"_{label}"}
@@ -183,13 +183,13 @@ def _draw_lines(
 
 
 def _start_at_zero(axes, lines: Mapping[str, PrunedLine]) -> None:
-    """Errors start at 0; differences may be below."""
+    """Starts the vertical axis at zero unless values are negative."""
     if all(np.min(line.mean) >= 0 for line in lines.values()):
         axes.set_ylim(bottom=0)
 
 
 def _draw_sizes(axes, sizes: np.ndarray, norm: str) -> None:
-    """Sorted norms in black; small ones are hollow."""
+    """Draws sorted norms in black, with small neurons as hollow markers."""
     m = sizes.shape[-1]
     index = np.arange(1, m + 1)
     for row in sizes.reshape(-1, m):

@@ -1,4 +1,4 @@
-"""Hands the numbers of a run to the drawing functions."""
+"""Draws the figures of a run."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ _ORDERS = {order: TITLES[order] for order in ("magnitude", "random", "reverse")}
 def figures(
     config: Config, found: NeuronCurves, gpt: GptCurves, bridge: Bridge
 ) -> dict[str, Any]:
-    """All figures by file name."""
+    """Draws all figures by file name."""
     count = len(config.ensemble.seeds)
     over = f"{count} seeds, 95 % intervals"
     return {
@@ -47,7 +47,7 @@ def figures(
 
 
 def _panels(config: Config, found: NeuronCurves):
-    """Hinge error by order, out of domain; in domain it is much the same."""
+    """Returns the panels of the out-of-domain hinge error by pruning order."""
     lines = {}
     for colour, (order, name) in enumerate(_ORDERS.items(), start=1):
         curve = found.curves[order]
@@ -71,7 +71,7 @@ def _where(config: Config, test: int) -> str:
 
 
 def _gpt_figures(config: Config, found: GptCurves):
-    """0-1 error by order beside the published one; then errors by alpha'."""
+    """Draws GPT-2's 0-1 error by order with the published one, and errors by alpha'."""
     by_order = {}
     rates = np.asarray(config.gpt_rates)
     for colour, (order, name) in enumerate(_ORDERS.items(), start=1):
@@ -105,7 +105,7 @@ def _gpt_figures(config: Config, found: GptCurves):
 
 
 def _by_alpha(config: Config, values):
-    """A line for each alpha'; values are (seeds, rates, alphas)."""
+    """Returns one line for each alpha', from values (seeds, rates, alphas)."""
     return {
         f"$\\alpha'$ = {alpha:g}": _line(
             config.gpt_rates, values[:, :, place], 4 + place % 3, "error"
@@ -115,7 +115,7 @@ def _by_alpha(config: Config, values):
 
 
 def _first_band(lines: dict[str, PrunedLine]) -> dict[str, PrunedLine]:
-    """Only the first line keeps its band, as three bands hide each other."""
+    """Removes the bands of all lines except the first."""
     first, *others = lines
     return {first: lines[first]} | {
         name: lines[name]._replace(low=None, high=None) for name in others
@@ -123,7 +123,7 @@ def _first_band(lines: dict[str, PrunedLine]) -> dict[str, PrunedLine]:
 
 
 def _line(x, values, colour: int, what: str = "hinge") -> PrunedLine:
-    """With an interval; with the range where seeds err on all prompts or on none."""
+    """Returns a line of the mean with an interval, or the range for 0-1 errors."""
     mean, low, high = interval(values)
     if what == "error":
         low, high = values.min(0), values.max(0)
@@ -131,7 +131,7 @@ def _line(x, values, colour: int, what: str = "hinge") -> PrunedLine:
 
 
 def _kept_figures(config: Config, bridge: Bridge, what: str, bands: str):
-    """A figure in and one out of domain, by file name."""
+    """Draws one figure in domain and one out of domain, by file name."""
     name = {"hinge": "kept", "error": "kept_errors"}[what]
     return {
         f"{name}{suffix}.png": errors_against_kept(
@@ -145,7 +145,7 @@ def _kept_figures(config: Config, bridge: Bridge, what: str, bands: str):
 
 
 def _kept(config: Config, bridge: Bridge, what: str, test: int):
-    """A panel for each matrix, a line for each method."""
+    """Returns one panel per matrix with one line per method."""
     panels = {_titled(module): {} for module in MODULES}
     for curve in bridge.curves:
         line = _line(
@@ -154,14 +154,14 @@ def _kept(config: Config, bridge: Bridge, what: str, test: int):
             1 + METHODS.index(curve.method),
             what,
         )
-        if curve.method == AXES:  # often on top of another
+        if curve.method == AXES:  # it often coincides with another line
             line = line._replace(style="--")
         panels[_titled(curve.module)][curve.method] = line
     return _without_twins(panels)
 
 
 def _without_twins(panels):
-    """One panel for matrices with the same lines: W_Q and W_K start and stay equal."""
+    """Merges panels of matrices with equal lines, such as W_Q and W_K."""
     shown = {}
     for title, lines in panels.items():
         twins = [name for name, others in shown.items() if _alike(lines, others)]
@@ -186,7 +186,7 @@ def _titled(module: str) -> str:
 
 
 def _pretty(name: str) -> str:
-    """Symbols as formulas."""
+    """Formats symbols in a name as formulas."""
     for symbol in ("W_O", "W_V", "W_Q", "W_K", "S_1"):
         name = name.replace(symbol, f"${symbol}$")
     return name.replace("alpha'", r"$\alpha'$")

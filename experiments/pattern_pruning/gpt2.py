@@ -1,4 +1,4 @@
-"""GPT-2 without some hidden neurons of its MLPs (Figures 14 and 15)."""
+"""Prunes hidden neurons of GPT-2's MLPs (Figures 14 and 15)."""
 
 import dataclasses
 from typing import Any
@@ -21,7 +21,7 @@ from icltheory.pruning import prune_rows
 
 @dataclasses.dataclass(frozen=True)
 class GptCurves:
-    """What pruning does to GPT-2; every block loses the same fraction.
+    """Errors of pruned GPT-2 models; every block loses the same share of neurons.
 
     Attributes:
         sizes: Norms of the neurons, ascending, ``(seeds, blocks, m)``.
@@ -40,7 +40,7 @@ class GptCurves:
 
 
 def prune_gpt(config: Config, trained: TrainedGpt) -> GptCurves:
-    """Prunes the GPT-2 of every seed, on prompts of its own; all in one program."""
+    """Prunes the GPT-2 of every seed on its own prompts, in one program."""
     module = trained.module
 
     def one(args):
@@ -78,7 +78,7 @@ def prune_gpt(config: Config, trained: TrainedGpt) -> GptCurves:
 
 
 def _by_order(tests, others) -> dict[str, np.ndarray]:
-    """Out of domain, (seeds, rates), with the random orders averaged."""
+    """Out-of-domain errors by order, (seeds, rates), random orders averaged."""
     seeds, rates, _ = tests.shape
     others = others.reshape(seeds, -1, rates)
     found = tests[..., OUTSIDE], others[:, 0], others[:, 1:].mean(1)
@@ -86,18 +86,18 @@ def _by_order(tests, others) -> dict[str, np.ndarray]:
 
 
 def gpt_keys(config: Config) -> jax.Array:
-    """Keys of the tests, one for each seed: their prompts and orders differ."""
+    """Returns one key per seed for its test prompts and random orders."""
     return jnp.stack([training.stream_key(s, "evaluation") for s in config.gpt_seeds])
 
 
 def gpt_prompts(config: Config, trained: TrainedGpt, key: Any) -> PatternPrompt:
-    """Prompts of one seed, (tests, draws, prompts)."""
+    """Draws the test prompts of one seed, (tests, draws, prompts)."""
     size = len(config.alphas), config.gpt_prompts, config.gpt_draws
     return prompts_of(config, trained.task, key, *size)
 
 
 def neurons_of(module: GPT2, params: Any) -> Float[Array, "blocks m width"]:
-    """Rows of the matrices into the MLPs: a neuron each, without its bias."""
+    """Input weights of each MLP neuron, without bias."""
     blocks = (params[f"block_{layer}"] for layer in range(module.num_layers))
     return jnp.stack([block["mlp_in"]["kernel"].T for block in blocks])
 
@@ -105,7 +105,7 @@ def neurons_of(module: GPT2, params: Any) -> Float[Array, "blocks m width"]:
 def masks(
     config: Config, W: Float[Array, "blocks m width"], key: Any
 ) -> Bool[Array, "orders rates blocks m"]:
-    """Which neurons stay: small first, large first, then some random orders."""
+    """Masks of the neurons to keep: small first, large first, and random orders."""
     rates = jnp.asarray(config.gpt_rates, W.dtype)
 
     def kept(order, key=None):
@@ -125,7 +125,7 @@ def masks(
 
 
 def without(params: Any, kept: Bool[Array, "blocks m"]) -> Any:
-    """Strikes out the neurons that do not stay: gelu(0 h + 0) = 0 is what they send."""
+    """Returns parameters without the pruned neurons, whose weights become zero."""
     params = dict(params)
     for layer, stays in enumerate(kept):
         block = params[f"block_{layer}"]
@@ -137,7 +137,7 @@ def without(params: Any, kept: Bool[Array, "blocks m"]) -> Any:
 def outputs_of(
     module: GPT2, params: Any, kept: Bool[Array, "blocks m"], prompt: PatternPrompt
 ) -> Float[Array, "..."]:
-    """Outputs F of the pruned model, of the shape of ``prompt.z``."""
+    """Outputs F of the pruned model, in the shape of ``prompt.z``."""
     shape = prompt.z.shape
     X, y, x = (
         leaf.reshape(-1, *leaf.shape[len(shape) :])

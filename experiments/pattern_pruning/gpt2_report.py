@@ -1,4 +1,4 @@
-"""What pruning does to GPT-2, beside Figures 14 and 15: a table, claims, numbers."""
+"""Results of pruning GPT-2, compared with Figures 14 and 15."""
 
 from typing import Any
 
@@ -23,17 +23,17 @@ FEW, MANY = 0.1, 0.4
 
 
 def nearest(rates: Any, rate: float) -> int:
-    """Place of the rate nearest to one."""
+    """Index of the rate closest to a value."""
     return int(np.abs(np.asarray(rates) - rate).argmin())
 
 
 def gpt_check(trained: TrainedGpt) -> Check:
-    """Whether GPT-2 has learned the tasks."""
+    """Checks that GPT-2 learned the tasks."""
     return Check("GPT-2: hinge loss at the end of training", trained.loss, 0.05, "<=")
 
 
 def gpt_claims(config: Config, found: GptCurves) -> list[Claim]:
-    """Figures 14 and 15 on GPT-2, with paired differences over the seeds."""
+    """Claims of Figures 14 and 15 for GPT-2, with paired differences over seeds."""
     few, many = (nearest(config.gpt_rates, rate) for rate in (FEW, MANY))
     error = found.error["magnitude"]
     rise = interval(error[:, many] - error[:, 0])
@@ -72,14 +72,14 @@ def gpt_claims(config: Config, found: GptCurves) -> list[Claim]:
 
 
 def _first_rise(config: Config, curve: np.ndarray) -> str:
-    """The least R whose rise is positive at the lower end of its interval."""
+    """Smallest R whose rise in error has an interval above zero, as text."""
     low = interval(curve - curve[:, :1]).low
     beyond = [R for R, rise in zip(config.gpt_rates, low, strict=True) if rise > 0]
     return f"{beyond[0]:g}" if beyond else "none"
 
 
 def _alphas(config: Config, found: GptCurves, many: int) -> list[Claim]:
-    """Figure 15."""
+    """Claims of Figure 15 about alpha' for GPT-2."""
     if len(config.alphas) < 2:
         return []
     order = np.argsort(config.alphas)
@@ -111,7 +111,7 @@ def _alphas(config: Config, found: GptCurves, many: int) -> list[Claim]:
 
 
 def gap_ratio(sizes: np.ndarray) -> np.ndarray:
-    """Largest ratio of two neighbours among sorted norms, over the last axis."""
+    """Largest ratio of neighbouring sorted norms along the last axis."""
     return (sizes[..., 1:] / sizes[..., :-1]).max(-1)
 
 
@@ -130,7 +130,7 @@ def _split(found: GptCurves) -> Claim:
 
 
 def gpt_table(config: Config, found: GptCurves) -> Table:
-    """0-1 and hinge error of every order at every rate."""
+    """Builds the table of 0-1 and hinge errors by order and rate."""
     table = Table(
         title=f"GPT-2, {config.tests[OUTSIDE]}: 0-1 error (mean and 95 % interval over "
         "the seeds), and hinge error"
@@ -149,7 +149,7 @@ def gpt_table(config: Config, found: GptCurves) -> Table:
 
 
 def gpt_result(config: Config, trained: TrainedGpt, found: GptCurves) -> dict[str, Any]:
-    """GPT-2's part of result.json."""
+    """Returns GPT-2's part of ``result.json``."""
     return {
         "loss": trained.loss,
         "rates": list(config.gpt_rates),

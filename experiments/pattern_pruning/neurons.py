@@ -1,4 +1,4 @@
-"""Errors against the pruned fraction of neurons, beside what theory says of them."""
+"""Errors against the pruned share of neurons, compared with theory."""
 
 import dataclasses
 from typing import Any
@@ -26,7 +26,7 @@ _ORDER_KEYS = 7
 
 @dataclasses.dataclass(frozen=True)
 class PruningCurve:
-    """Errors in one order of pruning, random orders averaged.
+    """Errors for one order of pruning, with random orders averaged.
 
     Attributes:
         hinge: ``(seeds, rates, tests)``.
@@ -44,7 +44,7 @@ class PruningCurve:
 
 @dataclasses.dataclass(frozen=True)
 class NeuronCurves:
-    """What pruning of neurons does.
+    """Errors of models whose neurons are pruned, by order.
 
     Attributes:
         sizes: Norms of the rows of W_O, ascending, ``(seeds, m)``.
@@ -68,12 +68,12 @@ class NeuronCurves:
 
 
 def prune(config: Config, trained: TrainedEnsemble) -> NeuronCurves:
-    """Prunes the neurons of every seed, in one program."""
+    """Prunes the neurons of every seed in one program."""
 
     def one(task, params, key):
         prompt = prompts_of(config, task, key, len(config.alphas), config.prompts)
-        # A pruned neuron sends nothing on: its output is struck out, and attention is
-        # computed once for all orders and rates.
+        # Only the outputs of pruned neurons are removed, so attention is computed once
+        # for all orders and rates.
         inputs = trained.model.embed(params, prompt)
         hidden = trained.model.block(0, params, inputs)
         parts = neuron_parts(params, task)
@@ -95,7 +95,7 @@ def prune(config: Config, trained: TrainedEnsemble) -> NeuronCurves:
 
     known, found = over_seeds(one, trained, trained.ensemble.keys(PROMPTS))
     known, found = jax.tree.map(np.asarray, (known, found))
-    # (seeds, orders, rates, tests): two orders by size, then the random ones.
+    # Shape (seeds, orders, rates, tests): two orders by size, then the random ones.
     split = [(m[:, 0], m[:, 1], m[:, 2:].mean(1)) for m in found]
     curves = {o: PruningCurve(*(x[i] for x in split)) for i, o in enumerate(ORDERS)}
 
@@ -109,7 +109,7 @@ def prune(config: Config, trained: TrainedEnsemble) -> NeuronCurves:
 
 
 def _kept(params, rates, keys):
-    """Which neurons stay, (orders, rates, m): by size, then at random."""
+    """Masks of the neurons to keep, (orders, rates, m): by size, then at random."""
 
     def masks(order, key=None):
         def at(rate):
@@ -124,7 +124,7 @@ def _kept(params, rates, keys):
 
 
 def _errors_of(model: Any, params: Any, task: PatternTask, hidden, z):
-    """Maps the neurons that stay to errors, and to the predictions of the first."""
+    """Returns a function from masks of neurons to measured and predicted errors."""
     margins = z * model.read_out(params, hidden)
     large = neuron_parts(params, task).large
     positive, negative = (_gains(params, task, sign) for sign in (True, False))
@@ -148,7 +148,7 @@ def _firing(hidden, large):
 
 
 def _gains(params, task, positive):
-    """What each neuron of a sign adds to the margin of a query of that sign."""
+    """Contribution of each neuron of a sign to the margin of queries of that sign."""
     parts = neuron_parts(params, task)
     along = parts.feature_norm * jnp.cos(parts.feature_angle)
     along = along * jnp.linalg.norm(jnp.mean(task.relevant, axis=0))

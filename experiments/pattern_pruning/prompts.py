@@ -1,4 +1,4 @@
-"""The prompts on which pruned models are tested, and errors on them."""
+"""The prompts for testing pruned models, and errors on them."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from experiments._patterns import shifted_prompts
 from experiments.pattern_pruning.config import Config
 from icltheory.patterns import PatternPrompt, PatternTask, hinge
 
-# Purpose of the keys of the prompts; see Ensemble.keys.
+# Purpose of the keys of the prompts (see ``PatternEnsemble.keys``).
 PROMPTS = 6
-# Places of the tests: unseen tasks, and shifted patterns at the first alpha'.
+# Indices of the tests: unseen tasks, and shifted patterns at the first alpha'.
 INSIDE, OUTSIDE = 0, 1
 
 
@@ -25,7 +25,7 @@ def prompts_of(
     num_prompts: int,
     num_draws: int | None = None,
 ) -> PatternPrompt:
-    """Prompts (tests, draws, prompts): unseen tasks, then shifted patterns.
+    """Draws prompts (tests, draws, prompts): unseen tasks and shifted patterns.
 
     The tests out of domain share the draws of the patterns.
 
@@ -61,7 +61,7 @@ def prompts_of(
 
 
 def errors(outputs: Float[Array, "... draws B"], z: Float[Array, "... draws B"]):
-    """Hinge and 0-1 error of outputs F, means over draws and prompts; NaN is wrong."""
+    """Mean hinge and 0-1 error of outputs F over draws and prompts; NaN is an error."""
     margins = z.reshape((1,) * (outputs.ndim - z.ndim) + z.shape) * outputs
     wrong = (~(margins > 0)).astype(margins.dtype)
     return jnp.mean(hinge(margins), (-2, -1)), jnp.mean(wrong, (-2, -1))

@@ -1,4 +1,4 @@
-"""Tables, figures and verdicts of a run."""
+"""Builds the tables, figures and checks of a run."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def report(
     gpt_found: GptCurves,
     bridge: Bridge,
 ) -> Report:
-    """Tables, figures, claims, checks and numbers of a run."""
+    """Builds the tables, figures, claims, checks and numbers of a run."""
     numbers = {
         "neurons": {
             "sizes": found.sizes.tolist(),
@@ -102,7 +102,7 @@ def _kept(config, bridge, curve) -> dict[str, Any]:
 
 
 def checks(config: Config, found: NeuronCurves, bridge: Bridge) -> list[Check]:
-    """Theorem 3 with its formula, and the ranks that training leaves."""
+    """Checks the formula of Theorem 3, and the ranks after training."""
     small, large = found.exact["magnitude"], found.exact["reverse"]
     change = np.abs(small.hinge[:, 0] - found.curves["magnitude"].hinge[:, 0])
     exact = [np.abs(c.hinge - c.weighed).max() for c in found.curves.values()]

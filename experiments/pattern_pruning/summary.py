@@ -1,4 +1,4 @@
-"""Intervals over seeds, what must be kept, and slopes."""
+"""Summaries over seeds: intervals, needed parameters, slopes and ranks."""
 
 from typing import NamedTuple
 
@@ -28,13 +28,13 @@ class SeedMean(NamedTuple):
 
 
 def interval(values) -> SeedMean:
-    """Over the first axis, which has two entries or more."""
+    """Mean and interval over the first axis, which needs at least two entries."""
     found = Estimate.of(np.asarray(values))
     return SeedMean(found.mean, *found.interval())
 
 
 def least_kept(config: Config, bridge: Bridge, curve: Kept, test: int) -> np.ndarray:
-    """Fewest parameters from which on the hinge error is within the tolerance.
+    """Fewest parameters beyond which the hinge error stays within the tolerance.
 
     Args:
         config: The sizes, with the tolerance.
@@ -48,13 +48,13 @@ def least_kept(config: Config, bridge: Bridge, curve: Kept, test: int) -> np.nda
     limit = bridge.hinge[:, test, None] + config.tolerance
     bad = curve.hinge[:, :, test] > limit
     counts = np.append(curve.parameters, curve.total)
-    # The place behind the last bad one; 0 where none is.
+    # Index after the last error above the limit; 0 if there is none.
     first = np.where(bad.any(1), bad.shape[1] - np.argmax(bad[:, ::-1], axis=1), 0)
     return counts[first]
 
 
 def slope_ratio(config: Config, found: NeuronCurves, test: int) -> np.ndarray:
-    r"""Slope of the hinge error against R over the slope that is expected, by seed.
+    r"""Ratio of the hinge error's slope in R to its expected value, by seed.
 
     .. math:: \frac{d}{dR} [1 - F (1 - g)]_+ = \frac{F m}{m - m_{small}}
 

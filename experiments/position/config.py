@@ -1,4 +1,4 @@
-"""Sizes of the experiment."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from experiments._trained import GPT2_CPU, Recipe
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is measured, and on how many prompts.
+    """The models, and how many prompts they are evaluated on.
 
     Attributes:
         gpt2: Recipe of the transformer that is trained on regression; the linear stacks

@@ -1,4 +1,4 @@
-"""Errors and weights by place."""
+"""Figures of errors and label weights by position in the prompt."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,7 @@ def errors_by_place(
     found: Mapping[tuple[str, str], Shape],
     exact: Mapping[tuple[str, str], np.ndarray],
 ):
-    """Draws errors against the place of the special example.
+    """Draws errors against the position of the special example.
 
     Args:
         config: The level of the intervals.
@@ -75,7 +75,7 @@ def weights_by_place(
     weights: Mapping[int, np.ndarray],
     limits: Mapping[int, np.ndarray],
 ):
-    """Draws the mean weight of a label by place beside its limit in long prompts.
+    """Draws the mean weight of a label by position, with its limit in long prompts.
 
     Args:
         config: The step size.
@@ -112,5 +112,5 @@ def weights_by_place(
 
 
 def _short(name: str) -> str:
-    """The name of a line within its panel."""
+    """Shortens the name of a line within its panel."""
     return name.removeprefix("GPT-2, ").removeprefix("language ")

@@ -1,4 +1,4 @@
-"""Errors of the small language model by the place of the special demonstration."""
+"""Errors of the small language model by position of the special demonstration."""
 
 from typing import Any, NamedTuple
 
@@ -37,7 +37,7 @@ class Prompts(NamedTuple):
 
 
 def errors(config: Config, model: LanguageModel) -> dict[tuple[str, str], np.ndarray]:
-    """Wrong answers, ``(questions, N)`` zeros and ones, by kind."""
+    """Wrong answers as zeros and ones, ``(questions, N)``, by kind of demonstration."""
     run = jax.jit(_wrong, static_argnums=0)
     found = {}
     for special in SPECIAL:
@@ -80,7 +80,7 @@ def prompts(key: Any, count: int, config: Config, special: str) -> Prompts:
 
 
 def _wrong(decoder: Any, params: Any, asked: Prompts) -> jax.Array:
-    """Whether the model errs, by the place of the special demonstration."""
+    """Whether the model is wrong, by position of the special demonstration."""
     last = asked.label.shape[1] - 1
     length = 1 + (last + 1) * Language().demo_length()
 
@@ -91,7 +91,7 @@ def _wrong(decoder: Any, params: Any, asked: Prompts) -> jax.Array:
         words, counts, labels = (part[:, order] for part in asked[:3])
         document = compose(words, counts, labels, length)
         every = logits(decoder, params, document.ids, document.mask)
-        # The label and the end of the line come behind the last colon.
+        # The label and the end of the line follow the last colon.
         colon = document.mask.sum(axis=1) - 3
         scores = jnp.take_along_axis(every, colon[:, None, None], axis=1)[:, 0]
         chosen = jnp.take_along_axis(scores, asked.choices, axis=1).argmax(axis=1)
@@ -101,6 +101,6 @@ def _wrong(decoder: Any, params: Any, asked: Prompts) -> jax.Array:
 
 
 def _batches(key: Any, count: int, size: int = 512):
-    """Keys and sizes of the batches of all questions."""
+    """Yields keys and sizes of the batches of questions."""
     for start in range(0, count, size):
         yield jax.random.fold_in(key, start), min(size, count - start)

@@ -1,4 +1,4 @@
-"""Errors of regression models by the place of the special example."""
+"""Errors of regression models by position of the special example."""
 
 import functools
 
@@ -26,7 +26,7 @@ def stack_errors(config: Config) -> dict[tuple[str, str], np.ndarray]:
 
 
 def trained_errors(config: Config, trained: TrainedModels) -> dict:
-    """The same of each seed of the trained transformer."""
+    """Squared errors / d of the trained transformer by seed and kind."""
     found = {}
     for index, seed in enumerate(config.gpt2.seeds):
         variables = {"params": trained.of_seed(index)}
@@ -60,7 +60,7 @@ def _errors(config: Config, name: str, predict) -> dict[tuple[str, str], np.ndar
 
 
 def _descend(step_size: float, layers: int, X, y, x_query):
-    """The stack itself, layer by layer, with a causal mask."""
+    """Predictions of a gradient-descent stack with a causal mask."""
     dim = X.shape[-1]
     stack = constructions.gradient_descent(jnp.full(layers, step_size), dim)
 
@@ -73,7 +73,7 @@ def _descend(step_size: float, layers: int, X, y, x_query):
 
 
 def exact_errors(config: Config, layers: int, special: str) -> np.ndarray:
-    """Errors / d of a stack given the inputs alone, ``(prompts, N)``.
+    """Expected errors / d of a stack given the inputs, ``(prompts, N)``.
 
     The label weights a are exact, and each task is N(0, I): with the query as relevant
     example the expected error is (1 - a_p)^2 |x|^2 + sum over the others a_i^2 |x_i|^2,
@@ -108,7 +108,7 @@ def _expected(special: str, a, X, x, place):
 
 
 def mean_weights(config: Config, layers: int, places: int = 20) -> np.ndarray:
-    r"""Mean weight of a label by place in long prompts, ``(places,)``.
+    r"""Mean weight of a label by position in long prompts, ``(places,)``.
 
     The least-squares slope of N a_i against eta <x_i, x>, over all examples of a part
     of the prompt and over several prompts.

@@ -1,4 +1,4 @@
-"""Tables, figures and verdicts of a run."""
+"""Builds the tables, figures and checks of a run."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def report(
     exact: dict[Case, np.ndarray],
     weights: dict[int, np.ndarray],
 ) -> Report:
-    """Tables, figures, claims, checks and numbers of a run."""
+    """Builds the tables, figures, claims, checks and numbers of a run."""
     limits = {layers: _limit(config, layers, len(w)) for layers, w in weights.items()}
     numbers = {
         special: {
@@ -76,7 +76,7 @@ def _numbers(shape: Shape) -> dict[str, Any]:
 
 
 def _checks(found, exact, weights, limits) -> list[Check]:
-    """The simulated stacks beside their exact weights, and those beside the limit."""
+    """Checks simulated errors against exact ones, and weights against their limit."""
     worst = 0.0
     for case, given_inputs in exact.items():
         expected, simulated = Estimate.of(given_inputs), found[case].by_place
@@ -88,7 +88,8 @@ def _checks(found, exact, weights, limits) -> list[Check]:
         for layers, limit in limits.items()
     )
     name = f"stacks: largest z of {count} errors against those of the exact weights"
-    # The largest of so many standard normal numbers is below 4.5 with 99.9 %.
+    # The maximum of this many standard normal numbers is below 4.5 with a probability
+    # of 99.9 %.
     return [
         Check(name, float(worst), 4.5, "<="),
         Check("weights / L: largest distance to the Laguerre limit", far, 0.05, "<="),

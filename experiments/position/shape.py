@@ -1,4 +1,4 @@
-"""Is the curve over places a U? Two paired contrasts and a word."""
+"""Tests whether the curve over positions is U-shaped, by two paired contrasts."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 
 from icltheory.statistics import Estimate, adjust_holm
 
-# Signs of (first - middle, last - middle) in the influence of the special example.
+# Signs of (first - middle, last - middle) for the influence of the special example.
 WORDS = {
     (1, 1): "U",
     (-1, -1): "inverted U",
@@ -19,12 +19,12 @@ WORDS = {
     (0, -1): "primacy",
     (0, 0): "no effect found",
 }
-# A contrast below this part of a prompt's error is rounding: order does not matter.
+# A contrast below this share of a prompt's error is rounding: the order has no effect.
 _ROUNDING = 1e-5
 
 
 class Shape(NamedTuple):
-    """How the influence of the special example depends on its place.
+    """Influence of the special example by position, with its two contrasts.
 
     Attributes:
         by_place: Mean error at every place.
@@ -45,7 +45,7 @@ Errors = Mapping[tuple[str, str], np.ndarray]
 
 
 def shapes(errors: Errors, level: float) -> dict[tuple[str, str], Shape]:
-    """The shape of every curve; the tests of all of them are one family."""
+    """Tests the shape of every curve with Holm's correction over all of them."""
     contrasts = {case: _contrasts(case[1], e) for case, e in errors.items()}
     p = adjust_holm([[c.p_value() for c in pair] for pair in contrasts.values()])
     found = {}
@@ -61,7 +61,7 @@ def _sign(contrast: Estimate, p_value: float, level: float) -> int:
 
 
 def _contrasts(special: str, errors: np.ndarray) -> tuple[Estimate, Estimate]:
-    """A relevant example helps, a wrong one harms: its influence on the error."""
+    """Contrasts of the first and last third with the middle, for the influence."""
     influence = -errors if special == "relevant" else errors
     third = errors.shape[1] // 3
     middle = influence[:, third:-third].mean(axis=1)

@@ -1,4 +1,4 @@
-"""Algorithm 1, and an exhaustive search beside it, judged on other prompts."""
+"""Algorithm 1 and an exhaustive search, evaluated on held-out prompts."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ _FACTORS = np.linspace(0, 1.2, 61)
 
 @dataclasses.dataclass(frozen=True)
 class ChosenPruning:
-    """A layer, module and rate, what it promised and what it kept.
+    """A chosen layer, module and rate, with its validation and test errors.
 
     Attributes:
         model: The subject's name.
@@ -47,7 +47,7 @@ class ChosenPruning:
 def condition_numbers(
     subject: PrunedSubject, seed: int, module: str = "all"
 ) -> list[list[float]]:
-    """Condition numbers of the matrices of a module, a row for each layer."""
+    """Condition numbers of the matrices of a module, one row per layer."""
     params = subject.params[seed]
     spectra = pruning.module_spectra(subject.model, params, module=module)
     return pruning.by_layer(spectra, "condition_number")
@@ -61,7 +61,7 @@ def choices(
     condition: str,
     seed: int,
 ) -> list[ChosenPruning]:
-    """Algorithm 1 for each module, the best of everything, and the two controls.
+    """Choices by Algorithm 1 for each module, by exhaustive search, and two controls.
 
     Args:
         subject: The model.
@@ -109,11 +109,11 @@ def choices(
 
 
 def _searched(subject, config, search, seed) -> dict[str, tuple[int, int, int]]:
-    """Layer, module and rate by validation errors ``search``, for each rule."""
+    """Layer, module and rate chosen by validation errors ``search``, for each rule."""
     found = {}
     for place, module in enumerate(subject.modules):
         if module == "all" and len(subject.modules) > 1:
-            continue  # Algorithm 1 is for one kind of module.
+            continue  # Algorithm 1 prunes one kind of module
         scores = condition_numbers(subject, seed, module)
         layer = pruning.choose_layers(
             scores, config.top_k, aggregate=config.aggregate
@@ -133,7 +133,7 @@ def _named(subject: PrunedSubject, layer: int, module: int, rate: int) -> str:
 
 
 def _judge(config, before, after, validation, test) -> dict[str, float]:
-    """Relative changes of the error on validation and test."""
+    """Relative changes of the error on the validation and test prompts."""
 
     def change(part):
         scale = before[part].mean(dtype=np.float64)

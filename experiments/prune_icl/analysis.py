@@ -1,4 +1,4 @@
-"""What the errors say: tests with multiplicity, depth, shots and spectra."""
+"""Analyses the errors of pruned models: tests, depth, shots and spectra."""
 
 import dataclasses
 from typing import Any
@@ -30,7 +30,7 @@ from icltheory.statistics import Estimate, adjust_holm
 
 @dataclasses.dataclass(frozen=True)
 class PruningMeasurements:
-    """Everything measured of one subject.
+    """All measurements of one subject.
 
     Attributes:
         subject: The model.
@@ -54,18 +54,18 @@ class PruningMeasurements:
     choices: list[ChosenPruning]
 
     def at(self, condition: str, shot: int = -1, part: str = "test") -> np.ndarray:
-        """Errors on some prompts at one number of shots."""
+        """Errors on one set of prompts at one number of shots."""
         return self.errors[..., self.asked.parts[condition, part], shot]
 
     def unpruned(self, condition: str, shot: int = -1) -> np.ndarray:
-        """Errors of the models as they are, (seeds, prompts)."""
+        """Errors of the unpruned models, (seeds, prompts)."""
         return self.at(condition, shot)[:, 0, 0, 0]
 
 
 def measure(
     subject: PrunedSubject, config: Config, progress: Progress | None = None
 ) -> PruningMeasurements:
-    """Runs all sweeps of one subject."""
+    """Runs all pruning sweeps of one subject."""
     asked = questions(subject, config)
     standard = questions(subject, config, CONDITIONS[:1])
 
@@ -111,9 +111,10 @@ def weights_unchanged(subject: PrunedSubject) -> float:
 def improvements(
     measured: PruningMeasurements, config: Config, condition: str
 ) -> dict[str, Any]:
-    """How many of all (seed, layer, module, rate) beat the unpruned model, on test.
+    """Number of pruned models that are significantly better than unpruned, on test.
 
-    Each is a paired one-sided test; Holm's procedure guards the whole family.
+    Each (seed, layer, module, rate) has a paired one-sided test, with Holm's correction
+    over all of them.
     """
     errors = measured.at(condition)
     difference = errors - errors[:, :1, :1, :1]
@@ -149,13 +150,13 @@ def improvements(
 def inflation(
     measured: PruningMeasurements, condition: str = "standard", shot: int = -1
 ) -> np.ndarray:
-    """log10 of error over unpruned error, (seeds, layers, modules, rates)."""
+    """log10 of the pruned over the unpruned error, (seeds, layers, modules, rates)."""
     mean = measured.at(condition, shot).mean(axis=-1, dtype=np.float64)
     return np.log10(mean / mean[:, :1, :1, :1])
 
 
 def depth_effect(measured: PruningMeasurements, module: int) -> dict[str, Any]:
-    """Mean |log10 inflation| of the first and the last layer over rates >= 0.5."""
+    """Mean |log10 inflation| of the first and last layer over rates >= 0.5."""
     severe = [i for i, rate in enumerate(measured.subject.rates) if rate >= 0.5]
     size = np.abs(inflation(measured)[:, :, module][:, :, severe]).mean(axis=-1)
     return {
@@ -166,7 +167,7 @@ def depth_effect(measured: PruningMeasurements, module: int) -> dict[str, Any]:
 
 
 def shot_effect(measured: PruningMeasurements, module: int) -> dict[str, float]:
-    """log10 inflation of the first layer over rates >= 0.5, at each number of shots."""
+    """log10 inflation of the first layer over rates >= 0.5, by number of shots."""
     severe = [i for i, rate in enumerate(measured.subject.rates) if rate >= 0.5]
     return {
         str(shots): float(
@@ -177,7 +178,7 @@ def shot_effect(measured: PruningMeasurements, module: int) -> dict[str, float]:
 
 
 def spectra(measured: PruningMeasurements) -> list[dict[str, Any]]:
-    """Condition number, its ratio to noise and ranks of every matrix of every seed."""
+    """Condition number, its ratio to noise, and ranks of every matrix and seed."""
     subject = measured.subject
     return [
         {
@@ -196,7 +197,7 @@ def spectra(measured: PruningMeasurements) -> list[dict[str, Any]]:
 
 
 def condition_by_depth(measured: PruningMeasurements, level: float) -> dict[str, float]:
-    """Condition number of the last layer over that of the first.
+    """Ratio of the last layer's condition number to the first layer's.
 
     The geometric mean over seeds and matrices, with its interval over seeds, as the
     matrices of one training are not independent. A matrix is compared with that of the
@@ -211,7 +212,7 @@ def condition_by_depth(measured: PruningMeasurements, level: float) -> dict[str,
 
 
 def inflation_against_condition(measured: PruningMeasurements) -> dict[str, float]:
-    """Spearman correlation of a matrix's condition number with the harm of pruning it.
+    """Spearman correlation of condition numbers with the error after pruning.
 
     Over layers and single matrices of the first seed; the harm is the mean log10
     inflation over rates >= 0.5. Algorithm 1 hopes for a negative number.
@@ -225,7 +226,7 @@ def inflation_against_condition(measured: PruningMeasurements) -> dict[str, floa
 
 
 def magnitude_depth(measured: PruningMeasurements, module: str) -> tuple[float, float]:
-    """Mean log10 inflation of the first and the last layer by magnitude pruning."""
+    """Mean log10 inflation of the first and last layer by magnitude pruning."""
     mean = measured.magnitude[module][..., -1].mean(axis=-1, dtype=np.float64)
     severe = [i for i, rate in enumerate(measured.subject.rates) if rate >= 0.5]
     size = np.log10(mean / mean[:1, :1])[:, severe].mean(axis=-1)
@@ -233,5 +234,5 @@ def magnitude_depth(measured: PruningMeasurements, module: str) -> tuple[float, 
 
 
 def kept_table(measured: PruningMeasurements, module: str) -> list[float]:
-    """Shares of parameters kept, beside which magnitude pruning is drawn."""
+    """Shares of parameters kept at each rate, for comparison with magnitude pruning."""
     return kept_shares(measured.subject, module)

@@ -1,4 +1,4 @@
-"""Sizes of the experiment."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 from typing import Literal
@@ -11,7 +11,7 @@ SEEDS = (0, 1, 2)
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is trained, pruned and measured; it decides every number.
+    """The models, how they are pruned, and how much is measured.
 
     Attributes:
         gpt2: Recipe of the GPT-2.
@@ -78,7 +78,7 @@ PRESETS = {
     "cpu": Config(
         gpt2=_with_seeds(GPT2_CPU),
         linear=_with_seeds(linear_recipe(4)),
-        # Rates 0, .1, .25, .5, .75, .9, .95, .98 of width 64.
+        # At width 64 these are the rates 0, .1, .25, .5, .75, .9, .95 and .98.
         gpt2_ranks=(64, 57, 48, 32, 16, 6, 3, 1),
         linear_ranks=(6, 5, 4, 3, 2, 1),
         validation_prompts=256,
@@ -87,12 +87,12 @@ PRESETS = {
     "gpu": Config(
         gpt2=_with_seeds(GPT2_GPU),
         linear=_with_seeds(linear_recipe(6, dim=10, steps=4000)),
-        # The paper's rates 0, .1, .5, .75, .9, .95, .99 of width 128.
+        # At width 128 these are the paper's rates 0, .1, .5, .75, .9, .95 and .99.
         gpt2_ranks=(128, 115, 64, 32, 12, 6, 1),
         linear_ranks=(11, 10, 9, 7, 5, 3, 2, 1),
         validation_prompts=2048,
         test_prompts=8192,
     ),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "5 min, 2 cores"}

@@ -1,4 +1,4 @@
-"""Errors and gains of pruned models."""
+"""Figures of errors and gains of pruned models."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ __all__ = ["ErrorCurve", "Gain", "RatePanel", "errors_against_rate", "gains_of_c
 
 
 class ErrorCurve(NamedTuple):
-    """Error of one layer over what is kept, divided by that of the unpruned model.
+    """Error of one pruned layer divided by the unpruned error, over rates or shares.
 
     Attributes:
         mean: The ratio at each place.
@@ -29,7 +29,7 @@ class ErrorCurve(NamedTuple):
 
 
 class RatePanel(NamedTuple):
-    """One panel of errors against how much is kept.
+    """One panel of errors against rates or kept shares.
 
     Attributes:
         places: Clipping rates, or shares of the parameters.
@@ -52,7 +52,7 @@ def errors_against_rate(
     sharey: bool = False,
     ways: tuple[str, str] | None = None,
 ):
-    """Draws the error over that of the unpruned model, one line a layer, on a log axis.
+    """Draws the ratio to the unpruned error, one line per layer, on a log axis.
 
     A mark is filled where the change survives the correction for multiple tests.
 
@@ -127,7 +127,7 @@ def _curve(axes, places, curve: ErrorCurve, look: dict[str, Any], style: str) ->
 
 
 class Gain(NamedTuple):
-    """Relative change of the error by a choice; below 0 the pruned model is better.
+    """Relative change of the error by a choice; negative if pruning helps.
 
     Attributes:
         validation: Change on the prompts on which the choice was made.
@@ -145,7 +145,7 @@ class Gain(NamedTuple):
 
 
 def gains_of_choices(panels: Mapping[str, Mapping[str, Sequence[Gain]]], title: str):
-    """Draws what each choice promised on validation and what it kept on test.
+    """Draws the gain of each choice on validation and on test.
 
     Args:
         panels: For each condition, by the names of the rows, the gains of each seed.

@@ -1,4 +1,4 @@
-"""The pictures of the experiment."""
+"""The figures of the experiment."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def _panel(
     condition: str,
     shot: int = -1,
 ) -> tuple[RatePanel, float]:
-    """A curve a layer over the unpruned error, which is returned too.
+    """Returns a panel with one curve per layer, and the unpruned error.
 
     The band is the interval of the paired difference to the unpruned model, over
     prompts, for the mean of the seeds; Holm's family is the panel.
@@ -44,7 +44,7 @@ def _panel(
     start = float(errors[0, 0].mean())
     found = Estimate.of(errors - errors[:1, :1], axis=-1)
     low, high = found.interval(config.level)
-    # An unpruned model is compared with itself: there is nothing to test.
+    # The first rate is the unpruned model itself, so it is not tested.
     tested = np.asarray(found.p_value("two-sided"))[:, 1:]
     sure = np.zeros(found.mean.shape, bool)
     sure[:, 1:] = np.asarray(adjust_holm(tested)) <= 1 - config.level
@@ -65,7 +65,7 @@ def _title(measured: PruningMeasurements, module: str, shots: int, start: float)
 
 
 def draw(all_measured: list[PruningMeasurements], config: Config) -> dict[str, Any]:
-    """All figures by file name."""
+    """Draws all figures by file name."""
     percent = f"{100 * config.level:g} %"
     seeds = len(all_measured[0].subject.params)
     prompts = f"mean of {seeds} seeds, {config.test_prompts:,} test prompts"
@@ -125,7 +125,7 @@ def draw(all_measured: list[PruningMeasurements], config: Config) -> dict[str, A
 
 
 def _layers_by_rate(all_measured: list[PruningMeasurements], note: str) -> Any:
-    """The error over the unpruned error of every layer and rate, as colours."""
+    """Draws the ratio to the unpruned error of every layer and rate as colours."""
     maps = {
         _name(m, module): (m.subject, inflation(m).mean(axis=0)[:, place])
         for m in all_measured
@@ -152,7 +152,7 @@ def _factor(log_ratio: float) -> str:
 
 
 def _kinds(m: PruningMeasurements, module: str) -> RatePanel:
-    """SVD and magnitude pruning of one module, over the share of parameters kept.
+    """Returns a panel of SVD and magnitude pruning over the share of parameters kept.
 
     A low-rank matrix that needs more parameters than a dense one is stored dense: of
     the ranks with all parameters only the full one is drawn.
@@ -195,7 +195,7 @@ def _matrices(m: PruningMeasurements) -> dict[str, ConditionCurve]:
 def _gains(
     all_measured: list[PruningMeasurements], config: Config, condition: str
 ) -> dict[str, list[Gain]]:
-    """Gains of each seed by model and rule; Holm's family is that of the claims."""
+    """Returns gains of each seed by model and rule, with Holm's correction."""
     everything = [c for m in all_measured for c in m.choices]
     sure: set[int] = set()
     for rule in ("Algorithm 1", *RULES):

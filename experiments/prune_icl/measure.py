@@ -1,4 +1,4 @@
-"""Answers of the pruned models, prompt by prompt, and their errors."""
+"""Predictions and errors of pruned models, prompt by prompt."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +14,12 @@ from icltheory.layered import forward, get_matrix
 
 
 def gpt2_answers(outputs: Any, shots: Any) -> Any:
-    """Predictions at the prefixes asked for, (prompts, shots)."""
+    """Predictions at the selected prefixes, (prompts, shots)."""
     return outputs[:, shots]
 
 
 def stack_answers(outputs: Any, shots: Any) -> Any:
-    """Minus the label slot of the query, (prompts, shots)."""
+    """Predictions of a stack: minus the label slot of the query, (prompts, shots)."""
     return -outputs[:, -1].reshape(-1, len(shots))
 
 
@@ -29,14 +29,14 @@ def _score(subject: PrunedSubject):
 
 
 def errors_of(answers: Any, targets: Any, dim: int, cap: float) -> np.ndarray:
-    """Squared errors / d, at most the cap; an answer that is not finite has the cap."""
+    """Squared errors / d up to the cap, which also replaces non-finite errors."""
     with np.errstate(over="ignore", invalid="ignore"):
         errors = np.square(np.asarray(answers) - np.asarray(targets)) / dim
     return np.fmin(np.where(np.isnan(errors), cap, errors), cap)
 
 
 def plain_answers(subject: PrunedSubject, asked: Questions, seed: int) -> np.ndarray:
-    """Answers of the model as it is, by a forward pass, (prompts, shots)."""
+    """Predictions of the unpruned model by a forward pass, (prompts, shots)."""
     score, args = _score(subject)
 
     @jax.jit
@@ -53,7 +53,7 @@ def grid_answers(
     modules: Sequence[str],
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """Answers after clipping, (layers, modules, rates, prompts, shots)."""
+    """Predictions after clipping, (layers, modules, rates, prompts, shots)."""
     score, args = _score(subject)
     answers = pruning.sweep_grid(
         subject.model,
@@ -72,7 +72,7 @@ def grid_answers(
 def magnitude_answers(
     subject: PrunedSubject, asked: Questions, seed: int, module: str
 ) -> np.ndarray:
-    """Answers after magnitude pruning that keeps as many parameters as each rank.
+    """Predictions after magnitude pruning with as many parameters as each rank.
 
     Returns:
         ``(layers, rates, prompts, shots)``.
@@ -97,7 +97,7 @@ def magnitude_answers(
 
 
 def kept_shares(subject: PrunedSubject, module: str) -> list[float]:
-    """Share of a module's parameters that each rank stores, as two thin factors."""
+    """Share of a module's parameters that each rank stores as two thin factors."""
     specs = pruning.module_matrices(subject.model, 0, module)
     shapes = [get_matrix(subject.params[0], spec).shape for spec in specs]
     sizes = sum(m * n for m, n in shapes)

@@ -1,4 +1,4 @@
-"""Tables, verdicts and the paper's claims beside what was measured."""
+"""Builds the tables, checks and claims of a run."""
 
 import dataclasses
 from functools import partial
@@ -33,7 +33,7 @@ from icltheory.statistics import adjust_holm
 def report(
     trained: list[TrainedModels], measured: list[PruningMeasurements], config: Config
 ) -> Report:
-    """Tables, figures, claims, checks and numbers of a run."""
+    """Builds the tables, figures, claims, checks and numbers of a run."""
     found = [check for m in measured for check in _checks(m)]
     found.append(_stack_against_descent(trained[-1], measured[-1]))
     tested = {
@@ -70,7 +70,7 @@ def report(
 
 
 def _checks(m: PruningMeasurements) -> list[Check]:
-    """What must hold whatever pruning does."""
+    """Checks identities that hold for any pruning."""
     name, rate0 = m.subject.name, m.errors[0, :, :, 0]
     spread = np.abs(rate0 - rate0[:1, :1]).max()
     plain = m.plain
@@ -118,7 +118,7 @@ def _stack_against_descent(out: TrainedModels, m: PruningMeasurements) -> Check:
 
 
 def claims(measured: list[PruningMeasurements], config: Config) -> list[Claim]:
-    """The paper's claims, what they predict here, and what was measured."""
+    """The paper's claims, their predictions here, and what was measured."""
     stated = []
     for m in measured:
         name = m.subject.name
@@ -193,7 +193,7 @@ def _about_condition_numbers(m: PruningMeasurements, config: Config) -> list[Cla
 
 
 def _about_choices(measured: list[PruningMeasurements], config: Config) -> list[Claim]:
-    """Algorithm 1, the exhaustive search and the control, in each condition."""
+    """Claims about Algorithm 1, exhaustive search and control in each condition."""
     stated = []
     for rule in ("Algorithm 1", "exhaustive", "scaled answer", "beyond scaling"):
         chosen = [c for m in measured for c in m.choices if c.rule.startswith(rule)]
@@ -277,7 +277,7 @@ def _unpruned_table(m: PruningMeasurements, label_noise: float) -> Table:
 
 
 def _inflation_table(m: PruningMeasurements) -> Table:
-    """Error over unpruned error at the main shots, layers in rows."""
+    """Builds the table of relative errors at the main number of shots, by layer."""
     subject = m.subject
     factor = 10 ** inflation(m).mean(axis=0)
     table = Table(

@@ -1,4 +1,4 @@
-"""The models that are pruned, and the prompts on which they answer."""
+"""The models that are pruned, and their evaluation prompts."""
 
 import dataclasses
 from typing import Any
@@ -18,7 +18,7 @@ CONDITIONS = ("standard", "label noise", "skewed inputs")
 
 @dataclasses.dataclass(frozen=True)
 class PrunedSubject:
-    """A trained model as the sweeps see it.
+    """A trained model prepared for pruning sweeps.
 
     Attributes:
         name: ``"GPT-2"`` or ``"linear stack"``.
@@ -47,12 +47,12 @@ class PrunedSubject:
 
     @property
     def layers(self) -> range:
-        """Numbers of the layers, from 0."""
+        """Layer indices, starting from 0."""
         return range(self.model.num_layers)
 
 
 def subject(trained: TrainedModels, config: Config) -> PrunedSubject:
-    """What is pruned of a trained model, and how it is asked."""
+    """Prepares a trained model for pruning: its matrices, ranks and prompts."""
     recipe, seeds = trained.recipe, range(len(trained.recipe.seeds))
     d = recipe.dim
     model, _ = trained.layered()
@@ -87,7 +87,7 @@ def subject(trained: TrainedModels, config: Config) -> PrunedSubject:
 
 @dataclasses.dataclass(frozen=True)
 class Questions:
-    """Prompts of every condition, in one batch, as a model takes them.
+    """Prompts of every condition in one batch, in the model's input format.
 
     Attributes:
         inputs: Inputs of the layered model.
@@ -103,7 +103,7 @@ class Questions:
 def questions(
     subject: PrunedSubject, config: Config, conditions: tuple[str, ...] = CONDITIONS
 ) -> Questions:
-    """Fresh prompts, the same for every seed, layer, module and rate.
+    """Draws the prompts, the same for every seed, layer, module and rate.
 
     The demonstrations of a noisy prompt carry noise, the answer asked for does not: the
     error is then the model's own, and differences between models are the same.
@@ -128,7 +128,7 @@ def questions(
 
 
 def _draw(recipe: Recipe, config: Config, condition: str, count: int):
-    """Points, labels and weights of one condition."""
+    """Draws points, labels and weights of one condition."""
     key = training.stream_key(recipe.seeds[0], "evaluation")
     key = jax.random.fold_in(key, CONDITIONS.index(condition))
     if condition == "skewed inputs":
@@ -141,7 +141,7 @@ def _draw(recipe: Recipe, config: Config, condition: str, count: int):
 
 
 def _zero_padded(X, y, query, shots: np.ndarray):
-    """Demonstrations beyond a prompt's shots become zero tokens, which add nothing.
+    """Sets demonstrations beyond a prompt's shots to zero tokens, which have no effect.
 
     Prompts with the same points and different shots follow each other.
     """

@@ -1,4 +1,4 @@
-"""Arms of Algorithm 1: a random layer, and other ways to cut the same matrices.
+"""Arms of Algorithm 1: a random layer, and other methods to clip the same matrices.
 
 Every arm searches the same rates on the same validation examples, and its choice is
 judged once on the same test set.
@@ -20,7 +20,7 @@ from icltheory.statistics import Comparison, Estimate, adjust_holm, compare
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ArmRow:
-    """What one arm chose for a task and a module, and what it was worth.
+    """Choice of one arm for a task and a module, with its test result.
 
     Attributes:
         arm: Its name in the config.
@@ -44,21 +44,21 @@ class ArmRow:
 
 
 def random_layer(study: Study, case: TaskDraw, module: str) -> int:
-    """A layer drawn from all, for each case and module anew."""
+    """Draws a layer at random, independently for each case and module."""
     text = f"{case.task} {case.shots} {case.seed} {case.order} {module}"
     rng = np.random.default_rng([study.config.seed, zlib.crc32(text.encode())])
     return int(rng.integers(study.num_layers))
 
 
 def arm_layer(study: Study, arm: str, case: TaskDraw, module: str) -> int:
-    """The layer that an arm prunes."""
+    """Returns the layer that an arm prunes."""
     if ARMS[arm].random_layer:
         return random_layer(study, case, module)
     return study.choice(module)[0]
 
 
 def arm_rows(study: Study, cases: list[TaskDraw]) -> list[ArmRow]:
-    """All arms of each case and module, with Holm's corrections over all of them."""
+    """Returns the rows of all arms, cases and modules, with Holm's correction."""
     rows = []
     for case in cases:
         for module in study.config.modules:
@@ -81,7 +81,7 @@ def arm_rows(study: Study, cases: list[TaskDraw]) -> list[ArmRow]:
 def _right(
     study: Study, arm: str, case: TaskDraw, module: str
 ) -> tuple[Algorithm1Result, np.ndarray]:
-    """The result of an arm, and which test answers its choice has right."""
+    """Returns an arm's result, and which test answers of its choice are right."""
     layer, answers = arm_layer(study, arm, case, module), study.answers_of(arm, case)
     config = study.config
     options = {"race": config.race, "seed": config.seed, "level": config.level}
@@ -90,14 +90,14 @@ def _right(
 
 
 def _corrected(p_values: list[float | None]) -> list[float]:
-    """Holm's correction over those that there are; 1 for the others."""
+    """Applies Holm's correction to the p-values that exist; the others become 1."""
     tested = [p for p in p_values if p is not None]
     found = iter(adjust_holm(tested) if tested else [])
     return [1.0 if p is None else float(next(found)) for p in p_values]
 
 
 def arm_means(study: Study, rows: list[ArmRow]) -> list[dict[str, Any]]:
-    """Gains of each arm: the mean over draws of each pair, then over the pairs.
+    """Mean gain of each arm over draws, then over pairs of a task and a module.
 
     The standard error is that over pairs of a task and a module, whose draws share
     their test examples.
@@ -135,7 +135,7 @@ _GAINS = {
 
 
 def arm_table(rows: list[ArmRow]) -> Table:
-    """Every arm's choice of the first draw, and what it was worth."""
+    """Builds the table of every arm's first choice with its test result."""
     table = Table(
         title="Arms of Algorithm 1: gain on the test set of the choice made on "
         "validation, and its difference from the choice of plain SVD\n(score "
@@ -169,7 +169,7 @@ def _with_interval(found: Comparison) -> str:
 
 
 def means_table(means: list[dict[str, Any]]) -> Table:
-    """Gains of the arms over all pairs and draws."""
+    """Builds the table of the arms' mean gains over all pairs and draws."""
     table = Table(
         title=f"Arms over {means[0]['pairs']} pairs of a task and a module and all "
         "draws: mean gain +- standard error over pairs"
@@ -186,7 +186,7 @@ def means_table(means: list[dict[str, Any]]) -> Table:
 def arm_findings(
     study: Study, rows: list[ArmRow], means: list[dict[str, Any]]
 ) -> list[str]:
-    """What each arm is worth beside Algorithm 1 with plain SVD."""
+    """Compares each arm with Algorithm 1 by plain SVD, in sentences."""
     at = {m["arm"]: m for m in means}
     sure = 1 - study.config.level
     told = []
@@ -209,7 +209,7 @@ def _pm(means: dict[str, Any]) -> str:
 
 
 def as_numbers(row: ArmRow) -> dict[str, Any]:
-    """A row for ``result.json``."""
+    """Converts a row for ``result.json``."""
     r = row.result
     return {
         **row.case._asdict(),

@@ -13,7 +13,7 @@ _PALE = 0.4
 
 
 class ModelBars(NamedTuple):
-    """The two bars of one model on one task.
+    """Accuracy of one model on one task, before and after Algorithm 1.
 
     Attributes:
         before: Accuracy of the unpruned model, with the ends of its interval.
@@ -29,7 +29,7 @@ class ModelBars(NamedTuple):
 def before_and_after(
     tasks: Mapping[str, Mapping[str, ModelBars]], models: Sequence[str], title: str
 ):
-    """Draws two bars a model for each task: before, pale, and after Algorithm 1.
+    """Draws for each task two bars per model: before (pale) and after Algorithm 1.
 
     Args:
         tasks: For each task the bars of its models.

@@ -1,4 +1,4 @@
-"""Our rows beside those of Tables 2 to 8, with every setting that differs."""
+"""Compares our rows with those of Tables 2 to 8, and lists differing settings."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ NOTE = (
 
 @dataclasses.dataclass(frozen=True)
 class RowBeside:
-    """One of our rows and its published one.
+    """One of our rows with its published counterpart.
 
     Attributes:
         published: The published row.
@@ -43,7 +43,7 @@ class RowBeside:
 
 
 def beside_published(study: Study, rows: list[TestedChoice]) -> list[RowBeside]:
-    """Our rows of a model that the tables are about.
+    """Pairs our rows with published ones, if the model is one of the tables'.
 
     Args:
         study: The study.
@@ -65,7 +65,7 @@ def beside_published(study: Study, rows: list[TestedChoice]) -> list[RowBeside]:
 
 
 def beside_table(found: list[RowBeside], checkpoint: str) -> Table | str:
-    """The rows as a table, or one line if there are none."""
+    """Builds the table of pairs, or one line of text if there are none."""
     if not found:
         return NO_ROW
     table = Table(

@@ -1,4 +1,4 @@
-"""Methods at equal numbers of parameters: every rate, on the validation examples.
+"""Compares methods at equal numbers of parameters, on the validation examples.
 
 Nothing is chosen here: each rate is a budget, at which all methods prune the same layer
 to as many parameters. Algorithm 1's choices are judged on the test set in ``arms``.
@@ -19,7 +19,7 @@ from icltheory.statistics import Comparison, Estimate, adjust_holm, compare
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BudgetRow:
-    """One method at one budget, on a task.
+    """Result of one method at one rate on a task.
 
     Attributes:
         arm: The arm whose method it is.
@@ -43,7 +43,7 @@ class BudgetRow:
 
 
 def budget_rows(study: Study, cases: list[TaskDraw]) -> list[BudgetRow]:
-    """Every method at every rate; none where a race left answers out."""
+    """Returns rows for every method and rate; none if a race left answers out."""
     rows = []
     for case in cases:
         for module in study.config.modules:
@@ -85,7 +85,7 @@ def _rows(study: Study, case: TaskDraw, module: str) -> list[BudgetRow]:
 
 
 def budget_means(rows: list[BudgetRow]) -> list[dict[str, Any]]:
-    """Change of accuracy by module, rate and arm: mean over draws, then over tasks.
+    """Mean change of accuracy by module, rate and arm, over draws, then over tasks.
 
     The standard error is that over tasks.
     """
@@ -116,7 +116,7 @@ def budget_means(rows: list[BudgetRow]) -> list[dict[str, Any]]:
 
 
 def budget_table(means: list[dict[str, Any]]) -> Table:
-    """A row for each module and budget, a column for each method."""
+    """Builds the table with a row per module and budget, and a column per method."""
     arms = list(dict.fromkeys(m["arm"] for m in means))
     table = Table(
         title="Methods at equal parameters: change of the validation accuracy of the "
@@ -136,7 +136,7 @@ def budget_table(means: list[dict[str, Any]]) -> Table:
 
 
 def budget_findings(study: Study, rows: list[BudgetRow]) -> list[str]:
-    """How often each method beats plain SVD with as many parameters."""
+    """Counts how often each method beats plain SVD with as many parameters."""
     sure, told = 1 - study.config.level, []
     family = sum(row.against is not None for row in rows)
     for arm in own_layer(study.config.arms)[1:]:
@@ -156,7 +156,7 @@ def budget_findings(study: Study, rows: list[BudgetRow]) -> list[str]:
 
 
 def as_numbers(row: BudgetRow) -> dict[str, Any]:
-    """A row for ``result.json``."""
+    """Converts a row for ``result.json``."""
     against = row.against
     return {
         **row.case._asdict(),

@@ -1,4 +1,4 @@
-"""What is pruned, on which tasks, and how it is judged."""
+"""Config and presets of the experiment: model, tasks, pruning and evaluation."""
 
 import dataclasses
 from pathlib import Path
@@ -8,14 +8,14 @@ import tyro
 
 from experiments._frame.fields import check_at_least
 
-# The optimal rates that occur in Tables 2 to 8 of Yao et al.; the paper lists no grid.
+# The optimal rates in Tables 2 to 8 of Yao et al.; the paper does not list its grid.
 PAPER_RATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
 ArmName = Literal["random", "whitened", "activation", "magnitude", "random_vectors"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """One run; it decides every number.
+    """The model, tasks, pruning and evaluation of one run; it decides every number.
 
     Attributes:
         checkpoint: Folder in the Hugging Face layout, or a name on the hub.
@@ -112,7 +112,7 @@ class Config:
 
     @property
     def task_names(self) -> tuple[str, ...]:
-        """The tasks as tables and figures name them: a file without its folder."""
+        """Task names for tables and figures; a file is named without its folder."""
         return tuple(Path(task).stem for task in self.tasks)
 
 
@@ -122,10 +122,10 @@ _GPTJ = Config(
     task_folder="",
     rates=PAPER_RATES,
     top_k=4,
-    # Those of Figure 1.
+    # The layers of Figure 1.
     layers=(0, 1, -2, -1),
     arms=("random", "whitened"),
-    # That of the files: others have other condition numbers.
+    # The dtype of the files, since other dtypes have other condition numbers.
     dtype="float16",
     layers_at_once=2,
 )
@@ -134,7 +134,7 @@ PRESETS = {
         checkpoint="experiments/small_lm/checkpoint",
         tasks=("nonce", "nonce_topic", "sentiment", "topic"),
         task_folder="experiments/small_lm/tasks",
-        # Its keys have 32 singular values, of which 0.95 leaves one.
+        # The keys have 32 singular values, of which the rate 0.95 keeps one.
         rates=(0.0, 0.1, 0.25, 0.5, 0.75, 0.85, 0.9, 0.95),
         top_k=2,
         demonstration_seeds=(0, 1, 2),
@@ -145,5 +145,5 @@ PRESETS = {
     "gptj": _GPTJ,
     "llama2": dataclasses.replace(_GPTJ, checkpoint="meta-llama/Llama-2-7b-hf"),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"tiny": "5.5 min, 2 cores"}

@@ -1,4 +1,4 @@
-"""``python -m experiments.prune_llm.cost --preset gptj``: what a run will take.
+"""``python -m experiments.prune_llm.cost --preset gptj``: cost of a run in advance.
 
 Everything is counted from the model's config and the experiment's: parameters, bytes on
 each of --devices, floating-point operations, and seconds at a speed that is given, and
@@ -37,11 +37,11 @@ from icltheory.bridge.families import read_architecture
 from icltheory.bridge.tasks import LanguageTask
 
 GB = 1e9
-_MEASURED = 50  # examples whose prompts are measured
+_MEASURED = 50  # number of examples whose prompts are measured
 
 
 class TaskSize(NamedTuple):
-    """Size of a task.
+    """Number of examples and tokens of a task.
 
     Attributes:
         demonstrations: Number of demonstrations.
@@ -58,7 +58,7 @@ class TaskSize(NamedTuple):
     test: int
 
 
-# Sizes as section C.3 of the paper has them; lengths are estimates.
+# Sizes are from section C.3 of the paper; lengths are estimates.
 ASSUMED = {
     "sst2": TaskSize(10, 210, 18, 8000, 59339),
     "agnews": TaskSize(8, 496, 60, 8000, 7600),
@@ -72,7 +72,7 @@ ASSUMED = {
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What one task takes.
+    """Operations and answers that one task requires.
 
     Attributes:
         task: Its name.
@@ -89,7 +89,7 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """Bytes that one device holds at the same time, and bytes on disk.
+    """Memory that one device needs at the same time, and bytes on disk.
 
     Attributes:
         weights: Weights of the model.
@@ -107,14 +107,14 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """What the device has to hold."""
+        """Bytes that the device needs at the same time."""
         return self.weights + self.pruned + self.prefix + self.activations
 
 
 def works(
     config: Config, arch: Architecture, sizes: dict[str, TaskSize]
 ) -> tuple[Work, ...]:
-    r"""Operations and answers of every task.
+    r"""Counts operations and answers for every task.
 
     Of P tokens in front and V questions of q tokens, a group of layers takes
 
@@ -156,7 +156,7 @@ def _work(config: Config, arch: Architecture, task: str, size: TaskSize) -> Work
 
 
 def _layers_run(config: Config, arch: Architecture, layers: tuple[int, ...]) -> float:
-    """Layers that a token runs through, over all groups of the grid."""
+    """Number of layers that a token passes, over all groups of layers of the grid."""
     total, rates, modules = 0.0, len(config.rates), len(config.modules)
     for start in range(0, len(layers), config.layers_at_once):
         group = layers[start : start + config.layers_at_once]
@@ -166,7 +166,7 @@ def _layers_run(config: Config, arch: Architecture, layers: tuple[int, ...]) -> 
 
 
 def _layer(arch: Architecture, module: str, arm: str) -> float:
-    """The layer of an arm: that of the scripts, or the mean over random ones."""
+    """Layer of an arm: the published one, or the mean over random ones."""
     if arm == "random":
         return (arch.num_layers - 1) / 2
     known = PUBLISHED_LAYERS.get((arch.family, arch.num_layers), {})
@@ -184,7 +184,7 @@ def _flops(config: Config, arch: Architecture, size: TaskSize) -> int:
 
 
 def decomposition_flops(config: Config, arch: Architecture) -> tuple[float, float]:
-    """Operations of all condition numbers, and of the systems of pruned layers.
+    """Operations of all condition numbers, and of decompositions of pruned layers.
 
     The first are in float64 on the host, singular values alone; the second in float32,
     :math:`6 m n^2 + 20 n^3` with vectors (Golub and Van Loan).
@@ -200,7 +200,7 @@ def decomposition_flops(config: Config, arch: Architecture) -> tuple[float, floa
 def _pruned_layers(config: Config, arch: Architecture) -> set[int]:
     chosen = {round(_layer(arch, m, "condition")) for m in config.modules}
     drawn = "random" in config.arms
-    # A random layer for each task and module, at most all layers.
+    # One random layer for each task and module, at most all layers.
     count = len(config.tasks) * len(config.modules) * drawn
     layers = set(grid_layers(config, arch.num_layers)) | chosen
     more = [layer for layer in range(arch.num_layers) if layer not in layers]
@@ -213,7 +213,7 @@ def memory(
     sizes: dict[str, TaskSize],
     devices: int = 1,
 ) -> Memory:
-    """Bytes of weights, pruned matrices, cached demonstrations and activations.
+    """Counts the bytes of weights, pruned matrices, cached prefixes and activations.
 
     Devices share weights and pruned matrices. What depends on the prompts is counted
     whole on each of them, which is more than it takes.
@@ -252,7 +252,7 @@ def _factors(cost: ModelCost) -> int:
 
 
 def measured_size(task: LanguageTask, encode: Callable[[str], list[int]]) -> TaskSize:
-    """The size of a task by a tokenizer, from some of its questions.
+    """Measures the size of a task with a tokenizer, on some of its questions.
 
     Args:
         task: The task.
@@ -281,7 +281,7 @@ def tables(
     flops_per_second: float,
     devices: int = 1,
 ) -> list[Table]:
-    """Memory and time as tables.
+    """Builds the tables of memory and time.
 
     Args:
         config: The experiment.
@@ -321,7 +321,7 @@ def _memory_table(config, arch, sizes, devices) -> Table:
 
 
 def checkpoint_table(cost: CheckpointCost) -> Table:
-    """What loading a checkpoint takes, from its headers.
+    """Builds the table of what loading a checkpoint requires, from its headers.
 
     Args:
         cost: What was counted.
@@ -393,7 +393,7 @@ class Options:
 
 
 def plan(options: Options) -> list[Table]:
-    """The tables of a command line."""
+    """Builds the tables that a command line requests."""
     config = PRESETS[options.preset]
     if options.layers_at_once:
         config = dataclasses.replace(config, layers_at_once=options.layers_at_once)
@@ -402,7 +402,7 @@ def plan(options: Options) -> list[Table]:
     if options.checkpoint and any(folder.glob("*.safetensors")):
         cost = checkpoint_cost(folder, config.dtype, devices=options.devices)
         arch, first = cost.arch, [checkpoint_table(cost)]
-    elif options.checkpoint:  # weights in Flax's format have no header to read
+    elif options.checkpoint:  # weights in Flax's format have no header
         path = folder / "config.json"
         arch = read_architecture(json.loads(path.read_text()), path)
     if options.task_folder:
@@ -425,7 +425,7 @@ def _measured(config: Config, folder: Path, task_folder: str) -> dict[str, TaskS
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Reads the command line and prints the tables."""
+    """Parses the command line and prints the tables."""
     from rich.console import Console
 
     about = (__doc__ or "").partition("\n")[0]

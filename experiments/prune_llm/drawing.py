@@ -1,4 +1,4 @@
-"""Changes of accuracy by clipping, against rates and after Algorithm 1."""
+"""Figures of changes of accuracy by clipping, over rates and after Algorithm 1."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ POINTS = "change of accuracy, points"
 
 
 class ChangeCurve(NamedTuple):
-    """Accuracy minus that of the unpruned model, of one layer over the rates.
+    """Change of one layer's accuracy from the unpruned model, over rates.
 
     Attributes:
         mean: The paired difference at each rate.
@@ -59,7 +59,7 @@ class ChangePanel(NamedTuple):
 
 
 class ChoiceChange(NamedTuple):
-    """Change of the test accuracy by what Algorithm 1 chose.
+    """Change of the test accuracy by Algorithm 1's choice.
 
     Attributes:
         change: The paired difference, with the ends of its interval; ``None`` where
@@ -76,7 +76,7 @@ class ChoiceChange(NamedTuple):
 def change_against_rate(
     panels: Mapping[str, ChangePanel], title: str, columns: int = 4
 ):
-    """Draws the change of accuracy against the clipping rate, one curve a layer.
+    """Draws the change of accuracy against the clipping rate, one curve per layer.
 
     A mark is filled where the change survives the correction for multiple tests.
 
@@ -130,7 +130,7 @@ def algorithm1_changes(
     title: str,
     xlabel: str = POINTS,
 ):
-    """Draws the change of the test accuracy by Algorithm 1, with its interval.
+    """Draws the change of the test accuracy by Algorithm 1 with its interval.
 
     A filled dot is a change that survives the correction for multiple tests, a hollow
     one is not; a choice not to prune has a dash at 0. The note stands at the right.
@@ -190,7 +190,7 @@ def _tested(axes, place: float, row: ChoiceChange) -> None:
 def search_cost(
     costs: Mapping[str, float | int], title: str, xlabel: str = "seconds for one search"
 ):
-    """Draws what each way of searching costs, and how many times less than the first.
+    """Draws the cost of each way to search, with its ratio to the first.
 
     Args:
         costs: Cost of each way; the first is what the others are compared with.
@@ -211,7 +211,7 @@ def search_cost(
     with plt.rc_context(SMALL):
         figure, axes = plt.subplots(figsize=(7.0, 1.2 + 0.45 * len(values)))
         axes.plot(values, places, "o", color=COLOURS[1], markersize=7)
-        # Room at the right for what stands beside the last dot.
+        # The limits leave room for the text beside the last dot.
         limits = (values.min() / 2, values.max() * (values.max() / values.min()) ** 0.4)
         axes.set(xscale="log", xlim=limits, xlabel=xlabel, title=title)
         axes.set_ylim(places[-1] - 0.6, 0.6)
@@ -238,7 +238,7 @@ def norms_beside_accuracy(
     lines: Mapping[str, float | int] | None = None,
     columns: int = 3,
 ):
-    """Draws theory beside measurement, quantity by quantity over the same rates.
+    """Draws theoretical quantities and measured accuracy over the same rates.
 
     Args:
         rates: The clipping rates.

@@ -1,4 +1,4 @@
-"""The pictures of the experiment."""
+"""The figures of the experiment."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def draw(
     measured: dict[str, Any],
     arms: list[ArmRow],
 ) -> dict[str, Any]:
-    """All figures by file name."""
+    """Draws all figures by file name."""
     config, ways = study.config, measured["ways"]
     percent = f"{100 * config.level:g} %"
     note = f"validation; bars: paired {percent} intervals; Holm over a task's cells"
@@ -91,7 +91,7 @@ def draw(
 
 
 def _arms(arms: list[ArmRow], level: float) -> Any:
-    """Gains of all arms on the test set, a panel for each arm."""
+    """Draws the gains of all arms on the test set, one panel per arm."""
     panels: dict[str, dict[str, ChoiceChange]] = {}
     for row in arms:
         name = f"{plain_words(row.case.task)},\n{plain_words(row.module)}"
@@ -110,7 +110,7 @@ def _shots(study: Study) -> str:
 
 
 def _shots_figure(study: Study, task: str, note: str) -> Any:
-    """Clipping behind each number of demonstrations, if there are several.
+    """Draws the effect of clipping for each number of demonstrations, if several.
 
     Without demonstrations the answers to arbitrary labels show only which words a model
     prefers, and clipping changes that preference: such a panel would look like a gain
@@ -133,13 +133,13 @@ def _shots_figure(study: Study, task: str, note: str) -> Any:
 def _panels(
     study: Study, case: TaskDraw, module: str, name: str
 ) -> dict[str, ChangePanel]:
-    """The panel of a case and a module, with its title."""
+    """Returns the panel of a case and a module, by its title."""
     found, tested = panel(study, case, module), tested_cells(study, case)
     curves = {}
     for layer in _shallow_and_deep(study.layers):
         comparisons = found.comparisons[study.layers.index(layer)]
         ends = np.array([cell.interval for cell in comparisons])
-        ends[0] = 0  # the unpruned model itself
+        ends[0] = 0  # the unpruned model compared with itself
         sure = [
             rate > 0 and tested[module, layer, rate][1] <= 1 - study.config.level
             for rate in study.rates(module)
@@ -151,12 +151,12 @@ def _panels(
 
 
 def _shallow_and_deep(layers: tuple[int, ...]) -> tuple[int, ...]:
-    """All of a few layers, else the first two and the last two."""
+    """Returns all layers if there are few, else the first two and the last two."""
     return layers if len(layers) <= 6 else (*layers[:2], *layers[-2:])
 
 
 def _theory(study: Study, measured: dict[str, Any]) -> Any:
-    """The surrogate's numbers of each layer and rate, beside the accuracy."""
+    """Draws the surrogate's numbers and the accuracy of each layer and rate."""
     case, module = TaskDraw(**measured["case"]), measured["module"]
     found = panel(study, case, module)
     rows = {(row["layer"], row["rate"]): row for row in measured["rows"]}

@@ -1,4 +1,4 @@
-"""What the numbers say, in words; every word depends on them."""
+"""Summarises the results of a study in sentences derived from its numbers."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def findings(
     raced: list[dict[str, Any]],
     theory: dict[str, Any] | None,
 ) -> list[str]:
-    """One sentence or two about each question."""
+    """Summarises each question's result in one or two sentences."""
     return [
         _helped(study, rows),
         _optimism(rows),
@@ -83,7 +83,7 @@ def _grid(study: Study, task: str) -> str:
 
 
 def _depth(study: Study) -> str:
-    """Mean change at high rates, the first layer of the grid against the last."""
+    """Compares the mean change at high rates between first and last layer."""
     modules = [m for m in study.config.modules if max(study.rates(m)) >= 0.5]
     if not modules or len(study.layers) < 2:
         return "The grid has no two layers at rates of 0.5 and more to compare."
@@ -105,14 +105,14 @@ def _depth(study: Study) -> str:
 
 
 def _left_out(study: Study) -> list[str]:
-    """Modules that some rates were not tried on."""
+    """Lists the modules for which some rates were left out."""
     told = [f"{m}: {study.left_out(m)}" for m in study.config.modules]
     told = [sentence for sentence in told if not sentence.endswith(": ")]
     return [f"Rates that were left out of {'; '.join(told)}."] if told else []
 
 
 def _layer(study: Study, rows: list[TestedChoice]) -> list[str]:
-    """Whether condition numbers pick the layer that gains most."""
+    """States whether condition numbers select the layer that gains most."""
     best, of = 0, 0
     for row in rows:
         if row.result.layer in study.layers:

@@ -23,7 +23,7 @@ from experiments.prune_llm.bars import ModelBars, before_and_after
 from experiments.prune_llm.config import PRESETS, Config
 from icltheory.statistics import adjust_holm, proportion_interval
 
-# What the runs may differ in, and what changes no number.
+# Fields that may differ between runs, or that do not affect results.
 _FREE = {
     "checkpoint": "",
     "revision": "",
@@ -35,7 +35,7 @@ _FREE = {
 
 @dataclasses.dataclass(frozen=True)
 class JoinedRow:
-    """A row of Algorithm 1 in one of the runs.
+    """A row of Algorithm 1 in one of the joined runs.
 
     Attributes:
         model: Name of the checkpoint.
@@ -53,7 +53,7 @@ class JoinedRow:
 
     @property
     def verdict(self) -> str:
-        """Better or worse beyond chance, or which of the reasons it is not."""
+        """Whether the change is significantly better or worse, or why it is not."""
         if self.row["rate"] == 0:
             return "not pruned"
         level, difference = self.row["comparison"]["level"], self._difference
@@ -67,7 +67,7 @@ class JoinedRow:
 
 
 def join(folders: list[Path], output: Path) -> dict:
-    """Writes the table and Figure 4 of finished runs.
+    """Joins finished runs: writes the table and Figure 4.
 
     Raises:
         ValueError: if a folder holds no finished run, the runs differ in more than
@@ -95,7 +95,7 @@ def join(folders: list[Path], output: Path) -> dict:
 
 
 def report(config: Config, rows: list[JoinedRow]) -> Report:
-    """The table, Figure 4 and the numbers of joined rows."""
+    """Builds the table, Figure 4 and the numbers of joined rows."""
     verdicts = [row.verdict for row in rows]
     pruned = len(rows) - verdicts.count("not pruned")
     return Report(
@@ -112,7 +112,7 @@ def report(config: Config, rows: list[JoinedRow]) -> Report:
 
 
 def corrected(rows: list[JoinedRow]) -> list[JoinedRow]:
-    """The rows with Holm's correction over all that were pruned."""
+    """Returns the rows with Holm's correction over all pruned ones."""
     tested = [row.row["rate"] > 0 for row in rows]
     holm = np.ones(len(rows))
     if any(tested):
@@ -125,7 +125,7 @@ def corrected(rows: list[JoinedRow]) -> list[JoinedRow]:
 
 
 def preferred(rows: list[JoinedRow]) -> JoinedRow:
-    """The module with the best validation score, the first of equal ones."""
+    """Returns the row with the best validation score, the first of equal ones."""
     return max(rows, key=lambda row: row.row["validation_after"])
 
 
@@ -142,7 +142,7 @@ def _check_apart(configs: list[Config]) -> None:
 
 
 def _name(checkpoint: str) -> str:
-    """The last part of a path or of a name on the hub."""
+    """Returns the last part of a path or of a name on the hub."""
     return checkpoint.rstrip("/").rpartition("/")[2]
 
 
@@ -224,7 +224,7 @@ def _numbers(joined: JoinedRow) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> dict:
-    """Reads the command line and joins."""
+    """Parses the command line and joins the runs."""
     given = read_join_line(argv, "prune_llm.join", __doc__.partition("\n")[0])
     return join(list(given.runs), given.output)
 

@@ -31,7 +31,7 @@ class Switches(Flags):
     rebuild: Path | None = None
 
     def stored_run(self) -> Path | None:
-        """The run that is rebuilt."""
+        """Folder of the run that is rebuilt."""
         return self.rebuild
 
 
@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> dict | None:
 
 
 def _rebuild(config: Config, run: Run) -> dict:
-    """Tables, figures and results from the folder alone."""
+    """Rebuilds tables, figures and results from the run folder, without the model."""
     path = run.folder / CHECKS
     if not path.is_file():
         raise ValueError(f"rebuild: expected a complete run, got none of {path}")
@@ -80,7 +80,7 @@ def _rebuild(config: Config, run: Run) -> dict:
 
 
 def _checked(study: Any, subject: Any, run: Run) -> dict[str, Any]:
-    """What needs the model and is measured once."""
+    """Returns the checks that need the model, which are measured once."""
     path = run.folder / CHECKS
     if not path.is_file():
         found = {

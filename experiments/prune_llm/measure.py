@@ -1,4 +1,4 @@
-"""Evaluates the answers that a study lacks."""
+"""Evaluates the answers that are missing in a study."""
 
 import itertools
 
@@ -13,7 +13,7 @@ from icltheory.bridge.layer_search import algorithm1
 
 
 def measure(study: Study, subject: Subject, run: Run) -> int:
-    """Fills the caches; returns how many answers were evaluated in this process."""
+    """Fills the answer caches and returns the number of newly evaluated answers."""
     systems, grid, judged = systems_of(run), study.grid_cases, study.judged_cases
     with run.progress("evaluating", len(grid) + len(judged), unit="cases") as activity:
         for case in grid:
@@ -40,7 +40,7 @@ def _name(case: TaskDraw) -> str:
 def _evaluate_grid(
     study: Study, subject: Subject, case: TaskDraw, systems, show: Progress
 ) -> None:
-    """Every layer, module and rate on validation, a few layers at a time."""
+    """Evaluates all layers, modules and rates on validation, some layers at a time."""
     config = study.config
     evaluator = CachedEvaluator(
         study.answers[case],

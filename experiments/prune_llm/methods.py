@@ -1,4 +1,4 @@
-"""The arms of Algorithm 1, one row each: which layer, and by which method it is cut."""
+"""The arms of Algorithm 1 as a table: which layer is clipped, and by which method."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -16,12 +16,12 @@ from icltheory.bridge.spectra import (
 )
 from icltheory.bridge.tasks import LanguageTask
 
-# Algorithm 1 itself, beside which the others stand.
+# Name of Algorithm 1 itself, which the other arms are compared with.
 CONDITION = "condition"
 
 
 class Arm(NamedTuple):
-    """One way to run Algorithm 1.
+    """One variant of Algorithm 1.
 
     Attributes:
         title: Its name in tables and figures.
@@ -37,7 +37,7 @@ class Arm(NamedTuple):
     calibrated: bool = False
 
     def stored_as(self, config: Config) -> str:
-        """The method's name in the answer cache."""
+        """Name of the method in the answer cache."""
         return method_name(self.method(config, {}))
 
 
@@ -59,7 +59,7 @@ NAMES = {name: arm.title for name, arm in ARMS.items()}
 
 
 def own_layer(arms: tuple[str, ...]) -> tuple[str, ...]:
-    """Algorithm 1 and the arms that prune its layer: only methods differ."""
+    """Returns Algorithm 1 and the arms that prune the same layer by other methods."""
     return tuple(a for a in (CONDITION, *arms) if not ARMS[a].random_layer)
 
 
@@ -71,7 +71,7 @@ def method_of(
     layer: int,
     module: str,
 ) -> str | ClippingMethod:
-    """The method of an arm, with what it needs to know of a layer's inputs."""
+    """Returns an arm's method, with second moments of a layer's inputs if needed."""
     row = ARMS[arm]
     if not row.calibrated:
         return row.method(config, {})
@@ -82,7 +82,7 @@ def method_of(
 
 
 def calibration_text(config: Config, task: LanguageTask) -> str:
-    """The text whose inputs are measured: the demonstrations, unless one is given."""
+    """Returns the text for measuring inputs: the demonstrations unless one is given."""
     if not config.calibration:
         text, where = task.prefix(None), f"the demonstrations of {task.name}"
     else:
@@ -99,7 +99,7 @@ def calibration_text(config: Config, task: LanguageTask) -> str:
 
 
 def check_calibration(config: Config, tasks: Iterable[LanguageTask]) -> None:
-    """Raises where an arm needs a text and there is none."""
+    """Raises if an arm needs a calibration text and there is none."""
     if any(ARMS[arm].calibrated for arm in config.arms):
         for task in tasks:
             calibration_text(config, task)

@@ -11,7 +11,7 @@ from experiments.prune_llm.config import PAPER_RATES
 from icltheory.bridge.tasks import TASKS, denominator_of
 
 FILE = Path(__file__).with_name("published.json")
-# Families of the models, and the sizes by which a checkpoint of them is known.
+# Families of the models, and the sizes that identify their checkpoints.
 MODELS = {
     "GPT-J-6B": {"family": "gptj", "num_layers": 28, "width": 4096},
     "LLAMA2-7B": {"family": "llama", "num_layers": 32, "width": 4096},
@@ -21,7 +21,7 @@ MODULES = ("mlp", "attn")
 
 @dataclasses.dataclass(frozen=True)
 class PublishedRow:
-    """A row of one of the tables; scores are text, since their digits count.
+    """A row of one of the tables; scores are text, which preserves their digits.
 
     Attributes:
         table: Number of the table.
@@ -54,12 +54,12 @@ class PublishedRow:
 
     @property
     def mark(self) -> str:
-        """The sign of a score that was divided by n - 1."""
+        """Mark of a score that was divided by n - 1."""
         return "*" if self.denominator == "n-1" else ""
 
 
 def denominator(scores: tuple[str, ...], num_examples: int) -> str:
-    """Whether counts over n, over n - 1, over both or over neither print so.
+    """Which denominator reproduces the printed scores: n, n - 1, both or neither.
 
     Args:
         scores: Scores as printed, of the same examples.
@@ -79,7 +79,7 @@ def denominator(scores: tuple[str, ...], num_examples: int) -> str:
 
 @functools.cache
 def published_rows() -> tuple[PublishedRow, ...]:
-    """The 28 rows of the file, checked.
+    """Returns the 28 published rows, checked.
 
     Raises:
         ValueError: If a row is missing, twice there or impossible.
@@ -88,7 +88,7 @@ def published_rows() -> tuple[PublishedRow, ...]:
 
 
 def read_rows(stored: dict[str, Any]) -> tuple[PublishedRow, ...]:
-    """The rows of a file's contents.
+    """Parses the rows from the contents of a file.
 
     Args:
         stored: ``{"sizes": {task: test examples}, "rows": [...]}``.

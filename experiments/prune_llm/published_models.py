@@ -1,4 +1,4 @@
-"""Configs of the two models of Yao et al., as their config.json files say them."""
+"""Configs of the two models of Yao et al., as in their config.json files."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tables, verdicts and findings of a study."""
+"""Builds the tables, checks and findings of a study."""
 
 import dataclasses
 from typing import Any
@@ -40,14 +40,15 @@ from experiments.prune_llm.tables import (
 from experiments.prune_llm.theory import within_rates
 from icltheory.statistics import compare
 
-# The cached search has to be this many times faster than the plain one.
+# The cached search must be this many times faster than the plain search.
 SPEEDUP = 20
-# Scores of one model by two programs; the weights of rate 0 agree to the bit.
+# Tolerance for scores of one model by two programs; at rate 0 the weights agree
+# exactly.
 SCORES_AGREE = 1e-4
 
 
 def report(study: Study, measured: dict[str, Any]) -> Report:
-    """Tables, figures, findings, checks and numbers of a run."""
+    """Builds the tables, figures, findings, checks and numbers of a run."""
     config = study.config
     every = algorithm1_rows(study, study.judged_cases)
     main = [case for case in study.judged_cases if case in study.grid_cases]
@@ -114,7 +115,7 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
 
 
 def _grid(study: Study, task: str) -> dict[str, Any]:
-    """Accuracies (layers, rates) by shots and module, and what is beyond chance."""
+    """Accuracies (layers, rates) by shots and module, and significant differences."""
     cases = [case for case in study.grid_cases if case.task == task]
     panels = {
         f"{case.shots}": {
@@ -133,7 +134,7 @@ def _grid(study: Study, task: str) -> dict[str, Any]:
 
 
 def _padded(study: Study, accuracy: np.ndarray) -> list[list[float]]:
-    """The accuracies with NaN at the rates, the largest, that leave no rank."""
+    """Pads accuracies with NaN at the largest rates, which leave no rank."""
     more = len(study.config.rates) - accuracy.shape[1]
     return np.pad(accuracy, ((0, 0), (0, more)), constant_values=np.nan).tolist()
 
@@ -150,7 +151,7 @@ def _checks(study: Study, measured: dict[str, Any]) -> list[Check]:
             "<=",
         ),
     ]
-    if study.config.dtype == "float32":  # half precision rounds: see the numbers
+    if study.config.dtype == "float32":  # half precision has rounding errors
         for name, found in (
             ("rate 0 against unpruned", none),
             ("cached against", ways),
@@ -175,7 +176,7 @@ def _checks(study: Study, measured: dict[str, Any]) -> list[Check]:
 
 
 def _learns_in_context(study: Study) -> list[Check]:
-    """Some task gains from demonstrations; words that say all may leave nothing to."""
+    """Checks that demonstrations raise the accuracy on some task."""
     curves = {task: shots_curve(study, task) for task in study.config.task_names}
     gains = {}
     for task, curve in curves.items():
@@ -192,7 +193,7 @@ def _learns_in_context(study: Study) -> list[Check]:
 
 
 def algorithm1_table(study: Study, rows: list[TestedChoice]) -> Table:
-    """The table of Algorithm 1, a row for each task and module."""
+    """Builds the table of Algorithm 1, one row per task and module."""
     level = study.config.level
     table = Table(
         title="Algorithm 1: chosen on validation, judged once on the test set "

@@ -1,4 +1,4 @@
-"""What a run knows: cases, condition numbers and answers, of a model or of a folder."""
+"""The data of a run: cases, condition numbers and answers, from a model or a folder."""
 
 import dataclasses
 import hashlib
@@ -26,13 +26,13 @@ from icltheory.pruning import LayerChoice, kept_parameters, rank_for_rate
 from icltheory.strict_json import number
 
 ANSWERS, STUDY = "answers.jsonl", "study.json"
-# Answers of the arms that do not cut by plain SVD.
+# File for the answers of arms that do not use plain SVD.
 METHODS = "answers_methods.jsonl"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Study:
-    """Everything that tables and figures are made of.
+    """All data that tables and figures are made of.
 
     Attributes:
         config: What was asked.
@@ -68,14 +68,14 @@ class Study:
         return subjects.judged_cases(self.config, list(self.answers))
 
     def main_case(self, task: str) -> TaskDraw:
-        """The case of the grid on which Algorithm 1 runs."""
+        """Returns the grid's case on which Algorithm 1 runs."""
         (case,) = (
             c for c in self.grid_cases if c.task == task and c in self.judged_cases
         )
         return case
 
     def rates(self, module: str) -> tuple[float, ...]:
-        """Rates that leave some singular value of every matrix of a module."""
+        """Rates that leave at least rank 1 in every matrix of a module."""
         if self.config.at_least_one:
             return self.config.rates
         sizes = {min(shape) for shape in self._shapes(module)}
@@ -84,7 +84,7 @@ class Study:
         )
 
     def left_out(self, module: str) -> str:
-        """The other rates, in words for the row of the module; empty if none."""
+        """Describes the rates that are left out for a module; empty if none."""
         usable = self.rates(module)
         names = [f"{rate:g}" for rate in self.config.rates if rate not in usable]
         if not names:
@@ -93,11 +93,11 @@ class Study:
         return f"{', '.join(names)} leaves rank 0 of {size}"
 
     def answers_of(self, arm: str, case: TaskDraw) -> AnswerCache:
-        """The answers of an arm; those of plain SVD are shared."""
+        """Returns the answers of an arm; arms with plain SVD share one cache."""
         return self.others.get(arm, self.answers)[case]
 
     def kept_share(self, layer: int, module: str, rate: float) -> float:
-        """Parameters of a module that a rate keeps, of all that it has."""
+        """Share of a module's parameters that remains at a rate."""
         shapes = [
             row.shape
             for row in self.conditions
@@ -115,7 +115,7 @@ class Study:
         return [row.shape for row in rows]
 
     def choice(self, module: str) -> tuple[int, LayerChoice | None]:
-        """Layer of a module, and how it was chosen; ``None`` if the scripts name it."""
+        """Returns a module's layer and how it was chosen; ``None`` if published."""
         given = subjects.given_layer(self.config, self.family, self.num_layers, module)
         if given is not None:
             return given, None
@@ -126,12 +126,12 @@ class Study:
 
 
 def systems_of(run: Run) -> SingularSystems:
-    """Where the run keeps singular systems."""
+    """Returns the run's store of singular value decompositions."""
     return SingularSystems(run.folder / "singular_systems")
 
 
 def begin(config: Config, subject: Subject, run: Run) -> Study:
-    """The study of a new run, or of one that goes on."""
+    """Creates the study of a new or resumed run."""
     path = run.folder / STUDY
     facts = {case: facts_of(task) for case, task in subject.tasks.items()}
     about: dict[str, Any] = {
@@ -152,13 +152,13 @@ def begin(config: Config, subject: Subject, run: Run) -> Study:
 
 
 def rebuild(config: Config, run: Run) -> Study:
-    """The study of a run's folder; no model is needed, and no answer is added."""
+    """Reads the study from a run's folder, without a model and without changes."""
     records = _records(run, _other_methods(config), read_only=True)
     return _read(config, run.folder / STUDY, records)
 
 
 def _records(run: Run, methods: Any, **options: Any) -> tuple[Records, ...]:
-    """Where answers are kept; those by other methods have a file of their own."""
+    """Opens the files of answers; methods other than plain SVD have a separate file."""
     names = TaskDraw._fields
     usual = Records(run.folder / ANSWERS, (*names, *PLACE_FIELDS), **options)
     if not methods:
@@ -168,7 +168,7 @@ def _records(run: Run, methods: Any, **options: Any) -> tuple[Records, ...]:
 
 
 def _other_methods(config: Config) -> dict[str, str]:
-    """Names in the cache of what the arms do instead of plain SVD."""
+    """Returns cache names of the methods of arms that do not use plain SVD."""
     usual = ARMS[CONDITION].stored_as(config)
     names = {arm: ARMS[arm].stored_as(config) for arm in config.arms}
     return {arm: name for arm, name in names.items() if name != usual}

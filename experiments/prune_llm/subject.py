@@ -1,4 +1,4 @@
-"""What a run is about: the model, its tasks, and what can be asked of them.
+"""Loads the model and the tasks of a run and checks all options before it begins.
 
 Everything that a person may have got wrong is found out here, before a run begins.
 """
@@ -29,7 +29,7 @@ from icltheory.layered import get_matrix
 from icltheory.pruning import choose_layers, module_matrices, rank_for_rate
 
 ROOT = Path(__file__).parents[2]
-# Layers that the authors' scripts name, by family and number of layers.
+# Layers named by the authors' scripts, by family and number of layers.
 PUBLISHED_LAYERS = {
     ("gptj", 28): {"mlp": 26, "attn": 27},
     ("llama", 32): {"mlp": 30, "attn": 30},
@@ -37,7 +37,7 @@ PUBLISHED_LAYERS = {
 
 
 class TaskDraw(NamedTuple):
-    """A task behind certain demonstrations.
+    """A task with particular demonstrations.
 
     Attributes:
         task: Its name.
@@ -68,7 +68,7 @@ class Subject:
 
 
 def load(config: Config) -> Subject:
-    """Loads model and tasks, and refuses what cannot be done."""
+    """Loads the model and the tasks, and raises if an option is invalid."""
     drawn = load_tasks(config)
     check_calibration(config, drawn.values())
     model = load_model(config.checkpoint, config.dtype, config.revision)
@@ -84,7 +84,7 @@ def load(config: Config) -> Subject:
 
 
 def load_model(checkpoint: str, dtype: str | None, revision: str) -> LanguageModel:
-    """The model of a folder, as it stands or below the repository, or of a name."""
+    """Loads the model from a folder, here or in the repository, or from the hub."""
     folder = _near(checkpoint)
     name = folder if folder.is_dir() else checkpoint
     try:
@@ -94,7 +94,7 @@ def load_model(checkpoint: str, dtype: str | None, revision: str) -> LanguageMod
 
 
 def load_tasks(config: Config) -> dict[tuple[str, int, int], LanguageTask]:
-    """Each task by its name, draw and order of the demonstrations."""
+    """Loads each task by name, draw and order of the demonstrations."""
     try:
         return _draws(config)
     except ImportError as error:
@@ -102,7 +102,7 @@ def load_tasks(config: Config) -> dict[tuple[str, int, int], LanguageTask]:
 
 
 def grid_layers(config: Config, num_layers: int) -> tuple[int, ...]:
-    """Layers of the grid, from 0."""
+    """Returns the layers of the grid, from 0."""
     wanted = config.layers or range(num_layers)
     for layer in wanted:
         if not -num_layers <= layer < num_layers:
@@ -113,13 +113,13 @@ def grid_layers(config: Config, num_layers: int) -> tuple[int, ...]:
 
 
 def main_cases(config: Config, cases: Sequence[TaskDraw]) -> list[TaskDraw]:
-    """Cases of the first draw in the first order: those of the grid."""
+    """Returns the cases of the first draw in the first order, which form the grid."""
     first = config.demonstration_seeds[0], config.orders[0]
     return [case for case in cases if case[2:] == first]
 
 
 def judged_cases(config: Config, cases: Sequence[TaskDraw]) -> list[TaskDraw]:
-    """Cases on which Algorithm 1 runs: the first number of shots, and all draws."""
+    """Returns the cases for Algorithm 1: the first number of shots, and all draws."""
     first: dict[str, int] = {}
     for case in cases:
         first.setdefault(case.task, case.shots)
@@ -129,14 +129,14 @@ def judged_cases(config: Config, cases: Sequence[TaskDraw]) -> list[TaskDraw]:
 def given_layer(
     config: Config, family: str, num_layers: int, module: str
 ) -> int | None:
-    """The layer that the authors' scripts name, where their profile is asked for."""
+    """Returns the layer named by the authors' scripts if their profile is selected."""
     if config.profile != "authors_code":
         return None
     return PUBLISHED_LAYERS.get((family, num_layers), {}).get(module)
 
 
 def _near(name: str) -> Path:
-    """A path as it stands, or below the repository."""
+    """Returns a path that exists here, or the same path in the repository."""
     path = Path(name)
     return path if path.exists() else ROOT / path
 
@@ -163,7 +163,7 @@ def _draws(config: Config) -> dict[tuple[str, int, int], LanguageTask]:
 
 
 def _declared(task: str, task_folder: str) -> tuple[TaskSpec, Path | None]:
-    """The declaration of a task, and the folder of its data if it does not say it."""
+    """Returns the declaration of a task, and its data folder if known."""
     if is_declaration_file(task):
         return task_spec(_near(task)), None
     if task not in (names := (*SHIPPED, *TASKS)):
@@ -175,7 +175,7 @@ def _declared(task: str, task_folder: str) -> tuple[TaskSpec, Path | None]:
 
 
 def _reserved(spec: TaskSpec, config: Config) -> int:
-    """Rows of each class that are kept for draws of the demonstrations, if several."""
+    """Number of rows per class reserved for several draws of demonstrations."""
     seeds = config.demonstration_seeds
     per_class = spec.recipe(config.profile).split.per_class
     return 0 if seeds == (0,) else per_class * len(seeds)
@@ -207,7 +207,7 @@ def _check_pruning(model: LanguageModel, config: Config) -> None:
     layers = range(model.num_layers)
     choose_layers([[1.0] for _ in layers], config.top_k, aggregate=config.aggregate)
     grid_layers(config, model.num_layers)
-    # A rate that leaves no rank of some module is left out there, and its row says so.
+    # A rate that keeps no rank of a module is left out there, and the table says so.
     sizes = [
         min(
             min(get_matrix(model.params, spec).shape)

@@ -1,4 +1,4 @@
-"""Numbers out of answers: the grid, Algorithm 1, shots, demonstrations, races."""
+"""Computes tables from answers: grid, Algorithm 1, shots, demonstrations, races."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ class TestedChoice:
     holm: float
 
     def verdict(self, level: float) -> str:
-        """What the test says, as far as the whole table allows it."""
+        """Interpretation of the test after Holm's correction over the table."""
         if self.result.rate == 0:
             return "not pruned"
         if self.holm > 1 - level:
@@ -47,7 +47,7 @@ class TestedChoice:
 
 
 class Panel(NamedTuple):
-    """The grid of one case and module.
+    """Accuracies of the grid for one case and module.
 
     Attributes:
         accuracy: Accuracy on validation, (layers, rates), at the module's own rates.
@@ -63,7 +63,7 @@ class Panel(NamedTuple):
 
 
 def algorithm1_rows(study: Study, cases: list[TaskDraw]) -> list[TestedChoice]:
-    """Algorithm 1 of each case and module; Holm's family is all of them."""
+    """Runs Algorithm 1 on each case and module, with Holm's correction over all."""
     config = study.config
     found: list[tuple[TaskDraw, str, Algorithm1Result]] = []
     for case in cases:
@@ -93,7 +93,7 @@ def algorithm1_rows(study: Study, cases: list[TaskDraw]) -> list[TestedChoice]:
 
 
 def panel(study: Study, case: TaskDraw, module: str) -> Panel:
-    """The grid of a case and module."""
+    """Returns the accuracies of the grid for a case and module."""
     config, answers = study.config, study.answers[case]
     cells, accuracy = [], []
     for layer in study.layers:
@@ -111,9 +111,9 @@ def panel(study: Study, case: TaskDraw, module: str) -> Panel:
 def tested_cells(
     study: Study, case: TaskDraw
 ) -> dict[tuple[str, int, float], tuple[Comparison, float]]:
-    """Each module, layer and rate of a case's grid against the unpruned model.
+    """Compares every cell of a case's grid with the unpruned model.
 
-    With the p-values after Holm's correction over all of them.
+    The p-values are after Holm's correction over all cells.
     """
     found = {
         (module, layer, rate): cell
@@ -133,7 +133,7 @@ def tested_cells(
 
 
 def beyond_chance(study: Study, case: TaskDraw) -> dict[str, Any]:
-    """How many cells of a case's grid differ from the unpruned model after Holm."""
+    """Counts the cells of a case's grid with a significant difference after Holm."""
     found = tested_cells(study, case)
     if not found:
         return {"cells": 0, "better": 0, "worse": 0, "best": None}
@@ -157,7 +157,7 @@ def beyond_chance(study: Study, case: TaskDraw) -> dict[str, Any]:
 
 
 def shots_curve(study: Study, task: str) -> dict[int, np.ndarray]:
-    """Which validation examples the unpruned model has right, by demonstrations."""
+    """Which validation answers of the unpruned model are right, by number of shots."""
     module = study.config.modules[0]
     return {
         case.shots: study.answers[case].correct(
@@ -169,7 +169,7 @@ def shots_curve(study: Study, task: str) -> dict[int, np.ndarray]:
 
 
 def replicates(study: Study, rows: list[TestedChoice]) -> list[dict[str, Any]]:
-    """Mean over draws and orders of the demonstrations, for each task and module."""
+    """Means over draws and orders of the demonstrations, for each task and module."""
     found = []
     for task in study.config.task_names:
         for module in study.config.modules:
@@ -197,7 +197,7 @@ def replicates(study: Study, rows: list[TestedChoice]) -> list[dict[str, Any]]:
 
 
 def races(study: Study, row: TestedChoice) -> dict[str, Any] | None:
-    """Races over the answers of the full grid, in several orders of the examples.
+    """Simulates races on the answers of the full grid, in several example orders.
 
     ``None`` where a race was the search, and left no full grid to race over.
     """
@@ -230,7 +230,7 @@ def _answers(right: np.ndarray):
 
 
 def as_numbers(row: TestedChoice, level: float) -> dict[str, Any]:
-    """A row for ``result.json``."""
+    """Converts a row for ``result.json``."""
     result = row.result
     selection = None if result.selection is None else result.selection._asdict()
     return {

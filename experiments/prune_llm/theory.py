@@ -1,4 +1,4 @@
-"""Does a smaller implicit update of the surrogate go with a better accuracy?
+"""Tests whether smaller implicit updates of the surrogate mean better accuracy.
 
 Both fall with the clipping rate whatever the theory says, so layers are compared within
 each rate. And the surrogate has to be near what attention does: else its norms are not
@@ -17,15 +17,15 @@ from experiments.prune_llm.subject import TaskDraw
 from experiments.prune_llm.tables import panel
 from icltheory.strict_json import number
 
-# The square of a cosine is the share of the squared length of what attention adds that
-# the surrogate explains: here half of it.
+# The square of the cosine is the share of the squared length of attention's
+# contribution that the surrogate explains; at least half is required.
 LEAST_COSINE = 0.5**0.5
-# A jackknife over layers needs a few of them.
+# The jackknife over layers needs at least a few layers.
 LEAST_LAYERS = 4
 
 
 class WithinRates(NamedTuple):
-    """The correlation over layers within each rate.
+    """The correlation over layers within each rate, and what it depends on.
 
     Attributes:
         layers: How many layers there are.
@@ -51,7 +51,7 @@ class WithinRates(NamedTuple):
 
 
 def within_rates(study: Study, theory: dict[str, Any]) -> WithinRates:
-    """Size of the update beside the change of accuracy, layer by layer at each rate."""
+    """Correlates the update's size with the change of accuracy within each rate."""
     rates = study.rates(theory["module"])[1:]
     found = panel(study, TaskDraw(**theory["case"]), theory["module"])
     rows = {(row["layer"], row["rate"]): row for row in theory["rows"]}
@@ -71,7 +71,7 @@ def within_rates(study: Study, theory: dict[str, Any]) -> WithinRates:
         float(np.max(used)),
         float(np.mean(sizes < 1)) if sizes.size else 0.0,
     )
-    if not about.least_cosine >= LEAST_COSINE:  # NaN is no measured cosine
+    if not about.least_cosine >= LEAST_COSINE:  # also true for NaN
         return about._replace(
             reason=f"cosine of the surrogate to attention {about.least_cosine:+.2f} to "
             f"{about.most_cosine:+.2f}, at least {LEAST_COSINE:.2f} needed everywhere"
@@ -91,7 +91,7 @@ def within_rates(study: Study, theory: dict[str, Any]) -> WithinRates:
 def rank_correlation(
     sizes: np.ndarray, changes: np.ndarray, level: float
 ) -> tuple[float, float, float]:
-    r"""Rank correlation of two tables (layers, rates) within the rates, and interval.
+    r"""Rank correlation of two tables (layers, rates) within the rates, with interval.
 
     .. math:: r = \frac{\sum_{\xi, l} a_{l \xi}\, b_{l \xi}}
         {\sqrt{\sum a_{l \xi}^2 \sum b_{l \xi}^2}}
@@ -123,12 +123,12 @@ def _within(sizes: np.ndarray, changes: np.ndarray) -> float:
 
 
 def _arctanh(correlation: float) -> float:
-    # Of a few layers the ranks may agree completely.
+    # With few layers the ranks may agree completely.
     return float(np.arctanh(np.clip(correlation, -0.999, 0.999)))
 
 
 def theory_finding(study: Study, theory: dict[str, Any] | None) -> list[str]:
-    """What the surrogate says of the accuracy, or why it says nothing."""
+    """States what the surrogate predicts about accuracy, or why it predicts nothing."""
     if theory is None:
         return []
     found = within_rates(study, theory)

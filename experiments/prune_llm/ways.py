@@ -1,4 +1,4 @@
-"""What is measured once: the quick way beside the plain one, rate 0, the theory."""
+"""Measures once per run: fast against plain search, rate 0, and the surrogate."""
 
 import dataclasses
 import time
@@ -16,7 +16,7 @@ from icltheory.bridge.tasks import LanguageTask
 
 
 def compare_ways(study: Study, subject: Subject) -> dict[str, Any]:
-    """One search over all rates, on some validation examples of the first task.
+    """Times one search over all rates by both ways, on some examples of the first task.
 
     Both ways start from the unpruned weights and decompose them, and both are compiled
     when their time is taken; what the quick one takes at first is told beside it.
@@ -39,7 +39,7 @@ def compare_ways(study: Study, subject: Subject) -> dict[str, Any]:
 
     _, cold = _timed(cached)
     quick, cached_seconds = _timed(cached)
-    evaluate_naive(model, task, shots=case.shots)  # compiles every length
+    evaluate_naive(model, task, shots=case.shots)  # compiles for every length
     plain, naive_seconds = _timed(naive)
     scores, other = (np.stack([e.scores for e in found]) for found in (quick, plain))
     same = np.stack([e.predictions for e in quick]) == np.stack(
@@ -61,7 +61,7 @@ def compare_ways(study: Study, subject: Subject) -> dict[str, Any]:
 
 
 def rate_0(study: Study, subject: Subject) -> dict[str, Any]:
-    """Rate 0 beside the model itself: weights, scores and predictions."""
+    """Compares rate 0 with the unpruned model: weights, scores and predictions."""
     config, model = study.config, subject.model
     changed = 0
     for layer in study.layers:
@@ -72,7 +72,7 @@ def rate_0(study: Study, subject: Subject) -> dict[str, Any]:
                 jax.tree.leaves(model.params),
                 strict=True,
             )
-            # What is shared is equal; only what was rebuilt is looked at.
+            # Shared arrays are equal, so only rebuilt ones are compared.
             changed += sum(
                 int((np.asarray(a) != np.asarray(b)).sum())
                 for a, b in pairs
@@ -98,7 +98,7 @@ def rate_0(study: Study, subject: Subject) -> dict[str, Any]:
 
 
 def beside(study: Study, subject: Subject, systems: Any) -> dict[str, Any] | None:
-    """The linear surrogate of the grid's layers, on the first task."""
+    """Computes the linear surrogate of the grid's layers on the first task."""
     config = study.config
     case = study.main_case(config.task_names[0])
     module = "attn" if "attn" in config.modules else config.modules[0]
@@ -125,7 +125,7 @@ def beside(study: Study, subject: Subject, systems: Any) -> dict[str, Any] | Non
 def _some(task: LanguageTask, most: int) -> LanguageTask:
     total = len(task.validation)
     places = np.linspace(0, total - 1, min(most, total)).round().astype(int)
-    # Only scores are compared: one example is enough for any denominator.
+    # Only scores are compared, so the denominator must allow a single example.
     return dataclasses.replace(
         task,
         validation=tuple(task.validation[place] for place in places),

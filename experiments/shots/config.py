@@ -1,4 +1,4 @@
-"""Which model, which tasks, how many demonstrations."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 from typing import Annotated, Literal
@@ -8,13 +8,13 @@ import tyro
 from experiments import prune_llm
 from experiments._frame.fields import check_at_least
 
-# Student's quantile of two draws is 12.7: their interval is everything.
+# For two draws, Student's quantile is 12.7 and the interval is useless.
 LEAST_DRAWS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """One run; it decides every number.
+    """The model, the tasks and the numbers of demonstrations; it decides every number.
 
     Attributes:
         checkpoint: Folder in the Hugging Face layout, or a name on the hub.
@@ -81,16 +81,16 @@ class Config:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Rates that are evaluated: 0, and the one of the pruned model if there is."""
+        """Clipping rates to evaluate: 0, and the pruned model's if there is one."""
         return (0.0, self.rate) if self.rate else (0.0,)
 
     @property
     def task_names(self) -> tuple[str, ...]:
-        """The tasks as tables and figures name them: a file without its folder."""
+        """Task names for tables and figures; a file is named without its folder."""
         return self.subject().task_names
 
     def subject(self) -> prune_llm.Config:
-        """The model and the tasks as the pruning experiment loads them."""
+        """Loads the model and the tasks as the pruning experiment does."""
         return prune_llm.Config(
             checkpoint=self.checkpoint,
             tasks=self.tasks,
@@ -112,7 +112,7 @@ class Config:
 
 
 _TINY = prune_llm.PRESETS["tiny"]
-# Rates and layers of the published search on SST-2; the task has ten demonstrations.
+# Rates and layers of the published search on SST-2, whose task has ten demonstrations.
 _GPTJ = Config(
     checkpoint="EleutherAI/gpt-j-6b",
     tasks=("sst2",),
@@ -132,7 +132,8 @@ PRESETS = {
         shots=(0, 1, 2, 4, 8, 16),
         demonstration_seeds=(0, 1, 2, 3, 4),
         orders=(0, 1),
-        # Label words without a meaning: only demonstrations tell what they stand for.
+        # These label words have no meaning, so that only demonstrations can define
+        # them.
         rising=("nonce", "nonce_topic"),
         rate=0.75,
     ),
@@ -141,5 +142,5 @@ PRESETS = {
         _GPTJ, checkpoint="meta-llama/Llama-2-7b-hf", rate=0.99, layer=30
     ),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"tiny": "30 s, 2 cores"}

@@ -1,4 +1,4 @@
-"""Means over demonstrations and questions, and how far they can be trusted."""
+"""Means over demonstrations and questions with their intervals."""
 
 from typing import NamedTuple
 
@@ -17,13 +17,13 @@ class Point(NamedTuple):
 
 
 def point(values: np.ndarray, same_questions: bool, level: float) -> Point:
-    """Mean of a table ``(draws, questions)``; draws may share their questions."""
+    """Mean of a table ``(draws, questions)``, whose draws may share their questions."""
     found = crossed_estimate(values, same_columns=same_questions)
     return Point(*map(float, (*found, *found.interval(level))))
 
 
 class AccuracyCurve(NamedTuple):
-    """The in-context curve of one task and one model.
+    """Accuracy of one model on one task by number of demonstrations.
 
     Attributes:
         shots: One point for each number of demonstrations.
@@ -37,7 +37,7 @@ class AccuracyCurve(NamedTuple):
 
 
 def curve(right: np.ndarray, same_questions: bool, level: float) -> AccuracyCurve:
-    """The curve of answers ``(shots, seeds, orders, questions)``.
+    """Computes the curve from answers ``(shots, seeds, orders, questions)``.
 
     Orders of one draw are no independent draws: they are averaged first.
     """
@@ -53,6 +53,6 @@ def curve(right: np.ndarray, same_questions: bool, level: float) -> AccuracyCurv
 def differences(
     before: np.ndarray, after: np.ndarray, same_questions: bool, level: float
 ) -> tuple[Point, ...]:
-    """After minus before for each number of demonstrations, paired."""
+    """Paired difference, after minus before, for each number of demonstrations."""
     each = np.mean(after.astype(float) - before, axis=2)
     return tuple(point(values, same_questions, level) for values in each)

@@ -1,4 +1,4 @@
-"""Accuracy of language models against the number of demonstrations."""
+"""Figures of accuracy against the number of demonstrations."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -77,7 +77,8 @@ def _panel(axes, panel: ShotsPanel) -> None:
     places = demonstration_places(panel.shots)
     for order, (label, curve) in enumerate(panel.curves.items()):
         colour = COLOURS[order % len(COLOURS)]
-        # Beside each other, as a harmless change leaves the curve where it was.
+        # Curves are shifted sideways, since pruning without effect leaves a curve
+        # unchanged.
         x = places + 0.09 * (order - (len(panel.curves) - 1) / 2)
         mean = np.asarray(curve.mean, float)
         bars = None

@@ -1,4 +1,4 @@
-"""Answers of the model, recorded question by question."""
+"""Evaluates the model and records its answers question by question."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ KEY = ("task", "shots", "seed", "order", "rate", "example")
 
 
 def records_of(config: Config, subject: Subject, path: Path) -> Records:
-    """The records of a run; those of another model or config are refused."""
+    """Opens the records of a run; raises if they belong to another model or config."""
     return Records(path, KEY, config={"config": config, "weights": subject.digest})
 
 
@@ -27,7 +27,7 @@ def measure(
     records: Records,
     progress: Progress | None = None,
 ) -> Iterator[TaskDraw]:
-    """Answers what is not recorded yet; yields each case that was answered."""
+    """Evaluates the answers that are not recorded yet; yields each finished case."""
     for case, task in subject.tasks.items():
         if records.done(**case._asdict()):
             continue
@@ -79,7 +79,7 @@ def _lines(key: dict, evaluation: Evaluation) -> Iterator[dict]:
 
 
 def correct(config: Config, records: Records, task: str, rate: float) -> np.ndarray:
-    """Which answers were right, ``(shots, seeds, orders, questions)``."""
+    """Which answers are right, ``(shots, seeds, orders, questions)``."""
     asked = {"task": task, "rate": rate}
     predictions = records.table("prediction", **asked)
     labels = records.table("label", **asked)

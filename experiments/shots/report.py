@@ -1,4 +1,4 @@
-"""Table, figure and verdicts of a run."""
+"""Builds the table, figure and checks of a run."""
 
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ _PRIOR = "grey: no rule is shown yet,\nonly a prior over label words"
 
 
 class TaskFindings(NamedTuple):
-    """What was found on one task.
+    """Curves and differences for one task.
 
     Attributes:
         curves: The curve of each rate.
@@ -51,7 +51,7 @@ class TaskFindings(NamedTuple):
 def found(
     config: Config, subject: Subject, records: Records, name: str
 ) -> TaskFindings:
-    """Everything about one task, from the records alone."""
+    """Computes the curves and differences of one task from the records."""
     tasks = [task for case, task in subject.tasks.items() if case.task == name]
     asked = [task.examples(config.split) for task in tasks]
     same = all(examples == asked[0] for examples in asked)
@@ -75,7 +75,7 @@ def found(
 
 
 def report(config: Config, results: dict[str, TaskFindings]) -> Report:
-    """Tables, figure, checks and numbers of a run."""
+    """Builds the tables, figure, checks and numbers of a run."""
     rising = config.rising or tuple(results)
     checks = [
         check
@@ -113,7 +113,7 @@ def _checks(name: str, one: TaskFindings) -> list[Check]:
 
 
 def figure(config: Config, results: dict[str, TaskFindings]):
-    """The curves, in the manner of Figure 2."""
+    """Draws the curves in the style of Figure 2."""
     panels = {}
     for name, one in results.items():
         curves, points = {}, {}

@@ -1,4 +1,4 @@
-"""The model as a Hugging Face folder: config, weights, tokenizer."""
+"""Writes the model as a Hugging Face folder: config, weights and tokenizer."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 
 
 def save(config: Config, params: Any, folder: Path) -> Path:
-    """Writes the four files, in place of what may be there."""
+    """Writes the four files of the checkpoint and replaces existing ones."""
     described = config.hugging_face()
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
     model = LanguageModel(decoder_of(config), params, config=described)
@@ -36,7 +36,7 @@ def save(config: Config, params: Any, folder: Path) -> Path:
 
 
 def rounded(params: Any) -> Any:
-    """Parameters whose values bfloat16 has, as float32.
+    """Rounds parameters to bfloat16 and returns them as float32.
 
     Their archive is half as large, and products in float32 stay as they were.
     """
@@ -44,7 +44,7 @@ def rounded(params: Any) -> Any:
 
 
 def tokenizer_json() -> str:
-    """A word-level tokenizer: spaces part words; colons and line ends are words."""
+    """Returns a word-level tokenizer, in which colons and line ends are words too."""
     from tokenizers import (
         AddedToken,
         Regex,

@@ -1,4 +1,4 @@
-"""Sizes of the experiment: the language, the model, its training, its questions."""
+"""Config of the experiment: the language, the model, its training, its questions."""
 
 import dataclasses
 from typing import Any
@@ -11,7 +11,7 @@ from icltheory.training import OptimizerConfig
 
 @dataclasses.dataclass(frozen=True)
 class SentenceCurriculum:
-    """What changes while the model learns, by the share of the training that is done.
+    """Changes of the training data, by the share of the training completed.
 
     Attributes:
         words_from: Until then, sentences use the first words of the lists only.
@@ -100,7 +100,7 @@ class Config:
     level: float = 0.95
 
     def needs_all_steps(self) -> str:
-        """What depends on the number of all steps, so that more cannot be added."""
+        """Returns why the run cannot be extended by more steps, or ``None``."""
         return "the stages of the curriculum are shares of all steps"
 
     def __post_init__(self):
@@ -120,7 +120,7 @@ class Config:
             raise ValueError(f"shots: expected some, none below 0, got {self.shots}")
 
     def hugging_face(self) -> dict[str, Any]:
-        """The ``config.json`` of the model."""
+        """Returns the ``config.json`` of the model."""
         longest = 1 + (max(self.shots) + 1) * self.language.demo_length()
         return {
             "architectures": ["LlamaForCausalLM"],
@@ -158,5 +158,5 @@ PRESETS = {
         checkpoint_every=2000,
     ),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "3 min, 2 cores"}

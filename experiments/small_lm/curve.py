@@ -1,4 +1,4 @@
-"""The in-context curve: accuracy over the number of demonstrations.
+"""In-context curves: accuracy against the number of demonstrations.
 
 A draw is a set of demonstrations with its label words; its questions share them. All
 sentences are held out, and so are all pairs of nonce label words. Predictions compare
@@ -29,7 +29,7 @@ from icltheory.training import stream_key
 
 
 class Question(NamedTuple):
-    """A kind of task: the attribute that decides and what the label words are."""
+    """A kind of task: its attribute, and whether its label words have a meaning."""
 
     name: str
     attribute: int
@@ -46,12 +46,12 @@ QUESTIONS = (
 
 
 def question(name: str) -> Question:
-    """The kind of task of that name."""
+    """Returns the kind of task with this name."""
     return next(q for q in QUESTIONS if q.name == name)
 
 
 class Curves(NamedTuple):
-    """Accuracy of each draw, (draws, numbers of shots), and of who knows the task."""
+    """Accuracies of each draw by number of shots, of the model and ideal learners."""
 
     model: np.ndarray
     ideal: np.ndarray
@@ -59,7 +59,7 @@ class Curves(NamedTuple):
 
 
 def curves(config: Config, params: Any) -> dict[str, Curves]:
-    """Curves of every kind of task."""
+    """Computes the curves of every kind of task."""
     key = stream_key(config.seed, "evaluation")
     run = jax.jit(_last_logits, static_argnums=(0, 1))
     keys = jax.random.split(key, len(QUESTIONS))
@@ -97,7 +97,7 @@ def _curves(config: Config, params: Any, question: Question, key, run) -> Curves
 def stated_classes(
     language: Language, question: Question, key: Any, shown: Sentences
 ) -> np.ndarray:
-    """The class that each demonstration states, (draws, demonstrations)."""
+    """The class that each demonstration states, which may be wrong, by draw."""
     truth = np.asarray(shown.classes[..., question.attribute])
     if not language.label_noise:
         return truth
@@ -136,7 +136,7 @@ def _scores(config: Config, params: Any, question: Question, drawn, k: int, run)
 
 
 def _last_logits(decoder, length, params, words, count, said):
-    """Logits behind the last colon: the label and the end of line come after it."""
+    """Logits after the last colon of each prompt."""
     prompts = compose(words, count, said, length)
     every = logits(decoder, params, prompts.ids, prompts.mask)
     colon = prompts.mask.sum(axis=1) - 3

@@ -1,4 +1,4 @@
-"""The picture of the experiment."""
+"""The figure of the experiment."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ _PARTS = {
 
 
 def in_context_curves(config: Config, summaries: dict[str, Any]) -> Any:
-    """Accuracy over the number of shots, a panel a task."""
+    """Draws accuracy against the number of shots, one panel per task."""
     words = {True: "meaningful labels", False: "nonce labels"}
     titles = [f"{v.ATTRIBUTES[q.attribute]}, {words[q.meant]}" for q in QUESTIONS]
     title = (
@@ -48,7 +48,7 @@ def _panel(axes: Any, config: Config, question: Any, parts: dict[str, Any]) -> N
         curve = parts[part]
         mark = {"color": colour, "marker": marker, "markersize": 4}
         axes.plot(places, curve["mean"], line, **mark)
-        # An interval of a share ends at 0 and 1.
+        # The interval of an accuracy is limited to [0, 1].
         low, high = (np.clip(curve[end], 0, 1) for end in ("low", "high"))
         axes.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
     axes.axhline(parts["informed"]["mean"][0], color="grey", linewidth=0.9)

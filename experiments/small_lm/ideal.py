@@ -1,4 +1,4 @@
-r"""The best that can be done with this language, and with what is in the prompt.
+r"""Ideal learners of this language, which apply Bayes' rule to the prompt.
 
 A text's words are independent given its subject s and its classes c. With f the focus,
 A attributes and e the noise, a word speaks of attribute a with probability
@@ -24,7 +24,7 @@ from experiments.small_lm.words import LIST_LENGTH
 
 
 class Reading(NamedTuple):
-    """What texts say.
+    """Posterior probabilities of classes and log-likelihoods of subjects of texts.
 
     Attributes:
         classes: For each attribute, the probability of every class, (..., C_a).
@@ -35,12 +35,12 @@ class Reading(NamedTuple):
     subject: np.ndarray
 
     def at(self, index: Any) -> "Reading":
-        """What some of the texts say."""
+        """Selects some of the texts."""
         return Reading(tuple(p[index] for p in self.classes), self.subject[index])
 
 
 class LanguageTask(NamedTuple):
-    """The subject, the class of each label word, and how often it is met."""
+    """A possible task: its subject, the class of each label word, and its odds."""
 
     subject: int
     order: tuple[int, ...]
@@ -48,7 +48,7 @@ class LanguageTask(NamedTuple):
 
 
 def read(language: Language, said: Sentences) -> Reading:
-    """Bayes' rule for the classes of texts."""
+    """Computes the posterior over classes of texts by Bayes' rule."""
     words, length = np.asarray(said.words), np.asarray(said.length)
     counted = np.arange(words.shape[-1]) < length[..., None]
     lists = np.where(counted, (words - v.FIRST_WORD) // LIST_LENGTH, -1)
@@ -78,7 +78,7 @@ def _subject_likelihood(
 
 
 def tasks_of(language: Language, subject: int, meant: bool) -> list[LanguageTask]:
-    """What label words may stand for: a subject, and a class for each of them.
+    """Lists the possible tasks: a subject, and a class for each label word.
 
     Words that mean what they say stand for their classes; ``positive`` and ``negative``
     speak of sentiment or of season. Nonce words stand in any order for the classes of
@@ -133,7 +133,7 @@ def learner(
 
 
 def accuracy(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Probability of a right answer; of several that are equally likely, any is given.
+    """Probability of a correct answer when equally likely answers are drawn at random.
 
     Args:
         probabilities: (..., classes).

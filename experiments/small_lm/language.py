@@ -1,4 +1,4 @@
-"""Sentences whose words betray three hidden classes, and documents of demonstrations.
+"""Generates sentences with three hidden classes, and documents of demonstrations.
 
 A sentence has a class of sentiment, of season and of topic, and a subject: the one of
 the three that decides its label. A word speaks of the subject with the probability
@@ -60,11 +60,11 @@ class Language:
                 raise ValueError(f"{name}: expected a value in [0, 1), got {value}")
 
     def with_noise(self, label_noise: float) -> "Language":
-        """The same language with another share of wrong labels."""
+        """Returns the language with another share of wrong labels."""
         return dataclasses.replace(self, label_noise=label_noise)
 
     def demo_length(self) -> int:
-        """Most tokens of a demonstration: words, colon, label, end of line."""
+        """Largest number of tokens of a demonstration with label and end of line."""
         return self.most_words + 3
 
 
@@ -72,7 +72,7 @@ Numbers = Array | np.ndarray
 
 
 class Sentences(NamedTuple):
-    """Words of sentences, how many of them count, and their classes by attribute."""
+    """Word numbers of sentences, their lengths, and their classes by attribute."""
 
     words: Numbers
     length: Numbers
@@ -80,7 +80,7 @@ class Sentences(NamedTuple):
 
 
 class Documents(NamedTuple):
-    """Token numbers, where they count, and which of them are labels."""
+    """Token numbers of documents, the mask of tokens, and the mask of labels."""
 
     ids: Array
     mask: Array
@@ -96,7 +96,7 @@ def sentences(
     hardness: Array | float = 1.0,
     topics: Array | None = None,
 ) -> Sentences:
-    """Draws a sentence for each subject, all held out or none.
+    """Draws one sentence per subject, either all held out or none.
 
     A word is any of its list with the probability ``spread``, else the list's first.
     The smaller the hardness, from 1 to 0, the shorter a sentence is, the more of its
@@ -140,7 +140,7 @@ def sentences(
 
 
 def _moved(key: Array, word: Array, length: Array, held_out: bool) -> Array:
-    """Changes the last word within its list until the sum is as it should be."""
+    """Changes the last word within its list so that the sum of words is as required."""
     slot = _slots(word.shape[-1], word.ndim)
     counted = slot < length[..., None]
     last = slot == length[..., None] - 1
@@ -148,14 +148,14 @@ def _moved(key: Array, word: Array, length: Array, held_out: bool) -> Array:
     allowed = _integers(key, length.shape, 1, _MODULUS)
     remainder = jnp.zeros_like(length) if held_out else allowed
     change = (remainder - total) % _MODULUS
-    # Lists begin and end at multiples of five.
+    # Each list of words begins at a multiple of five.
     within = word % _MODULUS
     moved = word - within + (within + change[..., None]) % _MODULUS
     return jnp.where(last, moved, word)
 
 
 def nonce_labels(key: Array, num_documents: int, held_out: bool) -> Array:
-    """Four nonce words a document, one a class.
+    """Draws four nonce words per document, one for each class.
 
     Words of one group never meet in a training document, words of a held-out one are
     all of one group: the pairs are new although every word is known.
@@ -173,7 +173,7 @@ def nonce_labels(key: Array, num_documents: int, held_out: bool) -> Array:
 
 
 def meant_labels() -> np.ndarray:
-    """Conventional label words (attribute, class); the last repeats where few."""
+    """Conventional label words (attribute, class); short lists repeat the last."""
     rows = [[v.ID[w] for w in words] for words in v.MEANT.values()]
     return np.array([row + row[-1:] * (v.MOST_CLASSES - len(row)) for row in rows])
 
@@ -187,7 +187,7 @@ def documents(
     spread: Array | float = 1.0,
     hardest: Array | float = 1.0,
 ) -> Documents:
-    """Draws training documents of ``demos`` demonstrations, cut at ``length``."""
+    """Draws training documents of ``demos`` demonstrations, truncated to ``length``."""
     keys = jax.random.split(key, 6)
     odds = jnp.log(jnp.asarray(language.attribute_odds, jnp.float32))
     attribute = jax.random.categorical(keys[0], odds, shape=(num,))
@@ -209,7 +209,7 @@ def documents(
     decided = jnp.take_along_axis(said.classes, attribute[:, None, None], axis=-1)
     decided = decided[..., 0]
     if language.label_noise:
-        # A key of its own leaves the draws without noise as they were.
+        # A separate key keeps the other draws the same as without noise.
         noise_key = jax.random.fold_in(key, len(keys))
         two = known[:, 0] == known[:, 2]
         count = jnp.where(two, 2, jnp.asarray(v.NUM_CLASSES)[attribute])
@@ -226,7 +226,7 @@ def mislabelled(
     count: Numbers,
     known: Numbers,
 ) -> Array:
-    """Classes as demonstrations state them: some are another one of their document.
+    """Changes a share of the stated classes to others of the same document.
 
     Args:
         key: Random key.
@@ -249,7 +249,7 @@ def mislabelled(
 
 
 def _topics(key: Array, language: Language, num: int) -> Array:
-    """Topics of documents in random order; in some documents there are only two."""
+    """Draws topics of documents in random order; some documents have only two."""
     order_key, pair_key = jax.random.split(key)
     order = jnp.argsort(_uniform(order_key, (num, v.MOST_CLASSES)), axis=-1)
     pairs = jnp.tile(order[:, :2], (1, v.MOST_CLASSES // 2))
@@ -274,7 +274,7 @@ def compose(words: Numbers, count: Numbers, label: Numbers, length: int) -> Docu
     target = place == most + 1
     grid, there = grid.reshape(num, -1), there.reshape(num, -1)
     target = jnp.broadcast_to(target, (num, demos, most + 3)).reshape(num, -1)
-    # Position 0 is the start token; what is absent or too long falls off the end.
+    # Position 0 is the start token; absent and excess tokens are dropped at the end.
     where = jnp.where(there, jnp.cumsum(there, axis=-1), length)
     row = jnp.arange(num)[:, None]
     ids = jnp.zeros((num, length), jnp.int32).at[:, 0].set(v.START)
@@ -284,7 +284,7 @@ def compose(words: Numbers, count: Numbers, label: Numbers, length: int) -> Docu
     return Documents(ids, mask, is_label.at[row, where].set(target, mode="drop"))
 
 
-# Dtypes are named, so that draws are the same with 64-bit numbers switched on.
+# Dtypes are explicit, so that draws do not change in 64-bit mode.
 def _integers(key: Array, shape: tuple[int, ...], low: Any, high: Any) -> Array:
     return jax.random.randint(key, shape, low, high, jnp.int32)
 
@@ -298,5 +298,5 @@ def _happens(key: Array, probability: Any, shape: tuple[int, ...]) -> Array:
 
 
 def _slots(count: int, ndim: int) -> Array:
-    """Numbers of the last axis, with as many axes as what they are compared with."""
+    """Indices along the last axis, shaped to broadcast against ``ndim`` axes."""
     return jnp.arange(count).reshape((1,) * (ndim - 1) + (count,))

@@ -1,4 +1,4 @@
-"""The model: the project's own decoder, in the shape of a small LLaMA."""
+"""The model: the package's own decoder in the shape of a small LLaMA."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 def load(checkpoint: str, name: str = "checkpoint") -> LanguageModel:
-    """The small language model at a path as it stands or below the repository.
+    """Loads the small language model from a path here or in the repository.
 
     Args:
         checkpoint: Folder of the checkpoint.
@@ -36,12 +36,12 @@ def load(checkpoint: str, name: str = "checkpoint") -> LanguageModel:
 
 
 def decoder_of(config: Config) -> Decoder:
-    """The program that the checkpoint's ``config.json`` describes."""
+    """Returns the decoder described by the checkpoint's ``config.json``."""
     return Decoder(read_architecture(config.hugging_face()))
 
 
 def start(config: Config, key: Array) -> Any:
-    """Random parameters: matrices keep the size of what they multiply.
+    """Draws initial parameters that preserve the scale of activations.
 
     The token table is also the head. The last norm makes up for its size, so that all
     words are about equally likely at first.
@@ -72,7 +72,7 @@ def _drawn(config: Config, key: Array, path: list[Any], leaf: Array) -> Array:
 
 
 def logits(decoder: Decoder, params: Any, ids: Array, mask: Array) -> Array:
-    """Logits of the next token behind every token."""
+    """Logits of the next token at every position."""
     stream = decoder.embed(params, Tokens(ids, mask))
     for layer in range(decoder.num_layers):
         stream = decoder.block(layer, params, stream)

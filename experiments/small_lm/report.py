@@ -1,4 +1,4 @@
-"""Table, picture and verdicts of a run."""
+"""Builds the table, figure and checks of a run."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ from experiments.small_lm.curve import QUESTIONS, Curves
 from experiments.small_lm.figures import in_context_curves
 from icltheory.statistics import Estimate
 
-# A curve rises if the interval of what the shots gain is above this.
+# A curve rises if the gain from demonstrations has an interval above this.
 RISE = 0.1
 
 
 def report(config: Config, fitted: Fitted, found: dict[str, Curves]) -> Report:
-    """Table, figure, checks and numbers of a run."""
+    """Builds the table, figure, checks and numbers of a run."""
     summaries = {
         name: {part: summary(values, config.level) for part, values in _parts(c)}
         for name, c in found.items()
@@ -57,7 +57,7 @@ def summary(values: np.ndarray, level: float) -> dict[str, list[float]]:
 
 
 def checks(config: Config, found: dict[str, Curves]) -> list[Check]:
-    """Nonce labels are learned from the shots, others known before; none beats Bayes.
+    """Checks that nonce labels are learned from shots, and that none is above Bayes.
 
     Every difference is taken draw by draw.
     """

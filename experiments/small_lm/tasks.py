@@ -1,4 +1,4 @@
-"""Tasks for the bridge: files of held-out sentences, and their declarations."""
+"""Tasks for the bridge: files of held-out sentences, and task declarations."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from experiments.small_lm.language import Language, Sentences, sentences
 from experiments.small_lm.words import GROUP, NONCE
 from icltheory.bridge.tasks import PromptTemplate, Split, TaskRecipe, TaskSpec
 
-# Name of a task and its kind of question.
+# Each shipped task with its kind of question.
 SHIPPED = {
     "sentiment": question("sentiment"),
     "topic": question("topic"),
@@ -23,19 +23,19 @@ SHIPPED = {
 ROWS = {"train": 64, "validation": 256, "test": 512}
 DEMONSTRATIONS = 16
 FOLDER = Path(__file__).parent / "tasks"
-# The files' seed is not the model's: no run shares its draws.
+# This seed differs from the models' seeds, so no run shares these draws.
 _SEED = 20_000
 
 
 def label_words(asked: Question) -> tuple[str, ...]:
-    """The label words by class; nonce words are a group that training never saw."""
+    """Returns label words by class; nonce words are a combination new to the model."""
     if asked.meant:
         return v.MEANT[v.ATTRIBUTES[asked.attribute]]
     return tuple(NONCE[:GROUP][: v.NUM_CLASSES[asked.attribute]])
 
 
 def declaration(name: str) -> TaskSpec:
-    """The task of that name; ``load_task(declaration(name), FOLDER / name)`` reads it.
+    """Returns the declaration of a task, which ``load_task`` reads with its folder.
 
     Another ``demonstration_seed`` of ``load_task`` draws other demonstrations.
     """
@@ -56,7 +56,7 @@ _sentences = jax.jit(sentences, static_argnames=("language", "held_out"))
 
 
 def rows(language: Language, name: str) -> dict[str, list[dict[str, Any]]]:
-    """Lines ``{"text", "label"}`` of each file; classes take turns, no text recurs."""
+    """Rows ``{"text", "label"}`` of each file; classes alternate, texts differ."""
     asked = SHIPPED[name]
     key = jax.random.fold_in(jax.random.key(_SEED), list(SHIPPED).index(name))
     subject = np.full(8 * sum(ROWS.values()), asked.attribute)
@@ -83,7 +83,7 @@ def write(language: Language, folder: Path) -> None:
 
 
 def texts(said: Sentences) -> list[str]:
-    """The words of sentences, one text each, in the order of their last axis."""
+    """Formats sentences as texts, in the order of their last axis."""
     words = np.asarray(said.words)
     rows = words.reshape(-1, words.shape[-1]).tolist()
     return [

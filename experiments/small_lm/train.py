@@ -1,4 +1,4 @@
-"""Training: documents made on the device from the seed and the step, one scan."""
+"""Trains the model on documents generated from seed and step on the device."""
 
 import dataclasses
 from typing import Any
@@ -20,7 +20,7 @@ from icltheory.training import TrainState, stream_key
 
 
 def initial_state(config: Config) -> TrainState:
-    """State at step 0."""
+    """Returns the state at step 0."""
 
     def draw(seed):
         params = start(config, stream_key(seed, "init"))
@@ -31,7 +31,7 @@ def initial_state(config: Config) -> TrainState:
 
 
 def make_step(config: Config) -> training.Step:
-    """One step: documents of this step, gradient, update."""
+    """Returns the training step: documents, gradient and update."""
     optimizer = _optimizer(config)
     loss = jax.value_and_grad(make_loss(config), has_aux=True)
 
@@ -57,7 +57,7 @@ def make_step(config: Config) -> training.Step:
 
 
 def make_loss(config: Config) -> Any:
-    """Mean cross-entropy of labels, plus a little of that of all other tokens."""
+    """Returns the loss: cross-entropy of labels, and a small part of other tokens."""
     decoder = decoder_of(config)
 
     def loss(params: Any, drawn: Documents) -> tuple[Array, dict[str, Array]]:
@@ -67,7 +67,7 @@ def make_loss(config: Config) -> Any:
         labels = jnp.mean(each, where=is_label)
         text = jnp.mean(each, where=drawn.mask[:, 1:] & ~is_label)
         value = labels + config.text_weight * text
-        # Labels that only the demonstrations tell, once there are some
+        # Nonce labels in the second half, which can be inferred from demonstrations.
         late = jnp.arange(each.shape[1]) >= each.shape[1] // 2
         nonce = is_label & (drawn.ids[:, 1:] >= FIRST_NONCE) & late[None]
         told = jnp.sum(each, where=nonce) / jnp.maximum(nonce.sum(), 1)
@@ -82,7 +82,7 @@ def _documents(config: Config, key: Array, stage: Array, place: int) -> Document
     whole = (stage - c.sentences_from) / (c.sentences_to - c.sentences_from)
     hardest = jnp.clip(whole, 0, 1)
     length, batch = config.lengths[place], config.batch_sizes[place]
-    # As many of the shortest as fit; what is too long is cut.
+    # This many of the shortest demonstrations fit; longer documents are truncated.
     demos = (length - 1) // 4
     return documents(key, config.language, batch, demos, length, spread, hardest)
 
@@ -92,7 +92,7 @@ def _optimizer(config: Config) -> optax.GradientTransformation:
 
 
 def train(config: Config, run: Run) -> Fitted:
-    """Trains the model, or goes on where an interrupted run stopped."""
+    """Trains the model, or resumes an interrupted run."""
 
     def record(done, chunk):
         means = mean_metrics(chunk.metrics)

@@ -1,10 +1,10 @@
-"""Numbers of the words: special tokens, then the lists, then label words."""
+"""Token numbers: special tokens, the lists of words, and label words."""
 
 from experiments.small_lm.words import GROUP, LIST_LENGTH, NONCE, SPECIAL, WORDS
 
 LISTS = [words.split() for classes in WORDS.values() for words in classes.values()]
 FIRST_WORD = len(SPECIAL)
-# Label words that mean what they say, by the attribute that they speak of.
+# Label words with a conventional meaning, by attribute.
 MEANT = {
     "sentiment": ("positive", "negative"),
     "season": ("positive", "negative"),
@@ -17,7 +17,8 @@ START, END, COLON, LINE = (ID[word] for word in ("<s>", "</s>", ":", "\n"))
 FIRST_NONCE = ID[NONCE[0]]
 NUM_GROUPS = len(NONCE) // GROUP
 
-# Attributes that can decide a class, each with its number of classes and first list.
+# Attributes that can determine the label, with their numbers of classes and first
+# lists.
 ATTRIBUTES = tuple(MEANT)
 NUM_CLASSES = tuple(len(WORDS[name]) for name in ATTRIBUTES)
 FIRST_LIST = tuple(sum(NUM_CLASSES[:place]) for place in range(len(ATTRIBUTES)))

@@ -1,8 +1,8 @@
-"""The words of the small language: lists of twenty, and words that mean nothing."""
+"""The vocabulary of the small language: lists of twenty words, and nonce words."""
 
 LIST_LENGTH = 20
 
-# Attribute -> class -> its words.
+# The words of each class, by attribute.
 WORDS: dict[str, dict[str, str]] = {
     "sentiment": {
         "positive": """good great lovely superb charming brilliant delightful wonderful
@@ -39,7 +39,7 @@ WORDS: dict[str, dict[str, str]] = {
     },
 }
 
-# Label words that mean nothing: eight groups of four.
+# Nonce label words: eight groups of four.
 _NONCE = """blick dax wug toma zorp fendle gavix plim
     quorn rindle skeb tazzle ullot vorn wibbon xand
     yurple zimbo brask clome drint eggle frobe glunt

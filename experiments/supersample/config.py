@@ -1,4 +1,4 @@
-"""Which learners are evaluated, and on how many prompts."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ from experiments._frame.fields import check_at_least
 from experiments._patterns import PatternEnsemble
 from experiments._trained import GPT2_CPU, Recipe, linear_recipe
 
-# Subject of a task's sentences, and whether its label words mean what they say.
+# Subject of a task's sentences, and whether its label words have a meaning.
 TASKS = {
     "topic": ("topic", True),
     "nonce_topic": ("topic", False),
@@ -17,7 +17,7 @@ TASKS = {
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """One run; it decides every number.
+    """The learners, and how many prompts they are evaluated on.
 
     Attributes:
         gpt2: Recipe of the GPT-2; its snapshots are the points along training.
@@ -119,5 +119,5 @@ _GPT2 = dataclasses.replace(
 )
 _LINEAR = dataclasses.replace(linear_recipe(1, steps=1000), noise_var=0.25, seeds=(0,))
 PRESETS = {"cpu": Config(gpt2=_GPT2, linear=_LINEAR)}
-# As measured beside other programs: 6.3 minutes of processor time.
+# Measured beside other programs; 6.3 minutes of processor time.
 TIMES = {"cpu": "8 to 10 min, 2 cores"}

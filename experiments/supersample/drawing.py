@@ -1,4 +1,4 @@
-"""Bounds beside errors, and both along what is varied."""
+"""Figures of bounds against errors, and of both along the varied quantity."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ _MARKS = "osD^vPX<>*"
 
 
 def beside(cases: Sequence[Case]):
-    """Draws the limits of both bounds against the error, a dot for each learner.
+    """Draws the limits of both bounds against the error, one dot per learner.
 
     Args:
         cases: The learners.
@@ -64,7 +64,7 @@ def beside(cases: Sequence[Case]):
 
 
 def along(cases: Sequence[Case], confidence: float):
-    """Draws error, bounds and loss along what is varied in each family.
+    """Draws error, bounds and loss over the varied quantity of each family.
 
     Args:
         cases: The learners.

@@ -1,4 +1,4 @@
-"""The small language model as a learner: 0-1 losses on pairs of demonstrations."""
+"""Evaluates the small language model by 0-1 losses on pairs of demonstrations."""
 
 import functools
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _BATCH = 64
 
 
 def language(config: Config, model: LanguageModel) -> Iterator[Case]:
-    """Every task with every number of pairs."""
+    """Evaluates every task with every number of pairs."""
     for task in config.language_tasks:
         for shots in config.language_shots:
             yield judge(
@@ -49,7 +49,7 @@ def _losses(config, model, task, shots, key):
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _run(decoder, task, shots, count, params, key):
-    """Losses (count, N, 2) and coins (count, N) of one batch of prompts."""
+    """Computes losses (count, N, 2) and coins (count, N) for one batch of prompts."""
     subject, meant = TASKS[task]
     place = v.ATTRIBUTES.index(subject)
     keys = jax.random.split(key, 3)
@@ -75,7 +75,7 @@ def _run(decoder, task, shots, count, params, key):
         )
         document = compose(words, counts, labels, length)
         every = logits(decoder, params, document.ids, document.mask)
-        # The label and the end of the line come behind the last colon.
+        # The label and the end of the line follow the last colon.
         colon = document.mask.sum(axis=1) - 3
         scores = jnp.take_along_axis(every, colon[:, None, None], axis=1)[:, 0]
         best = jnp.take_along_axis(scores, choices, axis=1).argmax(axis=1)

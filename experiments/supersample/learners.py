@@ -1,4 +1,4 @@
-"""The learners of regression and patterns, and how they are varied."""
+"""The learners for regression and patterns, and what is varied among them."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from icltheory.training import stream_key
 
 
 def descent(config: Config) -> Iterator[Case]:
-    """Gradient descent with one tuned step size, ridge regression, least squares."""
+    """Evaluates tuned gradient descent, ridge regression and least squares."""
     dim, N = config.linear.dim, config.linear.num_points - 1
     task = LinearRegression.isotropic(dim, config.noise_var)
     key = stream_key(config.seed, "evaluation")
@@ -55,7 +55,7 @@ def descent(config: Config) -> Iterator[Case]:
 
 
 def stacks(config: Config, trained: list[TrainedModels]) -> Iterator[Case]:
-    """Trained stacks of linear attention."""
+    """Evaluates trained stacks of linear attention."""
     for models in trained:
         layers, N = models.recipe.num_layers, models.recipe.num_points - 1
         task = LinearRegression.isotropic(models.recipe.dim, config.noise_var)
@@ -72,7 +72,7 @@ def stacks(config: Config, trained: list[TrainedModels]) -> Iterator[Case]:
 
 
 def gpt2(config: Config, trained: TrainedModels) -> Iterator[Case]:
-    """The GPT-2 along training, shots, label noise and rank kept."""
+    """Evaluates GPT-2 over training steps, shots, label noise and kept rank."""
     N, last = config.shots[-1], trained.of_seed(0)
     whole = _gpt2(config, trained, last, N, 0.0)
     for step in sorted(trained.snapshots):
@@ -113,7 +113,7 @@ def _gpt2(config, trained, params, N, noise) -> Case:
 
 
 def prune(trained: TrainedModels, params: Any, rate: float) -> Any:
-    """All matrices of all layers at one clipping rate."""
+    """Clips all matrices of all layers at one rate."""
     model = LayeredGPT2(trained.module)
     for layer in range(model.num_layers if rate else 0):
         for module in ("attn", "mlp"):
@@ -124,7 +124,7 @@ def prune(trained: TrainedModels, params: Any, rate: float) -> Any:
 
 
 def weights(model: Any, params: Any) -> dict[str, float]:
-    """Norm of all matrices, and the largest condition number."""
+    """Norm of all matrices together, and the largest condition number."""
     spectra = module_spectra(model, params)
     squares = sum(float(np.sum(np.square(one.singular_values))) for one in spectra)
     largest = max(float(one.condition_number) for one in spectra)
@@ -132,7 +132,7 @@ def weights(model: Any, params: Any) -> dict[str, float]:
 
 
 def patterns(config: Config, trained: TrainedEnsemble) -> Iterator[Case]:
-    """The pattern transformer along training, with the 0-1 loss."""
+    """Evaluates the pattern transformer over training steps, with the 0-1 loss."""
     first = jax.tree.map(lambda leaf: leaf[0], (trained.tasks, trained.path.params))
     task, path = first
     model, N = config.patterns.model(), config.pattern_shots
@@ -159,7 +159,7 @@ def patterns(config: Config, trained: TrainedEnsemble) -> Iterator[Case]:
 
 
 def recipes(config: Config) -> list[Any]:
-    """Recipes of the linear stacks."""
+    """Returns the recipes of the linear stacks."""
     return [
         dataclasses.replace(config.linear, num_layers=layers)
         for layers in config.linear_layers

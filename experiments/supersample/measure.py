@@ -1,4 +1,4 @@
-"""Bounds from one sample of prompts, and the error from another."""
+"""Estimates bounds on one sample of prompts, and the error on another."""
 
 import dataclasses
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def judge(
     levels: int | None,
     **more: float,
 ) -> Case:
-    """Evaluates a learner on two samples; ``losses_of(key)`` makes one of them."""
+    """Evaluates a learner on two samples, each created by ``losses_of(key)``."""
     key = stream_key(config.seed, "evaluation")
     first, second = (losses_of(jax.random.fold_in(key, part)) for part in range(2))
     choice: dict[str, Any] = {"levels": levels, "confidence": config.confidence}
@@ -82,7 +82,7 @@ def in_and_out(losses, chosen, levels: int | None) -> tuple[np.ndarray, np.ndarr
 def regression_losses(
     config: Config, predictor: Any, task: Any, num_examples: int
 ) -> Callable[[Any], tuple[Any, Any]]:
-    """How the losses of a learner of regression are made from a key."""
+    """Returns a function from a key to the losses of a regression learner."""
     loss = bounds.ClippedSquaredError(config.clip)
 
     def losses_of(key):
@@ -94,7 +94,7 @@ def regression_losses(
 
 
 def theorem2(config: Config, stack: Any, task: Any, num_examples: int) -> float:
-    """The corrected Theorem 2 for a stack of linear attention, as for losses in [0, 1].
+    """The corrected Theorem 2 for a linear attention stack, for losses in [0, 1].
 
     Its learner sees half of the demonstrations in each step, with Gaussian noise.
     """

@@ -1,4 +1,4 @@
-"""Whether a number orders models as their errors do: Kendall's tau with an interval."""
+"""Kendall's tau between a measured number and the error, with an interval."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ import numpy as np
 from experiments.supersample.measure import Case
 
 _DRAWS = 2000
-# What is compared with the error, by the name that tables show.
+# Numbers that are compared with the error, by their name in tables.
 ORDERS = {
     "square-root bound": lambda case: float(case.square_root.value),
     "optimal bound": lambda case: float(case.optimal.value),
@@ -19,7 +19,7 @@ ORDERS = {
 
 
 class Tau(NamedTuple):
-    """Kendall's tau over models, with the ends of its interval."""
+    """Kendall's tau over models, with its interval."""
 
     tau: float
     low: float
@@ -28,7 +28,7 @@ class Tau(NamedTuple):
 
 
 def tau_of(x: Any, y: Any, level: float) -> Tau:
-    """Tau-b, with percentiles over resampled models.
+    """Computes tau-b with a percentile interval over resampled models.
 
     Samples of which all values of x or y are equal have no tau and are left out.
     """
@@ -52,12 +52,12 @@ def _tau(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _ranks(*values: np.ndarray):
-    """Places in order, with which infinity is a value like others."""
+    """Ranks of the values; infinity is ranked like any other value."""
     return (np.unique(value, return_inverse=True)[1] for value in values)
 
 
 def orders(cases: Sequence[Case], level: float) -> dict[str, dict[str, Tau]]:
-    """Tau of every number that all models of a family have."""
+    """Tau between the error and every number that all models of a family have."""
     families: dict[str, list[Case]] = {"all learners": list(cases)}
     for case in cases:
         families.setdefault(case.family, []).append(case)

@@ -1,4 +1,4 @@
-"""Tables, figures and verdicts of a run."""
+"""Builds the tables, figures and checks of a run."""
 
 import math
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from experiments.supersample.drawing import along, beside
 from experiments.supersample.measure import Case
 from experiments.supersample.order import Tau, orders
 
-# Bounds are compared with errors above this.
+# Bounds are compared with errors above this value.
 LARGE = 0.02
 
 
 def report(config: Config, cases: Sequence[Case]) -> Report:
-    """Tables, figures, claims, checks and numbers of a run."""
+    """Builds the tables, figures, claims, checks and numbers of a run."""
     found = orders(cases, config.confidence)
     return Report(
         {
@@ -60,7 +60,7 @@ def _numbers(case: Case) -> dict[str, Any]:
 
 
 def excess(case: Case) -> float:
-    """How many standard errors the error is above the limit of the optimal bound."""
+    """Excess of the error over the optimal bound's limit, in standard errors."""
     above = abs(case.error.mean) - float(case.optimal.upper)
     return float(above / max(case.error.standard_error, 1e-12))
 
@@ -123,7 +123,7 @@ def _table(cases: Sequence[Case]) -> Table:
         "Theorem 2",
     )
     for place, name in enumerate(names):
-        # Two columns of one name would be one in the stored table.
+        # Column names must differ, since the stored table has one column per name.
         name = "limit (square root)" if place == 4 else name
         name = "limit (optimal)" if place == 6 else name
         table.add_column(name, justify="left" if place == 0 else "right")
@@ -158,6 +158,6 @@ def _order_table(found: dict[str, dict[str, Tau]]) -> Table:
 
 
 def _cell(tau: Tau) -> str:
-    if math.isnan(tau.tau):  # equal for all models
+    if math.isnan(tau.tau):  # all models have the same value
         return "-"
     return f"{tau.tau:+.2f} ({tau.low:+.2f}, {tau.high:+.2f})"

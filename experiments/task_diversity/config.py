@@ -1,4 +1,4 @@
-"""Sizes of the experiment."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from icltheory.training import OptimizerConfig
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is trained on which pools, and how much is measured.
+    """The trained models, their pools of tasks, and how much is measured.
 
     Attributes:
         recipe: The transformer and its training; one pool a seed and size.
@@ -69,15 +69,15 @@ class Config:
 
     @property
     def finite_sizes(self) -> tuple[int, ...]:
-        """Sizes of the pools without the last entry, which stands for no pool."""
+        """Sizes of the finite pools, without the entry for no pool."""
         return self.pool_sizes[:-1]
 
     def runs(self) -> list[tuple[int, int]]:
-        """Pool size and seed of every run, sizes outside."""
+        """Pool size and seed of every run, ordered by size."""
         return [(size, seed) for size in self.pool_sizes for seed in self.recipe.seeds]
 
 
-# Raventos et al., Section 3 and Appendix: GPT-2 of 8 layers, width 128 and 2 heads.
+# Raventos et al., Section 3 and Appendix: GPT-2 with 8 layers, width 128 and 2 heads.
 _PAPER = Recipe(
     model="gpt2",
     dim=8,
@@ -97,8 +97,8 @@ _PAPER = Recipe(
 
 PRESETS = {
     "cpu": Config(
-        # Two layers regress where pairs are tokens; between inputs and labels in turn
-        # the first one is spent on joining them.
+        # With pairs as tokens two layers suffice; with interleaved inputs and labels,
+        # the first layer would only join them.
         recipe=dataclasses.replace(
             GPT2_CPU,
             dim=3,
@@ -139,5 +139,5 @@ PRESETS = {
         eval_prompts=16_384,
     ),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "4 to 7 min, 2 cores"}

@@ -1,4 +1,4 @@
-"""What a model does as the pool of tasks that it learned from grows."""
+"""Figures of errors and distances against the number of training tasks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -12,7 +12,7 @@ __all__ = ["DiversityPanel", "DiversitySeries", "curves_against_diversity"]
 
 
 class DiversitySeries(NamedTuple):
-    """One thing that is drawn against the number of tasks.
+    """One curve against the number of tasks.
 
     Attributes:
         mean: Value at each pool size; NaN where there is none.
@@ -28,7 +28,7 @@ class DiversitySeries(NamedTuple):
 
 
 class DiversityPanel(NamedTuple):
-    """One panel: its series by label, and the size at which the model crosses over.
+    """One panel: its curves by label, and the pool size of the cross-over.
 
     Attributes:
         series: What is drawn.
@@ -89,7 +89,7 @@ def curves_against_diversity(
 
 
 def _ends(panel: DiversityPanel) -> list[tuple[float, str, str]]:
-    """The last value of each series, its name and its colour."""
+    """Returns the last value of each curve with its name and colour."""
     ends = []
     for name, series in panel.series.items():
         known = np.asarray(series.mean, dtype=float)
@@ -110,7 +110,7 @@ def _set_values_axis(axes, panel: DiversityPanel) -> None:
 
 
 def _places(sizes: Sequence[int]) -> np.ndarray:
-    """Logarithms; the entry for no pool stands two steps to the right."""
+    """Returns log2 of the sizes; the entry for no pool is two steps to the right."""
     finite = np.log2([size for size in sizes if size])
     if len(finite) == len(sizes):
         return finite
@@ -129,7 +129,7 @@ def _draw(axes, places, label: str, series: DiversitySeries) -> None:
         axes.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
         return
     face = colour if series.kind == "dots" else "none"
-    # A bar that reaches 0 has no lower end on a logarithmic axis.
+    # An error bar that reaches 0 has no lower end on a logarithmic axis.
     below = np.minimum(2 * error, mean * (1 - 1e-3))
     axes.errorbar(
         places,

@@ -1,4 +1,4 @@
-"""Errors and distances against the number of tasks, and along training."""
+"""Figures of errors and distances by number of tasks, and over training."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,10 +25,10 @@ _INK, _DMMSE, _RIDGE = (
 
 
 def draw_errors(config: Config, tables: dict, lines: Theory) -> Any:
-    """Error of the transformer between its two references."""
+    """Draws the error of the transformer with its two references."""
     panels = {}
     for source, table in tables.items():
-        # Without a pool the posterior of the Gaussian prior is the limit.
+        # Without a pool the limit is ridge, the posterior mean of the Gaussian prior.
         limit = [*lines.dmmse[source], lines.ridge]
         own = estimates(table[DMMSE])
         panels[_TITLES[source]] = DiversityPanel(
@@ -40,7 +40,7 @@ def draw_errors(config: Config, tables: dict, lines: Theory) -> Any:
                     [lines.ridge] * len(config.pool_sizes), "dashed", _RIDGE
                 ),
             },
-            # On its pool dMMSE has no error at M = 1: no place on a log axis.
+            # On its pool dMMSE has error 0 at M = 1, which a log axis cannot show.
             logarithmic=source == NEW,
         )
     label = "squared error / d, mean over k"
@@ -50,7 +50,7 @@ def draw_errors(config: Config, tables: dict, lines: Theory) -> Any:
 def draw_distances(
     config: Config, tables: dict, lines: Theory, crossings: dict[str, float | None]
 ) -> Any:
-    """Distance of the transformer to each reference, and between the two."""
+    """Draws the transformer's distance to each reference, and theirs to each other."""
     panels = {}
     for source, table in tables.items():
         between = table[f"{DMMSE} - {RIDGE}"].mean(axis=1)
@@ -72,7 +72,7 @@ def draw_distances(
 
 
 def draw_phases(config: Config, steps: Sequence[int], values: np.ndarray) -> Any:
-    """Which predictor the transformer is closer to, by pool size and step."""
+    """Draws which predictor the transformer is closer to, by pool size and step."""
     recipe = config.recipe
     title = (
         "Distance of the transformer to dMMSE over its distance to ridge\n"
@@ -87,7 +87,7 @@ def draw_phases(config: Config, steps: Sequence[int], values: np.ndarray) -> Any
             columns=[f"{step:,}" for step in steps],
             xlabel="training step",
             ylabel="tasks in the pool",
-            limit=0.5,  # a factor of 3; one task alone is far beyond
+            limit=0.5,  # a factor of 3; a pool of one task is far beyond
             write=lambda log_ratio: f"{10**log_ratio:.2g}",
         )
     return axes[0].figure

@@ -1,4 +1,4 @@
-"""How far apart a transformer, discrete MMSE and ridge are, and from the truth."""
+"""Distances between a transformer, discrete MMSE and ridge, and their errors."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ Scores = dict[str, Any]
 
 
 def rules(task: LinearRegression, pool: Pool, size: int) -> dict[str, Callable]:
-    """The two Bayes predictors; without a pool they are one and the same, ridge."""
+    """Returns the two Bayes predictors; without a pool both are ridge."""
     noise_var = task.noise_var
     ridge = functools.partial(predictors.ridge_prefixes, penalty=noise_var)
     if size == 0:
@@ -37,7 +37,7 @@ def rules(task: LinearRegression, pool: Pool, size: int) -> dict[str, Callable]:
 def scores(
     task: LinearRegression, answers: dict[str, Any], prompt: PrefixPrompt
 ) -> Scores:
-    """Squared errors against <w, x>, and squared distances, a prompt.
+    """Squared errors against <w, x> and squared distances, for each prompt.
 
     Means over the prefixes k = 0, ..., P - 1, divided by d as in Raventos et al.;
     a distance is named ``a - b``.
@@ -54,7 +54,7 @@ def scores(
 
 
 def compiled_scores(config: Config) -> dict[int, Callable]:
-    """Functions of (parameters, the pool's key, prompts), one for each pool size."""
+    """Returns a function of (parameters, the pool's key, prompts) by pool size."""
     task = config.recipe.task()
     return {size: _scorer(config, task, size) for size in config.pool_sizes}
 
@@ -65,7 +65,7 @@ def measure(
     scored: dict[int, Callable],
     names: Sequence[str] = (POOL, NEW),
 ) -> list[dict[str, Scores]]:
-    """Scores of every run on prompts of its pool and on prompts with new tasks.
+    """Scores every run on prompts of its pool and on prompts with new tasks.
 
     Args:
         config: The experiment.
@@ -94,7 +94,7 @@ def measure(
 
 
 def closeness(config: Config, params: Any, scored: dict[int, Callable]) -> list[float]:
-    """log10 of the distance to dMMSE over that to ridge, of every run, on new tasks.
+    """log10 of distance to dMMSE over distance to ridge for each run, on new tasks.
 
     Negative values mean closer to dMMSE.
     """
@@ -108,7 +108,7 @@ def closeness(config: Config, params: Any, scored: dict[int, Callable]) -> list[
 
 
 def _scorer(config: Config, task: LinearRegression, size: int) -> Callable:
-    """Compiled scores of the runs of one pool size, some prompts at a time."""
+    """Returns a compiled function for the scores of one pool size, batch by batch."""
     module = config.recipe.module()
 
     @jax.jit

@@ -1,4 +1,4 @@
-"""A finite pool of tasks that is never held in memory, of a size that may be traced."""
+"""A finite pool of tasks that are generated when needed; its size may be traced."""
 
 import dataclasses
 from typing import Any
@@ -10,7 +10,7 @@ from icltheory import training
 from icltheory.regression.prompts import Prompt
 from icltheory.regression.tasks import LinearRegression
 
-# More tasks than a training draws: what the size 0, "no pool", stands for.
+# Stands for "no pool": more tasks than a training run draws.
 _NO_POOL = 2**31 - 1
 
 
@@ -34,7 +34,7 @@ class Pool:
 
     @classmethod
     def of_seed(cls, task: LinearRegression, seed: Any, size: Any) -> "Pool":
-        """The pool that a run with this seed learns from."""
+        """Returns the pool that a run with this seed is trained on."""
         return cls(task, evaluation_key(seed, "pool"), size)
 
     @property
@@ -43,7 +43,7 @@ class Pool:
         return self.task.dim
 
     def members(self, index: jax.Array) -> jax.Array:
-        """The tasks with these numbers, from 0."""
+        """Returns the tasks with the given indices."""
 
         def draw(i):
             return self.task.sample_parameters(jax.random.fold_in(self.key, i), 1)[0]
@@ -53,7 +53,7 @@ class Pool:
     def sample(
         self, key: Any, num_examples: int, batch_size: int, *, active_dims: Any = None
     ) -> Prompt:
-        """Draws prompts; ``active_dims`` is not used."""
+        """Draws prompts; ``active_dims`` is ignored."""
         draw, inputs, noise = jax.random.split(key, 3)
         limit = jnp.where(self.size == 0, _NO_POOL, self.size)
         w = self.members(jax.random.randint(draw, (batch_size,), 0, limit))
@@ -66,5 +66,5 @@ _USES = ("pool", "prompts", "new prompts", "theory")
 
 
 def evaluation_key(seed: Any, use: str) -> Any:
-    """Key of what a seed decides outside the stream of training prompts."""
+    """Returns a seed's key for random numbers other than training prompts."""
     return jax.random.fold_in(training.stream_key(seed, "evaluation"), _USES.index(use))

@@ -1,4 +1,4 @@
-"""Table, figures and verdicts of a run."""
+"""Builds the table, figures and checks of a run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,13 +23,13 @@ from experiments.task_diversity.train import CLOSENESS
 from icltheory.statistics import Estimate
 
 Tables = dict[str, dict[str, np.ndarray]]
-_SIGMAS = 5.0  # of a difference that should be 0
+_SIGMAS = 5.0  # allowed z-score of a difference whose expectation is 0
 
 
 def checks(
     config: Config, tables: Tables, measured: list[dict[str, Scores]], lines: Theory
 ) -> list[Check]:
-    """What theory says of the lines, and Raventos et al. of the transformer."""
+    """Checks the theoretical lines, and the transformer against Raventos et al."""
     return [
         *_lines(config, lines),
         *_identity(config, measured),
@@ -55,7 +55,8 @@ def _lines(config: Config, lines: Theory) -> list[Check]:
         )
     )
     if config.finite_sizes[0] == 1:
-        # |w - w_1|^2 / d at every k; on its pool the one task is known.
+        # The error is |w - w_1|^2 / d at every k, since the single task of the pool is
+        # predicted.
         one = lines.dmmse[NEW][0]
         name = "dMMSE of one task on new tasks"
         found.append(Check(name, one.mean, 2.0, "within", _SIGMAS * one.standard_error))
@@ -123,7 +124,7 @@ def _transformer(tables: Tables, lines: Theory) -> list[Check]:
 def comparison_table(
     config: Config, tables: Tables, lines: Theory, source: str
 ) -> Table:
-    """Errors and distances by pool size, on prompts of one source."""
+    """Builds the table of errors and distances by pool size for one prompt source."""
     of = tables[source]
     table = Table(
         title=f"{source} tasks: squared errors and distances / d, mean over k (s.e.); "
@@ -147,7 +148,7 @@ def report(
     lines: Theory,
     records: Sequence[dict[str, Any]],
 ) -> Report:
-    """Tables, figures, checks and numbers of a run."""
+    """Builds the tables, figures, checks and numbers of a run."""
     tables = by_size(config, measured)
     steps, over_training = closeness_over_training(config, records, tables[NEW])
     crossed = {source: crossings(config, table) for source, table in tables.items()}

@@ -1,4 +1,4 @@
-"""Means over the pools of a size, the cross-over, and an identity of Bayes risks."""
+"""Means over the pools of a size, the cross-over, and a check of Bayes risks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,14 +18,14 @@ from experiments.task_diversity.measure import (
 from experiments.task_diversity.train import CLOSENESS
 from icltheory.statistics import Estimate
 
-# The Bayes predictor of each source: the excess risk over it is the distance to it.
+# The Bayes predictor of each source; the excess risk equals the distance to it.
 BAYES = {POOL: DMMSE, NEW: RIDGE}
 
 
 def by_size(
     config: Config, measured: list[dict[str, Scores]]
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Mean scores of the runs: by source and name, (sizes, seeds)."""
+    """Mean scores of the runs by source and name, (sizes, seeds)."""
     shape = len(config.pool_sizes), len(config.recipe.seeds)
     return {
         source: {
@@ -39,7 +39,7 @@ def by_size(
 
 
 def estimates(values: np.ndarray) -> list[Estimate]:
-    """Mean and standard error over the seeds, for every size."""
+    """Mean and standard error over the seeds for every pool size."""
     return [Estimate.of(np.asarray(row)) for row in values]
 
 

@@ -1,4 +1,4 @@
-"""What the two Bayes predictors reach: ridge by an exact average, dMMSE over pools."""
+"""Risks of the two Bayes predictors: ridge by an exact average, dMMSE by sampling."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ from icltheory.statistics import Estimate
 
 @dataclasses.dataclass(frozen=True)
 class Theory:
-    """The lines beside the transformers; errors are those of :func:`scores`.
+    """Theoretical risks to compare with the transformers, as in :func:`scores`.
 
     Attributes:
         ridge: Average risk of ridge, the Bayes risk of new tasks: only the inputs are
@@ -35,7 +35,7 @@ class Theory:
 
 
 def theory(config: Config) -> Theory:
-    """Computes the lines, for every finite pool size."""
+    """Computes the theoretical risks for every finite pool size."""
     sampled = [_over_pools(config, size) for size in config.finite_sizes]
 
     def column(value):
@@ -54,7 +54,7 @@ def theory(config: Config) -> Theory:
 
 
 def ridge_line(config: Config) -> Estimate:
-    """Risk of ridge on new tasks, averaged over the prefixes as all errors are."""
+    """Risk of ridge on new tasks, averaged over the prefixes."""
     task, seed = config.recipe.task(), config.recipe.seeds[0]
     key = jax.random.fold_in(evaluation_key(seed, "theory"), 0)
     X = task.sample_inputs(key, config.recipe.num_points, config.ridge_draws)
@@ -63,7 +63,7 @@ def ridge_line(config: Config) -> Estimate:
 
 
 def one_layer_line(config: Config) -> float:
-    """Exact risk of one layer of linear attention, the best one for each prefix."""
+    """Exact risk of the best one-layer linear attention for each prefix, averaged."""
     task = config.recipe.task()
     best = [
         risks.linear_attention_optimum(task, k).risk - task.noise_var
@@ -73,7 +73,7 @@ def one_layer_line(config: Config) -> float:
 
 
 def _over_pools(config: Config, size: int) -> dict[str, dict[str, np.ndarray]]:
-    """Scores of both predictors, one number a pool."""
+    """Scores of both predictors, one value per pool."""
     recipe = config.recipe
     task, examples = recipe.task(), recipe.num_points - 1
 

@@ -1,4 +1,4 @@
-"""Trains one transformer a pool size and seed, all in one program."""
+"""Trains one transformer per pool size and seed in one program."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,7 +21,7 @@ CLOSENESS = "log10 of distance to dMMSE / distance to ridge"
 
 
 def train(config: Config, run: Run, scored: dict[int, Callable]) -> Fitted:
-    """Trains to the last step, or goes on from the newest checkpoint of an earlier try.
+    """Trains to the last step, or resumes from the newest checkpoint.
 
     Runs of one seed share their initial weights, inputs and noise, whatever the pool.
     After 1, 2, 4, ... chunks the record says which predictor each run is closer to.
@@ -35,7 +35,7 @@ def train(config: Config, run: Run, scored: dict[int, Callable]) -> Fitted:
         Parameters with a leading axis of runs (``config.runs()``), metrics, timing.
     """
     recipe = config.recipe
-    # Products in full float32, in training and in what is measured afterwards.
+    # Products are in full float32, in training and in the evaluation after it.
     jax.config.update("jax_default_matmul_precision", "highest")
 
     def record(done: int, chunk: training.Chunk) -> dict[str, Any]:
@@ -60,13 +60,13 @@ def train(config: Config, run: Run, scored: dict[int, Callable]) -> Fitted:
 
 
 def initial_state(config: Config) -> training.TrainState:
-    """State at step 0, with an axis of runs."""
+    """Returns the state at step 0, with an axis of runs."""
     seeds = tuple(seed for _, seed in config.runs())
     return dataclasses.replace(config.recipe, seeds=seeds).start()
 
 
 def training_step(config: Config) -> training.Step:
-    """One step of every run."""
+    """Returns the training step of all runs."""
     recipe = config.recipe
     module, task, optimizer = recipe.module(), recipe.task(), recipe.transformation()
     sizes = jnp.asarray([size for size, _ in config.runs()], jnp.int32)

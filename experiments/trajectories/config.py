@@ -1,4 +1,4 @@
-"""Sizes of the experiment."""
+"""Config and presets of the experiment."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from experiments._trained import Recipe, linear_recipe
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is trained, pruned and measured; it decides every number.
+    """The stacks, how they are pruned, and how much is measured.
 
     Attributes:
         linear: Recipe of the trained stack; the others have its shape.
@@ -51,11 +51,11 @@ def _recipe(num_layers: int, dim: int, num_points: int, steps: int) -> Recipe:
 
 
 PRESETS = {
-    # N - 1 = 31 is above the 21 dimensions of the gradients: the bound is finite.
+    # N - 1 = 31 exceeds the 21 dimensions of the gradients, so the bound is finite.
     "cpu": Config(linear=_recipe(6, 5, 33, 1500), ranks=(1, 3), prompts=256, shots=16),
     "gpu": Config(
         linear=_recipe(12, 10, 101, 6000), ranks=(1, 3, 6), prompts=2048, shots=50
     ),
 }
-# As measured; the other presets were not run yet.
+# Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "40 s, 2 cores"}

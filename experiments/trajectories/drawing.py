@@ -1,4 +1,4 @@
-"""Norms of implicit updates along depth, and how pruning changes them."""
+"""Figures of implicit updates by depth, and of their change by pruning."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +38,7 @@ def norms_along_depth(
 
 
 def terms_along_depth(panels: Mapping[str, Mapping[str, Any]], title: str):
-    """Draws what each layer adds to the bound of Theorem 2.
+    """Draws the contribution of each layer to the bound of Theorem 2.
 
     Args:
         panels: For each panel, the layer terms ``(layers,)`` of each line.
@@ -54,7 +54,7 @@ def terms_along_depth(panels: Mapping[str, Mapping[str, Any]], title: str):
     ylabel = "term $T_t$ of the layer"
     with panel_grid(panels, 3, title, (3.6, 2.7), legend=False) as (_, shown, _):
         for axes, lines in zip(shown, panels.values(), strict=True):
-            # Where N is too small for the prior's covariance, a term is infinite.
+            # A term is infinite if N is too small to estimate the prior's covariance.
             finite = {k: v for k, v in lines.items() if np.isfinite(v).any()}
             if finite:
                 error_curves(finite, ax=axes, xlabel="layer t", ylabel=ylabel)
@@ -62,7 +62,7 @@ def terms_along_depth(panels: Mapping[str, Mapping[str, Any]], title: str):
 
 
 def ratio_heat_maps(panels: Mapping[str, Any], title: str, columns: int = 3):
-    """Draws one heat map a panel of the ratio of layer t when layer k is pruned.
+    """Draws one heat map per panel: the ratio at layer t when layer k is pruned.
 
     Colours are those of the logarithm and stop at a factor of 4; every cell says its
     number. Cells left of the diagonal are layers below the pruned one.
@@ -123,7 +123,7 @@ def _short(value: float) -> str:
 
 
 def _geometric(values: Any) -> Curve:
-    """Geometric mean over prompts, one standard error to either side."""
+    """Returns the geometric mean over prompts with one standard error."""
     logs = Estimate.of(np.log(np.asarray(values, float)))
     mean, error = np.exp(logs.mean), np.exp(logs.standard_error)
     return Curve(mean, mean / error, mean * error)

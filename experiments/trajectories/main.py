@@ -23,7 +23,7 @@ def main(argv: list[str] | None = None) -> dict:
     )
     with run.phase("training"):
         trained = train(config.linear, run)
-    # Norms that cancel along the path need the digits; training does not.
+    # Norms that cancel along the path need float64; training does not.
     with run.phase("trajectories"), jax.enable_x64(True):
         compared, asked = stacks(config, trained), prompts(config)
         cases = {

@@ -1,4 +1,4 @@
-"""Norms along depth, noise dimensions, bound terms and errors of pruned stacks."""
+"""Norms by depth, noise dimensions, bound terms and errors of pruned stacks."""
 
 import dataclasses
 
@@ -47,7 +47,7 @@ class Norms:
 
 
 def geometric_mean(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Geometric mean over the first axis, and its standard error."""
+    """Geometric mean over the first axis, with its standard error."""
     mean, error = Estimate.of(np.log(np.asarray(values, float)))
     return np.exp(mean), np.exp(mean) * error
 
@@ -59,7 +59,7 @@ def norms(
     kind: str,
     rank: int,
 ) -> Norms:
-    """Remark 5's table of every prompt."""
+    """Computes the table of Remark 5 for every prompt."""
     scale = 1.0 / asked.H.shape[1]
 
     @jax.jit
@@ -77,7 +77,7 @@ def norms(
 
 @dataclasses.dataclass(frozen=True)
 class Effect:
-    """What a stack does and what the bound says of it.
+    """Error of a stack, and its terms of the bound.
 
     Attributes:
         support_dim: Dimension m_t of the space of the implicit gradients, ``(L,)``.
@@ -91,7 +91,7 @@ class Effect:
 
 
 class Judge:
-    """Compiled once for all stacks of a shape."""
+    """Evaluates stacks of one shape; compiled once."""
 
     def __init__(self, config: Config, asked: TrajectoryPrompts):
         self._asked = asked
@@ -115,14 +115,14 @@ class Judge:
         self._judge = judge
 
     def __call__(self, stack: LinearAttentionStack) -> Effect:
-        """Judges one stack."""
+        """Evaluates one stack."""
         return Effect(*(np.asarray(x) for x in self._judge(stack, self._asked)))
 
 
 def clipped(
     stack: LinearAttentionStack, layer: int, kind: str, rank: int
 ) -> LinearAttentionStack:
-    """The stack with one matrix of one layer cut to a rank."""
+    """Returns the stack with one matrix of one layer clipped to a rank."""
     W = getattr(stack, kind)
     new = W.at[layer].set(linalg.low_rank_approximation(W[layer], rank))
     return dataclasses.replace(stack, **{kind: new})

@@ -1,4 +1,4 @@
-"""Tables, figures and verdicts of a run."""
+"""Builds the tables, figures and checks of a run."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def report(
     plain: dict[str, Effect],
     effects: Effects,
 ) -> Report:
-    """Tables, figures, claims, checks and numbers of a run."""
+    """Builds the tables, figures, claims, checks and numbers of a run."""
     tables = []
     for name in plain:
         tables.append(_plain_table(name, cases, plain[name]))
@@ -60,7 +60,7 @@ def _of(cases: Cases, stack: str, kind: str | None = None) -> list[tuple[int, No
 
 
 def checks(config: Config, cases: Cases) -> list[Check]:
-    """What Theorem 1 says must hold, exactly or for almost all weights."""
+    """Checks consequences of Theorem 1, for these or for almost all weights."""
     L = config.linear.num_layers
     k, t = np.indices((L, L))
     before = largest(
@@ -113,7 +113,7 @@ def checks(config: Config, cases: Cases) -> list[Check]:
 def claims(
     config: Config, cases: Cases, plain: dict[str, Effect], effects: Effects
 ) -> list[Claim]:
-    """What Remark 5 and the examples say, and what was measured."""
+    """Claims of Remark 5 and the examples, and what was measured."""
     L = config.linear.num_layers
     k, t = np.indices((L, L))
     stated = []
@@ -169,9 +169,10 @@ def _by_layer(values: list[float]) -> str:
 
 
 def _harm(name, config, plain, effects) -> tuple[list[float], float, float]:
-    """Error over the unpruned error by pruned layer, mean over kinds and ranks.
+    """Relative error by pruned layer, averaged over kinds and ranks.
 
-    With the 95 % interval, over prompts, of the first layer's minus the last's.
+    The last two results are the ends of the 95 % interval, over prompts, of the first
+    layer's error minus the last's.
     """
     cases = [(name, kind, rank) for kind in KINDS for rank in config.ranks]
     errors = np.array(
@@ -233,7 +234,7 @@ def _plain_table(name: str, cases: Cases, effect: Effect) -> Table:
 
 
 def _ratio_table(name, config, cases, plain, effects) -> Table:
-    """Ratios of ||G_t|| for the first, a middle and the last layer pruned."""
+    """Builds the table of ratios of G_t for the first, a middle and the last layer."""
     L = config.linear.num_layers
     largest = max(norms.ratios()[1].max() for _, norms in _of(cases, name))
     table = Table(

@@ -1,4 +1,4 @@
-"""The stacks that are compared, and the prompts that they read."""
+"""The stacks that are compared, and their prompts."""
 
 import math
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from icltheory.attention import LinearAttentionStack
 
 
 def stacks(config: Config, trained: TrainedModels) -> dict[str, LinearAttentionStack]:
-    """Random, gradient-descent and trained weights, in the precision in force."""
+    """Returns random, gradient-descent and trained stacks in the current precision."""
     L, d = config.linear.num_layers, config.linear.dim
     key = training.stream_key(config.linear.seeds[0], "init")
     scale = config.random_scale / math.sqrt(d + 1)
@@ -36,7 +36,7 @@ def stacks(config: Config, trained: TrainedModels) -> dict[str, LinearAttentionS
 
 
 class TrajectoryPrompts(NamedTuple):
-    """Prompts as tokens, with the answers.
+    """Prompts as tokens, with the labels of the queries.
 
     Attributes:
         H: Demonstrations, (B, N, n).
@@ -50,7 +50,7 @@ class TrajectoryPrompts(NamedTuple):
 
 
 def prompts(config: Config) -> TrajectoryPrompts:
-    """Fresh prompts with noisy labels, in the precision in force."""
+    """Draws prompts with noisy labels in the current precision."""
     key = training.stream_key(config.linear.seeds[0], "evaluation")
     task = config.linear.task(config.label_noise)
     drawn = task.sample(key, config.linear.num_points - 1, config.prompts)

@@ -1,4 +1,4 @@
-"""What every attention layer takes and returns: checks, conversion, the residual."""
+"""Shared by all attention layers: input checks, conversion and the residual."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from icltheory._typing import Array, Float
 
 
 class LayerOutput(NamedTuple):
-    """Tokens after one layer.
+    """Tokens after one layer: the demonstrations and the query.
 
     Args:
         H: Demonstrations, ``(N, n)``.
@@ -25,17 +25,17 @@ class LayerOutput(NamedTuple):
 
 
 def as_tokens(H, h_query, width: int) -> tuple[Array, Array]:
-    """Checks and converts tokens, and brings both to their common dtype, a float."""
+    """Checks tokens and converts them to a common floating-point dtype."""
     H, h_query = jnp.asarray(H), jnp.asarray(h_query)
     check_shape("H", H, ("N", width))
     check_shape("h_query", h_query, (width,))
-    # What is cast to the dtype of whole numbers, such as a scale of 1 / N, becomes 0.
+    # In an integer dtype, a scale of 1 / N would be cast to 0.
     dtype = jnp.result_type(H, h_query, 1.0)
     return H.astype(dtype), h_query.astype(dtype)
 
 
 def as_projections(W_V, W_K, W_Q) -> tuple[Array, Array, Array]:
-    """Checks that the three matrices are square and of one shape; converts them."""
+    """Checks that the three matrices are square and of one shape, and converts them."""
     check_shape("W_V", W_V, ("n", "n"))
     check_shape("W_K", W_K, jnp.shape(W_V))
     check_shape("W_Q", W_Q, jnp.shape(W_V))
@@ -43,7 +43,7 @@ def as_projections(W_V, W_K, W_Q) -> tuple[Array, Array, Array]:
 
 
 def as_mlp(W_V, W_K, W_Q, W_in, W_out) -> tuple[Array, Array, Array, Array, Array]:
-    """Checks that the five matrices of Appendix B.3 fit together; converts them."""
+    """Checks that the five matrices of Appendix B.3 fit together, and converts them."""
     check_shape("W_V", W_V, ("dim1", "n"))
     dim1, n = jnp.shape(W_V)
     check_shape("W_K", W_K, (dim1, n))
@@ -55,7 +55,7 @@ def as_mlp(W_V, W_K, W_Q, W_in, W_out) -> tuple[Array, Array, Array, Array, Arra
 
 
 def stacked(H: Array, h_query: Array) -> Array:
-    """All tokens as rows, the query last."""
+    """Returns all tokens as rows, the query last."""
     return jnp.concatenate([H, h_query[None]])
 
 

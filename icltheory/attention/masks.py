@@ -1,4 +1,4 @@
-"""Who attends to whom: the attention masks by name.
+"""Attention masks by name: which tokens attend to which.
 
 Keys and queries are numbered 0, ..., N - 1 for the demonstrations and N for the query
 token.
@@ -26,7 +26,7 @@ MASKS = ("demos", "causal", "none")
 
 @calculator(compiled=False)
 def attended_keys(mask: Mask, num_demos: int) -> Bool[Array, "P P"]:
-    """Keys whose values enter the attention sum of each token.
+    """Keys that each token attends to, as a boolean mask.
 
     Args:
         mask: ``"demos"``, ``"causal"`` or ``"none"``.
@@ -52,7 +52,7 @@ def attended_keys(mask: Mask, num_demos: int) -> Bool[Array, "P P"]:
 
 @calculator(compiled=False)
 def normalized_keys(mask: Mask, num_demos: int) -> Bool[Array, "P P"]:
-    """Keys over which the softmax of each token is normalised.
+    """Keys over which the softmax of each token is normalised, as a boolean mask.
 
     The papers' M stands outside the softmax. With ``"demos"`` every token normalises
     over all N + 1 keys and the weight on the query key is then lost: the weights on the

@@ -1,4 +1,4 @@
-r"""Nonlinear attention: any kernel of key and query in place of their inner product."""
+r"""Nonlinear attention: a kernel in place of the inner product of key and query."""
 
 from collections.abc import Callable
 from typing import Any
@@ -118,7 +118,8 @@ def kernel_weights(
     W_K, W_Q = jnp.asarray(W_K), jnp.asarray(W_Q)
     H, h_query = as_tokens(H, h_query, W_K.shape[1])
     tokens = stacked(H, h_query)
-    # A masked query key is left out: its kernel may overflow, and spoil derivatives.
+    # A masked query key is left out, since an overflow of its kernel would make
+    # derivatives NaN.
     keys = tokens if mask == "none" else H
     values = kernel_matrix(kernel, tokens @ W_Q.T, keys @ W_K.T)
     values = jnp.pad(values, ((0, 0), (0, len(tokens) - len(keys))))
@@ -180,7 +181,7 @@ def kernel_attention(
 
 
 def check_kernel(kernel: Kernel) -> Callable[[Any, Any], Any]:
-    """The formula of a kernel; an unknown name is refused."""
+    """Returns the formula of a named kernel; raises for an unknown name."""
     if not isinstance(kernel, str):
         return kernel
     check_choice("kernel", kernel, KERNELS)

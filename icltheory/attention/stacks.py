@@ -47,7 +47,7 @@ class StackOutput:
 
 
 class AttentionStack(abc.ABC):
-    """What all stacks share: L layers of one kind, run by one ``lax.scan``.
+    """Base class of stacks: L layers of one kind, run by one ``lax.scan``.
 
     A stack is a pytree whose leaves have a leading layer axis. A subclass names its
     weight matrices with their groups and says how one layer acts, given a stack whose
@@ -79,7 +79,7 @@ class AttentionStack(abc.ABC):
         *,
         scale: Real[ArrayLike, ""] = 1.0,
     ) -> LayerOutput:
-        """Applies the layer number ``index``, counted from 0.
+        """Applies layer ``index``, counted from 0.
 
         Args:
             index: Layer, from 0 to L - 1; may be traced.
@@ -108,7 +108,7 @@ class AttentionStack(abc.ABC):
         h_query: Float[ArrayLike, "_n"],
         mask: Mask = "demos",
     ) -> Float[Array, "P P"]:
-        """How much every token takes from every key in one layer, without the scale.
+        """Attention weights of all tokens in one layer, without the scale.
 
         Args:
             index: Layer, from 0 to L - 1; may be traced.
@@ -170,12 +170,12 @@ class AttentionStack(abc.ABC):
         return StackOutput(depths.H, depths.h_query)
 
     def _one(self, index):
-        """One layer: the stack without its layer axis."""
+        """Returns one layer as a stack without the layer axis."""
         check_range("index", index, 0, self.num_layers - 1)
         return jax.tree.map(lambda leaf: leaf[index], self)
 
     def _prepare(self, H, h_query):
-        """Casts weights and tokens to one dtype, as the carry of a scan needs."""
+        """Casts weights and tokens to one dtype, which a scan requires."""
         H, h_query = as_tokens(H, h_query, self.width)
         dtype = jnp.result_type(H, *jax.tree.leaves(self))
         stack, H, h_query = jax.tree.map(
@@ -185,10 +185,10 @@ class AttentionStack(abc.ABC):
 
     @abc.abstractmethod
     def _act(self, H, h_query, mask, scale) -> LayerOutput:
-        """Applies the one layer that is left of a stack without its layer axis."""
+        """Applies the single layer of a stack without the layer axis."""
 
     def _weights(self, H, h_query, mask) -> Array:
-        """Its attention weights; those of linear attention unless overridden."""
+        """Attention weights of the single layer; linear attention unless overridden."""
         layer: Any = self
         return kernel_weights(layer.W_K, layer.W_Q, H, h_query, mask=mask)
 

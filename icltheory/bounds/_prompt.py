@@ -1,4 +1,4 @@
-"""The quantities of each prompt that enter Theorem 2, for all prompts and layers."""
+"""The quantities of each prompt in Theorem 2, for all prompts and layers."""
 
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ class Sample(NamedTuple):
 
 
 class PromptQuantities(NamedTuple):
-    """Quantities of B prompts; arrays lead with (B, L).
+    """Quantities of B prompts; arrays have leading axes (B, L).
 
     Attributes:
         spectrum: Of the noise covariance.
@@ -67,7 +67,7 @@ def noisy_paths(key, sample: Sample):
 
 
 def prompt_quantities(sample: Sample, support_dims, dense: bool) -> PromptQuantities:
-    """Spectra and norms of every prompt; dense G and W only on request."""
+    """Computes spectra and norms of every prompt, and dense G and W on request."""
     learner, H, shots, W, batch_size = sample
 
     def one(H, W):
@@ -84,7 +84,7 @@ def prompt_quantities(sample: Sample, support_dims, dense: bool) -> PromptQuanti
 
 
 def in_support(learner: Learner, H, W):
-    """Gradients z_i in a basis of the support, and the basis, for every prompt."""
+    """Returns gradients z_i in a basis of the support, with the basis, by prompt."""
 
     def one(H, W):
         tokens, *_, B = layer_parts(learner, H, W)
@@ -96,7 +96,7 @@ def in_support(learner: Learner, H, W):
 
 
 def _thin_square(A, B):
-    """||A^T B||_F^2 for rows A, B, without the product."""
+    """Computes ||A^T B||_F^2 for rows A, B without forming the product."""
     return jnp.sum(
         (A @ jnp.swapaxes(A, 1, 2)) * (B @ jnp.swapaxes(B, 1, 2)), axis=(1, 2)
     )

@@ -1,4 +1,4 @@
-"""The layer terms of Theorem 2 from the quantities of the prompts."""
+"""Computes the layer terms of Theorem 2 from the quantities of the prompts."""
 
 import functools
 from typing import NamedTuple
@@ -22,12 +22,12 @@ from icltheory.bounds.shrinkage import ledoit_wolf_intensity
 from icltheory.noise import without_replacement_factor
 from icltheory.noise._routes import compressed
 
-# Choices that are fitted to the prompts they are then evaluated on.
+# Options that are fitted to the prompts they are evaluated on.
 FITTED = {"mean", "anisotropic"}
 
 
 class Terms(NamedTuple):
-    """Terms of a bound.
+    """The layer terms of a bound.
 
     Attributes:
         terms: T_t, ``(L,)``.
@@ -67,7 +67,7 @@ def centers(q: PromptQuantities, center):
 
 
 def _each_layer(function, W):
-    """Applies function(layer, W) to all prompts, layer by layer: (B, L, ...)."""
+    """Applies ``function(layer, W)`` to all prompts, layer by layer: (B, L, ...)."""
     per_layer = [
         jax.vmap(lambda w, t=t: jnp.asarray(function(t, w)))(W[:, t])
         for t in range(W.shape[1])
@@ -78,7 +78,7 @@ def _each_layer(function, W):
 def isotropic_terms(
     q: PromptQuantities, squares, shots, dim, jitter, log, confidence
 ) -> Terms:
-    """The terms m log(A_1 / m) - A_2, with what the caller chose."""
+    """Computes the terms m log(A_1 / m) - A_2 with the selected options."""
     m = q.spectrum.support_dim[0]
     D = m if dim == "support" else jnp.full_like(m, q.width**2)
     trace, log_det = _noise_terms(q.spectrum, shots, D, jitter)
@@ -92,7 +92,7 @@ def isotropic_terms(
         terms = isotropic_term(mean, 0.0, jnp.mean(log_det, axis=0), D)
         relative = A_1 / jnp.where(mean > 0, mean, 1)[None]
         influence = jnp.sum(D[None] * relative - log_det, axis=1)
-        # Two expectations in each layer.
+        # There are two expectations in each layer.
         part = 1 - (1 - confidence) / (2 * terms.shape[0])
         above, below = _limit(A_1, part), -_limit(-log_det, part)
         upper = isotropic_term(above, 0.0, below, D)
@@ -102,7 +102,7 @@ def isotropic_terms(
 
 
 def _limit(values, confidence):
-    """One-sided confidence limit of the means over prompts, by Student's quantile."""
+    """One-sided confidence limit of means over prompts, by Student's quantile."""
     B = values.shape[0]
     if B == 1:
         return jnp.full(values.shape[1:], jnp.nan, values.dtype)
@@ -140,7 +140,7 @@ def _noise_terms(spectrum, shots, D, jitter):
 def gaussian_terms(
     q: PromptQuantities, sample: Sample, center, prior, held_out, confidence
 ) -> Terms:
-    """Terms of a prior that is not isotropic, in coordinates of the support."""
+    """Computes terms of priors that are not isotropic, in support coordinates."""
     learner, H, shots, W, batch_size = sample
     m, columns = q.spectrum.support_dim[0], q.width * (q.width + 1) // 2
     mask = (jnp.arange(columns)[None] < m[:, None]).astype(H.dtype)
@@ -168,7 +168,7 @@ def gaussian_terms(
 
 
 def _anisotropic(q, sample: Sample, coordinates, mask, center, prior):
-    """Terms of every prompt; the fitted prior takes a pass of its own over them.
+    """Computes the terms of every prompt; the fitted prior needs its own pass.
 
     Covariances are kept as rows whose Gram matrix they are, see ``factored_term``.
     """
@@ -190,7 +190,7 @@ def _anisotropic(q, sample: Sample, coordinates, mask, center, prior):
         return compressed(spread.reshape(spread.shape[0], -1, spread.shape[-1]))
 
     def root(path, U):
-        """Triangles R with R' R the prior in the coordinates of each prompt."""
+        """Returns R with R' R the prior in the coordinates of each prompt."""
         if callable(prior):
             Sigma = jnp.swapaxes(U, -1, -2) @ _each_layer(prior, path) @ U
             lower = jnp.linalg.cholesky(Sigma + pad[None])
@@ -212,13 +212,13 @@ def _anisotropic(q, sample: Sample, coordinates, mask, center, prior):
 
 
 def _over(rows, pad):
-    """The rows of every prompt and layer, above those of empty coordinates."""
+    """Stacks the rows of each prompt and layer above those of unused coordinates."""
     below = jnp.broadcast_to(pad[None], (rows.shape[0], *pad.shape))
     return jnp.concatenate([rows, below], axis=2)
 
 
 def _finish(q, terms, influence, upper, shots, D, finite, otherwise) -> Terms:
-    """Non-negative terms, infinite where they are vacuous, each with its reason."""
+    """Clips terms at zero, and makes vacuous ones infinite with a reason."""
     spectrum, N = q.spectrum, q.spectrum.eigenvalues.shape[-1]
     m, rank = spectrum.support_dim[0], jnp.min(spectrum.rank, axis=0)
     terms = jnp.where(finite & ~jnp.isnan(terms), jnp.maximum(terms, 0), jnp.inf)

@@ -159,7 +159,8 @@ def anisotropic_term(
     whitened = jax.scipy.linalg.solve_triangular(root, C, lower=True)
     both = jax.scipy.linalg.solve_triangular(root, whitened.T, lower=True)
     step = jax.scipy.linalg.solve_triangular(root, delta[:, None], lower=True)
-    # log det of the whitened covariance, so that scales cancel before the logarithm
+    # The log determinant is that of the whitened covariance, so that scales cancel
+    # before the logarithm.
     values = jnp.linalg.eigvalsh((both + both.T) / 2)
     floor = values[-1] * jnp.finfo(values.dtype).eps * delta.shape[0]
     return _term(values, floor, step)
@@ -179,7 +180,7 @@ def factored_term(difference: Array, rows: Array, root: Array) -> Array:
 
 
 def _term(values: Array, floor: Array, step: Array) -> Array:
-    """From the eigenvalues of the whitened covariance and the whitened distance."""
+    """Computes the term from whitened eigenvalues and the whitened distance."""
     above = values > floor
     logs = jnp.where(above, jnp.log(jnp.where(above, values, 1)), -jnp.inf)
     return jnp.sum(values) - len(values) - jnp.sum(logs) + jnp.sum(step**2)
@@ -189,7 +190,7 @@ def _term(values: Array, floor: Array, step: Array) -> Array:
 def held_out_term(
     z: Float[ArrayLike, "_N _d"], shots: Real[ArrayLike, ""], held_out: int
 ) -> Scalar:
-    r"""Twice the divergence from a prior that has seen part of the demonstrations.
+    r"""Twice the divergence from a prior fitted to part of the demonstrations.
 
     .. math::
         P_t = N\!\Big( G_J ,\; \Sigma_J \Big[ \frac{N - b}{b N} + \frac1M - \frac1N
@@ -239,7 +240,7 @@ def check_held_out(held_out, N, d) -> None:
 
 
 def held_out_divergence(z, shots, held_out, padding):
-    """The term; ``padding`` is 1 where a coordinate holds nothing, and 0 elsewhere."""
+    """Divergence from a held-out prior; ``padding`` is 1 for unused coordinates."""
     N = z.shape[0]
     kappa = without_replacement_factor(N, shots).astype(z.dtype)
     seen, pad = z[:held_out], jnp.diag(padding)
@@ -251,5 +252,5 @@ def held_out_divergence(z, shots, held_out, padding):
 
 
 def centred_rows(z: Array, factor: Array) -> Array:
-    """Rows whose Gram matrix is the factor times the scatter of the rows of z."""
+    """Rows whose Gram matrix is ``factor`` times the scatter matrix of z."""
     return jnp.sqrt(factor) * (z - jnp.mean(z, axis=-2, keepdims=True))

@@ -1,4 +1,4 @@
-"""Theorem 2: the bound along the whole trajectory, as printed and as provable."""
+"""Theorem 2: the bound along the whole trajectory, as printed and as corrected."""
 
 import math
 from collections.abc import Callable
@@ -36,14 +36,15 @@ from icltheory.trajectory._recursion import prepare
 
 __all__ = ["AS_PRINTED", "generalization_bound"]
 
-# The formula of the paper, letter by letter; infinite for every n >= 2.
+# The formula exactly as printed in the paper, which is infinite for every n >= 2.
 AS_PRINTED: dict[str, Any] = {
     "dim": "ambient",
     "numerator": "frobenius",
     "log": "inside",
 }
 NUMERATORS = ("exact", "spectral", "frobenius")
-# The support's basis is a matrix of n^2 x n (n + 1) / 2 for each prompt and layer.
+# Largest width for a dense support basis, n^2 x n (n + 1) / 2 for each prompt and
+# layer.
 _DENSE_WIDTH = 40
 _BIAS = "biased low: the logarithm of a mean"
 
@@ -182,7 +183,7 @@ def generalization_bound(
     check_open_unit("confidence", confidence)
     if batch_size is not None:
         check_positive_int("batch_size", batch_size)
-    # With jitter the dimension itself enters the term.
+    # With jitter the exact dimension enters the term.
     enough = prompts.shape[1] if jitter is None else None
     m = dims_of(stack, support_dims, enough)
     learner, _ = prepare(stack, prompts[0], demo_updates, scale)
@@ -197,7 +198,8 @@ def generalization_bound(
     used = N
     if is_choice(prior, "held_out"):
         check_held_out(held_out, N, 0)
-        # The first M stand for any M only while no demonstration has a special place.
+        # The first M demonstrations represent any M only if none has a special
+        # position.
         check_choice(
             "demo_updates with prior 'held_out'", demo_updates, ("shared", "frozen")
         )
@@ -279,7 +281,7 @@ def _check_choices(dim, jitter, numerator, center, prior, log, held_out):
 
 
 def _value(terms, subgaussian_scale, samples):
-    """The value, and its standard error from the influence of each prompt."""
+    """Value of the bound, and its standard error from the influence of each prompt."""
     total = jnp.sum(terms.terms)
     value = subgaussian_scale * jnp.sqrt(total / samples)
     B = terms.influence.shape[0]

@@ -1,4 +1,4 @@
-"""Lemmas 2, 3 and 6: from information to a bound on the generalisation error."""
+"""Lemmas 2, 3 and 6: from mutual information to a bound on the generalisation error."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -59,7 +59,7 @@ def xu_raginsky(
 
 @calculator
 def trajectory_information(terms: Float[ArrayLike, "*batch L"]) -> Float[Array, "..."]:
-    r"""Information in the final weights from one term a layer, Lemma 3's chain.
+    r"""Information of the final weights from one term per layer (Lemma 3).
 
     .. math::
         I(W_L; H_s) \le \sum_{t=1}^L I(\mathcal G_t; H_s \mid W_{t-1})

@@ -1,4 +1,4 @@
-"""How many demonstrations a bound needs before it is not vacuous."""
+"""The number of demonstrations that a bound needs to be non-vacuous."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +19,7 @@ def planned_bound(
     support_dims: Real[ArrayLike, "_L"],
     subgaussian_scale: Real[ArrayLike, ""],
 ) -> Float[Array, "*batch"]:
-    r"""What the anisotropic bound is about, for planning; it is no bound itself.
+    r"""Approximate value of the anisotropic bound for planning; not a proved bound.
 
     .. math::
         R \sqrt{ \frac1N \sum_{t=1}^L m_t \left[ \log\frac{N}{N - b}
@@ -63,7 +63,7 @@ def planned_bound(
         jnp.asarray(a, jnp.result_type(float))
         for a in (num_samples, shots, support_dims)
     )
-    per_dim = -jnp.log1p(-jnp.where(b < N, b / N, 0))  # for b << N in float32, too
+    per_dim = -jnp.log1p(-jnp.where(b < N, b / N, 0))  # accurate for b << N
     total = jnp.sum(m) * per_dim + jnp.sum(m * (m + 1)) / (2 * N)
     enough = (jnp.max(m) <= N - 1) & (b < N)
     return jnp.where(enough, subgaussian_scale * jnp.sqrt(total / N), jnp.inf)
@@ -112,7 +112,7 @@ def required_samples(
         raise ValueError(f"fraction: expected a value in (0, 1), got {fraction}")
 
     def reached(N):
-        # As a float: N may be more than an integer of 64 bits holds.
+        # N is a float, since it may exceed 64-bit integers.
         N = float(N)
         shots = max(fraction * N, 1.0)
         planned = planned_bound(N, shots, support_dims, subgaussian_scale)

@@ -11,7 +11,8 @@ from icltheory._typing import Array, Bool, Float, Int, Scalar
 
 __all__ = ["REASONS", "Assumption", "Bound"]
 
-# Why a term is infinite, by ``Bound.reason_code``; the first is of a finite one.
+# Reasons for an infinite term, by ``Bound.reason_code``; the first stands for a finite
+# one.
 REASONS = (
     "",
     "C_t is singular in the ambient space: rank {rank} < d = {dim}",
@@ -92,7 +93,7 @@ class Bound:
 
     @property
     def failing(self) -> tuple[str, ...]:
-        """Assumptions that fail; with one of them the value is no proved bound."""
+        """Assumptions that fail; if there are any, the value is not a proved bound."""
         return tuple(one.text for one in self.assumptions if one.holds is False)
 
     @property
@@ -101,12 +102,12 @@ class Bound:
         return not self.failing
 
     def summary(self) -> str:
-        """The bound in a few lines.
+        """Describes the bound in a few lines of text.
 
         Raises:
             ValueError: While the record is traced or batched; index it first.
         """
-        why = self.reason  # refuses a batch
+        why = self.reason  # raises for a batch
         lines = [f"bound {float(self.value):.4g}{', vacuous' * bool(self.vacuous)}"]
         if why:
             lines.append(f"infinite: {why}")
@@ -122,7 +123,7 @@ class Bound:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str | None:
-        """The summary, for notebooks; a batch of bounds has none."""
+        """The summary as HTML for notebooks; ``None`` for a batch of bounds."""
         try:
             return f"<pre>{html.escape(self.summary())}</pre>"
         except ValueError:
@@ -130,7 +131,7 @@ class Bound:
 
     @property
     def reason(self) -> str:
-        """Why the value is infinite, in words; empty if it is finite.
+        """Explains in words why the value is infinite; empty if it is finite.
 
         Raises:
             ValueError: While the record is traced or batched; index it first.

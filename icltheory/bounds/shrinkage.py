@@ -1,4 +1,4 @@
-"""Ledoit-Wolf shrinkage of the noise covariance, from what the spectrum keeps."""
+"""Ledoit-Wolf shrinkage of the noise covariance, computed from its spectrum."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -16,7 +16,7 @@ def ledoit_wolf_intensity(
     deviations: Float[ArrayLike, "*batch _N"],
     dim: Real[ArrayLike, "..."],
 ) -> Float[Array, "*batch"]:
-    r"""Intensity of Ledoit and Wolf for the sample covariance of N centred rows.
+    r"""Ledoit-Wolf shrinkage intensity for the sample covariance of N centred rows.
 
     .. math::
         \rho = \frac{\min(\beta^2, \delta^2)}{\delta^2} , \qquad

@@ -1,4 +1,4 @@
-"""The bound that is finite for the deterministic transformer."""
+"""A generalisation bound that is finite for the deterministic transformer."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -16,7 +16,7 @@ __all__ = ["SmoothingBound", "smoothing_bound"]
 
 @pytree
 class SmoothingBound:
-    r"""The smoothing bound and its parts.
+    r"""The smoothing bound and the quantities it is computed from.
 
     Args:
         value: The bound, in units of the loss.
@@ -45,7 +45,7 @@ def smoothing_bound(
     num_samples: Real[ArrayLike, ""],
     subgaussian_scale: Real[ArrayLike, ""],
 ) -> SmoothingBound:
-    r"""A bound for the transformer without noise, by one perturbation of its result.
+    r"""Bound for the transformer without noise, by one perturbation of its result.
 
     .. math::
         |\overline{error}(W_L)| \le \sqrt{\frac{2 R^2}{N} I(W_L + \xi; H_s)}

@@ -1,4 +1,4 @@
-"""Arrays on their way from a file to the device, with no more copies than needed."""
+"""Moves arrays between files, host memory and devices with few copies."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-# Where the CPU's arrays begin; from there JAX takes memory over without a copy.
+# Alignment of arrays on a CPU; JAX adopts memory with this alignment without a copy.
 _ALIGNMENT = 64
 
 
-# Bits of the exponent: all of them are 1 in NaN and infinity alone.
+# Bits of the exponent, which are all 1 only for NaN and infinity.
 _EXPONENTS = {"bfloat16": 0x7F80, "float16": 0x7C00}
-# Numbers that are looked at together, few enough to stay in the cache.
+# Number of values checked together, few enough to stay in the cache.
 _STRETCH = 2**18
 
 
 def check_finite_leaf(leaf: np.ndarray) -> None:
-    """Raises if a number is NaN or infinite; half precision by its bits, as is fast."""
+    """Raises if a number is NaN or infinite; half precision is checked by its bits."""
     bits = _EXPONENTS.get(leaf.dtype.name)
     if bits is None and not jnp.issubdtype(leaf.dtype, jnp.floating):
         return
@@ -34,13 +34,13 @@ def check_finite_leaf(leaf: np.ndarray) -> None:
 
 
 def to_device(leaf: np.ndarray, dtype: np.dtype) -> jax.Array:
-    """An array on the device; a writable one is not copied first."""
+    """Puts an array on the device; a writable one of that dtype is not copied first."""
     ready = leaf.dtype == dtype and leaf.flags.c_contiguous and leaf.flags.writeable
     return jax.device_put(leaf if ready else cast(leaf, dtype))
 
 
 def cast(leaf: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """A copy in rows, in another dtype, in memory that JAX takes over as it is."""
+    """Returns a row-major copy in another dtype, aligned so that JAX can adopt it."""
     if not jnp.issubdtype(leaf.dtype, jnp.floating):
         raise ValueError(f"expected floating point, got {leaf.dtype}")
     size = leaf.size * dtype.itemsize
@@ -48,7 +48,7 @@ def cast(leaf: np.ndarray, dtype: np.dtype) -> np.ndarray:
     start = -memory.ctypes.data % _ALIGNMENT
     out = memory[start : start + size].view(dtype).reshape(leaf.shape)
     if leaf.dtype == dtype and dtype.itemsize == 2:
-        # NumPy copies bfloat16 one number after another.
+        # NumPy's own copy of bfloat16 is slow, since it copies one number at a time.
         out.view(np.uint16)[...] = leaf.view(np.uint16)
         return out
     with np.errstate(over="ignore"):
@@ -65,12 +65,12 @@ def _check_range(leaf, out):
 
 
 def _sharding(leaf: Any) -> Any:
-    """Where an array is; parameters may be NumPy's, which are nowhere."""
+    """Returns the sharding of an array, or ``None`` for a NumPy array."""
     return getattr(leaf, "sharding", None)
 
 
 def by_rows(batch: Any, like: Any, axis: str = "batch") -> Any:
-    """A batch with its rows split along an axis of the mesh that ``like`` is on."""
+    """Splits the rows of a batch along an axis of the mesh that ``like`` is on."""
     mesh = getattr(_sharding(like), "mesh", None)
     if mesh is None or len(batch[0]) % mesh.shape[axis]:
         return batch
@@ -89,13 +89,13 @@ def spans_processes(tree: Any) -> bool:
 
 
 def on_host(leaf: Any) -> np.ndarray:
-    """An array whole in this process's memory; all processes that share it call it."""
+    """Returns a whole array in host memory; all processes that share it call this."""
     whole = replicated(leaf).addressable_data(0) if spans_processes(leaf) else leaf
     return np.asarray(whole)
 
 
 def gathered(leaf: Any, place: int) -> Any:
-    """A matrix whole on one device of this process; as it is where it is on one only.
+    """Returns a whole matrix on one device of this process.
 
     Args:
         leaf: The matrix.
@@ -114,7 +114,7 @@ def gathered(leaf: Any, place: int) -> Any:
 
 
 def spread_like(leaf: Any, old: Any) -> Any:
-    """An array of matrices, as ``old`` is spread; axes in front are kept whole."""
+    """Distributes a stack of matrices over devices as ``old`` is distributed."""
     if not isinstance(_sharding(old), NamedSharding):
         return leaf
     further = [None] * (leaf.ndim - old.ndim)
@@ -127,7 +127,7 @@ def spread_like(leaf: Any, old: Any) -> Any:
 
 
 def replicated(leaf: Any) -> Any:
-    """The array whole on every device that has a part of it."""
+    """Returns the whole array on every device that holds a part of it."""
     if not isinstance(_sharding(leaf), NamedSharding) or leaf.is_fully_replicated:
         return leaf
     whole = NamedSharding(leaf.sharding.mesh, PartitionSpec())

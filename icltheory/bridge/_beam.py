@@ -1,4 +1,4 @@
-"""Beam search over sets of candidates, whose scores come from elsewhere."""
+"""Beam search over sets of candidates, scored by a given function."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ class State(NamedTuple):
 
 
 class BeamResult(NamedTuple):
-    """What a beam search found.
+    """The result of a beam search.
 
     Attributes:
         best: The best set.
@@ -42,7 +42,7 @@ def beam_search(
     budget: int,
     beam: int,
 ) -> BeamResult:
-    """Adds one candidate after another as long as the best set gets strictly better.
+    """Adds candidates one by one while the best set becomes strictly better.
 
     Args:
         start: Score of the empty set, which counts as one evaluation.
@@ -66,7 +66,7 @@ def beam_search(
             State((*state.chosen, number), (*state.scores, value))
             for (state, number), value in zip(within, scores, strict=True)
         ]
-        found.sort(key=lambda state: -state.score)  # the first of equals stays first
+        found.sort(key=lambda state: -state.score)  # the sort is stable for equal ones
         better = found[0].score > best.score
         best = found[0] if better else best
         if len(within) < len(pairs):
@@ -77,7 +77,7 @@ def beam_search(
 
 
 def _extensions(states, touched, seen):
-    """Sets with one more candidate that were not scored in another order."""
+    """Yields sets with one more candidate that were not scored in another order."""
     for state in states:
         taken = set().union(*(touched[number] for number in state.chosen))
         for number, own in enumerate(touched):

@@ -1,4 +1,4 @@
-"""The Flax modules that all families are made of."""
+"""The Flax modules that all model families share."""
 
 from typing import Any
 
@@ -20,12 +20,12 @@ _SMALL = nn.initializers.normal(0.02)
 
 
 def at_least_float32(dtype: Any) -> Any:
-    """The dtype in which sums are taken."""
+    """Returns the dtype for sums, at least float32."""
     return jnp.promote_types(dtype, jnp.float32)
 
 
 def product(indices: str, x: Any, y: Any) -> Any:
-    """An einsum in the common dtype of two arrays, with sums in float32."""
+    """Computes an einsum in the common dtype of two arrays, with float32 sums."""
 
     def plain(x, y):
         return jnp.einsum(indices, x, y)
@@ -37,8 +37,8 @@ def product(indices: str, x: Any, y: Any) -> Any:
         kind = {"preferred_element_type": jnp.float32}
         return jnp.einsum(indices, x, y, **kind).astype(x.dtype)
 
-    # To sums in bfloat16 XLA's CPU compiler converts both arrays to float32 first; sums
-    # in float32 it takes from bfloat16 as they are, where the processor can.
+    # For sums in bfloat16, XLA's CPU compiler first converts both arrays to float32.
+    # For float32 sums it reads bfloat16 directly, if the processor supports it.
     return jax.lax.platform_dependent(x, y, cpu=native, default=plain)
 
 
@@ -51,7 +51,7 @@ class Linear(nn.Module):
     @nn.compact
     def __call__(self, x):
         """Applies the matrix to the last axis."""
-        self.sow("inputs", "read", x)  # kept where asked for
+        self.sow("inputs", "read", x)  # stored only on request
         W = self.param("weight", _SMALL, (self.features, x.shape[-1]))
         y = product("...i,oi->...o", x, W)
         if not self.bias:
@@ -88,7 +88,7 @@ _ONES = nn.initializers.ones
 
 
 class Attention(nn.Module):
-    """Causal softmax attention with grouped queries, behind an optional prefix."""
+    """Causal softmax attention with grouped queries, after an optional prefix."""
 
     arch: Architecture
 
@@ -112,12 +112,12 @@ class Attention(nn.Module):
             seen.insert(0, prefix.mask[:, None])
             places.insert(0, positions_of(prefix.mask))
             keys.insert(0, prefix)
-        window = a.windows[0]  # that of all layers: the architecture is uniform
+        window = a.windows[0]  # the same for all layers
         if window is not None:
             near = [positions[:, :, None] - p[:, None] < window for p in places]
             seen = [s & n for s, n in zip(seen, near, strict=True)]
         weights = _weights(q, keys, seen, a)
-        self.sow("intermediates", "weights", weights)  # kept where asked for
+        self.sow("intermediates", "weights", weights)  # stored only on request
         mixed = _attend(weights, keys).reshape(*q.shape[:2], -1)
         return Linear(a.width, a.output_bias, name="W_O")(mixed), own
 
@@ -132,7 +132,7 @@ class Attention(nn.Module):
 
 
 def positions_of(mask, ends=None, stems=None):
-    """Position of every token among the tokens of its sequence."""
+    """Returns the position of every token within its sequence."""
     in_row = jnp.cumsum(mask, axis=1, dtype=jnp.int32) - 1
     if ends is not None:
         behind = jnp.take_along_axis(in_row, ends, axis=1) + 1
@@ -148,18 +148,18 @@ def positions_of(mask, ends=None, stems=None):
 
 
 def _segments(ends, length):
-    """Number of the segment of each place in a row; increases, but may skip some."""
+    """Returns the segment number of each position in a row, in increasing order."""
     behind = jnp.arange(length)[None, :, None] > ends[:, None]
     return jnp.sum(behind, axis=-1, dtype=jnp.int32)
 
 
 def _of_sequence(stream, at):
-    """Whether a place of the row is in the segment of a token, or in its stem."""
+    """Whether a position of the row is in the token's segment or its shared stem."""
     number = _segments(stream.ends, stream.mask.shape[1])
     own = jnp.take_along_axis(number, at, axis=1)
     found = own[:, :, None] == number[:, None]
     if stream.stems is not None:
-        # Padding behind the last segment has a number of its own.
+        # Padding after the last segment has a number of its own.
         stem = jnp.take_along_axis(stream.stems, own, axis=1, mode="clip")
         found = found | (stem[:, :, None] == number[:, None])
     return found
@@ -171,7 +171,7 @@ def soft_cap(x, cap):
 
 
 def _weights(q, keys, seen, arch):
-    """Softmax weights on one or two stretches of keys, each (B or 1, S)."""
+    """Softmax weights over one or two groups of keys, each (B or 1, S)."""
     B, T, _, size = q.shape
     grouped = q.reshape(B, T, keys[0].k.shape[2], -1, size)
     scores = jnp.concatenate(
@@ -187,7 +187,7 @@ def _weights(q, keys, seen, arch):
 
 
 def _attend(weights, keys):
-    """Values of one or two stretches of keys, mixed for each head of a group."""
+    """Averages the values of one or two groups of keys, by head."""
     if len(keys) == 1:
         return _mix(weights, keys[0].v)
     behind, own = jnp.split(weights, [keys[0].k.shape[1]], axis=-1)
@@ -195,14 +195,14 @@ def _attend(weights, keys):
 
 
 def _lowest(dtype):
-    # Finite, so that a row that sees nothing is a mean and not NaN.
+    # The value is finite, so that a row without visible keys gives a mean and not NaN.
     dtype = at_least_float32(dtype)
     return jnp.asarray(jnp.finfo(dtype).min, dtype)
 
 
 def _scores(q, k, arch):
     kind = {"preferred_element_type": at_least_float32(q.dtype)}
-    if k.shape[0] == 1:  # shared by the batch, without a copy for each row
+    if k.shape[0] == 1:  # shared by the batch, and not copied for each row
         scores = jnp.einsum("btkgd,skd->bkgts", q, k[0], **kind)
     else:
         scores = jnp.einsum("btkgd,bskd->bkgts", q, k, **kind)
@@ -252,13 +252,13 @@ class ExpertMLPs(nn.Module):
         for number in range(experts.num):
             y = MLP(self.arch, name=f"expert_{number}")(x)
             share = shares[..., number, None]
-            # What is not chosen may be infinite in half precision.
+            # Outputs of experts that are not chosen may be infinite in half precision.
             total = total + jnp.where(share > 0, share * y, 0)
         return total.astype(x.dtype)
 
 
 def _shares(logits, experts):
-    """Share of every expert in a token, 0 for those that are not chosen."""
+    """Weight of every expert for a token, 0 for experts that are not chosen."""
     p = jax.nn.softmax(logits.astype(at_least_float32(logits.dtype)), axis=-1)
     top, chosen = jax.lax.top_k(p, experts.per_token)
     if experts.normalised:
@@ -296,12 +296,12 @@ class DecoderBlock(nn.Module):
         return picked._replace(h=h), own
 
     def _norm(self, wanted, name, x):
-        """The stream behind a norm of this block, or as it is."""
+        """Applies a norm of this block, or returns the stream if there is none."""
         return Norm(self.arch.norm, self.arch.norm_eps, name=name)(x) if wanted else x
 
 
 def _asked(stream, last_only):
-    """Numbers of the tokens whose output is wanted: all, or the last of a sequence."""
+    """Returns the tokens whose output is needed: all, or the last of each sequence."""
     mask = stream.mask
     B, T = mask.shape
     if not last_only:
@@ -312,7 +312,7 @@ def _asked(stream, last_only):
 
 
 def _picked(stream, at):
-    """The stream of some tokens alone."""
+    """Returns the stream of the selected tokens."""
     one = stream._replace(ends=None, stems=None)
     return jax.tree.map(lambda array: _pick(array, at, True), one)
 

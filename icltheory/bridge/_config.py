@@ -1,4 +1,4 @@
-"""Reading a checkpoint's config: the file, and its values by name."""
+"""Reads a checkpoint's config: the JSON file, and typed values by name."""
 
 import json
 import math
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
-# Names that the files use, and the function each stands for.
+# Names in config files, and the activation that each stands for.
 _ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_fast": "gelu_tanh",
@@ -16,7 +16,7 @@ _ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
 }
-# Kinds of layers, without a window and with one.
+# Kinds of layers: full attention, and a sliding window.
 _KINDS = ("full_attention", "sliding_attention")
 
 
@@ -40,7 +40,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def shard_files(index: Path) -> dict[str, Path]:
-    """The file of each tensor of a checkpoint in several files, by its index."""
+    """Returns the file of each tensor of a sharded checkpoint, from its index."""
     table = read_json(index).get("weight_map")
     if not isinstance(table, dict) or not table:
         raise ValueError(f"{index}: expected a weight_map, got {table!r}")
@@ -59,23 +59,23 @@ def shard_files(index: Path) -> dict[str, Path]:
 
 
 def is_number(value: Any) -> TypeGuard[float | int]:
-    """Whether a value of a JSON file is a finite number."""
+    """Whether a JSON value is a finite number."""
     kind = isinstance(value, (int, float)) and not isinstance(value, bool)
     return kind and math.isfinite(value)
 
 
 class Config:
-    """The values of a config. A null counts as absent; absent ones have defaults."""
+    """The values of a config, in which null counts as absent."""
 
     def __init__(self, values: Mapping[str, Any]):
         self.values = values
 
     def get(self, *names: str) -> Any:
-        """The first value there is under one of these names."""
+        """Returns the first value present under one of these names, or ``None``."""
         return next((v for n in names if (v := self.values.get(n)) is not None), None)
 
     def size(self, *names: str, default: int | None = None) -> int:
-        """A positive integer."""
+        """Returns a positive integer; raises for other values."""
         value = self.get(*names)
         value = default if value is None else value
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -83,7 +83,7 @@ class Config:
         return value
 
     def number(self, *names: str, default: float) -> float:
-        """A finite number, 0 or above."""
+        """Returns a finite number of at least 0; raises for other values."""
         value = self.get(*names)
         value = default if value is None else value
         if not is_number(value) or value < 0:
@@ -93,7 +93,7 @@ class Config:
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
+        """Returns true or false; raises for other values."""
         value = self.get(name)
         value = default if value is None else value
         if not isinstance(value, bool):
@@ -101,7 +101,7 @@ class Config:
         return value
 
     def activation(self, *names: str, default: str) -> str:
-        """An activation, under the name it has in :class:`Architecture`."""
+        """Returns an activation under its name in :class:`Architecture`."""
         value = self.get(*names) or default
         if not isinstance(value, str) or value not in _ACTIVATIONS:
             known = ", ".join(sorted(_ACTIVATIONS))
@@ -109,13 +109,13 @@ class Config:
         return _ACTIVATIONS[value]
 
     def refuse(self, name: str, unless: Any) -> None:
-        """Raises where the config needs a feature that is not implemented."""
+        """Raises if the config needs a feature that is not implemented."""
         value = self.get(name)
         if value is not None and value != unless:
             raise ValueError(f"{name}: expected {unless!r}, got {value!r}")
 
     def cap(self, name: str, usual: float | None = None) -> float | None:
-        """A positive number, or None for no cap; ``usual`` where the file is silent."""
+        """Returns a positive number, or ``None`` for no cap; ``usual`` if absent."""
         value = self.values.get(name, usual)
         if value is not None and (not is_number(value) or value <= 0):
             raise ValueError(f"{name}: expected a positive number, got {value!r}")
@@ -128,7 +128,7 @@ class Config:
         usual: int | None,
         windowed: Callable[[int], bool] = lambda layer: True,
     ) -> int | None | tuple[int | None, ...]:
-        """The sliding window of all layers, or of each where they differ.
+        """Returns the sliding window of all layers, or of each if they differ.
 
         ``usual`` is the window where the file says nothing, ``windowed`` whether a
         layer has one where it does not name the layers' kinds. A null means none.

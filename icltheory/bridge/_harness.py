@@ -13,7 +13,7 @@ from icltheory.bridge.model import LanguageModel
 
 
 class HarnessModel(TemplateLM):
-    """Answers the requests of lm-evaluation-harness; see ``harness_model``."""
+    """A language model as a model of lm-evaluation-harness (see ``harness_model``)."""
 
     def __init__(self, model: LanguageModel, batch_size: int, max_gen_toks: int):
         super().__init__()
@@ -21,7 +21,7 @@ class HarnessModel(TemplateLM):
 
     @property
     def eot_token_id(self) -> int:
-        """Number of the token that ends a text, or begins one where none ends it."""
+        """Token that ends a text, or the one that begins a text if there is none."""
         tokenizer = self.model.tokenizer
         for number in (tokenizer.eos_id, tokenizer.bos_id):
             if number is not None:
@@ -30,30 +30,30 @@ class HarnessModel(TemplateLM):
 
     @property
     def prefix_token_id(self) -> int:
-        """Number of the token that stands in front of a text without a context."""
+        """Token that precedes a text without context."""
         begin = self.model.tokenizer.bos_id
         return self.eot_token_id if begin is None else begin
 
     @property
     def max_length(self) -> int:
-        """Longest sequence of the model."""
+        """Longest sequence that the model supports."""
         return self.model.context_length
 
     @property
     def tokenizer_name(self) -> str:
-        """Under which the harness keeps what it encoded."""
+        """Name under which the harness caches encoded texts."""
         return self.model.source.replace("/", "__")
 
     def tok_encode(
         self, string: str, add_special_tokens: bool | None = None, **kwargs: Any
     ) -> list[int]:
-        """Tokens of a text; special ones unless it has them or they are not wanted."""
+        """Encodes a text, with special tokens unless it already has them."""
         tokenizer = self.model.tokenizer
         special = add_special_tokens is not False
         ids = [int(i) for i in tokenizer.encode(string, special)]
         begin = tokenizer.bos_id
         if add_special_tokens is None and begin is not None and ids[:2] == [begin] * 2:
-            return ids[1:]  # the text brings its own
+            return ids[1:]  # the text contains its own
         return ids
 
     def _loglikelihood_tokens(
@@ -78,7 +78,7 @@ class HarnessModel(TemplateLM):
     def loglikelihood_rolling(
         self, requests: list[Instance], disable_tqdm: bool = False
     ) -> list[float]:
-        """Log-likelihoods of whole texts, by windows that hardly overlap."""
+        """Log-likelihoods of whole texts, by windows with minimal overlap."""
         windows, owners = [], []
         for number, request in enumerate(requests):
             rolled = get_rolling_token_windows(
@@ -100,7 +100,7 @@ class HarnessModel(TemplateLM):
     def generate_until(
         self, requests: list[Instance], disable_tqdm: bool = False
     ) -> list[str]:
-        """Greedy continuations, each up to the first of the task's strings.
+        """Generates greedy continuations, each up to the first of the stop strings.
 
         Raises:
             ValueError: If a task asks for sampling or beams.
@@ -133,7 +133,8 @@ class HarnessModel(TemplateLM):
         tokenizer, stops = self.model.tokenizer, [stop for stop in until if stop]
         end = tokenizer.eos_id
 
-        # What is written is decoded alone, as the harness does for transformers.
+        # The new text is decoded without its prompt, as the harness does for
+        # transformers.
         def ended(number, tokens):
             text = tokenizer.decode(tokens)
             return tokens[-1] == end or any(stop in text for stop in stops)
@@ -143,7 +144,7 @@ class HarnessModel(TemplateLM):
 
 
 def _wanted(options: dict[str, Any], most: int) -> tuple[tuple[str, ...], int]:
-    """Strings that end a text, and most tokens; raises where it is not greedy."""
+    """Returns stop strings and token limit; raises unless generation is greedy."""
     temperature = options.get("temperature") or 0
     sampled = options.get("do_sample", False) and temperature > 0
     if sampled or temperature > 0 or options.get("num_beams", 1) != 1:

@@ -1,4 +1,4 @@
-"""Where a checkpoint lies: a folder, or a name on the Hugging Face hub."""
+"""Locates a checkpoint: a folder, or a name on the Hugging Face hub."""
 
 import os
 import re
@@ -11,7 +11,7 @@ _FLAX = ("flax_model.msgpack",)
 
 
 def locate(path_or_name: str | os.PathLike, revision: str | None) -> tuple[Path, str]:
-    """The folder of a checkpoint, and what to call it.
+    """Returns the folder of a checkpoint and its name.
 
     A folder is taken as it is; anything else that looks like a name is downloaded, or
     found in the hub's cache, and called by its name and the commit.
@@ -43,7 +43,7 @@ def locate(path_or_name: str | os.PathLike, revision: str | None) -> tuple[Path,
         folder = download(_SMALL + _WEIGHTS)
         if not list(folder.glob("model*.safetensors")):
             folder = download(_FLAX)
-    except Exception as error:  # the hub has many; all of them mean: not there
+    except Exception as error:  # any error of the hub means that it is not available
         raise FileNotFoundError(
             f"{name}: expected a folder or a name on the hub, got {error}"
         ) from error

@@ -1,4 +1,4 @@
-"""Flax checkpoints of Hugging Face, ``flax_model.msgpack``: a tree of arrays.
+"""Reads Flax checkpoints of Hugging Face, ``flax_model.msgpack``.
 
 Names follow torch's but for the leaves: a ``kernel`` is the transpose of torch's
 ``weight`` (which makes GPT-2's (out, in), since torch keeps that one (in, out)), and
@@ -26,13 +26,13 @@ from icltheory.bridge._config import shard_files
 SINGLE = "flax_model.msgpack"
 INDEX = "flax_model.msgpack.index.json"
 _LEAVES = {"kernel": "weight", "embedding": "weight", "scale": "weight"}
-_ARRAY = 1  # how Flax marks an array: its shape, dtype and bytes
+_ARRAY = 1  # Flax's code for an array: shape, dtype and bytes
 _FRONT = 1024
-_CHUNKED = "__msgpack_chunked_array__"  # and one that was too long for one value
+_CHUNKED = "__msgpack_chunked_array__"  # Flax's key for an array in chunks
 
 
 class FlaxTree:
-    """The tensors of a tree under the names and in the layout that torch uses.
+    """The tensors of a Flax checkpoint, in PyTorch's names and layout.
 
     The tree is in one file, or in several that an index names by the path of each leaf.
     Of several files each is parsed when the first of its tensors is asked for. A tensor
@@ -53,9 +53,9 @@ class FlaxTree:
         self.names = frozenset(self._files)
 
     def _parse(self, file: Path) -> Iterable[str]:
-        """The names of a file's tensors, which are kept from now on."""
+        """Parses a file, stores its tensors, and returns their names."""
         tree = _restore(file, self._dtype)
-        # Those who save a train state wrap the tree once more.
+        # The tree is nested once more if a train state was saved.
         tree = tree["params"] if set(tree) == {"params"} else tree
         found = {}
         for keys, leaf in traverse_util.flatten_dict(tree, is_leaf=_is_chunked).items():
@@ -75,30 +75,30 @@ class FlaxTree:
             raise ValueError(f"{self._files[name]}: expected tensor {name}, found none")
 
     def file(self, name: str) -> Path:
-        """The file that holds a tensor."""
+        """Returns the file that holds a tensor."""
         return self._files[name]
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of a tensor."""
+        """Returns the shape of a tensor."""
         self._find(name)
         return self._shapes[name]
 
     def peek(self, name: str) -> np.ndarray:
-        """A tensor, which the tree keeps."""
+        """Returns a tensor and keeps it in memory."""
         self._find(name)
         return self._tensors[name]
 
     def read(self, name: str) -> np.ndarray:
-        """A tensor, which the tree then forgets."""
+        """Returns a tensor and removes it from memory."""
         self._find(name)
         return self._tensors.pop(name)
 
     def release(self, name: str) -> None:
-        """Nothing: what was read is forgotten already."""
+        """Does nothing, since a tensor is removed when it is read."""
 
 
 def _renamed(path: str) -> str:
-    """Torch's name of the leaf at a path."""
+    """Converts a leaf's path to PyTorch's name."""
     *modules, last = path.split("/")
     return ".".join([*modules, _LEAVES.get(last, last)])
 
@@ -107,7 +107,7 @@ def _restore(path: Path, dtype: np.dtype | None) -> dict[str, Any]:
     def array_of(code, data):
         if code != _ARRAY:
             return msgpack.ExtType(code, data)
-        # Shape and dtype stand in front; the rest is not copied to be unpacked.
+        # Shape and dtype come first, and only they are copied for unpacking.
         front = msgpack.Unpacker(raw=True)
         front.feed(data[:_FRONT])
         front.read_array_header()
@@ -124,7 +124,7 @@ def _restore(path: Path, dtype: np.dtype | None) -> dict[str, Any]:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     try:
         tree = msgpack.unpackb(mapped, ext_hook=array_of, raw=False)
-    except Exception as error:  # whatever a damaged file makes the parser say
+    except Exception as error:  # the parser raises many kinds for damaged files
         raise ValueError(f"{path}: expected a tree of arrays, got {error!r}") from error
     finally:
         mapped.close()
@@ -140,7 +140,7 @@ def _is_chunked(path, value):
 
 
 def _joined(value):
-    """The array whose chunks these are; they are numbered, as is its shape."""
+    """Joins the numbered chunks of an array."""
     chunks, shape = value.get("chunks"), value.get("shape")
     if not chunks or not shape:
         return None

@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint in the Hugging Face layout, in one file or several."""
+"""The tensors of a checkpoint in the Hugging Face layout, in one or several files."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ INDEX = "model.safetensors.index.json"
 
 
 class SafetensorsFolder:
-    """The tensors of a checkpoint in one file or several."""
+    """The tensors of a checkpoint in one or several safetensors files."""
 
     def __init__(self, folder: Path):
         if (folder / INDEX).is_file() and not (folder / SINGLE).is_file():
@@ -32,27 +32,27 @@ class SafetensorsFolder:
             if name not in opened[path].tensors:
                 raise ValueError(f"{path}: expected tensor {name}, found none")
         found = {n: file for file in opened.values() for n in file.tensors}
-        # Of a tensor in several files that one counts which the index names.
+        # For a tensor in several files, the one named by the index is used.
         return found | {name: opened[path] for name, path in table.items()}
 
     def file(self, name: str) -> Path:
-        """The file that holds a tensor."""
+        """Returns the file that holds a tensor."""
         return self._files[name].path
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of a tensor."""
+        """Returns the shape of a tensor."""
         return self._files[name].tensors[name].shape
 
     def dtype(self, name: str) -> np.dtype:
-        """Dtype of a tensor."""
+        """Returns the dtype of a tensor."""
         return self._files[name].tensors[name].dtype
 
     def read(self, name: str) -> np.ndarray:
-        """A view of a tensor in its file."""
+        """Returns a view of a tensor in its file."""
         return self._files[name].read(name)
 
     peek = read
 
     def release(self, name: str) -> None:
-        """Takes a tensor out of this process's memory; views of it stay valid."""
+        """Releases the memory pages of a tensor; its views stay valid."""
         self._files[name].release(name)

@@ -1,4 +1,4 @@
-"""The rate search of Algorithm 1, its one test, and what both found."""
+"""The rate search of Algorithm 1, its final test, and the record of both."""
 
 import dataclasses
 from typing import Any
@@ -27,7 +27,7 @@ from icltheory.statistics import (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Algorithm1Result:
-    """What Algorithm 1 chose, and what it was worth on the test set.
+    """The choice of Algorithm 1, with its validation and test results.
 
     Accuracies are by the task's denominator, the comparison is by the number of
     examples.
@@ -84,12 +84,12 @@ class Algorithm1Result:
 
     @property
     def could_be_chance(self) -> bool:
-        """Whether the difference on the test set could be chance, as at rate 0."""
+        """Whether the difference on the test set is not significant, as at rate 0."""
         return self.comparison.could_be_chance
 
     @property
     def validation_score(self) -> float:
-        """Score of what was chosen, on the examples it was chosen on."""
+        """Validation accuracy of the choice."""
         if self.rate == 0:
             return self.unpruned_score
         return self.validation_scores[self.rates.index(self.rate)]
@@ -111,7 +111,7 @@ def conduct(
     seed: int,
     level: float,
 ) -> Algorithm1Result:
-    """Searches the rates or ranks on the validation set and tests the chosen one."""
+    """Searches the rates or ranks on the validation set and tests the best one."""
     arms = _arms(rates)
     at = (layer, module)
     examples, selection, raced = answers.facts.sizes["validation"], None, None
@@ -122,7 +122,7 @@ def conduct(
     else:
         right = answers.correct("validation", *at, arms)
         scores = [answers.accuracy(row) for row in right]
-        # Only the order of the arms plays a part, so that their places do for rates.
+        # Only the order of the arms matters, so their positions serve as rates.
         places = np.arange(len(arms)) / len(arms)
         index = choose_rate(scores[1:], places[1:], scores[0]).index
         rate: Any = 0.0 if index is None else arms[1 + index]
@@ -160,7 +160,7 @@ def conduct(
 
 
 def _arms(rates: tuple[float | Rank, ...]) -> tuple[float | Rank, ...]:
-    """The unpruned model, and what is searched from the weakest clipping on."""
+    """Returns the unpruned model and the strengths, weakest clipping first."""
     ranks = sorted((r for r in rates if isinstance(r, Rank)), key=lambda r: -r.value)
     return (*sorted({0.0, *(r for r in rates if not isinstance(r, Rank))}), *ranks)
 

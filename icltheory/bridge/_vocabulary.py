@@ -1,4 +1,4 @@
-"""Rows of tokens as arrays; what a model has no row for is refused, never clamped."""
+"""Converts rows of tokens to arrays; raises for tokens outside of the vocabulary."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def read_rows(name: str, rows: Sequence[Any], size: int) -> list[np.ndarray]:
-    """Each row as an array of whole numbers below ``size``; raises for all others."""
+    """Converts each row to an array of integers below ``size``; raises for others."""
     read = []
     for number, row in enumerate(rows):
         array = np.asarray(row)

@@ -1,4 +1,4 @@
-"""What a pruned model answered, by layer, module, rate and example."""
+"""Stores a pruned model's answers by layer, module, rate and example."""
 
 import dataclasses
 import hashlib
@@ -16,12 +16,12 @@ from icltheory.pruning.rates import key_of
 
 __all__ = ["PLACE_FIELDS", "AnswerCache", "TaskFacts", "facts_of"]
 
-# Key fields of a record that say which model answered which example.
+# Key fields of a record, which identify the pruned model and the example.
 PLACE_FIELDS = ("split", "layer", "module", "rate", "example")
 
 
 class TaskFacts(NamedTuple):
-    """What has to be known of a task to make tables out of records.
+    """The properties of a task that are needed to evaluate stored answers.
 
     Args:
         name: Name of the task.
@@ -52,7 +52,7 @@ class TaskFacts(NamedTuple):
 
 @named_errors
 def facts_of(task: LanguageTask) -> TaskFacts:
-    """The facts of a task.
+    """Returns the properties of a task for an answer cache.
 
     Args:
         task: The task.
@@ -124,7 +124,7 @@ class AnswerCache:
                 self._load(records)
 
     def labels(self, split: str) -> np.ndarray:
-        """Number of the right option of each example.
+        """Index of the correct option of each example.
 
         Args:
             split: ``"validation"`` or ``"test"``.
@@ -145,7 +145,7 @@ class AnswerCache:
     def known(
         self, split: str, layer: int, module: str, rates: Sequence[Any]
     ) -> np.ndarray:
-        """Which answers are stored.
+        """Returns which answers are stored.
 
         Args:
             split: ``"validation"`` or ``"test"``.
@@ -163,7 +163,7 @@ class AnswerCache:
     def scores(
         self, split: str, layer: int, module: str, rates: Sequence[Any]
     ) -> np.ndarray:
-        """Score of every option, NaN where the answer is not known.
+        """Score of every option, NaN where the answer is not stored.
 
         Args:
             split: ``"validation"`` or ``"test"``.
@@ -188,7 +188,7 @@ class AnswerCache:
         examples: Sequence[int] | np.ndarray | None = None,
         places: Sequence[int] | None = None,
     ) -> np.ndarray:
-        """Which answers are right; one that has a NaN among its scores is not.
+        """Which answers are right; an answer with a NaN score is wrong.
 
         Args:
             split: ``"validation"`` or ``"test"``.
@@ -225,7 +225,7 @@ class AnswerCache:
         return right
 
     def _check_answered(self, split, rates, scores) -> None:
-        """Raises where the unpruned model would have an accuracy of 0 out of NaN."""
+        """Raises if all scores of the unpruned model are NaN."""
         for rate, rows in zip(rates, scores, strict=True):
             if rate == 0 and len(rows) and np.isnan(rows).any(axis=-1).all():
                 raise ValueError(
@@ -235,7 +235,7 @@ class AnswerCache:
                 )
 
     def accuracy(self, correct: np.ndarray) -> float:
-        """Share of right answers, by the denominator of the task.
+        """Accuracy with the denominator of the task.
 
         Args:
             correct: Which answers are right.
@@ -252,7 +252,7 @@ class AnswerCache:
         chunks: Iterable[GridChunk],
         labels: np.ndarray,
     ) -> None:
-        """Stores answers, all of them or none.
+        """Stores all of the given answers, or none if one is invalid.
 
         Args:
             split: ``"validation"`` or ``"test"``.
@@ -313,7 +313,7 @@ class AnswerCache:
             rows, scores.present, scores.values, labels.values, strict=True
         ):
             split, layer, module, rate = (key[i] for i in at)
-            # JSON readers may have made an integer of rate 0; a rank is text.
+            # A JSON reader may return rate 0 as an integer; a rank is text.
             rate = rate if isinstance(rate, str) else float(rate)
             place = (split, layer, module, rate)
             self._put(place, examples[there], values[there], truth[there])

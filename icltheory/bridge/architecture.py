@@ -1,4 +1,4 @@
-"""What a decoder-only language model looks like, in one hashable record."""
+"""The architecture of a decoder-only language model, in one hashable record."""
 
 import dataclasses
 import math
@@ -20,7 +20,7 @@ _SIZES = ("vocab_size", "width", "num_layers", "num_heads", "num_kv_heads", "hea
 
 @dataclasses.dataclass(frozen=True)
 class Rotary:
-    r"""Rotary positions: pairs of coordinates of queries and keys turn with position.
+    r"""Rotary positions: pairs of query and key dimensions are rotated by position.
 
     .. math::
         (x_a, x_b) \mapsto s\, (x_a \cos p\theta_i - x_b \sin p\theta_i ,\;
@@ -50,13 +50,13 @@ class Rotary:
 
     @property
     def dim(self) -> int:
-        """Coordinates of a head that turn."""
+        """Number of rotated dimensions of a head."""
         return 2 * len(self.frequencies)
 
 
 @dataclasses.dataclass(frozen=True)
 class Experts:
-    r"""Several MLPs in one block, of which each token takes the few a router prefers.
+    r"""Mixture of experts: each token uses the few MLPs that a router selects.
 
     .. math::
         p = \operatorname{softmax}(R x) , \qquad
@@ -92,7 +92,7 @@ class Experts:
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    r"""Everything that a decoder's program depends on beside shapes of its inputs.
+    r"""Everything that a decoder's program depends on, except input shapes.
 
     Args:
         family: Name of the family, as ``model_type`` in a Hugging Face config.
@@ -250,7 +250,7 @@ class Architecture:
         return self.local_rotary is None and not isinstance(self.sliding_window, tuple)
 
     def of_layer(self, layer: int) -> "Architecture":
-        """The uniform architecture whose blocks are what the block of one layer is.
+        """Returns the uniform architecture whose blocks equal one layer's block.
 
         Layers of the same kind have equal ones, and so share compiled programs.
 
@@ -271,12 +271,12 @@ class Architecture:
 
     @property
     def score_divisor(self) -> float:
-        """What divides the products of queries and keys."""
+        """Divisor of the products of queries and keys."""
         return math.sqrt(self.query_scalar or self.head_dim)
 
     @property
     def context_length(self) -> int:
-        """Longest sequence that the model was made for, or is stretched to."""
+        """Longest sequence that the model supports, with scaled positions."""
         if self.rotary is None or self.rotary.ntk is None:
             return self.max_positions
         return int(self.max_positions * self.rotary.ntk[1])

@@ -1,4 +1,4 @@
-"""Evaluates the examples that are missing from an answer cache, and stores them."""
+"""Evaluates the examples that are missing from an answer cache and stores them."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,13 +19,13 @@ from icltheory.pruning.rates import key_of
 
 __all__ = ["CachedEvaluator", "method_name"]
 
-# That of Grid.
+# The default batch size of ``Grid``.
 DEFAULT_BATCH = 32
 
 
 @named_errors
 def method_name(method: str | ClippingMethod) -> str:
-    """The name of a pruning method in the key of an answer cache.
+    """Returns the name of a pruning method in the key of an answer cache.
 
     Args:
         method: As :class:`~icltheory.bridge.evaluation.Grid` takes it.
@@ -45,7 +45,7 @@ def method_name(method: str | ClippingMethod) -> str:
 
 
 class CachedEvaluator:
-    """A model and a task whose answers are evaluated once and then read from a cache.
+    """Evaluates a model on a task and reads known answers from a cache.
 
     It gives the same answers as its cache (:meth:`correct`), and evaluates those that
     are missing first. A loop over rates
@@ -107,7 +107,7 @@ class CachedEvaluator:
         examples: Sequence[int] | np.ndarray | None = None,
         places: Sequence[int] | None = None,
     ) -> None:
-        """Evaluates the answers that are not in the cache and stores them.
+        """Evaluates the answers that are missing in the cache and stores them.
 
         Args:
             split: ``"validation"`` or ``"test"``.
@@ -126,7 +126,7 @@ class CachedEvaluator:
             self._halve_batches()
 
     def _fits(self, *wanted: Any) -> bool:
-        """Whether all that is missing was evaluated within the memory of the device."""
+        """Whether the missing answers were evaluated without running out of memory."""
         try:
             self._evaluate(*wanted)
         except (MemoryError, jax.errors.JaxRuntimeError) as error:
@@ -137,7 +137,7 @@ class CachedEvaluator:
         return True
 
     def _halve_batches(self) -> None:
-        """Goes on with smaller batches; what was answered so far is in the cache."""
+        """Halves the batch size; answers evaluated so far stay in the cache."""
         size = self.options.get("batch_size", DEFAULT_BATCH)
         self.options["batch_size"] = size // 2
         self._grid = (None, None)
@@ -174,15 +174,15 @@ class CachedEvaluator:
 
     @property
     def facts(self) -> TaskFacts:
-        """The task's name, labels and sizes."""
+        """Name, labels and sizes of the task."""
         return self.cache.facts
 
     def labels(self, split: str) -> np.ndarray:
-        """Number of the right option of each example, as the cache has it."""
+        """Index of the correct option of each example, as in the cache."""
         return self.cache.labels(split)
 
     def accuracy(self, correct: np.ndarray) -> float:
-        """Share of right answers, by the denominator of the task."""
+        """Accuracy with the denominator of the task."""
         return self.cache.accuracy(correct)
 
     def correct(
@@ -194,7 +194,7 @@ class CachedEvaluator:
         examples: Sequence[int] | np.ndarray | None = None,
         places: Sequence[int] | None = None,
     ) -> np.ndarray:
-        """Which answers are right, after those that are missing are evaluated.
+        """Returns which answers are right, after evaluating missing ones.
 
         The arguments and the result are those of :meth:`AnswerCache.correct`.
         """
@@ -202,7 +202,7 @@ class CachedEvaluator:
         return self.cache.correct(split, layer, module, rates, examples, places)
 
     def _missing(self, split, layers, modules, rates, chosen, asked):
-        """What to evaluate, by the layers and modules that lack the same answers."""
+        """Groups missing answers by the layers and modules that lack the same ones."""
         lacking: dict[Any, dict[str, list[int]]] = {}
         for module in modules:
             for layer in layers:
@@ -219,7 +219,7 @@ class CachedEvaluator:
                 yield pattern, some_layers, tuple(some_modules)
 
     def _grid_of(self, split, layers, modules, rates) -> Grid:
-        """The grid of the last call, or a new one; its stacks are what takes memory."""
+        """Returns the last grid if it has these rates, else builds a new one."""
         method = self.method
         if split == "test" and not isinstance(method, str):
             method = method.fresh
@@ -227,7 +227,8 @@ class CachedEvaluator:
         wanted, last = (split, rates, pruned), self._grid[1]
         if last is None or self._grid[0] != wanted:
             if last is not None and self._grid[0][2] == pruned and _has(last, rates):
-                # Where Algorithm 1 tests its choice, all is decomposed already.
+                # When Algorithm 1 tests its choice, the matrices are already
+                # decomposed.
                 last = last.on(split, rates)
             else:
                 last, self._grid = None, (None, None)
@@ -262,7 +263,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _pattern(absent: np.ndarray, chosen: np.ndarray):
-    """Pairs of rates and the examples that lack exactly these."""
+    """Groups rates with the examples that are missing for exactly these rates."""
     columns, which = np.unique(absent, axis=1, return_inverse=True)
     return tuple(
         (
@@ -275,7 +276,7 @@ def _pattern(absent: np.ndarray, chosen: np.ndarray):
 
 
 def _batches(chunks: Iterable[GridChunk], size: int) -> Iterator[list[GridChunk]]:
-    """The chunks of a batch of examples, one for each layer and module."""
+    """Yields the chunks of one batch of examples, one per layer and module."""
     batch: list[GridChunk] = []
     for chunk in chunks:
         batch.append(chunk)

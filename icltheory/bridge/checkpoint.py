@@ -1,4 +1,4 @@
-"""Reading checkpoints: a folder in the Hugging Face layout, or a name on the hub."""
+"""Loads checkpoints: a folder in the Hugging Face layout, or a name on the hub."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def load_checkpoint(
     revision: str | None = None,
     devices: Sequence[jax.Device] | np.ndarray | None = None,
 ) -> LanguageModel:
-    """A language model from a folder in the Hugging Face layout, or from the hub.
+    """Loads a language model from a folder in the Hugging Face layout, or from the hub.
 
     Read are ``config.json`` and ``model.safetensors`` in one file or, with its index,
     in several; where there is neither, ``flax_model.msgpack``, in one file or several;
@@ -94,11 +94,11 @@ def load_checkpoint(
     except FileNotFoundError:
         tokenizer = None
     model = LanguageModel(Decoder(arch), params, tokenizer, config, source)
-    trust_weights(model)  # each was looked at
+    trust_weights(model)  # each weight has been checked
     return model
 
 
-# Tensors of a checkpoint by torch's names, in torch's layout.
+# Tensors of a checkpoint in PyTorch's names and layout.
 _Tensors = _safetensors.SafetensorsFolder | _msgpack.FlaxTree | FactoredFolder
 
 
@@ -118,7 +118,7 @@ def _open(folder: Path, dtype: np.dtype | None) -> _Tensors:
 
 
 def _putter(devices, dtype) -> Callable[[Any, np.ndarray], jax.Array]:
-    """What brings a leaf of the parameters, by its path, to its devices."""
+    """Returns a function that puts a leaf of the parameters on its devices."""
     if devices is not None:
         placement = Placement(devices)
         return lambda path, leaf: placement.put(path, leaf, dtype)
@@ -131,16 +131,16 @@ def _putter(devices, dtype) -> Callable[[Any, np.ndarray], jax.Array]:
 
 
 def own_dtype(table: np.dtype) -> np.dtype:
-    """The dtype of a file by that of its token table."""
+    """Returns the dtype of a checkpoint, given that of its token table."""
     return table if table.name in DTYPES else jnp.dtype("float32")
 
 
 def _read_params(arch: Architecture, tensors: _Tensors, devices, dtype) -> PyTree:
-    """The parameter tree, filled leaf by leaf."""
+    """Reads the parameter tree leaf by leaf."""
     found = matched(arch, tensors)
     for _, names in found:
         _check_same(names, tensors)
-    table = tensors.peek(found[0][1][0])  # of the tokens
+    table = tensors.peek(found[0][1][0])  # the token table
     put = _putter(devices, dtype or own_dtype(table.dtype))
     params: dict[str, Any] = {"embed": {}, "final_norm": {}, "head": {}, "layers": {}}
     for entry, (name, *others) in found:
@@ -158,7 +158,7 @@ def _read_params(arch: Architecture, tensors: _Tensors, devices, dtype) -> PyTre
 
 
 def check_shape_of(tensors: _Tensors, name: str, entry: Entry) -> None:
-    """Raises if a stored tensor has another shape than the architecture says."""
+    """Raises unless a stored tensor has the architecture's shape."""
     if tensors.shape(name) != entry.shape:
         raise ValueError(
             f"{tensors.file(name)}: {name}: expected shape {entry.shape}, "
@@ -169,7 +169,7 @@ def check_shape_of(tensors: _Tensors, name: str, entry: Entry) -> None:
 def matched(
     arch: Architecture, tensors: _Tensors
 ) -> list[tuple[Entry, tuple[str, ...]]]:
-    """Every entry with the names it is stored under; raises if any is left over.
+    """Matches every entry with its stored names; raises if a tensor is left over.
 
     No tensor is read. Only a tied matrix may have several names.
     """
@@ -202,7 +202,7 @@ def matched(
 
 
 def _check_same(names, tensors):
-    """Raises if a tied matrix is stored under several names with several values."""
+    """Raises if copies of a tied matrix have different values."""
     for other in names[1:]:
         if not np.array_equal(tensors.peek(names[0]), tensors.peek(other)):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Clipping modules of a language model, in its layers and at its ends."""
+"""Clips modules of a language model: in its layers, embeddings and output head."""
 
 import dataclasses
 import functools
@@ -34,7 +34,7 @@ def clip_module(
     rule: Rule = "floor",
     at_least_one: bool = False,
 ) -> LanguageModel:
-    r"""The model with all matrices of a module clipped at one rate, or to one rank.
+    r"""Clips all matrices of a module at one rate or to one rank.
 
     .. math:: W \mapsto U_{:r} S_{:r} V_{:r}^\top , \qquad
               r = \lfloor \min(m, n) (1 - \xi) \rfloor .
@@ -79,14 +79,14 @@ def clip_module(
         Yao et al. (2024), Algorithm 1, the function Clip. Verified by
         ``tests/bridge/test_model.py`` and ``tests/bridge/test_clipping.py``.
     """
-    specs = module_matrices(model, layer, module)  # the layer and the module exist
+    specs = module_matrices(model, layer, module)  # checks the layer and the module
     if tied_to(model, layer, module):
         model = untied(model)
         specs = module_matrices(model, layer, module)
     wide: dict[Any, Any] = {}
     for spec in specs:
         _set(wide, spec.path, _widen(_at(model.params, spec.path)))
-    # On a GPU the default would round the factors to TF32.
+    # On a GPU the default precision would round the factors to TF32.
     with jax.default_matmul_precision("highest"):
         new = prune_module(
             model,
@@ -114,7 +114,7 @@ def clip_modules(
     rule: Rule = "floor",
     at_least_one: bool = False,
 ) -> LanguageModel:
-    """The model with several modules clipped, each at its own rate or to its own rank.
+    """Clips several modules, each at its own rate or to its own rank.
 
     No matrix may occur twice, so the order of the interventions plays no part. Tied
     embeddings and head are treated as :func:`clip_module` does.
@@ -164,7 +164,7 @@ def clip_modules(
 def prepared(
     model: LanguageModel, interventions: Sequence[Intervention | str]
 ) -> tuple[LanguageModel, tuple[Intervention, ...]]:
-    """The model that interventions act on, untied where they need it, and they."""
+    """Returns the interventions and the model for them, untied if they require it."""
     for one in interventions if not isinstance(interventions, str) else ():
         (read,) = read_interventions(model, [one])
         if tied_to(model, read.layer, read.module):
@@ -173,7 +173,7 @@ def prepared(
 
 
 def untied(model: LanguageModel) -> LanguageModel:
-    """The same model with a head of its own, which holds the embeddings' numbers."""
+    """Returns the model with a separate head that copies the embeddings."""
     arch = dataclasses.replace(model.arch, tied=False)
     config = dict(model.config)
     if config:
@@ -190,7 +190,7 @@ def untied(model: LanguageModel) -> LanguageModel:
 
 
 def _widen(leaf):
-    # LAPACK knows no half precision; these matrices are widened, not the model.
+    # LAPACK does not support half precision, so only these matrices are widened.
     return gathered(leaf, 0).astype(jnp.promote_types(leaf.dtype, jnp.float32))
 
 
@@ -205,7 +205,7 @@ def _set(tree: dict[Any, Any], path: tuple[str | int, ...], leaf: Any) -> None:
 
 
 def _replaced(tree: Any, path: tuple[Any, ...], leaf: Any) -> Any:
-    """The tree with another leaf; only what holds that leaf is made anew."""
+    """Returns a tree with one leaf replaced; everything else is shared."""
     if not path:
         return leaf
     key, *rest = path

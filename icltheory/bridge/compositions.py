@@ -1,4 +1,4 @@
-"""Search over compositions: several modules clipped together."""
+"""Searches for several modules to clip together."""
 
 import dataclasses
 import itertools
@@ -28,12 +28,12 @@ from icltheory.statistics import Comparison, Interval, compare, proportion_inter
 
 __all__ = ["CompositionSearch", "CompositionStep", "search_compositions"]
 
-# Where answers are kept that belong to no layer: of a model as it is, and of its ends.
+# Place of answers that belong to no layer: the unpruned model, embeddings and head.
 _NO_LAYER, _UNPRUNED = -1, ("unpruned", (0.0,))
 
 
 class CompositionStep(NamedTuple):
-    """One step on the way to a composition.
+    """One step of a search over compositions.
 
     Args:
         intervention: What was clipped beside what was clipped before.
@@ -49,7 +49,7 @@ class CompositionStep(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CompositionSearch:
-    """What a search over compositions chose, and what it was worth on the test set.
+    """The result of a search over compositions, with its test results.
 
     Accuracies are by the task's denominator, the comparison is by the number of
     examples.
@@ -88,12 +88,12 @@ class CompositionSearch:
 
     @property
     def interventions(self) -> tuple[Intervention, ...]:
-        """The composition, as :func:`~icltheory.bridge.clip_modules` takes it."""
+        """The chosen composition, for :func:`~icltheory.bridge.clip_modules`."""
         return tuple(step.intervention for step in self.path)
 
     @property
     def validation_score(self) -> float:
-        """Accuracy of the composition on the examples it was chosen on."""
+        """Validation accuracy of the chosen composition."""
         return self.path[-1].validation_score if self.path else self.unpruned_score
 
     def __str__(self) -> str:
@@ -117,7 +117,7 @@ def search_compositions(
     layers_at_once: int = 4,
     progress: Progress | None = None,
 ) -> CompositionSearch:
-    r"""Chooses several interventions by validation, one after another, and tests once.
+    r"""Chooses interventions one by one by validation accuracy, and tests once.
 
     .. math::
         C_0 = \emptyset , \qquad
@@ -222,7 +222,7 @@ def search_compositions(
 
 
 class _Judge:
-    """Answers of compositions, evaluated once; one answer cache for what is below each.
+    """Evaluates compositions, with one answer cache for each set of earlier ones.
 
     The last intervention of a composition is the place within the cache of the others.
     """
@@ -238,17 +238,17 @@ class _Judge:
         self._current: tuple[Any, CachedEvaluator | None] = (None, None)
 
     def accuracy(self, right: np.ndarray) -> float:
-        """Share of right answers, by the denominator of the task."""
+        """Accuracy with the denominator of the task."""
         return self._cache(()).accuracy(right)
 
     def unpruned_score(self) -> float:
-        """Accuracy of the unpruned model on validation."""
+        """Returns the validation accuracy of the unpruned model."""
         return self.accuracy(self.correct("validation", ()))
 
     def validation_scores(
         self, wanted: Sequence[tuple[tuple[Intervention, ...], Intervention]]
     ) -> list[float]:
-        """Accuracy of each composition and intervention, all of a kind together."""
+        """Returns the accuracy of each composition with one more intervention."""
         scores = []
         for below, pairs in itertools.groupby(wanted, lambda pair: pair[0]):
             ones = [one for _, one in pairs]
@@ -259,7 +259,7 @@ class _Judge:
         return scores
 
     def correct(self, split: str, composition: tuple[Intervention, ...]) -> np.ndarray:
-        """Which answers of a composition are right."""
+        """Returns which answers of a composition are right."""
         below, one = composition[:-1], composition[-1] if composition else None
         cache, at = self._cache(below), (split, *_place(one))
         if not cache.known(*at).all():
@@ -270,7 +270,7 @@ class _Judge:
         return cache.correct(*at)[0]
 
     def _together(self, below, ones) -> None:
-        """Evaluates interventions on one composition in as few passes as may be."""
+        """Evaluates interventions on one composition in as few passes as possible."""
         strengths: dict[tuple[int, str], list[Any]] = {}
         for one in ones:
             if not self._cache(below).known("validation", *_place(one)).all():
@@ -285,7 +285,7 @@ class _Judge:
                 evaluator.evaluate_missing("validation", some, [module], own)
 
     def _plainly(self, cache, at, composition) -> None:
-        """Evaluates one whole model, and stores its answers."""
+        """Evaluates one model without shared computation, and stores its answers."""
         split, layer, name, strengths = at
         found = evaluate(
             self._clipped(composition),
@@ -310,7 +310,7 @@ class _Judge:
     def _evaluator(self, below: tuple[Intervention, ...]) -> CachedEvaluator:
         held, evaluator = self._current
         if evaluator is None or held != below:
-            self._current = (None, None)  # two would hold two sets of matrices
+            self._current = (None, None)  # frees its matrices first
             evaluator = CachedEvaluator(
                 self._cache(below),
                 self._clipped(below),
@@ -326,7 +326,7 @@ class _Judge:
         return clip_modules(self.model, composition, at_least_one=self.at_least_one)
 
     def _told(self, composition: tuple[Intervention, ...]) -> Progress | None:
-        """Progress whose part names the composition."""
+        """Returns a progress function that names the composition."""
         progress, name = self.progress, _text(composition) or "unpruned"
         if progress is None:
             return None
@@ -336,7 +336,7 @@ class _Judge:
 
 
 def _place(one: Intervention | None) -> tuple[int, str, tuple[Any, ...]]:
-    """Layer, module and strength of an intervention in an answer cache."""
+    """Returns layer, module and strength of an intervention for an answer cache."""
     if one is None:
         return _NO_LAYER, *_UNPRUNED
     layer = _NO_LAYER if one.layer is None else one.layer
@@ -344,7 +344,7 @@ def _place(one: Intervention | None) -> tuple[int, str, tuple[Any, ...]]:
 
 
 def _text(composition: Sequence[Intervention]) -> str:
-    """A composition as text, the same for every order."""
+    """Formats a composition as text that does not depend on its order."""
     return " ".join(sorted(map(str, composition)))
 
 
@@ -353,7 +353,7 @@ def _pick(read: Sequence[Intervention], numbers: Sequence[int]):
 
 
 def _candidates(model, candidates, at_least_one) -> tuple[Intervention, ...]:
-    """The candidates as records, each of which fits the model."""
+    """Parses the candidates and checks that each fits the model."""
     check_sequence("candidates", candidates)
     cutting = Cutting("svd", "floor", at_least_one)
     read: list[Intervention] = []
@@ -371,7 +371,7 @@ def _candidates(model, candidates, at_least_one) -> tuple[Intervention, ...]:
 
 
 def _touched(model: LanguageModel, one: Intervention) -> set[Any]:
-    """The matrices that an intervention acts on; tied ends are two, by their names."""
+    """Returns the matrices that an intervention changes."""
     if one.layer is None:
         return {(None, name) for name in one.matrices}
     return {(one.layer, spec.name) for spec in one.specs(model)}
@@ -380,7 +380,7 @@ def _touched(model: LanguageModel, one: Intervention) -> set[Any]:
 def _records(
     path: Any, model: LanguageModel, task: LanguageTask, shots: int | None
 ) -> tuple[Records | None, dict[str, Any]]:
-    """Where answers are kept, and what is in every key."""
+    """Returns the answer records and the common part of their keys."""
     if path is None:
         return None, {}
     shown = len(task.demonstrations) if shots is None else shots

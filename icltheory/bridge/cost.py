@@ -1,4 +1,4 @@
-"""What a decoder takes, before any weight is read: numbers, bytes and operations."""
+"""Cost of a decoder without reading weights: parameters, bytes and operations."""
 
 import math
 import os
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class ModelCost(NamedTuple):
-    """Size of a model and of its work on a token.
+    """Size of a model, and its operations per token.
 
     Attributes:
         parameters: Numbers of the whole model, a tied head once.
@@ -52,7 +52,7 @@ class ModelCost(NamedTuple):
     cache_bytes: int
 
     def svd_flops(self, name: str) -> int:
-        r"""Operations of the singular values of a matrix, without its vectors.
+        r"""Operations for the singular values of a matrix, without vectors.
 
         About :math:`4 m n^2 - \tfrac43 n^3` for :math:`m \ge n` (Golub and Van Loan).
 
@@ -133,7 +133,7 @@ def model_cost(
 
 @named_errors
 def device_bytes(arch: Architecture, dtype: str = "float16", devices: int = 1) -> int:
-    """Bytes of weights that one of several devices holds.
+    """Bytes of weights on one of several devices.
 
     Attention heads, columns of the MLP and the tables of tokens are split, as
     :class:`~icltheory.bridge.sharding.Placement` does; norms, most biases and sides
@@ -168,7 +168,7 @@ def device_bytes(arch: Architecture, dtype: str = "float16", devices: int = 1) -
 
 
 class CheckpointCost(NamedTuple):
-    """What loading a checkpoint takes.
+    """Memory and size for loading a checkpoint.
 
     Attributes:
         arch: The architecture.
@@ -198,7 +198,7 @@ class CheckpointCost(NamedTuple):
 
     @property
     def fits(self) -> bool | None:
-        """Whether the weights fit in what is free; ``None`` if that is unknown."""
+        """Whether the weights fit in the free memory; ``None`` if it is unknown."""
         return None if self.free is None else self.needed <= self.free
 
 
@@ -206,7 +206,7 @@ class CheckpointCost(NamedTuple):
 def checkpoint_cost(
     folder: str | os.PathLike, dtype: str | None = None, *, devices: int = 1
 ) -> CheckpointCost:
-    """Says what loading a checkpoint takes; no weight is read.
+    """Computes what loading a checkpoint requires, without reading weights.
 
     Read are ``config.json`` and the headers of the safetensors files, which are checked
     as :func:`~icltheory.bridge.load_checkpoint` does: a tensor that is missing, unknown
@@ -261,7 +261,7 @@ def checkpoint_cost(
 
 @named_errors
 def free_memory() -> int | None:
-    """Free bytes of the default device; of a CPU those that the machine can still give.
+    """Free bytes of the default device; for a CPU, available system memory.
 
     Returns:
         The bytes; ``None`` where neither the device nor the system says.
@@ -287,7 +287,7 @@ def free_memory() -> int | None:
 
 
 def _headers(folder: Path) -> tuple[Architecture, SafetensorsFolder]:
-    """The architecture and the tensors' names, shapes and dtypes."""
+    """Reads the architecture and the tensors' names, shapes and dtypes."""
     path = folder / "config.json"
     config, ranks = take_factors(read_json(path), path)
     arch = read_architecture(config, path)

@@ -1,4 +1,4 @@
-"""Decoder-only language models as layered models, with the parts that caches need."""
+"""Decoder-only language models as layered models, with steps for cached prefixes."""
 
 import dataclasses
 import functools
@@ -27,7 +27,7 @@ __all__ = ["KV", "Decoder", "Stream", "Tokens"]
 
 @dataclasses.dataclass(frozen=True)
 class Decoder:
-    r"""The program of a decoder-only language model; its parameters travel beside it.
+    r"""A decoder-only language model as a program; parameters are passed separately.
 
     .. math::
         h^0 = s\, E[\mathrm{ids}] \;(+\, P[\mathrm{positions}]) , \qquad
@@ -79,7 +79,7 @@ class Decoder:
         return self.arch.num_layers
 
     def of_layer(self, layer: int) -> "Decoder":
-        """The decoder that runs the block of one layer.
+        """Returns the decoder that runs the block of one layer.
 
         It is the decoder itself where all layers are of one kind; else layers of the
         same kind have equal ones.
@@ -94,19 +94,20 @@ class Decoder:
 
     @functools.cached_property
     def _of_layers(self) -> tuple["Decoder", ...]:
-        # One object for each kind: equal ones would be compared at every call.
+        # There is one object per kind of layer, since equal objects would be compared
+        # at every call.
         kinds: dict[Architecture, Decoder] = {}
         archs = [self.arch.of_layer(layer) for layer in range(self.num_layers)]
         return tuple(kinds.setdefault(arch, Decoder(arch)) for arch in archs)
 
     def embed(self, params: PyTree, inputs: Tokens) -> Stream:
-        """The residual stream that enters block 0."""
+        """Returns the residual stream that enters block 0."""
         return self.embed_after(params, inputs, 0)
 
     def embed_after(
         self, params: PyTree, inputs: Tokens, prefix_length: int | Int[ArrayLike, "..."]
     ) -> Stream:
-        """The stream of tokens that continue a prefix.
+        """Returns the stream of tokens that continue a prefix.
 
         Args:
             params: Parameters of the model.
@@ -134,7 +135,7 @@ class Decoder:
         if self.arch.embed_scale != 1.0:
             h = h * jnp.asarray(self.arch.embed_scale, h.dtype)
         if self.arch.rotary is None:
-            # Beyond the table there is no position: NaN, where tracing hides it.
+            # Positions beyond the table give NaN, since tracing hides them from checks.
             rows = positions + self.arch.position_offset
             table = params["embed"]["positions"].at[rows]
             h = h + table.get(mode="fill", fill_value=jnp.nan)
@@ -153,7 +154,7 @@ class Decoder:
         *,
         last_only: bool = False,
     ) -> tuple[Stream, KV]:
-        """Applies the block with these parameters: one program for each kind of layer.
+        """Applies a block with given parameters; equal layers share a compiled program.
 
         Args:
             layer_params: One entry of ``params["layers"]``.
@@ -176,7 +177,7 @@ class Decoder:
     def run_block_inputs(
         self, layer_params: PyTree, stream: Stream
     ) -> tuple[Stream, dict[tuple[str, ...], Float[Array, "B T in"]]]:
-        """Applies a block, and keeps what each of its matrices reads.
+        """Applies a block and returns the inputs of each of its matrices.
 
         Args:
             layer_params: One entry of ``params["layers"]``.
@@ -196,7 +197,7 @@ class Decoder:
     def read_in(
         self, layer_params: PyTree, stream: Stream
     ) -> Float[Array, "B T width"]:
-        """What a block's attention reads: the stream behind the block's first norm.
+        """Input of a block's attention: the stream after the block's first norm.
 
         Args:
             layer_params: One entry of ``params["layers"]``.
@@ -219,7 +220,7 @@ class Decoder:
     def label_logits(
         self, params: PyTree, stream: Stream, rows: Int[ArrayLike, "K"]
     ) -> Float[Array, "B T K"]:
-        """Logits of a few entries of the vocabulary, from products in float32.
+        """Logits of selected vocabulary entries, from float32 products.
 
         Args:
             params: Parameters of the model.
@@ -234,11 +235,11 @@ class Decoder:
         weight = weight[rows]
         weight = weight.astype(at_least_float32(weight.dtype))
         bias = None if bias is None else bias[rows]
-        with jax.default_matmul_precision("highest"):  # a GPU would take TF32
+        with jax.default_matmul_precision("highest"):  # a GPU would use TF32
             return self._logits(params, stream, weight, bias)
 
     def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
-        """Queries, keys, values and output of attention, and the MLP's matrices.
+        """Weight matrices of a block: W_Q, W_K, W_V, W_O and those of the MLP.
 
         Those of expert e are named ``"expert_e.W_in"`` and so on, so that
         ``"expert_e"`` is a module that can be pruned; the router is none of them.
@@ -259,7 +260,7 @@ class Decoder:
         )
 
     def end_matrices(self) -> tuple[MatrixSpec, ...]:
-        """The table of the embeddings and the output head, which may be the same."""
+        """The token embedding and the output head, which may be the same matrix."""
         tokens = ("embed", "tokens")
         head = tokens if self.arch.tied else ("head", "weight")
         return (
@@ -270,7 +271,7 @@ class Decoder:
     def attention_weights(
         self, layer: int, params: PyTree, hidden: Stream
     ) -> Float[Array, "B heads T T"]:
-        """Attention weights of the heads of one block; rows of padding mean nothing."""
+        """Attention weights of every head of a block; padding rows are undefined."""
         own = {"params": params["layers"][layer]}
         kept: Any = DecoderBlock(self.arch.of_layer(layer)).apply(
             own, hidden, mutable=["intermediates"]
@@ -279,7 +280,7 @@ class Decoder:
         return weights.reshape(weights.shape[0], -1, *weights.shape[-2:])
 
     def ov_factors(self, layer: int, params: PyTree) -> OVFactors:
-        """Values and output of every head, the linear part of the norms folded in."""
+        """W_V and W_O of every head, with the norms' linear parts folded in."""
         a, own = self.arch, params["layers"][layer]
         specs = {spec.name: spec for spec in self.matrices(layer)}
         W_O, W_V = (get_matrix(params, specs[name]) for name in ("W_O", "W_V"))
@@ -295,7 +296,7 @@ class Decoder:
     def token_maps(
         self, params: PyTree
     ) -> tuple[Float[Array, "vocab n"], Float[Array, "vocab n"]]:
-        """Embedding, and unembedding with the linear part of the last norm folded in.
+        """Embedding, and unembedding with the last norm's linear part folded in.
 
         Args:
             params: Parameters of the model.
@@ -308,14 +309,14 @@ class Decoder:
         return embedding, self._behind_norm(weight, params["final_norm"])
 
     def _behind_norm(self, W, norm):
-        """The matrix times the linear part of a norm in front of it."""
+        """Returns the matrix times the linear part of the preceding norm."""
         W = W * self._scale(norm).astype(W.dtype)[None]
         if self.arch.norm != "layer":
             return W
         return W - jnp.mean(W, axis=1, keepdims=True)
 
     def _before_norm(self, W, norm):
-        """The linear part of a norm times the matrix in front of it."""
+        """Returns the linear part of the following norm times the matrix."""
         if self.arch.norm == "layer":
             W = W - jnp.mean(W, axis=0, keepdims=True)
         return W * self._scale(norm).astype(W.dtype)[:, None]
@@ -324,7 +325,7 @@ class Decoder:
         return norm["scale"] + (self.arch.norm == "rms_plus_one")
 
     def init(self, key: PRNGKey, dtype: Any = jnp.float32) -> PyTree:
-        """Random parameters: N(0, 0.02 squared), norms and biases that do nothing.
+        """Draws parameters from N(0, 0.02^2), with identity norms and zero biases.
 
         Args:
             key: Random key.
@@ -369,7 +370,7 @@ class Decoder:
         return soft_cap(logits, self.arch.logit_cap)
 
     def _check_length(self, mask, prefix_length):
-        """Raises where positions run out; padding counts only where it is unknown."""
+        """Raises if a sequence is longer than the supported positions."""
         rotary, limit = self.arch.rotary, self.arch.max_positions
         start, known = concrete(prefix_length), concrete(mask)
         behind = start is not None and start.max(initial=0) > 0

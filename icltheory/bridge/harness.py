@@ -14,7 +14,7 @@ __all__ = ["harness_model"]
 def harness_model(
     model: LanguageModel, *, batch_size: int = 32, max_gen_toks: int = 256
 ) -> Any:
-    """The model as an object whose class lm-evaluation-harness knows.
+    """Wraps a model as a model object of lm-evaluation-harness.
 
     The harness reads its task files, makes the prompts and computes the metrics; the
     object answers its requests for log-likelihoods, for those of whole texts and for

@@ -1,4 +1,4 @@
-"""Algorithm 1 on a language model: a layer, a rate, and one look at the test set.
+"""Algorithm 1 on a language model: it chooses a layer and a rate, and tests once.
 
 A rank may stand in the place of a rate.
 """
@@ -50,7 +50,7 @@ def algorithm1(
     progress: Progress | None = None,
     **options: Any,
 ) -> Algorithm1Result:
-    r"""Chooses a layer by condition numbers and a rate by validation, and tests once.
+    r"""Chooses a layer by condition numbers and a rate by validation; tests it once.
 
     .. math::
         l^* = \max \operatorname{top}_k \big( \operatorname{agg}_m \kappa(W_{l,m}) \big)
@@ -133,7 +133,7 @@ def algorithm1(
     check_apart(task, shots)
     choice = None
     if layer is None:
-        # Impossible choices are refused before anything is decomposed.
+        # This raises for impossible choices before the slow decompositions.
         choose_layers([[1.0]] * model.num_layers, top_k, aggregate=aggregate)
         rows = conditions or condition_numbers(
             model, cache, module=module, progress=progress
@@ -151,7 +151,7 @@ def algorithm1(
 def layer_choice(
     conditions: Sequence[ConditionNumber], module: str, top_k: int, aggregate: str
 ) -> LayerChoice:
-    """Algorithm 1's layer from condition numbers.
+    """Algorithm 1's choice of layer from condition numbers.
 
     Args:
         conditions: Condition numbers of all layers.
@@ -195,7 +195,7 @@ def read_algorithm1(
     seed: int = 0,
     level: float = 0.95,
 ) -> Algorithm1Result:
-    """Algorithm 1 from stored answers, without the model.
+    """Runs Algorithm 1 on stored answers, without the model.
 
     Args:
         answers: The answers.
@@ -223,7 +223,7 @@ def read_algorithm1(
 
 
 def check_apart(task: LanguageTask, shots: int | None) -> None:
-    """Raises where the search would see the whole test, and warns where part of it."""
+    """Raises if all test examples occur in the search's data, and warns if some do."""
     found: list[Finding] = []
     shown = task.demonstrations[:shots]
     for split, examples in (("validation", task.validation), ("demonstrations", shown)):
@@ -238,7 +238,7 @@ def check_apart(task: LanguageTask, shots: int | None) -> None:
 
 
 def _checked(rates: Any, ranks: Any) -> tuple[float | Rank, ...]:
-    """The rates or ranks that are searched; each is given once, and is possible."""
+    """Returns the searched rates or ranks; raises for duplicates and invalid ones."""
     values = tuple(as_strength(each) for each in strengths_of(rates, ranks))
     for value in values:
         if not isinstance(value, Rank) and not 0 <= value < 1:
@@ -252,7 +252,7 @@ def _checked(rates: Any, ranks: Any) -> tuple[float | Rank, ...]:
 def _answers(
     records: Any, model: Any, task: LanguageTask, shots: int | None, method: str
 ) -> AnswerCache:
-    """The answers that were given, or those of the records, for this task alone."""
+    """Opens the given answers or records; raises if they belong to another task."""
     facts = facts_of(task)
     if isinstance(records, AnswerCache):
         if records.facts != facts:

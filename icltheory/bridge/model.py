@@ -1,4 +1,4 @@
-"""A language model with its weights, tokenizer and config in one hand."""
+"""A language model: weights, tokenizer and config in one object."""
 
 import dataclasses
 import functools
@@ -78,7 +78,7 @@ class LanguageModel:
         return f"LanguageModel({a.family}, {a.num_layers} layers, {self.source!r})"
 
     def replace(self, **changes: Any) -> "LanguageModel":
-        """The same model but for the arguments given, such as ``params``."""
+        """Returns the model with some parts replaced, such as ``params``."""
         old = {
             name.removeprefix("_"): getattr(self, name) for name in self.__slots__[1:]
         }
@@ -86,7 +86,7 @@ class LanguageModel:
 
     @property
     def tokenizer(self) -> Any:
-        """What turns text into tokens; an error where the checkpoint has none."""
+        """The tokenizer; raises if the checkpoint has none."""
         if self._tokenizer is None:
             raise FileNotFoundError(
                 f"{self.source or 'this model'}: expected a tokenizer.json, found none"
@@ -95,17 +95,17 @@ class LanguageModel:
 
     @property
     def arch(self) -> Architecture:
-        """What the model looks like."""
+        """The architecture of the decoder."""
         return self.decoder.arch
 
     @property
     def context_length(self) -> int:
-        """Longest sequence that the model was made for, or is stretched to."""
+        """Longest sequence that the model supports, with scaled positions."""
         return self.arch.context_length
 
     @property
     def vocab_size(self) -> int:
-        """Rows of the embedding table."""
+        """Number of rows of the embedding table."""
         return self.arch.vocab_size
 
     @property
@@ -114,7 +114,7 @@ class LanguageModel:
         return self.decoder.num_layers
 
     def embed(self, params: PyTree, inputs: Tokens) -> Stream:
-        """The residual stream that enters block 0."""
+        """Returns the residual stream that enters block 0."""
         return self.decoder.embed(params, inputs)
 
     def block(self, layer: int, params: PyTree, hidden: Stream) -> Stream:
@@ -130,7 +130,7 @@ class LanguageModel:
         return self.decoder.matrices(layer)
 
     def end_matrices(self) -> tuple[MatrixSpec, ...]:
-        """The table of the embeddings and the output head, which may be the same."""
+        """The token embedding and the output head, which may be the same matrix."""
         return self.decoder.end_matrices()
 
     def attention_weights(
@@ -140,7 +140,7 @@ class LanguageModel:
         return self.decoder.attention_weights(layer, params, hidden)
 
     def ov_factors(self, layer: int, params: PyTree) -> OVFactors:
-        """Values and output of every head of one block."""
+        """W_V and W_O of every head of one block."""
         return self.decoder.ov_factors(layer, params)
 
     def logits(
@@ -148,7 +148,7 @@ class LanguageModel:
         token_ids: Integer[ArrayLike, "..."],
         mask: Bool[ArrayLike, "..."] | Integer[ArrayLike, "..."] | None = None,
     ) -> Float[Array, "B T vocab"]:
-        """Logits of the next token behind every token, in float32.
+        """Logits of the next token at every position, in float32.
 
         One compiled program per kind of block and shape, shared by its layers. What
         stands at padding has no meaning.
@@ -173,7 +173,7 @@ class LanguageModel:
 
 
 def weights_digest(model: LanguageModel) -> str:
-    """Digest of what a model computes with: architecture and weights, to the bit."""
+    """Digest of the architecture and of every bit of the weights."""
     digest = hashlib.sha256(repr(model.arch).encode())
     for leaf in jax.tree.leaves(model.params):
         digest.update(
@@ -187,12 +187,12 @@ _FINITE: weakref.WeakSet[LanguageModel] = weakref.WeakSet()
 
 
 def trust_weights(model: LanguageModel) -> None:
-    """Notes that all weights of a model were found finite."""
+    """Records that all weights of a model were found finite."""
     _FINITE.add(model)
 
 
 def check_weights(model: LanguageModel, *, tokens: bool = True) -> None:
-    """Raises if a weight is NaN or infinite; a model is looked at once.
+    """Raises if a weight is NaN or infinite; each model is checked once.
 
     Without ``tokens`` a row of the token table may be NaN: only the prompts that have
     the token meet it.
@@ -234,7 +234,7 @@ def _read_out(decoder, ends, stream):
 
 
 def _tokens(arch, token_ids, mask):
-    """Checked tokens on the device; tracers pass unchecked."""
+    """Returns checked tokens on the device; traced values are not checked."""
     check_shape("token_ids", token_ids, ("B", "T"))
     if not np.size(token_ids):
         shape = np.shape(token_ids)

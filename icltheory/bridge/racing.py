@@ -1,4 +1,4 @@
-"""Searches over rates that spend less than the full grid.
+"""Searches over rates that evaluate fewer examples than the full grid.
 
 Both take a function that evaluates some arms on some examples and return who won
 and what it cost. An arm is a rate, or anything else of which each example says right or
@@ -18,12 +18,12 @@ from icltheory._public import shown
 
 __all__ = ["RaceResult", "full_grid", "race"]
 
-# Shares of the wealth that is bet; the evidence is the mean over them.
+# Fractions of the wealth that are bet; the evidence is the mean over them.
 _SHARES = np.array([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
 
 
 class RaceResult(NamedTuple):
-    """What a search over arms found and what it cost.
+    """Winner and cost of a search over arms.
 
     Args:
         winner: Number of the best arm.
@@ -47,7 +47,7 @@ class RaceResult(NamedTuple):
 
     @property
     def saved(self) -> float:
-        """Share of the full grid's evaluations that were not needed."""
+        """Share of the full grid's evaluations that were saved."""
         return 1 - self.evaluations / self.full_evaluations
 
 
@@ -63,7 +63,7 @@ def full_grid(
     batch: int = 32,
     seed: int = 0,
 ) -> RaceResult:
-    r"""Every arm on every example.
+    r"""Evaluates every arm on every example.
 
     .. math:: w = \min \arg\max_a \sum_i x_{a, i}
 
@@ -104,7 +104,7 @@ def race(
     batch: int = 32,
     seed: int = 0,
 ) -> RaceResult:
-    r"""Finds the full grid's winner, and stops evaluating arms that cannot be it.
+    r"""Finds the full grid's winner and stops evaluating arms that cannot win.
 
     The examples come in a uniformly random order. For arms a and b let
     :math:`x_i \in \{-1, 0, 1\}` be b's success less a's on the i-th, :math:`d_i` their
@@ -184,7 +184,7 @@ def race(
 
 
 def bet(gains: np.ndarray, most: np.ndarray, left: int) -> np.ndarray:
-    r"""Log-factors by which wealth grows, for every share of it that is bet.
+    r"""Log growth factors of wealth, for every fraction that is bet.
 
     Args:
         gains: Differences x in the order seen, (..., batch).
@@ -193,7 +193,7 @@ def bet(gains: np.ndarray, most: np.ndarray, left: int) -> np.ndarray:
     """
     before = np.cumsum(gains, axis=-1) - gains
     mean = (most[..., None] - before) / (left - np.arange(gains.shape[-1]))
-    # At a mean of -1 nothing but -1 can come; above it the worst is to lose the share.
+    # At a mean of -1 only -1 can follow; above it, the worst case is to lose the bet.
     worst = np.where(mean == -1, 0.0, -1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = np.where(gains == -1, worst, (gains - mean) / (1 + mean))
@@ -203,7 +203,7 @@ def bet(gains: np.ndarray, most: np.ndarray, left: int) -> np.ndarray:
 
 
 class _Field:
-    """The arms still in the race and what they have shown."""
+    """The remaining arms of a race with their results so far."""
 
     def __init__(self, evaluate_batch, num_arms, num_examples, seed):
         check_positive_int("num_arms", num_arms)
@@ -217,7 +217,7 @@ class _Field:
         self.eliminated_at: list[int | None] = [None] * num_arms
 
     def advance(self, batch: int) -> np.ndarray:
-        """Evaluates the arms on the next examples."""
+        """Evaluates the remaining arms on the next examples."""
         check_positive_int("batch", batch)
         examples = self.order[self.seen : self.seen + batch]
         right = np.asarray(self.evaluate_batch(tuple(self.alive), examples))
@@ -232,15 +232,15 @@ class _Field:
         return right
 
     def rank(self, arm: int) -> tuple[int, int]:
-        """Sorts arms that saw the same examples, the best first."""
+        """Sort key for arms that saw the same examples, the best first."""
         return -int(self.correct[arm]), arm
 
     def leader(self) -> int:
-        """The best of the arms still in the race."""
+        """Returns the best remaining arm."""
         return min(self.alive, key=self.rank)
 
     def drop(self, arms: list[int]) -> None:
-        """Takes arms out of the race."""
+        """Removes arms from the race."""
         for arm in arms:
             self.eliminated_at[arm] = self.seen
             self.alive.remove(arm)

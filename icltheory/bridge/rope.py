@@ -1,4 +1,4 @@
-"""Rotary positions: frequencies from a config, and turning queries and keys."""
+"""Rotary positions: frequencies from a config, and rotation of queries and keys."""
 
 import math
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def read_rotary(
     fraction: float | int = 1.0,
     interleaved: bool = False,
 ) -> Rotary:
-    r"""Rotary positions of a Hugging Face config, written the old way or the new.
+    r"""Reads rotary positions from a Hugging Face config, in the old or new format.
 
     With d the turned coordinates of a head and b the base,
 
@@ -78,7 +78,7 @@ def read_rotary(
         )
     outside = {name: config.get(name) for name in ("rope_theta", _PART, _ORIGINAL)}
     given = {name: value for name, value in outside.items() if value is not None}
-    # The other two count where the set says nothing; this one in any case.
+    # The first two are used only if the set lacks them, the last in any case.
     last = {_ORIGINAL: given.get(_ORIGINAL, rope.get(_ORIGINAL) or max_positions)}
     numbers = _Numbers(kind, {**given, **rope, **last})
     base = numbers.get("rope_theta", base)
@@ -98,7 +98,7 @@ def read_rotary(
 def rotate(
     x: Float[Array, "B T heads head_dim"], positions: Int[Array, "B T"], rotary: Rotary
 ) -> Float[Array, "B T heads head_dim"]:
-    """Turns the first coordinates of every head to their positions.
+    """Rotates the first dimensions of every head by their positions.
 
     Angles are computed in float32, and applied in the dtype of ``x``.
 
@@ -135,7 +135,7 @@ def rotate(
 
 
 def _frequencies(rotary, positions):
-    """Frequencies for sequences as long as the longest of this batch."""
+    """Returns frequencies for the longest sequence of a batch."""
     usual = jnp.asarray(rotary.frequencies, jnp.float32)
     if rotary.switch is None:
         return usual
@@ -151,13 +151,13 @@ def _frequencies(rotary, positions):
 
 
 class _Numbers:
-    """The numbers of one kind; a missing or wrong one is an error that names it."""
+    """Typed access to scaling parameters, with errors that name the parameter."""
 
     def __init__(self, kind: str, values: Mapping[str, Any]):
         self.kind, self.values = kind, values
 
     def get(self, name: str, default: float | int | None = None) -> float:
-        """A positive number."""
+        """Returns a positive number."""
         value = self.values.get(name)
         value = default if value is None else value
         if not is_number(value) or value <= 0:
@@ -168,7 +168,7 @@ class _Numbers:
         return float(value)
 
     def list(self, name: str, length: int) -> np.ndarray:
-        """A list of numbers."""
+        """Returns a list of numbers."""
         value = self.values.get(name)
         if not isinstance(value, list) or len(value) != length:
             got = len(value) if isinstance(value, list) else value
@@ -181,7 +181,7 @@ def _exponents(dim):
 
 
 def _plain(base, dim):
-    # In float32, as the checkpoints' own programs compute them.
+    # In float32, as in the programs of the checkpoints.
     return np.float32(1) / np.float32(base) ** _exponents(dim)
 
 
@@ -218,7 +218,7 @@ def _llama3(numbers, base, dim, _max_positions):
             f"got {high:g}"
         )
     turns = numbers.get(_ORIGINAL) * plain / (2 * math.pi)
-    # From all of the slow-down (few turns in the old context) to none of it.
+    # From full slow-down (few turns within the old context) to none.
     keep = np.clip((turns - low) / (high - low), 0, 1)
     return {"frequencies": _floats((1 - keep) * plain / factor + keep * plain)}
 

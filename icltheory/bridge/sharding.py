@@ -1,4 +1,4 @@
-"""Where the weights of a model are kept when several devices share them."""
+"""Placement of a model's weights on several devices."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,13 +17,13 @@ from icltheory.bridge.model import LanguageModel
 __all__ = ["Placement", "shard_model"]
 
 _BATCH, _WEIGHTS = "batch", "weights"
-# Matrices (out, in) that are split along what they read; all others along what they
-# write, so that a block needs one sum after attention and one after its MLP.
+# Matrices (out, in) that are split along their inputs; all others are split along their
+# outputs, so that a block needs one sum after attention and one after its MLP.
 _READERS = ("W_O", "W_out")
 
 
 class Placement:
-    r"""How weights and batches are spread over devices.
+    r"""How weights and batches are distributed over devices.
 
     With n devices in a row, queries, keys, values and the input of the MLP are split
     by output, and the output of attention and of the MLP by input: device k holds
@@ -69,7 +69,7 @@ class Placement:
         return self.mesh.shape[_WEIGHTS]
 
     def of(self, path: Sequence[str | int], shape: Sequence[int]) -> NamedSharding:
-        """Where a leaf of the parameters is kept.
+        """Returns the sharding of a parameter leaf.
 
         Args:
             path: Its path in the tree of parameters.
@@ -85,7 +85,7 @@ class Placement:
         return NamedSharding(self.mesh, PartitionSpec(*spec))
 
     def put(self, path: Sequence[str | int], leaf: np.ndarray, dtype: Any) -> Array:
-        """A leaf on its devices; of an array in a file each reads its own part.
+        """Puts a leaf on its devices; each device reads its own part of a file.
 
         Args:
             path: Its path in the tree of parameters.
@@ -110,7 +110,7 @@ class Placement:
 def split_axis(
     path: Sequence[str | int], shape: Sequence[int], parts: int
 ) -> int | None:
-    """The axis along which a leaf is split into parts; ``None`` if it is kept whole."""
+    """Axis along which a leaf is split into parts; None if it is replicated."""
     name = str(path[-2]) if path[-1] in ("weight", "bias") else str(path[-1])
     if len(shape) != 2 or not (path[0] in ("embed", "head") or "W_" in name):
         return None
@@ -122,7 +122,7 @@ def split_axis(
 def shard_model(
     model: LanguageModel, devices: Sequence[jax.Device] | np.ndarray
 ) -> LanguageModel:
-    """The model with its weights spread over devices.
+    """Distributes a model's weights over devices.
 
     Args:
         model: The model; left as it is.

@@ -1,4 +1,4 @@
-"""What enters a decoder, what flows through it, and what a cache keeps."""
+"""Input, hidden state and cache of a decoder."""
 
 from typing import NamedTuple
 

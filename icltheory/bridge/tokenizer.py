@@ -1,4 +1,4 @@
-"""Text to tokens and back, from a checkpoint's ``tokenizer.json``."""
+"""Converts text to tokens and back, with a checkpoint's ``tokenizer.json``."""
 
 import functools
 import os
@@ -41,7 +41,7 @@ class Tokenizer:
             raise FileNotFoundError(f"{self.folder}: expected a {_FILE}, found none")
 
     def encode(self, text: str, special: bool = True) -> list[int]:
-        """Tokens of a text.
+        """Returns the tokens of a text.
 
         Args:
             text: The text.
@@ -54,7 +54,7 @@ class Tokenizer:
         return self._backend.encode(text, add_special_tokens=special).ids
 
     def decode(self, ids: Iterable[Any]) -> str:
-        """The text of tokens; special ones are left out.
+        """Returns the text of tokens, without special ones.
 
         Args:
             ids: Their numbers.
@@ -66,17 +66,17 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of tokens."""
+        """Number of tokens in the vocabulary."""
         return self._backend.get_vocab_size()
 
     @property
     def bos_id(self) -> int | None:
-        """Number of the token that begins a text, if there is one."""
+        """Token that begins a text, if there is one."""
         return self._special("bos_token")
 
     @property
     def eos_id(self) -> int | None:
-        """Number of the token that ends a text, if there is one."""
+        """Token that ends a text, if there is one."""
         return self._special("eos_token")
 
     @functools.cached_property
@@ -90,7 +90,7 @@ class Tokenizer:
             backend = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises nothing more specific
             raise ValueError(f"{path}: expected a tokenizer, got {error}") from error
-        # A prompt that is too long is an error, never truncated in silence.
+        # A prompt that is too long must raise an error and not be truncated.
         backend.no_truncation()
         backend.no_padding()
         return backend

@@ -1,4 +1,4 @@
-"""The columns of a prompt as numbers of states, in two forms that attention can read.
+"""The columns of a prompt as state numbers, in two forms for attention.
 
 A column is (x; y) + c_step with x and y from few patterns. Its score against a vector
 is a sum of three numbers, and the average of all columns has three weights to be summed
@@ -20,7 +20,7 @@ NOTHING = -1
 
 
 class Columns(NamedTuple):
-    """Every column: K an example, and then K of the query itself.
+    """All columns of a prompt: K for each example, then K for the query.
 
     Attributes:
         x: States in the upper half, -1 for none, ``(l K + K,)``.
@@ -43,12 +43,12 @@ class Columns(NamedTuple):
         return found if self.noise is None else found + self.noise @ direction
 
     def weights(self, alphabet: Alphabet, direction: Array) -> Array:
-        """Softmax of the scores over the columns that are shown."""
+        """Softmax of the scores over the visible columns."""
         scores = self.scores(alphabet, direction)
         return jax.nn.softmax(jnp.where(self.shown, scores, -jnp.inf))
 
     def average(self, alphabet: Alphabet, direction: Array) -> Array:
-        """What attention along a direction returns: the weighted mean of columns."""
+        """Output of attention along a direction: the weighted mean of columns."""
         weights = self.weights(alphabet, direction)
         M, K = alphabet.num_states, alphabet.num_steps
         mean = _combine(
@@ -60,7 +60,7 @@ class Columns(NamedTuple):
         return mean if self.noise is None else mean + weights @ self.noise
 
     def joined(self, x: Array, y: Array, step: Array) -> "Columns":
-        """With the query's own column of one step."""
+        """Adds the query's own column of one step."""
         at = len(self.x) - self.step[-1] - 1 + step
         return self._replace(
             x=self.x.at[at].set(x),
@@ -70,7 +70,7 @@ class Columns(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How often each kind of column occurs, the last index of x and y for none.
+    """Counts of each kind of column; the last index of x and y stands for none.
 
     Attributes:
         counts: ``(M + 1, M + 1, K)``.
@@ -79,7 +79,7 @@ class Counts(NamedTuple):
     counts: Array
 
     def average(self, alphabet: Alphabet, direction: Array) -> Array:
-        """What attention along a direction returns: the weighted mean of columns."""
+        """Output of attention along a direction: the weighted mean of columns."""
         upper, lower, codes = _tables(alphabet, direction)
         scores = upper[:, None, None] + lower[None, :, None] + codes[None, None]
         top = jnp.max(jnp.where(self.counts > 0, scores, -jnp.inf))
@@ -89,7 +89,7 @@ class Counts(NamedTuple):
         return _combine(alphabet, of_x[:-1], of_y[:-1], jnp.sum(mass, axis=(0, 1)))
 
     def joined(self, x: Array, y: Array, step: Array) -> "Counts":
-        """With the query's own column of one step."""
+        """Adds the query's own column of one step."""
         return Counts(self.counts.at[x, y, step].add(1))
 
 
@@ -97,14 +97,14 @@ Memory = Columns | Counts
 
 
 def chain_columns(prompt: ReasoningPrompt, limit=None) -> Columns:
-    """Examples step by step; the query's own columns, correct and not shown."""
+    """Columns of examples step by step, and of the query's correct steps, hidden."""
     paths = jnp.concatenate([prompt.states, prompt.query_states[None]])
     x, y = paths[:, :-1].reshape(-1), paths[:, 1:].reshape(-1)
     return Columns(x, y, *_rest(prompt, limit), prompt.noise)
 
 
 def direct_columns(prompt: ReasoningPrompt, limit=None) -> Columns:
-    """Examples as input and final output, then zeros; the query's own left empty."""
+    """Columns of examples as input and final output, then zeros; the query's empty."""
     K = prompt.num_steps
     first = jnp.arange(K)[None] == 0
     x = jnp.where(first, prompt.states[:, :1], NOTHING).reshape(-1)
@@ -118,16 +118,16 @@ def direct_columns(prompt: ReasoningPrompt, limit=None) -> Columns:
 
 
 def compact(columns: Columns, alphabet: Alphabet) -> Memory:
-    """Counts where that is less work: without noise, few states, many examples."""
+    """Returns counts where they are cheaper: no noise, few states, many examples."""
     M, K = alphabet.num_states, alphabet.num_steps
-    # A count costs a fraction of a column, which has to be looked up in three tables.
+    # A count is cheaper than a column, which is looked up in three tables.
     if columns.noise is not None or 4 * len(columns.x) < (M + 1) ** 2 * K:
         return columns
     return count(columns, alphabet)
 
 
 def count(columns: Columns, alphabet: Alphabet) -> Counts:
-    """How often each kind of column is shown."""
+    """Counts how often each kind of visible column occurs."""
     M, K = alphabet.num_states, alphabet.num_steps
     none = jnp.zeros((M + 1, M + 1, K), alphabet.patterns.dtype)
     seen = columns.shown.astype(none.dtype)
@@ -143,14 +143,14 @@ def query_column(prompt: ReasoningPrompt, state: Array, step: Array) -> Array:
 
 
 def _rest(prompt, limit):
-    """Step of each column, and whether it belongs to an example that is shown."""
+    """Step of each column, and whether its example is visible."""
     l, K = prompt.num_examples, prompt.num_steps
     step = jnp.tile(jnp.arange(K), l + 1)
     return step, jnp.arange((l + 1) * K) < (l if limit is None else limit) * K
 
 
 def _tables(alphabet, direction):
-    """Scores of the patterns in either half, 0 for none behind them; of the codes."""
+    """Scores of patterns in either half (0 for no pattern), and of codes."""
     upper, lower = jnp.split(direction, 2)
     return (
         jnp.append(alphabet.patterns @ upper, 0),
@@ -160,12 +160,12 @@ def _tables(alphabet, direction):
 
 
 def _combine(alphabet, of_x, of_y, of_step):
-    """The mean column from the weight of every pattern and code."""
+    """Computes the mean column from the weight of every pattern and code."""
     halves = [of_x @ alphabet.patterns, of_y @ alphabet.patterns]
     return jnp.concatenate(halves) + of_step @ alphabet.codes
 
 
 def _by_number(numbers, weights, count):
-    """Total weight of each number; comparisons, as scatters are slow."""
+    """Sums the weights of each number by comparison, since scatters are slow."""
     same = numbers[:, None] == jnp.arange(count)[None]
     return jnp.sum(jnp.where(same, weights[:, None], 0), axis=0)

@@ -1,4 +1,4 @@
-"""The vectors that prompts are written in: patterns of states, codes of steps."""
+"""Vectors that prompts consist of: patterns of states and codes of steps."""
 
 import jax
 import jax.numpy as jnp
@@ -73,7 +73,7 @@ class Alphabet:
 
     @exact_products
     def nearest(self, vector: Float[Array, " d"]) -> Int[Array, ""]:
-        """The state whose pattern is nearest, greedy decoding; ties to the first."""
+        """State with the nearest pattern (greedy decoding); ties go to the first."""
         squares = jnp.sum(jnp.square(self.patterns), axis=1)
         return jnp.argmax(self.patterns @ vector - squares / 2)
 
@@ -82,7 +82,7 @@ class Alphabet:
 def training_alphabet(
     key: PRNGKey, num_states: int, num_steps: int, dim: int
 ) -> Alphabet:
-    """Random orthonormal TRR patterns, with codes in directions that they leave unused.
+    """Draws orthonormal TRR patterns, with codes orthogonal to them.
 
     Args:
         key: Random key.
@@ -122,7 +122,7 @@ def training_alphabet(
 def unseen_alphabet(
     key: PRNGKey, training: Alphabet, num_states: int, residual: float | int = 0.0
 ) -> Alphabet:
-    r"""Random orthonormal TSR patterns in the span of the TRR patterns, or partly so.
+    r"""Draws orthonormal TSR patterns in the span of the TRR patterns, or near it.
 
     .. math:: \mu'_i = \sqrt{1 - r^2}\, u_i + r\, v_i, \qquad
               u_i \in \operatorname{span}(\mu), \quad v_i \perp \mu, c .
@@ -181,7 +181,7 @@ def unseen_alphabet(
 def span_residual(
     patterns: Float[ArrayLike, "..."], training_patterns: Float[ArrayLike, "..."]
 ) -> Float[Array, " n"]:
-    r"""How much of each pattern lies outside the span of others, for Theorem 5.
+    r"""Part of each pattern outside the span of other patterns, for Theorem 5.
 
     .. math:: r_i = \lVert (I - P)\, \mu'_i \rVert / \lVert \mu'_i \rVert,
 

@@ -1,4 +1,4 @@
-"""The attention model of equation (11), and the attention that it should learn."""
+"""The attention model of equation (11), and the attention it should learn."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -63,7 +63,7 @@ class ReasoningAttention:
             )
 
     def direction(self, query: Float[Array, " n"]) -> Float[Array, " n"]:
-        r"""What the columns are compared with, :math:`W_K^\top W_Q \tilde p`."""
+        r"""Vector that the columns are compared with, :math:`W_K^\top W_Q \tilde p`."""
         return jnp.asarray(self.W_K).T @ (jnp.asarray(self.W_Q) @ query)
 
     def output(
@@ -105,7 +105,7 @@ def initial_attention(dim: int, scale: Real[ArrayLike, ""] = 0.2) -> ReasoningAt
 def matching_attention(
     dim: int, gain: Real[ArrayLike, ""] = 40.0
 ) -> ReasoningAttention:
-    r"""The mechanism of the slides by hand: the same step and the same input, counted.
+    r"""Hand-built attention of the slides: it counts columns of equal step and input.
 
     .. math:: W_K = W_Q = \sqrt{g} \begin{pmatrix} I & 0 \\ 0 & 0 \end{pmatrix} .
 

@@ -1,4 +1,4 @@
-"""Transition matrices to try things on: those of the slides, and families."""
+"""Example transition matrices: those of the slides, and parametric families."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +17,7 @@ __all__ = [
 
 @calculator(compiled=False)
 def slide_transitions() -> Float[Array, "2 2 2"]:
-    """The two steps of the slides: Condition 1 fails for the first of two inputs.
+    """The two steps of the slides; Condition 1 fails for the first of two inputs.
 
     Returns:
         ``(2, 2, 2)`` with tau = .36, tau_o = .56 and an ICL limit of 1/2.
@@ -35,7 +35,7 @@ def slide_transitions() -> Float[Array, "2 2 2"]:
 
 @calculator(compiled=False)
 def faithful_transitions(probability: float | int = 0.8) -> Float[Array, "2 2 2"]:
-    """Two steps over two states, each right with one probability: Condition 1 holds.
+    """Two steps over two states with equal error rates; Condition 1 holds.
 
     The first step keeps the state, the second one flips it.
 
@@ -64,7 +64,7 @@ def faithful_transitions(probability: float | int = 0.8) -> Float[Array, "2 2 2"
 
 @calculator(compiled=False)
 def popular_answer_transitions() -> Float[Array, "2 6 6"]:
-    """Two steps over six states for which Condition 1 fails for every input.
+    """Two steps over six states; Condition 1 fails for every input.
 
     The first step is right with .30 and wrong with .14 for each other state. In the
     second one all states lead to state 0 with .35, and to the right answer with .55:
@@ -92,7 +92,7 @@ def popular_answer_transitions() -> Float[Array, "2 6 6"]:
 def contested_transitions(
     num_states: int, num_steps: int, tau: float | int, rho: float | int
 ) -> Float[Array, "K M M"]:
-    r"""Steps with a given tau and rho: each state has one right and one rival follower.
+    r"""Steps with given tau and rho, where each state has one correct and one rival.
 
     .. math:: p_{(1)} = \tau^{1/K}, \qquad p_{(2)} = (1 - \rho) p_{(1)},
 

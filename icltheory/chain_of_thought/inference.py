@@ -1,4 +1,4 @@
-"""Answers with and without a chain of thought, and where the model looks."""
+"""Predictions with and without chain of thought, and the model's attention."""
 
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ __all__ = ["AttentionMasses", "Inference", "attention_masses", "cot_infer", "icl
 
 @pytree
 class Inference:
-    r"""What a model answered, step by step or at once.
+    r"""Predictions of a model, step by step or in one step.
 
     Attributes:
         outputs: States :math:`v_1, \dots, v_K` of a chain of thought; the one final
@@ -44,12 +44,12 @@ class Inference:
 
     @property
     def mean_error(self) -> Float[Array, "*B"]:
-        """Share of the steps that are wrong, the error of the paper."""
+        """Share of wrong steps, the error of the paper."""
         return jnp.mean(self.wrong, axis=-1, dtype=jnp.result_type(float))
 
     @property
     def final_error(self) -> Bool[Array, "*B"]:
-        """Whether the last answer is wrong."""
+        """Whether the final answer is wrong."""
         return self.wrong[..., -1]
 
 
@@ -59,7 +59,7 @@ def cot_infer(
     prompt: ReasoningPrompt,
     num_examples: Real[ArrayLike, ""] | None = None,
 ) -> Inference:
-    r"""Chain of thought: every answer joins the prompt and is the next query.
+    r"""Chain of thought: each answer is appended to the prompt and is the next query.
 
     .. math:: v_k = \operatorname{argmin}_{u \in \mu'} \lVert f(\Psi; P_k) - u
               \rVert^2, \qquad P_{k+1} = \bigl( P_k,\, (v_{k-1}; v_k),\,
@@ -119,7 +119,7 @@ def icl_infer(
     prompt: ReasoningPrompt,
     num_examples: Real[ArrayLike, ""] | None = None,
 ) -> Inference:
-    r"""Plain in-context learning: inputs and final outputs only, one answer.
+    r"""Plain in-context learning: one answer from inputs and final outputs.
 
     .. math:: E_i = \begin{pmatrix} x_i & 0 & \cdots & 0 \\
               y_{i,K} & 0 & \cdots & 0 \end{pmatrix},
@@ -185,7 +185,7 @@ class AttentionMasses(NamedTuple):
 def attention_masses(
     model: ReasoningAttention, prompt: ReasoningPrompt
 ) -> AttentionMasses:
-    r"""Where the model looks while it goes along the correct path, mean over steps.
+    r"""Attention masses along the correct path, averaged over steps.
 
     Whether the input is the same is judged for each example, whether the step is for
     each column: uniform attention has the masses :math:`\alpha'/K`,
@@ -229,7 +229,7 @@ def attention_masses(
 
 
 def _limit(prompt, num_examples):
-    """How many examples are shown."""
+    """Returns the number of visible examples, checked."""
     l = prompt.num_examples
     if num_examples is not None:
         check_range("num_examples", num_examples, 1, l)

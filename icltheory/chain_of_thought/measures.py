@@ -1,4 +1,4 @@
-"""What decides whether a task of several steps can be learned in context."""
+"""Quantities that decide whether a multi-step task can be learned in context."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -143,7 +143,7 @@ def relative_gaps(rows: Array) -> Array:
 
 @calculator
 def condition_1(steps: Float[ArrayLike, "..."]) -> Bool[Array, " M"]:
-    r"""Condition 1, input by input: the correct answer is the most frequent one.
+    r"""Condition 1 for each input: the correct answer is the most frequent one.
 
     .. math:: \operatorname{argmax}_j B^f_{ij} = s_K(i) .
 
@@ -174,7 +174,7 @@ def condition_1(steps: Float[ArrayLike, "..."]) -> Bool[Array, " M"]:
 
 @calculator
 def icl_error_limit(steps: Float[ArrayLike, "..."]) -> Float[Array, ""]:
-    r"""Error of plain in-context learning as the prompt grows, by Theorem 6.
+    r"""Error of plain in-context learning in the limit of long prompts, by Theorem 6.
 
     .. math:: \lim_{l \to \infty} P[z_K \ne v] = \frac{1}{M}
               \bigl| \{ i : \operatorname{argmax}_j B^f_{ij} \ne s_K(i) \} \bigr| ,

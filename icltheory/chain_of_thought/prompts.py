@@ -1,4 +1,4 @@
-"""Prompts: examples that went through all steps, and a query that has to."""
+"""Prompts of multi-step examples and a query."""
 
 import jax
 import jax.numpy as jnp
@@ -65,7 +65,7 @@ def sample_training_prompt(
     num_examples: int,
     relevant_fraction: Real[ArrayLike, ""],
 ) -> ReasoningPrompt:
-    r"""A training prompt: a random task without errors.
+    r"""Draws a training prompt: a random task without errors.
 
     The task is K random permutations of the states, so that examples from other starts
     never meet the query's path. An example starts like the query with probability
@@ -108,7 +108,7 @@ def sample_training_prompt(
 
 @pytree
 class ReasoningTask:
-    r"""Test prompts whose examples err: steps drawn from transition matrices.
+    r"""Test prompts with erroneous examples, drawn from transition matrices.
 
     Args:
         alphabet: TSR patterns and codes.
@@ -149,7 +149,7 @@ class ReasoningTask:
         relevant_fraction: Real[ArrayLike, ""],
         noise: float | int = 0.0,
     ) -> ReasoningPrompt:
-        r"""One prompt; the query is uniform, its correct steps are the stepwise ones.
+        r"""Draws one prompt with a uniform query and its correct steps.
 
         Args:
             key: Random key.
@@ -189,7 +189,7 @@ class ReasoningTask:
 
 
 def _starts(key, M, num_examples, fraction):
-    """Start of the query, and of the examples."""
+    """Draws the starts of the query and of the examples."""
     check_positive_int("num_examples", num_examples)
     check_fraction(fraction, M)
     of_query, of_others, alike = jax.random.split(key, 3)
@@ -200,7 +200,7 @@ def _starts(key, M, num_examples, fraction):
 
 
 def check_fraction(fraction, num_states):
-    """A probability, and 1 where there is no other start."""
+    """Raises unless a fraction is a probability, or 1 if there is no other start."""
     check_unit("relevant_fraction", fraction)
     if num_states < 2:
         check_values(
@@ -212,7 +212,7 @@ def check_fraction(fraction, num_states):
 
 
 def _follow(A, states, uniform):
-    """The next state of each example by inversion; no state of probability 0."""
+    """Draws the next state of each example by inversion of the distribution."""
     ladder = jnp.cumsum(A, axis=1)
     heights = ladder[states]
     drawn = uniform * ladder[states, -1]
@@ -220,7 +220,7 @@ def _follow(A, states, uniform):
 
 
 def _noise(key, alphabet, num_examples, bound):
-    """Noise on every pattern of the examples, and on the query's."""
+    """Draws noise on the patterns of the examples and of the query."""
     K, d = alphabet.num_steps, alphabet.dim
     n = num_examples * K + K
     direction, length = jax.random.split(key)
@@ -228,7 +228,7 @@ def _noise(key, alphabet, num_examples, bound):
     drawn = jax.random.normal(direction, (n, 2, d), dtype)
     drawn /= jnp.linalg.norm(drawn, axis=-1, keepdims=True)
     drawn *= bound * jax.random.uniform(length, (n, 2, 1), dtype)
-    # Of the query's own columns only the given input is noisy.
+    # Of the query's own columns only the first, the given input, is noisy.
     own = jnp.arange(n)[:, None] - (n - K)
     given = jnp.where(own < 0, 1, jnp.array([[1, 0]]) * (own == 0))
     return (drawn * given[:, :, None]).reshape(n, 2 * d)

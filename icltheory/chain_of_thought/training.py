@@ -1,4 +1,4 @@
-"""Training of the attention model: squared loss on error-free prompts, plain SGD."""
+"""Trains the attention model by plain SGD on error-free prompts with squared loss."""
 
 import functools
 
@@ -31,7 +31,7 @@ __all__ = ["ReasoningTraining", "prompt_loss", "train_attention"]
 
 @pytree
 class ReasoningTraining:
-    """A path of training.
+    """Parameters and losses during training.
 
     Attributes:
         iterations: Steps of descent done at each record, from 0 on, ``(T,)``.
@@ -49,7 +49,7 @@ class ReasoningTraining:
 
     @property
     def model(self) -> ReasoningAttention:
-        """The model at the end; of one path, not of an ensemble."""
+        """Model at the end of a single training run."""
         return jax.tree.map(lambda leaf: leaf[-1], self.models)
 
 
@@ -57,7 +57,7 @@ class ReasoningTraining:
 def prompt_loss(
     model: ReasoningAttention, prompt: ReasoningPrompt, step: Int[ArrayLike, ""]
 ) -> Scalar:
-    r"""Squared loss of one step of a training prompt.
+    r"""Squared loss of one step for a training prompt.
 
     .. math:: \ell = \tfrac12 \lVert z_k - f(\Psi; P) \rVert^2,
 

@@ -1,4 +1,4 @@
-"""Tasks of several steps as transition matrices: their product and their paths."""
+"""Multi-step tasks as transition matrices: products, paths and probabilities."""
 
 import functools
 from typing import Any
@@ -19,7 +19,7 @@ __all__ = [
 
 
 def as_steps(steps: Any, name: str = "steps") -> Array:
-    """Checks that every row of every matrix is a distribution, and converts."""
+    """Checks that every row is a distribution, and converts the matrices."""
     check_shape(name, steps, ("K", "M", "M"))
     check_finite(name, steps)
     if 0 in jnp.shape(steps):
@@ -27,7 +27,7 @@ def as_steps(steps: Any, name: str = "steps") -> Array:
     converted = jnp.asarray(steps)
     converted = converted.astype(jnp.promote_types(converted.dtype, jnp.float32))
     check_values(name, steps, lambda entry: entry >= 0, "probabilities >= 0")
-    # Rows that were rounded to float32 pass; forgotten mass does not.
+    # The tolerance accepts rows rounded to float32, but no missing probability.
     sums = jnp.sum(converted, axis=-1)
     check_values(name, sums, lambda sum: abs(sum - 1) <= 1e-5, "rows that sum to 1")
     return converted
@@ -64,13 +64,13 @@ def composed_transition(steps: Float[ArrayLike, "..."]) -> Float[Array, "M M"]:
 
 
 def composed(steps: Array) -> Array:
-    """The product of checked steps."""
+    """Product of checked transition matrices."""
     return functools.reduce(functools.partial(jnp.matmul, precision="highest"), steps)
 
 
 @calculator
 def stepwise_paths(steps: Float[ArrayLike, "..."]) -> Int[Array, "M _"]:
-    r"""The correct path from every start: the most probable state, step by step.
+    r"""Correct path from every start: the most probable state in each step.
 
     .. math:: s_0 = i, \qquad s_k = \operatorname{argmax}_j A_k[s_{k-1}, j] .
 
@@ -99,7 +99,7 @@ def stepwise_paths(steps: Float[ArrayLike, "..."]) -> Int[Array, "M _"]:
 
 
 def paths_of(steps: Array) -> Array:
-    """Stepwise paths of checked steps."""
+    """Stepwise paths of checked transition matrices."""
     states = [jnp.arange(steps.shape[1])]
     for A in steps:
         states.append(jnp.argmax(A, axis=1)[states[-1]])
@@ -140,14 +140,14 @@ def path_probabilities(
 
 
 def probabilities(steps: Array, paths: Array) -> Array:
-    """Probabilities of paths under checked steps."""
+    """Probabilities of paths for checked transition matrices."""
     factors = [A[paths[:, k], paths[:, k + 1]] for k, A in enumerate(steps)]
     return jnp.prod(jnp.stack(factors), axis=0)
 
 
 @calculator
 def most_probable_paths(steps: Float[ArrayLike, "..."]) -> Int[Array, "M _"]:
-    r"""The most probable path from every start (Viterbi), not always the stepwise one.
+    r"""Most probable path from every start (Viterbi), which may differ from stepwise.
 
     .. math:: (s_1, \dots, s_K) = \operatorname{argmax} \prod_k A_k[s_{k-1}, s_k] .
 

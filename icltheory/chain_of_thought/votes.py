@@ -1,4 +1,4 @@
-"""Exact errors of a vote, and bounds on them: what concentrated attention does."""
+"""Exact errors of majority votes and bounds on them, for concentrated attention."""
 
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class VoteError(NamedTuple):
-    """How a vote between two candidates goes wrong.
+    """Error probabilities of a majority vote between two candidates.
 
     Attributes:
         wrong: Probability that the wrong one has more votes.
@@ -53,7 +53,7 @@ def vote_error(
     num_examples: int,
     relevant_fraction: Real[ArrayLike, ""] = 1.0,
 ) -> VoteError:
-    r"""Error of a majority vote between two candidates, exactly.
+    r"""Exact error of a majority vote between two candidates.
 
     .. math:: \sum_{b > a} \frac{l!}{a! \, b! \, (l - a - b)!} (\alpha' p)^a
               (\alpha' (1 - p))^b (1 - \alpha')^{l - a - b}
@@ -91,7 +91,7 @@ def vote_error(
     check_positive_int("num_examples", num_examples)
     check_unit("probability", probability)
     check_unit("relevant_fraction", relevant_fraction)
-    # As floats: xlogy has no derivative beside integers.
+    # These are floats, since xlogy has no derivative for integers.
     p, alpha = 1.0 * jnp.asarray(probability), 1.0 * jnp.asarray(relevant_fraction)
     counts = jnp.arange(num_examples + 1)
     m = counts.astype(jnp.result_type(p, alpha))
@@ -115,7 +115,7 @@ def decay_bound(
     num_examples: Real[ArrayLike, ""],
     relevant_fraction: Real[ArrayLike, ""] = 1.0,
 ) -> Scalar:
-    r"""Bound on the error of a vote between many candidates, by Chernoff's method.
+    r"""Chernoff bound on the error of a vote between many candidates.
 
     .. math:: P[\text{the likeliest does not win}] \le \sum_{j \ne 1} \bigl( 1 - \alpha'
               (\sqrt{p_{(1)}} - \sqrt{p_{(j)}})^2 \bigr)^l .
@@ -150,7 +150,7 @@ def decay_bound(
 
 
 def _decay(row, best, fraction, l):
-    """Sum over the wrong candidates; the best one may be another than the likeliest."""
+    """Sums the bound over the wrong candidates."""
     gaps = jnp.square(jnp.sqrt(row[best]) - jnp.sqrt(row))
     terms = (1 - fraction * gaps) ** l
     return jnp.sum(jnp.where(jnp.arange(len(row)) == best, 0, terms))
@@ -206,7 +206,7 @@ def cot_error_bound(
 
 
 def _start_shares(steps, fraction):
-    """Distribution of an example's start, one row a query."""
+    """Distribution of an example's start, one row per query."""
     M = steps.shape[1]
     same = jnp.eye(M, dtype=steps.dtype)
     return fraction * same + (1 - fraction) / max(M - 1, 1) * (1 - same)
@@ -263,7 +263,7 @@ def sufficient_examples(
     num_states: int,
     num_steps: int,
 ) -> Scalar:
-    r"""Examples after which a wrong step is less likely than ``failure``.
+    r"""Number of examples for which a wrong step is less likely than ``failure``.
 
     .. math:: l \ge \frac{4 \log \bigl( K (M - 1) / \delta \bigr)}
               {\alpha' \, \tau \, \rho^2} .

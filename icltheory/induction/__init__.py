@@ -1,4 +1,4 @@
-"""Induction heads: scores of attention heads, and a circuit built by hand.
+"""Induction heads: scores of attention heads, and a hand-built circuit.
 
 The scores of Olsson et al., "In-context Learning and Induction Heads" (2022), for the
 heads of any layered model: prefix matching, previous token, copying and in-context

@@ -1,4 +1,4 @@
-"""An induction circuit as weights: two layers of softmax attention."""
+"""An induction circuit as the weights of two layers of softmax attention."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ __all__ = ["InductionCircuit", "induction_circuit"]
 
 @pytree
 class InductionCircuit:
-    """A two-layer circuit with its embedding and read-out.
+    """A two-layer induction circuit with its embedding and read-out.
 
     Args:
         stack: The weights of both layers.
@@ -38,7 +38,7 @@ class InductionCircuit:
 
     @property
     def model(self) -> LayeredStack:
-        """The layered model of the stack, causal."""
+        """The causal layered model of the circuit's stack."""
         return LayeredStack.of(self.stack, mask="causal")
 
     def embed(self, tokens: Integer[ArrayLike, " P"]) -> LayerOutput:
@@ -64,7 +64,7 @@ class InductionCircuit:
 
     @exact_products
     def logits(self, tokens: Integer[ArrayLike, " P"]) -> Float[Array, "P V"]:
-        """Logits of the next token behind every token.
+        """Logits of the next token at every position.
 
         Args:
             tokens: Token numbers.
@@ -87,7 +87,7 @@ def induction_circuit(
     strength: Real[ArrayLike, ""] = 30.0,
     dtype: Any = None,
 ) -> InductionCircuit:
-    r"""Weights that continue a repetition: a previous-token head, then induction.
+    r"""Builds weights that continue a repetition: previous-token and induction head.
 
     The residual stream has slots for the token, its position, the token before, and the
     answer. Layer 1 attends from position t to t - 1 and writes the token found there
@@ -128,9 +128,9 @@ def induction_circuit(
     V, T = vocab_size, num_positions
     I = jnp.eye(3 * V + T, dtype=jnp.result_type(float) if dtype is None else dtype)
     token, place, before, answer = jnp.split(I, [V, V + T, 2 * V + T])
-    # Query t asks for position t - 1: e_{t-1} e_t^T in the slots of positions.
+    # Query t attends to position t - 1 by e_{t-1} e_t^T in the position slots.
     shift = place[:-1].T @ place[1:]
-    # Keys of layer 2 live where tokens do, so that they meet the query's token.
+    # The keys of layer 2 are in the token slots, where the query's token is.
     key = token.T @ before - jnp.sum(token, axis=0)[:, None] * place[:1]
     stack = SoftmaxAttentionStack(
         W_V=jnp.stack([before.T @ token, answer.T @ token]),

@@ -1,4 +1,4 @@
-"""Induction scores of the heads of any layered model that shows its attention."""
+"""Induction scores of heads, for any layered model with readable attention."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ __all__ = ["HeadScores", "head_copying", "head_scores"]
 
 @pytree
 class HeadScores:
-    """What the heads of a model look at.
+    """Induction scores of all heads of a model.
 
     Args:
         prefix_matching: Attention on what followed earlier occurrences,

@@ -25,7 +25,7 @@ __all__ = [
 
 @named_errors
 def prefix_targets(tokens: Integer[ArrayLike, "..."]) -> Bool[Array, "..."]:
-    r"""The tokens that came after earlier occurrences of the present one.
+    r"""Marks the tokens that followed earlier occurrences of the current token.
 
     .. math:: \{ j + 1 \le t : j < t, \; \mathrm{tok}_j = \mathrm{tok}_t \}
               \quad \text{in row } t .
@@ -68,7 +68,7 @@ def prefix_matching_score(
     tokens: Integer[ArrayLike, "..."],
     rows: Bool[ArrayLike, "..."] | None = None,
 ) -> Scalar:
-    r"""Mean attention on what followed earlier occurrences of the present token.
+    r"""Mean attention to tokens that followed earlier occurrences of the current one.
 
     .. math:: \frac{1}{|R|} \sum_{t \in R} \;
               \sum_{j < t,\; \mathrm{tok}_j = \mathrm{tok}_t} A_{t, j + 1} ,
@@ -119,7 +119,7 @@ def prefix_matching_score(
 
 @calculator
 def previous_token_score(attention: Float[ArrayLike, "..."]) -> Scalar:
-    r"""Mean attention on the token before, :math:`A_{t, t - 1}`, over t >= 1.
+    r"""Mean attention to the previous token, :math:`A_{t, t - 1}`, over t >= 1.
 
     Args:
         attention: Weights A of one head.
@@ -148,7 +148,7 @@ def previous_token_score(attention: Float[ArrayLike, "..."]) -> Scalar:
 
 @calculator
 def copying_score(circuit: Float[ArrayLike, "_V _V"]) -> Scalar:
-    r"""How far a circuit raises the logit of the token it attends to, by eigenvalues.
+    r"""Copying score of a circuit, from the real parts of its eigenvalues.
 
     .. math:: \frac{\sum_i \operatorname{Re} \lambda_i}{\sum_i |\lambda_i|} \in [-1, 1]
               \quad \text{of } W_U W_O W_V W_E .
@@ -191,7 +191,7 @@ def copying_ratio(
     tokens: Integer[ArrayLike, "_T"],
     rows: Bool[ArrayLike, "_T"] | None = None,
 ) -> Scalar:
-    r"""How far a head raises the logit of the token it attends to, on a sequence.
+    r"""Copying score of a head on a sequence, from the attended tokens' logits.
 
     .. math::
         \ell_t = \sum_s A_{t s} M_{:, \mathrm{tok}_s} , \qquad

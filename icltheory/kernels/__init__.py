@@ -1,4 +1,4 @@
-"""Fused kernels of a GPT-2 block, each with a plain twin that every device runs.
+"""Fused kernels of a GPT-2 block, each with an equivalent in plain JAX.
 
 A kernel's function computes the twin unless it is given a :class:`Tile`; a
 :class:`Plan` names the choice for each kernel, and :func:`tune` makes it by

@@ -1,4 +1,4 @@
-r"""Causal attention as two kernels, on the packed projection and its gradient.
+r"""Two kernels for causal attention on the packed projection, and for its gradient.
 
 One program takes one tile of queries of one head of one prompt, reads q, k and v where
 the projection left them, and never writes a score. With :math:`P_{ij} =
@@ -48,19 +48,20 @@ from icltheory.kernels._pallas import Rows, dot, power_of_two
 __all__ = ["backward_kernel", "forward_kernel", "split_backward_kernel", "together"]
 
 _LOG2E = math.log2(math.e)
-_Q, _K, _V, _OUT = 0, 1, 2, 0  # third of a packed row; outputs lie as queries do
+_Q, _K, _V, _OUT = 0, 1, 2, 0  # third of a packed row; outputs are laid out as queries
 
 
 def together(dtype: Any) -> int:
-    """Tiles a prompt up to which one program does a head's whole gradient."""
-    return 1 if dtype == jnp.float32 else 2  # registers hold no more
+    """Largest number of tiles per prompt whose gradient one program computes."""
+    return 1 if dtype == jnp.float32 else 2  # registers allow no more
 
 
 class _Head:
-    """Where the head and the prompt of this program lie in packed and plain rows."""
+    """Location of a program's head and prompt in packed and plain rows."""
 
     def __init__(self, num_heads: int, size: int):
-        # Read before any loop: an interpreter knows no program within one.
+        # They are read before any loop, since the interpreter does not know them within
+        # one.
         self.head, self.prompt = pl.program_id(0), pl.program_id(1)
         within = jnp.arange(power_of_two(size), dtype=jnp.int32)
         self._columns = [
@@ -82,7 +83,7 @@ class _Head:
 
 
 class _Queries(NamedTuple):
-    """A tile of queries with what their gradient needs; ``delta`` as in the formula."""
+    """A tile of queries with the inputs of its gradient."""
 
     rows: Rows
     q: jax.Array
@@ -128,7 +129,7 @@ def forward_kernel(
 
     nothing = jnp.zeros((rows,), jnp.float32)
     carry = (nothing - jnp.inf, nothing, head.zeros(rows))
-    below = 0  # tiles of keys that every query of this one sees whole
+    below = 0  # tiles of keys that are visible to every query of this tile
     if pl.cdiv(T, rows) > 1:
         below = jax.lax.div(i * rows, np.int32(columns))
         carry = jax.lax.fori_loop(0, below, lambda j, c: step(j, c, False), carry)
@@ -149,7 +150,8 @@ def _queries(head: _Head, qkv, out, lse, d_out, start: Any, size: int) -> _Queri
 
 def _pair(head: _Head, queries: _Queries, keys: _Keys, causal: bool):
     """P^T and dS^T of a tile, in the dtype of the products; rows are keys."""
-    # Keys by queries: both are then left factors as they stand, and dS alone is turned.
+    # With rows as keys, both matrices are left factors as they are, and only dS is
+    # transposed.
     scores = dot(keys.k, queries.q.T) * (head.scale * _LOG2E)
     weights = jnp.exp2(scores - queries.lse[None, :])
     if causal:
@@ -170,7 +172,7 @@ def backward_kernel(
     rows: int,
     columns: int,
 ) -> None:
-    """Writes a head's whole gradient, five products a tile; grid (heads, B)."""
+    """Writes a head's whole gradient with five products per tile; grid (heads, B)."""
     head, T = _head(qkv, num_heads), qkv.shape[1]
     queries = [
         _queries(head, qkv, out, lse, d_out, start, rows) for start in range(0, T, rows)
@@ -203,7 +205,7 @@ def split_backward_kernel(
     rows: int,
     columns: int,
 ) -> None:
-    """Writes a tile of d_k, d_v, then of d_q, seven products; grid (heads, B, tiles).
+    """Writes tiles of d_k, d_v, then d_q, with seven products; grid (heads, B, tiles).
 
     No two programs write one place, so nothing is added atomically and a run repeats to
     the bit; the scores are made twice for it.

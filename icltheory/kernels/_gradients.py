@@ -1,4 +1,4 @@
-"""Gradients of all weights and biases of a function: two launches, no atomic sum."""
+"""Gradients of all weights and biases of a function in two launches."""
 
 import functools
 import math
@@ -15,9 +15,9 @@ from icltheory.kernels._tiles import indices
 
 __all__ = ["weight_gradients"]
 
-_PROGRAMS = 132  # multiprocessors of an H200; a constant, so that sums never change
-_TILE = 128  # of a weight's gradient, along both axes
-_BLOCK = 4096  # elements that a program of the last sum holds
+_PROGRAMS = 132  # multiprocessors of an H200; constant for reproducible sums
+_TILE = 128  # tile size of a weight's gradient, along both axes
+_BLOCK = 4096  # elements per program of the last sum
 
 
 def weight_gradients(
@@ -53,7 +53,7 @@ def weight_gradients(
 
 
 def _parts(pairs, shapes, depth, interpret):
-    """All products of a share of the rows, one after another: (shares, elements)."""
+    """Partial products over shares of the rows, concatenated: (shares, elements)."""
     factors = [array for pair in pairs for array in pair]
     tiles = sum(map(_tiles, shapes))
     steps = -(-factors[0].shape[0] // depth)
@@ -129,7 +129,7 @@ def _totals(tables, interpret):
 
 
 def _step(table) -> int:
-    """Rows of a table that a program adds at a time."""
+    """Number of table rows that a program adds at a time."""
     return min(32, 1 << (table.shape[0] - 1).bit_length())
 
 

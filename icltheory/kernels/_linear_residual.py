@@ -1,4 +1,4 @@
-"""Linear map and residual: the twin, the kernel and the kernel of its gradient."""
+"""Linear map with residual: plain JAX, the kernel, and the kernel of its gradient."""
 
 import functools
 import math
@@ -28,7 +28,7 @@ def twin(h, x, W, b):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def run(options, h, x, W, b):
-    """Launches the kernel on rows."""
+    """Launches the kernel on rows of tokens."""
     return _forward(options, h, x, W, b)[0]
 
 
@@ -111,7 +111,7 @@ def _gradient_kernel(W, g, dx, sums, *, tile, broad):
     total = jnp.zeros((tile.rows, broad), sums.dtype)
     total = jax.lax.fori_loop(0, outputs // depth, step, total)
     rows.store(dx, columns, total)
-    # The programs along these rows take turns at the sums of the bias.
+    # The programs of these rows share the sums of the bias in turns.
     for turn in range(0, outputs // depth, inputs // broad):
         inner = (turn + place) * depth + indices(depth)
 

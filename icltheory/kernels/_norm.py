@@ -1,4 +1,4 @@
-"""Layer norm, GELU and products, as the twins and the kernels' tiles compute them."""
+"""Layer norm, GELU and products, shared by plain versions and kernels."""
 
 import functools
 import math
@@ -21,13 +21,13 @@ __all__ = [
     "wide",
 ]
 
-_EPSILON = 1e-5  # GPT-2's
+_EPSILON = 1e-5  # GPT-2's value
 _SLOPE = 2 * math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
 
 
 def wide(dtype: Any) -> Any:
-    """Dtype of statistics and sums: at least float32."""
+    """Dtype of statistics and sums, at least float32."""
     return jnp.promote_types(dtype, jnp.float32)
 
 
@@ -43,12 +43,12 @@ def row_means(parts: Sequence[jax.Array]) -> jax.Array:
 
 
 def statistics(parts: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Mean and one over the deviation of rows given in parts of their columns.
+    """Mean and inverse standard deviation of rows given in parts of their columns.
 
     The variance is E[x^2] - E[x]^2, as flax takes it.
     """
     parts = [part.astype(wide(part.dtype)) for part in parts]
-    # Squares come first, as in flax: the order of the gradient's sums follows.
+    # Squares come first as in Flax, which determines the order of sums in the gradient.
     squares = [jnp.square(part) for part in parts]
     mean, square = row_means(parts), row_means(squares)
     variance = jnp.maximum(square - jnp.square(mean), 0.0)
@@ -70,13 +70,13 @@ def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
 
 
 def unit(x: jax.Array, moments: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """Rows of mean 0 and deviation 1, before scale and bias."""
+    """Normalises rows to mean 0 and standard deviation 1."""
     mean, rate = moments
     return (x.astype(mean.dtype) - mean) * rate
 
 
 def gelu_and_slope(u: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """GELU by its hyperbolic tangent, and its derivative.
+    """GELU by the tanh formula, and its derivative.
 
     (1 + tanh z) / 2 is the sigmoid of 2 z: one exponential and one division, where a
     library's tanh takes two branches.
@@ -99,13 +99,13 @@ def linear(x: jax.Array, W: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def product(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Product whose sums are at least float32, and float32 factors not rounded."""
+    """Product with float32 sums at least, and with unrounded float32 factors."""
     half = jnp.finfo(a.dtype).bits == 16
     precision = jax.lax.Precision.DEFAULT if half else jax.lax.Precision.HIGHEST
     return jnp.dot(a, b, precision=precision, preferred_element_type=wide(a.dtype))
 
 
 def chain(parts: Sequence[jax.Array], others: Sequence[jax.Array]) -> jax.Array:
-    """Sum of the products of parts: one product over the axis that they make up."""
+    """Sum of products of parts, equal to one product over the concatenated axis."""
     terms = [product(part, other) for part, other in zip(parts, others, strict=True)]
     return functools.reduce(jnp.add, terms[1:], terms[0])

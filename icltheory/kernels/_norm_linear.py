@@ -1,4 +1,4 @@
-"""Layer norm and linear map: the twin, the kernel and the kernel of its gradient."""
+"""Layer norm with linear map: plain JAX, the kernel, and the kernel of its gradient."""
 
 import functools
 import math
@@ -31,7 +31,7 @@ def twin(x, scale, bias, W, b):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def run(options, x, scale, bias, W, b):
-    """Launches the kernel on rows; returns its output and with ``through`` also x."""
+    """Launches the kernel on rows; with ``through`` it also returns x."""
     return _forward(options, x, scale, bias, W, b)[0]
 
 

@@ -1,4 +1,4 @@
-"""What every kernel needs of Pallas: a launch, and rows beyond an array's end."""
+"""Shared Pallas code of all kernels: launching, and rows beyond an array's end."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -10,13 +10,13 @@ from jax.experimental import pallas as pl
 
 try:
     from jax.experimental.pallas import triton as _triton
-except ImportError:  # a JAX without that lowering keeps the twins
+except ImportError:  # JAX without Triton; plain versions are used
     _triton = None
 triton: Any = _triton
 
-# For each argument of a kernel XLA's compiler makes a warning that nobody sees, and
-# asks LLVM's symbolizer, where one is installed, for the names of its stack trace: a
-# kernel that compiles in 4 s took 18 s. LLVM reads this when it compiles.
+# XLA's compiler creates a hidden warning for each kernel argument, and LLVM's
+# symbolizer, where it is installed, resolves the names of its stack trace. A kernel
+# that compiles in 4 s took 18 s. LLVM reads this variable when it compiles.
 os.environ.setdefault("LLVM_DISABLE_SYMBOLIZATION", "1")
 
 __all__ = ["Rows", "available", "dot", "launch", "power_of_two", "triton"]
@@ -28,12 +28,12 @@ def available() -> bool:
 
 
 def power_of_two(size: int, least: int = 16) -> int:
-    """Smallest tile that holds ``size``; tensor cores take no fewer than 16."""
+    """Smallest power of two of at least ``size`` and 16, as tensor cores require."""
     return max(least, 1 << (size - 1).bit_length())
 
 
 def dot(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Product accumulated in float32; that of float32 is full float32, not TF32."""
+    """Product accumulated in float32; float32 factors are not rounded to TF32."""
     full = a.dtype == jnp.float32
     precision = jax.lax.Precision.HIGHEST if full else jax.lax.Precision.DEFAULT
     return jnp.dot(a, b, precision=precision, preferred_element_type=jnp.float32)
@@ -86,7 +86,7 @@ class Rows:
     """
 
     def __init__(self, start: Any, size: int, length: int):
-        # Not int64, which x64 would make of it: addresses would cost twice as much.
+        # The dtype is int32, since x64 mode would double the cost of addresses.
         self.index = start + jnp.arange(size, dtype=jnp.int32)
         self.real = self.index < length
 

@@ -1,4 +1,4 @@
-"""MLP with its layer norm and residual: the twin, the kernel and its gradient's."""
+"""MLP with layer norm and residual: plain JAX, the kernel, and its gradient."""
 
 import functools
 import math
@@ -39,7 +39,7 @@ def twin(x, scale, bias, W_in, b_in, W_out, b_out):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def run(options, x, scale, bias, W_in, b_in, W_out, b_out):
-    """Launches the kernel on rows."""
+    """Launches the kernel on rows of tokens."""
     return _forward(options, x, scale, bias, W_in, b_in, W_out, b_out)[0]
 
 

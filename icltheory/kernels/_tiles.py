@@ -1,4 +1,4 @@
-"""What the kernels of a block share: their options, reads, and layer norm by pieces.
+"""Shared by the kernels of a block: options, loads, and layer norm by column pieces.
 
 A tile's sides are powers of two, a model's width need not be: columns come in pieces of
 at most 64, which also keeps fewer of a row's numbers in registers at a time.
@@ -32,12 +32,12 @@ __all__ = [
 ]
 
 _PIECE = 64
-_SMALLEST = 16  # no tensor core takes less along any axis
+_SMALLEST = 16  # smallest size of tensor cores along any axis
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a kernel runs: its tiles, and whether it also hands its input on."""
+    """Options of a kernel: its tiles, and whether it also returns its input."""
 
     tile: Tile
     backward: Tile | None
@@ -48,7 +48,7 @@ class Options:
 def tensor_core_tiles(
     problem: Any, forward: list[tuple], backward: list[tuple]
 ) -> dict[str, list[Tile]]:
-    """Tiles of rows, columns, depth, warps and stages; none in float32.
+    """Candidate tiles for tensor cores; none in float32.
 
     Float32 has no tensor cores, and XLA's products are better there.
     """
@@ -61,7 +61,7 @@ def tensor_core_tiles(
 
 
 def check_weights(x: jax.Array, **shapes: tuple[Any, tuple[int | str, ...]]) -> None:
-    """Refuses arrays that are not of the shapes given, name by name."""
+    """Raises unless arrays have the given shapes."""
     if x.ndim < 1 or not x.size:
         raise ValueError(f"x: expected rows of features, got shape {x.shape}")
     for name, (array, expected) in shapes.items():
@@ -69,7 +69,7 @@ def check_weights(x: jax.Array, **shapes: tuple[Any, tuple[int | str, ...]]) -> 
 
 
 def check_kernel(backward: Tile | None, tile: Tile | None, **sizes: int) -> None:
-    """Refuses a gradient's tile alone, and sizes that no tile divides."""
+    """Raises for a gradient tile without a tile, and for sizes that no tile divides."""
     if tile is None and backward is not None:
         raise ValueError(f"backward: expected None where tile is None, got {backward}")
     for name, size in sizes.items():
@@ -80,29 +80,29 @@ def check_kernel(backward: Tile | None, tile: Tile | None, **sizes: int) -> None
 
 
 def twin_gradient(twin: Callable, like: Sequence[Any], args: Sequence, d: Any) -> tuple:
-    """Gradients of the twin, each in the dtype of ``like``."""
+    """Gradients of the plain version, each in the dtype of ``like``."""
     gradients = jax.vjp(twin, *args)[1](d)
     return tuple(g.astype(t) for g, t in zip(gradients, like, strict=True))
 
 
 def pieces(size: int) -> list[jax.Array]:
-    """Indices of an axis in pieces."""
+    """Splits the indices of an axis into pieces."""
     piece = math.gcd(size, _PIECE)
     return [first + indices(piece) for first in range(0, size, piece)]
 
 
 def indices(size: int) -> jax.Array:
-    """Returns 0 to ``size - 1``, in 32 bits also where x64 is on."""
+    """Returns 0 to ``size - 1`` in 32 bits, even in x64 mode."""
     return jnp.arange(size, dtype=jnp.int32)
 
 
 def load(ref: Any, rows: jax.Array, columns: jax.Array) -> jax.Array:
-    """Reads ``ref[rows, columns]``, indices that all exist."""
+    """Reads ``ref[rows, columns]`` for indices within the array."""
     return triton.load(ref.at[rows[:, None], columns[None, :]])
 
 
 def load_vector(ref: Any, index: jax.Array, dtype: Any) -> jax.Array:
-    """Reads ``ref[index]`` as a row, rounded to ``dtype`` as flax rounds biases."""
+    """Reads ``ref[index]`` as a row, rounded to ``dtype`` as Flax rounds biases."""
     return triton.load(ref.at[index]).astype(dtype).astype(wide(dtype))[None]
 
 
@@ -113,7 +113,7 @@ def store_sum(sums: Any, program: Any, columns: jax.Array, part: jax.Array) -> N
 
 
 def load_norm(refs: Sequence[Any], rows: Rows, columns: Sequence[jax.Array]) -> tuple:
-    """Reads rows of x; returns their statistics and their layer norm in pieces."""
+    """Reads rows of x and returns their statistics and layer norm by column pieces."""
     x, scale, bias = refs
     parts = [rows.load(x, piece) for piece in columns]
     moments = statistics(parts)
@@ -129,7 +129,7 @@ def load_norm(refs: Sequence[Any], rows: Rows, columns: Sequence[jax.Array]) -> 
 
 
 def store_norm_gradient(refs, rows, program, columns, moments, d, skip, offset):
-    """Writes layer norm's gradients by x, scale and bias, given those by its output.
+    """Writes gradients of layer norm's input, scale and bias, given its output's.
 
     Args:
         refs: References to x, the scale, the gradient by x, and the sums.
@@ -151,7 +151,8 @@ def store_norm_gradient(refs, rows, program, columns, moments, d, skip, offset):
         along.append(part * normal)
         level.append(part)
     along, level = row_means(along), row_means(level)
-    # Rows are read again: the stores in between keep them out of registers meanwhile.
+    # Rows are read again, since the stores in between make the compiler release their
+    # registers.
     for piece, part in zip(columns, d, strict=True):
         part = part * load_vector(scale, piece, scale.dtype) - level
         part = (part - unit(rows.load(x, piece), moments) * along) * moments[1]

@@ -42,7 +42,7 @@ _DTYPES = (jnp.float32, jnp.bfloat16, jnp.float16)
 
 
 def candidates(problem: Any) -> dict[str, list[Tile]]:
-    """Tiles worth timing: those that compile for an H200 without spilled registers."""
+    """Candidate tiles, which compile for an H200 without spilling registers."""
     forward = [(32, 32, 1), (32, 32, 2), (64, 64, 4), (128, 128, 4), (128, 128, 8)]
     backward = [(64, 64, 4), (64, 64, 8), (32, 32, 2), (128, 128, 8)]
     if problem.dtype == jnp.float32:
@@ -57,7 +57,7 @@ def candidates(problem: Any) -> dict[str, list[Tile]]:
 def split_heads(
     qkv: Float[Array, "B T packed"], num_heads: int
 ) -> list[Float[Array, "B T heads size"]]:
-    """Splits the packed projection, laid out [q|k|v][head][head size].
+    """Splits the packed projection with layout [q|k|v][head][head size].
 
     Args:
         qkv: Projection of every token, three times as wide as the residual stream.
@@ -80,7 +80,7 @@ def attention_weights(
     k: Float[Array, "B T heads size"],
     mask: Bool[Array, "T T"] | None = None,
 ) -> Float[Array, "B heads T T"]:
-    r"""Softmax weights of every head, with sums of exponentials in at least float32.
+    r"""Softmax weights of every head, with exponential sums of at least float32.
 
     .. math:: P_{ij} \propto \exp(\langle q_i, k_j \rangle / \sqrt c), \quad j \le i
 
@@ -99,7 +99,7 @@ def attention_weights(
     if mask is None:
         mask = jnp.tril(jnp.ones((tokens, tokens), bool))
     scores = jnp.einsum("bthc,bshc->bhts", q, k) / math.sqrt(size)
-    # Sums of exponentials need at least float32, whatever the products ran in.
+    # Sums of exponentials need at least float32 for any dtype of the products.
     scores = scores.astype(jnp.promote_types(q.dtype, jnp.float32))
     scores = jnp.where(mask[None, None], scores, -jnp.inf)
     return jax.nn.softmax(scores, axis=-1).astype(q.dtype)
@@ -114,7 +114,7 @@ def causal_attention(
     backward: Tile | None = None,
     interpret: bool = False,
 ) -> Float[Array, "B T width"]:
-    r"""Causal softmax attention of every head, its outputs side by side.
+    r"""Causal softmax attention of every head, with outputs concatenated.
 
     .. math:: o_i = \sum_{j \le i} P_{ij} v_j, \qquad
               P_{ij} \propto \exp(\langle q_i, k_j \rangle / \sqrt c)
@@ -214,7 +214,7 @@ def _launch(kernel, *inputs, num_heads, tile, interpret, tiles, outputs, name):
     kernel = functools.partial(
         kernel, num_heads=num_heads, rows=tile.rows, columns=tile.columns
     )
-    # Heads side by side share lines of memory, so they come one after another.
+    # Heads vary fastest, since neighbouring heads share memory lines.
     grid = (num_heads, inputs[0].shape[0], tiles)
     return launch(
         kernel,

@@ -1,4 +1,4 @@
-"""A choice by measurement: time every candidate, drop what fails or is wrong."""
+"""Chooses a kernel by timing every candidate and checking its result."""
 
 import dataclasses
 import math
@@ -18,7 +18,7 @@ __all__ = ["KernelChoice", "KernelTiming", "choose"]
 
 @dataclasses.dataclass(frozen=True)
 class KernelTiming:
-    """What was seen of one candidate.
+    """Timing of one candidate, or why it was dropped.
 
     Args:
         candidate: As it was given.
@@ -42,7 +42,7 @@ class KernelTiming:
 
 @dataclasses.dataclass(frozen=True)
 class KernelChoice:
-    """The fastest of the candidates that are right, and the table of all.
+    """The fastest correct candidate, with the table of all timings.
 
     Args:
         best: Candidate with the least median; of equals the first.
@@ -64,7 +64,7 @@ def choose(
     repeats: int = 9,
     clock: Callable[[], float] = time.perf_counter,
 ) -> KernelChoice:
-    r"""Times every candidate on the present device and takes the fastest right one.
+    r"""Times every candidate on this device and returns the fastest correct one.
 
     The error of a result is its largest distance from the reference, leaf by leaf in
     units of the dtype's rounding :math:`\epsilon` at the leaf's largest entry,
@@ -136,11 +136,11 @@ def choose(
 
 
 def _first(make, candidate):
-    """The call, what it returned first, and if it failed why."""
+    """Returns the call, its first result, and the error if it failed."""
     try:
         call = make(candidate)
         return call, jax.block_until_ready(call()), ""
-    except Exception as failure:  # a compiler fails in as many ways as it likes
+    except Exception as failure:  # a compiler can fail in many ways
         said = (str(failure).strip() or "no message").splitlines()[0]
         return None, None, f"{type(failure).__name__}: {said[:200]}"
 

@@ -1,4 +1,4 @@
-r"""The projections of a GPT-2 block: layer norm and linear, linear and residual.
+r"""The projections of a GPT-2 block: norm with linear map, linear map with residual.
 
 What they cost at 5248 rows (64 prompts of 82 tokens) and width 256 in bfloat16, the
 first 768 wide, against 790 TFLOP/s, 4.3 TB/s of memory and about 5.5 TB/s of the
@@ -43,7 +43,7 @@ __all__ = ["linear_residual", "norm_linear"]
 
 
 def norm_linear_candidates(problem: Any) -> dict[str, list[Tile]]:
-    """Tiles worth timing: those that compile for an H200 without spilled registers."""
+    """Candidate tiles, which compile for an H200 without spilling registers."""
     forward = [(128, 256, 64, 8, 2), (64, 256, 64, 8, 2), (64, 256, 64, 4, 2)]
     forward += [(64, 128, 64, 4, 2), (32, 256, 64, 4, 2)]
     backward = [(64, 64, 64, 8, 2), (64, 64, 64, 8, 3), (32, 64, 64, 4, 2)]
@@ -51,7 +51,7 @@ def norm_linear_candidates(problem: Any) -> dict[str, list[Tile]]:
 
 
 def linear_residual_candidates(problem: Any) -> dict[str, list[Tile]]:
-    """Tiles worth timing: those that compile for an H200 without spilled registers."""
+    """Candidate tiles, which compile for an H200 without spilling registers."""
     forward = [(64, 64, 64, 4, 3), (64, 128, 64, 4, 3), (128, 128, 64, 8, 3)]
     backward = [(64, 128, 64, 4, 3), (128, 128, 64, 8, 3), (64, 256, 64, 8, 3)]
     return tensor_core_tiles(problem, forward, backward)
@@ -70,7 +70,7 @@ def norm_linear(
     through: bool = False,
     interpret: bool = False,
 ) -> Float[Array, "..."] | tuple[Float[Array, "..."], Float[Array, "..."]]:
-    r"""Layer norm and a linear map, as into queries, keys and values.
+    r"""Layer norm and a linear map, as for queries, keys and values.
 
     .. math:: \mathrm{LN}(x) W + b
 
@@ -141,7 +141,7 @@ def linear_residual(
     backward: Tile | None = None,
     interpret: bool = False,
 ) -> Float[Array, "..."]:
-    r"""A linear map added to the residual stream, as out of attention's heads.
+    r"""A linear map added to the residual stream, as after attention heads.
 
     .. math:: h + x W + b
 

@@ -1,4 +1,4 @@
-"""Which kernel runs where: tiles, and one choice for each kernel of a block."""
+"""Which kernel runs in each part of a block, and with which tiles."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from icltheory._checks import check_choice
 __all__ = ["KERNELS", "Plan", "Tile"]
 
 KERNELS = ("attention", "norm_linear", "linear_residual", "residual_mlp")
-_SMALLEST = 16  # no tensor core takes less along any axis
+_SMALLEST = 16  # smallest size of tensor cores along any axis
 
 
 def _check_power_of_two(name: str, value: Any, least: int, most: int) -> None:
@@ -22,7 +22,7 @@ def _check_power_of_two(name: str, value: Any, least: int, most: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """What one program of a kernel takes at a time, and the threads it has.
+    """Amount of work of one kernel program, and its number of threads.
 
     Args:
         rows: Rows of the output (tokens; of attention queries).
@@ -57,7 +57,7 @@ class Tile:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """One choice for each kernel of a GPT-2 block, hashable and kept as JSON.
+    """One choice for each kernel of a GPT-2 block, hashable and stored as JSON.
 
     ``None`` is the plain twin in ``jax.numpy``, which every device runs. A field
     ``NAME_backward`` chooses the gradient of kernel ``NAME``: its own tile, or ``None``
@@ -127,7 +127,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Plan":
-        """Returns the plan that :meth:`to_json` wrote; absent fields are twins."""
+        """Returns the plan stored by :meth:`to_json`; missing fields mean plain JAX."""
         _check_names("plan", record, cls)
         return cls(**{name: _tile(name, value) for name, value in record.items()})
 

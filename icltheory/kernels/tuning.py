@@ -1,4 +1,4 @@
-"""A plan by measurement: which tiles, or the twin, at one shape on this device."""
+"""Tunes a plan by measurement, for one shape on this device."""
 
 import dataclasses
 import functools
@@ -27,8 +27,8 @@ __all__ = [
     "tune",
 ]
 
-# cuBLAS beats the generated GEMMs for products as narrow as these models', and training
-# compiles so; what is timed here has to be what runs there.
+# For products as narrow as in these models, cuBLAS is faster than generated GEMMs.
+# Training uses this option, so timing must use it too.
 COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
     "gpu": {"xla_gpu_enable_triton_gemm": False}
 }
@@ -36,7 +36,7 @@ COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Shape of one block's work.
+    """Sizes of one block's computation.
 
     Args:
         batch: Prompts B.
@@ -64,7 +64,7 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class TuningSubject:
-    """A kernel as the tuner sees it.
+    """A kernel in the form that the tuner needs.
 
     Args:
         function: Takes the problem; returns the function of the arrays and of the
@@ -117,7 +117,7 @@ SUBJECTS = {
 
 @dataclasses.dataclass(frozen=True)
 class TunedPlan:
-    """A plan and what it was chosen by.
+    """A plan with the measurements that it was chosen by.
 
     Args:
         plan: The choice of each kernel.
@@ -162,7 +162,7 @@ def tune(
     clock: Callable[[], float] = time.perf_counter,
     progress: Progress | None = None,
 ) -> TunedPlan:
-    """Chooses every kernel of a block by its measured time, value and gradient.
+    """Chooses every kernel of a block by its measured time, with its gradient.
 
     Of each kernel the fastest tile forward is found first, by the value alone; then the
     twin, whatever else computes the whole, and that tile with each gradient are timed
@@ -222,7 +222,7 @@ def tune(
 
 
 def _tune_one(name: str, bench: "_Bench", pick: Callable[..., KernelChoice]):
-    """The pair (tile, backward) of one kernel, and two tables of timings."""
+    """Returns (tile, backward) for one kernel, and two tables of timings."""
     offered = bench.subject.candidates(bench.problem)
     pairs = [(None, None), *((tile, None) for tile in offered["tile"])]
     forward = pick(pairs, bench.value, exact=bench.exact[0])
@@ -247,7 +247,7 @@ def _per_call(choice: KernelChoice, calls: int) -> tuple[KernelTiming, ...]:
 
 
 class _Bench:
-    """Inputs of one kernel, what it should return, and programs that repeat it."""
+    """Inputs and expected outputs of one kernel, and programs that repeat it."""
 
     def __init__(
         self, subject: TuningSubject, problem: Problem, calls: int, interpret: bool
@@ -285,12 +285,12 @@ class _Bench:
         return both
 
     def value(self, candidate) -> Callable[[], Any]:
-        """A call that repeats the value and returns the last."""
+        """Returns a call that repeats the kernel's value."""
         function = self._function(candidate)
         return self._repeated(lambda inputs, _: function(*inputs))
 
     def value_and_gradient(self, candidate) -> Callable[[], Any]:
-        """The same with the gradient in every input."""
+        """Returns a call that repeats value and gradient in every input."""
         return self._repeated(self._both(candidate))
 
     def _repeated(self, function) -> Callable[[], Any]:
@@ -300,11 +300,12 @@ class _Bench:
 
 
 def _repeated(function: Callable[..., Any], calls: int) -> Callable[..., Any]:
-    """A program that calls the function again and again and returns the last result."""
+    """Returns a program that calls a function repeatedly, for its last result."""
 
     def once(carry, _):
         inputs, cotangent, _ = carry
-        # The barrier makes the next call wait for this one, and keep it whole.
+        # The barrier makes each call wait for the previous one, and prevents its
+        # removal.
         return jax.lax.optimization_barrier(
             (inputs, cotangent, function(inputs, cotangent))
         ), None
@@ -319,7 +320,7 @@ def _repeated(function: Callable[..., Any], calls: int) -> Callable[..., Any]:
 
 
 def _draw(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    """Activations in the dtype; parameters in float32, weights at their fan-in."""
+    """Draws activations in the dtype, and float32 parameters scaled by fan-in."""
     if len(shape) == 3:
         return jax.random.normal(key, shape, jnp.float32).astype(dtype)
     scale = shape[0] ** -0.5 if len(shape) == 2 else 1.0

@@ -1,4 +1,4 @@
-"""Reading attention: an optional part of the protocol, for probes of heads."""
+"""Optional part of the layered-model protocol: attention weights and OV circuits."""
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -10,7 +10,7 @@ __all__ = ["AttentionReadable", "OVFactors", "attention_patterns"]
 
 
 class OVFactors(NamedTuple):
-    """What each head reads and writes; its circuit is ``W_O[h] @ W_V[h]``.
+    """Input and output matrices of each head; its circuit is ``W_O[h] @ W_V[h]``.
 
     Args:
         W_O: Into the residual stream, ``(heads, n, head_dim)``.
@@ -36,7 +36,7 @@ class AttentionReadable(LayeredModel, Protocol):
     def attention_weights(
         self, layer: int, params: Any, hidden: Any
     ) -> Float[Array, "*batch heads T T"]:
-        """How much every token takes from every token, in each head of one block.
+        """Attention weights of each token to each token, by head of one block.
 
         Args:
             layer: Number of the block.
@@ -52,7 +52,7 @@ class AttentionReadable(LayeredModel, Protocol):
         ...
 
     def ov_factors(self, layer: int, params: Any) -> OVFactors:
-        """What the heads of one block move, without biases.
+        """OV circuits of the heads of one block, without biases.
 
         A norm in front of the block is folded in as far as it is linear: its scale and
         its centring, not its division by the size.
@@ -99,7 +99,7 @@ def attention_patterns(
 
 
 def check_readable(model: LayeredModel) -> AttentionReadable:
-    """The model, if its attention can be read."""
+    """Returns the model; raises unless its attention can be read."""
     if not isinstance(model, AttentionReadable):
         raise ValueError(
             "model: expected attention_weights and ov_factors beside the layered "

@@ -1,4 +1,4 @@
-"""A layered model of one prompt turned into a model of a batch of prompts."""
+"""Converts a layered model of one prompt to one of a batch of prompts."""
 
 import dataclasses
 from typing import Any
@@ -60,5 +60,5 @@ class Batched:
         return jax.vmap(self.model.read_out, (None, 0))(params, hidden)
 
     def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
-        """The weight matrices of the model inside."""
+        """The weight matrices of the wrapped model."""
         return self.model.matrices(layer)

@@ -1,4 +1,4 @@
-"""Named weight matrices inside a parameter pytree: where they are, get, replace."""
+"""Named weight matrices inside a parameter pytree: locating, reading, replacing."""
 
 import dataclasses
 from typing import Any
@@ -63,12 +63,12 @@ class MatrixSpec:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Names of the modules that the matrix belongs to, itself the last."""
+        """Names of the modules that contain the matrix, its own name last."""
         return modules_of(self.group, self.name)
 
 
 def modules_of(group: str, name: str) -> tuple[str, ...]:
-    """The modules of a matrix: all, its group, its unit if it has one, and itself.
+    """Returns the modules of a matrix: all, its group, its unit if any, and itself.
 
     Outside of the layers there is no group: such a matrix is asked for by its name.
     """
@@ -79,7 +79,7 @@ def modules_of(group: str, name: str) -> tuple[str, ...]:
 
 
 def in_module(module: str, group: str, name: str) -> bool:
-    """Whether a matrix is of a module, or of one of several joined by commas."""
+    """Whether a matrix belongs to a module, or to one of several joined by commas."""
     return not set(module.split(",")).isdisjoint(modules_of(group, name))
 
 
@@ -120,7 +120,7 @@ def get_matrix(params: PyTree, spec: MatrixSpec) -> Float[Array, "out in"]:
 def replace_matrix(
     params: PyTree, spec: MatrixSpec, W: Float[ArrayLike, "_out _in"]
 ) -> PyTree:
-    """Parameters with one weight matrix replaced; the others are shared, not copied.
+    """Returns parameters with one weight matrix replaced; the others are shared.
 
     Args:
         params: Parameters of the model; left as they are.
@@ -158,7 +158,7 @@ def replace_matrix(
 
 
 def _located(params, spec):
-    """The leaf on the path, and the indices into it."""
+    """Returns the leaf on the path, and the indices into it."""
     node, index = params, spec.path
     while index and not jax.tree_util.all_leaves([node]):
         entries, _ = _children(node)
@@ -174,7 +174,7 @@ def _located(params, spec):
 
 
 def _with_leaf(node, path, leaf):
-    """A tree whose leaf on the path is another; what lies beside it is shared."""
+    """Returns a tree with the leaf on the path replaced; other leaves are shared."""
     if jax.tree_util.all_leaves([node]):
         return leaf
     entries, treedef = _children(node)
@@ -185,7 +185,7 @@ def _with_leaf(node, path, leaf):
 
 
 def _children(node):
-    """Plain keys and values one level below a node, and its structure."""
+    """Returns keys and values one level below a node, and its structure."""
     entries, treedef = jax.tree_util.tree_flatten_with_path(
         node, is_leaf=lambda below: below is not node
     )
@@ -193,7 +193,7 @@ def _children(node):
 
 
 def _check_index(index, shape):
-    """JAX itself reads the last entry beyond the end, and writes nothing there."""
+    """Raises for an index out of range, which JAX would clamp or ignore."""
     ok = len(index) <= len(shape)
     for i, size in zip(index, shape, strict=False):
         ok = ok and isinstance(i, (int, np.integer)) and -size <= i < size
@@ -205,7 +205,7 @@ def _check_index(index, shape):
 
 
 def _rows(spec, size):
-    """The rows of the stored matrix, all of them if none are named."""
+    """Rows of the stored matrix; all of them unless some are named."""
     first, stop = (0, size) if spec.rows is None else spec.rows
     if not 0 <= first < stop <= size and spec.rows is not None:
         raise ValueError(f"rows: expected 0 <= first < last <= {size}, got {spec.rows}")
@@ -213,7 +213,7 @@ def _rows(spec, size):
 
 
 def _plain(entry: Any) -> Any:
-    """The key, index or attribute name inside one entry of a JAX key path."""
+    """Converts one entry of a JAX key path to a key, index or attribute name."""
     for attribute in ("key", "idx", "name"):
         if hasattr(entry, attribute):
             return getattr(entry, attribute)

@@ -1,4 +1,4 @@
-"""The protocol of a layered model, and running it whole, in part, or from a cache.
+"""The protocol of layered models, and functions that run them.
 
 Hidden states may be any pytree. The hidden state of layer l is what enters block l:
 layer 0 takes the embedding, and ``num_layers`` stands for what enters the read-out. The
@@ -107,7 +107,7 @@ class LayeredModel(Protocol):
 
 @named_errors
 def check_layered(model: Any) -> None:
-    """Raises unless an object offers what :class:`LayeredModel` asks for.
+    """Raises unless an object has the methods of :class:`LayeredModel`.
 
     Args:
         model: The object.
@@ -154,7 +154,7 @@ def check_layered(model: Any) -> None:
 
 @named_errors
 def check_model(model: Any, params: PyTree, inputs: PyTree) -> None:
-    """Raises unless a model of one's own works with this package, and says why.
+    """Checks that a user's model works with this package; raises if not.
 
     Nothing is computed: shapes are followed through the layers.
 
@@ -227,7 +227,7 @@ def forward(model: LayeredModel, params: PyTree, inputs: PyTree) -> Any:
 
 @named_errors
 def forward_from(model: LayeredModel, params: PyTree, hidden: Any, layer: int) -> Any:
-    """Resumes from the hidden state that enters block ``layer``.
+    """Runs the model from the hidden state that enters block ``layer``.
 
     A sweep that changes only layer l computes the state before l once, with
     :func:`hidden_before`, and calls this for every change.
@@ -257,7 +257,7 @@ def forward_from(model: LayeredModel, params: PyTree, hidden: Any, layer: int) -
 def hidden_before(
     model: LayeredModel, params: PyTree, inputs: PyTree, layer: int
 ) -> Any:
-    """Runs the trunk below block ``layer`` and keeps the last hidden state only.
+    """Runs the blocks below ``layer`` and returns the hidden state that enters it.
 
     Args:
         model: The layered model.
@@ -309,7 +309,7 @@ def forward_edited(
     inputs: PyTree,
     edits: Mapping[int, Callable[[Any], Any]],
 ) -> Any:
-    """Runs the whole model and changes its hidden state at chosen depths.
+    """Runs the whole model with its hidden state changed at chosen depths.
 
     Every causal experiment on the residual stream is of this form: to remove a
     direction, to replace the state by that of another prompt, to add a vector.

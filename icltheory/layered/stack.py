@@ -60,7 +60,7 @@ class LayeredStack:
     def of(
         cls, stack: AttentionStack, *, mask: Mask = "demos", scale: float = 1.0
     ) -> "LayeredStack":
-        """The model that fits a stack.
+        """Returns the layered model of a stack.
 
         Args:
             stack: The stack; only its shape and kind are used.
@@ -79,20 +79,20 @@ class LayeredStack:
         return cls(stack.num_layers, tuple(stack.groups.items()), mask, scale)
 
     def embed(self, params: AttentionStack, inputs: Any) -> LayerOutput:
-        """The tokens themselves."""
+        """Returns the tokens unchanged."""
         H, h_query = inputs
         return LayerOutput(*as_tokens(H, h_query, params.width))
 
     def block(
         self, layer: int, params: AttentionStack, hidden: LayerOutput
     ) -> LayerOutput:
-        """One attention layer."""
+        """Applies one attention layer."""
         return params.layer(layer, *hidden, self.mask, scale=self.scale)
 
     def read_out(
         self, params: AttentionStack, hidden: LayerOutput
     ) -> Float[Array, " n"]:
-        """The query token."""
+        """Returns the query token."""
         return hidden.h_query
 
     def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
@@ -104,11 +104,11 @@ class LayeredStack:
     def attention_weights(
         self, layer: int, params: AttentionStack, hidden: LayerOutput
     ) -> Float[Array, "1 P P"]:
-        """The one head's weights, masked and without the scale."""
+        """Attention weights of the single head, masked and without scale."""
         return params.weights(layer, *hidden, self.mask)[None]
 
     def ov_factors(self, layer: int, params: AttentionStack) -> OVFactors:
-        """The value matrix, which writes where it reads."""
+        """Value matrix as the OV circuit of the single head."""
         specs = {spec.name: spec for spec in self.matrices(layer)}
         if "mlp" in dict(self.groups).values():
             raise ValueError("params: expected attention alone, got an MLP behind it")

@@ -1,4 +1,4 @@
-"""The checks and the precision that all decompositions share."""
+"""Checks and precision shared by all decompositions."""
 
 from jax.typing import ArrayLike
 
@@ -7,7 +7,7 @@ from icltheory._typing import Array
 
 
 def as_matrix(W: ArrayLike) -> Array:
-    """Checks that there are rows and columns; raises half precision to float32."""
+    """Checks for a non-empty matrix, and converts half precision to float32."""
     matrix = widened(W)
     if matrix.ndim < 2:
         raise ValueError(f"W: expected shape (..., m, n), got {matrix.shape}")

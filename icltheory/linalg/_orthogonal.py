@@ -1,4 +1,4 @@
-"""Orthogonal polynomials of a measure that is known by its moments."""
+"""Orthogonal polynomials of a measure given by its moments."""
 
 import decimal
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _SPARE_DIGITS = 40
 
 
 class Recurrence(NamedTuple):
-    r"""Coefficients of the monic orthogonal polynomials of a measure.
+    r"""Recurrence coefficients of the monic orthogonal polynomials of a measure.
 
     .. math:: P_{k+1}(s) = (s - a_k) P_k(s) - b_k P_{k-1}(s) , \qquad b_0 = \mu(1) .
 
@@ -26,13 +26,13 @@ class Recurrence(NamedTuple):
     b: np.ndarray
 
     def jacobi(self, size: int) -> np.ndarray:
-        """The symmetric tridiagonal matrix whose eigenvalues are Gauss's nodes."""
+        """Symmetric tridiagonal matrix whose eigenvalues are Gauss quadrature nodes."""
         off = np.sqrt(self.b[1:size])
         return np.diag(self.a[:size]) + np.diag(off, 1) + np.diag(off, -1)
 
 
 def recurrence_of_moments(moments: Sequence[Fraction], count: int) -> Recurrence:
-    r"""The recurrence from moments :math:`m_0, \dots, m_{2 K - 1}` (Chebyshev).
+    r"""Recurrence from the moments :math:`m_0, \dots, m_{2 K - 1}` (Chebyshev).
 
     The map is ill-conditioned: about one digit and a half is lost for each coefficient.
     It is made with 40 digits to spare, and rounded at the end.

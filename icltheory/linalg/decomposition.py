@@ -1,4 +1,4 @@
-"""Truncated singular value decompositions, and a derivative that is safe."""
+"""Truncated singular value decompositions, with a stable derivative."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ __all__ = ["SVD", "low_rank_approximation", "svd"]
 
 @pytree
 class SVD:
-    r"""A thin singular value decomposition, cut to any rank by a mask.
+    r"""A thin singular value decomposition that can be truncated to any rank.
 
     .. math::
         W = U \operatorname{diag}(s) V^\top, \qquad
@@ -93,7 +93,7 @@ def svd(W: Float[ArrayLike, "*batch m n"]) -> SVD:
 def low_rank_approximation(
     W: Float[ArrayLike, "m n"], rank: int | Int[Array, ""]
 ) -> Float[Array, "m n"]:
-    r"""Best rank-r approximation, with a derivative that survives equal values.
+    r"""Best rank-r approximation, with a derivative also for equal singular values.
 
     .. math::
         W_r = \sum_{i \le r} s_i\, u_i v_i^\top, \qquad
@@ -154,9 +154,10 @@ def _truncate_jvp(primals, tangents):
     (W, keep), (E, _) = primals, tangents
     U, s, Vt = jnp.linalg.svd(finite_or_nan(W), full_matrices=False)
     kept, e = keep.astype(s.dtype), U.T @ E @ Vt.T
-    # The derivative has no scale: without it squares neither vanish nor overflow.
+    # The derivative does not depend on the scale, which is removed so that squares
+    # neither vanish nor overflow.
     a = s / jnp.where(s[:1] == 0, 1, s[:1])
-    gap = a[None] - a[:, None]  # [j, i], wanted for removed j and kept i
+    gap = a[None] - a[:, None]  # [j, i], needed for removed j and kept i
     tie = max(W.shape) * jnp.finfo(s.dtype).eps
     crossing = (~keep[:, None] & keep[None]) & (gap > tie)
     c = jnp.where(crossing, (e * a[None] + e.T * a[:, None]), 0)

@@ -1,4 +1,4 @@
-"""Frobenius norms and inner products of matrices given as products of thin factors."""
+"""Frobenius norms and inner products of products of thin factors."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -94,7 +94,7 @@ def thin_frobenius_norm(
 
 @calculator
 def safe_sqrt(x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-    """Square root that is 0, with derivative 0, wherever its argument is not positive.
+    """Square root whose value and derivative are 0 for non-positive arguments.
 
     Args:
         x: Squared lengths; rounding may have made them slightly negative.

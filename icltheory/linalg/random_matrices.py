@@ -1,4 +1,4 @@
-"""Random matrices, the reference that spectra of weights are compared with."""
+"""Singular values of random matrices, as a reference for weight matrices."""
 
 import math
 
@@ -57,9 +57,9 @@ def marchenko_pastur_density(
     k, long, short = min(shape), math.sqrt(max(shape)), math.sqrt(min(shape))
     low, high = std * (long - short), std * (long + short)
     s = jnp.asarray(s, float)
-    # Of a square matrix a is 0, and the density at 0 is not.
+    # For a square matrix low is 0, where the density is positive.
     inside = (s >= low) & (s < high)
     below = 1 - (low / jnp.where(inside, s, 1.0)) ** 2 if long > short else 1.0
-    # NaN stays NaN.
+    # The factor keeps NaN.
     product = jnp.where(inside, below * (high**2 - s**2), 0.0 * s)
     return jnp.sqrt(product) / (math.pi * std**2 * k)

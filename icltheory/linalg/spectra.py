@@ -1,4 +1,4 @@
-"""Singular values and what is read off them: condition number, two kinds of rank."""
+"""Singular values, condition number, and two kinds of effective rank."""
 
 import jax
 import jax.numpy as jnp
@@ -89,7 +89,7 @@ def condition_number(
 
 @calculator
 def effective_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
-    r"""Entropy rank of Roy and Vetterli.
+    r"""Entropy-based effective rank (Roy and Vetterli).
 
     .. math::
         \operatorname{erank}(W) = \exp\Big(-\sum_i p_i \log p_i\Big), \qquad

@@ -1,4 +1,4 @@
-"""Exact moments of the eigenvalues of a sample covariance of Gaussian vectors."""
+"""Exact moments of the eigenvalues of a Gaussian sample covariance."""
 
 import functools
 import math
@@ -57,7 +57,7 @@ def wishart_moments(
 
 
 def _rounded(moment: Fraction) -> float:
-    """The nearest float64; infinite above its range."""
+    """Converts a fraction to float64; infinite beyond its range."""
     try:
         return float(moment)
     except OverflowError:
@@ -66,7 +66,7 @@ def _rounded(moment: Fraction) -> float:
 
 @functools.lru_cache(maxsize=64)
 def exact_moments(dim: int, num_examples: int, order: int) -> tuple[Fraction, ...]:
-    """The moments as fractions."""
+    """Returns the moments as exact fractions."""
     check_positive_int("dim", dim)
     check_positive_int("num_examples", num_examples)
     return (Fraction(1),) + tuple(
@@ -76,7 +76,7 @@ def exact_moments(dim: int, num_examples: int, order: int) -> tuple[Fraction, ..
 
 
 def _partition_sum(d: int, N: int, k: int) -> Fraction:
-    """The sum over partitions (a, b, 1^c) of k; those of more than d rows are 0."""
+    """Sum over partitions (a, b, 1^c) of k; those with more than d rows are 0."""
     total = _term(d, N, k, 0, 0)
     for b in range(1, k // 2 + 1):
         for c in range(min(k - 2 * b, d - 2) + 1):
@@ -85,7 +85,7 @@ def _partition_sum(d: int, N: int, k: int) -> Fraction:
 
 
 def _term(d: int, N: int, a: int, b: int, c: int) -> Fraction:
-    """The product over the boxes of a partition (a, b, 1^c), row by row."""
+    """Term of a partition (a, b, 1^c): the product over its boxes."""
     rows = (a, b, *(1,) * c) if b else (a,)
     above, below = 1, 1
     for i, row in enumerate(rows):
@@ -94,13 +94,14 @@ def _term(d: int, N: int, a: int, b: int, c: int) -> Fraction:
         above *= math.prod(range(d - i, d - i + 2 * row, 2))
         above *= math.prod(range(N - i, N - i + 2 * row, 2))
         first_leg, second = len(rows) - i - 1, (b if i == 0 else 0)
-        # Legs are those of the first column, then 1 above the second row, then 0.
+        # Boxes of the first column have its leg, boxes above the second row have leg 1,
+        # others 0.
         below *= _hooks(row, 0, 1, first_leg)
         below *= _hooks(row, 1, max(second, 1), 1) * _hooks(row, max(second, 1), row, 0)
     return Fraction(above, below)
 
 
 def _hooks(row: int, start: int, stop: int, leg: int) -> int:
-    """Product of h (h + 1) over some boxes of a row, which have the same leg."""
+    """Product of h (h + 1) over boxes of a row with equal leg length."""
     hooks = range(2 * (row - stop) + leg + 1, 2 * (row - start) + leg - 1 + 1, 2)
     return math.prod(hooks) * math.prod(h + 1 for h in hooks)

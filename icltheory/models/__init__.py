@@ -1,4 +1,4 @@
-"""Models that are trained: GPT-2 on prompts of pairs, and linear attention stacks.
+"""Trainable models: GPT-2 on prompts of pairs, and linear attention stacks.
 
 :func:`load_garg_checkpoint` reads the published weights of Garg et al.
 

@@ -1,14 +1,14 @@
-"""Tensors of a file that ``torch.save`` wrote, without running its code."""
+"""Reads tensors from a ``torch.save`` file without running its code."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-_STATE = "model_state_dict"  # of a training state, which holds the optimiser as well
+_STATE = "model_state_dict"  # key in a training state, which also holds the optimiser
 
 
 def read_state_dict(file: Path) -> Mapping[str, Any]:
-    """The tensors of a model by name, on the CPU.
+    """Returns the tensors of a model by name, on the CPU.
 
     Raises:
         ImportError: If PyTorch is missing.
@@ -23,7 +23,7 @@ def read_state_dict(file: Path) -> Mapping[str, Any]:
         ) from None
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever a damaged file makes torch say
+    except Exception as error:  # torch raises many kinds for damaged files
         line = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"{file}: expected a state dict, got {line}") from None
     if isinstance(state, dict):

@@ -1,4 +1,4 @@
-"""Published checkpoints of Garg et al.: PyTorch weights as a GPT-2 of this package.
+"""Loads published checkpoints of Garg et al. into this package's GPT-2.
 
 A checkpoint is the state dict of linear maps ``_read_in`` and ``_read_out`` around
 ``_backbone``, a ``GPT2Model`` of Hugging Face. Sizes are those of the arrays.
@@ -24,9 +24,10 @@ from icltheory.models.gpt2 import GPT2
 
 __all__ = ["GargCheckpoint", "load_garg_checkpoint"]
 
-_HEAD_WIDTH = 32  # of all published sizes: 256 / 8, 128 / 4 and 64 / 2
+_HEAD_WIDTH = 32  # in all published sizes: 256 / 8, 128 / 4 and 64 / 2
 _BLOCK = re.compile(r"_backbone\.h\.(\d+)\.(.+)")
-# Masks of old versions, and the token table, which no input of vectors reads.
+# Masks of old versions, and the token table, which models with vector inputs do not
+# use.
 _UNUSED = re.compile(r"_backbone\.(wte\.weight|h\.\d+\.attn\.(masked_)?bias)")
 _ATTENTION = {"attn.c_attn": "attn_qkv", "attn.c_proj": "attn_out"}
 _MLP = {"mlp.c_fc": "mlp_in", "mlp.c_proj": "mlp_out"}
@@ -51,7 +52,7 @@ class GargCheckpoint:
 
 
 class _Tensors(NamedTuple):
-    """Shapes of a checkpoint's tensors, and how one is read."""
+    """Shapes of a checkpoint's tensors, and a function that reads one."""
 
     path: Path
     shapes: Mapping[str, tuple[int, ...]]
@@ -65,7 +66,7 @@ def load_garg_checkpoint(
     num_heads: int | None = None,
     format: str = "safetensors",
 ) -> GargCheckpoint:
-    r"""Reads a checkpoint of Garg et al. (dtsip/in-context-learning) into a GPT-2.
+    r"""Loads a checkpoint of Garg et al. (dtsip/in-context-learning) into a GPT-2.
 
     .. math:: \hat y_k = w_{out}^\top\,\mathrm{GPT2}(W_{in} t_1 + b_{in}, \dots,
               W_{in} t_{2k+1} + b_{in})_{2k+1} + b_{out}
@@ -138,7 +139,7 @@ def _open_torch(file: Path) -> _Tensors:
 
 
 def _model_of(tensors: _Tensors, num_heads: int | None) -> GPT2:
-    """The module whose sizes are those of the arrays."""
+    """Returns the module whose sizes match the arrays."""
     width, dim = _matrix(tensors, "_read_in.weight")
     positions, _ = _matrix(tensors, "_backbone.wpe.weight")
     found = {int(m[1]) for name in tensors.shapes if (m := _BLOCK.fullmatch(name))}
@@ -163,7 +164,7 @@ def _model_of(tensors: _Tensors, num_heads: int | None) -> GPT2:
 
 
 def _matrix(tensors: _Tensors, name: str) -> tuple[int, int]:
-    """Shape of a tensor that decides the sizes."""
+    """Returns the shape of a two-dimensional tensor; raises if it is missing."""
     shape = tensors.shapes.get(name)
     if shape is None:
         raise ValueError(f"{tensors.path}: expected a tensor {name}, found none")
@@ -173,7 +174,7 @@ def _matrix(tensors: _Tensors, name: str) -> tuple[int, int]:
 
 
 def _entries(model: GPT2) -> Iterator[tuple[str, tuple[tuple[str, ...], tuple]]]:
-    """For each tensor its place among the parameters and its shape in the file."""
+    """Yields each tensor's name, its path in the parameters and its stored shape."""
     width = model.width
     yield "_read_in.weight", (("read_in", "kernel"), (width, model.dim))
     yield "_read_in.bias", (("read_in", "bias"), (width,))
@@ -224,7 +225,7 @@ def _array(tensors: _Tensors, name: str, keys: tuple[str, ...]) -> jax.Array:
 
 
 def _put(params: dict[str, Any], keys: tuple[str, ...], value: jax.Array) -> None:
-    """Stores a leaf below its keys."""
+    """Stores a leaf in nested dictionaries."""
     *parents, last = keys
     for key in parents:
         params = params.setdefault(key, {})

@@ -1,4 +1,4 @@
-"""GPT-2 for in-context regression: Garg's architecture and initialisation."""
+"""GPT-2 for in-context regression, with Garg's architecture and initialisation."""
 
 import math
 from typing import Any
@@ -20,7 +20,7 @@ _FUSED_DTYPES = (jnp.bfloat16, jnp.float16)
 
 
 def _uniform_fan_in(fan_in: int):
-    """Uniform up to one over the root of the fan-in, as ``torch.nn.Linear`` starts."""
+    """Uniform initialiser with bound 1 / sqrt(fan-in), as in ``torch.nn.Linear``."""
     bound = 1.0 / math.sqrt(fan_in)
 
     def init(key, shape, dtype=jnp.float32):
@@ -30,7 +30,7 @@ def _uniform_fan_in(fan_in: int):
 
 
 class _Linear(nn.Module):
-    """Parameters of a linear map, as ``flax.linen.Dense`` names and draws them."""
+    """Parameters of a linear map, named and initialised as by ``flax.linen.Dense``."""
 
     features: int
     std: float
@@ -46,7 +46,7 @@ class _Linear(nn.Module):
 
 
 class _Norm(nn.Module):
-    """Parameters of a layer norm, as ``flax.linen.LayerNorm`` names them."""
+    """Parameters of a layer norm, named as by ``flax.linen.LayerNorm``."""
 
     param_dtype: Any
 
@@ -79,12 +79,13 @@ class GPT2Block(nn.Module):
     def __call__(
         self, h: Float[Array, "B T width"], mask: Bool[Array, "T T"] | None = None
     ) -> Float[Array, "B T width"]:
-        """Applies attention and MLP, each with its residual."""
+        """Applies attention and MLP, each with a residual connection."""
         width, std, plan = h.shape[-1], self.init_std, self.plan
         norm = self._norm("ln_1", width)
         qkv = self._linear("attn_qkv", width, 3 * width, std)
         tiles = plan.tiles("norm_linear")
-        # Handed through, so that its kernel adds the residual's gradient as well.
+        # The input is returned too, so that its kernel also adds the gradient of the
+        # residual.
         packed, h = kernels.norm_linear(h, *norm, *qkv, **tiles, through=True)
         out = self._linear("attn_out", width, width, self.residual_std)
         mixed = self._attend(packed, mask)
@@ -97,8 +98,8 @@ class GPT2Block(nn.Module):
         return kernels.residual_mlp(h, *norm, *into, *out, **plan.tiles("residual_mlp"))
 
     def _attend(self, packed, mask):
-        """Mixed values of all heads, (B, T, width), from the packed projection."""
-        # A fused kernel does not return its weights: reading them disables it.
+        """Attention output of all heads, (B, T, width), from the packed projection."""
+        # A fused kernel does not return its weights, so reading weights disables it.
         reads = self.is_mutable_collection("intermediates")
         if mask is None and not reads:
             tiles = self.plan.tiles("attention")
@@ -210,7 +211,8 @@ class GPT2(nn.Module):
             for layer in range(self.num_layers)
         ]
         self.ln_f = nn.LayerNorm(epsilon=1e-5, **kinds)
-        # The read-out stays in the parameters' dtype: bfloat16 would round the answer.
+        # The read-out uses the parameters' dtype, since bfloat16 would round the
+        # prediction.
         self.read_out_head = nn.Dense(
             1,
             dtype=self.param_dtype,
@@ -228,7 +230,7 @@ class GPT2(nn.Module):
     def tokenize(
         self, X, y, X_query=None, *, last_only: bool = False
     ) -> tokens.TokenSequence:
-        """Lays the prompt out as tokens; see :mod:`icltheory.models.tokens`."""
+        """Converts the prompt to tokens; see :mod:`icltheory.models.tokens`."""
         check_shape("X", X, ("B", "P", "d"))
         if X.shape[-1] != self.dim:
             raise ValueError(f"X: expected width {self.dim}, got {X.shape[-1]}")
@@ -246,7 +248,7 @@ class GPT2(nn.Module):
         return tokens.token_matrix(X, y, X_query, last_only=last_only)
 
     def embed(self, sequence: tokens.TokenSequence) -> Float[Array, "B T width"]:
-        """Reads tokens into the residual stream and adds positions."""
+        """Embeds tokens into the residual stream and adds positions."""
         positions = self.positions[sequence.positions].astype(self.dtype)
         return self.read_in(sequence.tokens) + positions[None]
 
@@ -255,7 +257,7 @@ class GPT2(nn.Module):
         return self.blocks[layer](h, mask)
 
     def read_out(self, h: Float[Array, "B T width"]) -> Float[Array, "B T"]:
-        """Reads a prediction from every token."""
+        """Returns predictions from every token."""
         return self.read_out_head(self.ln_f(h).astype(self.param_dtype))[..., 0]
 
     def __call__(
@@ -264,7 +266,7 @@ class GPT2(nn.Module):
         y: Float[Array, "B P"],
         X_query: Float[Array, "B P d"] | None = None,
     ) -> Float[Array, "B P"]:
-        """Predicts the answer at every prefix."""
+        """Predicts the label at every prefix."""
         return self._run(self.tokenize(X, y, X_query))
 
     def predict(
@@ -273,7 +275,7 @@ class GPT2(nn.Module):
         y: Float[Array, "B N"],
         x_query: Float[Array, "B d"],
     ) -> Float[Array, "B"]:
-        """Predicts the answer to one query after all ``N`` examples."""
+        """Predicts the label of one query after all ``N`` examples."""
         points = jnp.concatenate([X, x_query[:, None]], axis=1)
         labels = jnp.pad(y, ((0, 0), (0, 1)))
         return self._run(self.tokenize(points, labels, last_only=True))[:, -1]
@@ -284,7 +286,7 @@ class GPT2(nn.Module):
         y: Float[Array, "B N"],
         X_query: Float[Array, "B Q d"],
     ) -> Float[Array, "B Q"]:
-        """Predicts the answers to ``Q`` queries, each after all ``N`` examples."""
+        """Predicts the labels of ``Q`` queries, each after all ``N`` examples."""
         check_shape("X_query", X_query, (X.shape[0], "Q", self.dim))
         layout = self.token_layout
         sequence = tokens.shared_context(X, y, X_query, token_layout=layout)
@@ -300,5 +302,5 @@ class GPT2(nn.Module):
         h = self.embed(sequence)
         for layer in range(self.num_layers):
             h = self.block(layer, h, sequence.mask)
-        # Only the tokens that answer are normalised and read.
+        # Only the tokens with predictions are normalised and read.
         return self.read_out(h[:, sequence.outputs])

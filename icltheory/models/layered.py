@@ -64,7 +64,7 @@ class LayeredGPT2:
         return self._apply(params, "read_out", hidden.tokens[:, hidden.outputs])
 
     def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
-        """Queries, keys, values and output of attention, and the MLP's two matrices."""
+        """Weight matrices: W_Q, W_K, W_V, W_O, and the two matrices of the MLP."""
         if not 0 <= layer < self.num_layers:
             raise ValueError(f"layer: expected 0 to {self.num_layers - 1}, got {layer}")
         block, width = f"block_{layer}", self.module.width
@@ -102,7 +102,7 @@ class LayeredGPT2:
         return kept["intermediates"][f"block_{layer}"]["weights"][0]
 
     def ov_factors(self, layer: int, params: Any) -> OVFactors:
-        """Values and output of every head, scale and centring of the norm folded in."""
+        """W_V and W_O of every head, with the norm's scale and centring folded in."""
         specs = {spec.name: spec for spec in self.matrices(layer)}
         heads, n = self.module.num_heads, self.module.width
         scale = params[f"block_{layer}"]["ln_1"]["scale"]

@@ -1,4 +1,4 @@
-"""A linear attention stack with trainable weights, called like any other model."""
+"""A linear attention stack with trainable weights, called like other models."""
 
 from typing import Any
 
@@ -81,7 +81,7 @@ class LinearStack(nn.Module):
         self.W_Q = self.param("W_Q", init, shape, self.param_dtype)
 
     def stack(self) -> LinearAttentionStack:
-        """The weights as the stack of linear attention that the theory is about."""
+        """The weights as a ``LinearAttentionStack``."""
         return LinearAttentionStack(self.W_V, self.W_K, self.W_Q)
 
     def __call__(
@@ -90,7 +90,7 @@ class LinearStack(nn.Module):
         y: Float[Array, "B P"],
         X_query: Float[Array, "B P d"] | None = None,
     ) -> Float[Array, "B P"]:
-        """Predicts the answer at every prefix."""
+        """Predicts the label at every prefix."""
         queries = X if X_query is None else X_query
         k = jnp.arange(X.shape[1])
 
@@ -107,7 +107,7 @@ class LinearStack(nn.Module):
         y: Float[Array, "B N"],
         x_query: Float[Array, "B d"],
     ) -> Float[Array, "B"]:
-        """Predicts the answer to one query after all ``N`` examples."""
+        """Predicts the label of one query after all ``N`` examples."""
         count = max(X.shape[1], 1)
         prompt = jax.vmap(self._answer, (0, 0, 0, None))
         return prompt(X, y, x_query, count)

@@ -1,4 +1,4 @@
-"""How a prompt of (x, y) pairs becomes tokens, positions and an attention mask."""
+"""Converts a prompt of (x, y) pairs to tokens, positions and an attention mask."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -31,7 +31,7 @@ class TokenSequence:
 def _prefix_mask(
     context_rank: Int[Array, "C"], query_rank: Int[Array, "P"]
 ) -> Bool[Array, "T T"]:
-    """Context tokens are causal; a query sees the context before it, and itself."""
+    """Mask with causal context tokens; a query sees its context and itself."""
     rank = jnp.concatenate([context_rank, query_rank])
     is_context = jnp.arange(rank.size) < context_rank.size
     seen = (rank[None, :] < rank[:, None]) & is_context[None, :]
@@ -144,7 +144,7 @@ def shared_context(
     *,
     token_layout: str = "interleaved",
 ) -> TokenSequence:
-    r"""Many queries after the same N examples, which are read once.
+    r"""Tokens of many queries after the same N examples, which are embedded once.
 
     .. math:: (z_1, \dots, z_N, x^1_{query}, \dots, x^Q_{query})
 

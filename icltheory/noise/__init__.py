@@ -1,4 +1,4 @@
-"""Noise of the implicit gradient: who contributes what, and its covariance.
+"""Noise of the implicit gradient: contributions of demonstrations, and covariance.
 
 A prompt of b of N demonstrations sees a noisy implicit gradient. Here is the share of
 each demonstration, the covariance of what is left out, its spectrum without any matrix

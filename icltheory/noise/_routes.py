@@ -1,4 +1,4 @@
-"""Centred per-demonstration gradients of one layer, as small as they can be written."""
+"""Centred per-demonstration gradients of a layer in compact form."""
 
 import math
 
@@ -12,7 +12,7 @@ _BATCHED = 32
 
 
 def centred_gram(V, C):
-    """Gram matrix of the centred rows vec(v_i c_i^T), from the factors."""
+    """Gram matrix of the centred rows vec(v_i c_i^T), computed from the factors."""
     K = (V @ V.T) * (C @ C.T)
     rows = jnp.mean(K, axis=0)
     return K - rows[None] - rows[:, None] + jnp.mean(rows)
@@ -20,7 +20,7 @@ def centred_gram(V, C):
 
 @jax.custom_jvp
 def compressed(rows):
-    """As few rows as there are columns, or less, with the same Gram matrix."""
+    """Returns at most as many rows as columns, with the same Gram matrix."""
     if rows.shape[-2] <= rows.shape[-1]:
         return rows
     return jnp.linalg.qr(rows, mode="r")
@@ -28,8 +28,8 @@ def compressed(rows):
 
 @compressed.defjvp
 def _compressed_jvp(primals, tangents):
-    # The triangle may be singular, where its own derivative does not exist; that of
-    # the Gram matrix does, and is R' Q' dA + dA' Q R.
+    # The triangle may be singular and then has no derivative, but the Gram matrix does:
+    # R' Q' dA + dA' Q R.
     (rows,), (change,) = primals, tangents
     if rows.shape[-2] <= rows.shape[-1]:
         return rows, change
@@ -78,7 +78,7 @@ def symmetric_rows(A, B, H):
 
 
 def support_coordinates(A, B, H):
-    """Uncentred rows in a basis of the support, and that basis, (p q, n (n + 1) / 2).
+    """Uncentred rows in a basis of the support, and the basis, (p q, n (n + 1) / 2).
 
     Columns beyond the dimension of the support carry nothing but rounding.
     """
@@ -95,8 +95,8 @@ def _column_basis(columns):
 @_column_basis.defjvp
 @exact_products
 def _column_basis_jvp(primals, tangents):
-    # How the space turns. Inside it any basis will do, and where singular values
-    # repeat or vanish no derivative says which.
+    # The derivative describes the rotation of the space. Within the space any basis is
+    # valid, and it is undefined where singular values are equal or 0.
     (columns,), (change,) = primals, tangents
     basis, s, Vt = jnp.linalg.svd(finite_or_nan(columns), full_matrices=False)
     kept = s > max(columns.shape) * jnp.finfo(s.dtype).eps * s[:1]

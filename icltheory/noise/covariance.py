@@ -1,4 +1,4 @@
-"""The covariance of the implicit gradient noise, dense, and its sampling factor."""
+"""The covariance of the implicit gradient noise as a dense matrix."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +17,7 @@ __all__ = ["noise_covariance", "without_replacement_factor"]
 
 @calculator
 def without_replacement_factor(num_demos: int, shots: Real[ArrayLike, ""]) -> Scalar:
-    r"""Variance of the mean of b of N values drawn without replacement, per variance.
+    r"""Variance of the mean of b of N values without replacement, over their variance.
 
     .. math:: \kappa(N, b) = \frac{N - b}{b\,(N - 1)} .
 

@@ -1,4 +1,4 @@
-"""Exact moments of the noisy implicit descent and of the diffusion it discretises."""
+"""Exact moments of noisy implicit descent, and of the diffusion that it discretises."""
 
 import jax
 import jax.numpy as jnp

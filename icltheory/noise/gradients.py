@@ -1,4 +1,4 @@
-"""The share of every demonstration in the implicit gradient, in factor form."""
+"""Each demonstration's contribution to the implicit gradient, in factor form."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -75,7 +75,7 @@ def demonstration_gradients(
 
 
 def path_gradients(learner: Learner, H, W) -> TrajectoryFactors:
-    """Factors by the cheaper of two recursions, or at given weights."""
+    """Factors of the gradients by the cheaper recursion, or at given weights."""
     if W is None and learner.stack.num_layers * H.shape[0] < H.shape[1]:
         return TrajectoryFactors(*factor_recursion(learner, H))
     _, V, U, C, _ = layer_parts(learner, H, W)
@@ -83,7 +83,7 @@ def path_gradients(learner: Learner, H, W) -> TrajectoryFactors:
 
 
 def layer_parts(learner: Learner, H, W):
-    """Tokens, V, U, C and B of every layer, on Theorem 1's path or a given one."""
+    """Tokens, V, U, C and B of every layer, on Theorem 1's path or at given weights."""
     if W is None:
         return token_recursion(learner, H)
     check_choice("demo_updates", learner.demo_updates, ("shared", "frozen"))

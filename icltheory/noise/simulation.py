@@ -1,4 +1,4 @@
-"""Assumption 1 as a simulator, beside the b-shot prompts that it models."""
+"""Simulates Assumption 1, and the b-shot prompts that it models."""
 
 import jax
 import jax.numpy as jnp
@@ -124,7 +124,7 @@ def noisy_trajectory(
 
 
 def _weights(key, noise, H, shots, kappa):
-    """Weights w_i of the demonstrations in one layer."""
+    """Draws the weights w_i of the demonstrations in one layer."""
     N = H.shape[0]
     if noise == "gaussian":
         epsilon = jax.random.normal(key, (N,), H.dtype)

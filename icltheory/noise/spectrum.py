@@ -1,4 +1,4 @@
-"""The spectrum of the noise covariance, without any matrix of n^2 x n^2."""
+"""The spectrum of the noise covariance, computed without n^2 x n^2 matrices."""
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +26,13 @@ from icltheory.trajectory._recursion import Learner, prepare
 
 __all__ = ["NoiseSpectrum", "noise_spectrum", "spectrum_of_gradients"]
 
-# Above this many numbers a layer, the rows themselves are too large to be decomposed.
+# With more numbers per layer than this, the rows are too large to decompose.
 _ROWS_LIMIT = 2**25
 
 
 @pytree
 class NoiseSpectrum:
-    r"""The spectrum of :math:`C_t` and what bounds need of it; ``[t]`` is layer t + 1.
+    r"""Spectrum of :math:`C_t` and derived quantities; ``[t]`` is layer t + 1.
 
     ``rank`` counts the eigenvalues that stand above rounding, and never more than the
     N - 1 or m_t that exact arithmetic allows; where it is less than both, the
@@ -136,7 +136,7 @@ def noise_spectrum(
 
 
 def spectrum_on_path(learner: Learner, H, shots, W, m, method: SpectrumMethod = "auto"):
-    """The spectrum and the gradients it was made of."""
+    """Returns the spectrum, and the gradients it was computed from."""
     N, n = H.shape
     without_replacement_factor(N, shots)
     if method == "symmetric" or (method == "auto" and n * (n + 1) // 2 < N):
@@ -156,7 +156,7 @@ def spectrum_of_gradients(
     *,
     method: SpectrumMethod = "auto",
 ) -> NoiseSpectrum:
-    r"""The spectrum from per-demonstration gradients, wherever they come from.
+    r"""Computes the spectrum from any per-demonstration gradients.
 
     The formulas are those of :func:`~icltheory.noise.noise_spectrum`; the gradients
     may be those of another learner, as long as each is one outer product.
@@ -205,13 +205,13 @@ def spectrum_of_gradients(
 def _from_rows(rows, support_dim, N, shots):
     s = singular_values(rows)
     s = jnp.pad(s, ((0, 0), (0, max(0, N - s.shape[1]))))[:, :N]
-    # Twice the usual bound on the backward error of singular values, squared.
+    # The square of twice the usual bound on the backward error of singular values.
     floor = (2 * max(rows.shape[1:]) ** 0.5 * jnp.finfo(s.dtype).eps) ** 2
     return _record(s**2, jnp.sum(rows**2, axis=2), floor, support_dim, N, shots)
 
 
 def _record(values, deviations, floor, support_dim, N, shots):
-    """Everything from the eigenvalues of sum_i g~_i g~_i^T and its shares."""
+    """Builds the record from eigenvalues of sum_i g~_i g~_i^T and their shares."""
     dtype = values.dtype
     kappa = without_replacement_factor(N, shots).astype(dtype)
     eigenvalues = kappa * N * values

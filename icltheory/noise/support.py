@@ -1,4 +1,4 @@
-"""The subspace that contains the implicit gradient noise, from weights alone."""
+"""The subspace that contains the implicit gradient noise, from the weights alone."""
 
 import math
 from typing import Any
@@ -15,9 +15,9 @@ from icltheory.attention import LinearAttentionStack
 
 __all__ = ["support_dims", "symmetric_image_dim"]
 
-# Width above which the exact count takes seconds.
+# Above this width the exact count takes seconds.
 _WIDE = 512
-# Width up to which singular vectors take less time than compiling a way around them.
+# Up to this width computing singular vectors is faster than compiling the alternative.
 _NARROW = 32
 
 
@@ -25,7 +25,7 @@ _NARROW = 32
 def support_dims(
     stack: LinearAttentionStack, *, limit: int | None = None
 ) -> Int[Array, " L"]:
-    r"""Dimension of the space that holds the noise of each layer, whatever the data.
+    r"""Dimension of the space that contains the noise of each layer, for any data.
 
     Every per-demonstration gradient is :math:`A (h h^\top) B P` with :math:`A = W_V`,
     :math:`B = W_K^\top W_Q`, :math:`P = 1 + W_{t-1}`, and :math:`h h^\top` is
@@ -78,7 +78,7 @@ def support_dims(
 
 
 def dims_of(stack: LinearAttentionStack, given: Any, enough: int | None) -> Array:
-    """The dimensions m_t that are given, or those of the weights.
+    """Returns the given dimensions m_t, or those determined by the weights.
 
     Wide weights are counted up to ``enough`` only: beyond, all that follows is equal.
     """
@@ -128,21 +128,21 @@ def symmetric_image_dim(
 
 
 def _at_most(limit, W_V, W_K, W_Q):
-    """The smaller of m_t and the limit, by an image of the matrices X = Q S Q^T."""
+    """Returns the smaller of m_t and the limit, from an image of X = Q S Q^T."""
     n, k = W_V.shape[-1], math.ceil(math.sqrt(2 * limit + 0.25) - 0.5)
     if k > n:
         return jnp.minimum(_layer_dim(W_V, W_K, W_Q), limit)
     Q = jax.random.normal(jax.random.key(0), (n, k), W_V.dtype)
     left, keys = W_V @ Q, W_K @ Q
     right = W_Q.T @ keys
-    # What cancels leaves rounding errors, which are small beside the factors.
+    # Cancellation leaves rounding errors that are small relative to the factors.
     full = _independent(left, jnp.linalg.norm(left)) & _independent(
         right, jnp.linalg.norm(keys) * jnp.linalg.norm(W_Q)
     )
     return jax.lax.cond(
         full,
         lambda: jnp.asarray(limit),
-        # Without full rank a weight is deficient: no test of that is compiled.
+        # Without full rank some weight is deficient, so no test for that is compiled.
         lambda: jnp.minimum(_dim_from_bases(W_V, W_K, W_Q), limit),
     )
 
@@ -155,7 +155,7 @@ def _independent(columns, size):
 
 
 def _layer_dim(W_V, W_K, W_Q):
-    """Ranks need singular vectors only where a weight may be deficient."""
+    """Computes m_t; singular vectors are needed only for deficient weights."""
     n = W_V.shape[-1]
     if n <= _NARROW:
         return _dim_from_bases(W_V, W_K, W_Q)
@@ -201,7 +201,8 @@ def _column_basis(W, size=None):
 
 
 def _dim(left, r, right, s):
-    # Nested bases differ by angles of rounding size; 2/3 leaves room for its growth.
+    # Nested bases differ by angles at rounding level; the power 2/3 allows for their
+    # growth.
     both = finite_or_nan(jnp.concatenate([left, right], 1))
     together = jnp.linalg.svd(both, compute_uv=False)
     tolerance = jnp.finfo(together.dtype).eps ** (2 / 3)
@@ -210,6 +211,7 @@ def _dim(left, r, right, s):
 
 
 def _tolerance(largest):
-    """What rounding can leave of a singular value that is 0 in exact arithmetic."""
-    # A product of truncated factors of width 1000 leaves less than twice the precision.
+    """Bound on the rounding error of a singular value that is exactly 0."""
+    # For products of truncated factors of width 1000 the error is below twice the
+    # precision.
     return 6 * jnp.finfo(largest.dtype).eps * largest

@@ -1,4 +1,4 @@
-"""What both models share: attention to contexts, checks of parameters, the Gaussian."""
+"""Shared by both pattern models: attention to contexts, checks, and random weights."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ GROUPS = {"W_Q": "attn", "W_K": "attn", "W_V": "attn"}
 
 
 def tokens(inputs: Any) -> tuple[Array, Array]:
-    """Contexts and query of a prompt, or of a pair ``(P, P_query)``."""
+    """Returns contexts and query of a prompt, or of a pair ``(P, P_query)``."""
     if isinstance(inputs, PatternPrompt):
         return inputs.P, inputs.P_query
     P, P_query = map(jnp.asarray, inputs)
@@ -24,7 +24,7 @@ def tokens(inputs: Any) -> tuple[Array, Array]:
 
 
 def check_width(params: Any, width: int, whose: str) -> None:
-    """Raises unless the weights take tokens of this width."""
+    """Raises unless the weights have this token width."""
     got = np.shape(params["W_Q"])[-1]
     if got != width:
         expected = f"expected width {width}, as of the {whose}"
@@ -37,7 +37,7 @@ def query_weights(
     P: Float[Array, "*B l D"],
     P_query: Float[Array, "*B D"],
 ) -> Float[Array, "*B l"]:
-    """Softmax over the contexts of (W_K p_i)' W_Q p_query; the query is no key.
+    """Softmax over the contexts of (W_K p_i)' W_Q p_query, without the query as key.
 
     The key matrix is applied to the query's side, once instead of for every context.
     """
@@ -46,10 +46,10 @@ def query_weights(
 
 
 def layer_specs(names: dict[str, str], *index: int) -> tuple[MatrixSpec, ...]:
-    """Where the named matrices lie, at an index into their leading axes."""
+    """Matrix specs of the named matrices, at an index into their leading axes."""
     return tuple(MatrixSpec(name, g, (name, *index)) for name, g in names.items())
 
 
 def gaussian(key: PRNGKey, shape: tuple[int, ...], scale: Any, dtype: Any) -> Array:
-    """Independent entries N(0, scale^2)."""
+    """Draws independent entries from N(0, scale^2)."""
     return jnp.asarray(scale, dtype) * jax.random.normal(key, shape, dtype)

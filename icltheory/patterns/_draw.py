@@ -1,4 +1,4 @@
-"""Drawing prompts: the task, the pattern and label of each context, the noise."""
+"""Draws prompts: the task, each context's pattern and label, and the noise."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from icltheory.patterns.prompts import PatternPrompt
 def prompts(
     task: Any, key: PRNGKey, batch_size: int, num_examples: int, relevant_fraction: Any
 ) -> PatternPrompt:
-    """Prompts of the patterns and the tasks of a PatternTask."""
+    """Draws prompts from the patterns and tasks of a PatternTask."""
     check_positive_int("batch_size", batch_size)
     check_nonnegative_int("num_examples", num_examples)
     check_fraction(relevant_fraction, task.num_relevant)
@@ -48,12 +48,12 @@ def prompts(
 
 
 def _patterns(key, pair, num_relevant, num_examples, alpha):
-    """The pattern of each context: one of the pair, or any of the others."""
+    """Draws each context's pattern: one of the pair, or any of the others."""
     shape = (pair.shape[0], num_examples)
     first, second = jax.random.split(key)
     u = jax.random.uniform(first, shape, alpha.dtype)
     a, b = pair[:, :1], pair[:, 1:]
-    if num_relevant == 2:  # no others
+    if num_relevant == 2:  # there are no other patterns
         return jnp.where(u < 0.5, a, b)
     other = jax.random.randint(second, shape, 0, num_relevant - 2, pair.dtype)
     other = other + (other >= jnp.minimum(a, b))  # skips the pair
@@ -73,7 +73,7 @@ def _tokens(key, task, pattern, y):
 
 
 def check_fraction(value: Any, num_relevant: int) -> None:
-    """A share, and all of the contexts where there are no other patterns."""
+    """Raises unless it is a share; it must be 1 without other patterns."""
     check_shape("relevant_fraction", value, ())
     check_unit("relevant_fraction", value)
     if num_relevant == 2:

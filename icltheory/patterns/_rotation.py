@@ -1,4 +1,4 @@
-"""Random orthogonal matrices without a decomposition, by Householder reflections."""
+"""Random orthogonal matrices by Householder reflections, without a decomposition."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from icltheory._typing import Array, Float, PRNGKey
 
 
 def random_orthogonal(key: PRNGKey, size: int, dtype) -> Float[Array, "n n"]:
-    """A matrix drawn from the Haar measure on O(n).
+    """Draws a matrix from the Haar measure on O(n).
 
     Stewart's product of reflections: reflection i takes a Gaussian vector of the last
     n - i coordinates to the axis i. Batches of LAPACK calls are avoided, so that stacks
@@ -31,7 +31,7 @@ def random_orthogonal(key: PRNGKey, size: int, dtype) -> Float[Array, "n n"]:
 
 
 def complement(size: int) -> Float[np.ndarray, "n k"]:
-    """An orthonormal basis of the vectors that sum to 0, ``(n, n - 1)``."""
+    """Orthonormal basis of the vectors whose entries sum to 0, ``(n, n - 1)``."""
     u = np.full(size, size**-0.5)
     v = u - np.eye(size)[0]
     H = np.eye(size) - np.outer(v, v) / max(1 - u[0], np.finfo(float).tiny)

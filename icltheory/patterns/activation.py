@@ -1,4 +1,4 @@
-"""Lucky neurons by the slides' definition: those that are active at the start."""
+"""Lucky neurons by the slides' definition: those active at initialisation."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the neurons hold: the two parts of W_O W_V, and the margin they make."""
+"""The two parts of W_O W_V for each neuron, and the margin they produce."""
 
 from typing import Any
 
@@ -62,11 +62,11 @@ class NeuronParts:
 
     @property
     def num_small(self) -> Array:
-        """Number of small neurons."""
+        """Number of neurons with a small norm."""
         return jnp.sum(~self.large, axis=-1)
 
     def lucky(self, angle: float = jnp.pi / 4) -> Bool[Array, "*S m"]:
-        """Neurons whose two parts point along the mean pattern and along +-q.
+        """Neurons whose two parts are aligned with the mean pattern and with +-q.
 
         Args:
             angle: The largest angle, in radians, that counts as along.
@@ -82,7 +82,7 @@ class NeuronParts:
         return (self.feature_angle <= angle) & (off <= angle)
 
     def mean(self, values: Float[Array, "*S m"], which: Bool[Array, "*S m"]) -> Array:
-        """Mean over some of the neurons; NaN where there are none.
+        """Mean over the selected neurons; NaN if there are none.
 
         Args:
             values: One of the fields.
@@ -150,7 +150,7 @@ def neuron_parts(
 
 @pytree
 class GainRatio:
-    """The ratio of gains that the closed-form margin assumes of a trained network.
+    """Ratio of gains of a trained network, which the closed-form margin needs.
 
     Args:
         gain: g.
@@ -176,7 +176,7 @@ class GainRatio:
 
 @calculator
 def gain_ratio(params: dict[str, Any], task: PatternTask) -> GainRatio:
-    r"""Gain and ratio of a trained network, read off its weights alone.
+    r"""Gain and ratio of a trained network, computed from its weights alone.
 
     .. math:: g = \frac12 \sum_i |a_i|\, s_i b_i^\top q , \qquad
         c = \frac{\sum_i |a_i| \frac{1}{M_1} \sum_j f_i^\top \mu_j}

@@ -1,4 +1,4 @@
-"""Closed forms: the margin of lucky neurons, its hinge error, the chance of a miss."""
+"""Closed forms: margin of lucky neurons, its hinge error, and the chance of a miss."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike

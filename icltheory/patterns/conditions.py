@@ -1,4 +1,4 @@
-"""Conditions and bounds of Theorems 1 to 3, each named, constants as parameters."""
+"""Conditions and bounds of Theorems 1 to 3 with explicit constants."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Several layers of attention and ReLU neurons with residuals, for the same prompts."""
+"""Pattern transformer with several layers of attention and ReLU neurons."""
 
 import dataclasses
 from typing import Any
@@ -28,7 +28,7 @@ Number = float | int | Real[ArrayLike, ""]
 
 @dataclasses.dataclass(frozen=True)
 class DeepPatternTransformer:
-    r"""L layers of attention to the contexts and of a ReLU network, with residuals.
+    r"""L layers of attention to the contexts and a ReLU network, with residuals.
 
     .. math::
         h_i \leftarrow h_i + \sum_{j \le l} A_{ij} W_V h_j , \qquad
@@ -72,7 +72,7 @@ class DeepPatternTransformer:
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """Names of parameters that are not trained; there are none."""
+        """Names of parameters that are not trained; empty for this model."""
         return ()
 
     def init(
@@ -84,7 +84,7 @@ class DeepPatternTransformer:
         attention_noise: Number = 0.02,
         neuron_scale: Number = 0.1,
     ) -> Params:
-        """Noisy multiples of the identity, and Gaussian neurons and read-out.
+        """Draws initial weights: noisy multiples of the identity, and Gaussian neurons.
 
         Args:
             key: Random key.
@@ -114,7 +114,7 @@ class DeepPatternTransformer:
         }
 
     def embed(self, params: Params, inputs: Any) -> Float[Array, "*B P D"]:
-        """The tokens, the query last."""
+        """Returns the tokens, the query last."""
         P, P_query = tokens(inputs)
         check_width(params, P.shape[-1], "prompt")
         return jnp.concatenate([P, P_query[..., None, :]], axis=-2)
@@ -122,7 +122,7 @@ class DeepPatternTransformer:
     def block(
         self, layer: int, params: Params, hidden: Float[Array, "*B P D"]
     ) -> Float[Array, "*B P D"]:
-        """One layer of attention and neurons."""
+        """Applies one layer of attention and neurons."""
         W_V, W_O, W_U = (params[name][layer] for name in ("W_V", "W_O", "W_U"))
         mixed = _weights(layer, params, hidden) @ hidden[..., :-1, :]
         hidden = hidden + mixed @ W_V.T
@@ -131,7 +131,7 @@ class DeepPatternTransformer:
     def read_out(
         self, params: Params, hidden: Float[Array, "*B P D"]
     ) -> Float[Array, "*B"]:
-        """A linear function of the query token."""
+        """Returns a linear function of the query token."""
         return hidden[..., -1, :] @ params["w"]
 
     def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
@@ -148,7 +148,7 @@ class DeepPatternTransformer:
 
 
 def _weights(layer, params, hidden):
-    """Attention of every token, in rows, to the contexts."""
+    """Attention of every token to the contexts, in rows."""
     queries = (hidden @ params["W_Q"][layer].T) @ params["W_K"][layer]
     keys = hidden[..., :-1, :]
     return jax.nn.softmax(jnp.einsum("...id,...jd->...ij", queries, keys), axis=-1)

@@ -1,4 +1,4 @@
-"""Gradients of one training step in closed form, as the backup slides print them."""
+"""Gradients of one training step in closed form, as in the backup slides."""
 
 from typing import Any
 
@@ -89,7 +89,7 @@ def loss_gradients(
     inputs = value @ W_O.T
     weight = a[None] * (inputs >= 0)
     correct = form == "correct"
-    enough = z * (jax.nn.relu(inputs) @ a) >= 1  # such prompts have no loss
+    enough = z * (jax.nn.relu(inputs) @ a) >= 1  # these prompts have zero loss
     sign = -jnp.where(enough & correct, 0, z) / len(z)
     u = weight @ W_O
     cost = sigma * jnp.einsum("bsd,bd->bs", keys @ W_V.T, u)

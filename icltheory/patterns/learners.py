@@ -1,4 +1,4 @@
-"""Pattern transformers as learners of points and labels, for supersample bounds."""
+"""Pattern transformers in the form that supersample bounds evaluate."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ class PatternLearner:
 
 @pytree
 class PatternSampler:
-    r"""Contexts of a pattern task as points of one task per prompt.
+    r"""Samples contexts of a pattern task as points, with one task per prompt.
 
     Each prompt has one task (a, b), and its points are drawn as the contexts of
     :meth:`PatternTask.sample` are.
@@ -89,6 +89,6 @@ class PatternSampler:
     def __call__(
         self, key: PRNGKey, num_points: int, batch_size: int
     ) -> tuple[Float[Array, "B P d"], Float[Array, "B P"]]:
-        """Features and labels."""
+        """Draws features and labels."""
         prompt = self.task.sample(key, batch_size, num_points, self.relevant_fraction)
         return prompt.X, prompt.y

@@ -73,7 +73,7 @@ class PatternTransformer:
 
     @property
     def num_layers(self) -> int:
-        """One block."""
+        """Number of blocks, which is 1."""
         return 1
 
     @property
@@ -89,7 +89,7 @@ class PatternTransformer:
         attention_scale: Number = 0.2,
         neuron_scale: Number = 0.02,
     ) -> Params:
-        r"""Small multiples of the identity, and Gaussian neurons.
+        r"""Draws initial weights: small multiples of the identity and Gaussian neurons.
 
         .. math:: W_Q = W_K = \delta\, \mathrm{diag}(1_{d_X}, 0_{d_Y}) , \quad
             W_V = \delta I , \quad (W_O)_{ij} \sim N(0, \xi^2) , \quad
@@ -127,7 +127,7 @@ class PatternTransformer:
         }
 
     def embed(self, params: Params, inputs: Any) -> tuple[Array, Array]:
-        """The tokens themselves."""
+        """Returns the tokens unchanged."""
         P, P_query = tokens(inputs)
         check_width(params, P.shape[-1], "prompt")
         return P, P_query
@@ -135,7 +135,7 @@ class PatternTransformer:
     def block(
         self, layer: int, params: Params, hidden: tuple[Array, Array]
     ) -> Float[Array, "*B m"]:
-        """Attention, then the neurons before their ReLU."""
+        """Applies attention, then the neurons before their ReLU."""
         P, P_query = hidden
         weights = query_weights(params["W_K"], params["W_Q"], P, P_query)
         pooled = jnp.einsum("...l,...ld->...d", weights, P)
@@ -144,7 +144,7 @@ class PatternTransformer:
     def read_out(
         self, params: Params, hidden: Float[Array, "*B m"]
     ) -> Float[Array, "*B"]:
-        """The sum of the neurons' outputs with weights a."""
+        """Returns the sum of the neurons' outputs with weights a."""
         return jax.nn.relu(hidden) @ params["a"]
 
     def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
@@ -154,6 +154,6 @@ class PatternTransformer:
         return layer_specs(GROUPS | {"W_O": "mlp"})
 
     def attention(self, params: Params, inputs: Any) -> Float[Array, "1 *B l"]:
-        """Attention of the query to each context."""
+        """Attention weights of the query to each context."""
         P, P_query = self.embed(params, inputs)
         return query_weights(params["W_K"], params["W_Q"], P, P_query)[None]

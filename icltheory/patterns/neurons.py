@@ -1,4 +1,4 @@
-"""Pruning of neurons by magnitude: rows of W_O (Theorem 3)."""
+"""Prunes neurons, the rows of W_O, by magnitude (Theorem 3)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What attention looks at: projections of the tokens, logits between patterns."""
+"""Probes of attention: projections of tokens, and logits between patterns."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ __all__ = ["Projections", "pattern_logits", "projections"]
 
 @pytree
 class Projections:
-    r"""Size of projected tokens, and of their component along the token's pattern.
+    r"""Norm of projected tokens, and of their component along the token's pattern.
 
     Args:
         query: Mean of :math:`\|W_Q p_{query}\|`.
@@ -47,7 +47,7 @@ class Projections:
 def projections(
     params: dict[str, Any], task: PatternTask, prompt: PatternPrompt
 ) -> Projections:
-    r"""What W_Q and W_K keep of the tokens of some prompts (Proposition 1).
+    r"""Norms of projections of tokens by W_Q and W_K (Proposition 1).
 
     .. math:: \|W p\| \quad \text{and} \quad
         \Bigl| \Bigl\langle \frac{\mu_j}{\|\mu_j\|} , (W p)_{1..d_X} \Bigr\rangle

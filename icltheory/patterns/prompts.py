@@ -1,4 +1,4 @@
-"""Prompts of pattern classification: contexts, query and what they were drawn from."""
+"""Prompts of pattern classification, with the patterns and tasks they consist of."""
 
 import jax.numpy as jnp
 

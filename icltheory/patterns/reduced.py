@@ -1,4 +1,4 @@
-"""Training of the one-layer model in a few numbers, exact in the population's limit."""
+"""Training of the one-layer model in a few numbers, exact for the population loss."""
 
 import functools
 import math
@@ -31,13 +31,13 @@ from icltheory.patterns.task import PatternTask
 __all__ = ["ReducedTraining", "reduced_training"]
 
 Number = float | int | Real[ArrayLike, ""]
-# Kinds of prompts that are summed over; 60 contexts make 39,711.
+# Largest number of kinds of prompts to sum over; 60 contexts have 39,711.
 MOST_KINDS = 50_000
 
 
 @pytree
 class ReducedTraining:
-    r"""What the reduced dynamics predict, before each step.
+    r"""Predictions of the reduced dynamics before each step.
 
     Args:
         logits: Logit :math:`\lambda` of a context of the query's pattern over one of
@@ -63,7 +63,7 @@ class ReducedTraining:
 
 
 class _State(NamedTuple):
-    """What is trained.
+    """The trained order parameters.
 
     ``attention`` is the eigenvalue omega of W_Q = W_K on differences of patterns,
     ``neurons`` are the rows of W_O, and the two values what W_V makes of the unit
@@ -77,7 +77,7 @@ class _State(NamedTuple):
 
 
 class _Fixed(NamedTuple):
-    """What is not: output weights, noise of the neurons, and numbers of the setting."""
+    """Constants: output weights, noise of the neurons, and sizes of the setting."""
 
     a: Any
     deviation: Any
@@ -87,7 +87,7 @@ class _Fixed(NamedTuple):
 
 
 class _Kinds(NamedTuple):
-    """Prompts by what they hold.
+    """Kinds of prompts by their numbers of contexts.
 
     Numbers of contexts of the query's pattern, of the other one of the pair, and of
     none of them, and the sum of the labels of these.
@@ -224,7 +224,7 @@ def _start(params, task, fraction) -> tuple[_State, _Fixed]:
 
 
 def _kinds(length: int) -> _Kinds:
-    """All kinds of prompts of a length."""
+    """Returns all kinds of prompts of a length."""
     return _Kinds(
         *np.array(
             [
@@ -262,7 +262,7 @@ def _run(sizes, state, fixed, step_size) -> ReducedTraining:
 
 
 def _slope(num_relevant: int, kinds: _Kinds, weights, fixed: _Fixed, state: _State):
-    """What is recorded, and the gradients of the population's hinge loss."""
+    """Returns the recorded quantities and the gradients of the population loss."""
     logit = (state.attention * fixed.scale) ** 2
     mass, agreement, spread = _attention(num_relevant, kinds, fixed, logit)
     along = fixed.scale / math.sqrt(num_relevant)
@@ -270,7 +270,7 @@ def _slope(num_relevant: int, kinds: _Kinds, weights, fixed: _Fixed, state: _Sta
     label = state.neurons @ state.label_value
     deviation = spread[:, None] * fixed.deviation[None]
     deviation = jnp.maximum(deviation, jnp.finfo(deviation.dtype).tiny)
-    # Sums over z = +1 and -1, which are equally likely.
+    # The sum is over z = +1 and -1, which are equally likely.
     change = jnp.zeros_like(fixed.a), jnp.zeros_like(fixed.a)
     drive = loss = 0.0
     for z in (1, -1):
@@ -299,13 +299,13 @@ def _slope(num_relevant: int, kinds: _Kinds, weights, fixed: _Fixed, state: _Sta
 
 
 def _attention(num_relevant: int, kinds: _Kinds, fixed: _Fixed, logit):
-    """Mass, agreement, and norm of the features across the mean, of each kind."""
+    """Attention mass, agreement, and norm of features across the mean, by kind."""
     length = kinds.same + kinds.opposite + kinds.others
     other = 1 / (kinds.same * jnp.exp(logit) + length - kinds.same)
     own = other * jnp.exp(logit)
     mass = kinds.same * own
     agreement = mass + other * (kinds.labels - kinds.opposite)
-    # Contexts of the other patterns are spread evenly over them.
+    # Contexts of other patterns are spread evenly over these patterns.
     pairs = kinds.others * (kinds.others - 1) / max(num_relevant - 2, 1)
     squares = mass**2 + other**2 * (kinds.opposite**2 + kinds.others + pairs)
     single = kinds.same * own**2 + (length - kinds.same) * other**2

@@ -1,4 +1,4 @@
-"""Out-of-domain patterns: orthogonal combinations of patterns with a given sum."""
+"""Out-of-domain patterns: orthogonal combinations with a given coefficient sum."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -17,7 +17,7 @@ from icltheory.patterns._rotation import complement, random_orthogonal
 
 __all__ = ["is_feasible", "out_of_domain_patterns", "shift_coefficients"]
 
-GUARD = 1e-6  # relative, on M1' S_1^2 <= M1
+GUARD = 1e-6  # relative tolerance for M1' S_1^2 <= M1
 
 
 @calculator(compiled=False)
@@ -27,7 +27,7 @@ def out_of_domain_patterns(
     coefficient_sum: Real[ArrayLike, ""],
     key: PRNGKey,
 ) -> Float[Array, "num d"]:
-    r"""Orthogonal patterns in the span of others, all of one coefficient sum.
+    r"""Draws orthogonal patterns in the span of others, with one coefficient sum.
 
     .. math:: \mu'_j = \sum_{i=1}^{M_1} k_{ji} \mu_i , \qquad \sum_i k_{ji} = S_1 ,
         \qquad \langle \mu'_j, \mu'_k \rangle = \beta^2 \delta_{jk} .
@@ -74,7 +74,7 @@ def shift_coefficients(
     coefficient_sum: Real[ArrayLike, ""],
     dtype=None,
 ) -> Float[Array, "num M"]:
-    r"""The coefficients k of out-of-domain patterns, without a decomposition.
+    r"""Coefficients k of out-of-domain patterns, computed without a decomposition.
 
     .. math:: k = \frac{1}{\sqrt n} \mathbf 1
         \Bigl( \sqrt n\, c\, u + \sqrt{1 - n c^2}\, w_0 \Bigr)^\top + V W^\top , \qquad
@@ -169,7 +169,7 @@ def _check_feasible(num_relevant, num, coefficient_sum):
     if num > num_relevant:
         raise ValueError(f"num: expected M1' <= M1 = {num_relevant}, got {num}")
     known = concrete(coefficient_sum)
-    if known is None:  # see is_feasible
+    if known is None:  # checked by ``is_feasible``
         return
     square = num * float(known) ** 2
     if square > num_relevant * (1 + GUARD):

@@ -172,7 +172,7 @@ class PatternTask:
         return self.dim + self.label_dim
 
     def with_tasks(self, tasks: Any) -> "PatternTask":
-        """The same patterns with other tasks, also for a stack.
+        """Returns the same patterns with other tasks; also works for stacked patterns.
 
         Args:
             tasks: Ordered pairs (a, b).
@@ -191,7 +191,7 @@ class PatternTask:
         return made
 
     def held_out(self) -> "PatternTask":
-        r"""The same patterns with the unseen tasks, :math:`T \setminus T_{tr}`.
+        r"""Returns the same patterns with the unseen tasks, :math:`T \setminus T_{tr}`.
 
         Returns:
             A task like this one.
@@ -209,7 +209,7 @@ class PatternTask:
     def out_of_domain(
         self, key: PRNGKey, coefficient_sum: Number, *, tasks: Any = None
     ) -> "PatternTask":
-        r"""A draw of shifted patterns: M1' relevant ones, and rotated irrelevant ones.
+        r"""Draws shifted patterns: M1' relevant ones, and rotated irrelevant ones.
 
         .. math:: \mu'_j = \sum_i k_{ji} \mu_i , \quad \sum_i k_{ji} = S_1 , \qquad
             \nu' = O \nu .
@@ -257,7 +257,7 @@ class PatternTask:
         relevant_fraction: Number,
         coefficient_sum: Number | None = None,
     ) -> PatternPrompt:
-        r"""Prompts, in domain, or out of domain if a coefficient sum is given.
+        r"""Draws prompts, out of domain if a coefficient sum is given.
 
         All prompts of an out-of-domain batch share one draw of shifted patterns.
 

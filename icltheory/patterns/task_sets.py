@@ -1,4 +1,4 @@
-"""Sets of classification tasks: ordered pairs of relevant patterns, and their cover."""
+"""Sets of classification tasks, which are ordered pairs of relevant patterns."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -92,7 +92,7 @@ def circulant_tasks(num_relevant: int, shifts: Sequence[int]) -> Tasks:
 
 @named_errors
 def held_out_tasks(num_relevant: int, tasks: Any) -> Tasks:
-    r"""The tasks that were not trained on, :math:`T \setminus T_{tr}`.
+    r"""Tasks that were not trained on, :math:`T \setminus T_{tr}`.
 
     Args:
         num_relevant: Number M1 of relevant patterns.
@@ -123,7 +123,7 @@ def held_out_tasks(num_relevant: int, tasks: Any) -> Tasks:
 
 @named_errors
 def covers(tasks: Any, num_relevant: int) -> bool:
-    """Whether every pattern is +1 and -1 equally often, and as often as every other.
+    """Whether all patterns are +1 and -1 equally often.
 
     The condition of Theorem 1 that the training tasks cover all relevant patterns and
     labels uniformly.
@@ -153,7 +153,7 @@ def covers(tasks: Any, num_relevant: int) -> bool:
 
 @named_errors
 def task_ratio(tasks: Any, num_relevant: int) -> float:
-    r"""The share of tasks trained on, :math:`|T_{tr}| / |T|`.
+    r"""Share of tasks trained on, :math:`|T_{tr}| / |T|`.
 
     Args:
         tasks: Ordered pairs (a, b); one that is given twice counts once.
@@ -178,7 +178,7 @@ def task_ratio(tasks: Any, num_relevant: int) -> float:
 
 @named_errors
 def read_tasks(num_relevant: int, tasks: Any) -> Tasks:
-    """Tasks as a tuple of pairs of integers, checked.
+    """Converts tasks to a checked tuple of pairs of integers.
 
     Args:
         num_relevant: Number M1 of relevant patterns.

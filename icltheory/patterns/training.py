@@ -1,4 +1,4 @@
-"""Training on fresh prompts, one scan on the device; and what a model does on some."""
+"""Trains pattern models on fresh prompts in one scan, and scores them."""
 
 import functools
 from typing import Any
@@ -34,7 +34,7 @@ Number = float | int | Real[ArrayLike, ""]
 
 @pytree
 class Training:
-    """Parameters along training.
+    """Parameters at several steps of training.
 
     Args:
         steps: Steps taken at each record, from 0 on, ``(T,)``.
@@ -61,7 +61,7 @@ class Training:
 
     @property
     def last(self) -> Any:
-        """Parameters at the end; a stack of them if trainings are stacked."""
+        """Parameters at the end of training; stacked if trainings are stacked."""
         axis = self.steps.ndim - 1
         return jax.tree.map(lambda leaf: jnp.take(leaf, -1, axis), self.params)
 
@@ -183,7 +183,7 @@ def _repeat(leaf, steps):
 
 @pytree
 class Scores:
-    """What a model does on a batch of prompts; the means are over its last axis.
+    """Margins and attention of a model on a batch of prompts.
 
     Args:
         margins: z F of each prompt, ``(B,)``.
@@ -223,7 +223,7 @@ class Scores:
 
     @property
     def error(self) -> Float[Array, "*S"]:
-        """Share of prompts without z F > 0, the 0-1 error; NaN counts as an error."""
+        """0-1 error: share of prompts without z F > 0; NaN counts as an error."""
         return jnp.mean((~(self.margins > 0)).astype(self.margins.dtype), axis=-1)
 
     @property
@@ -233,7 +233,7 @@ class Scores:
 
     @property
     def attention_mass(self) -> Float[Array, "*S L"]:
-        """Mean attention on contexts that share the query's pattern (Proposition 1)."""
+        """Mean attention to contexts that share the query's pattern (Proposition 1)."""
         return jnp.mean(self.masses, axis=-1)
 
     @property
@@ -243,13 +243,13 @@ class Scores:
 
     @property
     def miss_rate(self) -> Float[Array, "*S"]:
-        """Share of prompts with no such context."""
+        """Share of prompts without a context that shares the query's pattern."""
         return jnp.mean(self.missed.astype(self.margins.dtype), axis=-1)
 
 
 @named_errors
 def scores(model: Any, params: PyTree, prompt: PatternPrompt) -> Scores:
-    """Margins and attention of a model on a batch of prompts.
+    """Computes margins and attention of a model on a batch of prompts.
 
     Args:
         model: A layered model with ``attention``, as both of this package have it.

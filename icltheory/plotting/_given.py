@@ -1,4 +1,4 @@
-"""What a figure is given, read as arrays or refused in one line."""
+"""Checks and converts the arguments of figures."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["axes_for", "new_axes", "numbers", "require_mapping"]
 
 
 def numbers(name: str, values: Any, *axes: str) -> np.ndarray:
-    """Reads real numbers that have the axes which a figure draws.
+    """Converts real numbers to an array; raises unless it has the given axes.
 
     Args:
         name: Name of the argument, for the error.
@@ -39,7 +39,7 @@ def numbers(name: str, values: Any, *axes: str) -> np.ndarray:
 
 
 def require_mapping(name: str, given: Any, values: str) -> None:
-    """Refuses what is no mapping from names, and one that is empty.
+    """Raises for an empty mapping or a value that is not a mapping from names.
 
     Raises:
         TypeError: If it is no mapping.
@@ -55,7 +55,7 @@ def require_mapping(name: str, given: Any, values: str) -> None:
 
 
 def axes_for(axes: Any, count: int) -> Sequence[Any]:
-    """The axes that were given for some panels, in order.
+    """Returns the given axes of some panels, in order.
 
     Raises:
         TypeError: If one of them is something else.
@@ -77,7 +77,7 @@ def _check_axes(name: str, ax: Any) -> None:
 
 
 def new_axes(ax: Any) -> Any:
-    """The given axes, or those of a new figure in the common style.
+    """Returns the given axes, or those of a new figure in the common style.
 
     Raises:
         TypeError: If something else is given.

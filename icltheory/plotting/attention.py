@@ -1,4 +1,4 @@
-"""Attention of heads as images."""
+"""Figures of attention weights of heads."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def attention_map(
     title: str = "",
     limit: float | int | None = None,
 ) -> Any:
-    """Draws the attention of one head: a row for each query, a column for each key.
+    """Draws the attention of one head, with a row per query and a column per key.
 
     Softmax weights are drawn in blue from 0; where some are negative, as in linear
     attention, red is above 0 and blue below.
@@ -79,7 +79,7 @@ def attention_maps(
     columns: int = 4,
     limit: float | int | None = None,
 ) -> list[Any]:
-    """Draws attention along depth, one panel for each layer, with one scale of colours.
+    """Draws attention by layer, one panel per layer, with one colour scale.
 
     Args:
         weights: Attention weights of one head in each layer, or their means over
@@ -126,7 +126,7 @@ def attention_maps(
 
 
 def _largest(table: np.ndarray) -> float:
-    # Weights that are all 0 or NaN still need a scale.
+    # Weights that are all 0 or NaN also need a colour scale.
     return float(np.abs(table[np.isfinite(table)]).max(initial=0.0)) or 1.0
 
 

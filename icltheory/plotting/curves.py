@@ -1,4 +1,4 @@
-"""Curves with their intervals."""
+"""Curves with intervals."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ __all__ = ["Curve", "draw_curve"]
 
 
 class Curve(NamedTuple):
-    """A curve over the number of examples, or over other places.
+    """A curve over the number of examples or another quantity.
 
     Attributes:
         mean: Value at each place.
@@ -30,7 +30,7 @@ class Curve(NamedTuple):
     def of(
         cls, values: Any, level: float | int = 0.95, *, exact: bool = True
     ) -> "Curve":
-        """A curve of an estimate with its interval, or of numbers as a formula.
+        """Converts an estimate with its interval, or numbers without one, to a curve.
 
         Args:
             values: An estimate, which has a ``mean`` and ``interval(level)`` as
@@ -58,7 +58,7 @@ class Curve(NamedTuple):
 
 
 def as_curve(given: Any, name: str = "curve") -> Curve:
-    """Reads a curve, or an array of its values, as a curve of NumPy arrays.
+    """Converts a curve, or an array of values, to a curve of NumPy arrays.
 
     Args:
         given: The curve or the values.
@@ -90,7 +90,7 @@ def as_curve(given: Any, name: str = "curve") -> Curve:
 
 
 def draw_curve(axes, curve: Any, label: str, colour, **kwargs) -> None:
-    """Draws a curve at its places with its interval as a band.
+    """Draws a curve with its interval as a band.
 
     Args:
         axes: The matplotlib axes to draw on.

@@ -1,4 +1,4 @@
-"""General figures of a user's own numbers, each on axes of its own or on given ones."""
+"""General figures of a user's own data, on new or given axes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -111,7 +111,7 @@ def heat_map(
     write: Any = "{:z.2f}".format,
     title: str = "",
 ) -> Any:
-    """Draws a table of numbers as colours: layers by rates, heads by layers, and so on.
+    """Draws a table of numbers as colours, such as layers by rates.
 
     Red is above 0 and blue below, so give differences or logarithms of ratios.
 
@@ -147,7 +147,7 @@ def heat_map(
             raise ValueError(f"{which}: expected {count} names, got {len(names)}")
     ax = new_axes(ax)
     finite = np.abs(table[np.isfinite(table)])
-    # A map without a colour, of zeros or NaN alone, still needs a scale.
+    # A table of only zeros or NaN also needs a colour scale.
     limit = limit or float(finite.max(initial=0.0)) or 1.0
     scale = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "aspect": "auto"}
     image = ax.imshow(np.where(np.isfinite(table), table, np.nan), **scale)
@@ -180,7 +180,7 @@ def spectrum(
     label: str = "singular values",
     law_label: str = "random matrix",
 ) -> Any:
-    r"""Draws singular values as a histogram, beside a density such as that of chance.
+    r"""Draws singular values as a histogram with a reference density.
 
     For a random matrix of the shape and mean square of ``W`` the density is
     ``lambda s: linalg.marchenko_pastur_density(s, W.shape, W.std())``.
@@ -221,7 +221,7 @@ def spectrum(
 
 
 def _leaving(limits: tuple[float, float], log: bool, curve: Curve) -> Curve:
-    """The curve far beyond the axis where a value has no place on it."""
+    """Moves values that an axis cannot show far beyond its limits."""
     low, high = limits
     above = 1e6 * high if log else high + 1e3 * (high - low)
     mean = np.where(curve.mean == np.inf, above, curve.mean)
@@ -232,7 +232,7 @@ def _leaving(limits: tuple[float, float], log: bool, curve: Curve) -> Curve:
 
 
 def _limits(shown: np.ndarray, log: bool) -> tuple[float, float]:
-    """Limits of an axis around values, a tenth wider than they are."""
+    """Returns axis limits a tenth wider than the values."""
     values = np.log(shown) if log else shown
     margin = 0.05 * (np.ptp(values) or 1.0)
     low, high = values.min() - margin, values.max() + margin

@@ -15,7 +15,7 @@ SMALL = {**STYLE, "font.size": 9, "lines.linewidth": 1.5}
 def panel_grid(
     panels, columns: int, title: str, size: tuple[float, float], legend: bool = True
 ):
-    """Panels of one size in rows, and one legend below all of them.
+    """Yields panels of one size in rows, with one legend below all of them.
 
     Args:
         panels: The titles of the panels.
@@ -62,7 +62,7 @@ def panel_grid(
 
 
 def entries_of(shown) -> dict[str, Any]:
-    """One handle for each label of some axes, in the order of appearance.
+    """Returns one handle for each label of some axes, in order of appearance.
 
     Args:
         shown: The axes.

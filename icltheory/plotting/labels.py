@@ -1,4 +1,4 @@
-"""Names of curves at their ends, in place of a legend."""
+"""Labels of curves at their right ends, in place of a legend."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +11,7 @@ SIZE = 8.0
 
 
 def name_ends(axes: Any, ends: Iterable[tuple[float, str, Any]]) -> None:
-    """Writes names to the right of the axes, at the heights of the ends of curves.
+    """Writes names to the right of the axes at the heights of the curves' ends.
 
     Names that would overlap are moved apart, as little as possible. They follow when
     the limits of the axis change.
@@ -34,7 +34,7 @@ def name_ends(axes: Any, ends: Iterable[tuple[float, str, Any]]) -> None:
         )
         for _, name, colour in ends
     ]
-    # Constrained layout makes the axes lower by about a quarter than they are now.
+    # Constrained layout will reduce the height of the axes by about a quarter.
     lines = max(1, *(name.count("\n") + 1 for _, name, _ in ends)) if ends else 1
     inches = axes.get_position().height * axes.figure.get_figheight()
     gap = 1.5 * SIZE / 72 * lines / inches
@@ -52,7 +52,7 @@ def name_ends(axes: Any, ends: Iterable[tuple[float, str, Any]]) -> None:
 
 
 def _apart(wanted: np.ndarray, gap: float) -> np.ndarray:
-    """The ascending heights nearest to those wanted that are ``gap`` apart.
+    """Returns increasing heights, at least ``gap`` apart, closest to those given.
 
     Without the gaps this is a regression on ascending numbers, which pooling adjacent
     violators solves.

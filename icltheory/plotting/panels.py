@@ -1,4 +1,4 @@
-"""Lines in panels with axes of their own."""
+"""Figures of several panels of lines, each with its own axes."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,12 +11,12 @@ from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
 
 __all__ = ["Line", "LinePanel", "line_panels"]
 
-# So few points are measurements, and the lines between them only lead the eye.
+# Up to this many points are drawn as measurements, joined by thin lines.
 _FEW = 12
 
 
 class Line(NamedTuple):
-    """A line of a panel.
+    """One line of a panel.
 
     Attributes:
         x: Where.
@@ -65,7 +65,7 @@ def line_panels(
     *,
     axes: Any = None,
 ):
-    """Draws panels of lines; the name of a line stands at its right end.
+    """Draws panels of lines, with each line's name at its right end.
 
     Args:
         panels: The panels by their titles.
@@ -110,7 +110,7 @@ def line_panels(
 
 
 def _read(name: str, panel: Any) -> LinePanel:
-    """The panel with lines of NumPy arrays."""
+    """Returns the panel with lines converted to NumPy arrays."""
     if not isinstance(panel, LinePanel):
         raise TypeError(
             f"panels[{name!r}]: expected a LinePanel, got {type(panel).__name__}"
@@ -142,7 +142,7 @@ def _draw(ax: Any, title: str, panel: LinePanel) -> None:
         colour = line.colour
         if isinstance(colour, int):
             colour = COLOURS[colour % len(COLOURS)]
-        # Simulations lie wide and pale under the formulas that they should follow.
+        # Simulations are drawn wide and pale below the formulas they are compared with.
         style = (
             {"linestyle": "--", "linewidth": 1.3, "zorder": 3}
             if line.exact

@@ -1,11 +1,11 @@
-"""One look for all figures."""
+"""The common style of all figures: colours, markers and axes."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["COLOURS", "METHODS", "STYLE", "method_colours", "method_markers"]
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
+# Okabe and Ito's colours, which are distinguishable for colour-blind readers.
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 # One colour for each method, in every figure.
 METHODS = {
@@ -22,13 +22,14 @@ METHODS = {
     "dMMSE": COLOURS[6],
     "best gradient steps": COLOURS[6],
     "floor of linear layers": "#7F7F7F",
-    # Methods of other families of functions, which share no figure with the above.
+    # These methods belong to other families of functions, and share no figure with the
+    # above.
     "Lasso": COLOURS[2],
     "two-layer network": COLOURS[3],
     "greedy tree": COLOURS[6],
     "greedy tree on signs": COLOURS[5],
 }
-# A shape for each of them, for readers and printers without colour.
+# A marker for each method, for readers and printers without colour.
 _SHAPES = ("o", "s", "D", "^", "v", "P", "X")
 _MARKERS = {
     "transformer": "o",
@@ -63,12 +64,12 @@ STYLE = {
 
 
 def colours(first: int = 0) -> Iterator[str]:
-    """The colours from one on, over and over: a line too many is not left out."""
+    """Cycles through the colours, starting at index ``first``."""
     return itertools.cycle(COLOURS[first:])
 
 
 def method_colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each method: for those of :data:`METHODS` the same in every figure.
+    """Assigns colours to methods; those of :data:`METHODS` always have the same one.
 
     Args:
         names: The methods. What follows a bracket or a comma does not count, nor does
@@ -91,7 +92,7 @@ def method_colours(names: Iterable[str]) -> dict[str, str]:
 
 
 def method_markers(names: Iterable[str]) -> dict[str, str]:
-    """A marker for each method, as :func:`method_colours` gives a colour.
+    """Assigns markers to methods, as :func:`method_colours` assigns colours.
 
     Args:
         names: The methods, named as there.
@@ -115,7 +116,7 @@ def method_markers(names: Iterable[str]) -> dict[str, str]:
 def _assigned(
     names: Iterable[str], fixed: Mapping[str, str], free: Sequence[str]
 ) -> dict[str, str]:
-    """What is fixed for a method; the others share what is left."""
+    """Assigns fixed values to known methods, and the remaining ones to the others."""
     if isinstance(names, str):
         raise TypeError(f"names: expected several names, got the string {names!r}")
     own = {name.lower(): look for name, look in fixed.items()}
@@ -130,7 +131,7 @@ def _plain(name: str) -> str:
 
 
 def plain_log_axis(axis, span: float) -> None:
-    """Makes an axis logarithmic; over few decades its labels are plain numbers.
+    """Makes an axis logarithmic, with plain number labels over few decades.
 
     Args:
         axis: A matplotlib axis, ``axes.xaxis`` or ``axes.yaxis``.
@@ -142,7 +143,7 @@ def plain_log_axis(axis, span: float) -> None:
     axis.set_minor_formatter(NullFormatter())
     if span <= 1e3:
         subs = (1.0, 2.0, 5.0) if span < 30 else (1.0, 3.0)
-        # Within a decade 1, 2 and 5 may leave one label or none.
+        # Within less than a decade, the ticks 1, 2 and 5 might leave one label or none.
         subs = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0) if span < 5 else subs
         axis.set_major_locator(LogLocator(subs=subs, numticks=12))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -1,4 +1,4 @@
-"""The compiled program behind all sweeps, and the trunk that feeds it."""
+"""The compiled program of all sweeps, and the cache of lower layers."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from icltheory.pruning.modules import Cutting
 
 
 class Program(NamedTuple):
-    """What a compiled sweep depends on, beside shapes."""
+    """The static arguments of a compiled sweep."""
 
     model: LayeredModel
     layer: int
@@ -42,7 +42,7 @@ def evaluate(
     embed: bool = False,
     batch_size: int | None = None,
 ) -> PyTree:
-    """Scores for every row of ``kept``, which has one column for each matrix."""
+    """Scores every row of ``kept``, which has one column for each matrix."""
     check_layered(program.model)
     if batch_size is None:
         batch_size = 1 if jax.default_backend() == "cpu" else len(kept)
@@ -72,8 +72,8 @@ def _run(program, embed, together, params, start, kept, score_args):
         pruned = params
         for spec, cut, size in zip(specs, cutters, sizes, strict=True):
             pruned = replace_matrix(pruned, spec, cut(size))
-        # Only this block sees the pruned weights. The others read the parameters as
-        # they are, so that a leaf which holds all layers is not copied for every rate.
+        # Only this block uses the pruned weights. The others use the original
+        # parameters, so that a leaf with all layers is not copied for every rate.
         after = model.block(layer, pruned, hidden)
         return score(forward_from(model, params, after, layer + 1), *score_args)
 
@@ -82,7 +82,7 @@ def _run(program, embed, together, params, start, kept, score_args):
 
 
 class CachedLayers:
-    """The state that enters a layer, advanced block by block from the last one read.
+    """Cache of the hidden state below a layer, advanced block by block.
 
     One state is held. Every block is a program of its own, compiled once.
     """
@@ -92,7 +92,7 @@ class CachedLayers:
         self._held: tuple[int, PyTree] | None = None
 
     def before(self, params: PyTree, layer: int) -> PyTree:
-        """The state that enters ``layer``."""
+        """Returns the hidden state that enters ``layer``."""
         if self._held is None or self._held[0] > layer:
             self._held = 0, _embed(self.model, params, self.inputs)
         start, state = self._held
@@ -102,7 +102,7 @@ class CachedLayers:
         return state
 
     def changed(self, layer: int) -> None:
-        """Forgets the state if it depends on the weights of ``layer``."""
+        """Discards the state if it depends on the weights of ``layer``."""
         if self._held is not None and self._held[0] > layer:
             self._held = None
 

@@ -1,4 +1,4 @@
-"""Algorithm 1's two choices, of a layer and of a rate, with every rule stated."""
+"""The two choices of Algorithm 1: the layer and the rate."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ _AGGREGATES = {
 
 
 class LayerChoice(NamedTuple):
-    """Which layers score highest, and the deepest of them.
+    """The layers with the highest scores, and the deepest of them.
 
     Args:
         layers: The k layers with the largest scores, largest first.
@@ -44,7 +44,7 @@ class LayerChoice(NamedTuple):
 def choose_layers(
     scores: Sequence[Sequence[float]] | Any, k: int, *, aggregate: str
 ) -> LayerChoice:
-    r"""Algorithm 1's layer: the top k by score, then the deepest of them.
+    r"""Algorithm 1's choice of layer: the deepest of the k highest scores.
 
     .. math:: c_l = \operatorname{agg}_{m} c_{l, m} , \qquad
         l^* = \max \{\, l : c_l \text{ is among the } k \text{ largest} \,\}
@@ -103,7 +103,7 @@ def choose_layers(
 
 
 class RateChoice(NamedTuple):
-    """The rate that a search settles on.
+    """Result of a search over rates.
 
     Args:
         rate: The rate; 0 when nothing improved.
@@ -129,7 +129,7 @@ def choose_rate(
     min_gain: float | int = 0.0,
     initial: str = "unpruned",
 ) -> RateChoice:
-    r"""Algorithm 1's clipping rate, with its initialisation corrected.
+    r"""Algorithm 1's choice of clipping rate, with corrected initialisation.
 
     .. math:: \xi^* = \arg\max_\xi s(\xi) \text{ if } \max_\xi s(\xi) > s_0 + g ,
         \text{ otherwise } 0 , \qquad s_0 = s(\text{unpruned}) .

@@ -1,4 +1,4 @@
-"""Clipping one matrix to a lower rank, and the norms of what is kept and removed."""
+"""Clips one matrix to a lower rank, and measures the kept and removed parts."""
 
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ def clip(
     rank: int | None = None,
     rule: Rule = "floor",
 ) -> Float[Array, "m n"]:
-    r"""Keeps the r largest singular values of a matrix and drops the rest.
+    r"""Keeps the r largest singular values of a matrix and sets the others to zero.
 
     .. math:: W_r = \sum_{i \le r} s_i\, u_i v_i^\top
 
@@ -141,7 +141,7 @@ def _split_jvp(primals, tangents):
 
 
 def resolve_rank(shape: tuple[int, ...], rate: Any, rank: Any, rule: Rule) -> int:
-    """The rank that is given by exactly one of a rate and a rank."""
+    """Returns the rank given by exactly one of a rate and a rank."""
     if 0 in shape:
         raise ValueError(f"W: expected at least one entry, got shape {shape}")
     if (rate is None) == (rank is None):

@@ -1,4 +1,4 @@
-"""Pruning several modules together: a greedy search that takes nothing back."""
+"""Greedy search for pruning several modules together."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ __all__ = ["Composition", "compose"]
 
 @pytree
 class Composition:
-    """What a greedy search over several modules kept.
+    """Result of a greedy search over several modules.
 
     Args:
         params: The pruned parameters.
@@ -59,7 +59,7 @@ def compose(
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> Composition:
-    """Prunes module after module, each at the rate that helps most given the last.
+    """Prunes modules one after the other, each at the best rate given earlier ones.
 
     Each pair is swept with the prunings kept so far in place, beside the rate 0 in the
     same program, and judged by :func:`~icltheory.pruning.choose_rate` against that rate

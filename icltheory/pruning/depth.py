@@ -1,4 +1,4 @@
-"""Remark 5's table: prune each layer in turn, and read the norms of all layers."""
+"""Remark 5's table: norms of all implicit updates with each layer pruned in turn."""
 
 import dataclasses
 from typing import Any
@@ -23,7 +23,7 @@ __all__ = ["DepthTable", "depth_table"]
 
 @pytree
 class DepthTable:
-    r"""Norms along depth, unpruned and with each layer pruned; all counted from 0.
+    r"""Norms by layer, unpruned and with each layer pruned, counted from 0.
 
     Args:
         delta_W: :math:`\|\Delta W_t\|_F` when layer k is pruned, ``[k, t]``.

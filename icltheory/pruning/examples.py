@@ -1,4 +1,4 @@
-"""Examples 1 to 4: what pruning one matrix does to the norm of the implicit update."""
+"""Examples 1 to 4: effect of pruning one matrix on the norm of the implicit update."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -19,7 +19,7 @@ _MODULES = (*_ATTENTION, "W_in", "W_out", "W_MLP")
 
 @pytree
 class UpdateBound:
-    r"""Squared norm of the implicit update, and two numbers that would bound it.
+    r"""Squared norm of the implicit update, and two candidate bounds on it.
 
     Args:
         exact: :math:`\|\Delta W\|_F^2`.
@@ -45,7 +45,7 @@ def update_upper_bound(
     *,
     scale: Real[ArrayLike, ""] = 1.0,
 ) -> UpdateBound:
-    r"""Example 1's UB, why it is none, and the bound that holds.
+    r"""Example 1's claimed bound, which can fail, and a valid bound.
 
     .. math::
         \mathrm{UB} &= c^2 \sum_i \|W_V h_i\|^2 \|W_K h_i\|^2 \, \|W_Q\|_F^2 , \\
@@ -94,7 +94,7 @@ def update_upper_bound(
 
 @pytree
 class UpdateSplit:
-    r"""Squared norm of the update, cut into a kept part, a removed part and a product.
+    r"""Squared norm of the update, split into kept, removed and cross terms.
 
     .. math:: \|A + B\|_F^2 = \|A\|_F^2 + \|B\|_F^2 + 2 \langle A, B \rangle_F
 
@@ -129,7 +129,7 @@ def update_split(
     W_out: Float[ArrayLike, "*_out"] | None = None,
     scale: Real[ArrayLike, ""] = 1.0,
 ) -> UpdateSplit:
-    r"""What pruning one matrix to rank r does to the norm of the implicit update.
+    r"""Effect of pruning one matrix to rank r on the norm of the implicit update.
 
     .. math::
         \Delta W = A + B , \qquad A = \Delta W(M_r) , \qquad B = \Delta W(M - M_r) ,
@@ -209,7 +209,7 @@ def _update(weights, H, module):
 
 
 def _square_of_product(V, U):
-    """The squared norm of V^T U, through the smaller of N x N and n x n."""
+    """Squared norm of V^T U, by the smaller of N x N and n x n products."""
     if V.shape[0] < V.shape[1]:
         return thin_frobenius_inner(V.T, U.T, V.T, U.T)
     return jnp.sum((V.T @ U) ** 2)

@@ -1,4 +1,4 @@
-"""An intervention on a model: which matrices are clipped, and how far."""
+"""Interventions: which matrices are clipped, and how strongly."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class Intervention:
-    r"""Clipping of some matrices of one layer at a rate, or to a rank.
+    r"""Clipping of some matrices of one layer at a rate or to a rank.
 
     As text it is ``LAYER:MATRICES:STRENGTH``: ``26:mlp:0.9`` clips the MLP of layer 26
     at rate 0.9, ``3:W_Q,W_K:rank=8`` two matrices of layer 3 to rank 8. Matrices
@@ -71,7 +71,7 @@ class Intervention:
 
     @classmethod
     def parse(cls, text: str) -> "Intervention":
-        """Reads the text of an intervention.
+        """Parses an intervention from text.
 
         Args:
             text: ``LAYER:MATRICES:STRENGTH`` or ``MATRICES:STRENGTH``; a strength is a
@@ -96,16 +96,16 @@ class Intervention:
 
     @property
     def module(self) -> str:
-        """The names joined by commas, as :func:`module_matrices` takes them."""
+        """Names of the matrices joined by commas, for :func:`module_matrices`."""
         return ",".join(self.matrices)
 
     @property
     def strength(self) -> Any:
-        """The rate or the rank, as sequences of strengths have them."""
+        """The rate or the rank."""
         return strength_of(self.rate, self.rank)
 
     def specs(self, model: LayeredModel) -> tuple[MatrixSpec, ...]:
-        """Where the matrices live in the parameters of a model.
+        """Returns the matrix specs in the parameters of a model.
 
         Args:
             model: The layered model.
@@ -137,7 +137,7 @@ def _parts(text: Any) -> tuple[str | None, str, str]:
 
 
 def _strength(text: str) -> dict[str, Any]:
-    """The rate or the rank that a text gives, by its name."""
+    """Parses the rate or the rank from text."""
     name, _, value = text.rpartition("=")
     try:
         if name == "rank":
@@ -154,9 +154,10 @@ def _strength(text: str) -> dict[str, Any]:
 def read_interventions(
     model: LayeredModel, interventions: Sequence[Intervention | str]
 ) -> tuple[Intervention, ...]:
-    """Interventions of a model, texts or not, none of which touches another's matrix.
+    """Parses the interventions of a model; raises if two change the same matrix.
 
-    So their order plays no part, and each rate is that of the original weights.
+    Their order therefore has no effect, and each rate is applied to the original
+    weights.
     """
     check_sequence("interventions", interventions)
     read = tuple(

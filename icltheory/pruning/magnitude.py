@@ -1,4 +1,4 @@
-"""Magnitude pruning of one matrix: the smallest entries become zero."""
+"""Magnitude pruning of one matrix: its smallest entries become zero."""
 
 from collections.abc import Callable
 from typing import Any
@@ -69,7 +69,7 @@ def magnitude_prune(
 
 
 def magnitude_cutter(W: Float[Array, "m n"]) -> Callable[[Any], Array]:
-    """Sorts once; the result prunes to any number of entries, also a traced one."""
+    """Sorts a matrix once and returns a function that keeps any number of entries."""
     order = jnp.argsort(jnp.abs(W).ravel(), stable=True)
     place = jnp.zeros(W.size, order.dtype).at[order].set(jnp.arange(W.size))
     place = place.reshape(W.shape)

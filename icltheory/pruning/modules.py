@@ -1,4 +1,4 @@
-"""Pruning one module of one layer: which matrices, how many to keep, the new ones."""
+"""Prunes one module of one layer: its matrices, the sizes kept, and the results."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ from icltheory.pruning.whitening import equal_values
 
 __all__ = ["module_matrices", "prune_module"]
 
-# Ways to cut a decomposed matrix to a rank.
+# Methods that reduce a decomposed matrix to a rank.
 SPECTRAL = {"svd": SVD.truncate, "whitened": equal_values}
 METHODS = ("svd", "magnitude", "whitened")
 
@@ -46,7 +46,7 @@ METHODS = ("svd", "magnitude", "whitened")
 def module_matrices(
     model: LayeredModel, layer: int | None, module: str
 ) -> tuple[MatrixSpec, ...]:
-    """The weight matrices of a module, by its name.
+    """Returns the weight matrices of a module by its name.
 
     A model may have matrices outside of its layers, such as a table of embeddings: its
     method ``end_matrices()`` returns where they live.
@@ -76,7 +76,7 @@ def module_matrices(
     """
     check_layered(model)
     specs = end_matrices(model) if layer is None else _of_layer(model, layer)
-    # Wide modules first: all, groups, units, single matrices.
+    # Modules in order of size: all, groups, units, single matrices.
     known = [
         name for depth in range(4) for s in specs for name in s.modules[depth:][:1]
     ]
@@ -97,7 +97,7 @@ def _of_layer(model: LayeredModel, layer: int) -> tuple[MatrixSpec, ...]:
 
 
 def end_matrices(model: LayeredModel) -> tuple[MatrixSpec, ...]:
-    """The matrices of a model outside of its layers."""
+    """Returns the matrices of a model outside of its layers."""
     own = getattr(model, "end_matrices", None)
     if own is None:
         kind = type(model).__name__
@@ -109,7 +109,7 @@ def end_matrices(model: LayeredModel) -> tuple[MatrixSpec, ...]:
 
 
 def tied_to(model: LayeredModel, layer: int | None, module: str) -> tuple[str, ...]:
-    """Other names of the matrices of a module, under which they act elsewhere too."""
+    """Returns other names of a module's matrices, under which they are also used."""
     if layer is not None:
         return ()
     paths = {spec.path for spec in module_matrices(model, layer, module)}
@@ -188,7 +188,7 @@ def prune_module(
 
 @dataclasses.dataclass(frozen=True)
 class Cutting:
-    """A way to prune: how much a strength keeps, and how a matrix is cut to that."""
+    """A pruning method: how much a strength keeps, and how a matrix is pruned."""
 
     method: str
     rule: Rule
@@ -198,7 +198,7 @@ class Cutting:
         check_choice("method", self.method, METHODS)
 
     def kept(self, shape: tuple[int, ...], strength: Any) -> int:
-        """Singular values or entries that a rate or a ``Rank`` keeps."""
+        """Number of singular values or entries kept at a rate or a ``Rank``."""
         if self.method == "magnitude":
             if isinstance(strength, Rank):
                 raise ValueError(
@@ -213,13 +213,13 @@ class Cutting:
     def kept_table(
         self, params: PyTree, specs: Sequence[MatrixSpec], strengths: Sequence[Any]
     ) -> list[list[int]]:
-        """What each strength, in rows, keeps of each matrix, in columns."""
+        """Sizes kept by each strength (rows) for each matrix (columns)."""
         shapes = [_shape(params, spec) for spec in specs]
         check_ranks(shapes, strengths)
         return [[self.kept(shape, one) for shape in shapes] for one in strengths]
 
     def cutter(self, W: Float[Array, "m n"]) -> Callable[[Any], Array]:
-        """Decomposes or sorts once; the result cuts to any size, also a traced one."""
+        """Returns a function that prunes a matrix to any size, by one decomposition."""
         if self.method == "magnitude":
             return magnitude_cutter(W)
         return self.spectral_cutter(W, svd(W))
@@ -227,7 +227,7 @@ class Cutting:
     def spectral_cutter(
         self, W: Float[Array, "m n"], parts: SVD
     ) -> Callable[[Any], Array]:
-        """One decomposition for every rank; the full rank is the unchanged matrix."""
+        """Returns a function from a rank to the matrix, by one decomposition."""
         cut_to = SPECTRAL[self.method]
 
         def cut(rank):
@@ -237,13 +237,13 @@ class Cutting:
         return cut
 
 
-# Ranks that have one program for their product; that of a smaller matrix has one for
-# all ranks, and compiles longer than it runs.
+# Ranks are rounded up to a multiple of this, so that few programs are compiled. A
+# smaller matrix has one program, since compiling takes longer than the product.
 _RANKS = 256
 
 
 def _first(parts: SVD, rank: Any) -> SVD:
-    """The part of a decomposition that a rank needs, rounded up."""
+    """Returns the leading part of a decomposition that a rank needs, rounded up."""
     known, full = concrete(rank), parts.s.shape[-1]
     if known is None or not 0 <= (size := int(known)) <= full:
         return parts

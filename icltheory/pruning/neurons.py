@@ -27,7 +27,7 @@ def prune_rows(
     order: Order = "magnitude",
     key: Any = None,
 ) -> Float[Array, "m n"]:
-    r"""Sets whole rows of a matrix to zero: its neurons, by their norm.
+    r"""Sets rows of a matrix, its neurons, to zero in order of their norm.
 
     .. math:: W_{i \cdot} \mapsto W_{i \cdot}\, 1[\text{place of } i \ge r] , \qquad
         r = \operatorname{round}(R m) ,
@@ -75,7 +75,7 @@ def prune_rows(
 
 
 def _count(m, fraction, kept):
-    """How many rows go."""
+    """Number of rows to remove."""
     if (fraction is None) == (kept is None):
         got = "neither" if kept is None else "both"
         raise ValueError(f"fraction, kept: expected exactly one of them, got {got}")
@@ -88,7 +88,7 @@ def _count(m, fraction, kept):
 
 
 def _places(W, order, key):
-    """The place of each row in the order in which rows go."""
+    """Position of each row in the order of removal."""
     m = W.shape[0]
     if order == "random":
         return jax.random.permutation(key, m)

@@ -1,4 +1,4 @@
-"""How strongly a matrix is clipped: a rate, which becomes a rank exactly, or a rank."""
+"""Strength of clipping: a rate, which determines a rank exactly, or a rank."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _GUARD = Fraction(1, 10**9)
 
 @dataclass(frozen=True)
 class Rank:
-    r"""A rank, where the strengths of several prunings are listed beside rates.
+    r"""A rank, in lists of strengths that also contain rates.
 
     A matrix becomes its best approximation of rank at most r, so that one with
     :math:`\min(m, n) \le r` stays as it is.
@@ -63,7 +63,7 @@ def rank_for_rate(
     *,
     at_least_one: bool = False,
 ) -> int:
-    r"""Rank that a clipping rate leaves of a matrix.
+    r"""Rank of a matrix that a clipping rate keeps.
 
     .. math::
         r = \lfloor (1 - \xi)\, k + 10^{-9} k \rfloor , \qquad k = \min(m, n)
@@ -108,7 +108,7 @@ def rank_for_rate(
 
 @named_errors
 def kept_parameters(shape: tuple[int, ...], rank: int) -> int:
-    r"""Numbers to store for a matrix of rank r: two thin factors, or the matrix.
+    r"""Number of parameters at rank r: two thin factors, or the whole matrix.
 
     .. math:: \min\{ r (m + n),\; m n \}
 
@@ -141,7 +141,7 @@ def kept_parameters(shape: tuple[int, ...], rank: int) -> int:
 
 
 def kept_of(size: int, rate: Any, rule: str) -> int:
-    """How many of ``size`` things a rate keeps; may be 0."""
+    """Number of ``size`` items that a rate keeps, possibly 0."""
     check_choice("rule", rule, RULES)
     exact = _decimal(rate)
     kept, guard = (1 - exact) * size, _GUARD * size
@@ -157,7 +157,7 @@ def check_rate(rate: Any) -> None:
 
 
 def strength_of(rate: Any, rank: Any) -> Any:
-    """The strength that is given by exactly one of a rate and a rank."""
+    """Returns the strength given by exactly one of a rate and a rank."""
     if (rate is None) == (rank is None):
         got = "neither" if rate is None else "both"
         raise ValueError(f"rate, rank: expected exactly one of them, got {got}")
@@ -165,7 +165,7 @@ def strength_of(rate: Any, rank: Any) -> Any:
 
 
 def strengths_of(rates: Any, ranks: Any) -> Sequence[Any]:
-    """The strengths that are given by exactly one of rates and ranks."""
+    """Returns the strengths given by exactly one of rates and ranks."""
     if (rates is None) == (ranks is None):
         got = "neither" if rates is None else "both"
         raise ValueError(f"rates, ranks: expected exactly one of them, got {got}")
@@ -177,17 +177,17 @@ def strengths_of(rates: Any, ranks: Any) -> Sequence[Any]:
 
 
 def as_strength(value: Any) -> "float | Rank":
-    """A rate as a Python number; a rank as it is."""
+    """Converts a rate to a Python float; a rank stays unchanged."""
     return value if isinstance(value, Rank) else float(value)
 
 
 def key_of(strength: Any) -> float | str:
-    """A strength in the key of a record: a rate as a number, a rank as text."""
+    """Converts a strength to a record key: a rate to a number, a rank to text."""
     return str(strength) if isinstance(strength, Rank) else float(strength)
 
 
 def check_ranks(shapes: Sequence[tuple[int, ...]], strengths: Sequence[Any]) -> None:
-    """Raises if a rank exceeds that of every matrix, and so would change none."""
+    """Raises if a rank exceeds that of every matrix and so would change none."""
     most = max(min(shape) for shape in shapes)
     for strength in strengths:
         if isinstance(strength, Rank) and strength.value > most:

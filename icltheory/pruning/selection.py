@@ -1,4 +1,4 @@
-"""The score of a searched rate on examples that took no part in the search."""
+"""Score of a searched rate on examples that the search did not use."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ __all__ = ["Selection", "corrected_selection"]
 
 
 class Selection(NamedTuple):
-    """What :func:`corrected_selection` returns.
+    """Result of :func:`corrected_selection`.
 
     Args:
         rate: The rate chosen on all examples; 0 when nothing improved.
@@ -44,7 +44,7 @@ class Selection(NamedTuple):
 def corrected_selection(
     correct: Any, rates: Any, unpruned: Any, *, splits: int = 100, seed: int = 0
 ) -> Selection:
-    r"""A search over rates, judged on examples that took no part in it.
+    r"""Searches over rates, and scores the choice on other examples.
 
     .. math:: \frac{1}{2S} \sum_{s=1}^{S} \big[
         a_{B_s}(\xi^*(A_s)) + a_{A_s}(\xi^*(B_s)) \big] , \qquad

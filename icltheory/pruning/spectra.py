@@ -1,4 +1,4 @@
-"""How well conditioned the matrices of a model are, beside matrices of pure noise."""
+"""Condition numbers of a model's matrices, compared with random matrices."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 _LN2 = math.log(2)
-_TRACY_WIDOM_MEDIAN = -1.26857  # of the real ensemble, TW_1
+_TRACY_WIDOM_MEDIAN = -1.26857  # for the real ensemble, TW_1
 
 
 class MatrixSpectrum(NamedTuple):
-    r"""Singular values of one weight matrix and what is read off them.
+    r"""Singular values of one weight matrix and quantities derived from them.
 
     Args:
         layer: Number of the layer.
@@ -120,7 +120,7 @@ def module_spectra(
 
 @named_errors
 def by_layer(spectra: Iterable[MatrixSpectrum], field: str) -> list[list[Any]]:
-    """One number of every record, in a row for each layer.
+    """Returns one field of every record, in one row per layer.
 
     Rows may differ in length, and fit :func:`~icltheory.pruning.choose_layers`.
 
@@ -155,7 +155,7 @@ def by_layer(spectra: Iterable[MatrixSpectrum], field: str) -> list[list[Any]]:
 
 @named_errors
 def random_condition_number(shape: tuple[int, ...]) -> float:
-    r"""Median condition number of a Gaussian matrix of that shape, the null to beat.
+    r"""Median condition number of a Gaussian matrix of that shape, as a reference.
 
     With k = min(m, n), p = max(m, n), :math:`\nu = p - k`, :math:`a = \sqrt{p - 1/2}`,
     :math:`b = \sqrt{k - 1/2}`, :math:`q = -1.26857` (the median of the Tracy-Widom law)

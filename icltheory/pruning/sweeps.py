@@ -215,10 +215,10 @@ def sweep_grid(
 
 
 def _table_of_modules(cutting, model, params, layer, modules, strengths):
-    """Every matrix of any module, and a row of sizes for each module and strength."""
+    """Returns all matrices of the modules, and rows of sizes by module and strength."""
     chosen = [module_matrices(model, layer, module) for module in modules]
     specs = [s for s in model.matrices(layer) if any(s in part for part in chosen)]
-    for part in chosen:  # a rank has to change some matrix of every module
+    for part in chosen:  # raises for a rank that changes no matrix of a module
         cutting.kept_table(params, part, strengths)
     pruned = cutting.kept_table(params, specs, strengths)
     whole = cutting.kept_table(params, specs, [0])[0]

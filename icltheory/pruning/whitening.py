@@ -1,4 +1,4 @@
-"""Clipping that also makes the kept singular values equal: an ablation of clipping."""
+"""Clipping that also equalises the kept singular values, as an ablation."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def whiten(
 
 @exact_products
 def equal_values(parts: SVD, rank: int | Int[Array, ""]) -> Float[Array, "m n"]:
-    """The first ``rank`` directions, each with the root mean square of their values."""
+    """First ``rank`` directions, with the root mean square of their singular values."""
     keep = jnp.arange(parts.s.shape[-1]) < rank
     mean_square = jnp.sum(jnp.where(keep, parts.s**2, 0)) / jnp.maximum(rank, 1)
     equal = jnp.where(keep, jnp.sqrt(mean_square), 0)

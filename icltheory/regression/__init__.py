@@ -1,4 +1,4 @@
-"""In-context regression: tasks, shifts, predictors, exact risks, trained attention.
+"""In-context regression: tasks, shifts, predictors, exact risks and trained attention.
 
 Stability: stable.
 """

@@ -1,4 +1,4 @@
-"""Linear algebra that ``regression`` shares: dtypes, products, covariance roots."""
+"""Linear algebra shared in ``regression``: dtypes, products and covariance roots."""
 
 from typing import Any
 
@@ -18,12 +18,12 @@ Matrix = Float[ArrayLike, "_d _d"]
 
 
 def default_dtype(dtype: Any) -> np.dtype:
-    """The named dtype, or JAX's default float type where none is named."""
+    """Returns the named dtype, or JAX's default float dtype for ``None``."""
     return np.dtype(jnp.result_type(float) if dtype is None else dtype)
 
 
 def as_floats(*values: Any) -> list[Array]:
-    """Arrays of one common floating dtype; Python numbers follow the arrays."""
+    """Converts arrays to one floating dtype; Python numbers follow the arrays."""
     dtype = jnp.result_type(*values)
     if not jnp.issubdtype(dtype, jnp.floating):
         dtype = default_dtype(None)
@@ -31,7 +31,7 @@ def as_floats(*values: Any) -> list[Array]:
 
 
 def is_zero(value: Any) -> bool:
-    """True when ``value`` is known to be 0; a traced value is not known."""
+    """Whether ``value`` is known to be 0; false for a traced value."""
     known = concrete(value)
     return known is not None and not np.any(known)
 
@@ -43,12 +43,12 @@ def is_isotropic(cov: Any) -> Any:
 
 
 def einsum(subscripts: str, *operands: Array) -> Array:
-    """Product at full precision: accelerators round float32 products by default."""
+    """Computes an einsum at full precision, which accelerators would reduce."""
     return jnp.einsum(subscripts, *operands, precision=jax.lax.Precision.HIGHEST)
 
 
 def dot(a: Array, b: Array) -> Array:
-    """Inner product over the last axis, as a sum, which no accelerator rounds."""
+    """Inner product over the last axis, computed as a sum at full precision."""
     return jnp.sum(a * b, axis=-1)
 
 
@@ -63,7 +63,7 @@ def symmetric_root(cov: Array) -> Array:
 
 @symmetric_root.defjvp
 def _symmetric_root_jvp(primals, tangents):
-    # S dS + dS S = dC, in the eigenbasis of S
+    # Solves S dS + dS S = dC in the eigenbasis of S.
     root, roots, V = _root_and_spectrum(*primals)
     sums = roots[:, None] + roots[None]
     inner = einsum("ji,jk,kl->il", V, tangents[0], V)
@@ -73,14 +73,14 @@ def _symmetric_root_jvp(primals, tangents):
 
 def _root_and_spectrum(cov: Array) -> tuple[Array, Array, Array]:
     eigenvalues, vectors = jnp.linalg.eigh(cov)
-    # A zero that was rounded to eps must not become a root of size sqrt(eps).
+    # An eigenvalue 0 rounded to eps must not become a root of size sqrt(eps).
     cutoff = cov.shape[0] * jnp.finfo(cov.dtype).eps * jnp.max(eigenvalues)
     roots = jnp.sqrt(jnp.where(eigenvalues > cutoff, eigenvalues, 0))
     return einsum("ij,j,kj->ik", vectors, roots, vectors), roots, vectors
 
 
 def covariance_root(cov: Array) -> Array:
-    """Root of a covariance: its (d,) diagonal where that is known to be all of it."""
+    """Root of a covariance; a (d,) diagonal if the matrix is known to be diagonal."""
     known = concrete(cov)
     if known is not None and not np.any(known - np.diag(np.diag(known))):
         return jnp.sqrt(jnp.maximum(jnp.diagonal(cov), 0))
@@ -88,7 +88,7 @@ def covariance_root(cov: Array) -> Array:
 
 
 def apply_root(root: Array, z: Array) -> Array:
-    """Maps standard normal rows ``z (..., d)`` by a root from ``covariance_root``."""
+    """Multiplies standard normal rows ``z (..., d)`` by a covariance root."""
     if root.ndim == 1:
         return z * root.reshape((1,) * (z.ndim - 1) + root.shape)
     return einsum("...j,ij->...i", z, root)

@@ -1,4 +1,4 @@
-r"""What the place of an example in the prompt changes.
+r"""Effect of an example's position in the prompt.
 
 With the papers' mask every demonstration sees all others, and a linear attention stack
 does not depend on their order. With a causal mask it does. For layers that make steps
@@ -83,7 +83,8 @@ def label_weights(
     K = jnp.tril(K) if mask == "causal" else K
     steps = step_sizes / max(X.shape[0], 1)
 
-    # The transposed recursion of the residuals, from the last step to the first.
+    # This is the transposed recursion of the residuals, from the last step to the
+    # first.
     def back(a, step):
         return a + step * (k - a @ K), None
 
@@ -97,7 +98,7 @@ def limit_profile(
     num_steps: int,
     position: Float[ArrayLike, "*_shape"],
 ) -> Float[Array, "*shape"]:
-    r"""Relative weight of a label by its place in a long causal prompt.
+    r"""Relative weight of a label by its position in a long causal prompt.
 
     .. math::
         N a_i \to \eta\, p(s)\, \langle x_i, x \rangle , \qquad
@@ -137,7 +138,8 @@ def limit_profile(
     x = jnp.asarray(step_size) * (1 - position)
     before, value = jnp.zeros_like(x), jnp.ones_like(x)
     for n in range(num_steps - 1):
-        # (n + 1) L_{n+1} = (2 n + 2 - x) L_n - (n + 1) L_{n-1}, for alpha = 1
+        # The recursion is (n + 1) L_{n+1} = (2 n + 2 - x) L_n - (n + 1) L_{n-1} for
+        # alpha = 1.
         before, value = value, ((2 * n + 2 - x) * value - (n + 1) * before) / (n + 1)
     return value
 
@@ -152,7 +154,7 @@ def errors_by_position(
     num_examples: int,
     special: SpecialExample = "relevant",
 ) -> Float[Array, "S N"]:
-    r"""Squared errors of a predictor by the place of one special example.
+    r"""Squared errors of a predictor by the position of one special example.
 
     .. math:: e_{s,p} = \big( \hat y(\text{special at } p) - y_s \big)^2 ,
         \qquad p = 1, \dots, N .
@@ -196,7 +198,7 @@ def errors_by_position(
     check_choice("special", special, ("relevant", "wrong"))
     own, other = jax.random.split(key)
     prompt = task.sample(own, num_examples, num_prompts)
-    # One example each: the query of a prompt that has no examples.
+    # Each special example is the query of a prompt without examples.
     strange = task.sample(other, 0, num_prompts * num_examples)
     x = strange.x_query.reshape(num_prompts, num_examples, -1)
     y = strange.y_query.reshape(num_prompts, num_examples)
@@ -218,7 +220,7 @@ def errors_by_position(
 
 
 def _inserted(one: Array, rest: Array, place: Array) -> Array:
-    """Rows of every prompt with one more at the given place."""
+    """Inserts one row into every prompt at the given position."""
     both = jnp.concatenate([rest, one[:, None]], axis=1)
     last = rest.shape[1]
     i = jnp.arange(last + 1)

@@ -1,4 +1,4 @@
-"""Prompts: a context of labelled examples, a query, and the task they came from.
+"""Prompts: labelled examples, a query, and the task that generated them.
 
 ``Prompt`` asks one question after all its examples. ``PrefixPrompt`` asks a question
 after every prefix of its examples, which is how Garg et al. (2022) train and evaluate;
@@ -107,7 +107,7 @@ class Prompt:
         return self.X.shape[-1]
 
     def points(self) -> tuple[Float[Array, "*B P d"], Float[Array, "*B P"]]:
-        """Examples with the query joined as the last point, P = N + 1."""
+        """Examples with the query appended as the last point, P = N + 1."""
         X = jnp.concatenate([self.X, self.x_query[..., None, :]], axis=-2)
         y = jnp.concatenate([self.y, self.y_query[..., None]], axis=-1)
         return X, y
@@ -123,6 +123,6 @@ class Prompt:
         return H, jnp.concatenate([self.x_query, empty], axis=-1)
 
     def prefixes(self) -> PrefixPrompt:
-        """The standard prefix prompt: point k is the query after the first k points."""
+        """The standard prefix prompt, whose point k is the query after k examples."""
         X, y = self.points()
         return PrefixPrompt(X, y, X, y, self.w)

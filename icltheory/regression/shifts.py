@@ -1,4 +1,4 @@
-"""Prompts unlike the training ones: Garg's evaluation settings, and one's own."""
+"""Distribution shifts: Garg's evaluation settings, and user-defined ones."""
 
 import math
 import re
@@ -104,12 +104,12 @@ class Shift:
 
     @property
     def normalizer(self) -> float:
-        """What an error is divided by, d times scale^2."""
+        """Divisor of errors, d times scale^2."""
         return self.dim * self.scale**2
 
     @property
     def num_informative(self) -> int | None:
-        """Prefixes with a query that is not 0."""
+        """Number of prefixes whose query is not 0."""
         return self.dim if self.name == "orthogonal_train_test" else None
 
     def __call__(self, key: PRNGKey, num_points: int, batch_size: int) -> PrefixPrompt:
@@ -135,7 +135,7 @@ class Shift:
 
 @pytree
 class SampledShift:
-    r"""An evaluation setting of one's own samplers, which is used as Garg's are.
+    r"""A user-defined evaluation setting, with the interface of Garg's.
 
     .. math:: (x_i)_i \sim D, \quad w \sim D_w, \quad y_i = \langle w, x_i\rangle,
         \quad x^{query}_k \sim D'(x_1, \dots, x_k).
@@ -223,7 +223,7 @@ class SampledShift:
 
 @named_errors
 def garg_shift(name: str, dim: int, dtype: Any = None) -> Shift:
-    r"""One of Garg's evaluation settings, or ``"opposite_quadrants"``, by name.
+    r"""Returns one of Garg's evaluation settings, or ``"opposite_quadrants"``, by name.
 
     .. math:: \text{standard: } x \sim N(0, I_d), \quad x^{query}_k = x_{k+1}.
 
@@ -269,7 +269,7 @@ def garg_shift(name: str, dim: int, dtype: Any = None) -> Shift:
 
 @named_errors
 def garg_shifts(dim: int, dtype: Any = None) -> dict[str, Shift]:
-    r"""The fifteen settings that Garg evaluates a linear-regression model on.
+    r"""Returns Garg's fifteen evaluation settings for linear regression.
 
     .. math:: \text{name} \mapsto \bigl((key, P, B) \mapsto \text{prompts}\bigr).
 
@@ -297,7 +297,7 @@ def garg_shifts(dim: int, dtype: Any = None) -> dict[str, Shift]:
 
 
 def _inputs(shift: Shift, key: PRNGKey, z: Array) -> tuple[Array, Array]:
-    """Examples and queries; the same array where query k is example k + 1."""
+    """Examples and queries; the same array if query k is example k + 1."""
     makers: dict[str, Callable[[PRNGKey, Array], tuple[Array, Array]]] = {
         "random_quadrants": _random_quadrants,
         "opposite_quadrants": _opposite_quadrants,
@@ -333,7 +333,7 @@ def _opposite_quadrants(key: PRNGKey, z: Array) -> tuple[Array, Array]:
 
 def _orthogonal(key: PRNGKey, z: Array) -> tuple[Array, Array]:
     head = z[:, : z.shape[2]]
-    # Column k of Q spans the part of row k orthogonal to the rows before it.
+    # Column k of Q spans the part of row k that is orthogonal to the rows before it.
     Q, R = jnp.linalg.qr(jnp.swapaxes(head, 1, 2))
     side = jnp.sign(jnp.diagonal(R, axis1=1, axis2=2))[:, :, None]
     length = jnp.linalg.norm(head, axis=2, keepdims=True)

@@ -1,4 +1,4 @@
-"""Estimates with intervals, paired tests and multiple testing.
+"""Estimates with intervals, paired tests, and multiple testing.
 
 What experiments and language models share: a mean with its standard error
 (:class:`Estimate`), intervals of proportions and of curves, and tests of two models on

@@ -1,4 +1,4 @@
-"""Two models on the same examples: the difference, its interval, its tests."""
+"""Comparison of two models on the same examples: difference, interval and tests."""
 
 import dataclasses
 from typing import Any
@@ -21,7 +21,7 @@ __all__ = ["Comparison", "compare"]
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Two models on the same examples, as :func:`compare` returns them.
+    """Result of comparing two models on the same examples by :func:`compare`.
 
     Args:
         before: Accuracy of the first.
@@ -60,12 +60,12 @@ class Comparison:
 
     @property
     def could_be_significant(self) -> bool:
-        """Whether any outcome with so many discordant examples is significant."""
+        """Whether any outcome with as many discordant examples could be significant."""
         return self.smallest_p_value <= 1 - self.level
 
     @property
     def verdict(self) -> str:
-        """``"chance"``, ``"cannot tell"`` (too few changed), ``"better", "worse"``."""
+        """One of ``"chance"``, ``"cannot tell"``, ``"better"`` and ``"worse"``."""
         if not self.could_be_significant:
             return "cannot tell"
         if self.could_be_chance:
@@ -84,7 +84,7 @@ class Comparison:
         )
 
     def _p_values(self) -> list[float]:
-        """What is printed: first the one that fits a score interval."""
+        """p-values to print, first the one that matches a score interval."""
         score = [self.score_p_value] if self.method == "score" else []
         return [*score, self.p_value]
 
@@ -99,7 +99,7 @@ def compare(
     draws: int = 10_000,
     seed: int = 0,
 ) -> Comparison:
-    r"""Compares two models by which examples each gets right.
+    r"""Compares two models by which examples each answers correctly.
 
     .. math:: \hat\delta = (g - l) / n , \qquad
         p = \min\{1,\; 2 P(X \ge \max(g, l))\}, \quad

@@ -1,4 +1,4 @@
-"""The bootstrap of Garg et al. for curves of the error against the examples."""
+"""Bootstrap of Garg et al. for curves of the error against the number of examples."""
 
 import jax
 import jax.numpy as jnp
@@ -79,6 +79,6 @@ def curve_interval(
     keys = jax.random.split(key, resamples)
     means = jax.lax.map(resample, keys, batch_size=_RESAMPLES_AT_A_TIME)
     means = jnp.sort(means, axis=0)
-    # Garg's int(0.05 * R) and int(0.95 * R), without their rounding accidents.
+    # These are Garg's int(0.05 * R) and int(0.95 * R), without their rounding errors.
     low, high = (int(round(resamples * (1 + s * level), 6) / 2) for s in (-1, 1))
     return Interval(means[low], means[min(high, resamples - 1)])

@@ -1,4 +1,4 @@
-"""A mean over independent values, its standard error and its interval."""
+"""Mean of independent values with its standard error and interval."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ _TAILS = {
 
 
 class Interval(NamedTuple):
-    """The two ends of an interval: numbers, or arrays of one shape."""
+    """Lower and upper end of an interval: numbers, or arrays of one shape."""
 
     low: Any
     high: Any
@@ -31,7 +31,7 @@ class Interval(NamedTuple):
 
 @pytree
 class Estimate:
-    r"""A mean, its standard error, and the degrees of freedom of the latter.
+    r"""A mean with its standard error and degrees of freedom.
 
     .. math:: \bar x = \frac1S \sum_s x_s, \qquad
         \mathrm{se} = \sqrt{\frac{1}{S (S - 1)} \sum_s (x_s - \bar x)^2}, \qquad
@@ -67,7 +67,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Any, axis: int = 0) -> "Estimate":
-        """The mean of independent values along an axis, at least one."""
+        """Mean of independent values along an axis."""
         is_jax = isinstance(values, jax.Array)
         xp = jnp if is_jax else np
         read = real_numbers if is_jax else as_numbers
@@ -85,7 +85,7 @@ class Estimate:
         return cls(mean, error, count - 1)
 
     def __iter__(self) -> Iterator[Any]:
-        """Mean and standard error, to unpack them."""
+        """Yields mean and standard error, for unpacking."""
         return iter((self.mean, self.standard_error))
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class Estimate:
         return quantile * self.standard_error
 
     def p_value(self, alternative: str = "two-sided") -> Any:
-        r"""Student's t-test of mean zero: of paired differences, for example.
+        r"""p-value of Student's t-test of mean zero, for example of paired differences.
 
         .. math:: t = \bar x / \mathrm{se}, \qquad
             2 P(T_\nu \le -|t|), \; P(T_\nu \le t), \; P(T_\nu \ge t)
@@ -138,7 +138,7 @@ class Estimate:
 
 @named_errors
 def crossed_estimate(values: Any, *, same_columns: bool = True) -> Estimate:
-    r"""Mean over two crossed sources of chance, such as demonstrations and questions.
+    r"""Mean over two crossed factors, such as demonstrations and questions.
 
     .. math:: \mathrm{se}^2 = \frac{\operatorname{var}_s (\bar a_{s \cdot})}{S}
         + \frac{\operatorname{var}_i (\bar a_{\cdot i})}{n} , \qquad

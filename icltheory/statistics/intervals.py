@@ -1,4 +1,4 @@
-"""Intervals of a proportion, and of any mean by the bootstrap."""
+"""Confidence intervals: of a proportion, and of any mean by the bootstrap."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +19,7 @@ from icltheory.statistics.estimates import Interval
 
 __all__ = ["bootstrap_interval", "proportion_interval"]
 
-# Numbers drawn at once: 8000 examples and 10000 draws would be 640 MB.
+# Numbers drawn together; all draws of 8000 examples and 10000 resamples need 640 MB.
 _CHUNK = 2**22
 
 
@@ -31,7 +31,7 @@ def proportion_interval(
     level: float | int = 0.95,
     method: str = "wilson",
 ) -> Interval:
-    r"""Interval of a proportion, k successes of n: of an accuracy, for example.
+    r"""Interval of a proportion with k successes of n, for example an accuracy.
 
     .. math:: \frac{\hat p + z^2 / 2n \pm z \sqrt{\hat p (1 - \hat p) / n + z^2 / 4n^2}}
         {1 + z^2 / n} \quad \text{(Wilson)}, \qquad
@@ -102,7 +102,7 @@ def bootstrap_interval(
     method: str = "bca",
     seed: int = 0,
 ) -> Interval:
-    r"""Bootstrap interval of a mean: of an accuracy, or of paired differences.
+    r"""Bootstrap interval of a mean, for example an accuracy or a paired difference.
 
     .. math:: \bar x^*_{(\alpha_1)}, \bar x^*_{(\alpha_2)} , \qquad
         \alpha_{1, 2} = \Phi\Big( z_0 + \frac{z_0 \pm z_{\alpha / 2}}
@@ -171,10 +171,10 @@ def _resampled_means(x: np.ndarray, draws: int, seed: int) -> Iterator[np.ndarra
 
 
 def _corrected(tails: np.ndarray, x: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """The BCa tails; those given where all values, or all draws, are the same."""
+    """BCa tail probabilities; the given ones if all values or draws are equal."""
     centred = x - x.mean()
     spread = np.sum(centred**2)
-    # Sums in another order: what is equal may differ in the last bits
+    # Sums in another order may differ in their last bits, so equality has a tolerance.
     near = np.isclose(means, x.mean(), rtol=1e-12, atol=1e-12 * np.abs(x).max())
     below = np.mean((means < x.mean()) & ~near) + np.mean(near) / 2
     if spread == 0 or not 0 < below < 1:

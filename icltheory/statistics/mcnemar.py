@@ -1,4 +1,4 @@
-"""Paired tests of two sets of predictions: exact, and by the score."""
+"""McNemar's paired tests of two sets of predictions: exact, and by the score."""
 
 import numpy as np
 import scipy.special
@@ -8,7 +8,7 @@ from icltheory._named_errors import named_errors
 
 __all__ = ["exact_mcnemar", "score_mcnemar", "smallest_p_value"]
 
-# Counts that a float holds exactly.
+# Largest count that a float represents exactly.
 _MOST = 2**53
 
 
@@ -57,7 +57,7 @@ def exact_mcnemar(
         raise ValueError(f"gained, lost: expected at most {_MOST} in all, got {total}")
     if total == 0:
         return 1.0
-    from scipy.stats import binom  # takes longer to import than the rest of the package
+    from scipy.stats import binom  # SciPy is slow to import
 
     exact = min(1.0, 2.0 * float(binom.sf(more - 1, total, 0.5)))
     if not mid_p:
@@ -68,7 +68,7 @@ def exact_mcnemar(
 
 @named_errors
 def score_mcnemar(gained: int | np.integer, lost: int | np.integer) -> float:
-    r"""Two-sided p-value of McNemar's score test, which goes with a score interval.
+    r"""Two-sided p-value of McNemar's score test, consistent with a score interval.
 
     .. math:: p = 2\, \Phi\Big( - \frac{|g - l|}{\sqrt{g + l}} \Big)
 
@@ -109,7 +109,7 @@ def score_mcnemar(gained: int | np.integer, lost: int | np.integer) -> float:
 
 @named_errors
 def smallest_p_value(discordant: int | np.integer, *, mid_p: bool = False) -> float:
-    r"""The smallest p-value that so many changed examples can give.
+    r"""Smallest p-value possible for a number of changed examples.
 
     .. math:: p_{\min} = \min\{1,\; 2^{1 - (g + l)}\}
 

@@ -1,4 +1,4 @@
-"""Several tests at once: Holm's correction."""
+"""Multiple testing: Holm's correction."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ __all__ = ["adjust_holm"]
 
 @named_errors
 def adjust_holm(p: Any) -> np.ndarray:
-    r"""Holm's adjusted p-values: the least level at which each is rejected.
+    r"""Holm's adjusted p-values: the smallest level at which each test rejects.
 
     .. math:: \tilde p_{(i)} = \max_{j \le i} \min\{1, (m - j + 1)\, p_{(j)}\}
 

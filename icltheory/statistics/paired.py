@@ -1,4 +1,4 @@
-"""The score interval of a difference of two proportions on the same examples."""
+"""Score interval of the difference of two proportions on the same examples."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from icltheory.statistics.estimates import Interval
 
 __all__ = ["paired_interval"]
 
-# Halvings of [-1, 1]: what is left of it is narrower than 2e-12.
+# After this many bisections of [-1, 1] the interval is narrower than 2e-12.
 _HALVINGS = 40
 
 
@@ -87,12 +87,13 @@ def _counts(name: str, values: Any) -> np.ndarray:
 
 
 def _lower_end(gained, lost, total, z):
-    """The least difference that the score test does not reject."""
+    """Smallest difference that the score test does not reject."""
     low, high = np.full(gained.shape, -1.0), (gained - lost) / total
     with np.errstate(divide="ignore", invalid="ignore"):
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            # At the observed difference 0 / 0 may be NaN, which rejects nothing.
+            # At the observed difference, 0 / 0 may be NaN, which counts as not
+            # rejected.
             rejected = _score(gained, lost, total, middle) > z
             low = np.where(rejected, middle, low)
             high = np.where(rejected, high, middle)
@@ -100,7 +101,7 @@ def _lower_end(gained, lost, total, z):
 
 
 def _score(gained, lost, total, delta):
-    """The standardised distance of the observed difference from ``delta``."""
+    """Standardised distance of the observed difference from ``delta``."""
     half = ((2 * total - gained + lost) * delta - gained - lost) / (2 * total)
     slack = delta * (1 - delta)
     inside = np.maximum(half**2 + 2 * lost / total * slack, 0)

@@ -1,4 +1,4 @@
-"""Which class predictions are right, and the baseline of the most frequent class."""
+"""Correct class predictions, and the majority-class baseline."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ class MajorityBaseline(NamedTuple):
 
 @named_errors
 def mark_correct(predictions: Any, labels: Any) -> np.ndarray:
-    """Which predictions are right.
+    """Marks which predictions are right.
 
     Args:
         predictions: Class numbers, the examples along the last axis; -1 where a score

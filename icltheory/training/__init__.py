@@ -1,4 +1,4 @@
-"""Pretraining on in-context tasks: one loop that stays on the device.
+"""Pretraining on in-context tasks, in one loop on the device.
 
 The pieces, each in its own module, are a curriculum (which coordinates and points
 count), an objective (what is minimised), an optimiser, a step (state to state), and the

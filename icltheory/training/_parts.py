@@ -1,4 +1,4 @@
-"""Arrays joined into one and cut apart again; their gradients are joined as well."""
+"""Joins arrays into one buffer and splits it again, with joined gradients."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ _WIDEST = 11, 52  # bits of float64's exponent and mantissa
 
 
 def join(arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> Array:
-    """One buffer of arrays that have these shapes behind their ensemble axes."""
+    """Joins arrays with leading ensemble axes into one buffer."""
     flat = [
         x.reshape(*x.shape[: x.ndim - len(shape)], math.prod(shape))
         for x, shape in zip(arrays, shapes, strict=True)
@@ -22,7 +22,7 @@ def join(arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> Array:
 
 
 def parts(buffer: Array, shapes: Sequence[tuple[int, ...]]) -> Sequence[Array]:
-    """Inverse of :func:`join`."""
+    """Splits a buffer, the inverse of :func:`join`."""
 
     def cut(buffer):
         out, start = [], 0
@@ -37,7 +37,7 @@ def parts(buffer: Array, shapes: Sequence[tuple[int, ...]]) -> Sequence[Array]:
 
 
 def entries(stack: Array, axis: int) -> Sequence[Array]:
-    """Entries of a stack: the inverse of ``jnp.stack``."""
+    """Returns the entries of a stack, the inverse of ``jnp.stack``."""
 
     def cut(stack):
         count = stack.shape[axis]
@@ -47,7 +47,7 @@ def entries(stack: Array, axis: int) -> Sequence[Array]:
 
 
 def _apart(array: Array, cut: Callable, back: Callable) -> Sequence[Array]:
-    """Cuts an array so that all parts of one shape take one launch.
+    """Splits an array so that all parts of one shape need one launch.
 
     XLA makes a launch of each bare slice that a kernel reads. Slices of what it has
     computed it fuses, and rounding to float64's bits, which changes nothing, counts.

@@ -1,4 +1,4 @@
-"""A running mean of the weights, kept beside the optimiser's state."""
+"""An exponential moving average of the weights, kept in the optimiser's state."""
 
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ class AveragedState(NamedTuple):
 def with_average(
     inner: optax.GradientTransformation, decay: float
 ) -> optax.GradientTransformation:
-    r"""Keeps an exponential moving average of the weights that ``inner`` updates.
+    r"""Adds an exponential moving average of the weights to an optimiser.
 
     .. math:: \bar\theta_t = \gamma_t \bar\theta_{t-1} + (1 - \gamma_t) \theta_t,
               \qquad \gamma_t = \min\!\left(\gamma, \frac{t}{t + 9}\right)
@@ -85,7 +85,7 @@ def with_average(
 
 @named_errors
 def averaged(state: Any) -> PyTree:
-    """Weights to evaluate: the mean where the optimiser keeps one, else the last.
+    """Weights for evaluation: the average if the optimiser keeps one, else the last.
 
     Args:
         state: State of a training, or of an ensemble.

@@ -1,4 +1,4 @@
-"""Checkpoints that are written whole or not at all; damaged ones are reported."""
+"""Checkpoints that are written atomically and checked when read."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ _MANIFEST = "manifest.json"
 
 
 class Restored(NamedTuple):
-    """What :meth:`Checkpoints.restore` found.
+    """Result of :meth:`Checkpoints.restore`.
 
     Attributes:
         state: The state, or ``None`` when there is no checkpoint yet.
@@ -104,7 +104,7 @@ class Checkpoints:
         return target
 
     def restore(self, like: Any) -> Restored:
-        """Reads the newest checkpoint that is whole.
+        """Restores the newest intact checkpoint.
 
         Args:
             like: State with the structure, shapes, dtypes and shardings to read.
@@ -158,7 +158,7 @@ class Checkpoints:
 
 
 def _orbax() -> Any:
-    """Imported with the first checkpoint: with tensorstore it is heavy."""
+    """Imports Orbax, which is delayed since it is slow."""
     import orbax.checkpoint
 
     return orbax.checkpoint
@@ -178,7 +178,7 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _fault(folder: Path) -> str | None:
-    """Says what is wrong with a checkpoint, if anything is."""
+    """Describes what is wrong with a checkpoint; empty if it is intact."""
     try:
         expected = json.loads((folder / _MANIFEST).read_text())
     except (OSError, ValueError):

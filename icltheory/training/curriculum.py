@@ -1,4 +1,4 @@
-"""Curricula by masks: shapes never change, so a curriculum never recompiles."""
+"""Curricula by masks, which keep shapes fixed and avoid recompilation."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ __all__ = ["Curriculum", "Ramp"]
 
 @dataclasses.dataclass(frozen=True)
 class Ramp:
-    r"""A count that climbs in equal stairs.
+    r"""A count that increases in equal steps.
 
     .. math:: v(t) = \min(\text{end},\ \text{start}
               + \text{increment} \lfloor t / \text{interval} \rfloor)
@@ -59,7 +59,7 @@ class Ramp:
 
 @dataclasses.dataclass(frozen=True)
 class Curriculum:
-    """Which input coordinates and which points of a prompt count at a step.
+    """Which input dimensions and points of a prompt are used at a step.
 
     Coordinates beyond ``dims(step)`` are zero in the data, and points beyond
     ``points(step)`` are out of the loss. Both act as masks on arrays of full size.
@@ -86,5 +86,5 @@ class Curriculum:
 
     @classmethod
     def none(cls, dim: int, num_points: int) -> "Curriculum":
-        """A curriculum at which everything counts from the start."""
+        """Returns a curriculum that uses everything from the start."""
         return cls(Ramp(dim, dim), Ramp(num_points, num_points))

@@ -1,4 +1,4 @@
-"""Where computing runs: meshes over devices, and several processes as one program.
+"""Devices for training: meshes, sharding, and programs of several processes.
 
 A mesh has two axes. Along ``"models"`` the members of an ensemble are split; nothing
 ever passes between them. Along ``"data"`` the batch of each member is split; the
@@ -34,7 +34,7 @@ _MODELS, _DATA = "models", "data"
 
 @named_errors
 def device_mesh(num_devices: int | None = None, *, models: int = 1) -> Mesh:
-    """Mesh over the devices of all processes: members of an ensemble, then batches.
+    """Mesh over the devices of all processes, with axes for members and batches.
 
     Devices that share the batch of a member are neighbours, so that the sums of
     gradients stay within a host where they can.
@@ -137,7 +137,7 @@ def initialize_distributed(
         raise ValueError(
             f"process_id: expected 0 to {num_processes - 1}, got {process_id}"
         )
-    # Detection would leave a process under Slurm one GPU of its host.
+    # Under Slurm, automatic detection would give each process only one GPU of its host.
     jax.distributed.initialize(
         coordinator, num_processes, process_id, cluster_detection_method="deactivate"
     )
@@ -154,7 +154,7 @@ def _join_launched() -> None:
 
 
 def _whole_host() -> list[int] | None:
-    """All GPUs of the host if Slurm started one task on each, else JAX's choice."""
+    """Returns the host's GPUs if Slurm started one task per GPU, else JAX's choice."""
     tasks = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
     gpus = os.environ.get("SLURM_GPUS_ON_NODE", "")
     alone = tasks == "1" or (tasks.startswith("1(") and "," not in tasks)
@@ -163,7 +163,7 @@ def _whole_host() -> list[int] | None:
 
 @named_errors
 def check_batch(batch_size: int, accumulation: int, mesh: Mesh | None) -> None:
-    """Raises unless every device gets as many prompts of each part of a batch.
+    """Raises unless every device gets equally many prompts of each part of a batch.
 
     Args:
         batch_size: Prompts a step.
@@ -271,7 +271,7 @@ def _place(tree, mesh: Mesh | None, spec: PartitionSpec):
 
 @named_errors
 def over_members(step: Callable[..., Any], mesh: Mesh | None) -> Callable[..., Any]:
-    """The step of every member of an ensemble, each on the devices that hold it.
+    """Returns the training step of all ensemble members, each on its own devices.
 
     The program that a device runs has no exchange between members.
 
@@ -291,7 +291,7 @@ def over_members(step: Callable[..., Any], mesh: Mesh | None) -> Callable[..., A
 
 @named_errors
 def to_host(tree):
-    """Values in the memory of every process, whichever devices hold them.
+    """Copies values from all devices to the memory of every process.
 
     All processes call it, and each gets all of it.
 

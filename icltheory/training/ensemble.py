@@ -1,4 +1,4 @@
-"""Models of one shape side by side: seeds, learning rates and noise in one program."""
+"""Trains models of one shape side by side: seeds, learning rates and noise."""
 
 import functools
 from typing import Any
@@ -31,7 +31,7 @@ __all__ = ["EnsembleState", "init_ensemble", "make_ensemble_step"]
 
 @pytree
 class EnsembleState:
-    """What the next step of an ensemble depends on; every leaf begins with members.
+    """State of an ensemble; every leaf has a leading axis of members.
 
     Attributes:
         models: States of the models. A member that has diverged keeps the parameters
@@ -48,7 +48,7 @@ class EnsembleState:
 
     @property
     def step(self) -> Int[ArrayLike, "*members"]:
-        """Steps taken."""
+        """Number of steps taken."""
         return self.models.step
 
     @property
@@ -58,15 +58,15 @@ class EnsembleState:
 
     @property
     def alive(self) -> Bool[ArrayLike, "*members"]:
-        """Which members still train."""
+        """Which members are still training."""
         return self.diverged_at < 0
 
 
 def _settings(
     ensemble: Ensemble, task: Task, optimizer: OptimizerConfig
 ) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """The first member's task and optimiser, and the leaves in which others differ."""
-    # Numbers are compared, also where the caller is being traced.
+    """Returns the first member's settings, and the leaves in which others differ."""
+    # Values are compared concretely, even if the caller is being traced.
     with jax.ensure_compile_time_eval():
         pairs = [member.alone(task, optimizer) for member in ensemble.members()]
         each = [{"task": own, "optimizer": record} for own, record in pairs]
@@ -90,7 +90,7 @@ def _name(path: tuple[Any, ...]) -> str:
 
 
 def _with(settings: dict[str, Any], values: dict[str, Array]) -> dict[str, Any]:
-    """Settings with some leaves replaced, which may be traced."""
+    """Returns settings with some leaves replaced, possibly by traced values."""
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: values.get(_name(path), leaf), settings
     )
@@ -148,7 +148,7 @@ def make_ensemble_step(
     at_once: int | None = None,
     **options: Any,
 ) -> Step:
-    r"""Builds one training step of every member, their matrix products batched.
+    r"""Builds one training step of all members with batched matrix products.
 
     .. math:: \theta^m_{t+1} = \theta^m_t
               + u_m\!\left(\nabla\mathcal L_m(\theta^m_t)\right)
@@ -203,14 +203,14 @@ def make_ensemble_step(
         step = step_of(_with(shared, state.settings))
         return _guarded(state, *step(state.models))
 
-    step_of(shared)  # complains now rather than while it is traced
+    step_of(shared)  # raises errors before tracing
     return functools.partial(in_turns, one, at_once=at_once)
 
 
 def _guarded(
     state: EnsembleState, new: TrainState, metrics: Metrics
 ) -> tuple[EnsembleState, Metrics]:
-    """Takes a member's step unless it diverges there or did before."""
+    """Takes a member's step unless it diverges or has diverged before."""
     finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
     before = state.diverged_at < 0
     alive = before & finite

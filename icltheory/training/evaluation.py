@@ -1,4 +1,4 @@
-"""Errors of a trained model at every prefix of fresh prompts."""
+"""Evaluates trained models at every prefix of fresh prompts."""
 
 import functools
 
@@ -17,7 +17,7 @@ __all__ = ["prefix_errors"]
 def prefix_errors(
     model: nn.Module, params: PyTree, prompt: PrefixPrompt, *, batch_size: int = 64
 ) -> Float[Array, "B P"]:
-    r"""Squared errors of a model's answers, prompt by prompt and prefix by prefix.
+    r"""Squared errors of a model by prompt and prefix.
 
     .. math:: e_{bk} = (\hat y_\theta(x_{bk} \mid (x_{bi}, y_{bi})_{i<k}) - y_{bk})^2
 

@@ -1,4 +1,4 @@
-"""The training loop: many steps are one dispatch, and the state stays on the device."""
+"""The training loop, which runs many steps per dispatch and keeps state on devices."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ __all__ = ["COMPILER_OPTIONS", "Chunk", "Phase", "lower", "run"]
 
 
 class Phase(NamedTuple):
-    """A part of a run with a step of its own: other batches, another precision.
+    """A part of a run with its own training step, such as another batch size.
 
     Attributes:
         step: Its step; all phases of a run share one layout of the state.
@@ -32,7 +32,7 @@ class Phase(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What :func:`run` yields after some steps.
+    """Metrics and timing of several steps, as yielded by :func:`run`.
 
     Attributes:
         state: State after them. It is given up when the next chunk is asked for.
@@ -52,7 +52,7 @@ class Chunk(NamedTuple):
 
 @named_errors
 def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
-    """Lowers the program of a chunk, for the devices that the state is placed on.
+    """Lowers the program of a chunk for the devices of the state.
 
     Args:
         step: Function from a state to the next one and its metrics.
@@ -85,7 +85,7 @@ def run(
     packed: bool | None = None,
     on_stage: Callable[[str], object] | None = None,
 ) -> Iterator[Chunk]:
-    """Takes steps until ``num_steps`` have been taken in all, a chunk a dispatch.
+    """Runs training steps until ``num_steps`` in total, one chunk per dispatch.
 
     A chunk is one compiled scan, and its input state is donated: what was passed in
     and what was yielded before must not be used after the next chunk is asked for.
@@ -143,7 +143,7 @@ def run(
         tell("training")
         middle = time.perf_counter()
         state, metrics = compiled[key](state)
-        # Every process sees the losses of all members, wherever they are.
+        # Every process gets the losses of all members, on any devices.
         metrics = to_host(metrics)
         _check_losses(metrics, done)
         done += length
@@ -164,7 +164,7 @@ def _phases(step: Step | Sequence[Phase], num_steps: int) -> tuple[Phase, ...]:
 
 
 def _packed(state: Any) -> Any:
-    """Packs each model's part of the state behind the axes of its ensemble."""
+    """Packs each model's part of the state, with leading ensemble axes."""
 
     def single(part):
         return isinstance(part, TrainState)

@@ -1,4 +1,4 @@
-"""Which models train side by side: a grid of seeds and scalars."""
+"""Specifies which models train side by side: a grid of seeds and scalars."""
 
 import dataclasses
 import itertools
@@ -17,7 +17,7 @@ _OF_OPTIMIZER = ("learning_rate", "weight_decay", "clip_norm")
 
 
 class Member(NamedTuple):
-    """One model of an ensemble; ``None`` leaves a number as the others have it.
+    """One model of an ensemble; ``None`` keeps the shared value.
 
     Attributes:
         seed: Seed of its start and its data.
@@ -36,7 +36,7 @@ class Member(NamedTuple):
     def alone(
         self, task: Task, optimizer: OptimizerConfig
     ) -> tuple[Task, OptimizerConfig]:
-        """Task and optimiser with which this model would be trained alone.
+        """Returns task and optimiser to train this model alone.
 
         Args:
             task: Task of the ensemble.
@@ -62,7 +62,7 @@ class Member(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Ensemble:
-    r"""A grid of models that differ in seeds and in scalars, never in shapes.
+    r"""A grid of models that differ in seeds and scalars but not in shapes.
 
     .. math:: \text{members} = \text{noise} \times \text{rates} \times \text{decays}
               \times \text{clipping} \times \text{seeds}
@@ -118,7 +118,7 @@ class Ensemble:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Values along the axes of noise, rates, decays, clipping and seeds."""
+        """Number of values of noise, rate, decay, clipping and seed."""
         return tuple(len(axis) for axis in self._axes())
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Several ensembles of different shapes in one program."""
+"""Trains several ensembles of different shapes in one program."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ class SideBySide:
 
     @property
     def step(self) -> Int[ArrayLike, "*members"]:
-        """Steps taken, by the first ensemble's members."""
+        """Number of steps taken by the members of the first ensemble."""
         return self.parts[0].step
 
     @property
@@ -37,7 +37,7 @@ class SideBySide:
 
 @named_errors
 def side_by_side(steps: Sequence[Step]) -> Step:
-    r"""Joins the steps of ensembles whose shapes differ, as in width or layers.
+    r"""Combines the steps of ensembles that differ in shape, as in width or layers.
 
     .. math:: (s_1, \dots, s_G) \mapsto (f_1(s_1), \dots, f_G(s_G))
 

@@ -1,4 +1,4 @@
-"""What pretraining minimises: the in-context loss over the prefixes of a prompt."""
+"""Pretraining objectives: the in-context loss over the prefixes of a prompt."""
 
 import functools
 from collections.abc import Callable
@@ -76,7 +76,7 @@ def in_context_loss(
 def bayes_targets(
     task: Any, X: Float[Array, "B P d"], y: Float[Array, "B P"]
 ) -> Float[Array, "B P"]:
-    r"""Posterior means in place of labels: the same mean gradient with less noise.
+    r"""Posterior means as targets: the same mean gradient as labels, with less noise.
 
     .. math:: E\,\nabla_\theta (\hat y_{bk} - y_{bk})^2
               = E\,\nabla_\theta
@@ -125,7 +125,7 @@ def _scanned(task: LinearRegression) -> Callable[[Array, Array], Array]:
 
 
 def _factored(task: LinearRegression) -> Callable[[Array, Array], Array]:
-    r"""Means by innovations: with cov(y) = L L^T, that of y_k is sum_{j<k} L_kj z_j.
+    r"""Posterior means of labels by innovations, where cov(y) = L L^T.
 
     L is the triangle of the roots, stacked, which is never squared: its condition
     number is that of the inputs. Without noise it has as many columns as dimensions.
@@ -148,7 +148,7 @@ def _factored(task: LinearRegression) -> Callable[[Array, Array], Array]:
 
 
 def _solve_lower(L: Array, b: Array) -> Array:
-    """Solves L z = b; where a pivot is rounding alone, z is 0."""
+    """Solves L z = b; z is 0 where a pivot is at rounding level."""
     pivots = jnp.abs(jnp.diagonal(L, axis1=1, axis2=2))
     sizes = jnp.linalg.norm(L, axis=2)
     nothing = pivots <= len(L[0]) * jnp.finfo(L.dtype).eps * sizes

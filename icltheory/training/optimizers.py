@@ -1,4 +1,4 @@
-"""Optimisers and schedules, named by strings so that a config can hold them."""
+"""Optimisers and learning-rate schedules, selected by name in a config."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ _SCHEDULES = ("constant", "cosine", "linear", "trapezoid", "triangle")
 
 @pytree
 class OptimizerConfig:
-    """What :func:`make_optimizer` builds.
+    """Configuration of :func:`make_optimizer`.
 
     It is a pytree whose leaves are the rates, the decay of the weights and the clipping
     norm: these may be traced, and differ between the models of one program.
@@ -71,7 +71,7 @@ class OptimizerConfig:
     average: float = static_field(default=0.0)
     clip_norm: float = 0.0
     weight_decay: float = 0.0
-    # Static, for 1 - b2 loses four digits of a b2 that float32 has rounded.
+    # They are static, since 1 - b2 loses four digits if b2 is rounded to float32.
     b1: float = static_field(default=0.9)
     b2: float = static_field(default=0.999)
     eps: float = static_field(default=1e-8)
@@ -107,7 +107,7 @@ def learning_rate(
     num_steps: int,
     peak: float | Float[Array, ""] | None = None,
 ) -> optax.Schedule:
-    r"""Schedule of the learning rate over a run.
+    r"""Returns the schedule of the learning rate over a run.
 
     .. math:: \eta(t) = \eta\, \min(t / t_w, 1)\, s\!\left(\frac{t-t_w}{T-t_w}\right)
 
@@ -163,7 +163,7 @@ def learning_rate(
 def _stacked_by_shape(
     inner: optax.GradientTransformation,
 ) -> optax.GradientTransformation:
-    """Runs ``inner`` on one stack for each shape instead of one leaf at a time.
+    """Runs ``inner`` on one stack per shape instead of on every leaf.
 
     Muon orthogonalises every matrix by fifteen small products. Stacks turn those of all
     layers into fifteen batched ones, which is what a GPU and a compiler want.
@@ -176,7 +176,7 @@ def _stacked_by_shape(
         return by_shape
 
     def stack(tree):
-        # A leaf may be a matrix or, where a loop has packed the blocks, a stack itself.
+        # A leaf is a matrix, or a stack if the training loop has packed the blocks.
         leaves = jax.tree.leaves(tree)
         as_stacks = [leaf.reshape(-1, *leaf.shape[-2:]) for leaf in leaves]
         return {
@@ -207,7 +207,7 @@ def _stacked_by_shape(
 
 
 def _hidden_matrices(params):
-    """Labels the weight matrices of the blocks ``muon`` and all else ``adam``."""
+    """Labels the weight matrices of blocks as ``muon`` and all others as ``adam``."""
 
     def label(path, leaf):
         names = [str(getattr(key, "key", key)) for key in path]
@@ -224,7 +224,8 @@ def _muon(config: OptimizerConfig, num_steps: int) -> optax.GradientTransformati
         return jax.tree.map(lambda _: matrix, stacks)
 
     def widen(updates):
-        # sqrt(max(1, out / in)): the same change of the output for every shape.
+        # The factor sqrt(max(1, out / in)) makes the change of the output equal for all
+        # shapes.
         return jax.tree.map(
             lambda u: u * max(1.0, u.shape[2] / u.shape[1]) ** 0.5, updates
         )
@@ -248,7 +249,7 @@ def _muon(config: OptimizerConfig, num_steps: int) -> optax.GradientTransformati
 def make_optimizer(
     config: OptimizerConfig, num_steps: int
 ) -> optax.GradientTransformation:
-    """Builds the optimiser of a run: clipping, then the update rule with its schedule.
+    """Builds the optimiser of a run: clipping, update rule and schedule.
 
     Args:
         config: The record.

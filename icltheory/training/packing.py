@@ -1,4 +1,4 @@
-"""Parameters in few arrays: fewer and larger launches while a chunk runs.
+"""Packs parameters into few large arrays, to reduce launches during a chunk.
 
 A GPT-2 of 12 layers has 151 arrays of parameters, and an optimiser that walks them
 makes hundreds of launches of microseconds each. In the scan over a chunk's steps the
@@ -25,7 +25,7 @@ _NUMBERED = re.compile(r"(.*_)(\d+)")
 
 
 class _Piece(NamedTuple):
-    """Stands where an array was that is now part of a buffer.
+    """Placeholder for an array that is part of a buffer.
 
     Attributes:
         dtype: Name of the buffer.
@@ -36,7 +36,8 @@ class _Piece(NamedTuple):
     places: tuple[int, ...]
 
 
-# In a tree it has no leaves: what maps over the tree sees the buffer alone.
+# A placeholder has no leaves in a tree, so functions mapped over the tree see only the
+# buffer.
 jax.tree_util.register_pytree_node(
     _Piece, lambda piece: ((), tuple(piece)), lambda aux, _: _Piece(*aux)
 )
@@ -44,7 +45,7 @@ jax.tree_util.register_pytree_node(
 
 @jax.tree_util.register_pytree_with_keys_class
 class Packed:
-    """A mapping some of whose entries are stacked.
+    """A mapping with some of its entries stacked.
 
     Attributes:
         stacks: For each prefix such as ``block_`` the tree that its entries share, each
@@ -69,7 +70,7 @@ class Packed:
         self.names, self.shapes, self.axis = names, shapes, axis
 
     def tree_flatten_with_keys(self):
-        """Children with the keys ``block_*``, those of the mapping and ``buffers``."""
+        """Returns the children with their keys, for JAX's pytree registry."""
         prefixes = [prefix for prefix, _ in self.names]
         keys = [*(f"{prefix}*" for prefix in prefixes), *sorted(self.rest)]
         values = [self.stacks[prefix] for prefix in prefixes]
@@ -93,7 +94,7 @@ class Packed:
 
 @named_errors
 def hidden_matrix(path: Sequence[Any], ndim: int) -> bool:
-    """Whether a parameter is a weight matrix of a block, which Muon treats as one.
+    """Whether a parameter is a weight matrix of a block, as Muon treats it.
 
     Args:
         path: Keys that lead to it.
@@ -111,7 +112,7 @@ def hidden_matrix(path: Sequence[Any], ndim: int) -> bool:
 
 @named_errors
 def pack(tree: PyTree, axis: int = 0) -> PyTree:
-    """Puts every mapping with numbered entries that are alike into few arrays.
+    """Packs numbered entries of equal structure in every mapping into few arrays.
 
     Matrices of ``block_0`` and ``block_1``, if these have one structure and shape,
     become stacks. All other numbers of the mapping become parts of one buffer, but for
@@ -178,33 +179,33 @@ def _node(node: Mapping, axis: int, above: tuple[Any, ...]) -> Any:
 
 
 class _Taken:
-    """Arrays that become buffers, by dtype."""
+    """Collects arrays that become buffers, by dtype."""
 
     def __init__(self, axis: int):
         self.axis, self.arrays = axis, {}
 
     def add(self, *arrays: Array) -> _Piece:
-        """Packs arrays of one dtype and returns their placeholders."""
+        """Adds arrays of one dtype and returns their placeholders."""
         kind = arrays[0].dtype.name
         mine = self.arrays.setdefault(kind, [])
         mine.extend(arrays)
         return _Piece(kind, tuple(range(len(mine) - len(arrays), len(mine))))
 
     def shapes(self) -> tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]:
-        """Shapes behind the ensemble axes."""
+        """Shapes without the ensemble axes."""
         return tuple(
             (kind, tuple(x.shape[self.axis :] for x in mine))
             for kind, mine in self.arrays.items()
         )
 
     def buffers(self) -> dict[str, Array]:
-        """The arrays of each dtype joined."""
+        """Returns the joined arrays of each dtype."""
         return {kind: join(self.arrays[kind], each) for kind, each in self.shapes()}
 
 
 @named_errors
 def unpack(tree: PyTree, axis: int | None = None) -> PyTree:
-    """Takes what :func:`pack` made apart; a tree without any stays as it is.
+    """Unpacks the result of :func:`pack`; other trees stay unchanged.
 
     Args:
         tree: A packed tree.
@@ -265,14 +266,15 @@ def _is_real(leaf: Any) -> bool:
 
 
 def _alike(node: Mapping) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Prefixes with two or more numbered entries of one structure and shape."""
+    """Prefixes with at least two numbered entries of equal structure and shape."""
     found: dict[str, list[str]] = {}
     for name in node:
         if match := _NUMBERED.fullmatch(str(name)):
             found.setdefault(match[1], []).append(name)
     groups = []
     for prefix, names in sorted(found.items()):
-        # As JAX orders keys, so that an optimiser that stacks leaves keeps its order.
+        # Names are sorted as JAX sorts keys, so that an optimiser that stacks leaves
+        # keeps its order.
         names = sorted(names)
         kinds = {_kind(node[name]) for name in names}
         if len(names) > 1 and len(kinds) == 1:

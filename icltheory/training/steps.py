@@ -39,7 +39,7 @@ _STREAMS = ("init", "data", "evaluation")
 
 @pytree
 class TrainState:
-    """Everything that the next step depends on.
+    """State of a training run, which determines the next step.
 
     Attributes:
         step: Steps taken.
@@ -59,7 +59,7 @@ Metrics = dict[str, Array]
 
 @runtime_checkable
 class Step(Protocol):
-    """One training step: a function of the state alone, which can be traced.
+    """Protocol of a training step, a traceable function of the state.
 
     The state is a :class:`TrainState`, or one made of several that has their ``step``;
     the step returns the next state and the metrics. :func:`make_step` makes one.
@@ -69,7 +69,7 @@ class Step(Protocol):
     """
 
     def __call__(self, state: Any, /) -> tuple[Any, Metrics]:
-        """The next state, and the metrics of this step."""
+        """Returns the next state and the metrics of this step."""
         ...
 
 
@@ -78,7 +78,7 @@ Targets = Callable[[Any, Array, Array], Array]
 
 @runtime_checkable
 class Task(Protocol):
-    """What the trainer needs of a task: bring your own by these two names.
+    """Protocol of a task for the trainer; user-defined tasks need these two names.
 
     ``sample(key, num_examples, batch_size, active_dims=k)`` returns a
     :class:`~icltheory.regression.prompts.Prompt` of ``num_examples`` examples and a
@@ -104,7 +104,7 @@ class Task(Protocol):
 
 @named_errors
 def stream_key(seed: Int[Array, ""] | int, stream: str) -> Array:
-    """Root key of one of a run's random streams, which never overlap.
+    """Root key of one of a run's independent random streams.
 
     Args:
         seed: The run's seed, possibly traced.
@@ -133,7 +133,7 @@ def init_state(
     num_points: int,
     mesh: Mesh | None = None,
 ) -> TrainState:
-    """Draws the initial state of a run, or of one run for each of several seeds.
+    """Draws the initial state of a run, or of one run per seed.
 
     Args:
         model: Flax module called with ``(X, y)``.
@@ -193,7 +193,7 @@ def make_step(
     mesh: Mesh | None = None,
     halves: bool | None = None,
 ) -> Step:
-    r"""Builds one training step: data, gradient, update, all on the device.
+    r"""Builds one training step (data, gradient and update) that runs on the device.
 
     .. math:: \theta_{t+1} = \theta_t + u\!\left(\nabla_\theta
               \mathcal L(\theta_t; \text{batch}(\text{seed}, t))\right)
@@ -298,7 +298,7 @@ def make_step(
 
 
 def _in_halves(gradient: Callable[..., Any]) -> Callable[..., Any]:
-    """Value and gradient of a batch as the mean over its halves, both at once.
+    """Value and gradient of a batch as the mean over two halves at once.
 
     A CPU's threads run operations that do not need each other side by side, and seldom
     find two in a gradient of one batch.
@@ -313,11 +313,11 @@ def _in_halves(gradient: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _accumulated(gradient: Callable[..., Any], parts: int) -> Callable[..., Any]:
-    """Value and gradient of a batch as the mean over its parts, one at a time."""
+    """Value and gradient of a batch as the mean over its parts, one after the other."""
     if parts == 1:
         return gradient
 
-    # The parts interleave so that each keeps its share on every device.
+    # The parts are interleaved, so that each is spread evenly over the devices.
     def split(leaf):
         return jnp.moveaxis(leaf.reshape(-1, parts, *leaf.shape[1:]), 1, 0)
 

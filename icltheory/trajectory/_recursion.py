@@ -1,4 +1,4 @@
-"""The recursion of Theorem 1: from tokens, from their Gram matrix, in thin factors."""
+"""The recursion of Theorem 1: on tokens, on their Gram matrix, or in thin factors."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ DEMO_UPDATES = ("shared", "causal", "frozen")
 
 
 class Learner(NamedTuple):
-    """A stack as the implicit learner of Theorem 1.
+    """A stack with the options of Theorem 1's implicit learner.
 
     Attributes:
         stack: The weights.
@@ -29,7 +29,7 @@ class Learner(NamedTuple):
 
 
 def prepare(stack, H, demo_updates, scale) -> tuple[Learner, Array]:
-    """Checks the arguments and casts all of them to one dtype."""
+    """Checks the arguments and converts them to one dtype."""
     if not isinstance(stack, LinearAttentionStack):
         kind = type(stack).__name__
         raise ValueError(f"stack: expected a LinearAttentionStack, got {kind}")
@@ -49,7 +49,7 @@ def demo_factors(layer, H, scale):
 
 
 def move_demos(demo_updates, H, V, U):
-    """Demonstrations after the layer; they get the same update as the query."""
+    """Returns the demonstrations after the layer, with the same update as the query."""
     if demo_updates == "frozen":
         return H
     if demo_updates == "causal":
@@ -75,7 +75,7 @@ def telescope(stack, state, update, emit):
 
 
 def choose_dense(method, demo_updates, H):
-    """The cheaper of the two dense methods, or the given one if it applies."""
+    """Returns the cheaper of two dense methods, or the given one if it applies."""
     check_choice("method", method, ("auto", "dense", "gram"))
     if method == "gram" and demo_updates == "causal":
         raise ValueError(
@@ -88,7 +88,7 @@ def choose_dense(method, demo_updates, H):
 
 
 def dense_recursion(learner: Learner, H, method, emit):
-    """Runs Theorem 1 with n x n matrices and keeps what ``emit`` chooses."""
+    """Runs Theorem 1 with n x n matrices and returns what ``emit`` selects."""
     stack, demo_updates, scale = learner
 
     def from_tokens(H, layer):
@@ -108,7 +108,7 @@ def dense_recursion(learner: Learner, H, method, emit):
 
 
 def factor_recursion(learner: Learner, H):
-    """Runs Theorem 1 in thin factors: the left one, and the right ones of dW and G."""
+    """Runs Theorem 1 in thin factors: left ones, and right ones of dW and G."""
     stack, demo_updates, scale = learner
     layers = stack.num_layers
     empty = jnp.zeros((layers, *H.shape), H.dtype)
@@ -130,7 +130,7 @@ def factor_recursion(learner: Learner, H):
 
 
 def token_recursion(learner: Learner, H):
-    """Runs Theorem 1 on tokens and keeps what makes up each g_i, layer by layer.
+    """Runs Theorem 1 on tokens and returns the parts of each g_i by layer.
 
     The tokens that enter the layer, the factors V, U and C of dW and G, and the
     matrix B = W_K^T W_Q (1 + W), for which ``C = tokens @ B``.
@@ -148,7 +148,7 @@ def token_recursion(learner: Learner, H):
 
 
 def parts_on_path(learner: Learner, H, W):
-    """The same at given weights W_{t-1}, where tokens are (1 + W) h or stay."""
+    """Parts of each g_i at given weights W_{t-1}."""
     stack, demo_updates, scale = learner
     one = jnp.eye(H.shape[1], dtype=H.dtype)
 

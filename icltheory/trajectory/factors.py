@@ -1,4 +1,4 @@
-"""Theorem 1 in thin factors: no n x n matrix depends on the data."""
+"""Theorem 1 in thin factors, without data-dependent n x n matrices."""
 
 from jax.typing import ArrayLike
 from jaxtyping import Real

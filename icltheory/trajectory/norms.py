@@ -1,4 +1,4 @@
-"""Frobenius norms along the trajectory, by the cheapest of three paths."""
+"""Frobenius norms along the trajectory, by the cheapest of three methods."""
 
 import jax
 import jax.numpy as jnp
@@ -104,7 +104,7 @@ def _norms_of_factors(V, U, C):
 
 
 def _inner_products(V, C):
-    """The matrix <G_r, G_s>, one row at a time to bound the memory."""
+    """The matrix of <G_r, G_s>, computed row by row to bound memory."""
 
     def inner(A, B, rows):
         return thin_frobenius_inner(A.T, B.T, rows[0].T, rows[1].T)

@@ -1,4 +1,4 @@
-"""How far the recursion of Theorem 1 is from the forward pass in a low precision."""
+"""Difference between Theorem 1's recursion and the forward pass in low precision."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What a trajectory is: dense matrices, thin factors, or norms."""
+"""Records of a trajectory: dense matrices, thin factors, or norms."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -38,7 +38,7 @@ class Trajectory:
 
     @property
     def finite(self) -> Bool[Array, "*layers"]:
-        r"""Whether :math:`W_t` is finite, layer by layer, ``(L,)``.
+        r"""Whether :math:`W_t` is finite, by layer, ``(L,)``.
 
         The entries of :math:`1 + W_t` are polynomials of degree
         :math:`(3^t - 1) / 2` in :math:`H^\top H`: they overflow by degree.
@@ -69,7 +69,7 @@ class Trajectory:
 
 @pytree
 class TrajectoryFactors:
-    r"""The same trajectory in thin factors, one row for each demonstration.
+    r"""The trajectory of Theorem 1 in thin factors, one row per demonstration.
 
     .. math::
         \Delta W_t = V_t^\top U_t , \qquad G_t = V_t^\top C_t ,
@@ -94,7 +94,7 @@ class TrajectoryFactors:
 
     @exact_products
     def dense(self) -> Trajectory:
-        """Multiplies the factors out.
+        """Multiplies the factors to dense matrices.
 
         Returns:
             The dense trajectory, ``(L, n, n)`` each.
@@ -124,7 +124,7 @@ class TrajectoryFactors:
 
     @exact_products
     def outputs(self, h_query: Float[ArrayLike, "_n"]) -> Float[Array, "depths n"]:
-        r"""The query at every depth, without any n x n matrix.
+        r"""The query at every depth, computed without n x n matrices.
 
         .. math:: h^t = h^0 + \sum_{s \le t} V_s^\top (C_s h^0)
 

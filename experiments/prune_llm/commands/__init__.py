@@ -5,7 +5,7 @@ from typing import Any
 
 from experiments.prune_llm.commands import evaluate, export, search
 
-# The module of each command has a ``main`` and its help in the first line.
+# Each command's module has a ``main``, and its first docstring line is the help text.
 COMMANDS: dict[str, Callable[[list[str]], Any]] = {
     "evaluate": evaluate.main,
     "search": search.main,

@@ -1,4 +1,4 @@
-"""Accuracy of a language model on a task, as it is and pruned.
+"""Evaluates a language model on a task, unpruned and pruned.
 
 ``python -m experiments.prune_llm evaluate --model FOLDER --task NAME`` prints it with
 its interval; with ``--prune`` the pruned model stands beside the unpruned one, with
@@ -38,7 +38,7 @@ from icltheory.strict_json import plain
 
 @dataclasses.dataclass(frozen=True)
 class Options(Pruned, TaskOptions):
-    """What is evaluated.
+    """Options of the command ``evaluate``.
 
     Attributes:
         split: Examples that are asked.
@@ -52,7 +52,7 @@ class Options(Pruned, TaskOptions):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Judged:
-    """One model on the examples.
+    """One evaluated model.
 
     Attributes:
         name: "model", "unpruned", or what was clipped.
@@ -70,7 +70,7 @@ class Judged:
 def judge(
     options: Options, model: LanguageModel, task: LanguageTask, name: str, show: Any
 ) -> Judged:
-    """Evaluates a model."""
+    """Evaluates one model on the task."""
     found = evaluate(
         model,
         task,
@@ -88,11 +88,11 @@ def judge(
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Reads the command line, evaluates and prints."""
+    """Parses the command line, evaluates and prints the results."""
     options = read_options(Options, argv, "evaluate", __doc__)
     task = options.load_task()
     model = options.load_model()
-    # Without anything to compare with it is just the model, which may be a pruned one.
+    # A single model is called "model", since it may itself be a pruned checkpoint.
     models = {"unpruned" if options.interventions else "model": model}
     if options.interventions:
         clipped = clip_modules(
@@ -128,7 +128,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def table(found: list[Judged], level: float) -> Table:
-    """Accuracy of each model with its Wilson interval."""
+    """Builds the table of each model's accuracy with its Wilson interval."""
     rows = Table()
     names = ("model", "right", "accuracy", f"{100 * level:g} % interval", "ties", "NaN")
     for name in names:
@@ -153,7 +153,7 @@ def as_numbers(
     found: list[Judged],
     compared: Comparison | None,
 ) -> dict[str, Any]:
-    """What ``--save`` writes."""
+    """Returns the contents of the file named by ``--save``."""
     prune = [str(one) for one in options.interventions]
     asked = dataclasses.asdict(options) | {"save": str(options.save), "prune": prune}
     return {

@@ -1,4 +1,4 @@
-"""Writes a pruned language model as a checkpoint, whole or in factors.
+"""Writes a pruned language model as a checkpoint, dense or in factors.
 
 ``python -m experiments.prune_llm export --model FOLDER --prune 26:mlp:0.9 --to NEW``
 writes a folder that transformers and this library load; with ``--factorised`` the
@@ -26,7 +26,7 @@ from icltheory.bridge.export import take_factors
 
 @dataclasses.dataclass(frozen=True)
 class Options(Pruned):
-    """What is written where.
+    """Options of the command ``export``.
 
     Attributes:
         to: Folder to write; it must not exist.
@@ -38,7 +38,7 @@ class Options(Pruned):
     factorised: Switch = False
 
     def check(self) -> None:
-        """Refuses what cannot be done, before a large model is loaded for nothing."""
+        """Raises for options that are invalid whatever the model is."""
         super().check()
         if self.to is None or not self.to.name:
             raise ValueError("to: expected a folder to write, got none")
@@ -49,7 +49,7 @@ class Options(Pruned):
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Reads the command line, clips and writes."""
+    """Parses the command line, clips the model and writes it."""
     options = read_options(Options, argv, "export", __doc__)
     prunings, console = options.interventions, Console()
     model = options.load_model()
@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def sizes(model: LanguageModel, options: Options) -> Table:
-    """What was clipped: ranks, and numbers whole and in factors."""
+    """Builds the table of clipped matrices: ranks, and numbers dense and in factors."""
     table = Table()
     for name in ("clipped", "matrix", "shape", "rank", "numbers", "as two factors"):
         table.add_column(name, justify="left" if name == "clipped" else "right")

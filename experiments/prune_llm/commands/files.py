@@ -1,11 +1,11 @@
-"""Files that are whole or absent."""
+"""Writes files atomically."""
 
 import os
 from pathlib import Path
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file aside and renames it; its folder is made if absent."""
+    """Writes a file atomically, and creates its folder if needed."""
     if path.is_dir():
         raise ValueError(f"{path}: expected a file, got a folder")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Options that the commands share, and the model and the task that they name."""
+"""Options shared by the commands, and loading of the model and the task."""
 
 import dataclasses
 import itertools
@@ -16,13 +16,13 @@ from icltheory.bridge.tasks import SCORINGS, LanguageTask
 from icltheory.pruning import Intervention
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
-# Several words behind one --prune, several --prune, or both.
+# One --prune may have several words, and the option may be repeated.
 Prunings = Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction]
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelOptions:
-    """Which model.
+    """Options that select a model.
 
     Attributes:
         model: Folder of a checkpoint in the Hugging Face layout, or a name on the hub.
@@ -38,7 +38,7 @@ class ModelOptions:
     at_least_one: Switch = False
 
     def check(self) -> None:
-        """Refuses what can be known to be wrong before anything is loaded."""
+        """Raises for options that are invalid whatever the model is."""
         if not self.model:
             raise ValueError(
                 "model: expected the folder of a checkpoint or a name on the hub, "
@@ -46,14 +46,14 @@ class ModelOptions:
             )
 
     def load_model(self) -> LanguageModel:
-        """The model as it is."""
+        """Loads the unpruned model."""
         dtype = None if self.dtype == "file" else self.dtype
         return load_model(self.model, dtype, self.revision)
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskOptions(ModelOptions):
-    """Which model, which task, and how it is asked.
+    """Options that select a model, a task and its prompts.
 
     Attributes:
         task: Name of a task of the library or of the small language model, or a YAML
@@ -79,7 +79,7 @@ class TaskOptions(ModelOptions):
     level: float = 0.95
 
     def check(self) -> None:
-        """Refuses what can be known to be wrong before anything is loaded."""
+        """Raises for options that are invalid whatever the model is."""
         super().check()
         if not self.task:
             raise ValueError("task: expected the name of a task, got none")
@@ -93,7 +93,7 @@ class TaskOptions(ModelOptions):
             raise ValueError(f"scoring: expected one of {known}, got {self.scoring}")
 
     def load_task(self) -> LanguageTask:
-        """The task behind the demonstrations of the draw, all of them."""
+        """Loads the task with the demonstrations of the selected draw."""
         shipped = "experiments/small_lm/tasks" if self.task in SHIPPED else ""
         config = Config(
             checkpoint=self.model,
@@ -112,13 +112,13 @@ class TaskOptions(ModelOptions):
 
     @property
     def given_shots(self) -> int | None:
-        """Demonstrations as the library counts them: ``None`` for all."""
+        """Number of demonstrations, or ``None`` for all."""
         return None if self.shots == -1 else self.shots
 
 
 @dataclasses.dataclass(frozen=True)
 class Pruned(ModelOptions):
-    """Which model, and how it is pruned.
+    """Options that select a model and the modules to clip.
 
     Attributes:
         prune: What is clipped, LAYER:MATRICES:STRENGTH such as 26:mlp:0.9 (a rate) or
@@ -129,18 +129,18 @@ class Pruned(ModelOptions):
     prune: Prunings = ()
 
     def check(self) -> None:
-        """Refuses what can be known to be wrong before anything is loaded."""
+        """Raises for options that are invalid whatever the model is."""
         super().check()
         _ = self.interventions
 
     @property
     def interventions(self) -> tuple[Intervention, ...]:
-        """What is clipped, in one list."""
+        """All interventions in one tuple."""
         return read_prunings("prune", self.prune)
 
 
 def read_prunings(name: str, texts: Prunings) -> tuple[Intervention, ...]:
-    """The interventions that an option names."""
+    """Parses the interventions of an option."""
     try:
         return tuple(map(Intervention.parse, itertools.chain(*texts)))
     except ValueError as error:
@@ -153,7 +153,7 @@ Options = TypeVar("Options", bound=ModelOptions)
 def read_options(
     kind: type[Options], argv: list[str] | None, command: str, about: str | None
 ) -> Options:
-    """The options of a command line, checked as far as can be without the model."""
+    """Parses a command line and checks its options before a model is loaded."""
     line = (about or "").partition("\n")[0]
     options = read_line(kind(), argv, name=f"prune_llm {command}", about=line)
     options.check()
@@ -161,7 +161,7 @@ def read_options(
 
 
 def described(options: TaskOptions, model: LanguageModel, task: LanguageTask) -> str:
-    """What is asked of what, in one line."""
+    """Describes model, task, scoring and demonstrations in one line."""
     shown = len(task.demonstrations) if options.shots == -1 else options.shots
     return (
         f"{options.model}: {model.arch.family}, {model.num_layers} layers; "
@@ -170,5 +170,5 @@ def described(options: TaskOptions, model: LanguageModel, task: LanguageTask) ->
 
 
 def as_row(interval: Any) -> str:
-    """An interval in a cell."""
+    """Formats an interval as a table cell."""
     return f"{interval.low:.4f} to {interval.high:.4f}"

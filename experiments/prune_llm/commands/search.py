@@ -1,4 +1,4 @@
-"""Searches for several modules to clip together, and judges the choice once.
+"""Searches for several modules to clip together, and tests the choice once.
 
 ``python -m experiments.prune_llm search --model FOLDER --task NAME --budget 40`` tries
 every layer, module and rate, keeps the best on validation, tries all others on top of
@@ -37,7 +37,7 @@ from icltheory.strict_json import plain
 
 @dataclasses.dataclass(frozen=True)
 class Options(TaskOptions):
-    """What is searched.
+    """Options of the command ``search``.
 
     Attributes:
         layers: Layers of the candidates, counted from the last if negative; all if
@@ -70,14 +70,14 @@ class Options(TaskOptions):
     save: Path | None = None
 
     def check(self) -> None:
-        """Refuses what can be known to be wrong before anything is loaded."""
+        """Raises for options that are invalid whatever the model is."""
         super().check()
         check_at_least(self, 2, "budget")
         check_at_least(self, 1, "beam", "layers_at_once")
         _ = read_prunings("candidates", self.candidates)
 
     def every_candidate(self, num_layers: int) -> list[Intervention]:
-        """Every layer, module and strength, and the further candidates."""
+        """All candidates: every layer, module and strength, and the additional ones."""
         layers = self.layers or range(num_layers)
         for layer in layers:
             if not -num_layers <= layer < num_layers:
@@ -95,7 +95,7 @@ class Options(TaskOptions):
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Reads the command line, searches and prints."""
+    """Parses the command line, searches and prints the results."""
     options = read_options(Options, argv, "search", __doc__)
     task = options.load_task()
     model = options.load_model()
@@ -135,7 +135,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def path_table(found: CompositionSearch) -> Table:
-    """Each step with its accuracy on validation, and the ends on the test set."""
+    """Builds the table of steps with validation accuracy, and the test accuracies."""
     table = Table()
     level = f"{100 * found.comparison.level:g} %"
     for name in ("clipped", "validation", "test", f"{level} interval"):
@@ -158,7 +158,7 @@ def path_table(found: CompositionSearch) -> Table:
 
 
 def export_line(options: Options, found: CompositionSearch) -> str:
-    """The command that writes the chosen model."""
+    """Returns the command that exports the chosen model."""
     line = ["python", "-m", "experiments.prune_llm", "export", "--model"]
     line += [options.model]
     if options.revision:
@@ -171,7 +171,7 @@ def export_line(options: Options, found: CompositionSearch) -> str:
 def as_numbers(
     options: Options, task: dict[str, Any], found: CompositionSearch
 ) -> dict[str, Any]:
-    """What ``--save`` writes."""
+    """Returns the contents of the file named by ``--save``."""
     names = ("records", "systems", "save")
     files = {name: str(getattr(options, name)) for name in names}
     path = [

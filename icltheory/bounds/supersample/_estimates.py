@@ -1,4 +1,4 @@
-"""Mutual information with a fair coin, and confidence limits that hold at finite B."""
+"""Mutual information with a fair coin, and confidence limits for finite samples."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ from icltheory._typing import Array
 
 
 def coin_information(plus: Array, minus: Array) -> Array:
-    r"""Information that a statistic has on the coin, (N,), from masses (N, cells).
+    r"""Information of a statistic about the coin, (N,), from masses (N, cells).
 
     .. math:: I = \sum_a (p_a^+ + p_a^-)\, \kappa(g_a) , \qquad
         g_a = \frac{p_a^+ - p_a^-}{p_a^+ + p_a^-} , \quad
@@ -55,7 +55,7 @@ def mean_limit(mean: Array, num_prompts: int, weight: Array) -> Array:
 
 
 def binary_kl(p: Array, q: Array) -> Array:
-    """Divergence of a coin with odds p from one with odds q; infinite at wrong ends."""
+    """KL divergence of Bernoulli(p) from Bernoulli(q); infinite at wrong ends."""
     tiny = jnp.finfo(jnp.result_type(p, q)).tiny
     heads = jax.scipy.special.xlogy(p, p / jnp.maximum(q, tiny))
     tails = jax.scipy.special.xlogy(1 - p, (1 - p) / jnp.maximum(1 - q, tiny))

@@ -32,7 +32,7 @@ def answers(predictor: Any, X: Array, y: Array, queries: Array) -> Array:
 
 
 def _of_model(model, params, X, y, queries):
-    """A model whose parameters are apart, as Flax has them."""
+    """Predictions of a model with separate parameters, as in Flax."""
     if hasattr(model, "predict_queries"):
         return model.apply({"params": params}, X, y, queries, method="predict_queries")
     if not (hasattr(model, "predict") and hasattr(model, "apply")):
@@ -45,7 +45,7 @@ def _of_model(model, params, X, y, queries):
 
 
 def _read_stack(stack: AttentionStack) -> Callable[..., Array]:
-    """Minus the label slot of the query, with the factor 1/N on attention sums."""
+    """Predictions of a stack: minus the query's label slot, with scale 1/N."""
 
     def predict(X, y, x_query):
         tokens = join_tokens(X, y[:, None], x_query)
@@ -56,13 +56,13 @@ def _read_stack(stack: AttentionStack) -> Callable[..., Array]:
 
 
 def _each(predict, X, y, queries):
-    """A function of one prompt; what depends on no query is computed once."""
+    """Predictions of a function of one prompt for all queries."""
     of_prompt = jax.vmap(predict, (None, None, 0))
     return jax.vmap(of_prompt)(X, y, queries)
 
 
 def _batches(predict, X, y, queries):
-    """A function of a batch of prompts."""
+    """Predictions of a function of a batch of prompts for all queries."""
 
     def checked(x_query):
         found = predict(X, y, x_query)
@@ -73,7 +73,7 @@ def _batches(predict, X, y, queries):
 
 
 def _shape(predict, arguments):
-    """Shape of a result; ``None`` where a function does not take such arguments."""
+    """Returns a result's shape, or ``None`` if the function rejects the arguments."""
     try:
         return getattr(jax.eval_shape(predict, *arguments), "shape", None)
     except (TypeError, ValueError, IndexError):

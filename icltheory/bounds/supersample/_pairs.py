@@ -1,4 +1,4 @@
-"""Counts of the losses of a pair: all that the bounds need of their arguments."""
+"""Counts of the losses of each pair, from which all bounds are computed."""
 
 from typing import Any, NamedTuple
 
@@ -16,9 +16,9 @@ from icltheory._typing import Array
 from icltheory.bounds.supersample._estimates import information_limit
 from icltheory.bounds.supersample.records import SupersampleBound
 
-# Losses that are used as they are may have so many values.
+# Largest number of distinct values for losses that are not quantised.
 MOST_VALUES = 32
-# Differences of losses that are closer are one value: rounding of float32.
+# Differences of losses that are closer than this are equal up to float32 rounding.
 SAME = 1e-6
 
 
@@ -44,23 +44,23 @@ class Pairs(NamedTuple):
 
     @property
     def pooled(self) -> Array:
-        """Law of the losses of a random pair, (1, K, K)."""
+        """Joint distribution of the losses of a random pair, (1, K, K)."""
         return jnp.mean(self.law, axis=0)[None]
 
     @property
     def differences(self) -> Array:
-        """Other minus chosen, for every cell of the law, (K, K)."""
+        """Loss of the other minus loss of the chosen demonstration, by cell, (K, K)."""
         return self.values[None, :] - self.values[:, None]
 
     def square_root(self, information) -> SupersampleBound:
-        """The mean over places of sqrt(2 I), with the limit of the mean of I."""
+        """Mean over positions of sqrt(2 I), with an upper limit from the mean of I."""
         weight = tail_weight(self.confidence)
         limit = information_limit(jnp.mean(information), self.num_prompts, weight)
         value = jnp.mean(jnp.sqrt(2 * information))
         return self.record(value, jnp.sqrt(2 * limit), information)
 
     def record(self, value, upper, information) -> SupersampleBound:
-        """The result, with the measured error."""
+        """Builds the result, with the measured error."""
         B = self.num_prompts
         spread = jnp.std(self.difference, ddof=1) if B > 1 else jnp.nan
         upper = jnp.minimum(upper, 1)
@@ -76,7 +76,7 @@ class Pairs(NamedTuple):
 
 
 def read_pairs(losses: Any, chosen: Any, levels: int | None, confidence) -> Pairs:
-    """Checked and quantised losses, counted."""
+    """Checks, quantises and counts the losses."""
     losses = widened(losses)
     check_shape("losses", losses, ("B", "N", 2))
     check_shape("chosen", chosen, losses.shape[:2])
@@ -99,14 +99,14 @@ def check_coins(chosen: Any) -> None:
 
 
 def in_and_out(pairs: Array, chosen: Any) -> tuple[Array, Array]:
-    """Of each pair the entry that was chosen, and the other, (B, N)."""
+    """Chosen entry of each pair, and the other one, (B, N)."""
     first, second = pairs[..., 0], pairs[..., 1]
     coin = jnp.asarray(chosen) == 1
     return jnp.where(coin, second, first), jnp.where(coin, first, second)
 
 
 def shares(cells: Array, num_cells: int) -> Array:
-    """Share of each cell at each place, (N, cells), of indices (B, N)."""
+    """Relative frequency of each cell by position, (N, cells), from indices (B, N)."""
     return _law(cells, num_cells).astype(jnp.result_type(float))
 
 
@@ -126,7 +126,7 @@ def _quantised(losses: Array, levels: int | None) -> tuple[Array, Array]:
         grid = jnp.arange(levels) / (levels - 1)
         index = jnp.clip(jnp.round(losses * (levels - 1)), 0, levels - 1)
         return index.astype(int), grid.astype(losses.dtype)
-    fill = 2.0  # no loss, so that its cells stay empty
+    fill = 2.0  # not a valid loss, so that its cells stay empty
     values = jnp.unique(losses, size=MOST_VALUES + 1, fill_value=fill)
     check_values(
         "losses",
@@ -139,7 +139,7 @@ def _quantised(losses: Array, levels: int | None) -> tuple[Array, Array]:
 
 
 def merged(law: Array, differences: Array) -> tuple[Array, Array]:
-    """Masses of +a and -a, each (N, cells), for the a that differences take.
+    """Masses of +a and -a for each difference a, (N, cells) each.
 
     Differences that agree up to rounding are one value.
     """

@@ -1,4 +1,4 @@
-"""Bounds by the information in the difference of the two losses of a pair."""
+"""Bounds by the information in the difference of a pair's losses."""
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ def loss_difference_bound(
     levels: int | None = None,
     confidence: float = 0.95,
 ) -> SupersampleBound:
-    r"""Bound on the error of any in-context learner by the differences of its losses.
+    r"""Bound for any in-context learner, by the differences of the losses of pairs.
 
     .. math::
         |\overline{error}| \le \frac1N \sum_{i=1}^N \sqrt{2 I(\Delta\ell_i; U_i)} ,
@@ -94,7 +94,7 @@ def variance_bound(
     levels: int | None = None,
     confidence: float = 0.95,
 ) -> SupersampleBound:
-    r"""Bound by information and mean square of the difference of the losses.
+    r"""Bound by information and mean square of the differences of losses.
 
     .. math:: |\overline{error}| \le \sqrt{2 I(\Delta\ell_J; U_J)\,
         E\, [\Delta\ell_J^2]}
@@ -145,7 +145,7 @@ def optimal_difference_bound(
     levels: int | None = None,
     confidence: float = 0.95,
 ) -> SupersampleBound:
-    r"""The smallest bound that information and law of the difference allow.
+    r"""Smallest bound that follows from information and law of the differences.
 
     .. math:: |\overline{error}| \le \inf_{\lambda > 0} \frac{I(\Delta\ell_J; U_J)
         + E \log\cosh(\lambda \Delta\ell_J)}{\lambda}
@@ -207,7 +207,7 @@ def _expected(pairs: Pairs, functions: Array) -> Array:
 
 
 def _log_cosh(x: Array) -> Array:
-    """Logarithm of cosh, to relative rounding for small x and without overflow."""
+    """Logarithm of cosh, accurate for small x and without overflow."""
     small = jnp.minimum(jnp.abs(x), 1)
     near = jnp.log1p(2 * jnp.sinh(small / 2) ** 2)
     far = jnp.abs(x) + jax.nn.softplus(-2 * jnp.abs(x)) - jnp.log(2.0)

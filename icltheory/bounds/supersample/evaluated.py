@@ -78,7 +78,7 @@ def weighted_bound(
     levels: int | None = None,
     confidence: float = 0.95,
 ) -> SupersampleBound:
-    r"""Bound of fast rate by a weighted loss on the prompt's own demonstrations.
+    r"""Fast-rate bound with a weight on the loss of the prompt's own demonstrations.
 
     .. math:: \overline{error} \le \min_{0 < c < \log 2}
         \Big[ C(c)\, E\, \ell(z_J) + \frac{I(\ell(z_{J0}), \ell(z_{J1}); U_J)}{c} \Big]
@@ -138,7 +138,7 @@ def binary_kl_bound(
     levels: int | None = None,
     confidence: float = 0.95,
 ) -> SupersampleBound:
-    r"""Bound by the divergence of two coins, from both losses of a pair.
+    r"""Bound by the binary KL divergence, from both losses of a pair.
 
     .. math:: \mathrm{kl}\Big( r \,\Big\|\, r + \frac{\overline{error}}{2} \Big)
         \le I(\ell(z_{J0}), \ell(z_{J1}); U_J) , \qquad r = E\, \ell(z_J) ,
@@ -178,7 +178,7 @@ def binary_kl_bound(
     value, _ = _shift(training, information)
     limit, each = information_limit(information, B, weight), weight + jnp.log(2.0)
     high, low = mean_limit(training, B, each), 1 - mean_limit(1 - training, B, each)
-    # The error is concave in the training loss, so a tangent is above it.
+    # The error is concave in the training loss, so a tangent bounds it from above.
     upper, slope = _shift((high + low) / 2, limit)
     upper = upper + jnp.abs(slope) * (high - low) / 2
     return pairs.record(value, upper, information)
@@ -190,7 +190,7 @@ def _training(pairs: Pairs) -> Array:
 
 
 def _shift(training: Array, information: Array) -> tuple[Array, Array]:
-    """Largest error that the divergence allows, and its slope in the training loss."""
+    """Largest error allowed by the divergence, and its slope in the training loss."""
     v = mean_limit(training, 1, information)
     inside = jnp.finfo(v.dtype).eps
     t, v = jnp.clip(training, inside, 1 - inside), jnp.clip(v, inside, 1 - inside)

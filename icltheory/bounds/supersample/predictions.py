@@ -1,4 +1,4 @@
-"""A bound by the information in predictions, for every loss at once."""
+"""A bound by the information in predictions, valid for every loss."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike

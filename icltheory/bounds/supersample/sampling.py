@@ -23,7 +23,7 @@ from icltheory.bounds.supersample._learners import answers
 
 __all__ = ["ClippedSquaredError", "sign_error", "supersample_losses"]
 
-# Prompts that are evaluated side by side.
+# Number of prompts that are evaluated together.
 CHUNK = 256
 
 
@@ -166,7 +166,7 @@ def supersample_losses(
         own = jax.random.fold_in(key, chunk)
         parts.append(_chunk(own, arrays, static, tree, num_examples, size))
         if len(parts) > 1:
-            _wait(parts[-2])  # the queue of programs stays short
+            _wait(parts[-2])  # limits the queue of programs
     joined = jax.tree.map(lambda *them: jnp.concatenate(them)[:num_prompts], *parts)
     losses, chosen = joined
     check_unit("loss", losses)
@@ -191,7 +191,7 @@ def _chunk(key, arrays, static, tree, N, B):
 
 
 def _points(task, key, num_points, batch_size):
-    """Inputs and labels of one task per prompt."""
+    """Draws inputs and labels of one task per prompt."""
     if hasattr(task, "sample"):
         X, y = task.sample(key, num_points - 1, batch_size).points()
     elif callable(task):

@@ -1,4 +1,4 @@
-r"""Evaluation of language models on tasks, as they are and pruned.
+r"""Evaluation of language models on tasks, unpruned and pruned.
 
 ``evaluate`` answers a split; ``evaluate_rates`` and ``evaluate_grid`` do so for many
 pruned models in one pass. The demonstrations run once and are kept as keys and values,

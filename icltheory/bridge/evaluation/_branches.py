@@ -1,4 +1,4 @@
-"""The cached prefix that all prompts share, and the layers from a pruned one on."""
+"""The cached prefix that all prompts share, and the layers from the pruned one on."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ _STEP = 32  # The prefix is padded to a multiple of this.
 
 
 def prefix_tokens(prefix: Sequence[int], limit: int) -> Tokens:
-    """A prefix as one row, padded on the left so that others meet its shape."""
+    """Pads a prefix on the left to one of few lengths, so that programs are shared."""
     size = len(prefix)
     length = min(-(-size // _STEP) * _STEP, limit)
     ids = np.zeros((1, length), np.int32)
@@ -34,15 +34,15 @@ class ModelPrograms:
         self.decoder, self.params = decoder, params
         self.measure, self.prefix = prompts.measure, prompts.prefix
         self.ends = programs.ends_for(params, prompts.measure, prompts.label_ids)
-        # Elsewhere more than the last token of a row is looked at.
+        # Other measures need more than the last token of a row.
         self.last_only = prompts.measure == "label_token"
 
     def embed(self, tokens: Tokens) -> Stream:
-        """The stream of rows behind the prefix."""
+        """Returns the stream of rows that follow the prefix."""
         return self._embed(tokens, len(self.prefix))
 
     def embed_prefix(self) -> Stream | None:
-        """The stream of the prefix itself, padded on the left."""
+        """Returns the stream of the prefix, padded on the left."""
         if not self.prefix:
             return None
         tokens = prefix_tokens(self.prefix, self.decoder.arch.max_positions)
@@ -54,13 +54,13 @@ class ModelPrograms:
         return programs.embed(self.decoder, table, tokens, start)
 
     def block(self, layer: int, stream: Stream, prefix: KV | None):
-        """One block, unpruned."""
+        """Applies one unpruned block."""
         weights, decoder = self.params["layers"][layer], self.decoder.of_layer(layer)
         return programs.block(decoder, False, weights, stream, prefix)
 
 
 class SharedPrefix:
-    """The prefix's hidden states at a layer, and its keys and values below it."""
+    """The prefix's hidden states at a layer, and keys and values of layers below."""
 
     def __init__(self, model: ModelPrograms):
         self.model, self.layer = model, 0
@@ -68,7 +68,7 @@ class SharedPrefix:
         self.caches: list[KV | None] = []
 
     def advance(self, layer: int) -> None:
-        """Runs the prefix until it enters ``layer``."""
+        """Runs the prefix up to the input of ``layer``."""
         for index in range(self.layer, layer):
             cache = None
             if self.stream is not None:
@@ -78,7 +78,7 @@ class SharedPrefix:
 
 
 class Branch:
-    """From the stream that enters a layer to scores, at several rates.
+    """The layers from a pruned one on, evaluated at several rates.
 
     Args:
         model: The model.
@@ -117,7 +117,7 @@ class Branch:
             )
 
     def __call__(self, stream: Stream, answers: Answers) -> jax.Array:
-        """Measures of sequences whose stream enters the layer, (R, B S, K or 1)."""
+        """Returns the measures of sequences that enter the layer, (R, B S, K or 1)."""
         stream, _ = self._run(stream, self.caches, self.model.last_only)
         way = self.model
         return programs.score(
@@ -125,7 +125,7 @@ class Branch:
         )
 
     def take(self, rates: Sequence[int]) -> "Branch":
-        """The branch with some of its rates."""
+        """Returns the branch with some of its rates."""
         chosen, new = np.asarray(rates), object.__new__(Branch)
         new.model, new.layer, new.specs = self.model, self.layer, self.specs
         new.matrices = tuple(stack[chosen] for stack in self.matrices)

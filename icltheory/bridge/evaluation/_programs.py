@@ -1,4 +1,4 @@
-"""The compiled programs of an evaluation; layers and rates share them.
+"""The compiled programs of an evaluation, shared by layers and rates.
 
 ``names`` and ``specs`` aside they depend on shapes only. A stream behind a pruned block
 has the rates as leading axis of ``h``, and its prefix as that of keys and values.
@@ -20,19 +20,19 @@ SHARED_KV = KV._make((None, None, None))
 
 @functools.partial(jax.jit, static_argnums=0)
 def embed(decoder, table, tokens, start):
-    """The stream of tokens that continue ``start`` tokens."""
+    """Embeds tokens that follow ``start`` other tokens."""
     return decoder.embed_after({"embed": table}, tokens, start)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def block(decoder, last_only, layer, stream, prefix):
-    """One block, for the stream and, where it is itself a prefix, for its cache."""
+    """Applies one block to the stream and, for a prefix, returns its cache."""
     return decoder.run_block(layer, stream, prefix, last_only=last_only)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def fan_out(decoder, specs, last_only, layer, matrices, stream, prefix):
-    """The pruned block: one stream in, one for every rate out."""
+    """Applies the pruned block: one input stream, one output stream per rate."""
     keys = RATES_KV if changes_keys(specs) else SHARED_KV
 
     def at(matrices, prefix):
@@ -49,7 +49,7 @@ def fan_out(decoder, specs, last_only, layer, matrices, stream, prefix):
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def above(decoder, last_only, layer, stream, prefix):
-    """A block above the pruned one: the same weights for every rate."""
+    """Applies a block above the pruned one, with the same weights for every rate."""
 
     def at(stream, prefix):
         return decoder.run_block(layer, stream, prefix, last_only=last_only)
@@ -59,16 +59,16 @@ def above(decoder, last_only, layer, stream, prefix):
 
 
 def changes_keys(specs):
-    """Whether a prefix has other keys and values at every rate."""
+    """Whether the keys and values of a prefix differ between rates."""
     return any(spec.name in ("W_K", "W_V") for spec in specs)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def score(decoder, measure, ends, stream, answers, before):
-    """Measures of all sequences of B rows, (R, B S, K) or (R, B S, 1)."""
+    """Returns the measures of all sequences of B rows, (R, B S, K) or (R, B S, 1)."""
     with jax.default_matmul_precision("highest"):
         found = _MEASURES[measure](decoder, ends, stream, answers, before)
-    # Where a row has several sequences, each has measures of its own.
+    # A row may hold several sequences, each with its own measures.
     return found.reshape(len(found), -1, found.shape[-1])
 
 
@@ -82,10 +82,11 @@ def _log_likelihood(decoder, ends, stream, answers, before):
         logits = decoder.read_out(ends, stream._replace(h=picked))
         logp = jax.nn.log_softmax(logits, axis=-1)
         logp = jnp.take_along_axis(logp, answers.tokens[:, :, None], axis=-1)[..., 0]
-        # Not by a product with the mask: padding may be NaN where the answer is not.
+        # The mask is not multiplied, since padding may be NaN.
         return jnp.where(answers.counted, logp[:, :, None], 0).sum(axis=1)
 
-    # One rate after another: the whole vocabulary at every token of an answer is large.
+    # Rates are computed one after the other, since logits of the whole vocabulary at
+    # every answer token are large.
     return jax.lax.map(at, stream.h)[..., None]
 
 
@@ -101,13 +102,13 @@ def _mean_logit(decoder, ends, stream, answers, before):
 
 @functools.partial(jax.jit, static_argnums=0)
 def prefix_logits(decoder, ends, stream):
-    """Sum of the mean logits of a prefix's tokens at each rate, and their number."""
+    """Sum of mean logits over a prefix's tokens at each rate, and their number."""
     means = _few(decoder, ends, stream)[:, 0, :, 0]
     return jnp.where(stream.mask, means, 0).sum(axis=1), stream.mask.sum()
 
 
 def _few(decoder, ends, stream):
-    """Logits (R, B, T, K) of the few rows that ``ends`` is left with."""
+    """Logits (R, B, T, K) of the few vocabulary rows in ``ends``."""
     rates, rows, length, width = stream.h.shape
     flat = stream._replace(h=stream.h.reshape(-1, length, width))
     table = ends["embed"]["tokens"] if decoder.arch.tied else ends["head"]["weight"]
@@ -117,13 +118,15 @@ def _few(decoder, ends, stream):
 
 @functools.partial(jax.jit, static_argnums=0)
 def row_likelihoods(decoder, ends, stream, answers):
-    """Log-likelihood of each sequence's answer, and whether all of it is greedy.
+    """Log-likelihood of each answer, and whether greedy decoding returns it.
 
-    Nothing is the likeliest where a logit is NaN, which argmax takes for the largest.
+    An answer with a NaN logit does not count as greedy, although argmax takes NaN for
+    the largest.
     """
 
     def at(row):
-        # One row after another: the whole vocabulary at every token is large.
+        # Rows are computed one after the other, since logits of the whole vocabulary at
+        # every token are large.
         h, (tokens, places, counted) = row
         picked = Stream(h[places][None], places[None], counted.any(axis=1)[None])
         logits = decoder.read_out(ends, picked)[0]
@@ -139,7 +142,7 @@ def row_likelihoods(decoder, ends, stream, answers):
 
 @functools.partial(jax.jit, static_argnums=2)
 def lengthened(prefix, cache, tokens):
-    """A cache behind that of a shared prefix, with room for so many more tokens."""
+    """Extends a cache after a shared prefix by room for ``tokens`` more tokens."""
 
     def behind(front, leaf):
         every = jnp.broadcast_to(front, (len(leaf), *front.shape[1:]))
@@ -156,7 +159,7 @@ def lengthened(prefix, cache, tokens):
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
 def continued(decoder, layer, stream, cache, place):
-    """One block for one more token a row, whose keys and values go to a place."""
+    """Applies one block to one more token per row and writes its keys and values."""
     stream, own = decoder.run_block(layer, stream, cache)
 
     def put(kept, new):
@@ -167,7 +170,7 @@ def continued(decoder, layer, stream, cache, place):
 
 @functools.partial(jax.jit, static_argnums=0)
 def likeliest(decoder, ends, stream):
-    """The token that a greedy reader writes behind each row; -1 if a logit is NaN."""
+    """Returns the most likely next token of each row; -1 if a logit is NaN."""
     last = stream._replace(h=stream.h[:, -1:])
     with jax.default_matmul_precision("highest"):
         logits = decoder.read_out(ends, last)[:, 0]
@@ -182,7 +185,7 @@ _MEASURES = {
 
 
 def ends_for(params, measure, label_ids):
-    """What a measure needs of the final norm and the vocabulary.
+    """Returns the final norm and the vocabulary rows that a measure needs.
 
     Label tokens need their own rows. The mean over the vocabulary of all logits is the
     logit of one row, the mean one.

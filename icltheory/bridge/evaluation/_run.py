@@ -1,4 +1,4 @@
-"""One data split, evaluated at several layers and rates behind one cached prefix."""
+"""Evaluates one data split at several layers and rates with one cached prefix."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -15,9 +15,9 @@ from icltheory.bridge.evaluation.prompts import Prompts
 from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
 from icltheory.bridge.model import check_weights
 
-# On a CPU a program whose buffers are larger than 32 MiB together gets fresh pages from
-# the system in every call, which takes as long as its products. The scores and the
-# weights of attention are two such buffers; the others are smaller.
+# On a CPU, a program whose buffers exceed 32 MiB together gets new pages from the
+# system in every call, which takes as long as its products. The attention scores and
+# weights are two such buffers; the others are smaller.
 _MOST_BYTES = 12 * 2**20
 
 
@@ -58,7 +58,7 @@ class SplitEvaluator:
         self._chosen: tuple[Any, Mapping[Any, Branch]] = (None, self.branches)
 
     def add(self, key: Any, layer: int, specs: Any = (), stacks: Any = ()) -> None:
-        """Adds a branch at a layer that is not below the last one added."""
+        """Adds a branch at a layer that is not below the last added one."""
         self.prefix_cache.advance(layer)
         branch = Branch(self.programs, layer, specs, stacks, self.prefix_cache.stream)
         self.branches[key] = branch
@@ -67,7 +67,7 @@ class SplitEvaluator:
             self.reference.add(key, layer, specs, stacks)
 
     def take_from(self, other: "SplitEvaluator", rates: list[int]) -> None:
-        """Takes all branches of another split of the same task, at some of the rates.
+        """Takes all branches of another split at some of the rates.
 
         Where both splits begin with the same tokens, the hidden states of the prefix
         are taken as well.
@@ -89,7 +89,7 @@ class SplitEvaluator:
         return (mine.prefix, mine.label_ids) == (theirs.prefix, theirs.label_ids)
 
     def stream(self, examples=None, rates=None) -> Iterator[tuple]:
-        """Scores of batch after batch; the device works on one ahead."""
+        """Yields the scores batch by batch, with one batch computed ahead."""
         waiting, branches, kept = [], self._with(rates), {}
         for batch in self.batches(examples):
             running = [
@@ -102,7 +102,7 @@ class SplitEvaluator:
     def evaluations(
         self, progress: Progress | None = None, name: Callable[[Any], str] = str
     ) -> dict[Any, tuple[Evaluation, ...]]:
-        """Evaluations at every rate of every branch."""
+        """Returns the evaluations at every rate of every branch."""
         p = self.prompts
         return {
             key: tuple(evaluation_of(s, p.labels, p.denominator) for s in found)
@@ -112,7 +112,7 @@ class SplitEvaluator:
     def _gathered(
         self, progress: Progress | None = None, name: Callable[[Any], str] = str
     ) -> dict[Any, np.ndarray]:
-        """Scores of all examples at every rate of every branch, (R, n, K)."""
+        """Returns the scores of all examples at every rate and branch, (R, n, K)."""
         p, scores = self.prompts, {}
         count = Counter(p.num_examples * len(self.branches), progress)
         for key, examples, found in self.stream():
@@ -142,13 +142,14 @@ class SplitEvaluator:
                 check_weights(self.model, tokens=False)
                 self._weights_are_known = True
             if wrong.any() and batch.tokens.ends is not None:
-                # One of a row may have made NaN of all others, as 0 times NaN is NaN.
+                # One sequence of a row may have made all others NaN, since 0 times NaN
+                # is NaN.
                 found = self._alone(key, examples[wrong], rates, branches)
                 measures[:, wrong] = found
             yield key, examples, self.prompts.scores(measures, examples, own)
 
     def _of_examples(self, measures, batch, rates, kept, key):
-        """Measures (R, n, K) on the host, of the examples that a batch completes.
+        """Returns measures (R, n, K) of the examples that a batch completes.
 
         ``kept`` has those of all sequences until the other options are there.
         """
@@ -162,7 +163,7 @@ class SplitEvaluator:
         return whole[:, batch.examples]
 
     def _alone(self, key, examples, rates, branches):
-        """Measures of examples, each of which has a row of its own."""
+        """Returns measures of examples that each have a row of their own."""
         found: dict[int, np.ndarray] = {}
         kept: dict[Any, np.ndarray] = {}
         for batch in self.apart(examples):
@@ -175,7 +176,7 @@ class SplitEvaluator:
         return np.stack([found[number] for number in examples.tolist()], axis=1)
 
     def _reference_measures(self, key, rates):
-        """Measures of the reference prompts at some rates; all are evaluated once."""
+        """Returns measures of the reference prompts, which are evaluated once."""
         if self.reference is None:
             return None
         if not self._references:
@@ -184,7 +185,7 @@ class SplitEvaluator:
         return found if rates is None else found[np.asarray(rates)]
 
     def _with(self, rates):
-        """Branches at some rates, as many as a power of two; the last are kept."""
+        """Returns the branches at some rates, padded to a power of two."""
         if rates is None or tuple(rates) == tuple(range(self._num_rates)):
             return self.branches
         full = 1 << (len(rates) - 1).bit_length()
@@ -196,7 +197,7 @@ class SplitEvaluator:
 
 
 def _most_pairs(model: Any, rates: int) -> int | None:
-    """Pairs of tokens whose attention weights at all rates take ``_MOST_BYTES``."""
+    """Largest number of token pairs whose attention weights fit ``_MOST_BYTES``."""
     leaf = jax.tree.leaves(model.params)[0]
     devices = leaf.devices() if isinstance(leaf, jax.Array) else jax.devices()
     if any(device.platform != "cpu" for device in devices):
@@ -205,7 +206,7 @@ def _most_pairs(model: Any, rates: int) -> int | None:
 
 
 def _check_turns(rotary, prompts):
-    """Raises where the frequencies of a batch would depend on its longest row."""
+    """Raises if rotary frequencies would depend on a batch's longest row."""
     longest = len(prompts.prefix) + max(len(row) for row in prompts.rows)
     if rotary is not None and rotary.switch is not None and longest > rotary.switch:
         raise ValueError(
@@ -216,7 +217,7 @@ def _check_turns(rotary, prompts):
 
 
 def _check_scoring(arch, prompts):
-    """Raises where the mean of all logits is not the logit of the head's mean row."""
+    """Raises if the mean of all logits is not the logit of the head's mean row."""
     if prompts.measure == "mean_logit" and arch.logit_cap is not None:
         raise ValueError(
             "scoring: expected another than mean_logit for a model whose logits are "

@@ -1,4 +1,4 @@
-"""The matrices of a module at every rate."""
+"""The matrices of a pruned module at every rate."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def pruned_stacks(
     at_least_one: bool,
     systems: Any,
 ) -> tuple[tuple[MatrixSpec, ...], tuple[jax.Array, ...]]:
-    """Paths within the layer, and for each a stack over the rates."""
+    """Returns paths within the layer, each with its matrices stacked over rates."""
     kind = method if isinstance(method, str) else "svd"
     cutting = Cutting(kind, "floor", at_least_one)
     specs = module_matrices(model, layer, module)
@@ -47,7 +47,7 @@ def _stack(W, rates, cutting, method, systems, place):
     whole = cutting.kept(W.shape, 0)
     if min(kept) == whole:
         return jnp.stack([W] * len(kept))
-    # On a GPU the default would round the factors to TF32.
+    # On a GPU the default precision would round the factors to TF32.
     with jax.default_matmul_precision("highest"):
         cut = _cutter(W, cutting, method, systems, place)
         pairs = zip(rates, kept, strict=True)
@@ -57,7 +57,7 @@ def _stack(W, rates, cutting, method, systems, place):
 
 
 def _cutter(W, cutting, method, systems, place) -> Callable[[Any], jax.Array]:
-    """From a rate to the matrix; one decomposition or sort serves all of them."""
+    """Returns a function from a rate to the matrix, with one decomposition for all."""
 
     def kept(rate):
         return cutting.kept(W.shape, rate)

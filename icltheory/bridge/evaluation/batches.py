@@ -1,4 +1,4 @@
-"""Rows of tokens in few shapes: padded lengths, batches, and positions of answers."""
+"""Batches of token rows in few shapes, with the positions of their answers."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -13,24 +13,24 @@ from icltheory.bridge.streams import Tokens
 
 __all__ = ["Answers", "Batch", "Batches", "padded_lengths"]
 
-_STEP = 8  # Lengths are multiples of this, so that other prompts meet compiled shapes.
+_STEP = 8  # Lengths are multiples of this, to share compiled programs.
 
 
 @runtime_checkable
 class Sequences(Protocol):
-    """What is laid out: numbered sequences, as those of :class:`Prompts`."""
+    """Numbered sequences that can be laid out in rows, such as :class:`Prompts`."""
 
     def read(self, number: int) -> tuple[int, ...]:
-        """Tokens that the model reads."""
+        """Returns the tokens of a sequence that the model reads."""
         ...
 
     def asked(self, number: int) -> tuple[tuple[int, ...], int]:
-        """Tokens that the measure is of, and the place where the first one is seen."""
+        """Returns the tokens to measure and the position that predicts the first."""
         ...
 
 
 class Answers(NamedTuple):
-    """The tokens that measures are of.
+    """The measured tokens of a batch.
 
     Args:
         tokens: The tokens, ``(B, M)``.
@@ -71,7 +71,7 @@ class Batch(NamedTuple):
 
 @named_errors
 def padded_lengths(lengths: Sequence[int] | np.ndarray, most: int) -> np.ndarray:
-    r"""The lengths, a few only, to which rows are best padded.
+    r"""Chooses a few padded lengths that minimise the total padding.
 
     .. math:: \min_{t_1 < \dots < t_m} \sum_i \min \{ t_j : t_j \ge T_i \} ,
         \qquad m \le \text{most}
@@ -102,7 +102,8 @@ def padded_lengths(lengths: Sequence[int] | np.ndarray, most: int) -> np.ndarray
     cost[0] = 0
     choices = []
     for _ in range(min(most, len(sizes))):
-        # Entry [j, i]: the first i sizes by earlier lengths, those up to j by size j.
+        # Entry [j, i] is the cost if the first i sizes use shorter lengths, and those
+        # up to j size j.
         step = cost[None, :-1] + sizes[:, None] * (total[1:, None] - total[None, :-1])
         step = np.where(np.tri(len(sizes), dtype=bool), step, np.inf)
         choices.append(step.argmin(axis=1))
@@ -117,13 +118,13 @@ def padded_lengths(lengths: Sequence[int] | np.ndarray, most: int) -> np.ndarray
 
 
 def rows_with(most_pairs: int, length: int, prompts: Prompts) -> int:
-    """How many rows behind the prefix have so many pairs of tokens."""
+    """Number of rows after the prefix that have ``most_pairs`` token pairs."""
     return most_pairs // (length * (len(prompts.prefix) + length))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Batches:
-    """The examples of a split by padded length.
+    """Batches of a split's examples, grouped by padded length.
 
     Args:
         prompts: The split.
@@ -162,7 +163,7 @@ class Batches:
     def __call__(
         self, examples: Sequence[int] | np.ndarray | None = None
     ) -> Iterator[Batch]:
-        """Batches of all examples, or of some in shapes that other calls share."""
+        """Yields batches of all examples, or of some in shapes of other calls."""
         whole = examples is None
         count = self.prompts.num_examples
         chosen = np.arange(count) if whole else np.asarray(examples, int)
@@ -176,7 +177,7 @@ class Batches:
                 yield self._batch(members[start : start + size], size, int(length))
 
     def _most(self, length: int) -> int:
-        """Most examples of a batch with rows of this length."""
+        """Largest number of examples per batch for rows of this length."""
         if self.most_pairs is None:
             return self.batch_size
         rows = rows_with(self.most_pairs, length, self.prompts)
@@ -199,23 +200,23 @@ class Batches:
 
 
 def sequences_of(examples: np.ndarray, each: int) -> np.ndarray:
-    """Numbers of the sequences of some examples, of which each has so many."""
+    """Indices of the sequences of some examples, ``each`` per example."""
     return (examples[:, None] * each + np.arange(each)[None]).ravel()
 
 
 def sizes_read(prompts: Prompts) -> np.ndarray:
-    """Number of tokens that the model reads in each row."""
+    """Number of tokens that the model reads, by row."""
     return np.array([len(prompts.read(number)) for number in range(len(prompts.rows))])
 
 
 def sizes_asked(prompts: Prompts) -> np.ndarray:
-    """Number of tokens that the measure of each row is of."""
+    """Number of measured tokens, by row."""
     numbers = range(len(prompts.rows))
     return np.array([len(prompts.asked(number)[0]) for number in numbers])
 
 
 def shared_beginning(prompts: Sequences, numbers: Sequence[int]) -> int:
-    """How many tokens some sequences begin with alike; 0 for a single one."""
+    """Number of tokens shared at the beginning of all sequences; 0 for a single one."""
     if len(numbers) == 1:
         return 0
     rows = [prompts.read(number) for number in numbers]
@@ -223,7 +224,7 @@ def shared_beginning(prompts: Sequences, numbers: Sequence[int]) -> int:
 
 
 class Line:
-    """One row without padding, in which what some sequences begin with stands once.
+    """One unpadded row of several sequences, in which shared beginnings occur once.
 
     Args:
         prompts: The sequences.
@@ -278,7 +279,7 @@ def laid_out(
     sequences: int = 1,
     segments: int = 1,
 ) -> tuple[Tokens, Answers]:
-    """Lines as rows of one length.
+    """Pads lines to rows of one length and returns them as arrays.
 
     Args:
         lines: The rows without padding.

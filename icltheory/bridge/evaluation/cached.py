@@ -1,4 +1,4 @@
-"""Evaluation with the shared prefix run once, and questions in batches."""
+"""Evaluation with the shared prefix computed once and questions in batches."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def evaluate(
     packed: bool = True,
     progress: Progress | None = None,
 ) -> Evaluation:
-    r"""Answers every example of a split.
+    r"""Evaluates a model on every example of a split.
 
     With label tokens the score of label k is its logit behind the prompt. Other
     scorings begin with the log-likelihood of option k,
@@ -87,7 +87,7 @@ def evaluate_rates(
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[Evaluation, ...]:
-    """Answers a split with one module pruned at each of several rates, or to ranks.
+    """Evaluates a split with one module pruned at several rates or ranks.
 
     Args:
         model: The model.
@@ -131,7 +131,7 @@ def evaluate_grid(
     progress: Progress | None = None,
     **options: Any,
 ) -> Mapping[tuple[int, str], tuple[Evaluation, ...]]:
-    """Answers a split with every (layer, module) pruned at every rate, in one pass.
+    """Evaluates a split for every (layer, module, rate) in one pass.
 
     Args:
         model: The model.

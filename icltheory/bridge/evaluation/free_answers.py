@@ -1,4 +1,4 @@
-"""Answers in free text: greedy generation, exact match and token F1."""
+"""Free-text answers: greedy generation, exact match and token F1."""
 
 import dataclasses
 import math
@@ -40,7 +40,7 @@ _NOTHING = statistics.Interval(math.nan, math.nan)
 
 @named_errors
 def normalise_answer(text: str) -> str:
-    """An answer as SQuAD compares it.
+    """Normalises an answer as SQuAD does for comparison.
 
     Small letters; without the punctuation of ASCII, without the words a, an and the,
     and with single spaces.
@@ -65,7 +65,7 @@ def normalise_answer(text: str) -> str:
 
 @named_errors
 def exact_match(text: str, answers: Sequence[str]) -> bool:
-    """Whether a text is one of the answers after normalisation.
+    """Whether a text equals one of the answers after normalisation.
 
     Args:
         text: What the model wrote.
@@ -90,7 +90,7 @@ def exact_match(text: str, answers: Sequence[str]) -> bool:
 
 @named_errors
 def token_f1(text: str, answers: Sequence[str]) -> float:
-    r"""Overlap in words with the answer that fits best.
+    r"""F1 score of words, for the answer with the largest overlap.
 
     .. math:: F_1 = \max_a \frac{2 P_a R_a}{P_a + R_a} = \max_a
         \frac{2\, |w \cap w_a|}{|w| + |w_a|}
@@ -122,7 +122,7 @@ def token_f1(text: str, answers: Sequence[str]) -> float:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class GenerationEvaluation:
-    r"""What a model wrote on a split, beside the right answers.
+    r"""Generated and correct answers of a split, with exact match and F1.
 
     A logit that is NaN ends an answer, which is then wrong, and the example is counted
     in ``num_nan``. Where that is so of all examples, shares and intervals are NaN.
@@ -179,7 +179,7 @@ def evaluate_generation(
     level: float | int = 0.95,
     progress: Progress | None = None,
 ) -> GenerationEvaluation:
-    """Lets a model write the answers of a split, and compares them with the right ones.
+    """Generates the answers of a split and compares them with the correct ones.
 
     The likeliest token is written again and again, with a cache of keys and values, up
     to one of the strings ``until``, the end of the text or ``max_tokens``. The

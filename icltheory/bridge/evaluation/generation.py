@@ -19,7 +19,7 @@ from icltheory.bridge.streams import KV, Tokens
 __all__ = ["generate", "generate_text"]
 
 _STEP = 8
-_LEAST_PREFIX = 32  # A shorter one is not worth programs of its own.
+_LEAST_PREFIX = 32  # A shorter prefix does not justify extra programs.
 
 
 @named_errors
@@ -30,7 +30,7 @@ def generate(
     *,
     ended: Callable[[int, list[int]], bool] | None = None,
 ) -> list[list[int]]:
-    r"""The likeliest next token, again and again, for several prompts together.
+    r"""Generates the most likely tokens one by one, for several prompts together.
 
     .. math:: w_t = \arg\max_w p(w \mid w_0, \dots, w_{t-1})
 
@@ -70,7 +70,7 @@ def generate(
 
 
 class PrefixCache(NamedTuple):
-    """The beginning that prompts share, run once.
+    """The shared beginning of prompts, computed once.
 
     Attributes:
         size: Its number of tokens.
@@ -84,7 +84,7 @@ class PrefixCache(NamedTuple):
 
 
 def prefix_cache(model: Any, prompts: Sequence[Sequence[int]]) -> PrefixCache | None:
-    """The common beginning of prompts as a cache; ``None`` if it is short."""
+    """Returns a cache of the prompts' common beginning; None if it is short."""
     rows = [list(prompt) for prompt in prompts]
     size = common_beginning(rows, min(map(len, rows)) - 1)
     if size < _LEAST_PREFIX:
@@ -107,7 +107,7 @@ def continuations(
     length: int = 0,
     prefix: PrefixCache | None = None,
 ) -> tuple[list[list[int]], np.ndarray]:
-    """The new tokens of each prompt, and which prompts ended at a logit that is NaN.
+    """Returns the new tokens of each prompt, and which prompts met a NaN logit.
 
     Prompts are padded to ``length`` if it is more than theirs. Those that begin with a
     prefix run from its cache.
@@ -162,7 +162,7 @@ def generate_text(
     *,
     until: Sequence[str] = (),
 ) -> list[str]:
-    """Greedy continuations of texts, each up to the first of some strings.
+    """Generates greedy continuations of texts, each up to the first stop string.
 
     Args:
         model: The model, with a tokenizer.
@@ -194,12 +194,12 @@ def written_texts(
     length: int = 0,
     prefix: PrefixCache | None = None,
 ) -> tuple[list[str], np.ndarray]:
-    """The texts behind prompts in tokens, and which ended at a logit that is NaN."""
+    """Returns texts generated after token prompts, and which met a NaN logit."""
     tokenizer, stops = model.tokenizer, [stop for stop in until if stop]
     end = getattr(tokenizer, "eos_id", None)
 
     def text(number, tokens):
-        """What was written; some tokenizers mark the first word of a text."""
+        """Decodes generated tokens after their prompt and returns the new text."""
         front = tokenizer.decode(encoded[number])
         whole = tokenizer.decode([*encoded[number], *tokens])
         return whole[len(front) :] if whole.startswith(front) else whole
@@ -216,12 +216,12 @@ def written_texts(
 
 
 def cut_before(text: str, stops: Sequence[str]) -> str:
-    """The text up to the first place where one of the strings begins."""
+    """Cuts a text before the first occurrence of a stop string."""
     return text[: min((text.find(s) for s in stops if s in text), default=len(text))]
 
 
 def rounded_up(length: int) -> int:
-    """A length as prompts are padded, so that others meet compiled shapes."""
+    """Rounds a length up, so that prompts share compiled programs."""
     return -(-length // _STEP) * _STEP
 
 
@@ -236,13 +236,13 @@ def _refuse_lost(lost: np.ndarray) -> None:
 def checked_prompts(
     model: Any, prompts: Sequence[Sequence[int]], max_tokens: int
 ) -> list[np.ndarray]:
-    """The tokens of prompts that leave room for new ones."""
+    """Returns the prompts as arrays; raises if new tokens would not fit."""
     check_positive_int("max_tokens", max_tokens)
     rows = read_rows("prompts", prompts, model.vocab_size)
     if not rows:
         raise ValueError("prompts: expected at least one, got none")
     rotary = model.decoder.arch.rotary
-    # Beyond the switch old keys would have to be turned anew.
+    # Beyond the switch, cached keys would need another rotation.
     switch = None if rotary is None else rotary.switch
     longest = model.context_length if switch is None else switch
     limit = longest - max_tokens
@@ -256,7 +256,7 @@ def checked_prompts(
 
 
 def _padded(rows, length) -> tuple[Tokens, int]:
-    """Rows padded on the left, so that all end at one place."""
+    """Pads rows on the left, so that all end at one position."""
     longest = rounded_up(max(*(len(row) for row in rows), length))
     ids = np.zeros((len(rows), longest), np.int32)
     mask = np.zeros(ids.shape, bool)

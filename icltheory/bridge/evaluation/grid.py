@@ -1,4 +1,4 @@
-"""One pass over a split for many pruned models at once."""
+"""Evaluates many pruned models in one pass over a split."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ class GridChunk(NamedTuple):
 
     @property
     def predictions(self) -> np.ndarray:
-        """Chosen option at every rate, ``(rates, b)``; -1 for NaN."""
+        """Predicted option at every rate, ``(rates, b)``; -1 for NaN."""
         return predict(self.scores)
 
 
@@ -126,7 +126,7 @@ class Grid:
         return SplitEvaluator(model, prompts, *shapes, rates=len(self.rates))
 
     def on(self, split: str, rates: Sequence[Any]) -> "Grid":
-        """The same pruned matrices at some of the rates, on another split.
+        """Returns the same pruned matrices at some rates for another split.
 
         Args:
             split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
@@ -152,7 +152,7 @@ class Grid:
 
     @property
     def labels(self) -> np.ndarray:
-        """Number of the right option of each example."""
+        """Index of the correct option of each example."""
         return self._run.prompts.labels
 
     @property
@@ -165,7 +165,7 @@ class Grid:
         examples: Sequence[int] | np.ndarray | None = None,
         rates: Sequence[int] | None = None,
     ) -> Iterator[GridChunk]:
-        """Scores of a batch as soon as they are there.
+        """Yields the scores of each batch as soon as they are computed.
 
         Args:
             examples: Numbers of the examples; all if ``None``. When given, shapes are
@@ -181,7 +181,7 @@ class Grid:
     def correct(
         self, rates: Sequence[int], examples: Sequence[int] | np.ndarray
     ) -> np.ndarray:
-        """Which answers are right, as a race over rates asks for it.
+        """Which answers are right, in the form that a race over rates needs.
 
         Args:
             rates: Numbers of the rates.
@@ -204,7 +204,7 @@ class Grid:
     def evaluations(
         self, progress: Progress | None = None
     ) -> dict[tuple[int, str], tuple[Evaluation, ...]]:
-        """Evaluations over the whole split, one for each rate.
+        """Returns evaluations of the whole split, one for each rate.
 
         Args:
             progress: Called as ``progress(done, total, part)`` after each batch, with

@@ -20,14 +20,14 @@ from icltheory.bridge.model import check_weights
 
 __all__ = ["Likelihoods", "log_likelihoods", "perplexity"]
 
-_STEP = 8  # Lengths are multiples of this, so that other rows meet compiled shapes.
-_MOST = 64  # Rows of a line: the logits of all their answers are in memory at once.
-# What a softmax takes for a pair of tokens and a head, in multiply-adds; measured.
+_STEP = 8  # Lengths are multiples of this, to share compiled programs.
+_MOST = 64  # Most rows per line, whose answer logits are in memory at once.
+# Measured cost of the softmax for one token pair and head, in multiply-adds.
 _COMPARISON = 90
 
 
 class Likelihoods(NamedTuple):
-    """What a model thinks of the ends of rows of tokens.
+    """Log-likelihoods of the ends of token rows.
 
     Attributes:
         log_likelihood: Sum of the natural logarithms of the tokens' probabilities, a
@@ -55,7 +55,7 @@ def log_likelihoods(
     buckets: int = 4,
     progress: Progress | None = None,
 ) -> Likelihoods:
-    r"""Log-likelihood of the end of each row given its beginning.
+    r"""Log-likelihood of each row's end, given its beginning.
 
     .. math:: \log p(w_{s}, \dots, w_{T-1} \mid w_0, \dots, w_{s-1})
         = \sum_{t=s}^{T-1} \log p(w_t \mid w_0, \dots, w_{t-1})
@@ -100,7 +100,7 @@ def log_likelihoods(
     rotary = model.decoder.arch.rotary
     switch = None if rotary is None else rotary.switch
     if switch is not None and max(map(len, read)) > switch:
-        # Angles follow the longest row of a batch.
+        # Frequencies depend on the longest row of a batch, so rows run one by one.
         groups, batch_size = [[number] for number in range(len(read))], 1
     totals = np.zeros(len(read))
     greedy = np.zeros(len(read), bool)
@@ -115,7 +115,7 @@ def log_likelihoods(
     wrong = np.flatnonzero(np.isnan(totals)).tolist()
     if wrong:
         check_weights(model, tokens=False)
-        # One row of a line may have made NaN of the others, as 0 times NaN is NaN.
+        # One row of a line may have made the others NaN, since 0 times NaN is NaN.
         run([[number] for number in wrong], Counter(len(wrong), None))
     sizes = np.array([len(row) for row in read]) - np.asarray(starts)
     return Likelihoods(totals, greedy, sizes)
@@ -131,7 +131,7 @@ def perplexity(
     batch_size: int = 8,
     progress: Progress | None = None,
 ) -> float:
-    r"""Perplexity of a text in tokens, by windows that overlap.
+    r"""Perplexity of a text per token, by overlapping windows.
 
     .. math:: \exp\Big( - \frac1{T - 1} \sum_{t=1}^{T-1}
         \log p(w_t \mid w_{c(t)}, \dots, w_{t-1}) \Big)
@@ -200,7 +200,7 @@ def _check_rows(model, rows, starts):
 
 
 class _Rows(NamedTuple):
-    """Rows of tokens and the number of the first predicted one in each."""
+    """Rows of tokens, and the index of the first predicted token in each."""
 
     rows: list[tuple[int, ...]]
     starts: list[int]
@@ -213,7 +213,7 @@ class _Rows(NamedTuple):
         return self.rows[number][start:], start - 1
 
     def groups(self, arch: Architecture) -> list[list[int]]:
-        """Rows in lines: one joins the line of the row before it if that is cheaper."""
+        """Groups rows into lines; a row joins the previous line if that is cheaper."""
         reads = [self.read(number) for number in range(len(self.rows))]
         longest = 2 * max(map(len, reads))
         pair = 1 + _COMPARISON / (2 * arch.head_dim)
@@ -238,7 +238,7 @@ class _Rows(NamedTuple):
 
 
 def _batches(rows: _Rows, groups, size, buckets) -> Iterator[tuple]:
-    """Numbers of rows, their places, what is read, and what is predicted where."""
+    """Yields batches: row numbers, positions, input tokens and predicted tokens."""
     lines = [Line(rows, [group]) for group in groups]
     read = np.array([len(line.ids) for line in lines])
     asked = np.array([len(line.asked) for line in lines])

@@ -1,4 +1,4 @@
-"""The plain way: one prompt after another through the whole model."""
+"""Reference evaluation: one prompt after another through the whole model."""
 
 from typing import Any
 
@@ -19,10 +19,10 @@ __all__ = ["evaluate_naive"]
 def evaluate_naive(
     model: Any, task: LanguageTask, split: str = "validation", shots: int | None = None
 ) -> Evaluation:
-    """Answers a split one prompt at a time, with all logits at all tokens.
+    """Evaluates a split one prompt at a time, with all logits at all tokens.
 
-    What :func:`~icltheory.bridge.evaluation.evaluate` has to agree with, and what it
-    is measured against. Every length of a prompt is compiled again.
+    It is the reference for tests and timings of
+    :func:`~icltheory.bridge.evaluation.evaluate`. Every prompt length is compiled.
 
     Args:
         model: The model, of which logits, tokenizer and context length are used.

@@ -1,4 +1,4 @@
-"""Several questions in one row of fixed length, so that one program serves all."""
+"""Packs several questions into rows of fixed length, so that one program serves all."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,17 +19,17 @@ from icltheory.bridge.evaluation.prompts import Prompts
 
 __all__ = ["PackedBatches", "pack"]
 
-_STEP = 8  # Lengths are multiples of this, so that other prompts meet compiled shapes.
+_STEP = 8  # Lengths are multiples of this, to share compiled programs.
 Group = tuple[int, ...]  # Sequences of one example that share a stem in a row.
 
-_SHORTEST = 64  # Shorter rows save nothing: attention is a small part of a block.
+_SHORTEST = 64  # Shorter rows save nothing, as attention is a small part of a block.
 
 
 @named_errors
 def pack(
     lengths: Sequence[int] | np.ndarray, row_length: int, most: int
 ) -> list[list[int]]:
-    """Sequences in rows, by best fit in the order of decreasing length.
+    """Packs sequences into rows by best fit, longest first.
 
     Each goes into the fullest row that still holds it, and into a new one if there is
     none.
@@ -70,7 +70,7 @@ def pack(
 
 
 class PackedBatches:
-    r"""The sequences of a split behind a shared prefix, several in each row.
+    r"""Batches of a split's sequences after a shared prefix, several in each row.
 
     A sequence is a question, or a question with one of its options. It sees the prefix
     and itself, and its positions begin behind the prefix. The tokens that the options
@@ -136,7 +136,7 @@ class PackedBatches:
         self.answers = self._answers(self.whole)
 
     def _lengths(self) -> list[int]:
-        """Lengths of rows to choose from, ascending."""
+        """Returns the candidate row lengths in ascending order."""
         longest = int(-(-self.sizes.max() // _STEP) * _STEP)
         found = {max(times * longest, _SHORTEST) for times in (1, 2, 3)}
         if self.prompts.rows_per_example > 1:
@@ -145,7 +145,7 @@ class PackedBatches:
         return sorted(found)
 
     def _groups(self, length: int | None) -> list[Group]:
-        """The sequences of each example, in as few groups as rows of a length need."""
+        """Groups each example's sequences into as few rows as a row length allows."""
         each, found = self.prompts.rows_per_example, []
         for first in range(0, len(self.sizes), each):
             group: Group = (first,)
@@ -159,7 +159,7 @@ class PackedBatches:
         return found
 
     def _size(self, group: Group) -> int:
-        """Tokens of a group, whose stem stands once."""
+        """Number of tokens of a group, in which the shared stem occurs once."""
         stem = int(self.stems[group[0] // self.prompts.rows_per_example])
         return int(self.sizes[list(group)].sum()) - (len(group) - 1) * stem
 
@@ -174,7 +174,7 @@ class PackedBatches:
     def __call__(
         self, examples: Sequence[int] | np.ndarray | None = None
     ) -> Iterator[Batch]:
-        """Batches of all examples, or of some in shapes that other calls share."""
+        """Yields batches of all examples, or of some in shapes of other calls."""
         each, answers = self.prompts.rows_per_example, self.answers
         if examples is None:
             packed, count = self.whole, -(-len(self.whole) // self.rows)
@@ -193,7 +193,7 @@ class PackedBatches:
             np.subtract.at(missing, numbers // each, 1)
             done = dict.fromkeys((numbers // each).tolist())
             complete = np.array([n for n in done if not missing[n]], int)
-            # Rows that are missing repeat the last one.
+            # Missing rows are filled with copies of the last one.
             lines = [Line(self.prompts, row) for row in rows]
             lines += [lines[-1]] * (size - len(rows))
             shape = (answers, sequences, segments)
@@ -207,5 +207,5 @@ class PackedBatches:
 
 
 def _numbers(rows: Sequence[Sequence[Group]]) -> list[int]:
-    """Numbers of the sequences of some rows."""
+    """Returns the indices of the sequences of some rows."""
     return [number for row in rows for group in row for number in group]

@@ -1,4 +1,4 @@
-"""A split of a task as tokens: a shared prefix, and what each example adds to it."""
+"""A split of a task as tokens: a shared prefix, and the tokens of each example."""
 
 import dataclasses
 import itertools
@@ -25,7 +25,7 @@ Encode = Callable[[str], Sequence[int]]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Prompts:
-    """What a model reads to answer a split, in tokens.
+    """The token prompts of a split.
 
     Every text is encoded whole, and the prefix is the longest run of tokens that all of
     them begin with. A tokenizer that merges across the boundary between demonstrations
@@ -66,7 +66,7 @@ class Prompts:
 
     @property
     def measure(self) -> str:
-        """What the device computes of each option."""
+        """Name of the quantity that the device computes for each option."""
         return SCORINGS[self.scoring].measure
 
     @property
@@ -76,16 +76,16 @@ class Prompts:
 
     @property
     def rows_per_example(self) -> int:
-        """Rows that an example takes."""
+        """Number of rows per example."""
         return 1 if self.measure == "label_token" else self.num_options
 
     def read(self, number: int) -> tuple[int, ...]:
-        """Tokens of a row that the model reads: an answer's last one is predicted."""
+        """Tokens of a row that the model reads, without a predicted last token."""
         row = self.rows[number]
         return row[:-1] if self.measure == "log_likelihood" else row
 
     def asked(self, number: int) -> tuple[tuple[int, ...], int]:
-        """Tokens of a row that its measure is of, and where the first one is seen.
+        """Measured tokens of a row, and the position that predicts the first one.
 
         A log-likelihood sees a token at the place in front of it, a mean of all logits
         sees every token at its own place, and a label token needs none.
@@ -102,7 +102,7 @@ class Prompts:
         examples: np.ndarray,
         references: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Scores of options from what the device computed.
+        """Computes the options' scores from the measured quantities.
 
         Args:
             measures: Measure of each option of some examples, ``(..., b, K)``.
@@ -127,7 +127,7 @@ class Prompts:
 def tokenize(
     model: Any, task: LanguageTask, split: str = "validation", shots: int | None = None
 ) -> Prompts:
-    """Encodes a split and checks that the model can answer it.
+    """Encodes a split and checks that the model can evaluate it.
 
     A label's token is what the label adds to the tokens of the whole prompt. It is
     looked up once for every ending of a prompt (its last word with the space behind
@@ -178,7 +178,7 @@ def tokenize(
     enforce(gather(reader.findings))
     if scoring.measure != "log_likelihood":
         starts = [len(row) for row in rows]
-    # The token before an answer predicts the first of its own.
+    # The token before an answer predicts the answer's first token.
     shared = common_beginning(rows, min(starts) - 1)
     reference, reference_of = _references(model, task, split, shots)
     return Prompts(
@@ -199,7 +199,7 @@ def tokenize(
 def _references(
     model: Any, task: LanguageTask, split: str, shots: int | None
 ) -> tuple[Prompts | None, np.ndarray | None]:
-    """Each reference prompt of a split once, and the numbers of each example's."""
+    """Returns the distinct reference prompts of a split and each example's indices."""
     make = SCORINGS[task.scoring].references
     if make is None:
         return None, None
@@ -219,7 +219,7 @@ def _references(
 
 
 class _PromptReader:
-    """Encodes the examples of a split and collects what is wrong with them."""
+    """Encodes the examples of a split and collects errors in them."""
 
     def __init__(
         self, task: LanguageTask, split: str, shots: int | None, encode: Encode
@@ -242,14 +242,14 @@ class _PromptReader:
         return self.prefix + query
 
     def question(self, example: Any) -> list[tuple[tuple[int, ...], int]]:
-        """The row of an example whose label token is predicted."""
+        """Returns the row of an example whose label token is predicted."""
         row = self.encode(self.text(example))
         if not row:
             raise ValueError(f"{self.where} example {example.index}: no tokens")
         return [(row, len(row))]
 
     def answers(self, example: Any) -> list[tuple[tuple[int, ...], int]]:
-        """A row for each option, and where it begins."""
+        """Returns a row for each option, and where the option begins."""
         text = self.text(example)
         before, found = self.encode(text), []
         if not before:
@@ -271,7 +271,7 @@ class _PromptReader:
     def lengths(
         self, examples: Sequence[Any], rows: Any, starts: Any, length: Any
     ) -> np.ndarray:
-        """What the measures of the options are divided by."""
+        """Divisors of the options' measures."""
         found, place = [], 0
         for example in examples:
             for option in self.task.options(example):
@@ -283,7 +283,7 @@ class _PromptReader:
         return np.array(found, float).reshape(len(examples), -1)
 
     def label_ids(self, examples: Sequence[Any]) -> tuple[int, ...]:
-        """The token of each label, the same behind every ending of a prompt."""
+        """Returns the token of each label, which must not depend on the prompt."""
         known, found = set(), None
         for example in examples:
             query = self.task.query(example, self.shots)
@@ -332,7 +332,7 @@ class _PromptReader:
     def check_tokens(
         self, examples: Sequence[Any], rows: Any, labels: Sequence[int], size: int
     ) -> None:
-        """Numbers beyond the embedding table would silently be taken for its last."""
+        """Raises for tokens beyond the embedding table, which JAX would clamp."""
         each = len(rows) // len(examples)
         for number, row in enumerate(rows):
             wrong = [token for token in (*row, *labels) if not 0 <= token < size]
@@ -345,7 +345,7 @@ class _PromptReader:
 
 
 def common_beginning(rows: Sequence[Sequence[int]], most: int) -> int:
-    """Length of the longest common beginning, ``most`` if it is longer."""
+    """Length of the longest common beginning, at most ``most``."""
     shared = rows[0][: max(most, 0)]
     for row in rows:
         if row[: len(shared)] != shared:

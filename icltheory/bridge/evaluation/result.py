@@ -1,4 +1,4 @@
-"""What an evaluation found: scores, predictions, ties and NaN, accuracy."""
+"""Result of an evaluation: scores, predictions, ties, NaN and accuracy."""
 
 import dataclasses
 import math
@@ -13,7 +13,7 @@ __all__ = ["Evaluation", "evaluation_of", "predict"]
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    r"""How a model answered the examples of a split.
+    r"""Scores and predictions of a model on the examples of a split.
 
     .. math:: \mathrm{accuracy} = \frac{1}{d} \sum_{i=1}^n [\hat y_i = y_i] , \qquad
         \hat y_i = \min \arg\max_k s_{ik} , \qquad d \in \{n,\, n - 1\}
@@ -63,7 +63,7 @@ class Evaluation:
 
 @named_errors
 def predict(scores: np.ndarray) -> np.ndarray:
-    """Number of the best option of each example, the first of equals; -1 for NaN.
+    """Index of each example's best option, the first of equal ones; -1 for NaN.
 
     Args:
         scores: Scores, options along the last axis.
@@ -87,7 +87,7 @@ def predict(scores: np.ndarray) -> np.ndarray:
 def evaluation_of(
     scores: np.ndarray, labels: np.ndarray, denominator: str = "n"
 ) -> Evaluation:
-    """The evaluation that scores and labels amount to.
+    """Computes the evaluation from scores and labels.
 
     Args:
         scores: Score of every option of every example, ``(n, K)``.

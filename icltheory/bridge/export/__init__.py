@@ -1,4 +1,4 @@
-"""Pruned models as checkpoints, dense or in factors, and what the factors save."""
+"""Writes pruned models as checkpoints, dense or in factors, and counts the savings."""
 
 from icltheory._public import shown
 from icltheory.bridge.export.factors import FactoredFolder, take_factors

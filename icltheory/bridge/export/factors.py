@@ -1,4 +1,4 @@
-"""Low-rank matrices of a checkpoint as two factors, and their way back.
+"""Stores low-rank matrices of a checkpoint as two factors, and restores them.
 
 A checkpoint with factors has ``"model_type": "icltheory_factorised"``, so that no other
 program takes it for a dense one, fills what it does not find with random numbers and
@@ -30,12 +30,12 @@ from icltheory.bridge.spectra import Exact, rounding_noise
 __all__ = ["FactoredFolder", "take_factors"]
 
 FACTORISED = "icltheory_factorised"
-# What clipping in float32 leaves behind, over the largest singular value.
+# Relative size of the rounding errors that clipping in float32 leaves.
 _SLACK = 8 * float(np.finfo(np.float32).eps)
 
 
 def factorise(W: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Factors of a matrix of low rank in its own dtype, or None if they save nothing.
+    """Factors of a low-rank matrix in its dtype, or None if they are not smaller.
 
     The rank counts the singular values that stand out of the rounding of the entries,
     whose largest singular value is about the noise times (sqrt(m) + sqrt(n)).
@@ -52,14 +52,14 @@ def factorise(W: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def part_names(name: str, count: int) -> list[str]:
-    """What the matrices of a tensor are called when they are stored apart."""
+    """Names under which the matrices of a tensor are stored separately."""
     return [name] if count == 1 else [f"{name}.{i}" for i in range(count)]
 
 
 def mark_factors(
     config: Mapping[str, Any], ranks: Mapping[str, list]
 ) -> dict[str, Any]:
-    """The config of a checkpoint with factors."""
+    """Returns the config of a checkpoint with factors."""
     table = {"model_type": config["model_type"], "factors": dict(ranks)}
     return {**config, "model_type": FACTORISED, "icltheory": table}
 
@@ -68,7 +68,7 @@ def mark_factors(
 def take_factors(
     config: Mapping[str, Any], source: Any = "config.json"
 ) -> tuple[dict[str, Any], dict[str, list[int | None]]]:
-    """The config of the dense checkpoint, and which tensors are kept in factors.
+    """Returns the dense checkpoint's config and the tensors stored as factors.
 
     Args:
         config: The config as the file has it.
@@ -111,7 +111,7 @@ def _are_ranks(value) -> bool:
 
 
 class FactoredFolder(SafetensorsFolder):
-    """The tensors of a checkpoint with factors, as the dense one would have them.
+    """Reads a checkpoint with factors as a dense checkpoint.
 
     Products are formed in float32 and rounded to the dtype of the factors.
 
@@ -143,24 +143,24 @@ class FactoredFolder(SafetensorsFolder):
         self.names = frozenset((set(stored) - pieces) | set(ranks))
 
     def file(self, name: str) -> Path:
-        """The file that holds a tensor, or the first of its pieces."""
+        """Returns the file that holds a tensor, or its first piece."""
         if name not in self._ranks:
             return super().file(name)
         return super().file(self._pieces(name)[0][0])
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of a tensor in the dense checkpoint."""
+        """Returns the shape of a tensor in the dense checkpoint."""
         entry = self._entries.get(name)
         return super().shape(name) if entry is None else entry.shape
 
     def dtype(self, name: str) -> np.dtype:
-        """Dtype of a tensor, or of the first of its pieces."""
+        """Returns the dtype of a tensor, or of its first piece."""
         if name not in self._ranks:
             return super().dtype(name)
         return super().dtype(self._pieces(name)[0][0])
 
     def read(self, name: str) -> np.ndarray:
-        """The tensor as the dense checkpoint has it."""
+        """Returns the tensor of the dense checkpoint."""
         if name not in self._ranks:
             return super().read(name)
         ranks = self._ranks[name]
@@ -171,7 +171,7 @@ class FactoredFolder(SafetensorsFolder):
     peek = read
 
     def release(self, name: str) -> None:
-        """Takes a tensor, or its pieces, out of this process's memory."""
+        """Releases the memory pages of a tensor or of its pieces."""
         pieces = [p for p, _ in self._pieces(name)] if name in self._ranks else [name]
         for piece in pieces:
             super().release(piece)
@@ -184,7 +184,7 @@ class FactoredFolder(SafetensorsFolder):
         return (A.astype(wide) @ B.astype(wide)).astype(A.dtype)
 
     def _pieces(self, name):
-        """The stored tensors that make up one tensor, with their shapes."""
+        """Returns the stored pieces of one tensor with their shapes."""
         shapes, ranks = self._entries[name].shapes, self._ranks[name]
         found = []
         for part, shape, rank in zip(

@@ -1,4 +1,4 @@
-"""Writing a language model as a folder in the Hugging Face layout."""
+"""Writes a language model as a folder in the Hugging Face layout."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def save_checkpoint(
     shard_bytes: int = 5 * 10**9,
     overwrite: bool = False,
 ) -> Path:
-    r"""Writes a model as a checkpoint, whole matrices or, where it saves, two factors.
+    r"""Writes a checkpoint with whole matrices or, where smaller, two factors.
 
     A dense checkpoint has the names and layout of the model's family and is read by
     every program that reads Hugging Face folders; :func:`~icltheory.bridge.
@@ -103,7 +103,7 @@ def save_checkpoint(
     shared = spans_processes(model.params)
     if shared and jax.process_index() > 0:
         for tensor in tensors:
-            tensor.read()  # a part of every tensor is here
+            tensor.read()  # this process holds a part of every tensor
     else:
         _write(folder, model, config, tensors, shard_bytes)
     if shared:
@@ -118,7 +118,7 @@ def _write(
     tensors: Sequence["_Tensor"],
     shard_bytes: int,
 ) -> None:
-    """Writes everything beside the folder, and renames it."""
+    """Writes all files into a temporary folder and renames it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = folder.with_name(f".{folder.name}.writing.{os.getpid()}")
     aside.mkdir()
@@ -132,7 +132,7 @@ def _write(
 
 
 class _Tensor(NamedTuple):
-    """One tensor to write; it is made when it is read."""
+    """One tensor to write, computed when it is read."""
 
     name: str
     shape: tuple[int, ...]
@@ -145,7 +145,7 @@ class _Tensor(NamedTuple):
 
 
 def _config(model: LanguageModel) -> dict[str, Any]:
-    """The model's config, with the dtype its weights have now."""
+    """Returns the model's config with the current dtype of its weights."""
     if not model.config:
         raise ValueError("config: expected that of a checkpoint, got an empty one")
     described = read_architecture(model.config, model.source or "config")
@@ -163,7 +163,7 @@ def _paths(model, pairs) -> set[tuple]:
 
 
 def _tensors(params, entry: Entry, paths, ranks) -> list[_Tensor]:
-    """The tensor of an entry, or its pieces where factors of one of them save."""
+    """Returns an entry's tensor, or its pieces if factors are smaller."""
     leaves = [_leaf(params, path) for path in entry.paths]
     factors = [
         factorise(on_host(leaf)) if path in paths else None
@@ -236,7 +236,7 @@ def _copy_tokenizer(model: LanguageModel, target: Path) -> None:
 
 
 def _put_in_place(aside: Path, folder: Path) -> None:
-    """Renames; what was there is removed after that."""
+    """Renames the new folder, then removes the old one."""
     if not folder.exists():
         aside.rename(folder)
         return

@@ -1,4 +1,4 @@
-"""What clipping a module saves: numbers, bytes and operations, and from which rate."""
+"""Savings by clipping a module: parameters, bytes and operations."""
 
 from typing import Any, NamedTuple
 
@@ -41,7 +41,7 @@ class MatrixSize(NamedTuple):
 
 
 class SizeReport(NamedTuple):
-    """What clipping one module saves, and how little that is of the model.
+    """Savings by clipping one module, relative to the whole model.
 
     Attributes:
         layer: Number of the layer.
@@ -85,7 +85,7 @@ def size_report(
     rule: Rule = "floor",
     at_least_one: bool = False,
 ) -> SizeReport:
-    r"""Numbers, bytes and operations of a module, dense and clipped.
+    r"""Counts parameters, bytes and operations of a module, dense and clipped.
 
     .. math:: r (m + n) < m n \iff r < \frac{m n}{m + n} \iff
               \xi > \frac{\min(m, n)}{m + n} ,

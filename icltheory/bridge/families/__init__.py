@@ -1,4 +1,4 @@
-"""The families of decoders: one small declaration each.
+"""The decoder families, each with a short declaration.
 
 A family reads its config into an :class:`~icltheory.bridge.Architecture` and says under
 which names a checkpoint keeps which matrices, and in what layout. The same declaration

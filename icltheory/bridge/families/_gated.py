@@ -1,4 +1,4 @@
-"""What LLaMA and its descendants share: sizes, RMS norm, gated MLP, rotary."""
+"""Shared by LLaMA-like families: sizes, RMS norm, gated MLP and rotary positions."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ NAMES = {
 def decoder_sizes(
     config: Config, *, head_dim: int | None = None, kv_heads: int | None = None
 ) -> dict[str, Any]:
-    """Sizes under the names that all but the GPT families use.
+    """Reads sizes under the names that all families but GPT's use.
 
     ``kv_heads`` is what a file without the entry means; a null means all heads.
     """
@@ -84,7 +84,7 @@ def gated(
     partial: bool = False,
     base: float = 10000.0,
 ) -> dict[str, Any]:
-    """The fields of an architecture; the numbers given are the family's defaults.
+    """Reads the architecture of a gated decoder; arguments are the family's defaults.
 
     ``partial`` says whether the family knows heads of which only a part turns.
     """
@@ -115,7 +115,7 @@ def rotary_decoder(
     base: float = 10000.0,
     fraction: float = 1.0,
 ) -> dict[str, Any]:
-    """Sizes, positions, activation and head; the numbers given are the defaults.
+    """Reads sizes, positions, activation and head; arguments are the defaults.
 
     ``eps`` is the entry of the norms' constant and its default; ``partial`` says
     whether the family knows heads of which only a part turns.
@@ -138,7 +138,7 @@ def rotary_decoder(
 
 
 def check_whole(rotary: Rotary, head_dim: int) -> None:
-    """Raises unless every coordinate of a head turns."""
+    """Raises unless all dimensions of a head are rotated."""
     if rotary.dim < head_dim:
         raise ValueError(
             "partial_rotary_factor: expected 1 in this family, got one that turns "

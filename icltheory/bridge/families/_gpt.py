@@ -1,4 +1,4 @@
-"""What the configs of GPT-2 and GPT-J have in common."""
+"""Shared by the configs of GPT-2 and GPT-J."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from icltheory.bridge._config import Config
 def gpt_sizes(
     config: Config, *, vocab: int, positions: int, width: int, layers: int, heads: int
 ) -> dict[str, Any]:
-    """Sizes, norm and activation; the numbers given are the family's defaults."""
+    """Reads sizes, norm and activation; arguments are the family's defaults."""
     width = config.size("n_embd", "hidden_size", default=width)
     heads = config.size("n_head", "num_attention_heads", default=heads)
     if width % heads:

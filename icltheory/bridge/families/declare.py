@@ -1,4 +1,4 @@
-"""What a family declares, and the layouts in which checkpoints keep matrices."""
+"""Declarations of families, and how their checkpoints store matrices."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ __all__ = ["Entry", "Family", "Stored"]
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """A module of a checkpoint, and the modules of the parameter tree it holds.
+    """A module of a checkpoint, and the parameters that it holds.
 
     Attributes:
         name: Its name within the layer, such as ``"attn.c_attn"``; with ``{expert}`` in
@@ -88,7 +88,7 @@ class Entry:
         return shape[::-1] if self.transposed else shape
 
     def split(self, tensor: Any) -> list[Any]:
-        """The leaves, (out, in), as views of the stored tensor.
+        """Splits a stored tensor into its leaves, (out, in), as views.
 
         Args:
             tensor: The stored tensor, a NumPy array.
@@ -112,7 +112,7 @@ class Entry:
         ]
 
     def join(self, leaves: Sequence[Any], numpy: Any) -> Any:
-        """The stored tensor made of its leaves: what :meth:`split` undoes.
+        """Joins leaves to the stored tensor, the inverse of :meth:`split`.
 
         Args:
             leaves: One array for each path.

@@ -1,4 +1,4 @@
-"""Every tensor that a checkpoint of an architecture holds."""
+"""Lists every tensor in the checkpoint of an architecture."""
 
 import dataclasses
 import functools
@@ -16,13 +16,13 @@ from icltheory.bridge.families.registry import FAMILIES
 
 __all__ = ["entries_of"]
 
-# What the leaves of norms are called in checkpoints; others keep their names.
+# Names in checkpoints of the leaves of norms; others keep their names.
 _LEAVES = {"scale": "weight"}
 
 
 @named_errors
 def entries_of(arch: Architecture, prefix: str | None = None) -> tuple[Entry, ...]:
-    """The tensors of a checkpoint, and the leaves of the parameters they hold.
+    """Returns the tensors of a checkpoint with the parameters that they hold.
 
     Args:
         arch: The architecture; its family says the names.
@@ -66,7 +66,7 @@ def _all(family: Family, arch: Architecture, before: str) -> Iterator[Entry]:
 
 
 def _each(stored: Stored, arch: Architecture) -> Iterator[Stored]:
-    """The module itself, or one for each expert."""
+    """Yields the module itself, or one module per expert."""
     if "{expert}" not in stored.name:
         yield stored
         return
@@ -100,7 +100,7 @@ def _one(name, path, shape):
 
 
 def _shapes(arch):
-    """Shapes of the parameters; those of one layer hold for all."""
+    """Returns the shapes of the parameters; all layers have the same."""
     tree = jax.eval_shape(Decoder(arch).init, jax.random.key(0))
     tree = {**tree, "layer": tree["layers"][0]}
     return jax.tree.map(lambda leaf: tuple(leaf.shape), tree)

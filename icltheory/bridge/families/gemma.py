@@ -1,4 +1,4 @@
-"""Gemma: embedded tokens are scaled, norms add one to their scale, the gate is GELU.
+"""Gemma: scaled embeddings, norms that add one to their scale, and a GELU gate.
 
 Gemma 2 adds norms behind attention and MLP, soft caps, and a sliding window in every
 second layer. Gemma 3 normalises queries and keys; five of six layers have a window, and
@@ -28,7 +28,7 @@ __all__ = ["GEMMA", "GEMMA2", "GEMMA3"]
 def _gemma(config: Config) -> Architecture:
     fields = _fields(config, "hidden_act", positions=8192, kv_heads=16)
     if fields["activation"] == "gelu":
-        # The first files say it and mean its tanh form.
+        # The first config files name gelu but mean its tanh form.
         fields["activation"] = "gelu_tanh"
     return Architecture(family="gemma", **fields)
 
@@ -76,7 +76,7 @@ def _gemma3(config: Config) -> Architecture:
 def _fields(
     config: Config, *other_names: str, positions: int, kv_heads: int
 ) -> dict[str, Any]:
-    """What all of them share; the activation may have other names."""
+    """Reads the fields shared by all Gemma versions."""
     names = ("hidden_activation", *other_names)
     bias = config.flag("attention_bias", False)
     fields = gated(
@@ -97,7 +97,7 @@ def _fields(
 
 
 def _rope_sets(config: Config) -> tuple[Config, dict[str, Any]]:
-    """The config with the rotary set of full attention alone, and that of windows.
+    """Returns the config with full attention's rotary set, and the windows' set.
 
     New files keep both sets in ``rope_parameters``; old ones have ``rope_theta``,
     ``rope_scaling``, which counts more, and ``rope_local_base_freq``.

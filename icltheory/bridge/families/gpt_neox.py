@@ -13,7 +13,8 @@ def _architecture(config: Config) -> Architecture:
     sizes = decoder_sizes(config)
     longest = config.size("max_position_embeddings", default=2048)
     bias = config.flag("attention_bias", True)
-    # The family has names of its own for base and part, and no others count.
+    # The family has its own names for the base and the rotated share, and ignores
+    # others.
     others = ("rope_theta", "partial_rotary_factor")
     values = {k: v for k, v in config.values.items() if k not in others}
     rotary = read_rotary(

@@ -1,4 +1,4 @@
-"""GPT-J: attention and MLP side by side behind one norm, interleaved rotary pairs."""
+"""GPT-J: attention and MLP in parallel after one norm, interleaved rotary pairs."""
 
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture

@@ -1,4 +1,4 @@
-"""LLaMA 1, 2 and 3; Mistral adds a sliding window, Ministral in some of its layers."""
+"""LLaMA 1, 2 and 3; Mistral and Ministral add a sliding window."""
 
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture

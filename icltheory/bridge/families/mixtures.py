@@ -1,4 +1,4 @@
-"""Mixtures of experts: Mixtral and Qwen 3 MoE, a Mistral and a Qwen 3 with experts."""
+"""Mixtures of experts: Mixtral and Qwen 3 MoE."""
 
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture, Experts
@@ -47,7 +47,7 @@ def _qwen3_moe(config: Config) -> Architecture:
 
 
 def _modules(start: str, gate: str, up: str, down: str) -> tuple[Stored, ...]:
-    """Attention, router and experts, under the names that a family gives them."""
+    """Attention, router and experts under a family's names."""
     names = {"W_gate": gate, "W_in": up, "W_out": down}
     one = f"{start}.experts.{{expert}}"
     return (

@@ -1,4 +1,4 @@
-"""OLMo 2: a LLaMA with norms behind attention and MLP, and of queries and keys."""
+"""OLMo 2: a LLaMA with norms after attention and MLP, and on queries and keys."""
 
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture

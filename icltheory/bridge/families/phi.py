@@ -1,4 +1,4 @@
-"""Phi 1 to 2, parallel like GPT-J; Phi 3, a LLaMA whose kernels are joined."""
+"""Phi 1 to 2 with parallel blocks like GPT-J; Phi 3, a LLaMA with joint kernels."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def _phi3(config: Config) -> Architecture:
 
 
 def _long_rope(config: Config) -> dict[str, Any]:
-    """The one way in which this family stretches, by its name of today."""
+    """Reads the long-context scaling of this family under its current name."""
     name = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
     rope = config.get(name)
     if not isinstance(rope, dict):

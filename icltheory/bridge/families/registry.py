@@ -1,4 +1,4 @@
-"""All families, and the one a config belongs to."""
+"""The table of all families, which finds the family of a config."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -52,7 +52,7 @@ FAMILIES: dict[str, Family] = {
 
 @named_errors
 def family_of(config: Mapping[str, Any], source: Any = "config.json") -> Family:
-    """The family that a config belongs to, by its ``model_type``.
+    """Returns the family of a config, by its ``model_type``.
 
     Args:
         config: The config, a dict.
@@ -79,7 +79,7 @@ def family_of(config: Mapping[str, Any], source: Any = "config.json") -> Family:
 
 
 def _refuse_quantised(values: Config) -> None:
-    """Raises for weights that are stored as integers with scales."""
+    """Raises for quantised weights, stored as integers with scales."""
     found = values.get("quantization_config")
     if found is not None:
         how = found.get("quant_method") if isinstance(found, dict) else None
@@ -94,7 +94,7 @@ def _refuse_quantised(values: Config) -> None:
 def read_architecture(
     config: Mapping[str, Any], source: Any = "config.json"
 ) -> Architecture:
-    """The architecture that a Hugging Face config describes.
+    """Returns the architecture that a Hugging Face config describes.
 
     What a config leaves out has the default of its family. What is asked for and not
     built, such as quantised weights or an unknown activation, is an error.

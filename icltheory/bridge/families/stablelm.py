@@ -1,4 +1,4 @@
-"""StableLM: a LLaMA with layer norms, of whose heads a quarter turns."""
+"""StableLM: a LLaMA with layer norms and rotation of a quarter of each head."""
 
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture

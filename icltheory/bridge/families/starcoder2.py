@@ -1,4 +1,4 @@
-"""StarCoder 2: grouped keys and values of LLaMA, layer norms and biases of GPT-2."""
+"""StarCoder 2: grouped keys and values as in LLaMA, norms and biases as in GPT-2."""
 
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture

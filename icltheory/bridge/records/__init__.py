@@ -1,4 +1,4 @@
-"""Append-only records of a run, from which it resumes and its tables are rebuilt."""
+"""Append-only records of a run, for resuming it and for rebuilding its tables."""
 
 from icltheory._public import shown
 from icltheory.bridge.records.store import Records

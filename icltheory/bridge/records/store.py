@@ -1,4 +1,4 @@
-"""Append-only records of a run, one line an evaluation, from which it resumes.
+"""Append-only records of a run, one line per evaluation, for resuming.
 
 The file is JSON lines: a header with the configuration, its hash and the versions, then
 one object an evaluation. An append is one ``write`` to a file opened with ``O_APPEND``,
@@ -112,7 +112,7 @@ class Records:
         return len(self._rows)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The records in the order of the file, as JSON has them: NaN is ``None``."""
+        """Yields the records in file order, as JSON stores them: NaN is ``None``."""
         names = self.fields or ()
         others = [name for name in names if name not in self.key_fields]
         for key, values in self._rows.items():
@@ -124,11 +124,11 @@ class Records:
 
     @property
     def config(self) -> Any:
-        """The configuration in the header."""
+        """The configuration in the file's header."""
         return self.header["config"]
 
     def done(self, **fixed: Hashable) -> set[tuple]:
-        """Keys of what is recorded.
+        """Returns the keys of the recorded evaluations.
 
         Args:
             **fixed: Key fields that have to have these values, such as ``layer=3``.
@@ -142,7 +142,7 @@ class Records:
         return set(self._matching(fixed))
 
     def append(self, records: Iterable[dict[str, Any]]) -> None:
-        """Writes records at the end of the file in one piece.
+        """Appends records to the file in one write.
 
         Args:
             records: The records, each with the key fields and the same other fields.
@@ -170,7 +170,7 @@ class Records:
     def table(
         self, value: str = "prediction", *, column: str = "example", **fixed: Hashable
     ) -> RecordTable:
-        """Rebuilds an array from the records, whatever order they were written in.
+        """Builds an array from the records, independent of their order.
 
         Args:
             value: Field to tabulate: whole numbers, numbers, booleans, or lists of
@@ -217,7 +217,7 @@ class Records:
             os.close(descriptor)
 
     def _catch_up(self, descriptor: int) -> None:
-        """Reads what was appended since the last look; cuts off an unfinished line."""
+        """Reads newly appended records and removes an unfinished last line."""
         size = os.fstat(descriptor).st_size
         if size < self._offset:
             raise ValueError(f"{self.path}: expected a file that only grows, got a cut")
@@ -233,7 +233,7 @@ class Records:
             self._drop(descriptor, content[whole:])
 
     def _drop(self, descriptor: int, tail: bytes) -> None:
-        """Gets rid of an unfinished last line, if this is a file of records at all."""
+        """Removes an unfinished last line, if the file is one of records."""
         if not self.header and tail[: len(_START)] != _START[: len(tail)]:
             raise ValueError(f"{self.path}: expected records, got {tail[:60]!r}")
         what = "passed over" if self.read_only else "cut off"
@@ -260,7 +260,7 @@ class Records:
             self._hold(record)
 
     def _check_header(self, header: dict[str, Any], where: str) -> None:
-        """Refuses another configuration; files of the same one may be joined."""
+        """Raises for another configuration; equal ones may share a file."""
         names = tuple(header.get("key_fields", ()))
         if names != self.key_fields:
             raise ValueError(
@@ -292,7 +292,7 @@ class Records:
         self._write(descriptor, [to_line(self.header)])
 
     def _key(self, record: dict, where: str, fields: tuple, others: set) -> tuple:
-        """The key of a record that may be added."""
+        """Returns a record's key; raises if the record may not be added."""
         if set(record) != set(fields) or not set(self.key_fields) <= set(fields):
             raise ValueError(
                 f"{where}: expected the fields "

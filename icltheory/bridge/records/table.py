@@ -1,4 +1,4 @@
-"""An array out of records, whatever the order that they were written in."""
+"""Arrays built from records, independent of the order of writing."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ __all__ = ["RecordTable"]
 
 
 class RecordTable(NamedTuple):
-    """Records as an array; rows and columns ascend.
+    """Records as an array with rows and columns in ascending order.
 
     Args:
         rows: Key of each row, such as (layer, module, rate).
@@ -31,7 +31,7 @@ class RecordTable(NamedTuple):
 
 
 def tabulate(cells: Mapping[tuple, Any], axis: int) -> RecordTable:
-    """The table of values by key; part ``axis`` of a key is the column."""
+    """Builds a table of values by key; part ``axis`` of a key is the column."""
     split = {key: (key[:axis] + key[axis + 1 :], key[axis]) for key in cells}
     rows = tuple(sorted({row for row, _ in split.values()}, key=_order))
     columns = tuple(sorted({column for _, column in split.values()}))
@@ -51,12 +51,12 @@ def tabulate(cells: Mapping[tuple, Any], axis: int) -> RecordTable:
 
 
 def _order(key: tuple) -> list[tuple]:
-    """Sorts keys in which one field may hold numbers and text: numbers come first."""
+    """Sort key for keys with mixed numbers and text; numbers come first."""
     return [(isinstance(part, str), part) for part in key]
 
 
 def _stacked(values: list[Any]) -> np.ndarray:
-    """Whole numbers stay such; everything else is a float."""
+    """Stacks values as integers if all are integers, else as floats."""
     lengths = {len(v) if isinstance(v, list) else None for v in values}
     if len(lengths) > 1:
         raise ValueError(f"value: expected lists of one length, got {lengths}")

@@ -1,4 +1,4 @@
-"""Digests, lines and versions of what a record is keyed by."""
+"""Digests, lines and versions in files of records."""
 
 import functools
 import hashlib
@@ -39,14 +39,14 @@ def config_hash(config: Any) -> str:
 
 
 def to_line(value: dict[str, Any]) -> bytes:
-    """One line of a file."""
+    """Formats one line of a file."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.encode() + b"\n"
 
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Versions of what the numbers may depend on; what is absent is left out."""
+    """Returns the versions of installed packages that results may depend on."""
     found = {}
     for name in _VERSIONED:
         try:
@@ -57,7 +57,7 @@ def versions() -> dict[str, str]:
 
 
 def first_difference(wanted: Any, got: Any, path: str = "config") -> str:
-    """Where two configurations differ first."""
+    """Describes the first difference of two configurations."""
     if not (isinstance(wanted, dict) and isinstance(got, dict)):
         return f"{path} is {got!r}, not {wanted!r}"
     for name in sorted(set(wanted) | set(got)):

@@ -1,4 +1,4 @@
-"""Singular values of a language model's matrices: condition numbers, a store, methods.
+"""Singular values of a language model's matrices: condition numbers, cache, methods.
 
 Condition numbers are computed in float64 on the host and stand beside what a random
 matrix of the shape has and beside what the rounding of the weights leaves visible.

@@ -1,4 +1,4 @@
-"""Clipping that keeps what a matrix does to its own inputs, measured on a text."""
+"""Clipping that minimises the change of a matrix's outputs on a text."""
 
 import dataclasses
 import functools
@@ -33,7 +33,7 @@ def input_moments(
     module: str = "all",
     batch_size: int = 8,
 ) -> dict[Place, np.ndarray]:
-    r"""Second moments of what each matrix reads, over the tokens of some rows.
+    r"""Second moments of each matrix's inputs, over the tokens of some rows.
 
     .. math:: C_{l,m} = \frac1T \sum_{t=1}^T x_t x_t^\top
 
@@ -93,7 +93,8 @@ def input_moments(
             )
             stream, found = _measured(block, paths, weights, stream)
             for path, moment in zip(paths, found, strict=True):
-                # Experts' matrices are named expert_3.W_in; attention's by one word.
+                # The matrices of experts are named expert_3.W_in, those of attention by
+                # one word.
                 place = (layer, ".".join(map(str, path[1:])))
                 sums[place] = sums.get(place, 0) + np.asarray(replicated(moment))
     total = sum(map(len, read))
@@ -102,7 +103,7 @@ def input_moments(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ActivationAware:
-    r"""Truncation that is nearest in what comes out, not in the entries.
+    r"""Truncation that minimises the change of the outputs, not of the entries.
 
     .. math::
         W' = (W S)_r\, S^{-1} , \qquad S S^\top = C + \epsilon
@@ -156,7 +157,7 @@ class ActivationAware:
 
     @property
     def name(self) -> str:
-        """Damping, and the label or a digest of the moments, as one name."""
+        """Name made of the damping and the label or a digest of the moments."""
         if self.label:
             return f"activation-d{self.damping:g}-{self.label}"
         digest = hashlib.sha256()
@@ -167,13 +168,13 @@ class ActivationAware:
 
     @property
     def fresh(self) -> "ActivationAware":
-        """What is applied on the test set: the same."""
+        """Returns the method itself, since it draws nothing at random."""
         return self
 
     def cutter(
         self, W: Float[Array, "m n"], rank_of: Callable[[float], int], place: Place
     ) -> Callable[[Any], Float[Array, "m n"]]:
-        """Clips a matrix at any rate, by one decomposition.
+        """Returns a function that clips a matrix at any rate, by one decomposition.
 
         Args:
             W: The weights, ``(m, n)``.
@@ -191,7 +192,7 @@ class ActivationAware:
         wide = W.astype(jnp.promote_types(W.dtype, jnp.float32))
         S = jnp.asarray(S, wide.dtype)
         parts = svd(wide @ S)
-        # V S^-1, by the triangular system of its transpose.
+        # This is V S^-1, from the triangular system of its transpose.
         right = jax.scipy.linalg.solve_triangular(S.T, parts.Vt.T, lower=False).T
 
         def cut(rate):
@@ -205,7 +206,7 @@ class ActivationAware:
         return cut
 
     def _factor(self, place, n):
-        """The lower triangle S."""
+        """Returns the lower triangular factor S."""
         if place not in self.moments:
             layer, matrix = place
             raise ValueError(
@@ -240,7 +241,7 @@ def _embed(decoder, table, tokens):
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _measured(decoder, paths, layer, stream):
-    """The next stream, and for each matrix the sum of products of its inputs."""
+    """Returns the next stream and the summed products of each matrix's inputs."""
     after, inputs = decoder.run_block_inputs(layer, stream)
     mask = stream.mask.reshape(-1)
 

@@ -1,4 +1,4 @@
-"""Baselines of clipping with as many parameters: large entries, random directions."""
+"""Baselines of clipping at equal parameters: large entries, random directions."""
 
 import dataclasses
 import zlib
@@ -19,7 +19,7 @@ __all__ = ["LargestEntries", "RandomVectors"]
 
 @dataclasses.dataclass(frozen=True)
 class RandomVectors:
-    r"""A random matrix with the singular values that truncation keeps, as a control.
+    r"""Control: a random matrix with the singular values that truncation keeps.
 
     .. math:: W' = A_r \operatorname{diag}(s_1, \dots, s_r)\, B_r^\top ,
 
@@ -59,12 +59,12 @@ class RandomVectors:
 
     @property
     def name(self) -> str:
-        """The seed, as one name."""
+        """Name made of the seed."""
         return f"random-vectors-s{self.seed}"
 
     @property
     def fresh(self) -> "RandomVectors":
-        """What is applied on the test set: the same matrices."""
+        """Returns the method itself, whose matrices do not depend on the split."""
         return self
 
     def cutter(
@@ -73,7 +73,7 @@ class RandomVectors:
         rank_of: Callable[[Any], int],
         place: tuple[int, str],
     ) -> Callable[[Any], Float[Array, "m n"]]:
-        """Draws directions for a matrix; the result cuts at any rate.
+        """Draws directions for a matrix; returns a function that clips it.
 
         Args:
             W: The weights, ``(m, n)``.
@@ -104,7 +104,7 @@ class RandomVectors:
 
 @dataclasses.dataclass(frozen=True)
 class LargestEntries:
-    r"""Magnitude pruning that keeps as many numbers as truncation stores.
+    r"""Magnitude pruning that keeps as many parameters as truncation stores.
 
     .. math:: W'_{ij} = W_{ij}\, 1[\,|W_{ij}| \text{ is among the } p \text{
         largest}\,] , \qquad p = \min\{ r (m + n),\; m n \} ,
@@ -128,12 +128,12 @@ class LargestEntries:
 
     @property
     def name(self) -> str:
-        """What is equal, as one name."""
+        """Name of the method."""
         return "magnitude-equal-parameters"
 
     @property
     def fresh(self) -> "LargestEntries":
-        """What is applied on the test set: the same."""
+        """Returns the method itself, since it draws nothing at random."""
         return self
 
     def cutter(
@@ -142,7 +142,7 @@ class LargestEntries:
         rank_of: Callable[[Any], int],
         place: tuple[int, str] | None = None,
     ) -> Callable[[Any], Float[Array, "m n"]]:
-        """Sorts the entries of a matrix once; the result cuts at any rate.
+        """Sorts the entries of a matrix once; returns a function that prunes it.
 
         Args:
             W: The weights, ``(m, n)``.
@@ -157,7 +157,7 @@ class LargestEntries:
 
 
 def _orthonormal_columns(key: PRNGKey, size: int, count: int, dtype: Any) -> Array:
-    """The first columns of a random orthogonal matrix."""
+    """Draws the first columns of a random orthogonal matrix."""
     Q, R = jnp.linalg.qr(jax.random.normal(key, (size, count), dtype))
-    # QR chooses signs that depend on the draw; those of a positive R do not.
+    # The signs of QR depend on the draw; a positive diagonal of R makes Q uniform.
     return Q * jnp.where(jnp.diag(R) < 0, -1, 1)[None, :]

@@ -1,4 +1,4 @@
-"""The condition number of every matrix of a model, beside its two yardsticks."""
+"""Condition numbers of a model's matrices, compared with randomness and rounding."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ __all__ = ["ConditionNumber", "condition_numbers"]
 
 
 class ConditionNumber(NamedTuple):
-    r"""Condition number of one matrix, and what to hold it against.
+    r"""Condition number of one matrix, with its reference values.
 
     Attributes:
         layer: Number of the layer.
@@ -64,7 +64,7 @@ def condition_numbers(
     module: str = "all",
     progress: Progress | None = None,
 ) -> tuple[ConditionNumber, ...]:
-    r"""Condition numbers of a language model's matrices, in float64 on the host.
+    r"""Computes the condition numbers of a model's matrices in float64 on the host.
 
     .. math:: \kappa(W) = s_1 / s_{\min(m, n)}
 

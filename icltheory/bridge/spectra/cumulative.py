@@ -1,4 +1,4 @@
-"""Clipping each rate from what the rate before it left, as the published loop does."""
+"""Clips at each rate the result of the previous rate, as the published loop does."""
 
 import dataclasses
 import zlib
@@ -19,7 +19,7 @@ __all__ = ["Cumulative"]
 
 @dataclasses.dataclass(frozen=True)
 class Cumulative:
-    r"""Randomised clipping in which each rate starts from the result of the one before.
+    r"""Randomised clipping in which each rate starts from the previous result.
 
     .. math::
         W_0 = W , \qquad
@@ -78,20 +78,20 @@ class Cumulative:
 
     @property
     def name(self) -> str:
-        """Iterations, seed and rates, as one name."""
+        """Name made of iterations, seed and rates."""
         rates = ",".join(map(str, self.rates))
         return f"cumulative-i{self.iterations}-s{self.seed}-[{rates}]"
 
     @property
     def fresh(self) -> "Cumulative":
-        """The same without the loop, with draws of its own, as on the test set."""
+        """Returns the method without the loop, with other draws, for the test set."""
         return dataclasses.replace(self, rates=())
 
     def key(self, W: Float[Array, "m n"], rate: float) -> PRNGKey:
-        """The key of a draw.
+        """Returns the random key of a draw.
 
-        It is that of the weights and not of what the loop has left of them, since the
-        last bits of that differ from one device to another.
+        It depends on the original weights and not on the results of the loop, whose
+        last bits differ between devices.
 
         Args:
             W: The weights, ``(m, n)``.
@@ -109,7 +109,7 @@ class Cumulative:
         rank_of: Callable[[float], int],
         place: tuple[int, str] | None = None,
     ) -> Callable[[Any], Float[Array, "m n"]]:
-        """Clips a matrix at any rate; what the loop went through is kept meanwhile.
+        """Returns a function that clips a matrix at any rate and caches the loop.
 
         Args:
             W: The weights, ``(m, n)``.

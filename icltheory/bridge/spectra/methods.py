@@ -1,4 +1,4 @@
-"""Ways to clip, as one interface, and to decompose: exactly, or as published."""
+"""The interface of clipping methods, and exact and randomised decompositions."""
 
 import dataclasses
 import zlib
@@ -33,7 +33,7 @@ __all__ = [
 
 @runtime_checkable
 class ClippingMethod(Protocol):
-    r"""What a way to clip offers to :class:`~icltheory.bridge.evaluation.Grid`.
+    r"""Interface of clipping methods for :class:`~icltheory.bridge.evaluation.Grid`.
 
     Each rate gives a rank r, and with it :math:`\min\{ r (m + n), m n \}` parameters
     (:func:`~icltheory.pruning.kept_parameters`). Methods of one's own need no base
@@ -43,12 +43,12 @@ class ClippingMethod(Protocol):
 
     @property
     def name(self) -> str:
-        """What tells its answers from those of other methods in an answer cache."""
+        """Name that identifies the method's answers in an answer cache."""
         ...
 
     @property
     def fresh(self) -> "ClippingMethod":
-        """What is applied on the test set: the method itself, or other draws."""
+        """Returns the method for the test set: itself, or one with other draws."""
         ...
 
     def cutter(
@@ -57,7 +57,7 @@ class ClippingMethod(Protocol):
         rank_of: Callable[[Any], int],
         place: tuple[int, str],
     ) -> Callable[[Any], Float[Array, "m n"]]:
-        """From weights, ranks of rates, layer and name to a function of the rate."""
+        """Returns a function from a rate to the clipped matrix."""
         ...
 
 
@@ -81,7 +81,7 @@ class SingularSystem(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Exact:
-    r"""The whole singular value decomposition.
+    r"""Exact singular value decomposition.
 
     In ``"float32"`` by JAX on its device, as :func:`~icltheory.bridge.clip_module` has
     it: good for clipping, where an error of a few :math:`\epsilon s_1` is nothing. In
@@ -111,11 +111,11 @@ class Exact:
 
     @property
     def name(self) -> str:
-        """The dtype."""
+        """Name of the dtype."""
         return self.dtype
 
     def __call__(self, W: np.ndarray) -> SingularSystem:
-        """Decomposes a matrix; a ``ValueError`` if it is not finite."""
+        """Decomposes a matrix; raises ``ValueError`` if it is not finite."""
         check_finite("W", W)
         if self.dtype == "float64":
             return SingularSystem(*np.linalg.svd(W.astype(float), full_matrices=False))
@@ -125,7 +125,7 @@ class Exact:
 
 @dataclasses.dataclass(frozen=True)
 class Randomised:
-    """The randomised decomposition of :func:`randomised_svd`, for a seed.
+    """Randomised decomposition by :func:`randomised_svd` with a seed.
 
     Every matrix has its own draw, which depends on its entries and the seed.
 
@@ -157,7 +157,7 @@ class Randomised:
 
     @property
     def name(self) -> str:
-        """Rank, iterations and seed."""
+        """Name made of rank, iterations and seed."""
         return f"randomised-r{self.rank}-i{self.iterations}-s{self.seed}"
 
     def __call__(self, W: np.ndarray) -> SingularSystem:
@@ -167,7 +167,7 @@ class Randomised:
 
 
 def content_key(seed: int, W: Float[ArrayLike, "m n"]) -> PRNGKey:
-    """A key of the seed and the entries of a matrix, read in float32."""
+    """Returns a key from the seed and the float32 entries of a matrix."""
     entries = np.ascontiguousarray(W, np.float32)
     return jax.random.fold_in(jax.random.key(seed), zlib.crc32(entries.data))
 
@@ -176,7 +176,7 @@ def content_key(seed: int, W: Float[ArrayLike, "m n"]) -> PRNGKey:
 def randomised_svd(
     key: PRNGKey, W: Float[ArrayLike, "*_shape"], rank: int, *, iterations: int = 2
 ) -> SingularSystem:
-    r"""Approximate singular system from a random sketch, without oversampling.
+    r"""Approximate singular value decomposition by a random sketch.
 
     For :math:`m \ge n` and :math:`\Omega` of (n, r) standard normal entries
 
@@ -224,7 +224,7 @@ def randomised_svd(
     wide = W.shape[0] < W.shape[1]
     tall = W.T if wide else W
     draw = jax.random.normal(key, (tall.shape[1], rank), jnp.float32)
-    # On a GPU the default would round the factors to TF32.
+    # On a GPU the default precision would round the factors to TF32.
     with jax.default_matmul_precision("highest"):
         Q = _orthonormal(tall @ draw)
         for _ in range(iterations):

@@ -1,4 +1,4 @@
-"""What the rounding of a checkpoint's weights hides of their singular values."""
+"""Effect of a checkpoint's rounding on the singular values of its weights."""
 
 import jax.numpy as jnp
 import ml_dtypes
@@ -12,12 +12,12 @@ from icltheory._typing import Float
 __all__ = ["rounding_noise", "stored_dtype"]
 
 _NARROW_FIRST = (ml_dtypes.bfloat16, np.float16, np.float32)
-_ROWS = 1024  # at once, so that a large matrix is never held in float64
+_ROWS = 1024  # rows at once, so that a large matrix is never held in float64
 
 
 @named_errors
 def stored_dtype(W: Float[ArrayLike, "*_shape"]) -> str:
-    """The narrowest dtype that holds every entry exactly.
+    """Returns the narrowest dtype that represents every entry exactly.
 
     A checkpoint in half precision that was loaded in float32 is still one in half
     precision: the bits that were rounded away do not come back.
@@ -47,7 +47,7 @@ def stored_dtype(W: Float[ArrayLike, "*_shape"]) -> str:
 
 @named_errors
 def rounding_noise(W: Float[ArrayLike, "*_shape"], dtype: str | None = None) -> float:
-    r"""How far the entries of a matrix are off by the rounding of their dtype.
+    r"""Root mean square rounding error of a matrix's entries in their dtype.
 
     An entry is off by up to half the spacing :math:`u_{ij}` of numbers around it, as
     good as uniformly, so that the root mean square of the errors E is

@@ -1,4 +1,4 @@
-"""Singular systems kept on disk under the hash of their matrix."""
+"""Stores singular value decompositions on disk under a hash of their matrix."""
 
 import contextlib
 import hashlib
@@ -19,7 +19,7 @@ _VALUES = "values"
 
 
 class SingularSystems:
-    """A folder of singular systems, one for each matrix that was decomposed.
+    """A folder of singular value decompositions, one file per matrix.
 
     A file is named by the SHA-256 of the matrix's shape, dtype and bytes and by the
     method, so that tasks, seeds, rates and runs find what one of them computed, and a
@@ -56,7 +56,7 @@ class SingularSystems:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def of(self, W: Float[ArrayLike, "*_shape"]) -> SingularSystem:
-        """The singular system of a matrix by the store's method.
+        """Returns the decomposition of a matrix by the store's method.
 
         Args:
             W: The matrix, of any floating dtype.
@@ -78,7 +78,7 @@ class SingularSystems:
         return SingularSystem(U, s, Vt)
 
     def singular_values(self, W: Float[ArrayLike, "*_shape"]) -> np.ndarray:
-        """The singular values alone, always in float64 and by NumPy on the host.
+        """Returns the singular values only, in float64 by NumPy on the host.
 
         Args:
             W: The matrix, of any floating dtype.
@@ -127,12 +127,12 @@ def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def _read(path: Path, *names: str) -> list[np.ndarray]:
-    """The chosen arrays of a file; the others are not read."""
+    """Reads the selected arrays of a file."""
     try:
-        # Opened here, since NumPy leaves a file open that it cannot read.
+        # The file is opened here, since NumPy does not close an unreadable file.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             return [file[name] for name in names]
-    except Exception as error:  # the readers of the format raise all kinds
+    except Exception as error:  # readers of the format raise many kinds
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
 
 

@@ -1,4 +1,4 @@
-r"""A linear surrogate of a layer of a decoder, and the noise of its implicit update.
+r"""A linear surrogate of a decoder's layer, and the noise of its implicit update.
 
 The surrogate keeps the weights and the tokens that enter the layer's attention, and
 puts linear attention in the place of softmax:
@@ -36,7 +36,7 @@ Factors = tuple[Array, Array]
 
 
 def attention_factors(arch: Architecture, params: PyTree, x: np.ndarray) -> Factors:
-    """Factors V and U of the update V^T U, a row for each token and head."""
+    """Factors V and U of the update V^T U, one row for each token and head."""
     a, T, weights = arch, len(x), params["attn"]
     tokens = jnp.asarray(x, float)
 
@@ -53,7 +53,7 @@ def attention_factors(arch: Architecture, params: PyTree, x: np.ndarray) -> Fact
 
 
 def through_mlp(factors: Factors, params: PyTree) -> Factors:
-    """The factors behind ``W_out W_in``, the MLP without activation and gate."""
+    """Factors after ``W_out W_in``, the MLP without activation and gate."""
     V, U = factors
     inner, outer = (_weight(params["mlp"], name) for name in ("W_in", "W_out"))
     return V @ inner.T @ outer.T, U
@@ -64,7 +64,7 @@ def _weight(group, name):
 
 
 def support_dim(arch: Architecture, ranks: Mapping[str, int], with_mlp: bool) -> int:
-    r"""Bound on the dimension of the space of a demonstration's gradients.
+    r"""Bound on the dimension spanned by a demonstration's gradients.
 
     .. math:: \dim \{ \textstyle\sum_a A_a X B_a : X = X^\top \} , \qquad
         A_a = W_O^a W_V^{g(a)} , \quad B_a = (W_K^{g(a)})^\top W_Q^a .
@@ -95,7 +95,7 @@ def support_dim(arch: Architecture, ranks: Mapping[str, int], with_mlp: bool) ->
 
 @dataclasses.dataclass(frozen=True)
 class Noise:
-    r"""Norms of an update and the noise of its gradient, b of N demonstrations.
+    r"""Norms of an update, and its gradient noise for b of N demonstrations.
 
     Attributes:
         update_norm: :math:`\|\Delta W\|_F`.
@@ -115,7 +115,7 @@ class Noise:
     def of(
         cls, factors: Factors, P: Array, groups: np.ndarray, num_demos: int, shots: int
     ) -> "Noise":
-        """Measures an update.
+        """Computes norms and noise of an update.
 
         Args:
             factors: V and U, rows of one token next to each other.
@@ -138,22 +138,22 @@ class Noise:
 
     @property
     def trace(self) -> float:
-        """Trace of the covariance."""
+        """Trace of the noise covariance."""
         return float(self.kappa * self.deviations.mean())
 
     def rank(self, dim: int) -> int:
-        """Rank of the covariance in a space of this dimension."""
+        """Rank of the noise covariance in a space of this dimension."""
         return int(self._kept(dim).sum())
 
     def term(self, dim: int) -> float:
-        r"""T of the corrected Theorem 2; infinite where C is singular in its space."""
+        r"""Term T of the corrected Theorem 2; infinite if C is singular."""
         kept = self._kept(dim)
         whole = kept.sum() == dim
         log_det = np.log(self.eigenvalues[kept]).sum() if whole else -np.inf
         return float(isotropic_term(self.G_norm**2, self.trace, log_det, dim))
 
     def shrunk_term(self, dim: int) -> float:
-        r"""T of the learner with the noise :math:`(1 - \rho) C + \rho \mu 1`."""
+        r"""Term T with the shrunken covariance :math:`(1 - \rho) C + \rho \mu 1`."""
         N = len(self.deviations)
         values = np.where(np.arange(N) < dim, self.eigenvalues, 0.0)
         total = values.sum()
@@ -175,7 +175,7 @@ class Noise:
 
 
 def _size(V: Array, C: Array) -> float:
-    """The norm of V^T C, without forming it where its factors are thin."""
+    """Norm of V^T C, computed without the product if the factors are thin."""
     if len(V) <= V.shape[1]:
         return float(thin_frobenius_norm(V.T, C.T))
     return float(jnp.linalg.norm(V.T @ C))

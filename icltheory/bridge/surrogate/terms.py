@@ -49,7 +49,7 @@ _ATTENTION = ("attn", "W_Q", "W_K", "W_V", "W_O")
 
 
 class SurrogateTerms(NamedTuple):
-    r"""The surrogate of one layer at one rate.
+    r"""Norms and terms of the surrogate of one layer at one rate.
 
     Attributes:
         layer: Number of the layer, from 0.
@@ -201,7 +201,7 @@ def _prompt(model, task, split, num_queries) -> _Prompt:
     step = prompts.rows_per_example
     chosen = range(0, min(num_queries * step, len(prompts.rows)), step)
     encode, prefix = model.tokenizer.encode, list(prompts.prefix)
-    # Where each demonstration ends, as far as the tokenizer keeps it apart.
+    # Ends of the demonstrations, as far as the tokenizer separates them.
     ends = [
         len(os.path.commonprefix([list(encode(task.prefix(k))), prefix]))
         for k in range(len(task.demonstrations) + 1)
@@ -230,7 +230,7 @@ def _run(decoder, last_only, params, stream, prefix=None):
 
 
 def _added(decoder, params, h, q):
-    """What attention to the demonstrations adds to the last token of each question."""
+    """Contribution of attention to demonstrations, to each question's last token."""
     silent = jax.tree.map(jnp.zeros_like, params["mlp"]["W_out"])
     params = {**params, "mlp": {**params["mlp"], "W_out": silent}}
     keys = _run(decoder, False, params, h)[1]
@@ -241,7 +241,7 @@ def _added(decoder, params, h, q):
 def _pruned(
     model, layer, module, rates, systems, at_least_one
 ) -> Iterator[tuple[Any, Any, dict[str, int]]]:
-    """Parameters of the layer at each rate, and the rank of each matrix."""
+    """Yields the layer's parameters at each rate, with the rank of each matrix."""
     specs = module_matrices(model, layer, module) if rates else ()
     own = {spec.name: get_matrix(model.params, spec) for spec in model.matrices(layer)}
     parts = {
@@ -268,7 +268,7 @@ def _system(W, systems):
 
 
 def _cosines(factors, x, added) -> np.ndarray:
-    """Cosines between what the surrogate adds to each question and what is added."""
+    """Cosines between surrogate and actual contributions, by question."""
     V, U = (np.asarray(factor) for factor in factors)
     guess = (x.astype(np.float64) @ U.T) @ V
     sizes = np.linalg.norm(guess, axis=1) * np.linalg.norm(added, axis=1)

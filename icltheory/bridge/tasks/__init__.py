@@ -1,4 +1,4 @@
-r"""Tasks: data sets as demonstrations, validation and test, with their prompts.
+r"""Tasks: data sets split into demonstrations, validation and test, with prompts.
 
 ``load_task`` reads SST-2, AGNEWS, EmoC, MRPC, RTE, CB and COPA from the hub or from
 local files, in two profiles: what the paper says, and what the authors' scripts do.

@@ -1,4 +1,4 @@
-"""YAML as records: every value is read as its field's type says, or its line named.
+"""Reads YAML into dataclasses by their field types, with errors that name the line.
 
 Only the text is parsed. No tag makes an object, and a scalar is the text as it stands
 in the file where a field is a text, so that ``yes``, ``no`` and ``01`` are label words.
@@ -54,11 +54,11 @@ class Document:
         self.root = root
 
     def refuse(self, node: yaml.Node, message: str) -> NoReturn:
-        """Raises with the file and the line of a node."""
+        """Raises an error with the file and the line of a node."""
         raise Complaint(f"{self.path}:{node.start_mark.line + 1}: {message}")
 
     def items(self, node: yaml.Node, name: str = "") -> dict[str, yaml.Node]:
-        """The entries of a mapping, each key once."""
+        """Returns the entries of a mapping; raises for duplicate keys."""
         if not isinstance(node, yaml.MappingNode) or not node.tag.endswith("2002:map"):
             self.refuse(node, f"{name}: expected a mapping, got {_shown(node)}")
         found: dict[str, yaml.Node] = {}
@@ -66,13 +66,13 @@ class Document:
             text = self._text(key, f"a name in {name or 'the file'}")
             if text in found:
                 self.refuse(key, f"{text}: expected once, got it twice")
-            # The line of an entry is that of its name, not of what follows below.
+            # Errors name the line of the entry's key and not of its value.
             value.start_mark = key.start_mark
             found[text] = value
         return found
 
     def read(self, node: yaml.Node, kind: Any, name: str) -> Any:
-        """The value of a node as a type that is built of records, lists and texts."""
+        """Converts a node to a type built of records, lists and strings."""
         origin, parts = get_origin(kind), get_args(kind)
         if dataclasses.is_dataclass(kind):
             return self.record(node, self.items(node, name), kind, name)
@@ -102,7 +102,7 @@ class Document:
     def check_names(
         self, given: Mapping[str, yaml.Node], known: Sequence[str], front: str = ""
     ) -> None:
-        """Raises where an entry of a mapping is no field."""
+        """Raises if an entry of a mapping is not a field."""
         for name, node in given.items():
             if name not in known:
                 listed = ", ".join(known)
@@ -116,7 +116,7 @@ class Document:
         name: str = "",
         ready: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
-        """A record of the entries of a mapping, and of values that are ready."""
+        """Builds a record from a mapping's entries and from given values."""
         fields, front = dataclasses.fields(kind), f"{name}." if name else ""
         self.check_names(given, [field.name for field in fields], front)
         for field in fields:
@@ -134,7 +134,7 @@ class Document:
             self.refuse(node, str(error))
 
     def _several(self, node: yaml.Node, part: Any, name: str) -> tuple:
-        """A list; one of pairs may be a mapping."""
+        """Reads a list; a list of pairs may be written as a mapping."""
         pair = get_args(part) if get_origin(part) is tuple else ()
         if isinstance(node, yaml.MappingNode) and len(pair) == 2 and pair[0] is str:
             entries = self.items(node, name).items()
@@ -175,7 +175,7 @@ def _fits(node: yaml.Node, kind: Any) -> bool:
 
 
 def _shown(node: yaml.Node) -> str:
-    """A node in words."""
+    """Describes a node in words."""
     if isinstance(node, yaml.ScalarNode) and node.tag in _SCALARS:
         return "nothing" if node.tag == _NULL else repr(node.value[:60])
     if node.tag.startswith("tag:yaml.org,2002:"):

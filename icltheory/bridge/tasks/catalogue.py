@@ -1,4 +1,4 @@
-"""The seven tasks of Yao et al., as the paper and as the authors' scripts have them.
+"""The seven tasks of Yao et al., by the paper and by the authors' scripts.
 
 Table 1 of the paper prints each prompt on one line. The profile ``"paper"`` takes it
 literally, with nothing behind the last colon, and ends a demonstration with a line
@@ -83,7 +83,7 @@ def _emoc() -> TaskSpec:
     emotions = ("others", "happy", "sad", "angry")
     return TaskSpec(
         name="emoc",
-        # The hub has the three turns as one text, cleaned and in small letters.
+        # The hub stores the three turns as one text, cleaned and in lower case.
         fields={"text": ("{text}", "{turn1} {turn2} {turn3}")},
         labels=(("label", emotions), ("label", ("0", "1", "2", "3"))),
         recipes=_profiles(
@@ -196,7 +196,7 @@ def _copa() -> TaskSpec:
         query="{premise}\n{question}\n",
         options=("{choice1}", "{choice2}"),
     )
-    # The scripts score the whole text, with the line feed behind the answer.
+    # The scripts score the whole text, with the line feed after the answer.
     code = replace(paper, options=("{choice1}\n", "{choice2}\n"))
     split = Split(
         seed=66,

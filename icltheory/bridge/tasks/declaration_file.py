@@ -1,4 +1,4 @@
-"""Task declarations in YAML files."""
+"""Reads task declarations from YAML files."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ def read_task_spec(path: Any) -> TaskSpec:
 
 
 def document_of(path: Any) -> Any:
-    """The parsed document of a YAML file."""
+    """Parses the single YAML document of a file."""
     path = Path(path)
     if path.suffix not in SUFFIXES:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What a task declares: its columns and labels, its prompts, its split.
+"""Declarations of tasks: columns and labels, prompts, and splits.
 
 A declaration says how the rows of a file become examples. A recipe, one for each
 profile, says how examples become prompts, how the training rows are split, and how an
@@ -28,7 +28,7 @@ KINDS = ("classification", "choice", "generation")
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """The strings of a task, as templates over the fields of an example.
+    """The strings of a task's prompts, as templates over the fields of an example.
 
     ``{text}`` is the field as it stands in the file, ``{text!t}`` without white space
     at both ends, ``{text!e}`` without it at the end. ``{label}`` is the label word.
@@ -63,7 +63,7 @@ class PromptTemplate:
 
 @dataclass(frozen=True)
 class Split:
-    """Which rows are demonstrations, validation and test.
+    """Which rows become demonstrations, validation and test.
 
     The training rows are shuffled and listed class by class. In each list the first
     ``skip`` rows are passed over, the next ``per_class`` are demonstrations, and all
@@ -110,14 +110,14 @@ class Split:
 
     @property
     def uses_training_rows(self) -> bool:
-        """Whether demonstrations, validation or test are made of training rows."""
+        """Whether any part of the split uses training rows."""
         counted = 0 if isinstance(self.validation, str) else self.validation
         return bool(self.per_class or counted) or "rest" in (self.validation, self.test)
 
 
 @dataclass(frozen=True)
 class TaskRecipe:
-    """How one profile uses a task.
+    """Prompts, split and scoring of a task in one profile.
 
     Args:
         prompt: The strings.
@@ -144,7 +144,7 @@ class TaskRecipe:
 
 @dataclass(frozen=True)
 class File:
-    """A file that holds a split under a name of its own.
+    """A file that holds a split under a name that is not standard.
 
     Args:
         split: ``"train"``, ``"validation"`` or ``"test"``.
@@ -219,7 +219,7 @@ class TaskSpec:
             _check_recipe(self, recipe)
 
     def recipe(self, profile: str) -> TaskRecipe:
-        """The recipe of a profile.
+        """Returns the recipe of a profile.
 
         Args:
             profile: ``"paper"`` or ``"authors_code"``.
@@ -243,7 +243,7 @@ class _AnyColumn(dict):
 
 
 def _check_columns(spec: TaskSpec, name: str, template: str) -> None:
-    """Raises unless a template can be filled from columns, whatever they are."""
+    """Raises unless a template can be filled from columns."""
     try:
         template.format_map(_AnyColumn())
     except (ValueError, IndexError, AttributeError) as error:
@@ -254,7 +254,7 @@ def _check_columns(spec: TaskSpec, name: str, template: str) -> None:
 
 
 def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
-    """Raises unless prompts, labels and the order of classes fit each other."""
+    """Raises unless prompts, labels and the order of classes are consistent."""
     prompt = recipe.prompt
     wanted = "words" if spec.kind == "classification" else "options"
     if not getattr(prompt, wanted):

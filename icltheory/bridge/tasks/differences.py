@@ -1,4 +1,4 @@
-"""Where the paper and the authors' scripts part: records, and a table of them.
+"""Differences between the paper and the authors' scripts, as records and a table.
 
 The records name fields of the declarations; what stands in either column is read from
 the declarations, so that the table cannot say what the code does not do.
@@ -131,7 +131,7 @@ _SEARCH = (
 
 @named_errors
 def profile_differences() -> tuple[ProfileDifference, ...]:
-    """All differences between the profiles ``"paper"`` and ``"authors_code"``.
+    """Returns all differences between the profiles ``"paper"`` and ``"authors_code"``.
 
     Returns:
         First those of the tasks, which ``load_task`` follows, then those of the search
@@ -154,7 +154,7 @@ def profile_differences() -> tuple[ProfileDifference, ...]:
 def differences_table(
     differences: Iterable[ProfileDifference] | None = None,
 ) -> str:
-    """The differences as a table in Markdown.
+    """Formats the differences as a Markdown table.
 
     Args:
         differences: The records; all if ``None``.
@@ -185,7 +185,7 @@ def _record(topic: str, field: str, task: str) -> ProfileDifference:
 
 
 def _shown(task: str, profile: str, field: str) -> str:
-    """The value of a recipe's field, in words where the value alone is unclear."""
+    """Formats the value of a recipe's field, in words if necessary."""
     recipe = TASKS[task].recipe(profile)
     value: Any = recipe
     for part in field.split("."):

@@ -1,4 +1,4 @@
-"""Task files of lm-evaluation-harness, read as declarations."""
+"""Reads task files of lm-evaluation-harness as declarations."""
 
 import dataclasses
 import glob
@@ -22,13 +22,13 @@ from icltheory.bridge.tasks.declare import (
 
 __all__ = ["read_harness_task"]
 
-# Metrics of the harness, and the scorings that they are means of.
+# Metrics of the harness, each with the scoring that it is the mean of.
 _METRICS = {
     "acc": "log_likelihood",
     "acc_norm": "log_likelihood_per_character",
     "acc_bytes": "log_likelihood_per_byte",
 }
-# Entries that change no number.
+# Entries that do not affect results.
 _WITHOUT_EFFECT = (
     "tag",
     "task_alias",
@@ -54,7 +54,7 @@ class _Metric:
 
 @dataclasses.dataclass(frozen=True)
 class _Config:
-    """The entries of a task file that are represented."""
+    """The supported entries of a task file."""
 
     task: str
     dataset_path: str
@@ -125,7 +125,7 @@ def read_harness_task(path: Any, metric: str = "acc") -> TaskSpec:
     kept = question.rstrip()
     if not kept:
         refuse("doc_to_text", "a text with characters, got none")
-    # The harness counts white space in front of the answer as part of the answer.
+    # The harness counts white space before the answer as part of the answer.
     front = question[len(kept) :] + _literal(config.target_delimiter)
     texts = [_template(option, "doc_to_choice", refuse) for option in options]
     names = fields.union(*(names for _, names in texts))
@@ -153,13 +153,13 @@ def read_harness_task(path: Any, metric: str = "acc") -> TaskSpec:
 
 
 def is_of_harness(path: Any) -> bool:
-    """Whether a YAML file says how lm-evaluation-harness makes its prompts."""
+    """Whether a YAML file defines prompts in the format of lm-evaluation-harness."""
     document = document_of(path)
     return "doc_to_text" in document.items(document.root)
 
 
 def _check_plain(config: _Config, metric: str, refuse: Any) -> None:
-    """Refuses entries whose values would make another number."""
+    """Raises for entries that would change the metric."""
     known = [row.metric for row in config.metric_list]
     if metric not in known:
         refuse("metric_list", f"{metric}, got {', '.join(known)}")
@@ -190,7 +190,7 @@ def _check_plain(config: _Config, metric: str, refuse: Any) -> None:
 
 
 def _check_scalars(given: Mapping[str, Any], refuse: Any) -> None:
-    """Refuses words that the harness reads as truth values or numbers."""
+    """Raises for words that the harness reads as booleans or numbers."""
     for name in ("doc_to_text", "doc_to_choice", "doc_to_target"):
         node = given[name]
         for entry in node.value if isinstance(node.value, list) else [node]:
@@ -199,7 +199,7 @@ def _check_scalars(given: Mapping[str, Any], refuse: Any) -> None:
 
 
 def _options(config: _Config, refuse: Any) -> tuple[list[str], tuple[str, ...]]:
-    """Templates of the harness for each option, and the options if they are fixed."""
+    """Returns the options' templates, and the options if they are fixed."""
     given = config.doc_to_choice
     if isinstance(given, tuple):
         for choice in given:
@@ -218,7 +218,7 @@ def _options(config: _Config, refuse: Any) -> tuple[list[str], tuple[str, ...]]:
 def _labels(
     config: _Config, count: int, choices: tuple[str, ...], refuse: Any
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The column of the right option: by its number, or itself if options are fixed."""
+    """Returns the column of the correct option and its labels."""
     given = config.doc_to_target
     found = re.fullmatch(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}|([A-Za-z_]\w*)", given)
     if found is None:
@@ -237,7 +237,7 @@ def _labels(
 
 
 def _files(config: _Config, folder: Path, refuse: Any) -> list[File]:
-    """The data files under the names of our splits."""
+    """Returns the data files under this package's names of splits."""
     files, data = [], config.dataset_kwargs.data_files
     for split in ("train", "validation", "test"):
         name = getattr(
@@ -259,7 +259,7 @@ def _files(config: _Config, folder: Path, refuse: Any) -> list[File]:
 
 
 def _template(text: str, name: str, refuse: Any) -> tuple[str, set[str]]:
-    """A Jinja template of plain fields as a format string, and its fields."""
+    """Converts a Jinja template of plain fields to a format string and its fields."""
     if re.fullmatch(r"[A-Za-z_]\w*", text) and name == "doc_to_text":
         return f"{{{text}}}", {text}
     parts = re.split(r"\{\{(.*?)\}\}", text, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""What is wrong with a prompt before any model sees it."""
+"""Finds problems of prompts before a model is evaluated on them."""
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -17,12 +17,12 @@ __all__ = [
     "label_tokens",
 ]
 
-# A token count of two parts can be this much below that of the whole.
+# The token count of two parts can differ from that of the whole by this much.
 _SLACK = 8
 
 
 class Finding(NamedTuple):
-    """One thing found in one or several examples.
+    """One problem found in one or several examples.
 
     Args:
         level: ``"error"`` or ``"warning"``.
@@ -47,7 +47,7 @@ class Finding(NamedTuple):
 def label_tokens(
     encode: Callable[[str], Sequence[int]], options: Sequence[str]
 ) -> tuple[tuple[int, ...], ...]:
-    """Tokens that write each label word behind another word.
+    """Tokens of each label word when it follows another word.
 
     The word is encoded behind a letter and the letter's tokens are taken away, so that
     tokenizers that mark spaces at the front, and those that add a first token, agree.
@@ -78,7 +78,7 @@ def label_tokens(
 
 
 def one_token(option: str, count: int) -> str:
-    """What is said of a label of several tokens, and what to do about it."""
+    """Returns the message for a label of several tokens, with a remedy."""
     return (
         f"expected one token for the label {option!r}, got {count}; "
         'dataclasses.replace(task, scoring="average_log_likelihood") compares labels '
@@ -90,7 +90,7 @@ def one_token(option: str, count: int) -> str:
 def check_labels(
     encode: Callable[[str], Sequence[int]], options: Sequence[str], name: str
 ) -> tuple[Finding, ...]:
-    """Finds label words that are not one token, or the same token twice.
+    """Finds label words that are not one token, or that share a token.
 
     Args:
         encode: The tokenizer.
@@ -131,7 +131,7 @@ def check_prompt(
     prefix_tokens: int | None = None,
     example: tuple[str, int] = ("prompt", 0),
 ) -> tuple[Finding, ...]:
-    """Finds a space in front of the answer, and a prompt longer than the context.
+    """Finds prompts that end in a space or exceed the context length.
 
     A question that ends in a space is followed by a label whose token begins with one:
     the model is asked about two spaces, which it rarely saw.
@@ -182,7 +182,7 @@ def check_prompt(
 def check_overlap(
     where: str, examples: Iterable[Any], test: Iterable[Any]
 ) -> tuple[Finding, ...]:
-    """Finds examples whose texts occur in the test set too.
+    """Finds examples whose texts also occur in the test set.
 
     Args:
         where: Split, for messages.
@@ -211,7 +211,7 @@ def check_overlap(
 
 @named_errors
 def gather(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Joins findings of one kind; the message is that of the first.
+    """Merges findings of one kind, with the message of the first.
 
     Args:
         findings: Findings of single examples.
@@ -235,7 +235,7 @@ def gather(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 @named_errors
 def enforce(findings: Iterable[Finding]) -> None:
-    """Raises the first error, and warns of all warnings.
+    """Raises the first error, and issues all warnings.
 
     Args:
         findings: What a check found.
@@ -264,7 +264,7 @@ def _length(
     prefix_tokens: int | None,
     limit: int,
 ) -> int:
-    """Tokens of the whole; where the prefix is counted, only near the limit exact."""
+    """Number of tokens, counted exactly only near the limit."""
     if prefix_tokens is not None:
         estimate = prefix_tokens + len(encode(rest))
         if estimate + _SLACK <= limit:

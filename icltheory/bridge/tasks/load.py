@@ -1,4 +1,4 @@
-"""Loading a task: rows become examples, examples become splits."""
+"""Loads a task: rows become examples, and examples become splits."""
 
 import os
 from collections.abc import Callable
@@ -106,7 +106,7 @@ def load_task(
 
 @named_errors
 def task_spec(name: str | os.PathLike | TaskSpec) -> TaskSpec:
-    """The declaration of a task by its name or its file.
+    """Returns the declaration of a task, by name or by file.
 
     Args:
         name: Name of a task of the library, a declaration, or the path of a YAML file:
@@ -143,7 +143,7 @@ def _numbered(count: int) -> tuple[str, ...]:
 
 
 class _Splits:
-    """Reads each split once, as labelled examples."""
+    """Reads each split once and returns labelled examples."""
 
     def __init__(
         self, spec: TaskSpec, recipe: TaskRecipe, read: Callable[[str], SourceTable]
@@ -189,7 +189,7 @@ def _fields(spec: TaskSpec, origin: str, row: SourceRow) -> dict[str, str]:
 
 
 def _no_text(row: SourceRow) -> str:
-    """The columns that hold no text, for messages."""
+    """Describes the columns that hold no text, for error messages."""
     return "".join(f"; {name} is {text[:40]}" for name, text in row.no_text.items())
 
 

@@ -1,4 +1,4 @@
-"""Rows of task files: jsonl, tsv without quoting, csv, and item lists in XML.
+"""Reads task files: JSON lines, TSV without quoting, CSV, and XML item lists.
 
 Files are UTF-8, with or without a byte order mark. Every complaint names the file and
 the line. Lines end at a line feed alone: a stray carriage return or a Unicode line
@@ -40,7 +40,7 @@ class SourceRow(NamedTuple):
 
 
 class SourceTable(NamedTuple):
-    """The rows of one file, and where they came from.
+    """The rows of one file and its name.
 
     Args:
         origin: Path or hub name, for messages.
@@ -98,7 +98,7 @@ def read_table(
 
 
 def text_of(path: Path) -> str:
-    """Decodes the file; a broken byte is reported with its line."""
+    """Decodes a file as text; errors name the line."""
     data = path.read_bytes()
     try:
         return data.decode("utf-8-sig")
@@ -130,7 +130,7 @@ def _json_rows(path: Path, text: str) -> Iterator[SourceRow]:
 
 
 def row_of(values: Mapping[str, Any], line: int) -> SourceRow:
-    """A row of any values: strings as they are, numbers as JSON writes them."""
+    """Converts a row's values to strings; numbers are formatted as in JSON."""
     columns, no_text = {}, {}
     for name, value in values.items():
         readable = isinstance(value, (str, numbers.Number))
@@ -164,7 +164,7 @@ def _named(
     keys: tuple[str, ...],
     headerless: tuple[tuple[str, ...], ...],
 ) -> Iterator[SourceRow]:
-    """Gives the cells of each line the names of a header or of a layout."""
+    """Assigns the column names of a header or layout to the cells of each line."""
     names: tuple[str, ...] | None = None
     for number, cells in lines:
         if names is None:
@@ -186,7 +186,7 @@ def _named(
 
 
 def _xml_rows(path: Path, text: str) -> Iterator[SourceRow]:
-    """Items of a list: attributes and the texts of children are the columns."""
+    """Reads an XML list of items, with attributes and child texts as columns."""
     rows: list[SourceRow] = []
     inside: list[str] = []
     parser = expat.ParserCreate()

@@ -1,4 +1,4 @@
-"""Which count of right answers, over which number, a printed score can be."""
+"""Finds which count and denominator reproduce a printed score."""
 
 import math
 from fractions import Fraction
@@ -11,7 +11,7 @@ __all__ = ["Denominator", "denominator_of"]
 
 
 class Denominator(NamedTuple):
-    """Counts that print as a given score.
+    """Counts and denominators that reproduce a printed score.
 
     Args:
         over_n: Counts k for which k / n prints so.
@@ -26,7 +26,7 @@ class Denominator(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Which of them fits, ``"n"``, ``"n-1"``, ``"both"`` or ``"neither"``."""
+        """Denominator that fits: ``"n"``, ``"n-1"``, ``"both"`` or ``"neither"``."""
         if self.over_n:
             return "both" if self.over_n_minus_1 else "n"
         return "n-1" if self.over_n_minus_1 else "neither"
@@ -34,7 +34,7 @@ class Denominator(NamedTuple):
 
 @named_errors
 def denominator_of(score: Any, n: int, digits: int) -> Denominator:
-    r"""Tells whether a printed score is a count over n or over n - 1.
+    r"""Finds whether a printed score is a count over n or over n - 1.
 
     .. math::
         -\tfrac12 10^{-d} \le \frac{k}{m} - s < 10^{-d} , \qquad m \in \{ n, n - 1 \}

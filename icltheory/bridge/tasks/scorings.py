@@ -1,4 +1,4 @@
-r"""How the options of an example are compared: one table of scorings.
+r"""The ways to score the options of an example, in one table.
 
 A device computes one of three measures: the logits of label tokens, the sum of the
 log-likelihoods of an option's tokens, or the mean of all logits. A scoring divides the
@@ -28,7 +28,7 @@ __all__ = [
     "without_content",
 ]
 
-# The inputs without content of Zhao et al. (2021).
+# The content-free inputs of Zhao et al. (2021).
 CONTENT_FREE = ("N/A", "", "[MASK]")
 
 
@@ -71,7 +71,7 @@ def _bytes(option: str, tokens: int) -> int:
 def pointwise_mutual_information(
     measures: np.ndarray, references: np.ndarray
 ) -> np.ndarray:
-    r"""How much likelier a prompt makes each option.
+    r"""Pointwise mutual information between the prompt and each option.
 
     .. math:: s_k = \log p(o_k \mid \text{prompt}) - \log p(o_k \mid \text{neutral})
 
@@ -96,7 +96,7 @@ def pointwise_mutual_information(
 
 @named_errors
 def calibrated(measures: np.ndarray, references: np.ndarray) -> np.ndarray:
-    r"""Log-probabilities of the options, calibrated by inputs without content.
+    r"""Log-probabilities of options, calibrated by content-free inputs.
 
     .. math:: s_k = \log \frac{p_k / \bar p_k}{\sum_j p_j / \bar p_j} , \qquad
         \bar p_k = \frac1R \sum_{r=1}^R p_{rk}
@@ -128,7 +128,7 @@ def calibrated(measures: np.ndarray, references: np.ndarray) -> np.ndarray:
 
 @named_errors
 def answer_prefix(task: Any, shots: int | None = None) -> str:
-    """What stands between the last field of a question and the answer.
+    """Text between the last field of a question and the answer.
 
     Args:
         task: The task.
@@ -154,7 +154,7 @@ def answer_prefix(task: Any, shots: int | None = None) -> str:
 
 
 def _neutral(task: Any, split: str, shots: int | None) -> list[Any]:
-    """The task with the answer prefix as whole prompt, for pointwise information."""
+    """Returns the task with only the answer prefix as its prompt."""
     prefix = answer_prefix(task, shots)
     if not prefix:
         raise ValueError(
@@ -168,7 +168,7 @@ def _neutral(task: Any, split: str, shots: int | None) -> list[Any]:
 
 @named_errors
 def without_content(task: Any, content: str, split: str, shots: int | None) -> Any:
-    """The task with an input without content in the place of every question.
+    """Returns the task with a content-free input in place of every question.
 
     Args:
         task: The task.
@@ -210,7 +210,7 @@ def _reference(task, split, examples, demonstrations, template):
 
 
 def _question(task: Any, shots: int | None) -> str:
-    """The template of the question behind so many demonstrations."""
+    """Returns the question's template after a number of demonstrations."""
     shown = len(task.demonstrations) if shots is None else shots
     return (not shown and task.template.zero_shot) or task.template.query
 

@@ -1,4 +1,4 @@
-"""Where the splits of a task come from: a folder of files, or the hub."""
+"""Reads the splits of a task from a folder of files or from the hub."""
 
 import string
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from icltheory.bridge.tasks.rows import (
 
 __all__ = ["hub_source", "local_source"]
 
-# Names that a split goes by; the first that exists is taken.
+# File names of each split; the first that exists is used.
 _NAMES = {
     "train": ("train",),
     "validation": ("validation", "val", "dev"),
@@ -27,7 +27,7 @@ _NAMES = {
 
 @named_errors
 def local_source(spec: TaskSpec, path: Any) -> Callable[[str], SourceTable]:
-    """A reader of the splits of a folder.
+    """Returns a reader for the splits in a folder.
 
     A split is the file that the declaration names for it, or the one called ``train``,
     ``validation`` (``val``, ``dev``) or ``test``, or else the only one whose name
@@ -61,7 +61,7 @@ def local_source(spec: TaskSpec, path: Any) -> Callable[[str], SourceTable]:
 
 
 def _columns(spec: TaskSpec) -> Iterator[str]:
-    """Columns that the templates of the fields name."""
+    """Returns the columns that the templates of the fields name."""
     for templates in spec.fields.values():
         for template in (templates,) if isinstance(templates, str) else templates:
             for _, column, *_ in string.Formatter().parse(template):
@@ -70,7 +70,7 @@ def _columns(spec: TaskSpec) -> Iterator[str]:
 
 
 def _find(spec: TaskSpec, folder: Path, split: str) -> tuple[Path, int, int | None]:
-    """The file of a split, and which of its rows belong to it."""
+    """Returns the file of a split and which of its rows belong to it."""
     if folder.is_file():
         if split == "train":
             return folder, 0, None
@@ -98,7 +98,7 @@ def _find(spec: TaskSpec, folder: Path, split: str) -> tuple[Path, int, int | No
 
 
 def _one_of(folder: Path, patterns: list[str], name: str, split: str) -> list[Path]:
-    """The file that fits, none, or an error where several do."""
+    """Returns the file that exists, or None; raises if several exist."""
     found = sorted({file for pattern in patterns for file in folder.glob(pattern)})
     if len(found) > 1:
         raise ValueError(
@@ -110,7 +110,7 @@ def _one_of(folder: Path, patterns: list[str], name: str, split: str) -> list[Pa
 
 @named_errors
 def hub_source(spec: TaskSpec) -> Callable[[str], SourceTable]:
-    """A reader of the splits of a data set on the hub.
+    """Returns a reader for the splits of a data set on the hub.
 
     Args:
         spec: The declaration.

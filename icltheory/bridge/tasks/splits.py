@@ -1,4 +1,4 @@
-"""Demonstrations, validation and rest from labelled training rows."""
+"""Splits labelled training rows into demonstrations, validation and rest."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ __all__ = ["Draw", "draw", "shuffle_seed"]
 
 
 class Draw(NamedTuple):
-    """Training rows by what they are used for.
+    """Training rows, divided by their use.
 
     Args:
         demonstrations: Those that reach the prompt, in its order.
@@ -32,7 +32,7 @@ class Draw(NamedTuple):
 
 @named_errors
 def shuffle_seed(split: Split, seed: int) -> int | list[int]:
-    """Seed of the shuffle: the published one for 0, else another stream of its own.
+    """Seed of the shuffle: the published one for 0, else an independent one.
 
     Args:
         split: The split, which knows the published seed.
@@ -61,7 +61,7 @@ def draw(
     demonstration_seed: int = 0,
     reserved: int = 0,
 ) -> Draw:
-    """Splits training rows as declared.
+    """Splits training rows as a declaration says.
 
     The shuffle is ``numpy.random.default_rng(seed).permutation(n)``, which is also what
     ``Dataset.shuffle`` of Hugging Face does. The questions, validation and rest, depend
@@ -124,7 +124,7 @@ def draw(
 def _shuffled(
     examples: Sequence[Example], split: Split, words: Sequence[str], seed: int
 ) -> dict[int, list[Example]]:
-    """The rows of each class, in the order of the shuffle."""
+    """Returns the shuffled rows of each class."""
     order = split.order or tuple(range(len(words)))
     by_class: dict[int, list[Example]] = {label: [] for label in order}
     rng = np.random.default_rng(shuffle_seed(split, seed))
@@ -137,7 +137,7 @@ def _shuffled(
 def _others(
     name: str, by_class: dict[int, list[Example]], asked: set[int], per_class: int
 ) -> dict[int, list[Example]]:
-    """The first rows of each class that are no question."""
+    """Returns the first rows of each class that are not used as questions."""
     free = {
         label: [example for example in rows if example.index not in asked]
         for label, rows in by_class.items()

@@ -1,4 +1,4 @@
-"""A task ready for evaluation: demonstrations, questions, options, answers."""
+"""A task ready for evaluation: demonstrations, questions, options and labels."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class LanguageTask:
-    """Demonstrations, validation and test examples, and the prompts around them.
+    """Demonstrations, validation and test examples, with their prompts.
 
     A prompt is ``prefix(shots) + query(example)``; its answer is one of
     ``options(example)``, and ``example.label`` says which.
@@ -101,7 +101,7 @@ class LanguageTask:
         return "".join(self._demonstration(example) for example in chosen)
 
     def query(self, example: Example, shots: int | None = None) -> str:
-        """The question, up to where the answer begins.
+        """Returns the question's text up to the answer.
 
         Args:
             example: The example.
@@ -119,7 +119,7 @@ class LanguageTask:
         return fill(self.template.query, example.fields)
 
     def options(self, example: Example) -> tuple[str, ...]:
-        """The answers that are compared.
+        """Returns the answers that are compared.
 
         Args:
             example: The example.
@@ -137,7 +137,7 @@ class LanguageTask:
         return tuple(f" {word}" for word in self.labels)
 
     def examples(self, split: str) -> tuple[Example, ...]:
-        """The examples of a split.
+        """Returns the examples of a split.
 
         Args:
             split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
@@ -152,7 +152,7 @@ class LanguageTask:
         return getattr(self, split)
 
     def class_counts(self, split: str) -> tuple[int, ...]:
-        """How many examples of a split have each label; the largest is the majority.
+        """Number of examples with each label; the largest gives the majority baseline.
 
         Args:
             split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
@@ -172,7 +172,7 @@ class LanguageTask:
         *,
         order_seed: int | None = None,
     ) -> "LanguageTask":
-        """The same task behind other demonstrations, or the same in another order.
+        """Returns the task with other demonstrations, or with another order of them.
 
         Args:
             demonstrations: New demonstrations; the task's own if ``None``.
@@ -195,7 +195,7 @@ class LanguageTask:
         split: str = "validation",
         shots: int | None = None,
     ) -> tuple[Finding, ...]:
-        """Looks for prompts that a model cannot answer as they are.
+        """Finds prompts that a model cannot answer correctly.
 
         Args:
             encode: Tokenizer; token counts are not checked without it.

@@ -1,4 +1,4 @@
-"""Prompt templates: format strings with two conversions that trim white space."""
+"""Prompt templates: format strings with two conversions that strip white space."""
 
 import string
 from collections.abc import Mapping

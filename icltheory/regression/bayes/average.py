@@ -1,4 +1,4 @@
-"""The average Bayes risk, of which only the inputs are sampled (Rao-Blackwell)."""
+"""The average Bayes risk, with only the inputs sampled (Rao-Blackwell)."""
 
 import jax
 import jax.numpy as jnp
@@ -63,7 +63,7 @@ def average_risk(
 def _gaussian_factors(
     problem: LinearRegression, num_examples: int, key: PRNGKey, num_samples: int
 ) -> Array:
-    """Matrices of at most d rows with Z'Z as that of M standard normal rows."""
+    """Draws at most d rows with the same distribution of Z'Z as M normal rows."""
     dim, dtype = problem.dim, problem.dtype
     normal_key, scale_key = jax.random.split(key)
     rows = min(num_examples, dim)

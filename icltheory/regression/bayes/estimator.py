@@ -77,7 +77,7 @@ def posterior_mean(
 
 
 def _primal(problem: LinearRegression, X: Array, y: Array) -> Array:
-    """The predictions at the unit vectors; they share one factorisation."""
+    """Computes the weight as predictions at the unit vectors."""
     dim = X.shape[-1]
 
     def coordinate(e):

@@ -15,7 +15,7 @@ from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["LikelyRate", "likely_rate"]
 
-# Of the proof: 1 + 4 c + 8 log 9 + 8 bounds the noise that the tail of w makes.
+# From the proof: 1 + 4 c + 8 log 9 + 8 bounds the noise from the tail of w.
 _BASE = 4 * (9 + 8 * math.log(9))
 
 

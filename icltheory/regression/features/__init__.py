@@ -1,4 +1,4 @@
-r"""Softmax attention on orthonormal features: its gradient, its path, its phases.
+r"""Softmax attention on orthonormal features: gradient, training path and phases.
 
 Inputs are K orthonormal features :math:`v_k`, drawn with probabilities :math:`p_k`;
 labels are :math:`y = \langle w, x \rangle` with :math:`w \sim N(0, I)`; one layer of

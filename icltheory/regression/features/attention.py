@@ -1,4 +1,4 @@
-"""Attention on features: shares, losses, and the population gradient."""
+"""Attention on features: attention shares, losses and the population gradient."""
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +47,7 @@ def feature_attention(
     """
     K = population.probabilities.shape[0]
     check_shape("logits", logits, (K, K))
-    present = jnp.log(population.counts)[:, None]  # absent features weigh nothing
+    present = jnp.log(population.counts)[:, None]  # absent features have weight 0
     return jax.nn.softmax(jnp.asarray(logits)[None] + present, axis=-1)
 
 
@@ -55,7 +55,7 @@ def feature_attention(
 def feature_losses(
     logits: Float[ArrayLike, "_K _K"], population: FeaturePopulation
 ) -> Float[Array, " _K"]:
-    r"""Half the mean squared error of each query, exactly over labels.
+    r"""Half the mean squared error of each query, with exact averages over labels.
 
     .. math::
         L_k = \tfrac12 E \Big[ (1 - \mathrm{Attn}_k)^2 + \sum_{m \ne k}
@@ -135,7 +135,7 @@ def feature_gradient(
 def query_matrix(
     logits: Float[ArrayLike, "_K _K"], features: Float[ArrayLike, "_K d"]
 ) -> Float[Array, "d d"]:
-    r"""The matrix Q with given logits that is zero off the features.
+    r"""The matrix Q with given logits that is zero outside the features' span.
 
     .. math:: Q = \sum_{k, n} B_{k,n}\, v_n v_k^\top .
 

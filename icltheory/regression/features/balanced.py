@@ -1,4 +1,4 @@
-r"""Balanced features in infinite contexts: the flow in closed form.
+r"""Balanced features in infinite contexts: gradient flow in closed form.
 
 From Q = 0 all features do the same, :math:`A + (K - 1) B = 0` throughout, and with
 :math:`u = 1 - \mathrm{Attn}_k` and :math:`s = K / (K - 1)`
@@ -26,7 +26,7 @@ __all__ = ["balanced_attention", "balanced_loss", "balanced_time", "loss_asympto
 def balanced_time(
     attention: Float[ArrayLike, "..."], num_features: int, step_size: Number
 ) -> Float[Array, "..."]:
-    r"""When attention on the query's feature reaches a value, in steps.
+    r"""Time in steps at which attention on the query's feature reaches a value.
 
     .. math::
         t(u) = \frac{K}{\eta s^2} \big[ G(1 - 1/K) - G(u) \big] , \qquad
@@ -66,7 +66,7 @@ def balanced_time(
 def balanced_attention(
     steps: Real[ArrayLike, "..."], num_features: int, step_size: Number
 ) -> Float[Array, "..."]:
-    r"""Attention on the query's feature at given times: :func:`balanced_time` inverted.
+    r"""Attention on the query's feature at given times (inverse of ``balanced_time``).
 
     By bisection, to the precision of the dtype. First derivatives are exact.
 
@@ -93,7 +93,7 @@ def balanced_attention(
     check_values("steps", steps, lambda t: t >= 0, "numbers >= 0")
     t = jnp.asarray(steps, jnp.result_type(float, step_size))
     u = jax.lax.stop_gradient(_bisected(t, num_features, step_size))
-    # A Newton step that moves nothing: bisection has no derivative of its own.
+    # Bisection has no derivative, so a Newton step of size 0 provides it.
     s = num_features / (num_features - 1)
     speed = step_size * s**2 / num_features * u**3 * (1 - u) ** 2
     late = _time(u, num_features, step_size) - t
@@ -102,7 +102,7 @@ def balanced_attention(
 
 
 def _bisected(t: Array, num_features: int, step_size: Number) -> Array:
-    """The u at a time, to the precision of the dtype."""
+    """Solves for u at a time by bisection, to the precision of the dtype."""
     largest = jnp.full(t.shape, 1 - 1 / num_features, t.dtype)
 
     def halve(_, ends):
@@ -111,7 +111,7 @@ def _bisected(t: Array, num_features: int, step_size: Number) -> Array:
         later = _time(middle, num_features, step_size) > t
         return jnp.where(later, middle, low), jnp.where(later, high, middle)
 
-    # u falls like a power of t: halving its logarithm finds it anywhere.
+    # u decays as a power of t, so bisection of its logarithm is accurate everywhere.
     smallest = jnp.full(t.shape, jnp.sqrt(jnp.finfo(t.dtype).tiny), t.dtype)
     low, high = jax.lax.fori_loop(0, 80, halve, (smallest, largest))
     return jnp.sqrt(low * high)

@@ -1,4 +1,4 @@
-"""Gradient descent on the logits of the features: the whole path in one scan."""
+"""Gradient descent on the logits of the features, in one scan."""
 
 import functools
 
@@ -24,7 +24,7 @@ __all__ = ["FeaturePath", "feature_descent"]
 
 @pytree
 class FeaturePath:
-    """What gradient descent does to attention on features.
+    """Attention and losses along gradient descent on features.
 
     Args:
         steps: Steps taken at each record, from 0 on, ``(T,)``.

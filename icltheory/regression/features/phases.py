@@ -1,4 +1,4 @@
-"""When a query turns to its own feature, and when it is answered."""
+"""Times at which a query attends to its own feature, and is predicted correctly."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -15,7 +15,7 @@ __all__ = ["FeaturePhases", "feature_phases"]
 
 @pytree
 class FeaturePhases:
-    """Times of the phases of every query, infinite where the path ends before.
+    """Times of the phases of every query; infinite beyond the end of the path.
 
     Args:
         overtaken: When attention on the own feature exceeds that on any other for good,
@@ -40,7 +40,7 @@ class FeaturePhases:
 def feature_phases(
     path: FeaturePath, loss_level: Real[ArrayLike, ""] = 1e-2
 ) -> FeaturePhases:
-    """Times between which the phases lie, by linear interpolation of the records.
+    """Times of the phases, by linear interpolation between records.
 
     A query of a dominant feature is ahead from the start. That of a rare feature first
     sheds the dominant one, then grows its own logit, and is learned much later.
@@ -81,9 +81,9 @@ def feature_phases(
 def _crossing(
     steps: Int[Array, " T"], gap: Float[Array, "T K"], *, for_good: bool = False
 ) -> Array:
-    """When each column turns negative, the first or the last time, between records."""
+    """First or last time at which each column becomes negative, between records."""
     below = gap < 0
-    if for_good:  # and negative at all later records
+    if for_good:  # and stays negative at all later records
         below = jnp.flip(jnp.cumprod(jnp.flip(below, 0), axis=0), 0) > 0
     at = jnp.argmax(below, axis=0)
     column = jnp.arange(gap.shape[1])

@@ -1,4 +1,4 @@
-"""Which features a prompt holds: exactly, by samples, or in the infinite limit."""
+"""Distribution of features in prompts: exact, sampled, or in the infinite limit."""
 
 import itertools
 import math
@@ -27,7 +27,7 @@ _MOST_CONTEXTS = 100_000
 
 @pytree
 class FeaturePopulation:
-    """Probabilities of the features, and the contexts that a query meets.
+    """Probabilities of the features, and the contexts with their probabilities.
 
     A context is how often each feature occurs in it: order plays no part. In the limit
     of infinite length there is one context, the probabilities themselves.
@@ -63,7 +63,7 @@ class FeaturePopulation:
 
     @classmethod
     def infinite(cls, probabilities: Float[ArrayLike, " K"]) -> "FeaturePopulation":
-        """Contexts of infinite length.
+        """Returns the population with contexts of infinite length.
 
         Args:
             probabilities: p_k, ``(K,)``.
@@ -81,7 +81,7 @@ class FeaturePopulation:
     def finite(
         cls, probabilities: Float[ArrayLike, " K"], num_examples: int
     ) -> "FeaturePopulation":
-        """All contexts of a length with their multinomial probabilities.
+        """Returns all contexts of a length with their multinomial probabilities.
 
         Args:
             probabilities: p_k, ``(K,)``; traced ones in their own precision.
@@ -105,8 +105,8 @@ class FeaturePopulation:
         bars = np.array(list(itertools.combinations(range(N + K - 1), K - 1)))
         ends = np.pad(bars, ((0, 0), (1, 1)), constant_values=((0, 0), (-1, N + K - 1)))
         counts = (np.diff(ends, axis=1) - 1)[::-1]
-        # Logarithms, for factorials and powers leave the range of any float: in float64
-        # unless p is traced, whose own dtype it has to be.
+        # Logarithms avoid overflow of factorials and powers. They are in float64, or in
+        # the dtype of p if it is traced.
         ways = gammaln(N + 1) - gammaln(counts + 1).sum(axis=1)
         known, floats = concrete(p), jnp.asarray(counts, p.dtype)
         if known is None:
@@ -123,7 +123,7 @@ class FeaturePopulation:
         num_examples: int,
         num_contexts: int,
     ) -> "FeaturePopulation":
-        """Contexts that are drawn, all alike.
+        """Draws random contexts with equal weights.
 
         Args:
             key: Random key.

@@ -1,4 +1,4 @@
-"""The flow of GD-beta where its linear part is nearly diagonal.
+"""Coordinates in which the linear part of GD-beta's flow is nearly diagonal.
 
 With H = V diag(h) V', K = H^{1/2} Omega H^{1/2} = W diag(k) W' and Q(Gamma*) = V Z
 diag(q) Z' V', the state is y = (Z'V'(beta - beta*), V'(Gamma - Gamma*)W). Near the
@@ -18,7 +18,7 @@ from icltheory.regression.tasks.linear import LinearRegression
 
 
 class Coordinates(NamedTuple):
-    """Bases, optimum and what the flow multiplies with.
+    """Bases and optimum of a problem, and matrices of the flow.
 
     ``h`` eigenvalues of H; ``V, W`` bases; ``seen`` which columns of W are in im(H);
     ``Z`` basis of beta in that of H; ``T`` = W'V; ``G`` = V'Gamma* W; ``K`` = W'KW;
@@ -42,7 +42,7 @@ class Coordinates(NamedTuple):
     def of(
         cls, problem: LinearRegression, num_examples: Array, start: GDBeta
     ) -> "Coordinates":
-        """The coordinates of a problem.
+        """Computes the coordinates of a problem.
 
         Where eigenvalues coincide, as for H = Psi = I, the start's direction is made an
         axis: the flow couples with it most.
@@ -70,13 +70,13 @@ class Coordinates(NamedTuple):
         )
 
     def state(self, model: GDBeta) -> Array:
-        """The state of a model."""
+        """Converts a model to a state."""
         b = einsum("ji,kj,k->i", self.Z, self.V, model.beta - self.mean)
         D = einsum("ji,jk,kl->il", self.V, model.Gamma - self.Gamma, self.W)
         return jnp.concatenate([b, D.ravel()])
 
     def model(self, state: Array) -> GDBeta:
-        """The model of a state."""
+        """Converts a state to a model."""
         b, D = self._split(state)
         return GDBeta(
             self.mean + einsum("ij,jk,k->i", self.V, self.Z, b),
@@ -89,7 +89,7 @@ class Coordinates(NamedTuple):
 
 
 def field(state: Array, at: Coordinates) -> Array:
-    """The right-hand side; one product of d x d matrices."""
+    """Right-hand side of the flow, with one product of d x d matrices."""
     b, D = at._split(state)
     h, M = at.h, at.M
     G, part = at.G + D, einsum("ij,j->i", at.Z, b)
@@ -105,12 +105,12 @@ def field(state: Array, at: Coordinates) -> Array:
     in_D = pull[:, None] * right[None, :] - h[:, None] * (
         einsum("ij,jk->ik", D, at.K) + spread * GH
     )
-    frozen = jnp.where(at.seen[None, :], in_D, 0)  # exactly, whatever the rounding
+    frozen = jnp.where(at.seen[None, :], in_D, 0)  # exactly zero, despite rounding
     return 2 * jnp.concatenate([-in_b, frozen.ravel()])
 
 
 def rates(state: Array, at: Coordinates) -> Array:
-    """Diagonal of the linear part of each block of the flow, for the other as it is."""
+    """Diagonal of the linear part of the flow in each block, with the other fixed."""
     b, D = at._split(state)
     h, M = at.h, at.M
     part = einsum("ij,j->i", at.Z, b)
@@ -128,7 +128,7 @@ def rates(state: Array, at: Coordinates) -> Array:
 
 
 def basis_along(matrix: Array, direction: Array) -> tuple[Array, Array]:
-    """Eigenvectors, one along the direction among equal ones, and which have values."""
+    """Eigenvectors, aligned with a direction among equal ones, and a rank mask."""
     size = jnp.sum(direction**2)
     unit = direction / jnp.sqrt(jnp.where(size > 0, size, 1))
     small = jnp.finfo(matrix.dtype).eps ** 0.5 * jnp.max(jnp.abs(matrix))
@@ -137,7 +137,7 @@ def basis_along(matrix: Array, direction: Array) -> tuple[Array, Array]:
 
 
 def seen_eigenvalues(matrix: Array) -> tuple[Array, Array]:
-    """Eigenvalues, 0 where below d eps times the largest, and eigenvectors."""
+    """Eigenvalues, with those at rounding level set to 0, and eigenvectors."""
     values, basis = jnp.linalg.eigh(matrix)
     cutoff = matrix.shape[0] * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(values))
     return jnp.where(values > cutoff, values, 0), basis

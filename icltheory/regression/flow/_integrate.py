@@ -1,4 +1,4 @@
-"""Integration by diffrax: the choice of solver, tolerances, and error messages."""
+"""Integration by diffrax: solver, tolerances and error messages."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ SOLVERS = ("auto", "exponential", "explicit", "implicit")
 
 
 class Path(NamedTuple):
-    """States at the given times, whether all were reached, and the number of steps."""
+    """States at given times, whether all were reached, and the number of steps."""
 
     states: Any
     succeeded: Array
@@ -57,7 +57,7 @@ def integrate(
     controller = diffrax.ClipStepSizeController(
         diffrax.PIDController(rtol=rtol, atol=atol), step_ts=times
     )
-    # A span of length 0 is no span for diffrax.
+    # Diffrax does not accept a span of length 0.
     end = jnp.maximum(times[-1], jnp.finfo(times.dtype).tiny)
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(vector_field),
@@ -77,7 +77,7 @@ def integrate(
 
 
 def load() -> Any:
-    """The module diffrax, or an error that says how to install it."""
+    """Imports diffrax; raises an error that says how to install it."""
     try:
         import diffrax
     except ImportError as error:
@@ -96,7 +96,7 @@ def _method(diffrax: Any, solver: str) -> Any:
 
 
 def read_times(times: Any, dtype: Any) -> Array:
-    """The times as a vector that does not decrease, from 0 or later."""
+    """Returns the times as a checked, non-decreasing, non-negative vector."""
     shape = np.shape(times)
     if len(shape) != 1 or shape[0] < 1:
         raise ValueError(f"times: expected shape (T,) with T >= 1, got {shape}")
@@ -104,7 +104,8 @@ def read_times(times: Any, dtype: Any) -> Array:
         "times", times, _increases, "increasing times from 0 or later", "others"
     )
     check_finite("times", times)
-    # The solver stops at times that decrease: where they are traced, the result is NaN.
+    # The solver requires non-decreasing times; for traced times that decrease, the
+    # result is NaN.
     usable = jnp.nan_to_num(jnp.asarray(times, dtype))
     return jax.lax.cummax(jnp.maximum(usable, 0))
 
@@ -116,7 +117,7 @@ def _increases(times):
 def read_settings(
     solver: str, rtol: Any, atol: Any, max_steps: int, dtype: Any
 ) -> tuple[Array, Array]:
-    """The tolerances as arrays; what is left out follows the dtype."""
+    """Returns the tolerances as arrays; defaults depend on the dtype."""
     check_choice("solver", solver, SOLVERS)
     check_positive_int("max_steps", max_steps)
     eps = float(jnp.finfo(dtype).eps)

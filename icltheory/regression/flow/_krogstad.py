@@ -1,4 +1,4 @@
-"""An exponential Runge-Kutta solver for diffrax: the linear decay is solved exactly.
+"""An exponential Runge-Kutta solver for diffrax, exact for the linear decay.
 
 For y' = -rates * y + N(y) with a vector y. Krogstad's method of order 4, whose first
 and last stages are shared; their difference estimates the error to order 3. Where N is
@@ -15,18 +15,18 @@ import jax.numpy as jnp
 
 from icltheory._typing import Array
 
-TERMS = 18  # of the series, enough for float64 at |z| <= 1
+TERMS = 18  # terms of the series, which suffice for float64 at |z| <= 1
 
 
 class SplitField(NamedTuple):
-    """The args of the solver: ``rates(y, args)`` >= 0 of each entry, and args."""
+    """Arguments of the solver: ``rates(y, args)`` >= 0 of each entry, and args."""
 
     rates: Callable[[Array, Any], Array]
     args: Any
 
 
 class Krogstad(diffrax.AbstractAdaptiveSolver):
-    """The solver; the field is the whole right-hand side, its args a ``SplitField``.
+    """Exponential Runge-Kutta solver (Krogstad); its args are a ``SplitField``.
 
     The rates are evaluated at the start of each step.
     """
@@ -39,21 +39,21 @@ class Krogstad(diffrax.AbstractAdaptiveSolver):
         return 4
 
     def init(self, terms, t0, t1, y0, args):
-        """The right-hand side at the start."""
+        """Evaluates the right-hand side at the start."""
         return self.func(terms, t0, y0, args)
 
     def func(self, terms, t0, y0, args):
-        """The right-hand side."""
+        """Evaluates the right-hand side."""
         return terms.vf(t0, y0, args)
 
     def step(self, terms, t0, t1, y0, args, solver_state, made_jump):
-        """One step and its error estimate."""
+        """Takes one step and estimates its error."""
         h = t1 - t0
         rates = args.rates(y0, args.args)
         e, p1, p2, p3 = phi_functions(-h * rates)
         e_half, q1, q2, _ = phi_functions(-h / 2 * rates)
 
-        def N(y):  # the flows are autonomous
+        def N(y):  # t0 serves for all times, as the flows are autonomous
             return terms.vf(t0, y, args) + rates * y
 
         N1 = solver_state + rates * y0

@@ -1,4 +1,4 @@
-"""Checks of the start of every flow and descent."""
+"""Checks of the starting point of flows and descents."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ MODELS = (ltb.GDBeta, ltb.LSA, ltb.LTB, ltb.EffectiveParameters)
 
 
 def read_start(problem: LinearRegression, num_examples: Count, model: Any) -> Moments:
-    """The moments of the problem, once model, M and tau are found to be possible."""
+    """Returns the moments of the problem after checking model, M and tau."""
     if not isinstance(model, MODELS):
         names = ", ".join(kind.__name__ for kind in MODELS)
         raise ValueError(f"model: expected one of {names}, got {type(model).__name__}")

@@ -1,4 +1,4 @@
-"""The flow of Zhang, Frei and Bartlett: linear attention from a balanced start."""
+"""Gradient flow of linear attention from a balanced start (Zhang et al. 2024)."""
 
 import functools
 from typing import NamedTuple
@@ -29,7 +29,7 @@ __all__ = ["AttentionTrajectory", "attention_flow"]
 
 @pytree
 class AttentionTrajectory:
-    r"""Path of the reduced flow.
+    r"""Path of the reduced flow of linear attention.
 
     .. math:: \ell - \min \ell = \tfrac12 \bigl\| (G \Lambda)^{1/2}
         (u U - G^{-1}) \Lambda^{1/2} \bigr\|_F^2.
@@ -77,7 +77,7 @@ def attention_flow(
     atol: Number | None = None,
     max_steps: int = 100_000,
 ) -> AttentionTrajectory:
-    r"""Gradient flow of linear attention that reads only its labels.
+    r"""Gradient flow of linear attention whose output is its label entry.
 
     .. math:: \dot U = -u^2 G \Lambda U \Lambda + u \Lambda^2, \qquad
         \dot u = -\mathrm{tr}\bigl( u\, G \Lambda U \Lambda U^\top
@@ -176,7 +176,7 @@ def _solve(cov, N, start, times, rtol, atol, max_steps) -> AttentionTrajectory:
 
 
 class Scales(NamedTuple):
-    """The problem in the eigenbasis of Lambda.
+    """The problem's quantities in the eigenbasis of Lambda.
 
     ``values`` those of Lambda, ``g`` of G, ``pairs`` g_i lambda_i lambda_j, ``balance``
     u^2 - |U|_F^2 and ``sign`` of u at the start.
@@ -190,7 +190,7 @@ class Scales(NamedTuple):
 
     @classmethod
     def of(cls, cov: Array, N: Array, U: Array, u: Array) -> tuple["Scales", Array]:
-        """The scales and the basis."""
+        """Returns the quantities and the eigenbasis."""
         values, V = jnp.linalg.eigh(cov)
         g = (1 + 1 / N) * values + jnp.sum(values) / N
         pairs = (g * values)[:, None] * values[None, :]
@@ -198,19 +198,19 @@ class Scales(NamedTuple):
 
 
 def _split(state: Array, at: Scales) -> tuple[Array, Array]:
-    """U, and u by the conserved balance, which keeps the path on its manifold."""
+    """Returns U, and u from the conserved balance."""
     d = at.values.shape[0]
     square = jnp.sum(state**2) + at.balance
     return state.reshape(d, d), at.sign * jnp.sqrt(jnp.maximum(square, 0))
 
 
 def _field(state: Array, at: Scales) -> Array:
-    """Slope of U."""
+    """Time derivative of U."""
     U, u = _split(state, at)
     return (u * jnp.diag(at.values**2) - u**2 * at.pairs * U).ravel()
 
 
 def _rates(state: Array, at: Scales) -> Array:
-    """Its decay, with what u changes on the way near the limit."""
+    """Decay rates of U, including the change of u near the limit."""
     U, u = _split(state, at)
     return (at.pairs * (u**2 + U**2)).ravel()

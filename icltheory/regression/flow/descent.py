@@ -1,4 +1,4 @@
-"""Gradient descent in discrete steps: on the exact risk, and on sampled prompts."""
+"""Gradient descent in discrete steps, on the exact risk or on sampled prompts."""
 
 import functools
 from typing import Any
@@ -32,7 +32,7 @@ def gradient_descent(
     *,
     record_every: int = 1,
 ) -> FlowTrajectory:
-    r"""Gradient descent on the exact risk, the Euler method of ``gradient_flow``.
+    r"""Gradient descent on the exact risk, which is Euler's method for the flow.
 
     .. math:: \theta_{k+1} = \theta_k - \eta \nabla R(\theta_k), \qquad t_k = \eta k.
 

@@ -1,4 +1,4 @@
-"""Theorem 6.3: where the flow of GD-beta goes, what it keeps, and how fast it is."""
+"""Theorem 6.3: limit, conserved quantities and rates of the flow of GD-beta."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -203,5 +203,5 @@ def _whitened_size(moments: Moments, best: ltb.GDBeta) -> Array:
 
 
 def _omega(moments: Moments) -> Array:
-    """A bound on the largest eigenvalue of Omega, by tr(Phi^2) >= phi_1^2."""
+    """Upper bound on the largest eigenvalue of Omega, by tr(Phi^2) >= phi_1^2."""
     return ((moments.M + 1) * jnp.sqrt(moments.square) + moments.tau) / moments.M

@@ -42,7 +42,7 @@ def gradient_flow(
     atol: Number | None = None,
     max_steps: int = 100_000,
 ) -> FlowTrajectory:
-    r"""Gradient flow on the exact risk of a model, from the model at time 0.
+    r"""Gradient flow on the exact risk of a model.
 
     .. math:: \frac{d}{dt} \theta_t = -\nabla R(\theta_t), \qquad
         \text{for GD-beta} \quad \dot\beta = -2 Q(\Gamma)(\beta - \beta^*), \quad
@@ -130,7 +130,7 @@ def _as_it_is(problem, M, model, times: Array, settings: Any) -> Path:
 
 
 def _descend(model: Any, moments: Moments) -> Any:
-    """Minus the gradient, as ``ltb.risk_gradient``, with moments found once."""
+    """Minus the gradient of the risk, with moments computed once."""
     if isinstance(model, ltb.GDBeta):
         gradient = _formulas.gd_beta_gradient(moments, model.beta, model.Gamma)
         return ltb.GDBeta(*(-part for part in gradient))

@@ -1,4 +1,4 @@
-"""Where the flow of Zhang, Frei and Bartlett begins."""
+"""Starting point of the flow of Zhang, Frei and Bartlett."""
 
 import jax.numpy as jnp
 
@@ -15,7 +15,7 @@ __all__ = ["AttentionWeights", "attention_start"]
 
 @pytree
 class AttentionWeights:
-    r"""The two blocks of linear attention that move.
+    r"""The two trained blocks of linear attention.
 
     .. math:: W^{PV} = \begin{pmatrix} 0 & 0 \\ 0 & u \end{pmatrix}, \qquad
         W^{KQ} = \begin{pmatrix} U & 0 \\ 0 & 0 \end{pmatrix}.
@@ -42,7 +42,7 @@ class AttentionWeights:
     U: Matrix
 
     def effective(self) -> ltb.EffectiveParameters:
-        """The same function as effective parameters: v = u, the rest 0."""
+        """The same function as effective parameters, with v = u and the rest 0."""
         u, U = as_floats(self.u, self.U)
         zero = jnp.zeros(U.shape[-1], U.dtype)
         return ltb.EffectiveParameters(zero, zero, u, U, zero)
@@ -52,7 +52,7 @@ class AttentionWeights:
 def attention_start(
     input_cov: Matrix, num_examples: Count, Theta: Matrix, scale: Number
 ) -> AttentionWeights:
-    r"""The start of Zhang, Frei and Bartlett.
+    r"""Returns the starting weights of Zhang, Frei and Bartlett.
 
     .. math:: u_0 = s, \qquad U_0 = s\, \Theta \Theta^\top, \qquad
         \|\Theta \Theta^\top\|_F = 1, \qquad s^2 \|G\| \sqrt d < 2.

@@ -1,4 +1,4 @@
-"""The record of a flow or of a descent."""
+"""The record of a flow or a descent."""
 
 from typing import Any
 
@@ -72,23 +72,24 @@ def record(
     succeeded: Array,
     num_steps: Array,
 ) -> FlowTrajectory:
-    """The trajectory of stacked models, with their risks."""
+    """Builds the trajectory of stacked models with their risks."""
     risk = jax.vmap(lambda m: m.risk(problem, num_examples))(models)
     total = jax.vmap(lambda m: excess(m, problem, num_examples))(models)
     return FlowTrajectory(times, models, risk, total, succeeded, num_steps)
 
 
 def excess(model: Any, problem: LinearRegression, M: Any) -> Array:
-    """Risk beyond the least risk of an LTB, free of cancellation."""
+    """Risk minus the least risk of an LTB, computed without cancellation."""
     if isinstance(model, ltb.GDBeta):
         return ltb.gd_beta_excess(_seen(model, problem, M), problem, M).total
     return ltb.excess_terms(model, problem, M).total
 
 
 def _seen(model: ltb.GDBeta, problem: LinearRegression, M: Any) -> ltb.GDBeta:
-    """The model with the optimum where no input looks: the same risk.
+    """Replaces a model by the optimum outside the range of the inputs.
 
-    What is frozen there need not be small, and would leave its rounding in the excess.
+    The frozen part outside of this range need not be small, and its rounding errors
+    would remain in the excess.
     """
     ends = ltb.gd_beta_minimizers(problem, M)
     best, P = ends.best, ends.projector

@@ -1,4 +1,4 @@
-r"""Functional gradient descent in the space of a kernel, as attention makes it.
+r"""Functional gradient descent in a kernel's function space, as attention performs it.
 
 An attention layer that acts on the label row alone, :math:`y_j \leftarrow y_j - r
 \sum_{i \le N} k(x_j, x_i)\, y_i`, makes one step of gradient descent on the squared

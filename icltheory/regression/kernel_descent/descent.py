@@ -1,4 +1,4 @@
-"""The recursion and the closed form of descent with a kernel, at every depth."""
+"""Kernel gradient descent at every depth: recursion and closed form."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ __all__ = [
 
 @pytree
 class KernelDescent:
-    r"""What L layers predict, and whether more of them would help.
+    r"""Predictions of L layers, and conditions under which depth helps.
 
     Args:
         prediction: :math:`f_L(x_{query})` at each depth, ``(T,)``.
@@ -102,7 +102,7 @@ def functional_descent(
 def descent_weights(
     system: KernelSystem, step_size: Number, depths: Real[ArrayLike, " T"]
 ) -> Float[Array, "T N"]:
-    r"""The weights w with which each depth answers :math:`w^\top y`, in closed form.
+    r"""Weights w of the prediction :math:`w^\top y` at each depth, in closed form.
 
     .. math::
         w_L^\top = k_q^\top h_L(K) , \qquad
@@ -137,7 +137,8 @@ def descent_weights(
     lam = system.eigenvalues
     L = jnp.asarray(depths, lam.dtype)[:, None]
     x = (jnp.asarray(step_size, lam.dtype) * lam)[None]
-    # Near 0 the difference of powers cancels; beyond 1 the logarithm has no value.
+    # Near 0 the difference of powers suffers cancellation; beyond 1 the logarithm is
+    # undefined.
     near = jnp.abs(x) < 0.5
     by_log = -jnp.expm1(L * jnp.log1p(-jnp.where(near, x, 0)))
     by_power = 1 - (1 - jnp.where(near, 1, x)) ** L
@@ -155,7 +156,7 @@ def kernel_descent(
     step_size: Number,
     depths: Real[ArrayLike, " T"],
 ) -> KernelDescent:
-    r"""Predictions of any depths with the conditions under which depth helps.
+    r"""Predictions at given depths, with conditions under which depth helps.
 
     Args:
         system: The kernel on the prompt.

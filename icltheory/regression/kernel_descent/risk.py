@@ -14,7 +14,7 @@ __all__ = ["gaussian_process_risk", "kriging_risk"]
 def gaussian_process_risk(
     weights: Float[ArrayLike, "*depths N"], covariance: Float[ArrayLike, "_P _P"]
 ) -> Float[Array, "*depths"]:
-    r"""Mean squared error of the answer :math:`w^\top y` given the inputs.
+    r"""Mean squared error of the prediction :math:`w^\top y`, given the inputs.
 
     .. math:: E (w^\top y - y_q)^2 = C_{qq} - 2 w^\top C_q + w^\top C w .
 
@@ -47,7 +47,7 @@ def gaussian_process_risk(
 
 @calculator
 def kriging_risk(covariance: Float[ArrayLike, "_P _P"]) -> Scalar:
-    r"""The least error of any predictor, :math:`C_{qq} - C_q^\top C^{-1} C_q`.
+    r"""Least error of any predictor, :math:`C_{qq} - C_q^\top C^{-1} C_q` (kriging).
 
     Args:
         covariance: Covariance of the labels and, last, of the query's, regular,

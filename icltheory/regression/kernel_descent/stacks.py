@@ -1,4 +1,4 @@
-"""Weights with which attention layers make the steps of descent with a kernel."""
+"""Weights with which attention layers perform kernel gradient descent."""
 
 from jax.typing import ArrayLike
 
@@ -15,7 +15,7 @@ __all__ = ["kernel_descent_stack"]
 def kernel_descent_stack(
     step_sizes: Float[ArrayLike, "_L"], d_in: int, kernel: Kernel
 ) -> KernelAttentionStack | SoftmaxAttentionStack:
-    r"""L layers that make L steps of functional gradient descent.
+    r"""Weights of L layers that take L steps of functional gradient descent.
 
     .. math::
         W_K = W_Q = (I \;\; 0) , \qquad
@@ -55,6 +55,7 @@ def kernel_descent_stack(
     if kernel == "softmax":
         weights = linear.W_V, linear.W_K, linear.W_Q
         return SoftmaxAttentionStack(*weights, d_scale=1)
-    # Key and query are the inputs alone: a user's function sees no label slot.
+    # Keys and queries contain only the inputs, so that a user's function sees no label
+    # slot.
     inputs = linear.W_K[:, :d_in]
     return KernelAttentionStack(linear.W_V, inputs, inputs, kernel)

@@ -1,4 +1,4 @@
-"""The kernel matrix of a prompt, its spectrum, and whether descent can use it."""
+"""The kernel matrix of a prompt with its spectrum and stability conditions."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -15,7 +15,7 @@ __all__ = ["KernelSystem"]
 
 @pytree
 class KernelSystem:
-    r"""A kernel on the inputs of one prompt, as an attention layer applies it.
+    r"""A kernel matrix on the inputs of one prompt, as used by an attention layer.
 
     With ``"softmax"`` the layer applies :math:`P = D^{-1} K` with K the exponential
     kernel and :math:`D_j = \sum_{i \le N + 1} e^{x_j^\top x_i}`, the query's key
@@ -59,7 +59,7 @@ class KernelSystem:
         X: Float[ArrayLike, "_N _d"],
         x_query: Float[ArrayLike, "_d"],
     ) -> "KernelSystem":
-        """The system of a prompt.
+        """Computes the kernel system of a prompt.
 
         Args:
             kernel: ``"linear"``, ``"relu"``, ``"exp"``, ``"rbf"``, ``"softmax"``, or a
@@ -98,7 +98,7 @@ class KernelSystem:
 
     @property
     def cutoff(self) -> Scalar:
-        """Size of an eigenvalue that rounding alone can make."""
+        """Largest eigenvalue that rounding alone can produce."""
         eps = jnp.finfo(self.eigenvalues.dtype).eps
         return len(self.eigenvalues) * eps * jnp.max(jnp.abs(self.eigenvalues))
 

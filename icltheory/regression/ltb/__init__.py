@@ -1,4 +1,4 @@
-"""The linear transformer block, linear self-attention and GD-beta, exactly.
+"""Exact theory of the linear transformer block, linear self-attention and GD-beta.
 
 Zhang, Wu and Bartlett (2024): models with their matrices, the exact risk of each for
 any Gaussian problem, optima, the gap between attention with and without an MLP, and the

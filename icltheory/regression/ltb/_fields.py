@@ -1,4 +1,4 @@
-"""Types of the models' fields: given as anything that becomes an array, kept as one."""
+"""Types of the models' fields, which accept anything convertible to an array."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,8 @@ from icltheory._typing import Array
 from icltheory.regression._linalg import Matrix, Number, Vector
 
 if TYPE_CHECKING:
-    # One by one: type checkers read a chain as variables, not as types.
+    # They are assigned one by one, since type checkers read a chained assignment as
+    # variables.
     MatrixField = Array
     NumberField = Array
     VectorField = Array

@@ -1,4 +1,4 @@
-"""The closed forms on plain arrays; the public functions wrap these."""
+"""The closed forms on plain arrays, which the public functions use."""
 
 import jax.numpy as jnp
 
@@ -51,7 +51,7 @@ def _second_moment(moments: Moments, beta: Array) -> tuple[Array, Array]:
 def centred(
     moments: Moments, p: Array, v: Array, U: Array, u: Array
 ) -> tuple[Array, Array]:
-    """Values and scores of the problem whose prior mean is moved to 0."""
+    """Values and scores for the problem whose prior mean is shifted to 0."""
     return p + v * moments.mean, U + outer(moments.mean, u)
 
 

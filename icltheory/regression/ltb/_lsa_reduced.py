@@ -1,4 +1,4 @@
-"""The excess of an LSA after its scores are eliminated."""
+"""The excess risk of an LSA, minimised over its scores."""
 
 from typing import NamedTuple
 
@@ -20,11 +20,11 @@ class Reduced(NamedTuple):
 
     @classmethod
     def of(cls, white: Whitened, M: Array) -> "Reduced":
-        """Of a problem in its whitened coordinates."""
+        """Computes the excess from a problem's whitened coordinates."""
         return cls(white.phi, white.m, white.seen, white.tau, M)
 
     def scaled(self) -> "Reduced":
-        """The problem with tau = 1; q / sqrt(tau) there is q here, with the same v."""
+        """Rescales the problem to tau = 1, where q becomes q / sqrt(tau)."""
         one = jnp.ones_like(self.tau)
         m = self.m / jnp.sqrt(self.tau)
         return Reduced(self.phi / self.tau, m, self.seen, one, self.M)
@@ -40,7 +40,7 @@ class Reduced(NamedTuple):
         return 2 * self.tau**2 / self.M + 2 * jnp.sum(self.phi**2)
 
     def best(self, q: Array, v: Array) -> tuple[Array, Array]:
-        """The scores (A, g) of least excess for values (q, v).
+        """Returns the scores (A, g) of least excess for values (q, v).
 
         A = A_0 + r g' solves K A = v Phi + q m' - v (Omega + tau + 2 Phi / M) q g' with
         K = v^2 Omega + (|q|^2 I + (M + 1) qq') / M, and J is then h |g|^2 + 2 l'g.
@@ -79,7 +79,7 @@ class Reduced(NamedTuple):
         return A + r[:, None] * g[None, :], g
 
     def excess(self, q: Array, v: Array) -> Array:
-        """J at the best scores; q counts on im(H) alone, where weights can reach."""
+        """Excess J at the best scores; only q on im(H) counts."""
         phi, m, seen, tau, M = self
         q = q * seen
         A, g = self.best(q, v)

@@ -1,4 +1,4 @@
-"""The moments of a problem and a prompt length from which exact risks follow."""
+"""Moments of a problem at a prompt length, from which exact risks follow."""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from icltheory.regression.tasks.linear import LinearRegression
 
 
 class Moments(NamedTuple):
-    r"""The matrices of Section 5, written without roots of H.
+    r"""The matrices of Section 5 without roots of H.
 
     With Phi = H^{1/2} Psi H^{1/2} and Omega = ((M + 1) Phi + tau I) / M:
 
@@ -34,7 +34,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, problem: LinearRegression, num_examples: Count) -> "Moments":
-        """The moments of a problem at prompts of M examples."""
+        """Computes the moments of a problem for prompts of M examples."""
         H, Psi = jnp.asarray(problem.input_cov), jnp.asarray(problem.task_cov)
         noise_var = jnp.asarray(problem.noise_var)
         M = read_length(num_examples, H.dtype)
@@ -57,13 +57,13 @@ class Moments(NamedTuple):
 
 
 def read_length(num_examples: Count, dtype: jnp.dtype) -> Array:
-    """The number of examples M >= 1 as a float, checked where it is known."""
+    """Converts the number of examples to a float and checks that it is at least 1."""
     check_count("num_examples", num_examples, 1)
     return jnp.asarray(num_examples, dtype)
 
 
 def check_model(model: Any, method: str) -> None:
-    """Raises unless the model has the method."""
+    """Raises unless the model has the given method."""
     if not hasattr(model, method):
         raise ValueError(
             f"model: expected GDBeta, LSA, LTB or EffectiveParameters, "
@@ -78,7 +78,7 @@ def check_dim(problem: LinearRegression, dim: int) -> None:
 
 
 def check_tau(tau: Array) -> None:
-    """Raises where labels are known to be constant, so that nothing is to learn."""
+    """Raises if labels are known to be constant."""
     check_values("problem", tau, lambda tau: tau > 0, "tau = tr(H Psi) + noise_var > 0")
 
 

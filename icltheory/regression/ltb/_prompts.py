@@ -1,4 +1,4 @@
-"""Prompts and token matrices, as the models of this package read them."""
+"""Prompts and token matrices in the form that these models read."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ Tokens = Float[ArrayLike, "*_B _T _n"]
 def read_prompt(
     X: Examples, y: Labels, x_query: Queries, mask: str, model: Any
 ) -> tuple[Array, Array, Array]:
-    """The prompt as arrays of one dtype, checked against the model's dimension."""
+    """Converts a prompt to arrays of one dtype and checks its dimension."""
     check_choice("mask", mask, MASKS)
     X, y = read_examples(X, y, model)
     wanted = (*X.shape[:-2], model.dim)
@@ -30,7 +30,7 @@ def read_prompt(
 
 
 def read_examples(X: Examples, y: Labels, model: Any) -> tuple[Array, Array]:
-    """The examples as arrays of one dtype; at least one."""
+    """Converts examples to arrays of one dtype; raises if there are none."""
     shape, dim = jnp.shape(X), model.dim
     if len(shape) < 2 or shape[-1] != dim or shape[-2] < 1:
         raise ValueError(f"X: expected shape (..., M, {dim}) with M >= 1, got {shape}")
@@ -41,7 +41,7 @@ def read_examples(X: Examples, y: Labels, model: Any) -> tuple[Array, Array]:
 
 
 def read_tokens(E: Tokens, dim: int, mask: str) -> Array:
-    """The token matrix as an array, with at least one example and the query."""
+    """Converts a token matrix to an array; raises without an example and a query."""
     check_choice("mask", mask, MASKS)
     shape = jnp.shape(E)
     if len(shape) < 2 or shape[-1] != dim + 1 or shape[-2] < 2:

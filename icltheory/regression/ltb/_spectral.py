@@ -54,19 +54,21 @@ class Whitened(NamedTuple):
 
     @classmethod
     def of(cls, problem: LinearRegression) -> "Whitened":
-        """The coordinates of a problem."""
+        """Computes the coordinates of a problem."""
         H = jnp.asarray(problem.input_cov)
         roots = InputRoots.of(H)
         Phi = einsum(
             "ij,jk,kl->il", roots.root, jnp.asarray(problem.task_cov), roots.root
         )
-        # Directions that no input has get a value that Phi cannot have.
+        # Directions without inputs get a value that is larger than any eigenvalue of
+        # Phi.
         size = jnp.trace(Phi)
         beyond = jnp.where(size > 0, 3 * size, 1)
         lifted = Phi + beyond * (jnp.eye(H.shape[0], dtype=H.dtype) - roots.projector)
         values, basis = jnp.linalg.eigh((lifted + lifted.T) / 2)
         seen = (values <= 2 / 3 * beyond).astype(H.dtype)
-        # Without any variance of tasks the values are rounding errors of the projector.
+        # If the tasks have no variance, the values are rounding errors of the
+        # projector.
         phi = jnp.where(size > 0, seen * jnp.maximum(values, 0), 0)
         mean = einsum("ij,j->i", roots.root, jnp.asarray(problem.task_mean))
         m = seen * einsum("ji,j->i", basis, mean)

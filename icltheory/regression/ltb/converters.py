@@ -1,4 +1,4 @@
-"""From one model to another: Lemma 5.1 and back, and von Oswald's construction."""
+"""Converts between models: Lemma 5.1, its inverse, and von Oswald's construction."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -28,7 +28,7 @@ def gd_beta_to_ltb(
     value_dim: int = 1,
     hidden_dim: int = 1,
 ) -> LTB:
-    r"""The LTB that is a given GD-beta (Lemma 5.1).
+    r"""The LTB that computes a given GD-beta (Lemma 5.1).
 
     .. math:: W_K = [I \; 0], \quad W_Q = [\Gamma^\top \; 0], \quad W_P = e^\top, \quad
         W_V = [-\beta^\top \; 1], \quad W_1 = [\beta^\top \; 1], \quad W_2 = e^\top,
@@ -82,7 +82,7 @@ def gd_beta_to_ltb(
 
 @calculator
 def ltb_to_gd_beta(model: LTB | EffectiveParameters) -> GDBeta:
-    r"""The GD-beta of an LTB that is one, such as every best LTB (Theorem 5.3).
+    r"""The GD-beta computed by an LTB, if there is one, as for every best LTB.
 
     .. math:: \beta = c, \qquad \Gamma = v U^\top.
 
@@ -143,7 +143,7 @@ def effective_to_ltb(parts: EffectiveParameters) -> LTB:
 
 @calculator
 def effective_to_lsa(parts: EffectiveParameters) -> LSA:
-    r"""An LSA with the values and scores of given effective parameters; c is dropped.
+    r"""An LSA with the values and scores of effective parameters; c is ignored.
 
     .. math:: W_K = I_{d+1}, \quad W_Q = \begin{pmatrix} U & 0 \\ u^\top & 0
         \end{pmatrix}, \quad W_P = e^\top, \quad W_V = [p^\top \; v].
@@ -175,7 +175,7 @@ def effective_to_lsa(parts: EffectiveParameters) -> LSA:
 
 @calculator
 def von_oswald_lsa(start: Float[ArrayLike, "_d"], step_size: Number) -> LSA:
-    r"""One gradient step by attention alone, on prompts whose query carries a start.
+    r"""LSA that takes one gradient step on prompts whose query contains the start.
 
     .. math:: W_K = W_Q = \begin{pmatrix} I & 0 \\ 0 & 0 \end{pmatrix}, \quad
         W_P = e^\top, \quad W_V = \eta\, [w_0^\top \; -1].
@@ -221,5 +221,5 @@ def _label_row(dim: int, dtype: jnp.dtype) -> Array:
 
 
 def _rows(W: Array, count: int) -> Array:
-    """A matrix with rows of zeros below, ``count`` in all."""
+    """Appends rows of zeros to a matrix up to ``count`` rows."""
     return jnp.pad(W, ((0, count - W.shape[0]), (0, 0)))

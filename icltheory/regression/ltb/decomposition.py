@@ -1,4 +1,4 @@
-"""The excess risk as sums of squares: what each part of a model costs."""
+"""The excess risk as a sum of squares, one for each part of a model."""
 
 import jax.numpy as jnp
 
@@ -20,7 +20,7 @@ __all__ = ["BlockExcess", "GDBetaExcess", "excess_terms", "gd_beta_excess"]
 
 @pytree
 class GDBetaExcess:
-    r"""Excess risk of a GD-beta over the best, in its two parts.
+    r"""Excess risk of a GD-beta over the optimum, in two parts.
 
     .. math:: R - R_{\min} = b^\top Q(\Gamma)\, b
         + \bigl\| H^{1/2} (\Gamma - \Gamma^*) H^{1/2} \Omega^{1/2} \bigr\|_F^2.
@@ -54,7 +54,7 @@ class GDBetaExcess:
 
 @pytree
 class BlockExcess:
-    r"""Excess risk of an LTB or LSA over the best LTB, in its four parts.
+    r"""Excess risk of an LTB or LSA over the best LTB, in four parts.
 
     In the whitened coordinates of ``risk``,
 
@@ -103,7 +103,7 @@ class BlockExcess:
 def gd_beta_excess(
     model: GDBeta, problem: LinearRegression, num_examples: Count
 ) -> GDBetaExcess:
-    r"""Excess risk of a GD-beta, free of cancellation near the optimum.
+    r"""Excess risk of a GD-beta, computed without cancellation near the optimum.
 
     .. math:: R - R_{\min} = b^\top Q(\Gamma)\, b + \mathrm{tr}\bigl(
         D^\top H D\, H^{1/2} \Omega H^{1/2} \bigr), \qquad D = \Gamma - \Gamma^*.

@@ -1,4 +1,4 @@
-"""The few numbers through which the weights of an LSA or LTB enter its output."""
+"""The effective parameters that determine the output of an LSA or LTB."""
 
 import jax.numpy as jnp
 
@@ -35,7 +35,7 @@ __all__ = ["EffectiveParameters"]
 
 @pytree
 class EffectiveParameters:
-    r"""What of the weights reaches the output of a linear transformer block.
+    r"""Parameters that determine the output of a linear transformer block.
 
     .. math:: (c^\top, c_0) = \text{last row of } W_2^\top W_1, \quad
         (p^\top, v) = (c^\top, c_0) W_P^\top W_V, \quad
@@ -99,11 +99,11 @@ class EffectiveParameters:
         return jnp.shape(self.c)[-1]
 
     def effective(self) -> "EffectiveParameters":
-        """Itself."""
+        """Returns the parameters themselves."""
         return self
 
     def rescaled(self, factor: Number) -> "EffectiveParameters":
-        """The same function in another gauge: (s p, s v, U / s, u / s)."""
+        """The same function with rescaled parameters: (s p, s v, U / s, u / s)."""
         check_finite("factor", factor)
         check_values("factor", factor, lambda s: s != 0, "a number other than 0")
         s = jnp.asarray(factor, self.dtype)
@@ -116,7 +116,7 @@ class EffectiveParameters:
         )
 
     def weight(self, X: Examples, y: Labels) -> Float[Array, "*B d"]:
-        """The weight w_hat that the prompt's examples give."""
+        """The implied weight w_hat, given the prompt's examples."""
         X, y = read_examples(X, y, self)
         M = X.shape[-2]
         values = einsum("...md,d->...m", X, self.p) + self.v * y
@@ -129,7 +129,7 @@ class EffectiveParameters:
     def predict(
         self, X: Examples, y: Labels, x_query: Queries, mask: str = "demos"
     ) -> Float[Array, "*B"]:
-        r"""Prediction for one prompt, or for any batch of them.
+        r"""Predicts for one prompt or a batch of prompts.
 
         Without the mask (``"none"``) the query attends to itself too, which adds
         :math:`(p^\top x)(x^\top U x) / M`.
@@ -142,12 +142,12 @@ class EffectiveParameters:
         return prediction + einsum("...i,i->...", x, self.p) * own / X.shape[-2]
 
     def predict_tokens(self, E: Tokens, mask: str = "demos") -> Float[Array, "*B"]:
-        """Prediction from tokens as rows, [x_i, y_i] and last [x_query, 0]."""
+        """Predicts from tokens as rows, [x_i, y_i] and last [x_query, 0]."""
         E = read_tokens(E, self.dim, mask)
         return self.predict(E[..., :-1, :-1], E[..., :-1, -1], E[..., -1, :-1], mask)
 
     def risk(self, problem: LinearRegression, num_examples: Count) -> Scalar:
-        """Exact risk; see ``ltb.risk``."""
+        """Exact risk (see ``ltb.risk``)."""
         check_dim(problem, self.dim)
         moments = Moments.of(problem, num_examples)
         return _formulas.effective_risk(
@@ -161,5 +161,5 @@ class EffectiveParameters:
 
     @property
     def dtype(self) -> jnp.dtype:
-        """Type of the parameters."""
+        """Dtype of the parameters."""
         return jnp.result_type(self.c)

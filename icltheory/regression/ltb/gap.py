@@ -1,4 +1,4 @@
-"""Theorem 4.1: what linear attention loses without an MLP, from below and above."""
+"""Theorem 4.1: bounds on the risk of linear attention without an MLP."""
 
 import jax.numpy as jnp
 
@@ -18,7 +18,7 @@ __all__ = ["Gap", "GapUpperBounds", "approximation_gap", "gap_upper_bounds"]
 
 @pytree
 class Gap:
-    r"""Bounds on inf LSA - inf LTB, the risk that an MLP saves (Theorem 4.1).
+    r"""Bounds on inf LSA - inf LTB, the risk reduction by an MLP (Theorem 4.1).
 
     .. math:: \texttt{lower\_proof\_route} \le \texttt{lower} \le
         \texttt{lower\_instance} \le \inf_{LSA} R - \inf_{LTB} R \le \texttt{upper}.
@@ -51,7 +51,7 @@ class Gap:
 
 @calculator
 def approximation_gap(problem: LinearRegression, num_examples: Count) -> Gap:
-    r"""How much worse the best LSA is than the best LTB (Theorem 4.1).
+    r"""Difference between the least risks of LSA and LTB (Theorem 4.1).
 
     .. math:: \inf_{LSA} R - \inf_{LTB} R \;\ge\; \frac{\|\beta^*\|_H^2}
         {1 + M \max_t \theta(t)} \;\ge\; \frac{\|\beta^*\|_H^2}{M + 1}, \qquad
@@ -102,7 +102,7 @@ def approximation_gap(problem: LinearRegression, num_examples: Count) -> Gap:
 
 @pytree
 class GapUpperBounds:
-    r"""Closed-form upper bounds on the gap: excesses of LSAs that one can name.
+    r"""Closed-form upper bounds on the gap, from explicit LSAs.
 
     With phi_i, m_i in the eigenbasis of Phi, a_i = phi_i / omega_i, F = sum a_i^2 and
     kappa' = 2 tau^2 / M + 2 (1 + 2/M) tr(Phi^2):
@@ -134,7 +134,7 @@ class GapUpperBounds:
 
     @property
     def least(self) -> Scalar:
-        """The smallest of them."""
+        """The smallest of the bounds."""
         bounds = (self.labels, self.values, self.rank_one, self.zero_start)
         return jnp.min(jnp.stack([jnp.asarray(bound) for bound in bounds]))
 
@@ -181,7 +181,7 @@ def gap_upper_bounds(problem: LinearRegression, num_examples: Count) -> GapUpper
     omega = ((M + 1) * phi + tau) / M
     gains = (phi / omega) ** 2
     total = jnp.sum(gains)
-    # All phi = 0: then no value helps, and the bound is |m|^2.
+    # If all phi are 0, no value reduces the risk and the bound is |m|^2.
     below = (M + 1) * gains + total
     shares = jnp.where(below > 0, (gains + total) / jnp.where(below > 0, below, 1), 1)
     kappa = 2 * tau**2 / M + 2 * (1 + 2 / M) * white.square
@@ -197,6 +197,6 @@ def gap_upper_bounds(problem: LinearRegression, num_examples: Count) -> GapUpper
 
 
 def _theta(t: Array, tau: Array, square: Array, M: Array) -> Array:
-    """What of M counts in the lower bound, for a direction whose phi is t."""
+    """Coefficient of M in the lower bound, for a direction with eigenvalue t of Phi."""
     above = (tau**2 - tau * t + t**2) / M + square / 2
     return above / ((tau**2 + t**2) / M + square)

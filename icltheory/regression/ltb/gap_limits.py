@@ -1,4 +1,4 @@
-"""Closed forms of the gap between LSA and LTB, where there are some."""
+"""Closed forms of the gap between LSA and LTB in special cases."""
 
 import jax.numpy as jnp
 
@@ -99,7 +99,7 @@ def scalar_gap(problem: LinearRegression, num_examples: Count) -> tuple[Scalar, 
     kappa = 2 * tau**2 / M + 2 * (1 + 2 / M) * phi**2
     corner, side = 2 / M, 2 * phi / M
     level = 1 + _quadratic(jnp.ones_like(phi), tau, corner, side, kappa)
-    # z_1 z_2 by Cramer's rule
+    # The product z_1 z_2, by Cramer's rule.
     determinant = corner * kappa - side**2
     product = (kappa - side * tau) * (corner * tau - side) / (determinant * level) ** 2
     inner = product > 0

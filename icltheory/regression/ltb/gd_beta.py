@@ -74,7 +74,7 @@ class GDBeta:
 
     @property
     def dtype(self) -> jnp.dtype:
-        """Type of the parameters."""
+        """Dtype of the parameters."""
         return jnp.result_type(self.beta)
 
     def effective(self) -> EffectiveParameters:
@@ -85,7 +85,7 @@ class GDBeta:
     def predict(
         self, X: Examples, y: Labels, x_query: Queries, mask: str = "demos"
     ) -> Float[Array, "*B"]:
-        """Prediction for one prompt, or for any batch of them.
+        """Predicts for one prompt or a batch of prompts.
 
         With the mask ``"none"`` it is what the LTB of Lemma 5.1 would predict unmasked,
         which is another function unless beta = 0.
@@ -99,11 +99,11 @@ class GDBeta:
         return einsum("...i,i->...", x, self.beta) - dot(step, x)
 
     def predict_tokens(self, E: Tokens, mask: str = "demos") -> Float[Array, "*B"]:
-        """Prediction from tokens as rows, [x_i, y_i] and last [x_query, 0]."""
+        """Predicts from tokens as rows, [x_i, y_i] and last [x_query, 0]."""
         return self.effective().predict_tokens(E, mask)
 
     def risk(self, problem: LinearRegression, num_examples: Count) -> Scalar:
-        """Exact risk; see ``ltb.risk``."""
+        """Exact risk (see ``ltb.risk``)."""
         check_dim(problem, self.dim)
         moments = Moments.of(problem, num_examples)
         return _formulas.gd_beta_risk(moments, self.beta, self.Gamma)

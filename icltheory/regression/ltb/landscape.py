@@ -1,4 +1,4 @@
-"""Why training from random starts can fail: local minima of the risk of an LTB."""
+"""Local minima of the risk of an LTB, which can trap training from random starts."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ __all__ = ["SpuriousMinimum", "excess_profile", "spurious_minimum"]
 
 @pytree
 class SpuriousMinimum:
-    r"""A stationary point of the risk of an LTB that is no global minimum.
+    r"""A stationary point of an LTB's risk that is not a global minimum.
 
     Args:
         parameters: Its parameters.
@@ -54,7 +54,7 @@ class SpuriousMinimum:
 
 @calculator
 def spurious_minimum(problem: LinearRegression, num_examples: Count) -> SpuriousMinimum:
-    r"""A local minimum of the LTB's risk that is not global.
+    r"""A local minimum of an LTB's risk that is not global.
 
     .. math:: v = 0, \quad A = 0, \quad c = \beta^*, \quad
         q g^\top = \frac{\phi_1}{\omega_1} e_1 e_1^\top
@@ -99,7 +99,7 @@ def spurious_minimum(problem: LinearRegression, num_examples: Count) -> Spurious
     gain = phi[top] / omega[top]
     rest = jnp.sum(phi**2) - phi[top] ** 2
     labels = 2 * (tau**2 - phi[top] ** 2) / M + 2 * (1 + 2 / M) * white.square
-    # The direction of the top eigenvector, back in the coordinates of the inputs
+    # The direction of the top eigenvector, in the coordinates of the inputs.
     back = einsum("ij,j->i", white.roots.inverse, white.basis[:, top])
     u = jnp.sqrt(gain) * back
     mean = jnp.asarray(problem.task_mean)
@@ -121,7 +121,7 @@ def excess_profile(
     num_examples: Count,
     angles: Float[ArrayLike, "_n"],
 ) -> Float[Array, "n"]:
-    r"""Excess risk of an LTB along an arc from the spurious minimum to the global one.
+    r"""Excess risk of an LTB on the arc from the spurious to the global minimum.
 
     .. math:: \alpha \mapsto \min_{A, g} \bigl( R - R_{\min} \bigr), \qquad
         q = \sqrt\tau \cos(\alpha)\, e_1, \quad v = \sin(\alpha), \quad c = \beta^*.
@@ -156,7 +156,7 @@ def excess_profile(
     white = Whitened.of(problem)
     check_tau(white.tau)
     M = read_length(num_examples, white.phi.dtype)
-    # Read out beta* in c: what is left is a problem of mean 0.
+    # With beta* as c, the remaining problem has mean 0.
     reduced = Reduced.of(white, M)._replace(m=jnp.zeros_like(white.m))
     top = jnp.eye(problem.dim, dtype=white.phi.dtype)[jnp.argmax(white.phi)]
 

@@ -1,4 +1,4 @@
-"""The best linear self-attention: a minimisation in d + 1 unknowns on a sphere."""
+"""The best linear self-attention, by minimisation over a sphere in d + 1 dimensions."""
 
 from functools import partial
 
@@ -21,7 +21,7 @@ from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["optimal_lsa"]
 
-# Enough to tell the basins apart, then enough to reach rounding.
+# Steps to separate the basins of attraction, and then to converge to rounding.
 _SEARCH_STEPS, _POLISH_STEPS = 48, 256
 
 
@@ -82,7 +82,7 @@ def optimal_lsa(
     white = Whitened.of(problem)
     check_tau(white.tau)
     M = read_length(num_examples, white.phi.dtype)
-    # The search has no derivative, and at a minimum none is missed.
+    # The search is not differentiated, which does not matter at a minimum.
     reduced = lax.stop_gradient(Reduced.of(white, M))
     z = _search(reduced.scaled(), key, num_starts)
     q, v = jnp.sqrt(white.tau) * z[:-1] * white.seen, z[-1]
@@ -93,14 +93,14 @@ def optimal_lsa(
 
 @partial(jax.jit, static_argnums=2)
 def _search(reduced: Reduced, key: PRNGKey, num_starts: int) -> Array:
-    """The point (q, v) of the sphere where the reduced excess is least."""
+    """Finds the point (q, v) on the sphere with the least reduced excess."""
     try:
         import optimistix
     except ImportError as error:
         raise ImportError(
             "optimal_lsa needs optimistix: install icltheory[solvers]"
         ) from error
-    # Relative to |m|^2 the excess lies between 1 / (M + 1) and 1.
+    # Relative to |m|^2, the excess is between 1 / (M + 1) and 1.
     size = jnp.sum(reduced.m**2)
     size = jnp.where(size > 0, size, 1)
 
@@ -123,7 +123,7 @@ def _search(reduced: Reduced, key: PRNGKey, num_starts: int) -> Array:
 
 
 def _starts(reduced: Reduced, key: PRNGKey, count: int) -> Array:
-    """Points (q, v): near both families of minima of m = 0, between, and at random."""
+    """Starting points (q, v): near known minima at m = 0, between them, and random."""
     m = reduced.m
     size = jnp.sqrt(jnp.sum(m**2))
     top = jnp.eye(m.shape[0], dtype=m.dtype)[jnp.argmax(reduced.phi)]
@@ -158,7 +158,7 @@ def _weights(
     A: Array,
     g: Array,
 ) -> LSA:
-    """The LSA at whitened coordinates, in the gauge of equal norms."""
+    """Returns the LSA at whitened coordinates, with balanced norms."""
     back = einsum("ij,jk->ik", white.roots.inverse, white.basis)
     mean = jnp.asarray(problem.task_mean)
     u = einsum("ij,j->i", back, g)

@@ -27,9 +27,9 @@ __all__ = ["LSA", "LTB"]
 
 
 class _Block:
-    """What both models share."""
+    """Base class of both models."""
 
-    if TYPE_CHECKING:  # what the frozen classes below have
+    if TYPE_CHECKING:  # attributes of the subclasses
 
         def read_out(self) -> Array: ...
         @property
@@ -56,7 +56,7 @@ class _Block:
 
     @property
     def dtype(self) -> jnp.dtype:
-        """Type of the weights."""
+        """Dtype of the weights."""
         return jnp.result_type(self.W_K)
 
     def effective(self) -> EffectiveParameters:
@@ -71,12 +71,12 @@ class _Block:
     def predict(
         self, X: Examples, y: Labels, x_query: Queries, mask: str = "demos"
     ) -> Float[Array, "*B"]:
-        """Prediction for one prompt, or for any batch of them."""
+        """Predicts for one prompt or a batch of prompts."""
         X, y, x = read_prompt(X, y, x_query, mask, self)
         return self.predict_tokens(token_matrix(X, y, x), mask)
 
     def predict_tokens(self, E: Tokens, mask: str = "demos") -> Float[Array, "*B"]:
-        """Prediction from tokens as rows, [x_i, y_i] and last [x_query, 0].
+        """Predicts from tokens as rows, [x_i, y_i] and last [x_query, 0].
 
         Runs the weights on the tokens, O(M (d + d_k + d_v)) a prompt after the products
         of weights. The mask ``"demos"`` keeps the query from attending to itself.
@@ -93,7 +93,7 @@ class _Block:
         return einsum("...i,i->...", E[..., -1, :] + moved, self.read_out())
 
     def risk(self, problem: LinearRegression, num_examples: Count) -> Scalar:
-        """Exact risk; see ``ltb.risk``."""
+        """Exact risk (see ``ltb.risk``)."""
         return self.effective().risk(problem, num_examples)
 
 
@@ -139,7 +139,7 @@ class LSA(_Block):
     W_V: WeightField
 
     def read_out(self) -> Array:
-        """e_{d+1}: the label slot."""
+        """Read-out vector e_{d+1}, the label slot."""
         return jnp.eye(self.dim + 1, dtype=self.dtype)[-1]
 
 
@@ -189,7 +189,7 @@ class LTB(_Block):
     W_2: WeightField
 
     def read_out(self) -> Array:
-        """The last row of W_2'W_1."""
+        """Read-out vector, the last row of W_2'W_1."""
         return einsum("i,ij->j", self.W_2[:, -1], self.W_1)
 
 

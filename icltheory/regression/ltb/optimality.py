@@ -1,4 +1,4 @@
-"""Theorem 5.3: when an LTB is a best one."""
+"""Theorem 5.3: conditions for an LTB to be optimal."""
 
 import jax.numpy as jnp
 
@@ -21,7 +21,7 @@ __all__ = ["OptimalityConditions", "optimality_conditions"]
 
 @pytree
 class OptimalityConditions:
-    r"""How far an LTB is from each condition of Theorem 5.3.
+    r"""Distance of an LTB from each condition of Theorem 5.3.
 
     Lengths are in label units, that is, over sqrt(tau); none depends on the gauge.
 
@@ -112,8 +112,8 @@ def optimality_conditions(
     scores = v * jnp.asarray(parts.U).T - best.Gamma
     start = jnp.asarray(parts.p) / jnp.where(v == 0, 1, v) + moments.mean
     white = Whitened.of(problem)
-    # Rounding of Phi is that of its three factors and of its eigenvalues, which may be
-    # far larger than it.
+    # The rounding error of Phi depends on its three factors and their eigenvalues,
+    # which may be far larger than Phi.
     size = jnp.trace(H) * jnp.trace(moments.Psi)
     cutoff = 8 * problem.dim * jnp.finfo(H.dtype).eps * size
 

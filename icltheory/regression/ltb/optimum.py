@@ -1,4 +1,4 @@
-"""Theorem 5.2: the best GD-beta, its risk, and all that are as good."""
+"""Theorem 5.2: the best GD-beta, its risk, and all minimisers."""
 
 import jax.numpy as jnp
 from jax import lax

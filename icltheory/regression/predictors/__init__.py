@@ -1,4 +1,4 @@
-"""In-context predictors that need no training: of a query, or after every prefix.
+"""In-context predictors without training, for one query or after every prefix.
 
 A predictor maps ``(X, y, x_query)``, one prompt ``(N, d), (N,), (d,)`` or a batch of
 them, to the prediction ``()`` or ``(B,)``. Its ``*_prefixes`` twin maps ``(X, y)`` and,

@@ -1,4 +1,4 @@
-"""The path of Lasso solutions, from the largest penalty down to a given one."""
+"""The path of Lasso solutions, from the largest penalty to a given one."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from icltheory.regression._linalg import dot, einsum
 def lasso_path_end(
     gram: Array, moment: Array, penalty: Array, rank: Array | int, max_steps: int
 ) -> tuple[Array, Array, Array]:
-    """Minimiser of w'Gw/2 - m'w + penalty |w|_1, its violation, and the steps taken.
+    """Lasso minimiser of w'Gw/2 - m'w + penalty |w|_1, its violation, and steps taken.
 
     The solution is piecewise linear in the penalty. A step goes to the next penalty at
     which a coordinate joins or leaves the active set, and updates the inverse of the
@@ -28,7 +28,7 @@ def lasso_path_end(
 
     refined = followed + correction(followed, *fixed)
     refined = refined + correction(refined, *fixed)
-    # false where the inverse has lost its accuracy
+    # The refinement is rejected where the inverse has lost its accuracy.
     wins = violation(*fixed, refined) < violation(*fixed, followed)
     w = jnp.where(wins, refined, followed)
     moved = correction(w, gram, moment, penalty)
@@ -47,7 +47,7 @@ def violation(gram: Array, moment: Array, penalty: Array, w: Array) -> Array:
 def _follow(
     gram: Array, moment: Array, penalty: Array, rank: Array | int, max_steps: int
 ) -> tuple[Array, Array, Array, Array]:
-    """The solution, its signs, the inverse of its active block, and the steps."""
+    """Follows the path; returns solution, signs, inverse active block, and steps."""
     dim, dtype = moment.shape[0], moment.dtype
     places = jnp.arange(dim)
     floor = dim * jnp.finfo(dtype).eps * jnp.diagonal(gram)
@@ -88,7 +88,7 @@ def _follow(
         return jax.tree.map(lambda a, b: jnp.where(sound, a, b), new, stop)
 
     zeros = jnp.zeros_like(moment)
-    if not moment.size:  # inputs of dimension 0
+    if not moment.size:  # the inputs have dimension 0
         return zeros, zeros, jnp.zeros_like(gram), jnp.asarray(0)
     j = jnp.argmax(jnp.abs(moment))
     level = jnp.abs(moment[j])
@@ -100,7 +100,7 @@ def _follow(
 
 
 def _events(level, w, signs, move, force, slope, last):
-    """Decrease of the level at which each coordinate would join, or leave."""
+    """Decrease of the penalty at which each coordinate would become active or leave."""
     active = signs != 0
 
     def positive(top, bottom):
@@ -109,7 +109,7 @@ def _events(level, w, signs, move, force, slope, last):
 
     upper = positive(level - force, 1 - slope)
     lower = positive(level + force, 1 + slope)
-    # The coordinate that has just left is still on the boundary it left from.
+    # A coordinate that has just left is still on its boundary.
     fresh = jnp.arange(w.shape[0]) == last
     upper = jnp.where(fresh & (force > 0), jnp.inf, upper)
     lower = jnp.where(fresh & (force < 0), jnp.inf, lower)

@@ -1,4 +1,4 @@
-"""What every predictor accepts: one prompt, or a batch with one leading axis."""
+"""Inputs of predictors: one prompt, or a batch with one leading axis."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from icltheory._checks import check_shape
 from icltheory._typing import Array
 from icltheory.regression._linalg import as_floats
 
-# Sizes are left to the checks below, whose messages name the argument.
+# Sizes are checked below, where error messages name the argument.
 Inputs = Float[ArrayLike, "... _N _d"]
 Labels = Float[ArrayLike, "... _N"]
 Query = Float[ArrayLike, "... _d"]
@@ -27,14 +27,14 @@ def one_or_batch(core: Callable[..., Array], *arrays: Array) -> Array:
 
 
 def read_prompt(X: Any, y: Any, x_query: Any) -> list[Array]:
-    """Checked arrays of one dtype, for a prediction from all examples."""
+    """Checks a prompt and converts it to one dtype, for predictors of one query."""
     batch, dim = _check_examples(X, y)
     check_shape("x_query", x_query, (*batch, dim))
     return as_floats(X, y, x_query)
 
 
 def read_prefixes(X: Any, y: Any, X_query: Any) -> list[Array]:
-    """Checked arrays of one dtype, for a prediction from every prefix."""
+    """Checks a prompt and converts it to one dtype, for predictors of every prefix."""
     _check_examples(X, y)
     if X_query is None:
         X, y = as_floats(X, y)
@@ -49,7 +49,7 @@ def before(num_points: int) -> Array:
 
 
 def shift_down(rows: Array, axis: int = 0) -> Array:
-    """Drops the last row and puts zeros first: an inclusive sum becomes exclusive."""
+    """Shifts rows down by one, which makes an inclusive sum exclusive."""
     if not rows.shape[axis]:
         return rows
     kept = jax.lax.slice_in_dim(rows, 0, rows.shape[axis] - 1, axis=axis)

@@ -1,4 +1,4 @@
-"""Regression weights of all prefixes of a prompt by rank-one updates of a square root.
+"""Regression weights for all prefixes, by rank-one updates of a square root.
 
 Both recursions carry a root S of the coefficient covariance, C = S S^T, instead of C
 itself, so the error grows with the condition number of X and not with its square.
@@ -13,11 +13,11 @@ from icltheory._typing import Array
 from icltheory.regression._linalg import dot, einsum
 
 Emit = Callable[[Array, Array], Array]
-ROUNDINGS = 16  # rounding errors, in units of eps, that a dependent row may show
+ROUNDINGS = 16  # allowed rounding of a dependent row, in units of eps
 
 
 def least_squares_path(X: Array, y: Array, emit: Emit = lambda w, basis: w) -> Array:
-    """``emit(w, basis)`` of minimum-norm least squares before each row is seen.
+    """Applies ``emit(w, basis)`` to minimum-norm least squares before each row.
 
     Greville's recursion: a row outside the span of the earlier ones opens a new
     direction, any other row updates the fit. A row counts as dependent when its
@@ -25,9 +25,9 @@ def least_squares_path(X: Array, y: Array, emit: Emit = lambda w, basis: w) -> A
     are an orthonormal basis of the rows seen, and zeros.
     """
     dim = X.shape[1]
-    # A residual inherits the rounding of its row, that of earlier rows (times the
-    # coefficients, of norm |v|, that express it in them) and the tilt of the basis: a
-    # direction opened by a small residual is known only to that relative accuracy.
+    # A residual contains the rounding errors of its row and of earlier rows (times
+    # their coefficients, of norm |v|), and the tilt of the basis: a direction from a
+    # small residual is known only to that relative accuracy.
     tolerance = (ROUNDINGS * jnp.finfo(X.dtype).eps) ** 2
 
     def step(state, row):
@@ -67,7 +67,7 @@ def posterior_path(
     noise_var: Array,
     emit: Emit = lambda w, S: w,
 ) -> Array:
-    """``emit(w, S)`` of the Gaussian posterior N(w, S S^T) before each row is seen.
+    """Applies ``emit(w, S)`` to the Gaussian posterior N(w, S S^T) before each row.
 
     Potter's square-root form of the Kalman update, from the prior N(mean, root root^T).
     """

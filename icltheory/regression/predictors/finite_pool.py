@@ -1,4 +1,4 @@
-"""The Bayes predictor of a finite pool of tasks, streamed over the pool."""
+"""The Bayes predictor of a finite pool of tasks, computed in chunks of the pool."""
 
 from collections.abc import Callable
 

@@ -164,7 +164,7 @@ def tune_step_size(
     rounds: int = 4,
     candidates: int = 33,
 ) -> Scalar:
-    r"""One step size for all steps that does best on a batch of prompts.
+    r"""Step size, the same in all steps, with the least error on a batch of prompts.
 
     .. math:: \hat\eta = \arg\min_\eta\ \frac1B \sum_b
         \bigl(\hat y_b(\eta) - y^{query}_b\bigr)^2.
@@ -240,7 +240,7 @@ def tune_step_size(
 def _step_sizes(
     step_size: StepSize, steps: int, prefix: tuple[int, ...], dtype: np.dtype
 ) -> Array:
-    """Step sizes with the steps in front: (T,) or (T, P)."""
+    """Returns step sizes with a leading axis of steps: (T,) or (T, P)."""
     check_nonnegative_int("steps", steps)
     check_finite("step_size", step_size)
     shape = tuple(np.shape(step_size))

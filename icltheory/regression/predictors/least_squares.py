@@ -1,4 +1,4 @@
-"""Ordinary least squares, of minimum norm where the examples do not determine it."""
+"""Ordinary least squares, with the minimum norm where it is underdetermined."""
 
 import jax
 import jax.numpy as jnp
@@ -115,7 +115,8 @@ def _ols(X: Array, y: Array, x_query: Array) -> Array:
 
 @_ols.defjvp
 def _ols_jvp(primals, tangents):
-    # The triangle is singular where the fit is exact; the pseudoinverse is not.
+    # The triangle is singular where the fit is exact; the pseudoinverse has no such
+    # limit.
     def plain(X, y, x_query):
         cutoff = max(X.shape) * float(jnp.finfo(X.dtype).eps)
         return einsum(

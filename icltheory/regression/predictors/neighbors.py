@@ -1,4 +1,4 @@
-"""Nearest neighbours."""
+"""The nearest-neighbour predictor."""
 
 import jax
 import jax.numpy as jnp
@@ -67,7 +67,7 @@ def nearest_neighbors(X: Inputs, y: Labels, x_query: Query, k: int = 3) -> Predi
 def nearest_neighbors_prefixes(
     X: Inputs, y: Labels, X_query: Inputs | None = None, *, k: int = 3
 ) -> Predictions:
-    r"""Nearest neighbours among the examples of every prefix.
+    r"""Nearest-neighbour predictions from every prefix of a prompt.
 
     .. math:: \hat y_j = \frac{1}{\min(k, j)} \sum_{i \in S_j} y_i, \qquad \hat y_0 = 0,
 
@@ -109,7 +109,7 @@ def nearest_neighbors_prefixes(
 
 
 def _mean_of_nearest(distances: Array, y: Array, allowed: Array, k: int) -> Array:
-    """Mean of y over the k least allowed distances, along the last axis."""
+    """Mean of y over the k least allowed distances along the last axis."""
     if not y.shape[-1]:
         return jnp.zeros(y.shape[:-1], y.dtype)
     closeness = jnp.where(allowed, -distances, -jnp.inf)

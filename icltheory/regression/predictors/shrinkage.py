@@ -198,7 +198,7 @@ def bayes(
     rotated = (einsum("...nd,de->...ne", X, root), y - einsum("...nd,d->...n", X, mean))
     prior_part = einsum("...d,d->...", x_query, mean)
     rotated = (*rotated, einsum("...d,de->...e", x_query, root))
-    if is_zero(noise_var):  # asked before the array, which a jit traces
+    if is_zero(noise_var):  # checked before jit traces it
         return prior_part + ols(*rotated)
     return prior_part + ridge(*rotated, penalty=amount)
 
@@ -276,7 +276,8 @@ def _ridge(X: Array, y: Array, penalty: Array) -> Array:
 
 @_ridge.defjvp
 def _ridge_jvp(primals, tangents):
-    # (X'X + penalty I) w = X'y; the triangle above is singular for a fit without error
+    # The derivative solves (X'X + penalty I) w = X'y, since the triangle above is
+    # singular for an exact fit.
     (X, y, penalty), (dX, dy, change) = primals, tangents
     w, R = _ridge(X, y, penalty), jnp.linalg.qr(_stacked(X, penalty), mode="r")
     residual = y - einsum("nd,d->n", X, w)
@@ -292,7 +293,7 @@ def _stacked(X: Array, penalty: Array) -> Array:
 
 
 def _ridge_each(arrays: list[Array], penalty: Any) -> Array:
-    """Ridge predictions with a penalty of its own for each prefix."""
+    """Ridge predictions with a separate penalty for each prefix."""
     num_points = arrays[1].shape[-1]
     check_shape("penalty", penalty, (num_points,))
     check_nonnegative("penalty", penalty)
@@ -312,7 +313,7 @@ def _ridge_each(arrays: list[Array], penalty: Any) -> Array:
 def _read_prior(
     X: Array, task_mean: Vector, task_cov: Matrix, noise_var: Number
 ) -> list[Array]:
-    """Prior mean, symmetric root of the prior covariance and noise variance."""
+    """Returns prior mean, symmetric root of the prior covariance, noise variance."""
     dim = X.shape[-1]
     check_shape("task_mean", task_mean, (dim,))
     check_finite("task_mean", task_mean)

@@ -20,7 +20,7 @@ __all__ = ["averaging", "averaging_prefixes", "zero", "zero_prefixes"]
 
 @calculator
 def zero(X: Inputs, y: Labels, x_query: Query) -> Prediction:
-    r"""Predicts 0, whatever the examples.
+    r"""Predicts 0 for any examples.
 
     .. math:: \hat y = 0.
 
@@ -78,7 +78,7 @@ def zero_prefixes(X: Inputs, y: Labels, X_query: Inputs | None = None) -> Predic
 
 @calculator
 def averaging(X: Inputs, y: Labels, x_query: Query) -> Prediction:
-    r"""Averaging: the mean of the label-weighted inputs taken as the weight.
+    r"""Prediction by averaging: the weight is the mean of label-weighted inputs.
 
     .. math:: \hat y = \frac1N \sum_{i=1}^N y_i \langle x_i, x_{query}\rangle.
 
@@ -113,7 +113,7 @@ def averaging(X: Inputs, y: Labels, x_query: Query) -> Prediction:
 def averaging_prefixes(
     X: Inputs, y: Labels, X_query: Inputs | None = None
 ) -> Predictions:
-    r"""Averaging after every prefix, by one cumulative sum, O(P d).
+    r"""Averaging predictions after every prefix, by one cumulative sum, O(P d).
 
     .. math:: \hat y_k = \frac1k \sum_{i=1}^k y_i \langle x_i, x^{query}_k\rangle,
         \qquad \hat y_0 = 0.

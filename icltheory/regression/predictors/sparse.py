@@ -1,4 +1,4 @@
-"""The Lasso, by following its path of solutions from the largest penalty down."""
+"""The Lasso, by following its solution path from the largest penalty."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ from icltheory.regression.predictors.least_squares import ols, ols_prefixes
 
 __all__ = ["LassoFit", "lasso", "lasso_prefixes", "lasso_weights"]
 
-_CHUNK = 64  # prompts that follow their paths together: bounds memory and idle steps
+_CHUNK = 64  # prompts per batch, which bounds memory and idle steps
 
 
 @pytree
@@ -231,7 +231,7 @@ def _max_steps(max_steps: int | None, X: Array) -> int:
 
 
 def _in_chunks(core: Callable, *arrays: Array):
-    """The function of one prompt, on a prompt or on a batch a few at a time."""
+    """Applies a function of one prompt to a prompt, or to a batch in chunks."""
     if arrays[0].ndim == 2:
         return core(*arrays)
     return jax.lax.map(lambda prompt: core(*prompt), arrays, batch_size=_CHUNK)

@@ -1,4 +1,4 @@
-"""Rates of in-context linear regression, with their constants where they are proved.
+"""Rates of in-context linear regression, with constants where they are proved.
 
 One gradient step from zero, learnt from prompts: its optimum, its risk at other prompt
 lengths and the number of tasks it needs (Wu et al., 2024). Trained linear attention:

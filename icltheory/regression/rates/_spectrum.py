@@ -1,4 +1,4 @@
-"""The eigenvalues phi_i through which H and Psi enter every rate."""
+"""Eigenvalues phi_i through which H and Psi determine every rate."""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ class Spectrum(NamedTuple):
 
     @classmethod
     def of(cls, problem: LinearRegression, num_examples: Count) -> "Spectrum":
-        """The spectrum of a problem at prompts of M >= 1 examples."""
+        """Computes the spectrum of a problem for prompts of M >= 1 examples."""
         H = jnp.asarray(problem.input_cov)
         M = read_length("num_examples", num_examples, H.dtype)
         root = symmetric_root(jnp.asarray(problem.task_cov))
@@ -40,31 +40,31 @@ class Spectrum(NamedTuple):
 
     @property
     def effective_dimension(self) -> Array:
-        """Number of directions with M phi_i above sigma^2, the others in part."""
+        """Number of directions with M phi_i above sigma^2, others counted in part."""
         strength = self.M * self.phi
         part = share(jnp.minimum(strength, self.noise_var), self.noise_var)
         return jnp.sum(jnp.where(strength > 0, part, 0))
 
 
 def share(part: Array, whole: Array) -> Array:
-    """The quotient of a part by the whole, 1 where the whole is 0."""
+    """Quotient of a part and the whole; 1 where the whole is 0."""
     return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1), 1)
 
 
 def over(numerator: Array, denominator: Array) -> Array:
-    """The quotient, infinite over 0."""
+    """Quotient, which is infinite for a zero denominator."""
     safe = jnp.where(denominator > 0, denominator, 1)
     return jnp.where(denominator > 0, numerator / safe, jnp.inf)
 
 
 def read_length(name: str, value: Any, dtype: Any) -> Array:
-    """A number of examples M >= 1 as a float, checked where it is known."""
+    """Converts the number of examples to a float and checks that it is at least 1."""
     check_count(name, value, 1)
     return jnp.asarray(value, dtype)
 
 
 def check_zero_mean(problem: LinearRegression) -> None:
-    """Raises unless tasks have mean 0."""
+    """Raises unless the tasks have mean 0."""
     mean = problem.task_mean
     check_values(
         "problem", mean, lambda entry: entry == 0, "task_mean = 0", "another one"

@@ -52,7 +52,7 @@ class TwoSidedRate:
 def effective_dimension(
     problem: LinearRegression, num_examples: Count
 ) -> Float[Array, ""]:
-    r"""The number of directions that M examples distinguish from noise (Section 6).
+    r"""Effective number of directions that M examples separate from noise (Section 6).
 
     .. math:: D_{eff} = \sum_i \min\{1, M \phi_i / \sigma^2\}
 
@@ -128,14 +128,14 @@ def two_sided(
     constant: Number | None,
     below: float,
 ) -> TwoSidedRate:
-    """The two-sided rate whose lower constant is ``below``."""
+    """Returns the two-sided rate whose lower constant is ``below``."""
     spectrum = Spectrum.of(problem, num_examples)
     noise_var, signal = spectrum.noise_var, spectrum.signal
     allowed = signal
     if constant is not None:
         check_scalar("constant", constant)
         allowed = jnp.asarray(constant, signal.dtype) * noise_var
-    # (1 + 2c) S = (sigma^2 + 2 c sigma^2) D / M is finite without noise, too
+    # (1 + 2c) S = (sigma^2 + 2 c sigma^2) D / M, which is also finite without noise.
     level = spectrum.effective_dimension / spectrum.M
     smallest = over(signal, noise_var)
     return TwoSidedRate(

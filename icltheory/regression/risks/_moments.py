@@ -1,4 +1,4 @@
-"""The second moment of X'y, in which the inputs enter by their fourth moments."""
+"""The second moment of X'y, which depends on fourth moments of the inputs."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -27,7 +27,7 @@ def label_moment(population: Population, k: Array, fourth: FourthMoment) -> Arra
 
 
 def _excess(H, M, kurtosis):
-    """What independent coordinates of this kurtosis add to Gaussian ones."""
+    """Correction to Gaussian moments for independent coordinates of given kurtosis."""
     kurtosis, variances = jnp.asarray(kurtosis, H.dtype), jnp.diagonal(H)
     if kurtosis.ndim == 1:
         check_shape(_NAME, kurtosis, (len(H),))

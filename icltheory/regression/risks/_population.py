@@ -1,4 +1,4 @@
-"""What the exact risks read off a linear-regression task."""
+"""Moments of a linear-regression task that exact risks depend on."""
 
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ class Population(NamedTuple):
 
     @classmethod
     def of(cls, task: LinearRegression) -> "Population":
-        """The population of a task."""
+        """Computes the moments of a task."""
         H, mean = jnp.asarray(task.input_cov), jnp.asarray(task.task_mean)
         M = jnp.asarray(task.task_cov) + mean[:, None] * mean[None, :]
         return cls(H, M, jnp.asarray(task.noise_var), einsum("ij,ji->", H, M))
@@ -34,6 +34,6 @@ class Population(NamedTuple):
 
 
 def read_count(name: str, value: Any, dtype: Any) -> Array:
-    """A number of examples as a float, checked where it is known."""
+    """Converts a number of examples to a float and checks it if it is known."""
     check_count(name, value)
     return jnp.asarray(value, dtype)

@@ -17,7 +17,7 @@ __all__ = ["averaging_risk", "least_squares_risk", "zero_risk"]
 
 @calculator
 def zero_risk(task: LinearRegression, *, query_noise: bool = True) -> Scalar:
-    r"""Risk of predicting 0, the scale that other risks are compared with.
+    r"""Risk of predicting 0, a scale for comparing other risks.
 
     .. math:: R = \mathrm{tr}(H M) + \sigma^2, \qquad M = \Psi + \beta^* \beta^{*\top}.
 

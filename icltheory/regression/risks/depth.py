@@ -1,4 +1,4 @@
-r"""The least risk that a number of gradient steps, or of linear layers, can reach.
+r"""The least risk that a number of gradient steps or linear layers can achieve.
 
 After L steps from zero on a prompt with S = X'X / N the estimate is
 :math:`\hat w = q(S) X^\top y / N` with a polynomial q of degree L - 1, whatever the
@@ -48,7 +48,7 @@ class GradientStepsOptimum:
 
 @pytree
 class DepthFloor:
-    """A lower bound on the risk of a stack of linear attention.
+    """A lower bound on the risk of a stack of linear attention layers.
 
     Args:
         risk: The bound, per dimension, without the noise of the query.
@@ -135,7 +135,7 @@ def gradient_steps_optimum(
 def depth_floor(
     dim: int, num_examples: int, layers: int, *, noise_var: float = 0.0
 ) -> DepthFloor:
-    r"""What L layers of linear attention cannot go below.
+    r"""Lower bound on the risk of L layers of linear attention.
 
     .. math:: R \ge R_D , \qquad D = (3^L - 1) / 2 ,
 
@@ -188,7 +188,7 @@ def depth_floor(
 def gradient_steps_limit(
     ratio: Real[ArrayLike, ""], steps: int
 ) -> GradientStepsOptimum:
-    r"""The best L steps where d and N are large, with d / N = c.
+    r"""Best L gradient steps in the limit of large d and N with d / N = c.
 
     .. math::
         R_L = \Big( \sum_{k=0}^L c^{-k} \Big)^{-1} = \frac{c^L (1 - c)}{1 - c^{L+1}} ,
@@ -236,7 +236,7 @@ def _checked(dim: int, num_examples: int) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _recurrences(d: int, N: int, degree: int) -> tuple[Recurrence, Recurrence]:
-    """Of the mean spectrum, and of s times it."""
+    """Recurrences of the mean spectrum, and of s times it."""
     moments = exact_moments(d, N, 2 * degree + 1)
     mean = recurrence_of_moments(moments, degree + 1)
     return mean, recurrence_of_moments(moments[1:], degree)
@@ -246,7 +246,7 @@ def _least_risk(mean: Recurrence, degree: int, ridge: float) -> float:
     nodes, vectors = np.linalg.eigh(mean.jacobi(degree + 1))
     first, last = vectors[0] ** 2, vectors[-1] ** 2
     shrunk = ridge * np.sum(first / (nodes + ridge))
-    # Products of so many factors leave the range of float64.
+    # Logarithms are used, since products of so many factors overflow float64.
     log_norm = np.sum(np.log(mean.b)) - 2 * np.sum(np.log(nodes + ridge))
     missing = np.exp(log_norm) / np.sum(last / (nodes * (nodes + ridge)))
     return float(shrunk + missing)

@@ -60,7 +60,7 @@ def linear_attention_risk(
     fourth_moment: FourthMoment = None,
     query_noise: bool = True,
 ) -> Scalar:
-    r"""Risk of predicting <Gamma X'y / k, x>, for any Gamma and any inputs.
+    r"""Risk of the prediction <Gamma X'y / k, x>, for any Gamma and any inputs.
 
     .. math:: R - \sigma^2 = \mathrm{tr}(H M) - 2\,\mathrm{tr}(H \Gamma H M)
         + \mathrm{tr}(\Gamma^\top H \Gamma S), \qquad
@@ -124,7 +124,7 @@ def linear_attention_optimum(
     fourth_moment: FourthMoment = None,
     query_noise: bool = True,
 ) -> LinearAttentionOptimum:
-    r"""Best one-layer linear attention, equally best preconditioned step from zero.
+    r"""Best one-layer linear attention, equally the best preconditioned step from zero.
 
     .. math:: \Gamma^* = M \Bigl(\tfrac{k+1}{k} H M + \tfrac{\tau}{k} I\Bigr)^{-1},
         \qquad R - \sigma^2 = \mathrm{tr}(H M) - \mathrm{tr}(H \Gamma^* H M),
@@ -167,7 +167,7 @@ def linear_attention_optimum(
     H, M, noise_var, signal = population = Population.of(task)
     k = read_count("num_examples", num_examples, H.dtype)
     HM = einsum("ij,jk->ik", H, M)
-    if fourth_moment is None:  # H drops out, which may be singular
+    if fourth_moment is None:  # H, which may be singular, cancels
         tau = jnp.where(population.tau > 0, population.tau, 1)
         system = (k + 1) * HM + tau * jnp.eye(task.dim, dtype=H.dtype)
         Gamma = k * jnp.linalg.solve(system.T, M).T

@@ -27,7 +27,7 @@ def monte_carlo_risk(
     query_noise: bool = True,
     batch_size: int | None = None,
 ) -> Estimate:
-    r"""Risk of a predictor after k = 0, ..., N examples, by simulation.
+    r"""Simulated risk of a predictor after k = 0, ..., N examples.
 
     .. math:: R_k \approx \frac1S \sum_{s=1}^S (\hat y_{s,k} - y_{s,k})^2.
 
@@ -166,7 +166,7 @@ def _draw(
     size: int,
     query_noise: bool,
 ) -> Array:
-    """Errors on one fresh batch."""
+    """Returns errors on one fresh batch."""
     if hasattr(source, "sample"):
         prompt = source.sample(key, num_examples, size).prefixes()
     else:
@@ -183,7 +183,7 @@ def _draw(
 
 
 def _sampled(prompt: Any, size: int, num_points: int) -> PrefixPrompt:
-    """What a sampler returned, if it is what was asked for."""
+    """Returns a sampler's prompts; raises unless they have the expected form."""
     if not isinstance(prompt, PrefixPrompt):
         hint = ": call its prefixes()" if isinstance(prompt, Prompt) else ""
         raise ValueError(

@@ -298,7 +298,7 @@ def _read_rows(X: Rows, task: LinearRegression) -> Array:
 
 @jax.custom_jvp
 def _unexplained(A: Array, noise_var: Array) -> Array:
-    """Matrix noise (A'A + noise I)^{-1}, or its limit I - A^+ A."""
+    """Matrix noise (A'A + noise I)^{-1}, or its limit I - A^+ A without noise."""
     return _shrinkage(A, noise_var)[0]
 
 
@@ -322,11 +322,11 @@ def _shrinkage(A: Array, noise_var: Array) -> tuple[Array, Array]:
 
 
 def _spectrum(X: Array) -> tuple[Array, Array]:
-    """The d squared-root eigenvalues of X'X, tiny ones set to 0, and eigenvectors."""
+    """Roots of the d eigenvalues of X'X, tiny ones set to 0, and eigenvectors."""
     dim = X.shape[1]
     if not X.size:
         return jnp.zeros(dim, X.dtype), jnp.eye(dim, dtype=X.dtype)
-    if X.shape[0] > dim:  # X'X needs no more than d rows
+    if X.shape[0] > dim:  # d rows suffice for X'X
         X = jnp.linalg.qr(X, mode="r")
     _, s, Vt = jnp.linalg.svd(finite_or_nan(X), full_matrices=True)
     s = jnp.where(s > max(X.shape) * jnp.finfo(X.dtype).eps * s[0], s, 0)

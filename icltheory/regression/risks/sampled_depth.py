@@ -1,4 +1,4 @@
-r"""The best gradient steps for any population: inputs sampled, the rest exact."""
+r"""The best gradient steps for any population, with sampled inputs."""
 
 import functools
 
@@ -20,7 +20,7 @@ __all__ = ["SampledGradientSteps", "sampled_gradient_steps"]
 
 @pytree
 class SampledGradientSteps:
-    r"""The L gradient steps that are best on sampled inputs.
+    r"""The L gradient steps with the least risk on sampled inputs.
 
     Args:
         risk: Risk of these steps on other inputs, without the noise of the query.
@@ -44,7 +44,7 @@ def sampled_gradient_steps(
     num_examples: int,
     steps: int,
 ) -> SampledGradientSteps:
-    r"""Risk of the best L steps of gradient descent in context, any covariance.
+    r"""Risk of the best L gradient steps in context, for any covariance.
 
     .. math::
         R(q) = E \operatorname{tr} H p(S) M p(S) + \frac{\sigma^2}{N} E
@@ -111,7 +111,7 @@ def sampled_gradient_steps(
 @jax.jit
 @exact_products
 def _spectra(task: LinearRegression, X: Array) -> tuple[Array, Array, Array]:
-    """Eigenvalues of S, their weights in tr H f(S) M g(S), and in the noise's term."""
+    """Eigenvalues of S, and their weights in tr H f(S) M g(S) and the noise term."""
     H, M, noise_var, _ = Population.of(task)
     N = X.shape[1]
     values, U = jnp.linalg.eigh(jnp.einsum("bni,bnj->bij", X, X) / N)
@@ -133,7 +133,7 @@ def _basis(values: Array, top: Array, steps: int) -> Array:
 @functools.partial(jax.jit, static_argnames="steps")
 @exact_products
 def _moments(spectra, top, steps):
-    """R(c) = const - 2 g'c + c'Gc for q = sum_j c_j T_j: G and g of every prompt."""
+    """Returns G and g of R(c) = const - 2 g'c + c'Gc, for q = sum_j c_j T_j."""
     values, weights, noise = spectra
     q = _basis(values, top, steps)
     sq = values[..., None] * q

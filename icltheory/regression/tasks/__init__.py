@@ -1,4 +1,4 @@
-"""Families of in-context tasks: distributions of functions, drawn as prompts."""
+"""Families of in-context tasks: distributions over functions, sampled as prompts."""
 
 from icltheory._public import shown
 from icltheory.regression.tasks.decision_tree import DecisionTree

@@ -1,4 +1,4 @@
-"""What every family of tasks has in common: how its prompts are drawn."""
+"""Base class of task families, which samples their prompts."""
 
 import abc
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from icltheory.regression.prompts import Prompt
 
 
 class RegressionTask(abc.ABC):
-    r"""A distribution of functions: inputs, parameters and labels, drawn as prompts.
+    r"""A distribution over functions, which samples inputs, parameters and labels.
 
     .. math:: x \sim D_X, \qquad w \sim D_W, \qquad y = f_w(x) + \text{noise}.
 
@@ -31,7 +31,7 @@ class RegressionTask(abc.ABC):
     ``targets`` names the labels, ``"real"`` or ``"sign"``, for the choice of the loss.
     """
 
-    if TYPE_CHECKING:  # a dataclass would take an inherited property for a default
+    if TYPE_CHECKING:  # a dataclass would use an inherited property as a default
 
         @property
         def dim(self) -> int:
@@ -40,36 +40,36 @@ class RegressionTask(abc.ABC):
 
         @property
         def dtype(self) -> Any:
-            """Type of the samples."""
+            """Dtype of the samples."""
             ...
 
     @property
     def targets(self) -> str:
-        """The kind of labels, here real numbers."""
+        """Kind of labels, here real numbers."""
         return "real"
 
     def sample_inputs(
         self, key: PRNGKey, num_points: int, batch_size: int
     ) -> Float[Array, "B P d"]:
-        """Standard normal inputs unless a family overrides them."""
+        """Draws standard normal inputs, unless a family overrides them."""
         return jax.random.normal(key, (batch_size, num_points, self.dim), self.dtype)
 
     @abc.abstractmethod
     def sample_parameters(
         self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
     ) -> Any:
-        """Parameters of ``batch_size`` tasks: a pytree with that leading axis."""
+        """Draws parameters of ``batch_size`` tasks, as a pytree with a leading axis."""
         ...
 
     @abc.abstractmethod
     def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:
-        """Labels without noise."""
+        """Computes labels without noise."""
         ...
 
     def label(
         self, key: PRNGKey, w: Any, X: Float[Array, "B P d"]
     ) -> tuple[Float[Array, "B P"], Any]:
-        """Labels with noise, and the parameters they belong to."""
+        """Computes noisy labels; returns them with their parameters."""
         return self.evaluate(w, X), w
 
     def sample(
@@ -111,24 +111,24 @@ class RegressionTask(abc.ABC):
 
 
 def active_mask(dim: int, active_dims: Any) -> Array:
-    """True for the coordinates below ``active_dims``."""
+    """Mask of the coordinates below ``active_dims``."""
     check_count("active_dims", active_dims, 1)
     check_range("active_dims", active_dims, 1, dim)
     return jnp.arange(dim) < active_dims
 
 
 def inner_products(w: Array, X: Array) -> Array:
-    """<w, x> of every point as a fused sum, which no accelerator rounds."""
+    """<w, x> of every point, computed as a sum at full precision."""
     return jnp.sum(X * w[:, None, :], axis=-1)
 
 
 def add_noise(key: PRNGKey, y: Array, noise_var: Number) -> Array:
-    """Adds N(0, noise_var) noise; it is drawn even if 0, so streams stay comparable."""
+    """Adds N(0, noise_var) noise, also drawn for 0 so that streams stay comparable."""
     std = jnp.sqrt(jnp.asarray(noise_var, y.dtype))
     return y + std * jax.random.normal(key, y.shape, y.dtype)
 
 
 def set_dtype(task: Any) -> None:
-    """Resolves the static ``dtype`` of a task that is being built."""
+    """Sets the static ``dtype`` of a task under construction."""
     dtype = np.dtype(jnp.result_type(float) if task.dtype is None else task.dtype)
     object.__setattr__(task, "dtype", dtype)

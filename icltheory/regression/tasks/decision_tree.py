@@ -15,7 +15,7 @@ __all__ = ["DecisionTree"]
 
 @pytree
 class DecisionTree(RegressionTask):
-    r"""Full binary trees that branch on the sign of one coordinate a node.
+    r"""Full binary trees that branch on the sign of one coordinate per node.
 
     .. math:: i \leftarrow 2 i + 1 + [x_{c_i} > 0] \quad (\text{depth times}),
         \qquad y = v_{i - (2^{depth} - 1)},
@@ -58,7 +58,7 @@ class DecisionTree(RegressionTask):
     def sample_parameters(
         self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
     ) -> dict[str, Array]:
-        """Coordinates of the inner nodes, over all of 0..d-1, and leaf values."""
+        """Draws the inner nodes' coordinates from all of 0..d-1, and leaf values."""
         key_c, key_v = jax.random.split(key)
         leaves = 2**self.depth
         return {

@@ -1,4 +1,4 @@
-"""Garg's other functions of one Gaussian weight vector: noisy, quadratic, sign."""
+"""Other functions of a Gaussian weight vector by Garg: noisy, quadratic, sign."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ __all__ = ["LinearClassification", "NoisyLinearRegression", "QuadraticRegression
 
 
 def unit_scale(y: Array, dim: int) -> Array:
-    """What rescales the labels of a batch to variance d."""
+    """Factor that rescales the labels of a batch to variance d."""
     if y.size < 2:
         raise ValueError(
             "batch_size: expected two labels or more in a batch that is rescaled to "
@@ -34,13 +34,13 @@ class _GaussianWeights(RegressionTask):
     def sample_parameters(
         self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
     ) -> Float[Array, "B d"]:
-        """Weights from N(0, I); ``active_dims`` does not touch them."""
+        """Draws weights from N(0, I); ``active_dims`` is ignored."""
         return jax.random.normal(key, (batch_size, self.dim), self.dtype)
 
 
 @pytree
 class NoisyLinearRegression(_GaussianWeights):
-    r"""Linear regression with noisy labels, optionally of fixed scale.
+    r"""Linear regression with noisy labels, optionally rescaled.
 
     .. math:: y = c\,(\langle w, x\rangle + \epsilon), \ \epsilon \sim N(0, \sigma^2),
         \quad c = 1 \text{ or } \sqrt d / \mathrm{std}(\langle w, x\rangle + \epsilon).
@@ -92,7 +92,7 @@ class NoisyLinearRegression(_GaussianWeights):
     def label(
         self, key: PRNGKey, w: Float[Array, "B d"], X: Float[Array, "B P d"]
     ) -> tuple[Float[Array, "B P"], Float[Array, "B d"]]:
-        """Noisy labels and the weights they belong to."""
+        """Returns noisy labels with their weights."""
         y = add_noise(key, self.evaluate(w, X), self.noise_var)
         if not self.renormalize:
             return y, w
@@ -102,7 +102,7 @@ class NoisyLinearRegression(_GaussianWeights):
 
 @pytree
 class QuadraticRegression(_GaussianWeights):
-    r"""Linear in the squares of the inputs, at the scale of linear regression.
+    r"""Regression on the squares of the inputs, scaled as linear regression.
 
     .. math:: y = \tfrac{1}{\sqrt 3} \sum_j w_j x_j^2, \qquad w \sim N(0, I)
 
@@ -145,7 +145,7 @@ class QuadraticRegression(_GaussianWeights):
 
 @pytree
 class LinearClassification(_GaussianWeights):
-    r"""Signs of a random linear function.
+    r"""Classification by the sign of a random linear function.
 
     .. math:: y = \mathrm{sign} \langle w, x\rangle \in \{-1, 0, 1\}, \ w \sim N(0, I)
 
@@ -181,7 +181,7 @@ class LinearClassification(_GaussianWeights):
 
     @property
     def targets(self) -> str:
-        """The kind of labels, here signs."""
+        """Kind of labels, here signs."""
         return "sign"
 
     def evaluate(

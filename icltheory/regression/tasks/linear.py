@@ -1,4 +1,4 @@
-"""Linear regression with any input covariance, prior and noise (Zhang-Wu-Bartlett)."""
+"""Linear regression with any input covariance, prior and noise (Zhang et al.)."""
 
 import dataclasses
 from typing import Any
@@ -97,7 +97,7 @@ class LinearRegression(RegressionTask):
     def isotropic(
         cls, dim: int, noise_var: Number = 0.0, dtype: Any = None
     ) -> "LinearRegression":
-        """Garg's task, x ~ N(0, I) and w ~ N(0, I); dtype None is JAX's default."""
+        """Garg's task, x ~ N(0, I) and w ~ N(0, I); dtype ``None`` is JAX's default."""
         check_positive_int("dim", dim)
         dtype = default_dtype(dtype)
         eye = jnp.eye(dim, dtype=dtype)
@@ -110,20 +110,20 @@ class LinearRegression(RegressionTask):
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of the samples, that of the arrays."""
+        """Dtype of the samples, that of the arrays."""
         return jnp.result_type(self.task_mean)
 
     def sample_inputs(
         self, key: PRNGKey, num_points: int, batch_size: int
     ) -> Float[Array, "B P d"]:
-        """Inputs from N(0, H)."""
+        """Draws inputs from N(0, H)."""
         z = jax.random.normal(key, (batch_size, num_points, self.dim), self.dtype)
         return apply_root(self.input_root, z)
 
     def sample_parameters(
         self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
     ) -> Float[Array, "B d"]:
-        """Weights from N(beta*, Psi); ``active_dims`` does not touch them."""
+        """Draws weights from N(beta*, Psi); ``active_dims`` is ignored."""
         z = jax.random.normal(key, (batch_size, self.dim), self.dtype)
         return jnp.asarray(self.task_mean)[None] + apply_root(self.task_root, z)
 
@@ -136,5 +136,5 @@ class LinearRegression(RegressionTask):
     def label(
         self, key: PRNGKey, w: Float[Array, "B d"], X: Float[Array, "B P d"]
     ) -> tuple[Float[Array, "B P"], Float[Array, "B d"]]:
-        """<w, x> + noise."""
+        """<w, x> plus noise."""
         return add_noise(key, self.evaluate(w, X), self.noise_var), w

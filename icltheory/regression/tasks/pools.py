@@ -1,4 +1,4 @@
-"""Finite pools: a fixed set of tasks, or a fixed set of prompts, to train on."""
+"""Finite training pools: a fixed set of tasks, or a fixed set of prompts."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ __all__ = ["PromptPool", "TaskPool"]
 
 
 class _Wrapped(RegressionTask):
-    """A family that is another one, but for what a subclass changes."""
+    """Base class that wraps another task family."""
 
     if TYPE_CHECKING:
 
@@ -31,7 +31,7 @@ class _Wrapped(RegressionTask):
 
     @property
     def dtype(self) -> Any:
-        """Type of the samples, that of the family."""
+        """Dtype of the samples, that of the family."""
         return self.task.dtype
 
     @property
@@ -42,17 +42,17 @@ class _Wrapped(RegressionTask):
     def sample_inputs(
         self, key: PRNGKey, num_points: int, batch_size: int
     ) -> Float[Array, "B P d"]:
-        """Inputs of the family."""
+        """Draws inputs of the family."""
         return self.task.sample_inputs(key, num_points, batch_size)
 
     def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:
-        """Labels of the family, without noise."""
+        """Labels of the family without noise."""
         return self.task.evaluate(w, X)
 
     def label(
         self, key: PRNGKey, w: Any, X: Float[Array, "B P d"]
     ) -> tuple[Float[Array, "B P"], Any]:
-        """Labels of the family, with noise."""
+        """Labels of the family with noise."""
         return self.task.label(key, w, X)
 
 
@@ -133,7 +133,7 @@ class TaskPool(_Wrapped):
     def sample_parameters(
         self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
     ) -> Any:
-        """Parameters of ``batch_size`` members of the pool, as they are."""
+        """Draws the parameters of ``batch_size`` members of the pool."""
         size = jax.tree.leaves(self.pool)[0].shape[0]
         index = draw_indices(key, size, batch_size, self.replace)
         return jax.tree.map(lambda leaf: leaf[index], self.pool)
@@ -141,7 +141,7 @@ class TaskPool(_Wrapped):
 
 @pytree
 class PromptPool(_Wrapped):
-    r"""Prompts drawn from a fixed set of M distinct prompts, never held in memory.
+    r"""Prompts drawn from a fixed set of M prompts, generated when needed.
 
     .. math:: \text{prompt}_i = \text{sample}(\text{fold\_in}(key, i)), \qquad
         i \sim \mathrm{Uniform}\{0, \dots, M - 1\}.
@@ -186,7 +186,7 @@ class PromptPool(_Wrapped):
     def sample_parameters(
         self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
     ) -> Any:
-        """Parameters of ``batch_size`` prompts of the set."""
+        """Returns the parameters of ``batch_size`` prompts of the set."""
         return self.sample(key, 0, batch_size, active_dims=active_dims).w
 
     def sample(
@@ -197,7 +197,7 @@ class PromptPool(_Wrapped):
         *,
         active_dims: Any = None,
     ) -> Prompt:
-        """Draws prompts of the set; arguments as for every family."""
+        """Draws prompts of the set; arguments are the same as for every family."""
         check_key("key", key)
         check_positive_int("batch_size", batch_size)
         index = draw_indices(key, self.num_prompts, batch_size, self.replace)
@@ -213,7 +213,7 @@ class PromptPool(_Wrapped):
 def draw_indices(
     key: PRNGKey, size: int, batch_size: int, replace: bool
 ) -> Int[Array, " B"]:
-    """Uniform indices into a pool, distinct ones without replacement.
+    """Draws uniform indices into a pool, distinct ones without replacement.
 
     In a pool much larger than the batch, indices that repeat an earlier one are drawn
     again until none does. No index is special, so the set is uniform, and the cost

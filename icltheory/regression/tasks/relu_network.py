@@ -56,7 +56,7 @@ class ReluNetwork(RegressionTask):
     def sample_parameters(
         self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
     ) -> dict[str, Array]:
-        """Standard normal weights; ``active_dims`` does not touch them."""
+        """Draws standard normal weights; ``active_dims`` is ignored."""
         key_1, key_2 = jax.random.split(key)
         shape = (batch_size, self.dim, self.hidden)
         return {

@@ -21,7 +21,7 @@ __all__ = ["SparseLinearRegression"]
 
 @pytree
 class SparseLinearRegression(RegressionTask):
-    r"""Linear regression with s non-zero weights, drawn uniformly among d places.
+    r"""Linear regression with s non-zero weights at random positions among d.
 
     .. math:: w = m \odot z, \quad z \sim N(0, I), \quad m \in \{0, 1\}^d,\ |m|_1 = s,
         \quad y = \langle w, x\rangle + \epsilon.
@@ -69,7 +69,7 @@ class SparseLinearRegression(RegressionTask):
     def sample_parameters(
         self, key: PRNGKey, batch_size: int, *, active_dims: Any = None
     ) -> Float[Array, "B d"]:
-        """Sparse weights, supported on the first ``active_dims`` coordinates."""
+        """Draws sparse weights, supported on the first ``active_dims`` coordinates."""
         key_z, key_m = jax.random.split(key)
         z = jax.random.normal(key_z, (batch_size, self.dim), self.dtype)
         score = jax.random.uniform(key_m, (batch_size, self.dim), self.dtype)
@@ -89,5 +89,5 @@ class SparseLinearRegression(RegressionTask):
     def label(
         self, key: PRNGKey, w: Float[Array, "B d"], X: Float[Array, "B P d"]
     ) -> tuple[Float[Array, "B P"], Float[Array, "B d"]]:
-        """<w, x> + noise."""
+        """<w, x> plus noise."""
         return add_noise(key, self.evaluate(w, X), self.noise_var), w

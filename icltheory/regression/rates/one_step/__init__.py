@@ -1,4 +1,4 @@
-"""One gradient step from zero, learnt from prompts (Wu et al., ICLR 2024).
+"""One gradient step from zero, learned from prompts (Wu et al., ICLR 2024).
 
 The paper's prior is w ~ N(0, psi^2 I); its psi^2 H is H^{1/2} Psi H^{1/2} here.
 """

@@ -51,7 +51,7 @@ class OneStepOptimum:
 
 @calculator
 def one_step_optimum(problem: LinearRegression, num_examples: Count) -> OneStepOptimum:
-    r"""The optimum of f = <Gamma X'y / N, x> (Theorem 3.1), and the law of its feature.
+    r"""Optimum of f = <Gamma X'y / N, x> and its feature's distribution (Theorem 3.1).
 
     .. math:: \Gamma^*_N = \Bigl(\tfrac{\mathrm{tr}(H) + \sigma^2 / \psi^2}{N} I
         + \tfrac{N + 1}{N} H\Bigr)^{-1}, \qquad

@@ -1,4 +1,4 @@
-"""How many tasks one-step pretraining needs: Wu et al.'s Theorem 4.1, unverified."""
+"""Number of tasks for one-step pretraining: Wu et al.'s Theorem 4.1, unverified."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -60,7 +60,7 @@ class TaskComplexity:
 
 @calculator
 def halving_steps(num_tasks: int, initial_step: Number) -> Float[Array, "T"]:
-    r"""The step sizes of the statement: halved every T / log_2 T steps.
+    r"""Step sizes of the theorem, halved every T / log_2 T steps.
 
     .. math:: \gamma_t = \gamma_0\, 2^{-\lfloor t \log_2(T) / T \rfloor},
         \qquad t = 1, \dots, T.

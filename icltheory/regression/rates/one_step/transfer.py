@@ -16,7 +16,7 @@ __all__ = ["LengthTransfer", "length_transfer"]
 
 @pytree
 class LengthTransfer:
-    r"""What a preconditioner tuned for N examples costs when it sees M.
+    r"""Risk of a preconditioner tuned for N examples when it receives M.
 
     .. math:: R_M(\Gamma^*_N) = \min R_M + \mathrm{excess}.
 
@@ -94,12 +94,12 @@ def length_transfer(
     phi, tau, noise_var = spectrum.phi, spectrum.tau, spectrum.noise_var
     M, N = spectrum.M, read_length("train_length", train_length, phi.dtype)
     omega_N, omega_M = (((n + 1) * phi + tau) / n for n in (N, M))
-    # 1 / omega_N - 1 / omega_M, whose numerator is a multiple of 1 / M - 1 / N
+    # 1 / omega_N - 1 / omega_M, whose numerator is a multiple of 1 / M - 1 / N.
     moved = (1 / M - 1 / N) * (phi + tau) / (omega_N * omega_M)
     excess = jnp.sum(omega_M * (phi * moved) ** 2)
     least = minimal_risk(problem, test_length)
     level_M, level_N = noise_var / M, noise_var / N
-    # (mu_M - mu_N)^2 min{phi / mu_N^2, 1 / phi}, finite without noise
+    # (mu_M - mu_N)^2 min{phi / mu_N^2, 1 / phi}, which is finite without noise.
     tilt = (N / M - 1) ** 2 * phi * share(level_N, jnp.maximum(level_N, phi)) ** 2
     seen = jnp.where(phi > 0, share(jnp.minimum(phi, level_M), level_M), 0)
     return LengthTransfer(

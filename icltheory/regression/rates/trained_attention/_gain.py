@@ -1,4 +1,4 @@
-"""What the formulas of the paper read off the input covariance."""
+"""Matrices of the paper's formulas that depend on the input covariance."""
 
 import jax.numpy as jnp
 
@@ -10,7 +10,7 @@ from icltheory.regression.risks._population import Count
 
 
 def read_input_cov(input_cov: Matrix, *, definite: bool = False) -> Array:
-    """Lambda as floats, checked: a covariance, not 0, positive definite if required."""
+    """Converts and checks Lambda, which must be a non-zero covariance."""
     check_shape("input_cov", input_cov, ("d", "d"))
     check_covariance("input_cov", input_cov, jnp.shape(input_cov)[0])
     (cov,) = as_floats(input_cov)

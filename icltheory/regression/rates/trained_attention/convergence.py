@@ -1,4 +1,4 @@
-"""How fast linear attention trains: the Polyak-Lojasiewicz constant, corrected."""
+"""Convergence speed of linear attention: the corrected Polyak-Lojasiewicz constant."""
 
 import jax.numpy as jnp
 

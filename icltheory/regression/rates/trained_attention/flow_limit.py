@@ -1,4 +1,4 @@
-"""What training makes of linear attention (Theorems 4.1 and 4.5)."""
+"""The result of training linear attention (Theorems 4.1 and 4.5)."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -17,7 +17,7 @@ __all__ = ["FlowLimit", "trained_attention_limit", "random_covariance_optimum"]
 
 @pytree
 class FlowLimit:
-    r"""Where gradient flow takes linear attention (Theorem 4.1).
+    r"""Limit of gradient flow on linear attention (Theorem 4.1).
 
     .. math:: W^{KQ}_* = \mathrm{tr}(G^{-2})^{-1/4}
         \begin{pmatrix} G^{-1} & 0 \\ 0 & 0 \end{pmatrix}, \qquad
@@ -94,7 +94,7 @@ def random_covariance_optimum(
     num_examples: Count,
     probabilities: Float[ArrayLike, "_T"] | None = None,
 ) -> Float[Array, "d d"]:
-    r"""The optimum for prompts of random diagonal input covariances (Theorem 4.5).
+    r"""Optimum for prompts with random diagonal input covariances (Theorem 4.5).
 
     .. math:: \Gamma = \bigl(E\, G_t \Lambda_t^2\bigr)^{-1} E\, \Lambda_t^2, \qquad
         G_t = \Bigl(1 + \frac1N\Bigr) \Lambda_t + \frac{\mathrm{tr}\,\Lambda_t}{N} I,

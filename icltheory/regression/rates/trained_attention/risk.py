@@ -64,7 +64,7 @@ def risk_at_length(
     moment_cov: Matrix,
     least_risk: Number = 0.0,
 ) -> Scalar:
-    r"""Risk of the limit for prompts of any length and any law of labels (Theorem 4.2).
+    r"""Risk of the limit for any prompt length and any law of labels (Theorem 4.2).
 
     .. math:: E(\hat y - y)^2 = \min_w E(\langle w, x\rangle - y)^2
         + \frac1M \mathrm{tr}(\Sigma\, G^{-2} \Lambda) + \frac1{N^2}
