@@ -1,6 +1,7 @@
 """Versions, device and git revision, which a result needs to be reproducible."""
 
 import contextlib
+import hashlib
 import platform
 import subprocess
 from datetime import datetime
@@ -11,6 +12,8 @@ import jax
 
 import icltheory
 from experiments._frame.cores import cores_usable
+
+_SMALL_LM = Path(__file__).parents[1] / "small_lm" / "checkpoint" / "model.safetensors"
 
 
 def environment() -> dict[str, Any]:
@@ -24,8 +27,16 @@ def environment() -> dict[str, Any]:
         "num_devices": len(devices),
         "cores": cores_usable(),
         "revision": _revision(),
+        "small_lm": small_lm_digest(),
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
+
+
+def small_lm_digest() -> str | None:
+    """First digits of the SHA-256 of the shipped language model's weights."""
+    if not _SMALL_LM.exists():
+        return None
+    return hashlib.sha256(_SMALL_LM.read_bytes()).hexdigest()[:12]
 
 
 def _revision() -> str | None:

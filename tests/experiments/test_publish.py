@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from experiments import publish
+from experiments._frame.environment import small_lm_digest
 
 NAMES = publish.published()
+SMALL_LM, SHIPPED = "experiments/small_lm/checkpoint", small_lm_digest()
 
 
 def stored(name, file="result.json"):
@@ -41,6 +43,14 @@ def test_the_stored_config_is_that_of_the_preset_today(name):
     module = __import__(f"experiments.{experiment}", fromlist=["PRESETS"])
     expected = json.loads(json.dumps(dataclasses.asdict(module.PRESETS[preset])))
     assert stored(name, "config.json")["config"] == expected
+
+
+def test_numbers_of_the_small_language_model_are_of_the_shipped_weights():
+    configs = [stored(name, "config.json") for name in NAMES]
+    users = [c for c in configs if str(c["config"].get("checkpoint")) == SMALL_LM]
+    assert len(users) >= 6
+    old = [c["experiment"] for c in users if c["environment"]["small_lm"] != SHIPPED]
+    assert old == []
 
 
 @pytest.mark.parametrize("name", NAMES)
