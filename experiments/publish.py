@@ -33,7 +33,7 @@ _ASIDE = ("seconds", "ms", "findings", "tables", "claims")
 # Presets that are stored in addition to the default one, as EXPERIMENT_PRESET.
 _FURTHER = {
     "garg_linear": ("d20", "sparse", "relu_network", "decision_tree"),
-    "headroom": ("one_pair",),
+    "headroom": ("million", "one_pair"),
     "ltb_gpt2": ("noiseless", "d20"),
 }
 

@@ -96,6 +96,11 @@ def test_the_readmes_numbers_are_the_stored_results():
     pruned, better = re.search(r"in (\d of \d) .* set (\d) of", finding).groups()
     assert better == "0"
     assert f"pruned in {pruned} cases, and none of them is significantly" in words
-    gain = stored("headroom")["gains"]["all prompts"]["algorithm1"]["test"]
-    mean, low, high = (f"{100 * gain[name]:+.2f}" for name in ("mean", "low", "high"))
-    assert f"is {mean} percentage points ([95 % interval {low} to {high}]" in words
+    small, large = (
+        [100 * gain[name] for name in ("mean", "low", "high")]
+        for name in ("headroom", "headroom_million")
+        for gain in [stored(name)["gains"]["all prompts"]["algorithm1"]["test"]]
+    )
+    said = "is {:+.2f} percentage points (95 % interval {:+.2f} to {:+.2f})"
+    assert said.format(*small) in words
+    assert "of 0.9 million {:+.2f} ({:+.2f} to {:+.2f};".format(*large) in words
