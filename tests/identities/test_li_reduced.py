@@ -19,6 +19,7 @@ from icltheory.patterns import (
     train,
 )
 from icltheory.patterns import reduced as module
+from tests import optimised
 from tests.patterns.compiled import pattern_task, sample
 
 MODEL = PatternTransformer(64)
@@ -79,7 +80,6 @@ def test_gradients_are_those_of_the_population(alpha, measured):
     recorded, found = module._slope(4, kinds, weights, fixed, state)
     differences = jnp.asarray(task.relevant[1:] - task.relevant[:1])
 
-    @jax.jit
     def sampled(key):
         prompt = task.sample(key, 4096, 6, alpha)
         slope = loss_gradients(params, prompt.P, prompt.P_query, prompt.z)
@@ -96,7 +96,9 @@ def test_gradients_are_those_of_the_population(alpha, measured):
             "loss": seen.hinge,
         }
 
-    draws = jax.lax.map(sampled, jax.random.split(KEY, 200))
+    draws = optimised.jit(lambda keys: jax.lax.map(sampled, keys))(
+        jax.random.split(KEY, 200)
+    )
     expected = found._asdict() | {"mass": recorded[1], "loss": recorded[2]}
     for name, values in draws.items():
         values = np.asarray(values)
@@ -111,7 +113,7 @@ def test_gradients_are_those_of_the_population(alpha, measured):
 # --- training
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(optimised.jit, static_argnums=3)
 def both(seed, beta, alpha, steps):
     """Losses, attention along training by batches of 512, and the prediction."""
     keys = jax.random.split(jax.random.key(seed), 3)
@@ -154,6 +156,16 @@ def test_attention_loss_and_stopping_time_are_predicted(
     assert abs(np.asarray(masses)[-1] - float(reduced.masses[-1])) < 0.01
 
 
+def reduced_losses(task, start, steps, **options):
+    """Losses of the reduced dynamics at step size 2."""
+
+    @optimised.jit
+    def losses(start):
+        return reduced_training(start, task, steps, step_size=2.0, **options).losses
+
+    return np.asarray(losses(start))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_random_weights_of_the_neurons_shorten_training(seed, measured):
@@ -167,8 +179,7 @@ def test_random_weights_of_the_neurons_shorten_training(seed, measured):
     plane[1, task.dim :] = task.label_embedding
     in_plane = start | {"W_O": start["W_O"] @ plane.T @ plane}
     whole, fewer = (
-        int(np.argmax(reduced_training(p, task, 300, step_size=2.0).losses < 0.1))
-        for p in (start, in_plane)
+        int(np.argmax(reduced_losses(task, p, 300) < 0.1)) for p in (start, in_plane)
     )
     measured("steps in the plane over all steps", fewer / whole)
     assert 1.05 < fewer / whole < 1.3
@@ -205,10 +216,7 @@ def test_many_substeps_are_gradient_flow():
     task = pattern_task(6, 24, 2.0, dtype=np.float32)
     start = start_of(task)
     ends = [
-        np.argmax(
-            reduced_training(start, task, 250, step_size=2.0, substeps=n).losses < 0.1
-        )
-        for n in (1, 2, 4)
+        np.argmax(reduced_losses(task, start, 250, substeps=n) < 0.1) for n in (1, 2, 4)
     ]
     # The error of Euler's method is proportional to the step.
     assert abs(ends[1] - ends[2]) <= abs(ends[0] - ends[1]) <= 3
