@@ -15,24 +15,24 @@ What it does
     four draws of test patterns.
 
 Time
-    cpu     six seeds: 80 s on two cores that other programs shared, a third of it
-            compilation.
+    cpu     six seeds: 40 s on two cores, 80 s where other programs shared them, a
+            third of it compilation.
     gpu     16 seeds; not measured yet.
     paper   16 seeds, 1,000 iterations; not measured yet.
 
 Expect (cpu)
-    checks      all pass. Attention starts at .139, .260, .206, .396 (figure: .145, .26,
-                .205, .385), is .73 on the same step and input at iteration 100, .951 at
-                400; other steps are below .05 from iteration 30, the input leads from
-                60. Loss .0011.
-    l = 321     slides' matrices: CoT .0015 (s.e. .0005), ICL .489 (.004), limit .5; a
-                popular wrong answer: CoT .0220 (.0005), ICL .993 (.001), limit 1.
-    lengths     for an error of .1 fall as alpha'^-0.88, tau^-0.99 and rho^-2.46: as the
-                bound on a vote has it (-1, -1, -2.7), not as the -2 of Theorem 5, which
-                is sufficient in alpha' and tau, but not sharp.
+    checks      all pass. At the start attention is spread as in Figure 20. It leaves
+                the other steps first, and then concentrates on the query's input.
+    comparison  where Condition 1 fails for one input (the slides' matrices) or for all
+                (a popular wrong answer), the error of CoT falls towards 0 as the prompt
+                grows, and that of ICL ends near its limit, 1/2 or 1.
+    lengths     for an error of .1 fall with alpha', tau and rho about as the bound on a
+                vote has it, not as the exponent -2 of Theorem 5, which is sufficient in
+                alpha' and tau, but not sharp.
     not shown   Figures 17 to 19 do not say the rows of their matrices. With one rival a
-                state (p = .66 against .33) our error at alpha' = 1 is .18 at l = 20 and
-                .011 at l = 100, theirs .061 and .001.
+                state (p = .66 against .33) our errors are several times the published
+                ones; both are stored in result.json.
+    docs/experiments/cot.md has the numbers.
 """
 
 from experiments.cot.config import PRESETS as PRESETS

@@ -14,9 +14,11 @@ What it does
     how many layers an error takes as N / d varies.
 
 Expect
-    cpu     seed 0, 8 to 13 minutes on two cores. Learned steps meet the exact line, and
-            two layers of free weights the floor; means of deeper stacks are carried by
-            rare prompts.
+    cpu     seed 0, 8 to 13 minutes on two cores. Learned steps meet the exact line. The
+            best two layers of free weights are no farther from the floor than chance
+            allows; from random starts alone they do not always get there. Means of
+            deeper stacks are carried by rare prompts. docs/experiments/depth.md has the
+            numbers.
 """
 
 from experiments.depth.config import PRESETS as PRESETS

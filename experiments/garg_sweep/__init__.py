@@ -16,12 +16,12 @@ What it does
 
 Expect
     cpu     d = 2, P = 5, 2 layers, one token a pair, 36 models of 600 steps with Adam;
-            2.5 minutes of processor time. At rate 0.01 the distance to Bayes
-            (mean over k, s.e. over 3 seeds) is 0.170 (0.002) at width 16 and 0.120
-            (0.008) at 32 without noise, 0.105 (0.002) and 0.084 (0.006) at noise
-            variance 0.25. A tenth of the rate leaves 0.290, 0.191, 0.195, 0.118. At 0.1
-            none diverges to NaN, but 6 of the 12 models stay at the answer 0 and the
-            others hardly leave it (0.49 to 0.69).
+            about a minute on two cores (2.5 minutes of processor time). The rate 0.01
+            brings both widths nearest to Bayes at both noises, and the wider model is
+            nearer; with a tenth of the rate the models are farther. At 0.1 none
+            diverges to NaN, but more than half of the models learn nothing: they stay
+            at the answer 0. How many depends on rounding. The numbers are in
+            docs/experiments/garg_sweep.md.
     gpu     d = 20, 12 layers, Muon in bfloat16, 3 widths x 4 rates x 2 noises x 2
             seeds; not measured yet.
     paper   the published recipe around its rate 1e-4; not measured yet.

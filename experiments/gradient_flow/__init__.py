@@ -15,17 +15,17 @@ What it does
     ``ltb.spurious_minimum``.
 
 Expect
-    cpu     d = 5, M = 10, condition 8, 200 starts in 8 settings, seed 0: about two and
-            a half minutes on two cores. The flow ends with excess below 1e-30 for both
-            H; frozen parts move by 1e-15. The start converges about four times as
-            fast as its proved rate here, the preconditioner a third faster than its
-            own, the constant of which is a hundred times too large.
-            Descent on samples settles at excess 0.08, 0.02 and 0.004 for batches of 8,
-            32 and 128. Random starts of the LTB that reach the least risk: 103, 119,
-            158 and 200 of 200 for (d, M) = (2, 2), (2, 16), (3, 3), (3, 24); all others
-            rest at the spurious minimum to three digits. LSA: 103, 101, 98 and 103; at
-            (3, 24), where the spurious point is not proved to be a minimum, 82 rest at
-            excess 0.58 below it (0.77), 5 at it, and 10 still move at t = 300.
+    cpu     d = 5, M = 10, condition 8, 200 starts in 8 settings, seed 0: about two
+            minutes on two cores. The flow ends at the best risk up to rounding for both
+            H; frozen parts move by rounding alone. The start converges several times as
+            fast as its proved rate, the preconditioner about a quarter faster than its
+            own (slopes of the curves in rates.png; they are not stored). Descent on
+            samples settles above the least risk, lower for larger batches. Of the LTB's
+            random starts a part, in the largest setting all, reaches the least risk,
+            and the others rest at the spurious minimum. Of the LSA's about half reach
+            it; at (d, M) = (3, 24), where the spurious point is not proved to be a
+            minimum, most others rest elsewhere and some still move at the end.
+            docs/experiments/gradient_flow.md has the numbers.
     gpu     d = 20, 4,096 starts in 16 settings up to d = 8; not measured yet.
     paper   d = 20, 1,000 starts in 12 settings up to d = 4; not measured yet.
 """

@@ -13,6 +13,7 @@ What it does
     five documents with its row.
 
 Expect
-    Three minutes on four cores. A statement without a test says so. Status 1 if a
-    test fails or cannot be run, 2 if the command line is wrong.
+    Three to six minutes on two cores. A statement without a test says so. Status 1 if a
+    test fails, cannot be run or belongs to no statement, 2 if the command line is
+    wrong.
 """

@@ -119,5 +119,5 @@ _GPT2 = dataclasses.replace(
 )
 _LINEAR = dataclasses.replace(linear_recipe(1, steps=1000), noise_var=0.25, seeds=(0,))
 PRESETS = {"cpu": Config(gpt2=_GPT2, linear=_LINEAR)}
-# Measured beside other programs; 6.3 minutes of processor time.
+# Measured beside other programs; ten minutes of processor time.
 TIMES = {"cpu": "8 to 10 min, 2 cores"}

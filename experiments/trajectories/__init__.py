@@ -13,20 +13,22 @@ What it does
     All layers count from 0.
 
 Time
-    cpu     6 layers, d = 5, 256 prompts: about 30 s on two cores.
+    cpu     6 layers, d = 5, 256 prompts: about 40 s on two cores.
     gpu     12 layers, d = 10; not measured yet.
 
-Expect (cpu)
+Expect (cpu; numbers in docs/experiments/trajectories.md)
     checks              all pass: layers t < k are unchanged to the bit, all t >= k
                         change for random and trained weights, and none at all for
                         gradient descent with W_V cut.
-    gradient descent    W_K of layer k cut to rank 1: ||G_k|| times 0.25, every later
-                        ||G_t|| times 1.4 to 2.1; the error times 1.2 whatever k is.
-    trained             94 % of the later norms rise. The error grows 182-fold for k = 0
-                        and 1.1-fold for k = 3, 4, 5 (mean over kinds and ranks).
-    bound               cutting W_V, W_K or W_Q of any layer lowers m_k from 21 to 6
-                        (rank 1) and mostly the sum of the terms; not so where the later
-                        norms explode.
+    gradient descent    W_K of layer k cut to rank 1: ||G_k|| falls to about a quarter
+                        and every later ||G_t|| grows; the error grows by about the same
+                        factor whatever k is.
+    trained             nearly all later norms rise. The error grows more than a
+                        hundredfold for k = 0 and hardly for k = 3, 4, 5 (mean over
+                        kinds and ranks).
+    bound               for random and trained weights, cutting W_V, W_K or W_Q of any
+                        layer lowers m_k and mostly the sum of the terms; not so where
+                        the later norms explode.
 """
 
 from experiments.trajectories.config import PRESETS as PRESETS
