@@ -19,13 +19,16 @@ XLA_FLAGS = "--xla_backend_optimization_level=0"
 QUICKER = "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false"
 
 
+BEFORE_0_12 = version("jaxlib").startswith(("0.10.", "0.11."))
+
+
 def _with(flags: str) -> str:
     return f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
 
 
 def _starts(flags: str) -> bool:
     """Whether XLA knows the flags; from 0.12 on it aborts at an unknown one."""
-    if version("jaxlib").startswith(("0.10.", "0.11.")):
+    if BEFORE_0_12:
         return True
     run = [sys.executable, "-c", "import jax; jax.devices('cpu')"]
     return not subprocess.run(
@@ -51,8 +54,9 @@ jax.config.update("jax_default_matmul_precision", "highest")
 # The same program traced again is read, not compiled. Not the other workers' programs:
 # JAX reads what another process has not finished writing.
 PROGRAMS = tempfile.TemporaryDirectory(prefix="programs-")  # gone as the process ends
-jax.config.update("jax_compilation_cache_dir", PROGRAMS.name)
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+if BEFORE_0_12:  # jaxlib 0.12.0.1 crashed while it wrote one
+    jax.config.update("jax_compilation_cache_dir", PROGRAMS.name)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
 
 # Of the machine's memory, what each worker may fill with compiled programs.
 SHARE = 1 / 2
