@@ -59,7 +59,7 @@ if BEFORE_0_12:  # jaxlib 0.12.0.1 crashed while it wrote one
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
 
 # Of the machine's memory, what each worker may fill with compiled programs.
-SHARE = 1 / 2
+SHARE = 2 / 3
 
 
 def _memory_in_use() -> float | None:
