@@ -124,7 +124,7 @@ def ask_machine() -> dict[str, Any]:
         # libraries.
         why = _runner.call(command, complaints, limit=300)
         if why:
-            raise ValueError(f"machine: expected to learn what it is, got {why}")
+            raise ValueError(f"machine: could not be measured: {why}")
         return json.loads(answer.read_text())
 
 

@@ -79,8 +79,9 @@ def load(path: Path) -> Results:
     """
     try:
         stored = json.loads(path.read_text())
-        if stored.pop("format") != FORMAT:
-            raise ValueError("another format")
+        written = stored.pop("format")
+        if written != FORMAT:
+            raise ValueError(f"expected format {FORMAT}, got {written!r:.40}")
         rows = tuple(BenchmarkRow(**row) for row in stored.pop("rows"))
         return Results(stored, rows)
     except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:

@@ -87,8 +87,8 @@ def check_machines(before: Results, after: Results) -> None:
     """
     if before.machine != after.machine:
         raise ValueError(
-            f"machines: expected one ({before.machine}), got another "
-            f"({after.machine}); --other-machine compares them all the same"
+            f"machines: expected results of one machine, got {before.machine!r} and "
+            f"{after.machine!r}; pass --other-machine to compare them anyway"
         )
 
 

@@ -267,8 +267,12 @@ def compare(case: SearchCase, ours: Any, plain: Any) -> tuple[float, str]:
     doubtful = wrong & (gap <= 2 * np.abs(a - b).max())
     if case.dtype == jnp.float32:
         doubtful = np.zeros_like(wrong)
-    if (wrong & ~doubtful).any():
-        raise ValueError(f"answers: expected equal ones, got {wrong.sum()} that differ")
+    worse = (wrong & ~doubtful).sum()
+    if worse:
+        raise ValueError(
+            f"predictions: expected the same up to rounding, got {worse} of "
+            f"{wrong.size} that differ by more"
+        )
     changed = (chosen != chosen[:1]).sum()
     note = f"pruning changes {changed} of {chosen.size} answers, {wrong.sum()} differ"
     return _measure.disagreement(a, b), note

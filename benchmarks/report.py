@@ -42,7 +42,12 @@ def replaced(text: str, path: Path) -> str:
     """
     start, marker = text.find(BEGIN.split("{")[0]), text.find(END)
     if start < 0 or marker < start:
-        raise ValueError(f"README: expected {BEGIN} and {END}, got neither or one")
+        places = sorted([(start, BEGIN), (marker, END)])
+        found = " and then ".join(mark for place, mark in places if place >= 0)
+        raise ValueError(
+            f"README: expected the marks {BEGIN} and then {END}, got "
+            f"{found or 'neither'}; add them where the results belong"
+        )
     return text[:start] + section(path) + text[marker + len(END) :]
 
 

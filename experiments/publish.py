@@ -134,8 +134,8 @@ def collect_figures(run: Path, name: str) -> Path:
     changed = differences(stored, _rounded(found))
     if changed:
         raise ValueError(
-            f"{name}: expected the stored numbers, got others at {changed[0]}; without "
-            "--figures numbers and figures are stored together"
+            f"{name}: expected the stored numbers, got different ones at {changed[0]}; "
+            "leave out --figures to store numbers and figures together"
         )
     for figure in _drawn(run, name):
         shutil.copyfile(run / figure, target / figure)
@@ -149,7 +149,7 @@ def _drawn(run: Path, name: str) -> list[str]:
     if missing:
         drawn = sorted(path.name for path in run.glob("*.png"))
         raise ValueError(
-            f"{name}: a page shows {', '.join(missing)}, expected one of {drawn}"
+            f"{name}: expected {', '.join(missing)}, which a page shows, got {drawn}"
         )
     return figures
 
@@ -208,7 +208,7 @@ def _clean_revision() -> str:
         check=True,
     ).stdout.strip()
     if found.endswith("-dirty"):
-        raise ValueError(f"revision: expected no uncommitted change, got {found}")
+        raise ValueError(f"revision: expected no uncommitted changes, got {found}")
     return found
 
 

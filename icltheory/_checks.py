@@ -109,7 +109,7 @@ def check_unit(name: str, value: Any) -> None:
     def holds(entry):
         return (entry >= 0) & (entry <= 1)
 
-    check_values(name, value, holds, "in [0, 1]")
+    check_values(name, value, holds, "a value in [0, 1]")
 
 
 def check_range(name: str, value: Any, low: Any, high: Any) -> None:
@@ -140,8 +140,13 @@ def check_covariance(name: str, matrix: Any, dim: int) -> None:
         return
     known = known.astype(np.float64)
     tolerance = 1e-6 * float(np.abs(known).max(initial=0.0))
-    if np.abs(known - known.T).max(initial=0.0) > tolerance:
-        raise ValueError(f"{name}: expected a symmetric matrix, got an asymmetric one")
+    gap = np.abs(known - known.T)
+    if gap.max(initial=0.0) > tolerance:
+        i, j = np.unravel_index(gap.argmax(), gap.shape)
+        raise ValueError(
+            f"{name}: expected a symmetric matrix, got {known[i, j]:.3g} at "
+            f"({i}, {j}) and {known[j, i]:.3g} at ({j}, {i})"
+        )
     smallest = float(np.linalg.eigvalsh(known).min(initial=0.0))
     if smallest < -tolerance:
         raise ValueError(

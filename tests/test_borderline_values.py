@@ -154,7 +154,7 @@ def test_shapes_that_do_not_broadcast_are_named():
         ),
         (
             lambda: statistics.exact_mcnemar(2**70, 0),
-            f"gained, lost: expected at most {2**53} in all, got {2**70}",
+            f"gained, lost: expected a sum of at most {2**53}, got {2**70}",
         ),
         (
             lambda: Estimate.of([1.0, 2.0], axis=5),
@@ -319,7 +319,7 @@ def test_a_model_of_ones_own_is_told_what_it_lacks(run):
         error_of(lambda: run(3)),
     )
     assert error_of(lambda: run(Doubled())).startswith(
-        "model: expected different names of matrices, got ['W_V', "
+        "model: expected distinct names of matrices, got ['W_V', "
     )
 
 

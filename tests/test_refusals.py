@@ -79,7 +79,7 @@ def changed(config, **parts):
         ),
         (
             lambda: statistics.mark_correct([0, 1, 1], [0, 1]),
-            "predictions: expected 2 along the last axis, one a label, got shape (3,)",
+            "predictions: expected 2 along the last axis, one per label, got shape",
         ),
         (lambda: PARTS.rescaled(0), "factor: expected a number other than 0, got 0"),
         (
@@ -92,11 +92,11 @@ def changed(config, **parts):
         (lambda: check_sums(None, ()), "sums: expected at least one, got none"),
         (
             changed(ltb_gap.Config(), dims=()),
-            "dims: expected some, at least 1, got ()",
+            "dims: expected at least one value, each at least 1, got ()",
         ),
         (
             changed(gradient_flow.Config(), condition=0.5),
-            "expected condition >= 1, and steps and batches, got none",
+            "condition, step_shares, batch_sizes: expected condition >= 1",
         ),
         (
             changed(PRUNE, gpt2=PRUNE.linear),
@@ -183,7 +183,7 @@ def test_files_that_changed_since_are_named(tmp_path):
     records = Records(tmp_path / "records.jsonl", ("k",))
     records.append([{"k": 1}])
     records.path.write_text("")
-    with pytest.raises(ValueError, match="expected a file that only grows, got a cut"):
+    with pytest.raises(ValueError, match="expected an append-only file of at least"):
         records.append([{"k": 2}])
     systems = SingularSystems(tmp_path / "systems")
     systems.singular_values(np.eye(3))
@@ -216,5 +216,7 @@ def test_experiments_refuse_other_checkpoints_and_unfinished_runs(
         model.load("experiments/small_lm/checkpoint", "heads.checkpoint")
     Run.create(tmp_path, "prune_llm", "tiny", PRUNE_LLM_PRESETS["tiny"])
     (folder,) = (tmp_path / "prune_llm").iterdir()
-    with pytest.raises(ValueError, match="^rebuild: expected a complete run, got none"):
+    with pytest.raises(
+        ValueError, match="^rebuild: expected a complete run, got one without"
+    ):
         prune_llm(["--rebuild", str(folder)])

@@ -45,12 +45,12 @@ def extends(run: Path, stored: Any, asked: Any) -> bool:
     Raises:
         ValueError: if the configs differ otherwise, or the run cannot be extended.
     """
-    changes = list(_changes(stored, asked))
+    changes = list(changes_between(stored, asked))
     other = [one for one in changes if one.path.rpartition(".")[2] != STEPS]
     if other:
         raise ValueError(
-            f"resume: expected the config of {run}, got another "
-            f"{'; '.join(map(str, other))}"
+            f"resume: expected the options of {run}, got "
+            f"{'; '.join(map(str, other))}; leave these options out"
         )
     for change in changes:
         _check(run, change, stored)
@@ -61,8 +61,8 @@ def _check(run: Path, change: Change, config: Any) -> None:
     name, done, asked = change.path, change.stored, change.asked
     if not hasattr(change.owner, "needs_all_steps"):
         raise ValueError(
-            f"{name}: expected {done}, those of {run}, got {asked}: this training "
-            "cannot be extended; begin a new run"
+            f"{name}: expected {done} as in {run}, got {asked}: this training cannot "
+            "be extended; start a new run"
         )
     if asked < done:
         raise ValueError(
@@ -73,14 +73,14 @@ def _check(run: Path, change: Change, config: Any) -> None:
         if reason is None:
             continue
         raise ValueError(
-            f"{name}: expected {done}, those of {run}, got {asked}: {reason}; begin a "
-            "new run"
+            f"{name}: expected {done} as in {run}, got {asked}: {reason}; start a new "
+            "run"
         )
     chunk = change.owner.chunk_steps
     if done % chunk:
         raise ValueError(
-            f"{name}: expected a run of a multiple of chunk_steps {chunk} to extend, "
-            f"got one of {done} steps"
+            f"{name}: expected a multiple of chunk_steps {chunk} in the run that is "
+            f"extended, got {done}; start a new run"
         )
 
 
@@ -91,11 +91,12 @@ def depends_on_all_steps(schedule: str) -> str | None:
     return f"the learning rate ({schedule}) depends on the number of all steps"
 
 
-def _changes(stored: Any, asked: Any, at: str = "") -> Iterator[Change]:
+def changes_between(stored: Any, asked: Any, at: str = "") -> Iterator[Change]:
+    """Yields the fields in which two configs of one experiment differ."""
     for field in dataclasses.fields(stored):
         path = f"{at}{field.name}"
         before, after = getattr(stored, field.name), getattr(asked, field.name)
         if dataclasses.is_dataclass(before) and type(before) is type(after):
-            yield from _changes(before, after, f"{path}.")
+            yield from changes_between(before, after, f"{path}.")
         elif before != after:
             yield Change(path, stored, before, after)

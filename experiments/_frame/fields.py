@@ -16,6 +16,6 @@ def check_seeds(name: str, seeds: Sequence[int]) -> None:
     """Raises unless there are two seeds or more, and no two the same."""
     if len(set(seeds)) < max(len(seeds), 2):
         raise ValueError(
-            f"{name}: expected two or more different ones, for the standard errors, "
+            f"{name}: expected at least two seeds, all distinct (for standard errors), "
             f"got {seeds}"
         )

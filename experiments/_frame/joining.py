@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import tyro
 
+from experiments._frame.extend import changes_between
 from experiments._frame.tyro_line import read_line
 
 Config = TypeVar("Config")
@@ -34,7 +35,7 @@ def read_join_line(argv: list[str] | None, name: str, about: str) -> JoinOptions
     """
     given = read_line(JoinOptions(), argv, name=name, about=about)
     if not given.runs:
-        raise ValueError("runs: expected finished runs, got none")
+        raise ValueError("runs: expected folders of finished runs, got none")
     return given
 
 
@@ -58,9 +59,10 @@ def common_config(
     common = [without(config) for config in configs]
     for folder, config in zip(folders, common, strict=True):
         if config != common[0]:
+            path, _, first, other = next(changes_between(common[0], config))
             raise ValueError(
-                f"runs: expected the config of {folders[0]} but for {but}, got "
-                f"another in {folder}"
+                f"runs: expected configs that differ only in {but}, got {path} "
+                f"{first!s:.40} in {folders[0]} and {other!s:.40} in {folder}"
             )
     return common[0]
 

@@ -71,7 +71,9 @@ def request(asked: Request, argv: list[str]) -> Request | None:
     if asked.time is not None:
         minutes(asked.time)
     elif not asked.local:
-        raise ValueError("slurm.time: expected a limit such as 2:00:00, got none")
+        raise ValueError(
+            "slurm.time: expected a limit such as 2:00:00, got None; pass --slurm.time"
+        )
     if asked.local and asked.nodes > 1:
         raise ValueError(f"slurm.nodes: expected 1 with slurm.local, got {asked.nodes}")
     return asked
@@ -172,8 +174,9 @@ def module_run() -> str:
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is None or not re.fullmatch(r"experiments\.\w+\.__main__", spec.name):
+        got = sys.argv[0] if spec is None else f"python -m {spec.name}"
         raise ValueError(
-            "slurm: expected python -m experiments.NAME, got another start"
+            f"slurm: expected a start by python -m experiments.NAME, got {got}"
         )
     return spec.name.removesuffix(".__main__")
 
@@ -197,7 +200,8 @@ def submit(asked: Request, module: str, argv: list[str], output: Path) -> list[s
         import submitit
     except ImportError as error:
         raise ValueError(
-            "slurm: expected submitit, got none (pip install 'icltheory[slurm]')"
+            "slurm: the package submitit is not installed; run "
+            "pip install 'icltheory[slurm]'"
         ) from error
     name = module.rpartition(".")[2]
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")

@@ -33,7 +33,7 @@ def read_config(run: Path, example: Config) -> Config:
         ) from error
     if added:
         defaults = ", ".join(f"{name} = {value}" for name, value in added.items())
-        print(f"warning: {path} lacks what came later: {defaults}", file=sys.stderr)
+        print(f"warning: {path} lacks newer fields: {defaults}", file=sys.stderr)
     return config
 
 
@@ -54,10 +54,11 @@ def _build(kind: Any, values: Any, added: dict[str, Any], at: str = "") -> Any:
     fields = {field.name: field for field in dataclasses.fields(kind)}
     gone = sorted(set(values) - set(fields))
     if gone:
-        raise ValueError(f"fields that are not there: {_names(at, gone)}")
+        raise ValueError(f"unknown fields in the stored config: {_names(at, gone)}")
     bare = [n for n in fields if n not in values and not _has_default(fields[n])]
     if bare:
-        raise ValueError(f"no value, and no default, of {_names(at, bare)}")
+        lacking = _names(at, bare)
+        raise ValueError(f"the stored config lacks fields without a default: {lacking}")
     found = kind(
         **{
             name: _build(fields[name].type, value, added, f"{at}{name}.")

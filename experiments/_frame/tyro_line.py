@@ -95,7 +95,7 @@ def one_line(complaint: str) -> str:
     message = " ".join(body).removeprefix("Error parsing ")
     unknown = re.match(r"Unrecognized options: (\S+?),? ?(?=$| )", message)
     if unknown:
-        message = f"{unknown[1].partition('=')[0]}: expected an option that there is"
+        message = f"{unknown[1].partition('=')[0]}: unknown option"
         names = re.findall(r"(--[\w.-]+)", complaint.partition("Perhaps you meant:")[2])
         nearest = difflib.get_close_matches(message.partition(":")[0], names, 1)
         message += f"; did you mean {nearest[0]}?" if nearest else " (see --help)"

@@ -180,8 +180,8 @@ def _check_config(
         names = [name for name in names if name.rpartition(".")[2] != STEPS]
     if names:
         raise ValueError(
-            f"checkpoints: expected those of this config in {folder}, got others: "
-            f"{', '.join(names)}"
+            f"checkpoints: expected those of this config in {folder}, got those of a "
+            f"config that differs in {', '.join(names)}; start a new run"
         )
 
 

@@ -104,11 +104,12 @@ class Config:
                 )
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise ValueError(
-                f"seeds: expected at least one, all different, got {self.seeds}"
+                f"seeds: expected at least one seed, all distinct, got {self.seeds}"
             )
         if not self.snapshots or not all(0 < part <= 1 for part in self.snapshots):
             raise ValueError(
-                f"snapshots: expected some parts in (0, 1], got {self.snapshots}"
+                f"snapshots: expected at least one value, each in (0, 1], got "
+                f"{self.snapshots}"
             )
 
     def _check_family(self) -> None:

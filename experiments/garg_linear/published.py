@@ -55,7 +55,7 @@ def evaluate(options: Options) -> dict:
             the model has too few positions for the prompts of the family.
     """
     if options.checkpoint is None:
-        raise ValueError("checkpoint: expected a file, got none")
+        raise ValueError("checkpoint: expected a file, got None; pass --checkpoint")
     try:
         loaded = load_garg_checkpoint(
             options.checkpoint, num_heads=options.num_heads, format=options.format

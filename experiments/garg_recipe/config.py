@@ -61,8 +61,8 @@ class Config:
         for name, setting in self.settings().items():
             if setting.steps < 2 * self.points:
                 raise ValueError(
-                    f"baseline.steps: expected at least two a point of the curve, got "
-                    f"{setting.steps} for {self.points} points of {name}"
+                    f"baseline.steps: expected at least two steps per point of the "
+                    f"curve, got {setting.steps} for {self.points} points of {name}"
                 )
 
     def settings(self) -> dict[str, TrainingSetting]:

@@ -47,7 +47,10 @@ class Config:
                 f"{recipe.model} and {recipe.loss_points}"
             )
         if recipe.task_mean or recipe.snapshots:
-            raise ValueError("recipe: expected task_mean 0 and no snapshots, got some")
+            raise ValueError(
+                "recipe: expected task_mean 0 and no snapshots, got task_mean "
+                f"{recipe.task_mean:g} and snapshots {recipe.snapshots}"
+            )
         if recipe.num_points < 2 * recipe.dim + 1:
             raise ValueError(
                 f"recipe.num_points: expected at least 2 dim + 1 = "

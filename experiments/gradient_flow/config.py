@@ -69,7 +69,11 @@ class Config:
         check_at_least(self, 1, *counts)
         check_at_least(self, 0, "noise_var", "end_time")
         if self.condition < 1 or not self.step_shares or not self.batch_sizes:
-            raise ValueError("expected condition >= 1, and steps and batches, got none")
+            raise ValueError(
+                "condition, step_shares, batch_sizes: expected condition >= 1 and at "
+                f"least one value of the others, got {self.condition}, "
+                f"{self.step_shares} and {self.batch_sizes}"
+            )
         if self.sgd_steps % 40:
             raise ValueError(
                 f"sgd_steps: expected a multiple of 40, got {self.sgd_steps}"

@@ -64,7 +64,10 @@ class Config:
         for name in ("kinds", "noises", "rates", "factors", "temperatures"):
             values = getattr(self, name)
             if not values or len(set(values)) < len(values):
-                raise ValueError(f"{name}: expected some, each once, got {values}")
+                raise ValueError(
+                    f"{name}: expected at least one value and no duplicates, got "
+                    f"{values}"
+                )
         if unknown := sorted(set(self.kinds) - set(KINDS)):
             raise ValueError(
                 f"kinds: expected some of {', '.join(KINDS)}, got {unknown[0]}"
@@ -75,7 +78,9 @@ class Config:
                     f"{name}: expected numbers in [0, 1), got {getattr(self, name)}"
                 )
         if list(self.rates) != sorted(self.rates) or not self.rates[0]:
-            raise ValueError(f"rates: expected ascending above 0, got {self.rates}")
+            raise ValueError(
+                f"rates: expected ascending rates above 0, got {self.rates}"
+            )
         for name, times in (("factors", 1), ("temperatures", 2)):
             if len(getattr(self, name)) != times * len(self.rates):
                 raise ValueError(

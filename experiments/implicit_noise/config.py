@@ -36,14 +36,15 @@ class Config:
     def __post_init__(self):
         if (self.gpt2.model, self.stack.model) != ("gpt2", "linear"):
             raise ValueError(
-                "model: expected gpt2 and linear, "
+                "gpt2.model, stack.model: expected gpt2 and linear, "
                 f"got {self.gpt2.model} and {self.stack.model}"
             )
-        for recipe in (self.gpt2, self.stack):
+        for name, recipe in (("gpt2", self.gpt2), ("stack", self.stack)):
             if recipe.snapshots or len(recipe.seeds) > 1 or recipe.noise_var:
                 raise ValueError(
-                    "recipe: expected one seed, no label noise and no snapshots "
-                    "(parts says when), got others"
+                    f"{name}: expected one seed, noise_var 0 and no snapshots (parts "
+                    f"selects them), got seeds {recipe.seeds}, noise_var "
+                    f"{recipe.noise_var:g} and snapshots {recipe.snapshots}"
                 )
         d, N = self.gpt2.dim, self.pool
         if self.gpt2.num_points <= 2 * d:

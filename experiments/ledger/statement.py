@@ -71,8 +71,8 @@ class Statement:
             )
         if (self.evidence == "proof") != bool(self.source):
             raise ValueError(
-                f"source: expected one where the evidence is a proof, and only there, "
-                f"got {self.source!r} for {self.evidence}"
+                f"source: expected a source for the evidence proof and '' for any "
+                f"other, got {self.source!r} for {self.evidence}"
             )
         if self.status == "true" and self.evidence != "proof":
             raise ValueError(

@@ -44,7 +44,9 @@ class LayerGrid:
         for name in ("scales", "adam", "descent"):
             values = getattr(self, name)
             if not values or not all(value > 0 for value in values):
-                raise ValueError(f"{name}: expected some above 0, got {values}")
+                raise ValueError(
+                    f"{name}: expected at least one value, each above 0, got {values}"
+                )
 
 
 class LayerRun(NamedTuple):

@@ -54,10 +54,13 @@ class OneLayerGrid:
         for name in ("gains", "rates"):
             values = getattr(self, name)
             if not values or not all(value > 0 for value in values):
-                raise ValueError(f"{name}: expected some above 0, got {values}")
+                raise ValueError(
+                    f"{name}: expected at least one value, each above 0, got {values}"
+                )
         if not self.task_counts or min(self.task_counts) < 1:
             raise ValueError(
-                f"task_counts: expected some of at least 1, got {self.task_counts}"
+                f"task_counts: expected at least one value, each at least 1, got "
+                f"{self.task_counts}"
             )
         if not 0 < self.pruned < 1:
             raise ValueError(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -52,13 +53,16 @@ class VoteGrid:
         for name in ("probabilities", "gaps", "fractions"):
             values = getattr(self, name)
             if not values or not all(0 < value <= 1 for value in values):
-                raise ValueError(f"{name}: expected some in (0, 1], got {values}")
+                raise ValueError(
+                    f"{name}: expected at least one value, each in (0, 1], got {values}"
+                )
         if not self.floor > 0:
             raise ValueError(f"floor: expected a number > 0, got {self.floor}")
         if not any(True for _ in self.rows()):
+            sizes = map(len, (self.probabilities, self.gaps, self.rivals))
             raise ValueError(
-                "probabilities, gaps, rivals: expected rows of a task, got none that "
-                "is a distribution"
+                "probabilities, gaps, rivals: expected a combination that gives a "
+                f"distribution, got none in {math.prod(sizes)} combinations"
             )
 
     def rows(self):

@@ -55,14 +55,18 @@ class Config:
         for name in ("examples", "dims"):
             if not getattr(self, name) or min(getattr(self, name)) < 1:
                 value = getattr(self, name)
-                raise ValueError(f"{name}: expected some, at least 1, got {value}")
+                raise ValueError(
+                    f"{name}: expected at least one value, each at least 1, got {value}"
+                )
         for name in ("mean_norms", "noise_vars"):
             if not getattr(self, name) or min(getattr(self, name)) <= 0:
                 value = getattr(self, name)
-                raise ValueError(f"{name}: expected some above 0, got {value}")
+                raise ValueError(
+                    f"{name}: expected at least one value, each above 0, got {value}"
+                )
         if len(set(self.seeds)) < max(len(self.seeds), 2):
             raise ValueError(
-                f"seeds: expected at least two different ones, got {self.seeds}"
+                f"seeds: expected at least two seeds, all distinct, got {self.seeds}"
             )
 
 

@@ -70,8 +70,9 @@ class Config:
         recipe = self.recipe
         if recipe.model != "gpt2" or not recipe.mlp or recipe.task_mean:
             raise ValueError(
-                "recipe: expected gpt2 with MLP and task_mean 0 (the cells change "
-                f"them), got {recipe.model}, {recipe.mlp} and {recipe.task_mean:g}"
+                "recipe: expected model gpt2, mlp True and task_mean 0 (the cells "
+                f"change them), got {recipe.model}, {recipe.mlp} and "
+                f"{recipe.task_mean:g}"
             )
         if recipe.loss_points != "last":
             raise ValueError(
@@ -81,7 +82,7 @@ class Config:
         check_snapshots(recipe.snapshots, recipe.steps, recipe.chunk_steps)
         if len(set(recipe.seeds)) < len(recipe.seeds):
             raise ValueError(
-                f"recipe.seeds: expected different ones, got {recipe.seeds}"
+                f"recipe.seeds: expected distinct seeds, got {recipe.seeds}"
             )
         if recipe.dim < 2:
             raise ValueError(f"recipe.dim: expected at least 2, got {recipe.dim}")

@@ -43,7 +43,7 @@ def join(folders: list[Path], output: Path) -> dict:
 def _with_all_seeds(folders: list[Path], configs: list[Config]) -> Config:
     seeds = tuple(seed for config in configs for seed in config.recipe.seeds)
     if len(set(seeds)) < len(seeds):
-        raise ValueError(f"runs: expected different seeds, got {seeds}")
+        raise ValueError(f"runs: expected distinct seeds, got {seeds}")
     return common_config(
         folders, configs, lambda config: _with_seeds(config, seeds), "the seeds"
     )

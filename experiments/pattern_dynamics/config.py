@@ -67,7 +67,7 @@ class Config:
                 )
         if len(set(self.seeds)) < 2 or len(set(self.seeds)) < len(self.seeds):
             raise ValueError(
-                f"seeds: expected two or more, all different, got {self.seeds}"
+                f"seeds: expected at least two seeds, all distinct, got {self.seeds}"
             )
         if not 0 < self.goal < 1:
             raise ValueError(f"goal: expected a number in (0, 1), got {self.goal}")

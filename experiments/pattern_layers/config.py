@@ -41,7 +41,7 @@ class Config:
         check_at_least(self, 2, "draws")
         if len(self.layers.seeds) < 2:
             raise ValueError(
-                "layers.seeds: expected two or more, for intervals, "
+                "layers.seeds: expected at least two seeds (for intervals), "
                 f"got {self.layers.seeds}"
             )
         self._check_tasks()

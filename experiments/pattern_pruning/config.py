@@ -67,12 +67,15 @@ class Config:
             )
         check_sums(self.ensemble, (self.coefficient_sum,))
         if not self.alphas or not all(0 < alpha <= 1 for alpha in self.alphas):
-            raise ValueError(f"alphas: expected some in (0, 1], got {self.alphas}")
+            raise ValueError(
+                "alphas: expected at least one value, each in (0, 1], got "
+                f"{self.alphas}"
+            )
         _check_rates("rates", self.rates)
         _check_rates("gpt_rates", self.gpt_rates)
         most = self.largest_rank
         if list(self.ranks) != sorted(set(self.ranks)) or not self.ranks:
-            raise ValueError(f"ranks: expected ascending ones, got {self.ranks}")
+            raise ValueError(f"ranks: expected ascending ranks, got {self.ranks}")
         if not 1 <= self.ranks[0] <= self.ranks[-1] <= most:
             raise ValueError(
                 f"ranks: expected r (m + n) <= m n in every matrix, so 1 to {most}, "
@@ -99,13 +102,17 @@ class Config:
 
 def _check_seeds(name: str, seeds: tuple[int, ...]) -> None:
     if len(seeds) < 2:
-        raise ValueError(f"{name}: expected two or more, for intervals, got {seeds}")
+        raise ValueError(
+            f"{name}: expected at least two seeds (for intervals), got {seeds}"
+        )
 
 
 def _check_rates(name: str, rates: tuple[float, ...]) -> None:
     rising = list(rates) == sorted(set(rates)) and len(rates) > 1
     if not rising or rates[0] != 0 or rates[-1] >= 1:
-        raise ValueError(f"{name}: expected 0 and larger ones below 1, got {rates}")
+        raise ValueError(
+            f"{name}: expected 0 and then ascending rates below 1, got {rates}"
+        )
 
 
 def _ensemble(num_seeds: int) -> PatternEnsemble:

@@ -91,22 +91,27 @@ class Config:
         for name in ("tasks", "modules", "rates", *least):
             values = getattr(self, name)
             if not values or len(set(values)) < len(values):
-                raise ValueError(f"{name}: expected some, each once, got {values}")
+                raise ValueError(
+                    f"{name}: expected at least one value and no duplicates, got "
+                    f"{values}"
+                )
             if name in least and min(values) < least[name]:
                 raise ValueError(
                     f"{name}: expected numbers >= {least[name]}, got {min(values)}"
                 )
         if len(set(self.task_names)) < len(self.tasks):
             raise ValueError(
-                f"tasks: expected files of different names, got {self.tasks}"
+                f"tasks: expected files of distinct names, got {self.tasks}"
             )
         if len(set(self.arms)) < len(self.arms):
-            raise ValueError(f"arms: expected each once, got {self.arms}")
+            raise ValueError(f"arms: expected no duplicates, got {self.arms}")
         for rate in self.rates:
             if not 0 <= rate < 1:
                 raise ValueError(f"rates: expected numbers in [0, 1), got {rate:g}")
         if list(self.rates) != sorted(self.rates) or self.rates[0] != 0:
-            raise ValueError(f"rates: expected 0 and larger ones, got {self.rates}")
+            raise ValueError(
+                f"rates: expected ascending rates that begin with 0, got {self.rates}"
+            )
         if not 0 < self.level < 1:
             raise ValueError(f"level: expected a value within (0, 1), got {self.level}")
 

@@ -407,7 +407,10 @@ def plan(options: Options) -> list[Table]:
         arch = read_architecture(json.loads(path.read_text()), path)
     if options.task_folder:
         if not options.checkpoint:
-            raise ValueError("task_folder: expected a checkpoint beside it, got none")
+            raise ValueError(
+                "task_folder: expected --checkpoint as well, whose tokenizer measures "
+                "the prompts, got none"
+            )
         sizes = _measured(config, folder, options.task_folder)
     speed = options.flops_per_second
     return [*first, *tables(config, arch, sizes, speed, options.devices)]

@@ -74,7 +74,7 @@ def _rebuild(config: Config, run: Run) -> dict:
     """Rebuilds tables, figures and results from the run folder, without the model."""
     path = run.folder / CHECKS
     if not path.is_file():
-        raise ValueError(f"rebuild: expected a complete run, got none of {path}")
+        raise ValueError(f"rebuild: expected a complete run, got one without {path}")
     study = studies.rebuild(config, run)
     return run.finish(report(study, json.loads(path.read_text())))
 

@@ -94,7 +94,9 @@ def calibration_text(config: Config, task: LanguageTask) -> str:
                 f"calibration: expected a text file, got {where} ({error})"
             ) from error
     if not text.strip():
-        raise ValueError(f"calibration: expected a text, got none in {where}")
+        raise ValueError(
+            f"calibration: expected a text, got only white space in {where}"
+        )
     return text
 
 

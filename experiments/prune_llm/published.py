@@ -131,8 +131,9 @@ def _check(rows: tuple[PublishedRow, ...]) -> None:
     wanted = [(task, m, part) for task in TASKS for m in MODELS for part in MODULES]
     if sorted(places) != sorted(wanted):
         raise ValueError(
-            f"rows: expected one for each of {len(wanted)} tasks, models and modules, "
-            f"got {len(places)} of {len(set(places))} places"
+            f"rows: expected one row for each of the {len(wanted)} combinations of "
+            f"task, model and module, got {len(places)} rows for {len(set(places))} "
+            "combinations"
         )
     unpruned: dict[tuple[str, str], str] = {}
     layers: dict[tuple[str, str], int] = {}

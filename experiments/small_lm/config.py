@@ -117,7 +117,9 @@ class Config:
                 f"{self.lengths} and {self.batch_sizes}"
             )
         if not self.shots or min(self.shots) < 0:
-            raise ValueError(f"shots: expected some, none below 0, got {self.shots}")
+            raise ValueError(
+                f"shots: expected at least one value, each at least 0, got {self.shots}"
+            )
 
     def hugging_face(self) -> dict[str, Any]:
         """Returns the ``config.json`` of the model."""

@@ -73,7 +73,7 @@ class Config:
             if recipe.model != kind:
                 raise ValueError(f"{name}.model: expected {kind}, got {recipe.model}")
             if len(recipe.seeds) != 1:
-                raise ValueError(f"{name}.seeds: expected one, got {recipe.seeds}")
+                raise ValueError(f"{name}.seeds: expected one seed, got {recipe.seeds}")
         for name in ("shots", "language_shots", "descent_steps", "linear_layers"):
             values = getattr(self, name)
             if not values or list(values) != sorted(set(values)) or values[0] < 1:

@@ -45,7 +45,7 @@ class Config:
                 f"got {recipe.task_mean}"
             )
         if recipe.snapshots:
-            raise ValueError("recipe.snapshots: expected none, got some")
+            raise ValueError(f"recipe.snapshots: expected none, got {recipe.snapshots}")
         if not recipe.noise_var > 0:
             raise ValueError(
                 "recipe.noise_var: expected a value > 0 (without noise two examples "

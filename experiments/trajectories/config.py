@@ -37,7 +37,8 @@ class Config:
         n, N = self.linear.dim + 1, self.linear.num_points - 1
         if not self.ranks or not all(1 <= r < n for r in self.ranks):
             raise ValueError(
-                f"ranks: expected some from 1 to {n - 1}, got {self.ranks}"
+                f"ranks: expected at least one rank, each from 1 to {n - 1}, got "
+                f"{self.ranks}"
             )
         check_at_least(self, 2, "prompts")
         if not 1 <= self.shots <= N:

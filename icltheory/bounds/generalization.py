@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
+from icltheory._arguments import shown
 from icltheory._calculators import calculator
 from icltheory._checks import (
     check_choice,
@@ -261,7 +262,10 @@ def _check_choices(dim, jitter, numerator, center, prior, log, held_out):
         check_nonnegative("jitter", jitter)
     holds_out = is_choice(prior, "held_out")
     if holds_out and not is_choice(center, "zero"):
-        raise ValueError("center: expected 'zero' with prior 'held_out', which has one")
+        raise ValueError(
+            "center: expected 'zero' with prior 'held_out', which sets its own center, "
+            f"got {shown(center)}"
+        )
     if not holds_out and held_out is not None:
         raise ValueError(
             f"held_out: expected None without prior 'held_out', got {held_out}"
@@ -275,8 +279,8 @@ def _check_choices(dim, jitter, numerator, center, prior, log, held_out):
         "outside",
     ):
         raise ValueError(
-            "prior: expected 'isotropic' with a jitter, dim='ambient', another "
-            f"numerator or log='inside', got {prior}"
+            "prior: expected 'isotropic' with a jitter, dim='ambient', a numerator "
+            f"other than 'exact' or log='inside', got {shown(prior)}"
         )
 
 

@@ -138,7 +138,8 @@ class Bound:
         """
         codes = concrete(self.reason_code)
         if codes is None or codes.ndim != 1:
-            raise ValueError("reason: expected one concrete bound, got a batch")
+            got = "a traced one" if codes is None else "a batch"
+            raise ValueError(f"reason: expected one concrete bound, got {got}")
         lines = [
             f"layer {t}: "
             + REASONS[code].format(

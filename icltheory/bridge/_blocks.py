@@ -281,7 +281,10 @@ class DecoderBlock(nn.Module):
         """Applies the block; returns its keys and values as well."""
         a, at = self.arch, _asked(stream, last_only)
         if not a.uniform:
-            raise ValueError("decoder: expected that of one layer, got that of several")
+            raise ValueError(
+                "decoder: expected a uniform architecture, got one with several kinds "
+                "of layers; use decoder.of_layer(layer)"
+            )
         x = self._norm(a.pre_norm, "norm_1", stream.h)
         picked = _picked(stream, at) if last_only else stream
         x_query = _pick(x, at, last_only)

@@ -53,7 +53,7 @@ def shard_files(index: Path) -> dict[str, Path]:
         found[name] = index.with_name(shard)
         if not found[name].is_file():
             raise FileNotFoundError(
-                f"{found[name]}: expected a file, as {index.name} says, found none"
+                f"{found[name]}: expected a file, which {index.name} lists, found none"
             )
     return found
 

@@ -26,7 +26,9 @@ class HarnessModel(TemplateLM):
         for number in (tokenizer.eos_id, tokenizer.bos_id):
             if number is not None:
                 return number
-        raise ValueError("tokenizer: expected a token for the end of a text, got none")
+        raise ValueError(
+            "tokenizer: expected a token that ends or begins a text, got neither"
+        )
 
     @property
     def prefix_token_id(self) -> int:

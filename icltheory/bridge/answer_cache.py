@@ -136,9 +136,10 @@ class AnswerCache:
             ValueError: If no answer of the split is known.
         """
         if split not in self._labels or (self._labels[split] < 0).any():
+            known = int((self._labels.get(split, np.empty(0)) >= 0).sum())
             raise ValueError(
-                f"records: expected answers to all examples of {self.facts.name} "
-                f"{split}, got too few; continue the run first"
+                f"records: expected answers to all {self.facts.sizes[split]} examples "
+                f"of {self.facts.name} {split}, got {known}; continue the run first"
             )
         return self._labels[split]
 

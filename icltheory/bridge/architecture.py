@@ -229,12 +229,14 @@ class Architecture:
         if self.rotary is None or not any(self.windows):
             raise ValueError(
                 "local_rotary: expected None where no layer has both rotary positions "
-                "and a sliding window, got some"
+                f"and a sliding window, got a Rotary of {self.local_rotary.dim} "
+                "dimensions"
             )
         if self.local_rotary.switch is not None:
             raise ValueError(
                 "local_rotary: expected frequencies that do not change with the "
-                f"length, got some that do beyond {self.local_rotary.switch} tokens"
+                "length, got frequencies that change beyond "
+                f"{self.local_rotary.switch} tokens"
             )
 
     @property

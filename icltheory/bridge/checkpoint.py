@@ -206,8 +206,8 @@ def _check_same(names, tensors):
     for other in names[1:]:
         if not np.array_equal(tensors.peek(names[0]), tensors.peek(other)):
             raise ValueError(
-                f"{tensors.where}: expected {other} to equal {names[0]}, as "
-                "tie_word_embeddings says, got other values"
+                f"{tensors.where}: expected {other} to equal {names[0]}, since "
+                "tie_word_embeddings is true, got different values"
             )
 
 

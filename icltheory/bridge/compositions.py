@@ -366,7 +366,7 @@ def _candidates(model, candidates, at_least_one) -> tuple[Intervention, ...]:
     names = [str(one) for one in read]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise ValueError(f"candidates: expected each once, got {twice[0]} again")
+        raise ValueError(f"candidates: expected no duplicates, got {twice[0]} twice")
     return tuple(read)
 
 

@@ -293,8 +293,8 @@ def _headers(folder: Path) -> tuple[Architecture, SafetensorsFolder]:
     arch = read_architecture(config, path)
     if not any((folder / name).is_file() for name in (SINGLE, INDEX)):
         raise FileNotFoundError(
-            f"{folder}: expected {SINGLE} or {INDEX}, whose headers say what is "
-            "stored, found none"
+            f"{folder}: expected {SINGLE} or {INDEX}, to read the headers of the "
+            "tensors, found neither"
         )
     return arch, (
         FactoredFolder(folder, arch, ranks) if ranks else SafetensorsFolder(folder)

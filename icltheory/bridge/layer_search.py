@@ -175,8 +175,8 @@ def layer_choice(
             by_layer.setdefault(row.layer, []).append(row.condition_number)
     if sorted(by_layer) != list(range(len(by_layer))) or not by_layer:
         raise ValueError(
-            f"conditions: expected those of {module} in every layer, "
-            f"got layers {sorted(by_layer)}"
+            f"conditions: expected condition numbers of {module} in every layer, got "
+            f"them in layers {sorted(by_layer)}"
         )
     scores = [by_layer[layer] for layer in sorted(by_layer)]
     return choose_layers(scores, top_k, aggregate=aggregate)
@@ -245,7 +245,7 @@ def _checked(rates: Any, ranks: Any) -> tuple[float | Rank, ...]:
             raise ValueError(f"rates: expected numbers in [0, 1), got {value:g}")
     if len(set(values)) < len(values):
         name, given = ("rates", values) if ranks is None else ("ranks", tuple(ranks))
-        raise ValueError(f"{name}: expected each once, got {given}")
+        raise ValueError(f"{name}: expected no duplicates, got {given}")
     return values
 
 
@@ -256,9 +256,14 @@ def _answers(
     facts = facts_of(task)
     if isinstance(records, AnswerCache):
         if records.facts != facts:
+            theirs = records.facts
+            other = [
+                n for n in facts._fields if getattr(theirs, n) != getattr(facts, n)
+            ]
             raise ValueError(
-                f"records: expected those of {facts.name} with these demonstrations "
-                f"and examples, got those of {records.facts.name} with others"
+                f"records: expected answers to {facts.name} with these demonstrations "
+                f"and examples, got answers to {theirs.name} with another "
+                f"{', '.join(other)}; use another cache"
             )
         return records
     if records is None:

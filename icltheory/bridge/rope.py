@@ -67,9 +67,11 @@ def read_rotary(
     rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if not isinstance(rope, dict):
         raise ValueError(f"rope_parameters: expected an object, got {rope!r}")
-    if any(isinstance(value, dict) for value in rope.values()):
+    sets = [name for name, value in rope.items() if isinstance(value, dict)]
+    if sets:
         raise ValueError(
-            "rope_parameters: expected one set for all layers, got several"
+            "rope_parameters: expected one set for all layers, got the sets "
+            f"{', '.join(map(str, sets))}"
         )
     kind = rope.get("rope_type", rope.get("type", "default")) or "default"
     if not isinstance(kind, str) or kind not in _KINDS:

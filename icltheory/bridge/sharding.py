@@ -59,7 +59,9 @@ class Placement:
             )
         grid = np.atleast_2d(grid)
         if len(set(grid.flat)) < grid.size:
-            raise ValueError("devices: expected different ones, got one twice")
+            devices = list(grid.flat)
+            twice = next(one for one in devices if devices.count(one) > 1)
+            raise ValueError(f"devices: expected distinct devices, got {twice} twice")
         auto = (AxisType.Auto, AxisType.Auto)
         self.mesh = Mesh(grid, (_BATCH, _WEIGHTS), axis_types=auto)
 

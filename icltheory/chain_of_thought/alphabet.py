@@ -158,7 +158,7 @@ def unseen_alphabet(
             f"{num_states} > {M}"
         )
     if not 0 <= residual <= 1:
-        raise ValueError(f"residual: expected in [0, 1], got {residual}")
+        raise ValueError(f"residual: expected a value in [0, 1], got {residual}")
     if residual and num_states > d - M - K:
         raise ValueError(
             f"num_states: expected M' <= d - M - K directions outside the span, got "
@@ -212,7 +212,8 @@ def span_residual(
     number, dim = jnp.shape(training_patterns)
     if number > dim:
         raise ValueError(
-            f"training_patterns: expected at most {dim} independent ones, got {number}"
+            f"training_patterns: expected at most {dim} linearly independent patterns, "
+            f"got {number}"
         )
     basis = jnp.linalg.qr(widened(training_patterns).T)[0]
     outside = patterns - (patterns @ basis) @ basis.T

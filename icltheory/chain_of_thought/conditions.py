@@ -181,7 +181,10 @@ def cot_conditions(
 def _outside(patterns, training):
     """Largest relative part of a test pattern outside the span of the others."""
     if (patterns is None) != (training is None):
-        raise ValueError("patterns, training_patterns: expected both or neither")
+        got = "patterns" if training is None else "training_patterns"
+        raise ValueError(
+            f"patterns, training_patterns: expected both or neither, got {got} alone"
+        )
     if patterns is None:
         return jnp.zeros(())
     return jnp.max(span_residual(patterns, training))

@@ -57,7 +57,9 @@ def faithful_transitions(probability: float | int = 0.8) -> Float[Array, "2 2 2"
         ``tests/chain_of_thought/test_examples.py``.
     """
     if not 0.5 < probability <= 1:
-        raise ValueError(f"probability: expected in (0.5, 1], got {probability}")
+        raise ValueError(
+            f"probability: expected a value in (0.5, 1], got {probability}"
+        )
     keep = np.array([[probability, 1 - probability], [1 - probability, probability]])
     return jnp.asarray(np.stack([keep, keep[:, ::-1]]))
 

@@ -110,8 +110,8 @@ def prefix_matching_score(
         "tokens",
         jnp.sum(counted),
         lambda number: number > 0,
-        "one that occurs twice",
-        "none that counts",
+        "a token that occurs twice and counts",
+        "none",
     )
     matched = jnp.sum(jnp.where(targets, A, 0), axis=-1)
     return jnp.sum(jnp.where(counted, matched, 0)) / jnp.sum(counted)
@@ -243,7 +243,7 @@ def copying_ratio(
         "rows",
         jnp.sum(counted),
         lambda number: number > 0,
-        "a position that counts",
+        "at least one True",
         "none",
     )
     return 2 * jnp.sum(jnp.where(counted, share, 0)) / jnp.sum(counted) - 1

@@ -197,7 +197,7 @@ def _check(qkv: Any, num_heads: int, tile: Any, backward: Any) -> None:
     if backward is None:
         return
     if not isinstance(tile, Tile):
-        raise ValueError(f"backward: expected None beside {tile=}, got {backward}")
+        raise ValueError(f"backward: expected None with {tile=}, got {backward}")
     if backward.rows % backward.columns:
         raise ValueError(
             f"backward: expected rows a multiple of the {backward.columns} columns, "

@@ -106,8 +106,8 @@ def choose(
     """
     if not candidates or repeats < 1:
         raise ValueError(
-            "candidates: expected one at least, and one repeat, "
-            f"got {len(candidates)} and {repeats}"
+            "candidates, repeats: expected at least one of each, got "
+            f"{len(candidates)} and {repeats}"
         )
     calls, table = [], []
     limit = roundings

@@ -104,7 +104,7 @@ class Plan:
             _check_tile(f"{name}_backward", backward)
             if backward is not None and not isinstance(forward, Tile):
                 raise ValueError(
-                    f"{name}_backward: expected None beside {name} = {forward!r}, "
+                    f"{name}_backward: expected None with {name} = {forward!r}, "
                     f"got {backward}"
                 )
 

@@ -102,7 +102,7 @@ def check_readable(model: LayeredModel) -> AttentionReadable:
     """Returns the model; raises unless its attention can be read."""
     if not isinstance(model, AttentionReadable):
         raise ValueError(
-            "model: expected attention_weights and ov_factors beside the layered "
-            f"protocol, got {type(model).__name__}"
+            "model: expected attention_weights and ov_factors in addition to the "
+            f"layered protocol, got {type(model).__name__}"
         )
     return model

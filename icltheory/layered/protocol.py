@@ -140,16 +140,14 @@ def check_layered(model: Any) -> None:
         hash(model)
     except TypeError:
         raise ValueError(
-            f"model: expected a hashable description, got {kind} that is not: "
-            "parameters travel separately"
+            f"model: expected a hashable model, got an unhashable {kind}; pass "
+            "parameters separately"
         ) from None
     check_positive_int("model.num_layers", model.num_layers)
     for layer in range(model.num_layers):
         names = [spec.name for spec in model.matrices(layer)]
         if len(set(names)) < len(names):
-            raise ValueError(
-                f"model: expected different names of matrices, got {names}"
-            )
+            raise ValueError(f"model: expected distinct names of matrices, got {names}")
 
 
 @named_errors

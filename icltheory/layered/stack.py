@@ -111,6 +111,7 @@ class LayeredStack:
         """Value matrix as the OV circuit of the single head."""
         specs = {spec.name: spec for spec in self.matrices(layer)}
         if "mlp" in dict(self.groups).values():
-            raise ValueError("params: expected attention alone, got an MLP behind it")
+            kind = type(params).__name__
+            raise ValueError(f"params: expected an attention-only stack, got {kind}")
         W_V = get_matrix(params, specs["W_V"])
         return OVFactors(jnp.eye(len(W_V), dtype=W_V.dtype)[None], W_V[None])

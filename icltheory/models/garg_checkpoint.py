@@ -146,7 +146,8 @@ def _model_of(tensors: _Tensors, num_heads: int | None) -> GPT2:
     layers = max(found, default=-1) + 1
     if not layers:
         raise ValueError(
-            f"{tensors.path}: expected blocks _backbone.h.0, ..., got none"
+            f"{tensors.path}: expected tensors of blocks _backbone.h.0, ..., got none "
+            f"of them among {len(tensors.shapes)} tensors"
         )
     if num_heads is None:
         if width % _HEAD_WIDTH:
@@ -209,7 +210,7 @@ def _check_names(tensors: _Tensors, expected: Mapping[str, Any]) -> None:
         if name not in expected and not _UNUSED.fullmatch(name):
             raise ValueError(
                 f"{tensors.path}: expected the tensors of a GPT-2 between _read_in and "
-                f"_read_out, got {name} too"
+                f"_read_out, got another tensor {name}"
             )
 
 

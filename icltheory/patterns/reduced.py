@@ -192,8 +192,8 @@ def _check_start(params, task):
         "params",
         jnp.max(jnp.abs(jnp.stack([W_Q - W_K, W_Q - _identity_part(W_Q)]))),
         lambda gap: gap <= 1e-5 * jnp.max(jnp.abs(W_Q)),
-        "W_Q = W_K, a multiple of the identity on the features",
-        "another start",
+        "W_Q = W_K as a multiple of the identity on the features",
+        "other initial weights",
     )
 
 

@@ -190,6 +190,5 @@ def _check_orthogonal(patterns):
         "patterns",
         jnp.max(jnp.abs(gram - size * jnp.eye(len(gram), dtype=gram.dtype))) / size,
         lambda off: off <= 1e-4,
-        "orthogonal rows of one norm",
-        "others",
+        "orthogonal rows of one norm up to a deviation of 1e-4",
     )

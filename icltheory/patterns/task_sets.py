@@ -116,7 +116,8 @@ def held_out_tasks(num_relevant: int, tasks: Any) -> Tasks:
     left = tuple(task for task in all_tasks(num_relevant) if task not in seen)
     if not left:
         raise ValueError(
-            f"tasks: expected fewer than {len(seen)} tasks, so that some are unseen"
+            f"tasks: expected fewer than all {len(seen)} tasks, so that some are "
+            f"unseen, got {len(seen)}"
         )
     return left
 

@@ -90,8 +90,8 @@ def choose_layers(
             raise ValueError(f"scores: expected values >= 0, got {row.min()}")
         if aggregate == "geometric_mean" and row.min() == 0 and row.max() == np.inf:
             raise ValueError(
-                "scores: expected no 0 beside an infinity in a geometric mean, got "
-                f"{row}"
+                "scores: expected no 0 together with an infinity in a geometric mean, "
+                f"got {row}"
             )
     check_positive_int("k", k)
     if k > len(rows):

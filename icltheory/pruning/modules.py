@@ -175,8 +175,8 @@ def prune_module(
     others = tied_to(model, layer, module)
     if others:
         raise ValueError(
-            f"module: expected one without a matrix tied to {', '.join(others)}, got "
-            f"{module}"
+            f"module: expected a module without tied matrices, got {module}, whose "
+            f"matrix is tied to {', '.join(others)}"
         )
     kept = cutting.kept_table(params, specs, [strength])[0]
     for spec, size in zip(specs, kept, strict=True):

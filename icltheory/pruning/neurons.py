@@ -66,8 +66,8 @@ def prune_rows(
     check_shape("W", W, ("m", "n"))
     check_choice("order", order, ORDERS)
     if (order == "random") != (key is not None):
-        got = "none" if key is None else f"one with order {order!r}"
-        raise ValueError(f"key: expected one for 'random' alone, got {got}")
+        expected, got = ("a key", "None") if key is None else ("None", "a key")
+        raise ValueError(f"key: expected {expected} with order {order!r}, got {got}")
     W = jnp.asarray(W)
     count = _count(W.shape[0], fraction, kept)
     place = _places(W, order, key)

@@ -101,7 +101,7 @@ def rank_for_rate(
     rank = kept_of(size, rate, rule)
     if rank == 0 and not at_least_one:
         raise ValueError(
-            f"rate: expected one that leaves a rank >= 1 of {size}, got {rate}"
+            f"rate: expected a rate that leaves a rank >= 1 of {size}, got {rate}"
         )
     return max(rank, 1)
 
@@ -198,7 +198,7 @@ def check_ranks(shapes: Sequence[tuple[int, ...]], strengths: Sequence[Any]) -> 
 
 def _decimal(rate: Any) -> Fraction:
     if isinstance(rate, jax.core.Tracer):
-        raise ValueError("rate: expected a known number, got a traced one")
+        raise ValueError("rate: expected a concrete number, got a traced one")
     try:
         value = np.asarray(rate)[()]
         exact = Fraction(str(value)) if np.ndim(value) == 0 else None

@@ -54,7 +54,9 @@ def exact_mcnemar(
     check_nonnegative_int("lost", lost)
     more, total = max(gained, lost), gained + lost
     if total > _MOST:
-        raise ValueError(f"gained, lost: expected at most {_MOST} in all, got {total}")
+        raise ValueError(
+            f"gained, lost: expected a sum of at most {_MOST}, got {total}"
+        )
     if total == 0:
         return 1.0
     from scipy.stats import binom  # SciPy is slow to import

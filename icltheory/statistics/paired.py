@@ -70,7 +70,7 @@ def paired_interval(
     g, l = np.broadcast_arrays(_counts("gained", gained), _counts("lost", lost))
     if np.any(g + l > total):
         most = int(np.max(g + l))
-        raise ValueError(f"gained, lost: expected at most {total} in all, got {most}")
+        raise ValueError(f"gained, lost: expected a sum of at most {total}, got {most}")
     z = -float(scipy.special.ndtri((1 - level) / 2))
     shape, g, l = g.shape, g.ravel(), l.ravel()
     low, high = _lower_end(g, l, total, z), -_lower_end(l, g, total, z)

@@ -58,7 +58,7 @@ def mark_correct(predictions: Any, labels: Any) -> np.ndarray:
     guess = _classes("predictions", predictions, least=-1)
     if guess.shape[-1:] != truth.shape:
         raise ValueError(
-            f"predictions: expected {truth.size} along the last axis, one a label, "
+            f"predictions: expected {truth.size} along the last axis, one per label, "
             f"got shape {guess.shape}"
         )
     return guess == truth[(None,) * (guess.ndim - 1)]

@@ -126,7 +126,7 @@ class Checkpoints:
             damaged.append(f"checkpoint {name} is damaged: {fault}")
         if damaged:
             raise ValueError(
-                f"checkpoints: expected a whole one in {self.folder}, got "
+                f"checkpoints: no intact checkpoint in {self.folder}: "
                 + "; ".join(damaged)
             )
         return Restored(None, None, ())
@@ -141,8 +141,7 @@ class Checkpoints:
         except (KeyError, ValueError) as error:
             first = str(error).strip().splitlines()[0]
             raise ValueError(
-                f"checkpoint {name}: expected the state of this run, "
-                f"got another: {first}"
+                f"checkpoint {name}: does not match the state of this run: {first}"
             ) from error
         return state, json.loads((path / "extra.json").read_text())
 

@@ -130,9 +130,12 @@ def initialize_distributed(
         _join_launched()
         return
     if coordinator is None:
-        raise ValueError("coordinator: expected the host:port of process 0, got none")
+        raise ValueError("coordinator: expected the host:port of process 0, got None")
     if num_processes is None or process_id is None:
-        raise ValueError("process_id: expected one, and num_processes, got none")
+        raise ValueError(
+            "process_id, num_processes: expected both with a coordinator, got "
+            f"{process_id} and {num_processes}"
+        )
     if not 0 <= process_id < num_processes:
         raise ValueError(
             f"process_id: expected 0 to {num_processes - 1}, got {process_id}"

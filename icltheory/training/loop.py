@@ -190,7 +190,7 @@ def _check_losses(metrics: dict[str, np.ndarray], first_step: int) -> None:
     if not fine.all():
         step = first_step + int(np.argmin(fine))
         raise FloatingPointError(
-            f"loss: expected a finite value, got none at step {step}"
+            f"loss: not finite at step {step}; reduce the learning rate"
         )
 
 

@@ -110,7 +110,9 @@ class Ensemble:
         for field in dataclasses.fields(self):
             values = getattr(self, field.name)
             if len(set(values)) < len(values):
-                raise ValueError(f"{field.name}: expected distinct ones, got {values}")
+                raise ValueError(
+                    f"{field.name}: expected distinct values, got {values}"
+                )
         for name, least in (("noise_vars", 0.0), ("weight_decays", 0.0)):
             _check_above(name, getattr(self, name), least, equal=True)
         for name in ("learning_rates", "clip_norms"):

@@ -143,8 +143,8 @@ def learning_rate(
     fall = max(round(config.decay_part * num_steps), 1)
     if config.schedule == "trapezoid" and fall > rest:
         raise ValueError(
-            f"decay_part: expected a fall of at most the {rest} steps after the "
-            f"warm-up, got {fall}"
+            f"decay_part: expected a decay within the {rest} steps after the warm-up, "
+            f"got {fall} steps"
         )
     after = {
         "constant": optax.constant_schedule(top),

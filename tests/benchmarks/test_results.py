@@ -76,7 +76,10 @@ def test_comparing_files(tmp_path, capsys):
     assert "slower" in capsys.readouterr().out
     other = stored("other", row(), machine={"name": "Another"})
     assert compare.main([old, other]) == 2
-    assert "machines: expected one (Some CPU" in capsys.readouterr().err
+    assert (
+        "machines: expected results of one machine, got 'Some CPU"
+        in capsys.readouterr().err
+    )
     assert compare.main([old, other, "--other-machine"]) == 0
 
 

@@ -140,7 +140,7 @@ def test_what_is_refused():
     many = np.linspace(0, 1, 60).reshape(15, 2, 2)
     bound = bounds.loss_difference_bound
     for call, message in (
-        (lambda: bound(losses + 2, coins), "losses: expected in"),
+        (lambda: bound(losses + 2, coins), "losses: expected a value in"),
         (lambda: bound(losses, coins + 2), "chosen: expected 0 or 1"),
         (lambda: bound(losses, coins[:2]), "chosen: expected shape"),
         (lambda: bound(losses, coins, levels=1), "levels: expected at least 2"),
@@ -150,7 +150,7 @@ def test_what_is_refused():
         (lambda: sampled(predictor=3), "predictor: expected a function"),
         (lambda: sampled(predictor=(3, 4)), "predictor: expected a function"),
         (lambda: sampled(task=3), "task: expected a task"),
-        (lambda: sampled(loss=lambda p, y: p - 9.0), "loss: expected in"),
+        (lambda: sampled(loss=lambda p, y: p - 9.0), "loss: expected a value in"),
         (lambda: sampled(loss=3), "loss: expected a function"),
         (lambda: bounds.ClippedSquaredError(0.0), "limit: expected"),
     ):

@@ -129,9 +129,9 @@ def test_names_tell_moments_apart():
 def test_what_is_missing_or_singular_is_named():
     W = jnp.eye(2)
     method = ActivationAware({(1, "W_Q"): np.zeros((2, 2))})
-    with pytest.raises(ValueError, match="moments: expected those of W_K in layer 1"):
+    with pytest.raises(ValueError, match="moments: expected an entry .1, 'W_K'., got"):
         method.cutter(W, lambda rate: 1, (1, "W_K"))
-    with pytest.raises(ValueError, match="positive definite ones for W_Q in layer 1"):
+    with pytest.raises(ValueError, match="positive definite moments of W_Q in layer 1"):
         method.cutter(W, lambda rate: 1, (1, "W_Q"))
     with pytest.raises(ValueError, match="rows: expected at least one token, got none"):
         input_moments(tiny("llama", num_layers=1), [[]])

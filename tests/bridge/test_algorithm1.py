@@ -302,9 +302,11 @@ def test_scores_come_back_from_a_file_to_the_last_bit(tmp_path):
     assert again.known("validation", 0, "mlp", [0.5]).tolist() == [[True, False, True]]
     with pytest.raises(ValueError, match="expected 3 answers of t validation, mlp of "):
         again.correct("validation", 0, "mlp", [0.5])
-    with pytest.raises(ValueError, match="expected answers to all examples of t test"):
+    with pytest.raises(
+        ValueError, match="expected answers to all 2 examples of t test, got 0"
+    ):
         again.labels("test")
-    with pytest.raises(ValueError, match="expected each key once"):
+    with pytest.raises(ValueError, match="expected distinct keys"):
         again.add("validation", (0.0, 0.5), [chunk], labels)
     with pytest.raises(ValueError, match="expected the key fields example, layer"):
         AnswerCache(facts, Records(path, key))
@@ -322,7 +324,9 @@ def test_the_layer_is_the_deepest_of_the_largest(model):
     assert layer_choice(rows, "all", 2, "min").deepest == 1
     names = {s.name for s in module_matrices(model, 0, "all")}
     assert {r.matrix for r in rows} == names
-    with pytest.raises(ValueError, match="conditions: expected those of W_Z in every"):
+    with pytest.raises(
+        ValueError, match="conditions: expected condition numbers of W_Z"
+    ):
         layer_choice(rows, "W_Z", 1, "max")
 
 
@@ -344,8 +348,8 @@ def test_facts_tell_one_draw_from_another(task):
     [
         ({"rates": [1]}, r"rates: expected numbers in \[0, 1\), got 1"),
         ({"rates": []}, "rates: expected at least one, got none"),
-        ({"rates": [0.5, 0.5]}, "rates: expected each once"),
-        ({"rates": [0.99]}, "rate: expected one that leaves a rank >= 1 of 16"),
+        ({"rates": [0.5, 0.5]}, "rates: expected no duplicates"),
+        ({"rates": [0.99]}, "rate: expected a rate that leaves a rank >= 1 of 16"),
         ({"top_k": 0}, "k: expected a positive integer, got 0"),
         ({"top_k": 3}, "k: expected at most 2 layers, got 3"),
         ({"aggregate": "sum"}, "aggregate: expected one of"),
@@ -401,5 +405,5 @@ def test_tasks_without_examples_and_answers_of_others_are_refused(model, task):
         with pytest.raises(ValueError, match=f"task: expected {split} examples of toy"):
             algorithm1(model, none, "mlp", RATES, 1, "max")
     answers = AnswerCache(facts_of(task.with_demonstrations(task.demonstrations[::-1])))
-    with pytest.raises(ValueError, match="records: expected those of toy with these"):
+    with pytest.raises(ValueError, match="records: expected answers to toy with these"):
         algorithm1(model, task, "mlp", RATES, 1, "max", records=answers)

@@ -90,7 +90,7 @@ def test_no_rank_that_improves_is_rate_0():
         (RATES, RANKS, "rates, ranks: expected exactly one of them, got both"),
         (None, [], "ranks: expected at least one, got none"),
         (None, [0], "rank: expected a positive integer, got 0"),
-        (None, [8, 8], r"ranks: expected each once, got \(8, 8\)"),
+        (None, [8, 8], r"ranks: expected no duplicates, got \(8, 8\)"),
         (None, [17], "rank: expected 1 <= rank <= 16, got 17"),
     ],
 )

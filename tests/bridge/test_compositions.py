@@ -182,7 +182,7 @@ def test_what_cannot_be_searched_is_refused():
 
     with raises("candidates: expected at least one, got none"):
         search(())
-    with raises("candidates: expected each once, got 0:mlp:0.5 again"):
+    with raises("candidates: expected no duplicates, got 0:mlp:0.5 twice"):
         search(("0:mlp:0.5", "0:mlp:rate=0.5"))
     with raises("candidates: expected a sequence, got '0:mlp:0.5'"):
         search("0:mlp:0.5")

@@ -313,11 +313,11 @@ def test_answers_of_two_ways_are_kept_apart(model, task, tmp_path):
 def test_what_is_no_loop_is_refused(model, task):
     with raises("rates: expected numbers in [0, 1), got 1"):
         Cumulative((0, 1))
-    with raises("rates: expected each once, got (0.5, 0.5)"):
+    with raises("rates: expected no duplicates, got (0.5, 0.5)"):
         Cumulative((0.5, 0.5))
     with raises("seed: expected an integer >= 0, got -1"):
         Cumulative((), -1)
-    with raises("rate: expected one that leaves a rank >= 1 of 16"):
+    with raises("rate: expected a rate that leaves a rank >= 1 of 16"):
         evaluate_rates(model, task, 1, "mlp", (0.995,), method=Cumulative((0.99,)))
     with raises("method: expected one of"):
         evaluate_rates(model, task, 1, "mlp", (0.5,), method="random")

@@ -127,7 +127,11 @@ recipes:
         ('fields:\n  text: "{report}"\n', "", "1: fields: expected a value, got none"),
         ("name: weather", "name: [a]", "1: name: expected a text, got a list"),
         ("name: weather", "name:", "1: name: expected a text, got nothing"),
-        ("name: weather", "name: a\nname: b", "2: name: expected once, got it twice"),
+        (
+            "name: weather",
+            "name: a\nname: b",
+            "2: name: expected one entry of this name, got two",
+        ),
         (
             "words: [dry, wet]",
             "words: dry",
@@ -178,7 +182,7 @@ def test_what_is_no_declaration(folder, text, message):
 
 def test_a_recipe_stands_in_one_place(folder):
     both = TEXT + "recipes: {prompt: {demonstration: a, query: b}}\n"
-    with pytest.raises(ValueError, match="expected it within recipes"):
+    with pytest.raises(ValueError, match="expected inside recipes"):
         read_task_spec(written(folder, both))
 
 

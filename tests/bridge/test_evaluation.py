@@ -223,7 +223,7 @@ def test_scores_are_float32_for_half_precision_too():
 
 def test_the_mean_of_capped_logits_is_refused():
     model, task = tiny("mixed", num_layers=1, sliding_window=9), TASKS["mean_logit"]
-    with pytest.raises(ValueError, match="scoring: expected .* evaluate_naive"):
+    with pytest.raises(ValueError, match="scoring: mean_logit .* evaluate_naive"):
         evaluate(model, task)
 
 

@@ -53,7 +53,9 @@ def test_a_boundary_inside_a_token_shortens_the_prefix():
     # An odd number of characters: the last one melts into each question.
     prefix = task.prefix(3)
     assert len(prefix) % 2
-    with pytest.warns(UserWarning, match="melts into the question"):
+    with pytest.warns(
+        UserWarning, match="the tokenizer merges the option .* with the question"
+    ):
         prompts = tokenize(Reader(Pairs()), task, shots=3)
     texts = [
         prefix + task.query(example) + option
@@ -101,7 +103,7 @@ def test_labels_of_several_tokens_or_the_same_one():
     )
     twice = dataclasses.replace(task.template, words=("pos", "neg", "pos"))
     twice = dataclasses.replace(task, labels=("pos", "neg", "pos"), template=twice)
-    fails(twice, "toy validation example 0: expected different tokens")
+    fails(twice, "toy validation example 0: expected distinct tokens")
 
 
 def test_prompts_that_are_too_long_or_missing():
@@ -163,16 +165,16 @@ class Melting(Letters):
 
 def test_a_label_that_melts_is_an_error_unless_the_profile_asks_for_it():
     # " :  pos" is "two spaces" and then letters: not the token of " pos".
-    melts = "example 0: the label ' pos' melts into the prompt"
+    merged = "example 0: the tokenizer merges the label ' pos' with the prompt"
     with (
-        pytest.warns(UserWarning, match=melts),
+        pytest.warns(UserWarning, match=merged),
         pytest.warns(UserWarning, match="space"),
     ):
         prompts = tokenize(Reader(Melting()), trailing("authors_code"))
     assert prompts.label_ids == (2, 3, 4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fails(trailing("paper"), "example 0: the label ' pos' melts", Melting())
+        fails(trailing("paper"), "example 0: the tokenizer merges the label", Melting())
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 9])

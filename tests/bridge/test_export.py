@@ -148,7 +148,9 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     model, folder = model_of(), tmp_path / "out"
     folder.mkdir()
     (folder / "kept").write_text("mine")
-    with raises(f"{folder}: expected no folder there, found one", FileExistsError):
+    with raises(
+        f"{folder}: expected an empty folder or nothing, found files", FileExistsError
+    ):
         save_checkpoint(model, folder)
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "kept"]
     save_checkpoint(model, folder, overwrite=True)
@@ -161,9 +163,11 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     file = tmp_path / "file"
     file.write_text("mine")
     for overwrite in (False, True):
-        with raises(f"{file}: expected no file there, found one", FileExistsError):
+        with raises(
+            f"{file}: expected a folder or nothing, found a file", FileExistsError
+        ):
             save_checkpoint(model, file, overwrite=overwrite)
-    with raises("folder: expected one with a name of its own, got ."):
+    with raises("folder: expected a path that ends in the name of a folder, got ."):
         save_checkpoint(model, ".", overwrite=True)
     assert {path.name for path in tmp_path.iterdir()} == {"out", "file"}
 
@@ -184,10 +188,12 @@ def test_a_failed_write_leaves_the_old_folder(tmp_path, monkeypatch):
 
 def test_the_config_has_to_be_the_models(tmp_path):
     model = model_of()
-    with raises("config: expected that of a checkpoint, got an empty one"):
+    with raises("config: expected the config of a checkpoint, got an empty one"):
         save_checkpoint(model.replace(config={}), tmp_path / "out")
     other = model.replace(config=config_of("llama", rms_norm_eps=0.5))
-    with raises("config: expected that of the model's architecture, got another"):
+    with raises(
+        "config: expected a config of the model's architecture, got one with another"
+    ):
         save_checkpoint(other, tmp_path / "out")
     with raises("module: expected one of"):
         save_checkpoint(model, tmp_path / "out", factorised=[(0, "W_X")])

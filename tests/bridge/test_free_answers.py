@@ -105,9 +105,11 @@ def test_a_task_of_free_answers(tmp_path):
     assert [task.options(e) for e in task.test] == [(" A0", " B0"), (" A1",)]
     assert task.options(task.validation[0]) == (" A9",)
     assert task.lint(Spoken().encode, context_length=50) == ()
-    with pytest.raises(ValueError, match="task: .* rivers; evaluate_generation takes"):
+    with pytest.raises(ValueError, match="task: .* rivers; use evaluate_generation"):
         evaluate(tiny("groups"), task)
-    with pytest.raises(ValueError, match="labels: expected none for a generation"):
+    with pytest.raises(
+        ValueError, match="labels: expected none for the generation task"
+    ):
         dataclasses.replace(RIVERS, labels=(("label", ("0",)),))
     path = tmp_path / "rivers.yaml"
     [text] = re.findall(r"```yaml\n(.*?)```", section(), re.DOTALL)

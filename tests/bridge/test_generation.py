@@ -91,7 +91,7 @@ def test_prompts_that_cannot_go_on_are_named(prompts, message):
 def test_nan_logits_are_no_token():
     model, rows = tiny("groups"), [[1, 5, 77], [4, 9, 90]]
     poisoned = with_rows(model, "embed", [90], np.nan)
-    with pytest.raises(ValueError, match="NaN behind prompt 1; a row"):
+    with pytest.raises(ValueError, match="NaN after prompt 1; a row"):
         generate(poisoned, rows, 3)
     # The other prompt goes on as without it.
     written, lost = continuations(poisoned, rows, 3, None)

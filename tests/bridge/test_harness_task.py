@@ -183,7 +183,9 @@ def test_further_refusals(folder):
     with pytest.raises(ValueError, match="metric: expected one of 'acc', 'acc_norm'"):
         read_harness_task(written(folder, text), "f1")
     neither = text.replace("validation_split: dev\ntest_split: test\n", "")
-    with pytest.raises(ValueError, match="test_split: expected this or validation_spl"):
+    with pytest.raises(
+        ValueError, match="test_split: expected test_split or validation"
+    ):
         read_harness_task(written(folder, neither))
     delimiter = written(folder, text + 'target_delimiter: " -> "\n')
     assert read_harness_task(delimiter).recipe("paper").prompt.options[0] == " -> blick"
@@ -192,7 +194,9 @@ def test_further_refusals(folder):
     ):
         read_harness_task(delimiter, "acc_norm")
     empty = text.replace('"{{ text.strip() }} :"', '" "')
-    with pytest.raises(ValueError, match="doc_to_text: expected a text with character"):
+    with pytest.raises(
+        ValueError, match="doc_to_text: expected a text that is not blank"
+    ):
         read_harness_task(written(folder, empty))
     # A choice that is a number could be meant by its place.
     digits = text.replace('["blick", "dax", "wug"]', '["0", "7"]')

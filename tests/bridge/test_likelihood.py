@@ -93,11 +93,15 @@ def test_perplexity_is_that_of_windows_by_hand():
 @pytest.mark.parametrize(
     ("rows", "starts", "message"),
     [
-        ([], [], "starts: expected one for each of at least one row, got 0 for 0 rows"),
-        ([[1, 2]], [2], "rows: expected a start of 1 to .* got 2 of 2 in row 0"),
-        ([[1, 2], [3]], [1, 1], "got 1 of 1 in row 1"),
+        (
+            [],
+            [],
+            "starts: expected one start per row and at least one row, got 0 for 0",
+        ),
+        ([[1, 2]], [2], "rows: expected .* got 2 and start 2 in row 0"),
+        ([[1, 2], [3]], [1, 1], "got 1 and start 1 in row 1"),
         ([[1, 128]], [1], "rows: expected tokens 0 to 127, got 128 in row 0"),
-        ([[1] * 162], [1], "at most 161 tokens, got 1 of 162 in row 0"),
+        ([[1] * 162], [1], "at most 161 tokens .* got 162 and start 1 in row 0"),
     ],
 )
 def test_rows_that_cannot_be_read_are_named(rows, starts, message):
@@ -106,7 +110,7 @@ def test_rows_that_cannot_be_read_are_named(rows, starts, message):
 
 
 def test_windows_that_leave_tokens_out_are_refused():
-    with pytest.raises(ValueError, match="stride: expected 1 to window 4"):
+    with pytest.raises(ValueError, match="stride, window: expected 1 <= stride"):
         perplexity(tiny("gpt2"), "red sky", window=4, stride=5)
 
 

@@ -145,7 +145,9 @@ def test_numbers_come_back_as_they_went_in(tmp_path):
 
 def test_another_config_is_refused(tmp_path):
     filled(tmp_path / "a.jsonl")
-    with raises("a.jsonl, line 1: expected records of this config, got another: "):
+    with raises(
+        "a.jsonl, line 1: expected records of this config, got those of another: "
+    ):
         Records(tmp_path / "a.jsonl", KEYS, config={"seed": 1})
     with raises("config.seed is 0, not 1"):
         Records(tmp_path / "a.jsonl", KEYS, config={"seed": 1})
@@ -156,7 +158,7 @@ def test_another_config_is_refused(tmp_path):
     assert Records(tmp_path / "a.jsonl", KEYS).config == {"seed": 0}
     before = (tmp_path / "a.jsonl").read_bytes()
     (tmp_path / "b.jsonl").write_bytes(before.replace(b'"seed":0', b'"seed":2'))
-    with raises("b.jsonl, line 1: expected a config of its hash, got another"):
+    with raises("b.jsonl, line 1: the stored config does not match its stored hash"):
         Records(tmp_path / "b.jsonl", KEYS)
     assert (tmp_path / "a.jsonl").read_bytes() == before
 
@@ -182,7 +184,7 @@ def test_a_broken_line_is_named_and_left(tmp_path):
         b"\n": "expected JSON, got b''",
         b"\xff\n": "expected JSON",
         b"[1, 2]\n": "expected an object",
-        lines[1]: "expected each key once, got (0, 0.5) again",
+        lines[1]: "expected distinct keys, got (0, 0.5) twice",
         b'{"example":9,"rate":0.5}\n': "expected the fields example, rate, prediction",
         b'{"example":null,"rate":1,"prediction":0}\n': "expected names and numbers",
     }
@@ -208,9 +210,9 @@ def test_a_file_of_something_else_is_left_alone(tmp_path):
 def test_what_may_not_be_appended_leaves_no_trace(tmp_path):
     records = filled(tmp_path / "a.jsonl", 2)
     before = records.path.read_bytes()
-    with raises("record 1 to append: expected each key once, got (1, 0.5) again"):
+    with raises("record 1 to append: expected distinct keys, got (1, 0.5) twice"):
         records.append([record(7), record(1)])
-    with raises("record 1 to append: expected each key once, got (7, 0.5) again"):
+    with raises("record 1 to append: expected distinct keys, got (7, 0.5) twice"):
         records.append([record(7), record(7)])
     with raises("record 0 to append: expected the fields example, rate, prediction"):
         records.append([record(8) | {"more": 1}])
@@ -250,7 +252,7 @@ def test_two_writers_see_each_other(tmp_path):
     one, two = opened(tmp_path / "a.jsonl"), opened(tmp_path / "a.jsonl")
     one.append([record(0)])
     two.append([record(1)])
-    with raises("expected each key once, got (0, 0.5) again"):
+    with raises("expected distinct keys, got (0, 0.5) twice"):
         two.append([record(0)])
     one.append([record(2)])
     assert one.done() == opened(one.path).done()
@@ -288,7 +290,7 @@ def test_reading_changes_nothing(tmp_path):
     records = opened(path, read_only=True)
     assert len(records) == 2
     assert "passed over" in records.notes[0]
-    with raises("expected to be open for writing"):
+    with raises("expected records open for writing, got read_only=True"):
         records.append([record(3)])
     assert path.read_bytes() == before
     with pytest.raises(FileNotFoundError):

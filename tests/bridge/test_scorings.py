@@ -267,7 +267,9 @@ def test_reference_prompts():
 def test_what_cannot_be_scored():
     model, task = tiny("groups"), classification(4, scoring="pmi")
     bare = dataclasses.replace(task.template, query="{text}")
-    with pytest.raises(ValueError, match="scoring: expected a question that ends in"):
+    with pytest.raises(
+        ValueError, match="scoring: expected a question with words after its last field"
+    ):
         evaluate(model, dataclasses.replace(task, template=bare))
     with pytest.raises(ValueError, match=r"scoring: expected one of .*'pmi'"):
         dataclasses.replace(task, scoring="f1")

@@ -142,7 +142,7 @@ def test_matrices_are_split_by_what_passes_between_them(path, shape, spec):
     ("devices", "message"),
     [
         ([], "devices: expected a sequence, or an array of two axes, got shape"),
-        ([0, 0], "devices: expected different ones, got one twice"),
+        ([0, 0], "devices: expected distinct devices, got cpu:0 twice"),
     ],
 )
 def test_devices_that_cannot_share_are_refused(devices, message):

@@ -227,9 +227,7 @@ def walk(model, layer, mute, task, example):
 
 def test_norms_behind_attention_are_refused():
     model, task = tiny("mixed"), classification(count=2, demonstrations=4)
-    with pytest.raises(
-        ValueError, match="model: expected one that adds what attention"
-    ):
+    with pytest.raises(ValueError, match="model: models with a norm after attention"):
         surrogate_terms(model, task, [0], [0])
 
 

@@ -64,7 +64,8 @@ def test_labels_of_several_tokens_and_of_the_same_one(tmp_path, rte):
         enforce(found)
     same = rte("paper").lint(lambda text: [len(word) > 9 for word in text.split(" ")])
     assert [f.message for f in same if f.code == "label-tokens"] == [
-        "rte: expected different tokens for the labels (' Yes', ' No')"
+        "rte: expected distinct tokens for the labels (' Yes', ' No'), got "
+        "[False, False]"
     ]
 
 

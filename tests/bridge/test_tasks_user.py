@@ -229,7 +229,7 @@ def test_too_few_rows(folder):
         ),
         (
             {"prompt": PromptTemplate("{text}\n", "q", ("a", "b"))},
-            r"demonstration: expected \{label\} in that of weather",
+            r"demonstration: expected a template with \{label\} for weather",
         ),
     ],
 )

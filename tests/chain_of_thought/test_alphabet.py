@@ -64,9 +64,13 @@ def test_what_does_not_fit_is_refused_with_its_inequality(letters, key):
         cot.unseen_alphabet(key, letters, 7)
     with pytest.raises(ValueError, match="M' <= d - M - K .* got 6 > 14 - 6 - 3"):
         cot.unseen_alphabet(key, letters, 6, 0.5)
-    with pytest.raises(ValueError, match=r"residual: expected in \[0, 1\], got 2"):
+    with pytest.raises(
+        ValueError, match=r"residual: expected a value in \[0, 1\], got 2"
+    ):
         cot.unseen_alphabet(key, letters, 2, 2.0)
-    with pytest.raises(ValueError, match="at most 2 independent ones, got 3"):
+    with pytest.raises(
+        ValueError, match="at most 2 linearly independent patterns, got 3"
+    ):
         cot.span_residual(np.eye(2), np.ones((3, 2)))
     with pytest.raises(ValueError, match=r"codes: expected shape \(K, 4\)"):
         cot.Alphabet(jnp.eye(2), jnp.ones((1, 3)))

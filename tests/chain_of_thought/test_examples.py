@@ -41,5 +41,7 @@ def test_infeasible_rows_are_refused_with_their_inequality():
         cot.contested_transitions(4, 1, 0.5, 0.9)
     with pytest.raises(ValueError, match="got 1, 0.5 and 0.5"):
         cot.contested_transitions(1, 1, 0.5, 0.5)
-    with pytest.raises(ValueError, match=r"probability: expected in \(0.5, 1\], got"):
+    with pytest.raises(
+        ValueError, match=r"probability: expected a value in \(0.5, 1\], got"
+    ):
         cot.faithful_transitions(0.5)

@@ -100,7 +100,9 @@ def test_tasks_that_do_not_fit_are_refused(letters, key):
     task = cot.ReasoningTask(letters, np.stack([np.eye(4)] * 2))
     with pytest.raises(ValueError, match="num_examples: expected a positive integer"):
         task.sample(key, 0, 0.5)
-    with pytest.raises(ValueError, match=r"relevant_fraction: expected in \[0, 1\]"):
+    with pytest.raises(
+        ValueError, match=r"relevant_fraction: expected a value in \[0, 1\]"
+    ):
         task.sample(key, 3, 1.5)
     with pytest.raises(ValueError, match="noise: expected a value >= 0"):
         task.sample(key, 3, 0.5, noise=-1.0)

@@ -95,5 +95,7 @@ def test_numbers_out_of_range_are_refused(letters):
         cot.train_attention(letters, 10, key=key, batch_size=0)
     with pytest.raises(ValueError, match="step_size: expected a value >= 0, got -1"):
         cot.train_attention(letters, 10, key=key, step_size=-1.0)
-    with pytest.raises(ValueError, match=r"relevant_fraction: expected in \[0, 1\]"):
+    with pytest.raises(
+        ValueError, match=r"relevant_fraction: expected a value in \[0, 1\]"
+    ):
         cot.train_attention(letters, 10, key=key, relevant_fraction=1.5)

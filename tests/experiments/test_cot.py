@@ -61,7 +61,7 @@ def test_a_small_run_writes_everything_it_promises(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--seeds", "1"], "seeds: expected two or more different ones"),
+        (["--seeds", "1"], "seeds: expected at least two seeds, all distinct"),
         (["--lengths", "10", "5"], "lengths: expected ascending from 1, got"),
         (["--compare-lengths", "10"], "compare_lengths: expected odd numbers"),
         (["--prompts", "1"], "prompts: expected at least 2, got 1"),

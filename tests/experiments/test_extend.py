@@ -59,8 +59,8 @@ def test_a_schedule_of_the_whole_run_is_refused(schedule, reason, tmp_path):
     before = (folder / "config.json").read_text()
     line = refusal(folder, garg_linear, "--steps", "5000")
     assert line == (
-        f"steps: expected 3500, those of {folder}, got 5000: the learning rate "
-        f"{reason} depends on the number of all steps; begin a new run"
+        f"steps: expected 3500 as in {folder}, got 5000: the learning rate "
+        f"{reason} depends on the number of all steps; start a new run"
     )
     assert (folder / "config.json").read_text() == before
 
@@ -88,12 +88,16 @@ def test_other_shares_of_the_run_are_refused_too(tmp_path):
     ("config", "args", "message"),
     [
         (garg(), ["--steps", "100"], "steps: expected more than the 3500 steps of"),
-        (garg(steps=3501), ["--steps", "5000"], "a multiple of chunk_steps 100 to ext"),
-        (garg(), ["--steps", "5000", "--width", "32"], "got another width=32 (stored"),
+        (
+            garg(steps=3501),
+            ["--steps", "5000"],
+            "a multiple of chunk_steps 100 in the run that is extended",
+        ),
+        (garg(), ["--steps", "5000", "--width", "32"], "got width=32 (stored"),
         (
             garg(),
             ["--optimizer.learning-rate", "1"],
-            "got another optimizer.learning_rate=1.0 (stored 0.001)",
+            "got optimizer.learning_rate=1.0 (stored 0.001)",
         ),
     ],
 )

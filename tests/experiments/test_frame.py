@@ -35,7 +35,7 @@ def test_a_resume_with_another_config_is_refused(tmp_path):
     run = Run.create(tmp_path, "garg_linear", "cpu", config)
     for change, name in (("--width", "32"), ("--preset", "gpu")):
         args = ["--resume", str(run.folder), change, name]
-        with pytest.raises(ValueError, match="resume: expected the config of .* got"):
+        with pytest.raises(ValueError, match="resume: expected the options of .* got"):
             parse(garg_linear.PRESETS, args)
     assert sorted(path.name for path in run.folder.iterdir()) == ["config.json"]
 
@@ -55,12 +55,12 @@ def test_fields_that_came_later_have_their_defaults_and_are_named(tmp_path, caps
     path.write_text(json.dumps(stored))
     assert resumed(run.folder) == config
     err = capsys.readouterr().err
-    assert "config.json lacks what came later: " in err
+    assert "config.json lacks newer fields: " in err
     assert "targets = labels" in err
     assert "optimizer.average = 0.0" in err
     for part, name, at in (
-        (stored["config"], "dim", "no value, and no default, of dim"),
-        (stored["config"]["curriculum"]["dims"], "end", "of curriculum.dims.end"),
+        (stored["config"], "dim", "lacks fields without a default: dim"),
+        (stored["config"]["curriculum"]["dims"], "end", "default: curriculum.dims.end"),
     ):
         kept = part.pop(name)
         path.write_text(json.dumps(stored))
@@ -69,7 +69,7 @@ def test_fields_that_came_later_have_their_defaults_and_are_named(tmp_path, caps
         part[name] = kept
     stored["config"]["optimizer"]["lookahead"] = 3
     path.write_text(json.dumps(stored))
-    with pytest.raises(ValueError, match=r"that are not there: optimizer\.lookahead"):
+    with pytest.raises(ValueError, match=r"unknown fields in .*: optimizer\.lookahead"):
         resumed(run.folder)
 
 
@@ -286,9 +286,9 @@ def test_a_quiet_run_prints_warnings_and_its_report_only(tmp_path, capsys):
     [
         (
             ["--prompt", "7"],
-            "--prompt: expected an option that there is; did you mean ",
+            "--prompt: unknown option; did you mean ",
         ),
-        (["--zzz"], "--zzz: expected an option that there is (see --help)"),
+        (["--zzz"], "--zzz: unknown option (see --help)"),
         (["--prompts", "many"], "--prompts: expected a number, got many"),
         (["--resume"], "--resume: expected a value, got none"),
     ],

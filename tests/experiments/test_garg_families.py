@@ -280,5 +280,5 @@ def test_a_published_checkpoint_is_evaluated_as_one_of_ours(tmp_path, monkeypatc
 
 
 def test_without_a_checkpoint_there_is_nothing_to_evaluate():
-    with pytest.raises(ValueError, match="checkpoint: expected a file, got none"):
+    with pytest.raises(ValueError, match="checkpoint: expected a file, got None"):
         published.main([])

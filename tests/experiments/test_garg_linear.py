@@ -199,8 +199,11 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
         (["--preset", "cpu", "--num-points", "4"], "num_points: expected at least"),
         (["--preset", "cpu", "--optimizer.name", "lion"], "optimizer: expected one of"),
         (["--preset", "cpu", "--seeds"], "seeds"),
-        (["--preset", "cpu", "--seeds", "1", "1"], "seeds: expected at least one, all"),
-        (["--preset", "cpu", "--snapshots"], "snapshots: expected some parts"),
+        (
+            ["--preset", "cpu", "--seeds", "1", "1"],
+            "seeds: expected at least one seed, all",
+        ),
+        (["--preset", "cpu", "--snapshots"], "snapshots: expected at least one value"),
         (["--preset", "cpu", "--chunk-steps", "0"], "chunk_steps: expected at least 1"),
         (
             ["--preset", "cpu", "--checkpoint-every", "0"],

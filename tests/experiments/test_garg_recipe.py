@@ -200,9 +200,9 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, interrupted
     ("changed", "message"),
     [
         ({"changes": ("faster",)}, "changes: expected some of adam"),
-        ({"seeds": (0,)}, "seeds: expected two or more"),
+        ({"seeds": (0,)}, "seeds: expected at least two seeds"),
         ({"num_points": 6}, "num_points: expected at least 2 dim"),
-        ({"points": 1000}, "baseline.steps: expected at least two a point"),
+        ({"points": 1000}, "baseline.steps: expected at least two steps per point"),
     ],
 )
 def test_bad_settings_are_refused(changed, message):

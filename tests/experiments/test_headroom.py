@@ -327,7 +327,7 @@ def test_a_small_run_is_read_back(tmp_path):
         ({"kinds": ("topic",)}, "kinds: expected some of nonce_sentiment"),
         ({"factors": (0.5,)}, "factors: expected 2 for an equal search budget, got 1"),
         ({"temperatures": (0.5,)}, "temperatures: expected 4"),
-        ({"rates": (0.0, 0.5)}, "rates: expected ascending above 0"),
+        ({"rates": (0.0, 0.5)}, "rates: expected ascending rates above 0"),
         ({"noises": (1.0,)}, r"noises: expected numbers in \[0, 1\)"),
         ({"seeds": (1, 1)}, "seeds"),
         ({"top_k": 3}, "top_k: expected at most 2 layers, got 3"),

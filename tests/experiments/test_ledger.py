@@ -124,7 +124,7 @@ def test_a_statement_that_makes_no_sense_is_refused():
         Statement("A", "1", "says", "exact", tests=("test_a",))
     with pytest.raises(ValueError, match="^evidence: expected one of proof, symbolic"):
         Statement("A", "1", "says", "exact", evidence="rumour")
-    with pytest.raises(ValueError, match="^source: expected one where the evidence is"):
+    with pytest.raises(ValueError, match="^source: expected a source for the evidence"):
         Statement("A", "1", "says", "exact", evidence="proof")
     with pytest.raises(
         ValueError, match="^evidence: expected proof where status is tr"

@@ -237,20 +237,29 @@ def test_a_small_training_of_three_layers_is_followed():
         (["--votes.prompts", "1"], "prompts: expected at least 2, got 1"),
         (["--votes.steps", "0"], "steps: expected numbers >= 1"),
         (["--votes.rivals", "9"], "rivals: expected numbers from 1 to 8"),
-        (["--votes.fractions", "2"], "fractions: expected some in (0, 1]"),
+        (
+            ["--votes.fractions", "2"],
+            "fractions: expected at least one value, each in (0, 1]",
+        ),
         (["--votes.floor", "0"], "floor: expected a number > 0"),
         (
             ["--votes.probabilities", "1.0", "--votes.gaps", "0.5"],
-            "probabilities, gaps, rivals: expected rows of a task, got none",
+            "probabilities, gaps, rivals: expected a combination that",
         ),
         (["--fresh-prompts", "1"], "fresh_prompts: expected at least 2"),
-        (["--one-layer.gains", "0"], "gains: expected some above 0"),
+        (
+            ["--one-layer.gains", "0"],
+            "gains: expected at least one value, each above 0",
+        ),
         (["--one-layer.pruned", "1"], "pruned: expected a number in (0, 1), got 1"),
         (
             ["--three-layers.layers.num-layers", "2"],
             "layers.num_layers: expected 3, as in the figures, got 2",
         ),
-        (["--three-layers.scales", "0"], "scales: expected some above 0"),
+        (
+            ["--three-layers.scales", "0"],
+            "scales: expected at least one value, each above 0",
+        ),
     ],
 )
 def test_impossible_configs_are_refused_before_anything_is_written(

@@ -205,9 +205,12 @@ def test_a_run_writes_everything_and_resumes_to_the_same_numbers(tmp_path):
 def test_impossible_settings_are_refused_in_one_line():
     for change, message in (
         ({"dim": 0}, "dim: expected at least 1, got 0"),
-        ({"mean_norms": ()}, "mean_norms: expected some above 0, got ()"),
+        (
+            {"mean_norms": ()},
+            "mean_norms: expected at least one value, each above 0, got ()",
+        ),
         ({"noise_var": -1.0}, "noise_var: expected at least 0, got -1.0"),
-        ({"seeds": (0,)}, "seeds: expected at least two different ones, got (0,)"),
+        ({"seeds": (0,)}, "seeds: expected at least two seeds, all distinct, got (0,)"),
     ):
         with pytest.raises(ValueError, match="^" + re.escape(message) + "$"):
             dataclasses.replace(ltb_gap.Config(), **change)

@@ -165,7 +165,7 @@ def test_join_makes_one_table_of_several_runs(tmp_path):
 def test_runs_that_do_not_belong_together_are_not_joined(tmp_path):
     first = finished(tmp_path / "first", (0,), 1.0)
     second = finished(tmp_path / "second", (1, 4), 2.0)
-    with pytest.raises(ValueError, match="runs: expected different seeds"):
+    with pytest.raises(ValueError, match="runs: expected distinct seeds"):
         join([first, first], tmp_path / "out")
     (second / "result.json").unlink()
     with pytest.raises(ValueError, match=r"runs: expected a finished run .*second"):
@@ -173,7 +173,7 @@ def test_runs_that_do_not_belong_together_are_not_joined(tmp_path):
     config = json.loads((second / "config.json").read_text())
     config["config"]["mean"] = 5.0
     (second / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"but for the seeds, got another in .*second"):
+    with pytest.raises(ValueError, match=r"differ only in the seeds, got .*second"):
         join([first, second], tmp_path / "out")
 
 
@@ -343,9 +343,9 @@ def test_a_killed_run_ends_as_one_that_was_not(tmp_path, interrupted):
         (["--eval-prompts", "1"], "eval_prompts: expected at least 2, got 1"),
         (["--recipe.dim", "1"], "recipe.dim: expected at least 2, got 1"),
         (["--random-directions", "0"], "random_directions: expected at least 1"),
-        (["--recipe.model", "linear"], "recipe: expected gpt2 with MLP"),
-        (["--recipe.seeds", "1", "1"], "recipe.seeds: expected different ones"),
-        (["--recipe.task-mean", "10"], "recipe: expected gpt2 with MLP"),
+        (["--recipe.model", "linear"], "recipe: expected model gpt2, mlp True"),
+        (["--recipe.seeds", "1", "1"], "recipe.seeds: expected distinct seeds"),
+        (["--recipe.task-mean", "10"], "recipe: expected model gpt2, mlp True"),
         (["--recipe.loss-points", "all"], "recipe: expected the loss of the last"),
         (["--recipe.snapshots", "7"], "snapshots: expected multiples"),
         (["--recipe.optimizer.name", "lion"], "optimizer: expected one of"),

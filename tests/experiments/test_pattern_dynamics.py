@@ -79,7 +79,7 @@ def test_dots_and_lines_of_steps():
         (["--every", "7"], "every: expected a divisor of steps 500, got 7"),
         (["--window", "4"], "window: expected an odd number, got 4"),
         (["--shares", "0.5", "1", "0.2"], "shares: expected three or more shares"),
-        (["--seeds", "0", "0"], "seeds: expected two or more, all different"),
+        (["--seeds", "0", "0"], "seeds: expected at least two seeds, all distinct"),
         (["--goal", "2"], r"goal: expected a number in \(0, 1\), got 2"),
         (["--scales", "-1", "1"], "scales: expected pairs of positive numbers"),
     ],

@@ -148,7 +148,7 @@ def test_summaries_are_those_of_their_definition():
         ("--sums 1.1 0.9", "low: expected one of the sums"),
         ("--low 1.1", "low, high: expected low < 1 <= high"),
         ("--draws 1", "draws: expected at least 2, got 1"),
-        ("--layers.seeds 1", "layers.seeds: expected two or more"),
+        ("--layers.seeds 1", "layers.seeds: expected at least two seeds"),
         ("--layers.steps 10", "record_every: expected a divisor of steps"),
         ("--layers.decay 1", "decay: expected a number in (0, 1)"),
         ("--layers.num-layers 0", "num_layers: expected"),

@@ -102,8 +102,8 @@ def test_a_resumed_run_reports_the_same_and_trains_nothing(small_run):
         (["--test-prompts", "1"], "test_prompts: expected at least 2, got 1"),
         (["--error-cap", "0"], "error_cap: expected a value > 0, got 0"),
         (["--label-noise", "-1"], "label_noise: expected at least 0, got -1"),
-        (["--linear.seeds", "3"], "linear.seeds: expected two or more different"),
-        (["--gpt2.seeds", "1", "1"], "gpt2.seeds: expected two or more different"),
+        (["--linear.seeds", "3"], "linear.seeds: expected at least two seeds"),
+        (["--gpt2.seeds", "1", "1"], "gpt2.seeds: expected at least two seeds"),
     ],
 )
 def test_impossible_configs_are_refused_before_anything_is_written(

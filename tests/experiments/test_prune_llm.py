@@ -235,8 +235,11 @@ def test_other_weights_are_no_continuation(toy, whole):
     ("change", "message"),
     [
         (["--rates", "0", "1"], "rates: expected numbers in [0, 1), got 1"),
-        (["--rates", "0.5"], "rates: expected 0 and larger ones"),
-        (["--rates", "0", "0.99"], "rate: expected one that leaves a rank >= 1 of 16"),
+        (["--rates", "0.5"], "rates: expected ascending rates that begin"),
+        (
+            ["--rates", "0", "0.99"],
+            "rate: expected a rate that leaves a rank >= 1 of 16",
+        ),
         (["--top-k", "0"], "top_k: expected at least 1, got 0"),
         (["--top-k", "3"], "k: expected at most 2 layers, got 3"),
         (["--aggregate", "sum"], "aggregate"),
@@ -246,7 +249,7 @@ def test_other_weights_are_no_continuation(toy, whole):
             "tasks: expected some of sentiment, topic, nonce, nonce_topic, sst2",
         ),
         (["--task", "no.yaml"], "no.yaml: no such declaration file"),
-        (["--task", "a/x.yaml", "b/x.yaml"], "tasks: expected files of different"),
+        (["--task", "a/x.yaml", "b/x.yaml"], "tasks: expected files of distinct"),
         (["--scoring", "f1"], "scoring: expected one of 'label_token'"),
         (["--tasks", "rte"], "no such folder of files for rte"),
         (["--shots", "17"], "shots: expected at most 16 for sentiment, got 17"),
@@ -255,7 +258,7 @@ def test_other_weights_are_no_continuation(toy, whole):
         (["--orders"], "orders"),
         (["--level", "1"], "level: expected a value within (0, 1), got 1"),
         (["--examples", "-1"], "examples: expected at least 0, got -1"),
-        (["--arms", "random", "random"], "arms: expected each once"),
+        (["--arms", "random", "random"], "arms: expected no duplicates"),
         (
             ["--arms", "activation", "--calibration", "nowhere.txt"],
             "calibration: expected a text file, got nowhere.txt",

@@ -138,7 +138,7 @@ def test_what_is_exported_is_what_was_clipped(tmp_path):
         ),
         (
             ["evaluate", *ASKED, "--prune", "3:mlp:0.999"],
-            "rate: expected one that leaves a rank >= 1 of 64, got 0.999",
+            "rate: expected a rate that leaves a rank >= 1 of 64, got 0.999",
         ),
         (["search", *ASKED, "--budget", "1"], "budget: expected at least 2, got 1"),
         (["search", *ASKED, "--beam", "0"], "beam: expected at least 1, got 0"),
@@ -147,7 +147,7 @@ def test_what_is_exported_is_what_was_clipped(tmp_path):
         (["search", *ASKED, "--rates", "1"], "rate: expected a number in [0, 1), got"),
         (["search", *ASKED, "--ranks", "65"], "rank: expected 1 <= rank <= 64, got 65"),
         (["search", *ASKED, "--candidates", "x"], "candidates: intervention: expected"),
-        (["export", "--model", MODEL], "to: expected a folder to write, got none"),
+        (["export", "--model", MODEL], "to: expected a folder to write, got None"),
         (
             ["export", "--model", MODEL, "--to", "nowhere"],
             "prune: expected something to clip, got none",
@@ -166,6 +166,8 @@ def test_mistakes_are_one_line(words, message):
 
 def test_an_existing_folder_is_refused_and_left_as_it_is(tmp_path):
     words = ["export", "--model", "./nowhere", "--prune", "0:mlp:0.5", "--to"]
-    with pytest.raises(ValueError, match="^to: expected no folder there, got"):
+    with pytest.raises(
+        ValueError, match="^to: expected a path that does not exist, got"
+    ):
         prune_llm.main([*words, str(tmp_path)])
     assert list(tmp_path.iterdir()) == []

@@ -113,7 +113,7 @@ def test_prompts_are_measured_by_a_tokenizer():
 def test_the_command_prints_the_published_models(capsys):
     cost.main(["--preset", "gptj", "--flops-per-second", "1e15"])
     assert "6,050,882,784 parameters in float16" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="task_folder: expected a checkpoint beside"):
+    with pytest.raises(ValueError, match="task_folder: expected --checkpoint as well"):
         cost.main(["--task-folder", "folder"])
 
 

@@ -191,11 +191,16 @@ def test_runs_that_do_not_belong_together_are_not_joined(tmp_path):
     with pytest.raises(ValueError, match="module once, got mlp of hub/first twice"):
         joining.join([first, again], tmp_path / "out")
     other = finished(tmp_path / "3", "hub/other", 0.3, rates=(0.0, 0.5))
-    with pytest.raises(ValueError, match=r"but for checkpoint and modules, got .*/3"):
+    with pytest.raises(
+        ValueError,
+        match=r"differ only in checkpoint and modules, got rates .*/1 and .*/3",
+    ):
         joining.join([first, other], tmp_path / "out")
     attention = finished(tmp_path / "4", "hub/first", 0.3, modules=("attn",))
     (attention / "result.json").unlink()
     with pytest.raises(ValueError, match=r"expected a finished run .*4 \(FileNotFound"):
         joining.join([first, attention], tmp_path / "out")
-    with pytest.raises(ValueError, match="runs: expected finished runs, got none"):
+    with pytest.raises(
+        ValueError, match="runs: expected folders of finished runs, got none"
+    ):
         joining.main([])

@@ -136,7 +136,9 @@ def test_results_are_stored_whole_with_six_digits(elsewhere):
     assert command == "python -m experiments.one --preset cpu --quiet"
     # A run without the figure of its page leaves what is there.
     (run / "figure.png").unlink()
-    with pytest.raises(ValueError, match=r"one: a page shows figure.png, expected one"):
+    with pytest.raises(
+        ValueError, match=r"one: expected figure.png, which a page shows, got"
+    ):
         publish.collect(run, "one")
     assert (target / "figure.png").read_bytes() == b"picture"
     assert [path.name for path in publish.RESULTS.iterdir()] == ["one"]

@@ -442,7 +442,7 @@ def test_the_bridge_evaluates_the_shipped_tasks(shipped, name):
             lambda: SentenceCurriculum(words_from=0.5),
             "words_from: expected a share below",
         ),
-        (lambda: Config(shots=()), "shots: expected some"),
+        (lambda: Config(shots=()), "shots: expected at least one value"),
         (lambda: Config(lengths=(5, 53, 101)), "lengths: expected at least 7"),
         (lambda: Config(lengths=(53,)), "lengths: expected 3 and as many"),
     ],

@@ -59,8 +59,8 @@ def test_a_small_run_shows_what_theorem_1_says(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--ranks", "6"], "ranks: expected some from 1 to 5"),
-        (["--ranks", "0"], "ranks: expected some from 1 to 5"),
+        (["--ranks", "6"], "ranks: expected at least one rank, each from 1 to 5"),
+        (["--ranks", "0"], "ranks: expected at least one rank, each from 1 to 5"),
         (["--shots", "33"], "shots: expected 1 to 32, got 33"),
         (["--prompts", "1"], "prompts: expected at least 2, got 1"),
         (["--linear.model", "gpt2"], "linear.model: expected linear, got gpt2"),

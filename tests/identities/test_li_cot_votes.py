@@ -140,11 +140,13 @@ def test_ties_leave_an_interval(measured):
 
 
 def test_numbers_out_of_range_are_refused():
-    with pytest.raises(ValueError, match=r"probability: expected in \[0, 1\], got 1.5"):
+    with pytest.raises(
+        ValueError, match=r"probability: expected a value in \[0, 1\], got 1.5"
+    ):
         cot.vote_error(1.5, 3)
     with pytest.raises(ValueError, match="num_examples: expected a positive integer"):
         cot.vote_error(0.5, 0)
     with pytest.raises(ValueError, match="probabilities: expected a value >= 0, got -"):
         cot.decay_bound(jnp.array([0.5, -0.1]), 3)
-    with pytest.raises(ValueError, match="relevant_fraction: expected in"):
+    with pytest.raises(ValueError, match="relevant_fraction: expected a value in"):
         cot.decay_bound(jnp.array([0.5, 0.5]), 3, -0.1)

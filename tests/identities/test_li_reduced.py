@@ -247,7 +247,9 @@ def test_another_start_of_attention_is_refused():
     start = start_of(task, model=model)
     for name in ("W_Q", "W_K"):
         turned = start | {name: start[name].at[0, 1].set(0.1)}
-        with pytest.raises(ValueError, match="params: expected W_Q = W_K, a multiple"):
+        with pytest.raises(
+            ValueError, match="params: expected W_Q = W_K as a multiple"
+        ):
             reduced_training(turned, task, 3, step_size=1.0)
 
 

@@ -141,7 +141,7 @@ def test_patterns_outside_the_span_are_told(key):
                 training_patterns=alphabet.patterns,
             )
             assert bool(found["patterns"].holds) == bool(found.holds) == value
-    with pytest.raises(ValueError, match="expected both or neither"):
+    with pytest.raises(ValueError, match="expected both or neither, got"):
         cot.cot_conditions(steps, 1, 1.0, patterns=jnp.eye(2))
 
 

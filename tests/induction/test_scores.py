@@ -101,7 +101,7 @@ def test_copying_ratio_is_its_definition():
             lambda: copying_ratio(
                 np.eye(2), np.eye(2), np.zeros(2, int), np.zeros(2, bool)
             ),
-            "rows: expected a position that counts",
+            "rows: expected at least one True",
         ),
         (lambda: previous_token_score(np.ones((1, 1))), "attention: expected shape"),
         (lambda: copying_score(np.ones((2, 3))), "circuit: expected shape"),

@@ -212,7 +212,7 @@ def test_models_side_by_side_lower_for_a_gpu():
 
 def test_cudnn_is_a_choice_of_the_forward_pass_alone():
     qkv = jnp.ones((1, 3, 24))
-    with pytest.raises(ValueError, match="backward: expected None beside tile='cudnn'"):
+    with pytest.raises(ValueError, match="backward: expected None with tile='cudnn'"):
         causal_attention(qkv, 2, tile="cudnn", backward=Tile(16, 16))
     assert Plan(attention="cudnn").tiles("attention")["tile"] == "cudnn"
     # A plan that was tuned in bfloat16 says so in float32, where cuDNN knows none.
@@ -232,7 +232,7 @@ def test_cudnn_is_a_choice_of_the_forward_pass_alone():
         ((3, 24), F32, {}, "qkv: expected shape"),
         ((1, 3, 24), jnp.float64, SMALL, "for the kernel, got float64"),
         ((1, 3, 24), F32, {"tile": "flash"}, "tile: expected a Tile"),
-        ((1, 3, 24), F32, {"backward": Tile(16, 16)}, "expected None beside tile=None"),
+        ((1, 3, 24), F32, {"backward": Tile(16, 16)}, "expected None with tile=None"),
         (
             (1, 3, 24),
             F32,

@@ -69,10 +69,10 @@ def test_tiles_refuse_sizes_no_program_has(sizes, message):
     [
         ({"attention": "flash"}, 'attention: expected a Tile or "cudnn" or None'),
         ({"norm_linear": "cudnn"}, "norm_linear: expected a Tile or None"),
-        ({"attention_backward": Tile(16, 16)}, "expected None beside attention = None"),
+        ({"attention_backward": Tile(16, 16)}, "expected None with attention = None"),
         (
             {"attention": "cudnn", "attention_backward": Tile(16, 16)},
-            "expected None beside attention = 'cudnn'",
+            "expected None with attention = 'cudnn'",
         ),
         ({"attention": Tile(16, 16), "attention_backward": "cudnn"}, "expected a Tile"),
     ],

@@ -124,7 +124,9 @@ def test_a_candidate_that_fails_is_reported_and_dropped():
 
 
 def test_nothing_to_choose_from_is_refused():
-    with pytest.raises(ValueError, match="candidates: expected one at least"):
+    with pytest.raises(
+        ValueError, match="candidates, repeats: expected at least one of each"
+    ):
         choose([], lambda _: lambda: GOOD)
 
 

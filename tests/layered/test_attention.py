@@ -222,5 +222,7 @@ def test_what_cannot_be_read_is_refused():
     with pytest.raises(ValueError, match="model: expected attention_weights"):
         attention_patterns(Batched(model), stack, (H[None], QUERY[None]))
     mlp = MLPAttentionStack(*W, np.ones((L, 5, n)), np.ones((L, n, 5)))
-    with pytest.raises(ValueError, match="params: expected attention alone"):
+    with pytest.raises(
+        ValueError, match="params: expected an attention-only stack, got"
+    ):
         LayeredStack.of(mlp).ov_factors(0, mlp)

@@ -382,7 +382,7 @@ def test_a_model_of_ones_own_is_checked_part_by_part():
     lost = MatrixSpec("V", "mlp", ("V",))
     for model, message in (
         (Partial(), "got Partial without block, embed, matrices, read_out"),
-        (complete(matrices=lambda layer: (spec, spec)), "different names of matrices"),
+        (complete(matrices=lambda layer: (spec, spec)), "distinct names of matrices"),
         (complete(num_layers=0), "model.num_layers: expected a positive integer"),
         (complete(matrices=lambda layer: (lost,)), "V"),
         (complete(block=lambda layer, params, h: h @ jnp.ones(5)), "block(0, ...)"),
@@ -400,7 +400,9 @@ def test_a_model_of_ones_own_is_checked_part_by_part():
 
     model = Unhashable()
     vars(model).update(vars(complete()))
-    with pytest.raises(ValueError, match="expected a hashable description"):
+    with pytest.raises(
+        ValueError, match="expected a hashable model, got an unhashable"
+    ):
         check_layered(model)
     with pytest.raises(ValueError, match="W: expected floating weights, got int"):
         check_model(complete(), {"W": jnp.eye(3, dtype=int)}, inputs)

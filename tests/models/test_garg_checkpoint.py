@@ -98,11 +98,11 @@ def test_parameters_are_those_of_the_module():
         (
             {"_probe.weight": np.zeros(1, np.float32)},
             "expected the tensors of a GPT-2 between _read_in and _read_out, got "
-            "_probe.weight too",
+            "another tensor _probe.weight",
         ),
         (
             {name: None for name in tensors() if ".h." in name},
-            "expected blocks _backbone.h.0, ..., got none",
+            "expected tensors of blocks _backbone.h.0, ..., got none of",
         ),
     ],
 )

@@ -54,9 +54,13 @@ def test_bad_input():
         margin(1.0, -1.0, 1.0)
     with pytest.raises(ValueError, match="ratio: expected a value >= 0"):
         margin(1.0, 1.0, -1.0)
-    with pytest.raises(ValueError, match=r"pruned_fraction: expected in \[0, 1\]"):
+    with pytest.raises(
+        ValueError, match=r"pruned_fraction: expected a value in \[0, 1\]"
+    ):
         pruned_hinge(1.0, 1.5)
-    with pytest.raises(ValueError, match=r"relevant_fraction: expected in \[0, 1\]"):
+    with pytest.raises(
+        ValueError, match=r"relevant_fraction: expected a value in \[0, 1\]"
+    ):
         miss_probability(2, 3)
     with pytest.raises(ValueError, match="num_examples: expected a value >= 0"):
         miss_probability(0.5, -1)

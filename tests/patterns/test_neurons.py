@@ -73,5 +73,10 @@ def test_bad_input():
     refused(
         "order: expected one of 'magnitude', 'reverse', 'random', got 'x'", 0.1, "x"
     )
-    refused("key: expected one for 'random' alone, got none", 0.1, "random")
-    refused("key: expected one for 'random' alone", 0.1, "reverse", jax.random.key(0))
+    refused("key: expected a key with order 'random', got None", 0.1, "random")
+    refused(
+        "key: expected None with order 'reverse', got a key",
+        0.1,
+        "reverse",
+        jax.random.key(0),
+    )

@@ -39,7 +39,7 @@ def test_infeasible_sums_name_the_inequality(key):
         out_of_domain_patterns(MU, 7, 0.1, key)
     with raises("coefficient_sum: expected finite entries"):
         out_of_domain_patterns(MU, 2, np.nan, key)
-    with raises("patterns: expected orthogonal rows of one norm, got others"):
+    with raises("patterns: expected orthogonal rows of one norm up to a deviation"):
         out_of_domain_patterns(np.diag([1.0, 2.0]), 1, 1.0, key)
     with raises("num: expected a positive integer, got 0"):
         out_of_domain_patterns(MU, 0, 1.0, key)

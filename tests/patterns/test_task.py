@@ -202,7 +202,7 @@ def test_bad_input(key):
         PatternTask(5, 7, 1.0, relevant=np.ones((5, 11)))
     with raises("irrelevant: expected finite entries"):
         PatternTask(5, 7, 1.0, irrelevant=np.full((7, 12), np.nan))
-    with raises("relevant_fraction: expected in [0, 1], got 1.5"):
+    with raises("relevant_fraction: expected a value in [0, 1], got 1.5"):
         task().sample(key, 2, 3, 1.5)
     with raises("relevant_fraction: expected 1 where there are two patterns, got 0.5"):
         pattern_task(2, 2, 1.0).sample(key, 2, 3, 0.5)
@@ -210,7 +210,7 @@ def test_bad_input(key):
         task().sample(key, 0, 3, 1.0)
     with raises("coefficient_sum: expected M1' S_1^2 <= M1 = 5, got 8.0"):
         task().sample(key, 2, 3, 1.0, 2.0)
-    with raises("tasks: expected fewer than 20 tasks"):
+    with raises("tasks: expected fewer than all 20 tasks"):
         task().with_tasks(all_tasks(5)).held_out()
 
 

@@ -69,5 +69,7 @@ def test_bad_input():
         covers([(0, 3)], 3)
     with raises("tasks: expected pairs of integers, got []"):
         read_tasks(3, [])
-    with raises("tasks: expected fewer than 6 tasks, so that some are unseen"):
+    with raises(
+        "tasks: expected fewer than all 6 tasks, so that some are unseen, got 6"
+    ):
         held_out_tasks(3, all_tasks(3))

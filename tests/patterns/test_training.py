@@ -149,7 +149,7 @@ def test_bad_input():
     refused("step_size, rule: expected exactly one", rule=optax.sgd(0.1))
     refused("step_size: expected a finite value > 0, got -1.0", step_size=-1.0)
     refused("batch_size: expected a positive integer, got 0", batch_size=0)
-    refused("relevant_fraction: expected in [0, 1]", relevant_fraction=1.5)
+    refused("relevant_fraction: expected a value in [0, 1]", relevant_fraction=1.5)
 
 
 def test_means_are_over_the_prompts_of_each_layer():

@@ -72,7 +72,7 @@ def test_bad_input():
         choose_layers([[1.0], [np.nan]], 1, aggregate="max")
     with raises("scores: expected values >= 0, got -1.0"):
         choose_layers([[-1.0]], 1, aggregate="geometric_mean")
-    with raises("scores: expected no 0 beside an infinity in a geometric mean"):
+    with raises("scores: expected no 0 together with an infinity in a geometric mean"):
         choose_layers([[0.0, np.inf]], 1, aggregate="geometric_mean")
     with raises("scores: expected one for each of the rates, shape (3,), got (2,)"):
         choose_rate([0.1, 0.2], RATES, 0.0)

@@ -92,7 +92,7 @@ def test_bad_input():
             clip(W, rank=rank)
     with raises("rate: expected a number in [0, 1), got 1.0"):
         clip(W, rate=1.0)
-    with raises("rate: expected one that leaves a rank >= 1 of 4, got 0.9"):
+    with raises("rate: expected a rate that leaves a rank >= 1 of 4, got 0.9"):
         clip(W, rate=0.9)
     bad = W.copy()
     bad[1, 2] = np.nan

@@ -84,7 +84,7 @@ def test_bad_input():
         prune_module(MODEL, STACK, 0, "mlp", 0.5)
     with raises("method: expected one of 'svd', 'magnitude', 'whitened', got 'random'"):
         prune_module(MODEL, STACK, 0, "attn", 0.5, method="random")
-    with raises("rate: expected one that leaves a rank >= 1 of 6, got 0.9"):
+    with raises("rate: expected a rate that leaves a rank >= 1 of 6, got 0.9"):
         prune_module(MODEL, STACK, 0, "attn", 0.9)
     bad = LinearAttentionStack(STACK.W_V, STACK.W_K.at[1, 0, 0].set(jnp.inf), STACK.W_Q)
     prune_module(MODEL, bad, 0, "attn", 0.5)

@@ -73,4 +73,4 @@ def test_bad_input():
     refused("kept: expected 0 <= kept <= 7, got 8", kept=8)
     refused("kept: expected a whole number, got 1.5", kept=1.5)
     refused("order: expected one of", 0.1, order="smallest")
-    refused("key: expected one for 'random' alone, got none", 0.1, order="random")
+    refused("key: expected a key with order 'random', got None", 0.1, order="random")

@@ -63,7 +63,7 @@ def test_rates_outside_the_interval(rate):
 
 
 def test_bad_input():
-    with raises("rate: expected one that leaves a rank >= 1 of 64, got 0.99"):
+    with raises("rate: expected a rate that leaves a rank >= 1 of 64, got 0.99"):
         rank_for_rate((64, 256), 0.99)
     assert rank_for_rate((64, 256), 0.99, at_least_one=True) == 1
     with raises("rule: expected one of 'floor', 'nearest', 'ceil', got 'round'"):

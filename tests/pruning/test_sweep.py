@@ -226,7 +226,7 @@ def test_bad_input():
         swept(1, "attn", ())
     with raises("rate: expected a number in [0, 1), got 1"):
         swept(1, "attn", (0, 1))
-    with raises("rate: expected one that leaves a rank >= 1 of 6, got 0.99"):
+    with raises("rate: expected a rate that leaves a rank >= 1 of 6, got 0.99"):
         swept(1, "attn", (0, 0.99))
     with raises("rule: expected one of 'floor', 'nearest', 'ceil', got 'up'"):
         swept(1, "attn", rule="up")

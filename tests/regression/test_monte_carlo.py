@@ -96,7 +96,7 @@ def test_shifts_and_other_samplers_are_sources_too(key):
         squared_errors(averaging_prefixes, shift, key, 4, query_noise=False)
     with raises("query_noise: expected True for prompts already drawn"):
         squared_errors(averaging_prefixes, prompt, query_noise=False)
-    with raises("key: expected a key and num_prompts unless"):
+    with raises("key: expected key and num_prompts unless"):
         squared_errors(averaging_prefixes, the_task())
     with raises("num_prompts: expected a positive integer, got 0"):
         squared_errors(averaging_prefixes, the_task(), key, 0)

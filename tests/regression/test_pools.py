@@ -137,7 +137,7 @@ def test_impossible_pools_say_what_was_expected(key):
         lambda: TaskPool(the_task(), 3),
         lambda: TaskPool(the_task(), 3, key, pool=np.ones((3, 3))),
     ):
-        with raises("pool: expected either pool_size and key, or pool"):
+        with raises("pool: expected either pool_size and key, or pool, got"):
             build()
     with raises("pool_size: expected a positive integer, got 0"):
         TaskPool(the_task(), 0, key)

@@ -154,7 +154,7 @@ def test_intervals_given_the_discordant_examples_do_not_cover():
 
 
 def test_bad_input_is_named():
-    with raises("gained, lost: expected at most 5 in all, got 6"):
+    with raises("gained, lost: expected a sum of at most 5, got 6"):
         paired_interval(3, 3, 5)
     with raises("gained: expected integers >= 0, got -1"):
         paired_interval(-1, 0, 5)

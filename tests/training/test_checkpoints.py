@@ -99,7 +99,7 @@ def test_what_a_kill_leaves_half_written_is_not_a_checkpoint(tmp_path):
 def test_a_state_of_another_run_is_refused(tmp_path):
     store = filled(tmp_path, [1])
     other = TrainState(jnp.int32(0), jnp.int32(0), {"v": jnp.ones(3)}, ())
-    with pytest.raises(ValueError, match="expected the state of this run"):
+    with pytest.raises(ValueError, match="does not match the state of this run"):
         store.restore(other)
 
 

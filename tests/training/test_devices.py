@@ -144,8 +144,11 @@ def test_members_that_do_not_divide_are_refused():
     ("args", "message"),
     [
         (("127.0.0.1:1", 2, 2), "process_id: expected 0 to 1, got 2"),
-        ((None, 2, 0), "coordinator: expected the host:port of process 0, got none"),
-        (("127.0.0.1:1", 2), "process_id: expected one, and num_processes, got none"),
+        ((None, 2, 0), "coordinator: expected the host:port of process 0, got None"),
+        (
+            ("127.0.0.1:1", 2),
+            "process_id, num_processes: expected both with a coordinator",
+        ),
     ],
 )
 def test_processes_that_cannot_join_are_told_in_one_line(args, message):

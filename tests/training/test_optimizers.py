@@ -135,7 +135,7 @@ def test_bad_settings_are_refused(kwargs, message):
 
 def test_a_fall_longer_than_what_the_warmup_leaves_is_refused():
     config = OptimizerConfig(schedule="trapezoid", warmup_steps=3, decay_part=0.8)
-    with pytest.raises(ValueError, match="decay_part: expected a fall of at most"):
+    with pytest.raises(ValueError, match="decay_part: expected a decay within the"):
         learning_rate(config, 10)
 
 

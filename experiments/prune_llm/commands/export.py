@@ -41,11 +41,15 @@ class Options(Pruned):
         """Raises for options that are invalid whatever the model is."""
         super().check()
         if self.to is None or not self.to.name:
-            raise ValueError("to: expected a folder to write, got none")
+            raise ValueError(
+                f"to: expected a folder to write, got {self.to}; pass --to"
+            )
         if not self.interventions:
-            raise ValueError("prune: expected something to clip, got none")
+            raise ValueError(
+                "prune: expected something to clip, got none; pass --prune"
+            )
         if self.to.exists():
-            raise ValueError(f"to: expected no folder there, got {self.to}")
+            raise ValueError(f"to: expected a path that does not exist, got {self.to}")
 
 
 def main(argv: list[str] | None = None) -> None:

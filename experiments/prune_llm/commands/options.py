@@ -42,7 +42,7 @@ class ModelOptions:
         if not self.model:
             raise ValueError(
                 "model: expected the folder of a checkpoint or a name on the hub, "
-                "got none"
+                "got none; pass --model"
             )
 
     def load_model(self) -> LanguageModel:
@@ -82,7 +82,7 @@ class TaskOptions(ModelOptions):
         """Raises for options that are invalid whatever the model is."""
         super().check()
         if not self.task:
-            raise ValueError("task: expected the name of a task, got none")
+            raise ValueError("task: expected the name of a task, got none; pass --task")
         check_at_least(self, -1, "shots")
         check_at_least(self, 0, "seed", "examples")
         check_at_least(self, 1, "batch_size")

@@ -132,8 +132,8 @@ def _quantised(losses: Array, levels: int | None) -> tuple[Array, Array]:
         "losses",
         values[-1],
         lambda last: last == fill,
-        f"at most {MOST_VALUES} different values, or a number of levels",
-        "more",
+        f"at most {MOST_VALUES} distinct values unless levels is given",
+        "more values",
     )
     return jnp.searchsorted(values, losses), values
 

@@ -210,9 +210,9 @@ def _check_turns(rotary, prompts):
     longest = len(prompts.prefix) + max(len(row) for row in prompts.rows)
     if rotary is not None and rotary.switch is not None and longest > rotary.switch:
         raise ValueError(
-            f"prompts: expected at most {rotary.switch} tokens, beyond which rotary "
-            f"positions follow the length of a prompt, got {longest}; evaluate_naive "
-            "takes them"
+            f"prompts: expected at most {rotary.switch} tokens (beyond that, rotary "
+            f"frequencies depend on the prompt length), got {longest}; use "
+            "evaluate_naive"
         )
 
 
@@ -220,6 +220,6 @@ def _check_scoring(arch, prompts):
     """Raises if the mean of all logits is not the logit of the head's mean row."""
     if prompts.measure == "mean_logit" and arch.logit_cap is not None:
         raise ValueError(
-            "scoring: expected another than mean_logit for a model whose logits are "
-            "capped; evaluate_naive takes it"
+            "scoring: mean_logit is not supported for models with capped logits; use "
+            "evaluate_naive"
         )

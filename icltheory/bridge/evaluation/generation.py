@@ -228,7 +228,7 @@ def rounded_up(length: int) -> int:
 def _refuse_lost(lost: np.ndarray) -> None:
     for number in np.flatnonzero(lost):
         raise ValueError(
-            f"prompts: expected finite logits, got NaN behind prompt {number}; a row "
+            f"prompts: expected finite logits, got NaN after prompt {number}; a row "
             "of the token table is NaN, or the range of the dtype too small"
         )
 

@@ -164,8 +164,8 @@ def perplexity(
     check_positive_int("window", window)
     if not 1 <= stride <= window <= model.context_length:
         raise ValueError(
-            f"stride: expected 1 to window {window}, and a window of at most "
-            f"{model.context_length} tokens, got {stride}"
+            f"stride, window: expected 1 <= stride <= window <= "
+            f"{model.context_length} tokens, got {stride} and {window}"
         )
     if len(ids) < 2:
         raise ValueError(f"text: expected at least two tokens, got {len(ids)}")
@@ -185,8 +185,8 @@ def perplexity(
 def _check_rows(model, rows, starts):
     if not rows or len(rows) != len(starts):
         raise ValueError(
-            f"starts: expected one for each of at least one row, got {len(starts)} "
-            f"for {len(rows)} rows"
+            f"starts: expected one start per row and at least one row, got "
+            f"{len(starts)} for {len(rows)} rows"
         )
     if np.asarray(starts).dtype.kind not in "iu":
         raise ValueError(f"starts: expected whole numbers, got {list(starts)}")
@@ -194,8 +194,8 @@ def _check_rows(model, rows, starts):
     for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
         if not 1 <= start < len(row) <= limit + 1:
             raise ValueError(
-                f"rows: expected a start of 1 to the row's length minus 1, and at most "
-                f"{limit + 1} tokens, got {start} of {len(row)} in row {number}"
+                f"rows: expected at most {limit + 1} tokens and a start below their "
+                f"number, from 1, got {len(row)} and start {start} in row {number}"
             )
 
 

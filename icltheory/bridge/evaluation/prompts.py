@@ -147,7 +147,7 @@ def tokenize(
         ValueError: If the split is empty, a prompt is longer than the context, a token
             is beyond the model's vocabulary, a label is not one token or shares it with
             another, or an option is empty; the message names the example. A label that
-            melts into the prompt is an error too, but for the profile
+            the tokenizer merges with the prompt is an error too, but for the profile
             ``"authors_code"``, which asks for it: there it is a warning, as a space in
             front of the label always is.
 
@@ -160,8 +160,8 @@ def tokenize(
         raise ValueError(f"{task.name} {split}: expected examples, got none")
     if task.kind == "generation":
         raise ValueError(
-            f"task: expected a classification or a choice, got the generation "
-            f"{task.name}; evaluate_generation takes it"
+            f"task: expected a classification or multiple-choice task, got the "
+            f"generation task {task.name}; use evaluate_generation"
         )
     encode, scoring = model.tokenizer.encode, SCORINGS[task.scoring]
     reader = _PromptReader(task, split, shots, encode)
@@ -259,7 +259,9 @@ class _PromptReader:
             row = self.encode(text + option)
             start = common_beginning([before, row], len(before))
             if start < len(before):
-                message = f"the option {option!r} melts into the question"
+                message = (
+                    f"the tokenizer merges the option {option!r} with the question"
+                )
                 self.note("warning", "boundary", example, message)
             start = max(start, 1)
             if start >= len(row):
@@ -308,7 +310,7 @@ class _PromptReader:
             if whole[: len(before)] != before:
                 on_purpose = self.task.profile == "authors_code"
                 level = "warning" if on_purpose else "error"
-                message = f"the label {option!r} melts into the prompt"
+                message = f"the tokenizer merges the label {option!r} with the prompt"
                 self.note(level, "boundary", example, message)
                 tokens = label_tokens(self.encode, (option,))[0]
             if len(tokens) != 1:
@@ -318,7 +320,7 @@ class _PromptReader:
             ids.append(tokens[0] if tokens else -1)
         if len(set(ids)) < len(ids):
             labels = ", ".join(map(repr, self.task.options(example)))
-            message = f"expected different tokens for the labels {labels}"
+            message = f"expected distinct tokens for the labels {labels}, got {ids}"
             self.note("error", "label-tokens", example, message)
         return tuple(ids)
 

@@ -1,5 +1,6 @@
 """Writes a language model as a folder in the Hugging Face layout."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -88,13 +89,18 @@ def save_checkpoint(
     """
     folder = Path(folder)
     if folder.name in ("", ".."):
-        raise ValueError(f"folder: expected one with a name of its own, got {folder}")
+        raise ValueError(
+            f"folder: expected a path that ends in the name of a folder, got {folder}"
+        )
     check_positive_int("shard_bytes", shard_bytes)
     config = _config(model)
     if folder.exists() and not folder.is_dir():
-        raise FileExistsError(f"{folder}: expected no file there, found one")
+        raise FileExistsError(f"{folder}: expected a folder or nothing, found a file")
     if folder.exists() and not overwrite and any(folder.iterdir()):
-        raise FileExistsError(f"{folder}: expected no folder there, found one")
+        raise FileExistsError(
+            f"{folder}: expected an empty folder or nothing, found files in it; pass "
+            "overwrite=True to replace it"
+        )
     paths = _paths(model, factorised or ())
     tensors, ranks = [], {}
     for entry in entries_of(model.arch):
@@ -147,11 +153,17 @@ class _Tensor(NamedTuple):
 def _config(model: LanguageModel) -> dict[str, Any]:
     """Returns the model's config with the current dtype of its weights."""
     if not model.config:
-        raise ValueError("config: expected that of a checkpoint, got an empty one")
+        raise ValueError(
+            "config: expected the config of a checkpoint, got an empty one; pass "
+            "config= to LanguageModel"
+        )
     described = read_architecture(model.config, model.source or "config")
     if described != model.arch:
+        names = [field.name for field in dataclasses.fields(described)]
+        other = [n for n in names if getattr(described, n) != getattr(model.arch, n)]
         raise ValueError(
-            "config: expected that of the model's architecture, got another"
+            "config: expected a config of the model's architecture, got one with "
+            f"another {', '.join(other)}"
         )
     keys = [key for key in ("dtype", "torch_dtype") if key in model.config]
     kind = model.params["embed"]["tokens"].dtype.name

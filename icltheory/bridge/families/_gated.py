@@ -141,6 +141,6 @@ def check_whole(rotary: Rotary, head_dim: int) -> None:
     """Raises unless all dimensions of a head are rotated."""
     if rotary.dim < head_dim:
         raise ValueError(
-            "partial_rotary_factor: expected 1 in this family, got one that turns "
-            f"{rotary.dim} of {head_dim} coordinates"
+            "partial_rotary_factor: expected 1 for this model family, got partial "
+            f"rotary embeddings ({rotary.dim} of {head_dim} dimensions)"
         )

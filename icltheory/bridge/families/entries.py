@@ -71,7 +71,9 @@ def _each(stored: Stored, arch: Architecture) -> Iterator[Stored]:
         yield stored
         return
     if arch.experts is None:
-        raise ValueError(f"experts: expected some in {arch.family}, got none")
+        raise ValueError(
+            f"experts: expected Experts for the family {arch.family}, got None"
+        )
     for number in range(arch.experts.num):
         parts = tuple(part.format(expert=number) for part in stored.parts)
         name = stored.name.format(expert=number)

@@ -153,7 +153,9 @@ class Records:
             OSError: If writing fails; what was written of the piece is taken back.
         """
         if self.read_only:
-            raise ValueError(f"{self.path}: expected to be open for writing")
+            raise ValueError(
+                f"{self.path}: expected records open for writing, got read_only=True"
+            )
         new = [plain(record) for record in records]
         with self._locked() as descriptor:
             self._catch_up(descriptor)
@@ -220,7 +222,10 @@ class Records:
         """Reads newly appended records and removes an unfinished last line."""
         size = os.fstat(descriptor).st_size
         if size < self._offset:
-            raise ValueError(f"{self.path}: expected a file that only grows, got a cut")
+            raise ValueError(
+                f"{self.path}: expected an append-only file of at least {self._offset} "
+                f"bytes, got {size}; it was shortened while it was open"
+            )
         os.lseek(descriptor, self._offset, os.SEEK_SET)
         with os.fdopen(os.dup(descriptor), "rb") as file:
             content = file.read()
@@ -268,11 +273,14 @@ class Records:
             )
         config = header.get("config")
         if config_hash(config) != header.get("config_hash"):
-            raise ValueError(f"{where}: expected a config of its hash, got another")
+            raise ValueError(
+                f"{where}: the stored config does not match its stored hash; the file "
+                "was edited"
+            )
         wanted = self.header.get("config", self._wanted)
         if (self.header or wanted is not None) and config != wanted:
             raise ValueError(
-                f"{where}: expected records of this config, got another: "
+                f"{where}: expected records of this config, got those of another: "
                 + first_difference(wanted, config)
             )
         if header.get("versions") != versions():
@@ -302,7 +310,7 @@ class Records:
         if not all(isinstance(part, (str, int, float)) for part in key):
             raise ValueError(f"{where}: expected names and numbers as key, got {key}")
         if key in self._rows or key in others:
-            raise ValueError(f"{where}: expected each key once, got {key} again")
+            raise ValueError(f"{where}: expected distinct keys, got {key} twice")
         return key
 
     def _hold(self, record: dict[str, Any]) -> None:

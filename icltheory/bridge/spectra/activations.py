@@ -210,7 +210,8 @@ class ActivationAware:
         if place not in self.moments:
             layer, matrix = place
             raise ValueError(
-                f"moments: expected those of {matrix} in layer {layer}, got none"
+                f"moments: expected an entry ({layer}, {matrix!r}), got none; "
+                "input_moments computes it"
             )
         C = np.asarray(self.moments[place], np.float64)
         if C.shape != (n, n):
@@ -221,8 +222,8 @@ class ActivationAware:
         except np.linalg.LinAlgError:
             layer, matrix = place
             raise ValueError(
-                f"moments: expected positive definite ones for {matrix} in layer "
-                f"{layer}, got others; a larger damping makes them so"
+                f"moments: expected positive definite moments of {matrix} in layer "
+                f"{layer}, got singular ones; increase damping ({self.damping:g})"
             ) from None
 
 

@@ -71,7 +71,7 @@ class Cumulative:
             if not 0 <= rate < 1:
                 raise ValueError(f"rates: expected numbers in [0, 1), got {rate:g}")
         if len(set(rates)) < len(rates):
-            raise ValueError(f"rates: expected each once, got {tuple(rates)}")
+            raise ValueError(f"rates: expected no duplicates, got {tuple(rates)}")
         object.__setattr__(self, "rates", tuple(rate for rate in rates if rate))
         check_nonnegative_int("seed", self.seed)
         check_nonnegative_int("iterations", self.iterations)

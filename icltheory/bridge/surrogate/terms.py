@@ -141,12 +141,12 @@ def surrogate_terms(
     if arch.experts is not None and module not in _ATTENTION:
         raise ValueError(
             f"module: expected one of {', '.join(_ATTENTION)} in a model with experts, "
-            f"whose MLP is no fixed product, got {module!r}"
+            f"whose MLP depends on the router, got {module!r}"
         )
     if arch.post_norm:
         raise ValueError(
-            "model: expected one that adds what attention gives as it is, got one with "
-            "a norm behind attention"
+            "model: models with a norm after attention are not supported, got one of "
+            f"the family {arch.family}"
         )
     decoder, rows = model.decoder, []
     h = decoder.embed(model.params, prompt.demos)

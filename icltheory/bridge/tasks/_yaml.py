@@ -65,7 +65,7 @@ class Document:
         for key, value in node.value:
             text = self._text(key, f"a name in {name or 'the file'}")
             if text in found:
-                self.refuse(key, f"{text}: expected once, got it twice")
+                self.refuse(key, f"{text}: expected one entry of this name, got two")
             # Errors name the line of the entry's key and not of its value.
             value.start_mark = key.start_mark
             found[text] = value

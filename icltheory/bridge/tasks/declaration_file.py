@@ -100,7 +100,7 @@ def _spec(document: Any) -> TaskSpec:
         ready["recipes"] = document.record(document.root, beside, TaskRecipe)
     else:
         for name, other in beside.items():
-            document.refuse(other, f"{name}: expected it within recipes, also given")
+            document.refuse(other, f"{name}: expected inside recipes, got it outside")
         several = set(PROFILES) & document.items(node, "recipes").keys()
         form: Any = Mapping[str, TaskRecipe] if several else TaskRecipe
         ready["recipes"] = document.read(node, form, "recipes")

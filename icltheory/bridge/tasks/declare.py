@@ -258,7 +258,7 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
     prompt = recipe.prompt
     wanted = "words" if spec.kind == "classification" else "options"
     if not getattr(prompt, wanted):
-        raise ValueError(f"{wanted}: expected one a class for {spec.name}, got none")
+        raise ValueError(f"{wanted}: expected one per class of {spec.name}, got none")
     if prompt.scored and len(prompt.scored) != len(prompt.words):
         raise ValueError(
             f"scored: expected {len(prompt.words)} words for {spec.name}, "
@@ -267,7 +267,8 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
     labels = set(range(1 if spec.kind == "generation" else prompt.num_labels))
     if spec.kind == "generation" and spec.labels:
         raise ValueError(
-            f"labels: expected none for a generation, got those of {spec.name}"
+            f"labels: expected none for the generation task {spec.name}, got those of "
+            f"the column {spec.labels[0][0]!r}"
         )
     for column, values in spec.labels:
         merged = set(recipe.merge or range(len(values)))
@@ -282,7 +283,7 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
     _check_templates(prompt, dict.fromkeys(spec.fields, ""))
     if spec.kind != "choice" and "{label" not in prompt.demonstration:
         raise ValueError(
-            f"demonstration: expected {{label}} in that of {spec.name}, "
+            f"demonstration: expected a template with {{label}} for {spec.name}, "
             f"got {prompt.demonstration!r}"
         )
 

@@ -124,7 +124,7 @@ def read_harness_task(path: Any, metric: str = "acc") -> TaskSpec:
     question, fields = _template(config.doc_to_text, "doc_to_text", refuse)
     kept = question.rstrip()
     if not kept:
-        refuse("doc_to_text", "a text with characters, got none")
+        refuse("doc_to_text", f"a text that is not blank, got {question!r:.40}")
     # The harness counts white space before the answer as part of the answer.
     front = question[len(kept) :] + _literal(config.target_delimiter)
     texts = [_template(option, "doc_to_choice", refuse) for option in options]
@@ -176,7 +176,7 @@ def _check_plain(config: _Config, metric: str, refuse: Any) -> None:
         if getattr(config, name) != value:
             refuse(name, f"{value!r}, got {getattr(config, name)!r}")
     if config.dataset_name is not None:
-        refuse("dataset_name", f"none of local files, got {config.dataset_name!r}")
+        refuse("dataset_name", f"null for local files, got {config.dataset_name!r}")
     if config.num_fewshot:
         refuse(
             "num_fewshot",
@@ -186,7 +186,7 @@ def _check_plain(config: _Config, metric: str, refuse: Any) -> None:
     if config.target_delimiter.strip() and metric != "acc":
         refuse("target_delimiter", f"white space for {metric}")
     if not (config.test_split or config.validation_split):
-        refuse("test_split", "this or validation_split, got none")
+        refuse("test_split", "test_split or validation_split, got neither")
 
 
 def _check_scalars(given: Mapping[str, Any], refuse: Any) -> None:

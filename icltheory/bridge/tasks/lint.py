@@ -115,7 +115,10 @@ def check_labels(
         if len(ids) != 1
     ]
     if not found and len(set(tokens)) < len(tokens):
-        message = f"{name}: expected different tokens for the labels {tuple(options)}"
+        message = (
+            f"{name}: expected distinct tokens for the labels {tuple(options)}, got "
+            f"{[number for (number,) in tokens]}"
+        )
         found.append(Finding("error", "label-tokens", name, message))
     return tuple(found)
 

@@ -183,7 +183,7 @@ def _fields(spec: TaskSpec, origin: str, row: SourceRow) -> dict[str, str]:
             )
     if not any(text.strip() for text in fields.values()):
         raise ValueError(
-            f"{origin}:{row.line}: expected a text in {', '.join(fields)}, got none"
+            f"{origin}:{row.line}: expected a text in {', '.join(fields)}, got blanks"
         )
     return fields
 

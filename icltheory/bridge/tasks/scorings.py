@@ -158,8 +158,8 @@ def _neutral(task: Any, split: str, shots: int | None) -> list[Any]:
     prefix = answer_prefix(task, shots)
     if not prefix:
         raise ValueError(
-            f"scoring: expected a question that ends in words of its own for pmi, got "
-            f"{_question(task, shots)!r} of {task.name}"
+            f"scoring: expected a question with words after its last field for pmi, "
+            f"got {_question(task, shots)!r} of {task.name}"
         )
     text = prefix.replace("{", "{{").replace("}", "}}")
     template = dataclasses.replace(task.template, query=text, zero_shot="")

@@ -146,8 +146,8 @@ def _others(
     if fewest <= per_class:
         raise ValueError(
             f"demonstration_seed: expected more than {per_class} training rows of each "
-            f"class of {name} that are no questions, got {fewest}; set reserved= to "
-            "keep some for other demonstrations"
+            f"class of {name} that are not used as questions, got {fewest}; set "
+            "reserved= to keep some for other demonstrations"
         )
     return {label: rows[:per_class] for label, rows in free.items()}
 

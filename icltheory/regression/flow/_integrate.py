@@ -101,7 +101,11 @@ def read_times(times: Any, dtype: Any) -> Array:
     if len(shape) != 1 or shape[0] < 1:
         raise ValueError(f"times: expected shape (T,) with T >= 1, got {shape}")
     check_values(
-        "times", times, _increases, "increasing times from 0 or later", "others"
+        "times",
+        times,
+        _increases,
+        "increasing times from 0 or later",
+        "negative or decreasing times",
     )
     check_finite("times", times)
     # The solver requires non-decreasing times; for traced times that decrease, the

@@ -135,8 +135,7 @@ def _check_balance(start: AttentionWeights) -> None:
         "start",
         excess,
         lambda excess: excess >= 0,
-        "u^2 >= ||U||_F^2",
-        "a difference below 0",
+        "u^2 - ||U||_F^2 >= 0",
     )
 
 

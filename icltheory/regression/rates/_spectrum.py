@@ -66,6 +66,4 @@ def read_length(name: str, value: Any, dtype: Any) -> Array:
 def check_zero_mean(problem: LinearRegression) -> None:
     """Raises unless the tasks have mean 0."""
     mean = problem.task_mean
-    check_values(
-        "problem", mean, lambda entry: entry == 0, "task_mean = 0", "another one"
-    )
+    check_values("problem", mean, lambda entry: entry == 0, "task_mean = 0")

@@ -132,5 +132,5 @@ def _check_isotropic(input_cov: Any, num_examples: Count, dim: int) -> None:
         jnp.asarray(is_isotropic(input_cov)) | (jnp.asarray(num_examples) >= dim),
         lambda fits: fits,
         "a multiple of the identity where num_examples < dim",
-        "another matrix: average ridge_risk_given(task, X, 0.0) over X instead",
+        "a matrix that is not; average ridge_risk_given(task, X, 0.0) over X instead",
     )

@@ -127,13 +127,15 @@ def squared_errors(
         if not query_noise:
             raise ValueError(
                 "query_noise: expected True for prompts already drawn, whose noiseless "
-                "labels are not known, got False"
+                "labels are unknown, got False"
             )
         prompt = source.prefixes() if isinstance(source, Prompt) else source
         return _errors(predictor_prefixes, prompt, prompt.y_query)
     if key is None or num_prompts is None:
+        missing = "key" if key is None else "num_prompts"
         raise ValueError(
-            "key: expected a key and num_prompts unless the prompts are already drawn"
+            f"{missing}: expected key and num_prompts unless the prompts are already "
+            "drawn, got None"
         )
     check_positive_int("num_prompts", num_prompts)
     if not (hasattr(source, "sample") or callable(source)):
@@ -175,8 +177,8 @@ def _draw(
         return _errors(predictor_prefixes, prompt, prompt.y_query)
     if not hasattr(source, "evaluate"):
         raise ValueError(
-            "query_noise: expected True for a sampler, which does not say its "
-            "noiseless labels, got False"
+            "query_noise: expected True for a sampler, whose noiseless labels are "
+            "unknown, got False"
         )
     target = source.evaluate(prompt.w, prompt.X_query)
     return _errors(predictor_prefixes, prompt, target)

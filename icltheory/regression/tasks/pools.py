@@ -102,7 +102,12 @@ class TaskPool(_Wrapped):
 
     def __post_init__(self, key):
         if (self.pool is None) != (key is not None and self.pool_size is not None):
-            raise ValueError("pool: expected either pool_size and key, or pool")
+            parts = {"pool_size": self.pool_size, "key": key, "pool": self.pool}
+            given = [name for name, part in parts.items() if part is not None]
+            raise ValueError(
+                "pool: expected either pool_size and key, or pool, got "
+                f"{' and '.join(given) or 'none of them'}"
+            )
         if self.pool is None:
             check_positive_int("pool_size", self.pool_size)
             pool = self.task.sample_parameters(key, self.pool_size)

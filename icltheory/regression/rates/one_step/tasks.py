@@ -182,5 +182,5 @@ def _check_prior(problem: LinearRegression) -> None:
         problem.task_cov,
         is_isotropic,
         "task_cov = psi^2 I",
-        "another matrix",
+        "a matrix that is not a multiple of I",
     )
