@@ -38,7 +38,7 @@ Time
     paper   not measured yet.
     noiseless
             about 20 minutes on two cores.
-    d20     42 minutes on two busy cores.
+    d20     14 to 42 minutes on two busy cores.
 
 Expect
     cpu, noiseless, d20

@@ -63,10 +63,13 @@ def _numbers(score: Score) -> dict[str, Any]:
 
 def table(config: Config, found: Found, columns: Columns) -> Table:
     """Builds the table of errors after removals at the embedding, and exact risks."""
+    seeds = len(config.recipe.seeds)
+    over = "one seed" if seeds == 1 else f"mean over {seeds} seeds"
+    interval = "prompts" if seeds == 1 else "seeds and prompts"
     shown = Table(
         title="squared error after a removal from the query's residual stream at the "
-        f"embedding; mean over {len(config.recipe.seeds)} seeds +- half of the 90 % "
-        "interval over seeds and prompts (at mean 0: the same function of x)"
+        f"embedding; {over} +- half of the 90 % interval over {interval} (at mean 0: "
+        "the same function of x)"
     )
     shown.add_column("")
     for cell in found:
