@@ -142,7 +142,7 @@ def row_likelihoods(decoder, ends, stream, answers):
 
 @functools.partial(jax.jit, static_argnums=2)
 def lengthened(prefix, cache, tokens):
-    """Extends a cache after a shared prefix by room for ``tokens`` more tokens."""
+    """Extends a cache after a shared prefix to hold ``tokens`` more tokens."""
 
     def behind(front, leaf):
         every = jnp.broadcast_to(front, (len(leaf), *front.shape[1:]))
