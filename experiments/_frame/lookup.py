@@ -55,17 +55,21 @@ def _step(value: Any, step: str, text: str) -> Any:
     try:
         if isinstance(value, list):
             return value[int(step)]
-        if "rows" in value and "columns" in value and "=" in step:
-            return _row(value, step)
-        return value[step]
+        if "rows" not in value or "columns" not in value or "=" not in step:
+            return value[step]
     except (KeyError, IndexError, ValueError, TypeError) as error:
         known = list(value) if isinstance(value, dict) else type(value).__name__
         raise ValueError(f"{text}: no {step!r} in {known}") from error
+    return _row(value, step, text)
 
 
-def _row(table: dict[str, Any], step: str) -> dict[str, Any]:
+def _row(table: dict[str, Any], step: str, text: str) -> dict[str, Any]:
     """Returns the one row of a table whose given column has the given cell."""
     column, _, cell = step.partition("=")
-    at = table["columns"].index(column)
-    (row,) = (row for row in table["rows"] if str(row[at]) == cell)
-    return dict(zip(table["columns"], row, strict=True))
+    columns = table["columns"]
+    if column not in columns:
+        raise ValueError(f"{text}: no column {column!r} in {columns}")
+    rows = [row for row in table["rows"] if str(row[columns.index(column)]) == cell]
+    if len(rows) != 1:
+        raise ValueError(f"{text}: expected one row with {step}, got {len(rows)}")
+    return dict(zip(columns, rows[0], strict=True))

@@ -155,7 +155,8 @@ def _figures(
     A model that was not trained here has no records, and the first figure alone.
     """
     config, family = setup.config, setup.family
-    title = f"{family.title}, {_of(config)}"
+    sparsity = f"s = {family.normalizer(config)}, " if family.unit == "s" else ""
+    title = f"{family.title}, {sparsity}{_of(config)}"
     exact = measured.exact
     legend = f"{config.eval_prompts:,} prompts"
     if min(map(len, measured.baselines.values())) < config.eval_prompts:

@@ -98,4 +98,5 @@ def _panel(axes, panel: ShotsPanel) -> None:
     demonstrations_axis(axes, panel.shots)
     if panel.note:
         axes.axvspan(places[0] - 0.3, places[0] + 0.3, color="grey", alpha=0.15, lw=0)
-        axes.text(places[0] + 0.35, 0.04, panel.note, fontsize=8, color="0.35")
+        look = {"fontsize": 8, "color": "0.35", "ha": "right"}
+        axes.text(places[-1] + 0.3, 0.04, panel.note, **look)

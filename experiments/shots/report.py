@@ -130,15 +130,13 @@ def figure(config: Config, results: dict[str, TaskFindings]):
             one.chance,
             one.majority,
             points,
-            "grey: no rule is shown yet,\nonly a prior over label words"
-            if prior
-            else "",
+            _PRIOR if prior else "",
         )
     seeds, orders = len(config.demonstration_seeds), len(config.orders)
     return accuracy_against_shots(
         panels,
         f"Accuracy of {checkpoint_name(config.checkpoint)} against demonstrations\n"
-        f"(bars: {config.level:.0%} intervals over draws of "
+        f"(bars: {100 * config.level:g} % intervals over draws of "
         f"demonstrations and questions; dots: {seeds} draws in {orders} "
         f"order{'s' * (orders > 1)})",
     )

@@ -17,8 +17,8 @@ _AXES = {
     "GPT-2, label noise": ("variance of label noise", "linear"),
     "GPT-2, rank kept": ("rank kept of all matrices", "log"),
     "pattern transformer": ("training step", "linear"),
-    "language model, topic": ("demonstrations N", "linear"),
-    "language model, nonce_topic": ("demonstrations N", "linear"),
+    "language model, topic, meaningful labels": ("demonstrations N", "linear"),
+    "language model, topic, nonce labels": ("demonstrations N", "linear"),
 }
 _MARKS = "osD^vPX<>*"
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments._frame.looks import plain_words
 from experiments.small_lm import vocabulary as v
 from experiments.small_lm.language import (
     Language,
@@ -26,11 +27,12 @@ _BATCH = 64
 def language(config: Config, model: LanguageModel) -> Iterator[Case]:
     """Evaluates every task with every number of pairs."""
     for task in config.language_tasks:
+        family = f"language model, {plain_words(task)}"
         for shots in config.language_shots:
             yield judge(
                 config,
-                f"language model, {task}",
-                f"language model, {task}, N = {shots}",
+                family,
+                f"{family}, N = {shots}",
                 shots,
                 functools.partial(_losses, config, model, task, shots),
                 None,
