@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments._frame.tables import as_data
+from experiments._frame.tables import as_data, fitting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -126,8 +126,9 @@ class Report:
 
     def print(self, console: Console, checked: bool = True) -> None:
         """Prints tables, findings, claims and checks, and whether checks passed."""
-        for table in self.tables:
-            console.print(table)
+        for one in self.tables:
+            for part in fitting(one, console) if isinstance(one, Table) else [one]:
+                console.print(part)
         for line in self.findings:
             console.print(f"- {line}", highlight=False)
         if self.claims:
