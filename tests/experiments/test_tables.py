@@ -36,12 +36,14 @@ def test_no_cell_is_cut_and_every_part_tells_its_rows(width):
     columns = [head for part in found for head in part["columns"][2:]]
     assert columns == list(HEADS[2:])
     assert [row[2] for row in found[0]["rows"]] == ["0.5000\n[0.450, 0.550]"] * 4
-    assert found[0]["title"] == "title" and found[-1]["caption"] == "caption"
+    assert found[0]["title"] == "title"
+    assert found[-1]["caption"] == "caption"
     assert "title" not in [part["title"] for part in found[1:]]
     with console.capture() as printed:
         Report({}, tables=[table]).print(console)
     text = printed.get()
-    assert "…" not in text and max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
     for word in (*HEADS, "topic", "sentiment", "[0.450, 0.550]", "0.25"):
         assert word in text
 
