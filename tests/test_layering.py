@@ -117,13 +117,19 @@ def test_importing_the_package_is_light():
 
 
 @pytest.mark.slow
+def test_training_loads_no_kernels_and_no_checkpoints_before_they_are_needed():
+    loaded = modules_after("import icltheory.models, icltheory.training")
+    assert not {"jax.experimental.pallas", "orbax", "tensorstore"} & loaded
+
+
+@pytest.mark.slow
 def test_theory_loads_no_solver_before_it_is_needed():
     loaded = modules_after("import icltheory.regression.flow, icltheory.bounds")
     assert not {"diffrax", "equinox", "optimistix"} & loaded
 
 
 def modules_after(statement):
-    code = f"import sys; {statement}; print(*{{m.split('.')[0] for m in sys.modules}})"
+    code = f"import sys; {statement}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

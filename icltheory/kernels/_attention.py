@@ -41,9 +41,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import pallas as pl
 
-from icltheory.kernels._pallas import Rows, dot, power_of_two
+from icltheory.kernels._pallas import Rows, dot, pl, power_of_two
 
 __all__ = ["backward_kernel", "forward_kernel", "split_backward_kernel", "together"]
 

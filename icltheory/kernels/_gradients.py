@@ -7,10 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
 
 from icltheory.kernels._norm import product, wide
-from icltheory.kernels._pallas import Rows, launch, triton
+from icltheory.kernels._pallas import Rows, launch, pl, triton
 from icltheory.kernels._tiles import indices
 
 __all__ = ["weight_gradients"]

@@ -1,30 +1,41 @@
 """Shared Pallas code of all kernels: launching, and rows beyond an array's end."""
 
+import importlib
+import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
 
-try:
-    from jax.experimental.pallas import triton as _triton
-except ImportError:  # JAX without Triton; plain versions are used
-    _triton = None
-triton: Any = _triton
+
+class _Later:
+    """A module that is imported when it is first used, as Pallas takes a second."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+pl: Any = _Later("jax.experimental.pallas")
+triton: Any = _Later("jax.experimental.pallas.triton")
 
 # XLA's compiler creates a hidden warning for each kernel argument, and LLVM's
 # symbolizer, where it is installed, resolves the names of its stack trace. A kernel
 # that compiles in 4 s took 18 s. LLVM reads this variable when it compiles.
 os.environ.setdefault("LLVM_DISABLE_SYMBOLIZATION", "1")
 
-__all__ = ["Rows", "available", "dot", "launch", "power_of_two", "triton"]
+__all__ = ["Rows", "available", "dot", "launch", "pl", "power_of_two", "triton"]
 
 
 def available() -> bool:
     """Whether the default backend can compile the kernels."""
-    return triton is not None and jax.default_backend() == "gpu"
+    if jax.default_backend() != "gpu":
+        return False
+    return importlib.util.find_spec("jax.experimental.pallas.triton") is not None
 
 
 def power_of_two(size: int, least: int = 16) -> int:

@@ -5,7 +5,6 @@ import math
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
 
 from icltheory.kernels._gradients import weight_gradients
 from icltheory.kernels._norm import (
@@ -16,7 +15,7 @@ from icltheory.kernels._norm import (
     product,
     wide,
 )
-from icltheory.kernels._pallas import Rows, launch
+from icltheory.kernels._pallas import Rows, launch, pl
 from icltheory.kernels._tiles import (
     indices,
     load,

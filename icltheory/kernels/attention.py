@@ -22,7 +22,6 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
 from jaxtyping import Array, Bool, Float
 
 from icltheory._checks import check_positive_int
@@ -33,7 +32,7 @@ from icltheory.kernels._attention import (
     split_backward_kernel,
     together,
 )
-from icltheory.kernels._pallas import launch
+from icltheory.kernels._pallas import launch, pl
 from icltheory.kernels.plan import Tile
 
 __all__ = ["attention_weights", "causal_attention", "split_heads"]
