@@ -174,7 +174,7 @@ def figure(config: Config, courses: Courses, columns: Columns) -> Any:
         panels,
         f"GPT-2 ({recipe.num_layers} layers, width {recipe.width}) along training, "
         f"d = {recipe.dim}, M = {config.num_examples}, noise {recipe.noise_var:g}\n"
-        + ("1 seed" if seeds == 1 else f"{seeds} seeds; bands: 90 % interval"),
+        f"{seeds} seed{'s' * (seeds > 1)}; bands: 90 % interval",
         columns=2,
     )
 
