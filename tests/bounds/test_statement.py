@@ -46,7 +46,9 @@ def test_the_limit_lies_above_the_truth_as_often_as_it_says(truth, confidence):
     assert share > confidence - 3 * (confidence * (1 - confidence) / 400) ** 0.5
 
 
-@pytest.mark.parametrize("log", ["outside", "inside"])
+@pytest.mark.parametrize(
+    "log", ["outside", pytest.param("inside", marks=pytest.mark.slow)]
+)
 def test_the_standard_error_is_the_spread_over_samples_of_prompts(log):
     found = [bound_of(pools(seed, 200), log=log) for seed in range(1, 201)]
     spread = np.std([float(bound.value) for bound in found], ddof=1)

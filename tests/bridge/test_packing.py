@@ -213,7 +213,7 @@ SCORED += [("average_log_likelihood", "float32"), ("mean_logit", "float32")]
 
 @pytest.mark.parametrize(
     "case",
-    quick([("average_log_likelihood", "float64"), ("mean_logit", "float32")], SCORED),
+    quick([("average_log_likelihood", "float64")], SCORED),
     ids="-".join,
 )
 def test_every_scoring_of_packed_questions_is_that_of_single_ones(case):

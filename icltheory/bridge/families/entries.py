@@ -101,8 +101,12 @@ def _one(name, path, shape):
     return Entry(name, (path,), (shape,))
 
 
+@functools.lru_cache(maxsize=32)
 def _shapes(arch):
-    """Returns the shapes of the parameters; all layers have the same."""
+    """Returns the shapes of the parameters; all layers have the same.
+
+    Tracing takes a twentieth of a second, and a plan of a run asks often.
+    """
     tree = jax.eval_shape(Decoder(arch).init, jax.random.key(0))
     tree = {**tree, "layer": tree["layers"][0]}
     return jax.tree.map(lambda leaf: tuple(leaf.shape), tree)
