@@ -29,19 +29,21 @@ def as_data(table: Table) -> dict[str, Any]:
 def fitting(table: Table, console: Console) -> list[Table]:
     """Splits a table that is too wide for the console into parts with fewer columns.
 
-    Each part begins with the leading columns that tell the rows apart.
+    Each part begins with the leading columns that tell the rows apart. No word is cut
+    in a column that is as wide as the console at most.
     """
-    widths = [_BESIDE + _needed(column, console) for column in table.columns]
-    if 1 + sum(widths) <= console.width:
-        return [table]
-    lead = _identifying(table)
-    free = console.width - 1 - sum(widths[:lead])
-    parts: list[list[int]] = [[]]
-    for place in range(lead, len(widths)):
-        if parts[-1] and sum(widths[at] for at in [*parts[-1], place]) > free:
-            parts.append([])
-        parts[-1].append(place)
-    every = [_part(table, [*range(lead), *places]) for places in parts]
+    sizes = [_size(column, console) for column in table.columns]
+    least = [_BESIDE + size.minimum for size in sizes]
+    lead, parts = _identifying(table), [[*range(len(least))]]
+    if 1 + sum(least) > console.width:
+        free = console.width - 1 - sum(least[:lead])
+        parts = [[*range(lead)]]
+        for place in range(lead, len(least)):
+            own = sum(least[at] for at in parts[-1][lead:])
+            if len(parts[-1]) > lead and own + least[place] > free:
+                parts.append([*range(lead)])
+            parts[-1].append(place)
+    every = [_part(table, places, sizes, console.width) for places in parts]
     for part in every[1:]:
         part.title = None
     for part in every[:-1]:
@@ -49,13 +51,18 @@ def fitting(table: Table, console: Console) -> list[Table]:
     return every
 
 
-def _needed(column: Column, console: Console) -> int:
-    """Returns the width of a column in which no word of it is cut."""
-    sizes = [
+def _size(column: Column, console: Console) -> Measurement:
+    """Returns the widths of a column's longest word, or line, and of its longest line.
+
+    Only columns that wrap can have less than their longest line.
+    """
+    cells = [
         Measurement.get(console, console.options, cell)
         for cell in (column.header, *column.cells)
     ]
-    return max(size.maximum if column.no_wrap else size.minimum for size in sizes)
+    longest = max(cell.maximum for cell in cells)
+    words = max(cell.minimum for cell in cells)
+    return Measurement(longest if column.no_wrap else words, longest)
 
 
 def _identifying(table: Table) -> int:
@@ -67,11 +74,23 @@ def _identifying(table: Table) -> int:
     return 1
 
 
-def _part(table: Table, places: list[int]) -> Table:
+def _part(
+    table: Table, places: list[int], sizes: list[Measurement], width: int
+) -> Table:
+    """Returns some columns; if they have to wrap, those that lack most get the rest."""
+    widths = [sizes[place].minimum for place in places]
+    lacking = [sizes[place].maximum - sizes[place].minimum for place in places]
+    spare = width - 1 - sum(_BESIDE + own for own in widths)
+    wraps = 0 <= spare < sum(lacking)
+    for _ in range(spare if wraps else 0):
+        most = lacking.index(max(lacking))
+        widths[most] += 1
+        lacking[most] -= 1
     part = copy.copy(table)
     part.columns = [
-        dataclasses.replace(table.columns[place], _index=at)
+        dataclasses.replace(table.columns[place], _index=at, **own)
         for at, place in enumerate(places)
+        for own in [{"width": widths[at]} if wraps else {}]
     ]
     return part
 

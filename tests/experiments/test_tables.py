@@ -59,3 +59,20 @@ def test_rows_that_nothing_tells_apart_keep_their_first_column():
     rows = [("same", "y" * 20, "z" * 20)] * 2
     parts = fitting(a_table(rows, "a", "b", "c"), Console(width=40))
     assert [len(part.columns) for part in parts] == [2, 2]
+
+
+def test_no_word_of_columns_that_wrap_is_cut():
+    table = Table()
+    for head in ("model", "rule", "validation", "choice"):
+        table.add_column(head)
+    table.add_row(
+        "GPT-2", "exhaustive", "+0.0 %", "attn 0 rank 57, one more and another"
+    )
+    console = Console(width=46)
+    with console.capture() as printed:
+        Report({}, tables=[table]).print(console)
+    lines = printed.get().splitlines()
+    assert max(map(len, lines)) <= 46
+    assert "exhaustive" in printed.get()
+    assert "validation" in printed.get()
+    assert "another" in printed.get()
