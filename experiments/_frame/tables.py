@@ -88,9 +88,10 @@ def _part(
         lacking[most] -= 1
     part = copy.copy(table)
     part.columns = [
-        dataclasses.replace(table.columns[place], _index=at, **own)
-        for at, place in enumerate(places)
-        for own in [{"width": widths[at]} if wraps else {}]
+        dataclasses.replace(
+            column, _index=at, width=widths[at] if wraps else column.width
+        )
+        for at, column in enumerate(table.columns[place] for place in places)
     ]
     return part
 

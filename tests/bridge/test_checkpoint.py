@@ -312,7 +312,7 @@ def test_missing_files_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{\n"model_type": "llama",\n}', r"config\.json, line 3: expected JSON"),
+        ('{\n"model_type" "llama"\n}', r"config\.json, line 2: expected JSON"),
         ("[]", r"config\.json: expected a JSON object, got list"),
     ],
 )
