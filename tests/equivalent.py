@@ -370,4 +370,16 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "T = _transformation(key, 1.0 * (np.arange(dim) < dim // 2), z.dtype)",
         "T = _transformation(key, 2.0 * (np.arange(dim) < dim // 2), z.dtype)",
     ): "the eigenvalues are scaled to a fixed norm afterwards",
+    (
+        "icltheory/linalg/_orthogonal.py",
+        "recurrence_of_moments",
+        "for m in moments[: 2 * count]",
+        "for m in moments[: 3 * count]",
+    ): "further moments are converted and not read",
+    (
+        "icltheory/bounds/supersample/_pairs.py",
+        "_quantised",
+        "index = jnp.clip(jnp.round(losses * (levels - 1)), 0, levels - 1)",
+        "index = jnp.clip(jnp.round(losses * (levels - 1)), 0, levels + 1)",
+    ): "losses are at most 1, so that the upper limit is not reached",
 }

@@ -171,3 +171,12 @@ def test_bad_input():
         noisy_trajectory(jax.random.key(0), stack, H, 4, demo_updates="causal")
     with pytest.raises(ValueError, match="noise: expected one of"):
         noisy_trajectory(jax.random.key(0), stack, H, 4, noise="laplace")
+
+
+def test_wide_weights_are_counted_up_to_the_number_of_examples(monkeypatch):
+    """With more examples than width the dimension exceeds the width."""
+    monkeypatch.setattr("icltheory.noise.support._WIDE", 1)
+    rng = np.random.default_rng(41)
+    stack = LinearAttentionStack(*(0.3 * rng.normal(size=(3, 2, 3, 3))))
+    found = noise_spectrum(stack, rng.normal(size=(23, 3)), 5)
+    assert found.support_dim.tolist() == [6, 6]
