@@ -11,7 +11,7 @@ from experiments.depth.measure import Setting, Trained, limit_depths, phase_dept
 from icltheory.statistics import Estimate
 
 KINDS = (STEPS, PLUS, RANDOM, CONTINUED)
-LINES = ("best gradient steps", "floor of linear layers")
+LINES = ("best gradient steps", "lower bound for linear layers")
 
 
 def report(config: Config, settings: list[Setting]) -> Report:

@@ -11,8 +11,8 @@ What it does
     w ~ N(0, I_d) and y = <w, x>, and compares its squared error (divided by d) at every
     k with the predictors it should be compared with: least squares, ridge, averaging, 3
     nearest neighbours, and three exact lines: the best one-layer linear attention, the
-    best gradient steps at equal depth, and (up to three layers) the floor of linear
-    layers.
+    best gradient steps at equal depth, and (up to three layers) the lower bound for
+    linear layers.
     --task trains on another family of functions, with its own methods beside the
     model: sparse linear functions (Lasso), two-layer ReLU networks (a network trained
     on each prompt) or decision trees (greedy regression trees). Errors are then divided

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from experiments.garg_linear.config import Config
 
 OPTIMUM = "one-layer optimum"
-STEPS, FLOOR = "best gradient steps", "floor of linear layers"
+STEPS, LOWER_BOUND = "best gradient steps", "lower bound for linear layers"
 PAPER_ERRORS = {20: 0.02, 40: 0.0006}  # Garg et al. 2022, Section 3, d = 20
 # In the claims, a smaller difference of normalised errors counts as none.
 _CLOSE = 0.05

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.garg_linear.baselines import AVERAGING, LEAST_SQUARES
-from experiments.garg_linear.checks import FLOOR, OPTIMUM, STEPS
+from experiments.garg_linear.checks import LOWER_BOUND, OPTIMUM, STEPS
 from experiments.garg_linear.config import Config, Setup
 from icltheory import training
 from icltheory.models.layered import LayeredGPT2
@@ -122,17 +122,17 @@ def exact_curves(setup: Setup) -> dict[str, np.ndarray]:
 
 
 def _depth_curves(config: Config) -> dict[str, np.ndarray]:
-    """Risk of the best gradient steps, and the floor of linear layers, at equal depth.
+    """Risk of the best gradient steps, and the bound for linear layers, at equal depth.
 
-    Both are of variance 1 per dimension, as are the normalised weights. The floor of
-    more than three layers is zero to many digits, and its moments take long.
+    Both are of variance 1 per dimension, as are the normalised weights. The lower bound
+    for more than three layers is zero to many digits, and its moments take long.
     """
     layers = config.num_layers
     limits: dict[str, Callable[[int, int, int], Any]] = {
         STEPS: risks.gradient_steps_optimum
     }
     if layers <= 3:
-        limits[FLOOR] = risks.depth_floor
+        limits[LOWER_BOUND] = risks.depth_floor
     ks = range(1, config.num_points)
     return {
         f"{name} ({layers})": np.array(

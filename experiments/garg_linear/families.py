@@ -40,7 +40,8 @@ class Family:
     """One family of functions.
 
     Attributes:
-        title: What is learned in context, for titles.
+        title: What is learned in context, for titles; fields such as
+            ``{config.family.sparsity}`` are filled in.
         task: The distribution of prompts.
         normalizer: What squared errors are divided by, as in Garg's code: the variance
             of the labels.
@@ -94,7 +95,7 @@ FAMILIES = {
         shifts=True,
     ),
     "sparse": Family(
-        title="Linear regression with s non-zero weights in context",
+        title="Sparse linear regression in context, s = {config.family.sparsity}",
         task=lambda config: SparseLinearRegression(
             config.dim, config.family.sparsity, dtype=jnp.float32
         ),

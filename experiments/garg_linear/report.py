@@ -9,7 +9,7 @@ from rich.table import Table
 
 from experiments._frame.report import Report
 from experiments._frame.run import Run
-from experiments.garg_linear.checks import FLOOR, OPTIMUM, STEPS, Measured
+from experiments.garg_linear.checks import LOWER_BOUND, OPTIMUM, STEPS, Measured
 from experiments.garg_linear.config import Config, Setup
 from experiments.garg_linear.drawing import (
     attention_along_depth,
@@ -88,7 +88,7 @@ def measure(setup: Setup, params: Any, prompt: PrefixPrompt) -> Measured:
 def curve_title(name: str) -> str:
     """Returns the title of a curve: "ridge (1)" becomes "ridge, penalty 1"."""
     kind, _, number = name.rstrip(")").partition(" (")
-    parameters = {"ridge": "penalty", STEPS: "L =", FLOOR: "L ="}
+    parameters = {"ridge": "penalty", STEPS: "L =", LOWER_BOUND: "L ="}
     return f"{kind}, {parameters[kind]} {number}" if kind in parameters else name
 
 
@@ -155,8 +155,7 @@ def _figures(
     A model that was not trained here has no records, and the first figure alone.
     """
     config, family = setup.config, setup.family
-    sparsity = f"s = {family.normalizer(config)}, " if family.unit == "s" else ""
-    title = f"{family.title}, {sparsity}{_of(config)}"
+    title = f"{family.title.format(config=config)}, {_of(config)}"
     exact = measured.exact
     legend = f"{config.eval_prompts:,} prompts"
     if min(map(len, measured.baselines.values())) < config.eval_prompts:

@@ -122,7 +122,7 @@ def _helps(config: Config, rows: list[GainRow]) -> list[Claim]:
     """Claims that an arm raises the test accuracy on average over models."""
     return [
         Claim(
-            claim=f"{NAMES[row.arm]} raises the test accuracy",
+            claim=f"{NAMES[row.arm]}: higher test accuracy",
             expected="mean gain over the models above 0, p at most "
             f"{1 - config.level:.2g} after Holm",
             measured=f"{_points(row.numbers(config.level)['test'])} points, Holm "
@@ -137,7 +137,7 @@ def _beats(config: Config, other: dict[str, dict[str, Any]]) -> list[Claim]:
     """Claims that pruning gains more than a scalar and than random directions."""
     return [
         Claim(
-            claim=f"{NAMES[arm]} gains more than {NAMES[name]}",
+            claim=f"{NAMES[arm]}: larger gain than {NAMES[name]}",
             expected="mean difference over the models above 0, p at most "
             f"{1 - config.level:.2g} after Holm",
             measured=f"{_points(row)} points, Holm p = {row['holm']:.2g}",

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from experiments.ltb_gpt2.config import PAPER_TABLE, Config, ModelSetting
 from experiments.ltb_gpt2.measure import References, Score
-from icltheory.plotting import Line, LinePanel, line_panels
+from icltheory.plotting import STYLE, Line, LinePanel, line_panels
 
 AXES = {
     "course.steps": ["snapshot"],
@@ -136,7 +136,9 @@ def _first_below(cell: ModelSetting, one: Mapping[int, Score]) -> str:
 
 
 def figure(config: Config, courses: Courses, columns: Columns) -> Any:
-    """Draws errors against training steps, one panel per mean, and the ratio."""
+    """Draws errors against training steps, one panel per mean; below, the ratio."""
+    import matplotlib.pyplot as plt
+
     recipe, panels = config.recipe, {}
     for mean in config.means:
         cells = [ModelSetting(mlp, mean) for mlp in (True, False)]
@@ -169,14 +171,18 @@ def figure(config: Config, courses: Courses, columns: Columns) -> Any:
     panels["error without MLP / error with MLP"] = LinePanel(
         lines, "training step", "ratio", "log", "log", {"equal": 1.0}
     )
-    seeds = len(recipe.seeds)
-    return line_panels(
-        panels,
-        f"GPT-2 ({recipe.num_layers} layers, width {recipe.width}) along training, "
-        f"d = {recipe.dim}, M = {config.num_examples}, noise {recipe.noise_var:g}\n"
-        f"{seeds} seed{'s' * (seeds > 1)}; bands: 90 % interval",
-        columns=2,
-    )
+    seeds, count = len(recipe.seeds), len(config.means)
+    with plt.rc_context({**STYLE, "font.size": 9}):
+        drawn = plt.figure(figsize=(4.4 * count, 6.7))
+        grid = drawn.add_gridspec(2, count)
+        places = [*(grid[0, place] for place in range(count)), grid[1, :]]
+        line_panels(panels, axes=[drawn.add_subplot(place) for place in places])
+        drawn.suptitle(
+            f"GPT-2 ({recipe.num_layers} layers, width {recipe.width}) along training, "
+            f"d = {recipe.dim}, M = {config.num_examples}, noise {recipe.noise_var:g}\n"
+            f"{seeds} seed{'s' * (seeds > 1)}; bands: 90 % interval"
+        )
+    return drawn
 
 
 def _line(one: Mapping[int, Score], colour: int) -> Line:

@@ -21,7 +21,7 @@ METHODS = {
     "LTB": COLOURS[3],
     "dMMSE": COLOURS[6],
     "best gradient steps": COLOURS[6],
-    "floor of linear layers": "#7F7F7F",
+    "lower bound for linear layers": "#7F7F7F",
     # These methods belong to other families of functions, and share no figure with the
     # above.
     "Lasso": COLOURS[2],
@@ -44,7 +44,7 @@ _MARKERS = {
     "LTB": ">",
     "dMMSE": "X",
     "best gradient steps": "p",
-    "floor of linear layers": "",
+    "lower bound for linear layers": "",
     "Lasso": "X",
     "two-layer network": "D",
     "greedy tree": "^",

@@ -72,7 +72,7 @@ def test_sparse_functions_have_the_exact_risks_of_their_second_moments():
     floor = (d + 1) / (k + d + 1)  # of one layer of linear attention, as for any E ww'
     np.testing.assert_allclose(exact["one-layer optimum"], floor, rtol=1e-5)
     assert np.all(
-        exact["floor of linear layers (3)"] <= exact["best gradient steps (3)"]
+        exact["lower bound for linear layers (3)"] <= exact["best gradient steps (3)"]
     )
     assert np.all(exact["best gradient steps (3)"][1:] < floor[1:])
     # Two weights among three active inputs: (2 / 3) (3 + 2 + 1) over six points.
