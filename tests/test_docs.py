@@ -88,7 +88,7 @@ def test_the_readmes_numbers_are_the_stored_results():
     assert f"it is {row['F']} for two layers of linear attention" in words
     held_out, error = float(row["N/2"]), float(row["error (se)"].split()[0])
     assert f"and {held_out:.3f} with a prior fitted to half of the examples" in words
-    assert f"true error is {error:.4f}" in words
+    assert f"true generalisation error is {error:.4f}" in words
     setting = stored("ltb_gap")["settings"][3]
     lsa, ltb, bayes = (f"{setting[name]:.3f}" for name in ("lsa", "ltb", "bayes"))
     assert f"falls from {lsa} to {ltb}; the Bayes predictor has {bayes}" in words
