@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments._frame.looks import matrix_look, name_ends, page
+from experiments._frame.looks import key, matrix_look, name_ends, page
 from icltheory.linalg import marchenko_pastur_density
 from icltheory.plotting import spectrum
 
@@ -76,14 +76,15 @@ def condition_numbers_along_depth(
         if not curves:
             raise ValueError(f"panels: expected matrices of {name}, got none")
     titles = [name for name in panels for _ in range(2)]
-    with page(titles, 2, title, 3.2) as (axes, _):
+    with page(titles, 2, title, 3.2) as (axes, entries):
         for left, right, curves in zip(
             axes[::2], axes[1::2], panels.values(), strict=True
         ):
             for matrix, curve in curves.items():
                 _curve(left, matrix, curve, 1.0)
                 _curve(right, matrix, curve, curve.null)
-            _rounding(left, curves)
+            if _rounding(left, curves):
+                entries["rounding decides"] = key(linestyle="--", linewidth=0.9)
             _names(left, curves)
             _yardsticks(right, curves)
             left.set_ylabel("condition number")
@@ -170,17 +171,19 @@ def _yardsticks(axes, curves: Mapping[str, ConditionCurve]) -> None:
         axes.text(0.01, spread[0], text, transform=across, **style)
 
 
-def _rounding(axes, curves: Mapping[str, ConditionCurve]) -> None:
-    """Draws the condition numbers above which rounding dominates, if they are near."""
+def _rounding(axes, curves: Mapping[str, ConditionCurve]) -> bool:
+    """Draws the condition numbers above which rounding dominates, if they are near.
+
+    Returns:
+        Whether any is near.
+    """
     top = max(np.nanmax([*c.finite().flat, c.null]) for c in curves.values())
-    label, highest = "rounding decides", None
+    near = False
     for matrix, curve in curves.items():
         if len(curve.ceiling) and np.min(curve.ceiling) < 12 * top:
             colour = matrix_look(matrix)[1]
             ceiling = np.asarray(curve.ceiling)
-            axes.plot(curve.layers, ceiling, "--", label=f"_{label}", lw=0.9, c=colour)
-            if highest is None or ceiling[0] > highest[1]:
-                highest = curve.layers[0], ceiling[0]
-    if highest is not None:
-        grey = {"fontsize": 8, "va": "bottom", "color": "0.4"}
-        axes.annotate(f"dashed: {label}", highest, **grey)
+            label = f"_rounding of {matrix}"
+            axes.plot(curve.layers, ceiling, "--", label=label, lw=0.9, c=colour)
+            near = True
+    return near

@@ -244,7 +244,8 @@ def attention_along_training(
         for name, stage in stages.items():
             axes.axvline(stage, color="grey", linestyle=":", linewidth=1)
             text = {"fontsize": 8, "color": "0.35", "va": "top"}
-            axes.text(stage, 0.99, f" {name}", **text)
+            shown = axes.text(stage, 0.99, f" {name}", **text)
+            shown.set_bbox({"facecolor": "white", "linewidth": 0, "pad": 0.5})
         axes.set(xlabel="iteration", ylabel="share of the attention", ylim=(0, 1))
         axes.set_xlim(0, np.max(iterations))
         name_ends(axes, ends)

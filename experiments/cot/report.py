@@ -81,9 +81,9 @@ def report(
 
 
 NOT_REPRODUCED = (
-    "Figures 17 to 19 do not say the rows of the transition matrices: two tasks with "
+    "Figures 17 to 19 do not give the rows of the transition matrices: two tasks with "
     "the same alpha', tau and rho may differ in error by an order of magnitude, so "
-    "their curves are kept beside ours as published numbers and not checked. Rows "
+    "their curves are shown beside ours and not checked. Rows "
     "that are alike with tau >= .4 over three steps have rho >= .64, so that rho = .5 "
     "in Figure 18 belongs to another tau, another K or another definition of the gap. "
     "Step size and stop of Figure 20 are not known: only its start and its order of "

@@ -1,4 +1,4 @@
-"""The limit of depth: trained linear attention beside the exact best L steps and floor.
+"""The limit of depth: trained linear attention beside exact bounds of L layers.
 
 Command
     python -m experiments.depth [--preset cpu] [any field of Config, e.g. --steps 500]
@@ -9,13 +9,13 @@ What it does
     minima) and at three (d, N): gradient descent with learned steps, GD++ (which also
     moves the inputs), and all weights free (L = 2 and 3). Their risks on other prompts
     stand beside two exact lines: the best L gradient steps
-    (``regression.risks.gradient_steps_optimum``) and the floor of L layers
-    (``depth_floor``), which holds for the first two classes. Then, without training,
-    how many layers an error takes as N / d varies.
+    (``regression.risks.gradient_steps_optimum``) and a lower bound for L
+    layers (``depth_floor``), which holds for the first two classes. Then, without
+    training, how many layers an error takes as N / d varies.
 
 Expect
     cpu     seed 0, 8 to 13 minutes on two cores. Learned steps meet the exact line. The
-            best two layers of free weights are no farther from the floor than chance
+            best two layers of free weights are no farther from the bound than chance
             allows; from random starts alone they do not always get there. Means of
             deeper stacks are carried by rare prompts. docs/experiments/depth.md has the
             numbers.

@@ -80,7 +80,7 @@ def _checks(one: Setting) -> list[Check]:
 
 
 def _findings(one: Setting) -> list[str]:
-    """States whether unconstrained weights fall below the floor of their class."""
+    """States whether free weights fall below the lower bound."""
     found = []
     for L in sorted({part.layers for part in one.trained if part.kind == RANDOM}):
         if len(one.floor) < L:
@@ -103,9 +103,9 @@ def _findings(one: Setting) -> list[str]:
         plus = next(p for p in one.trained if p.layers == L and p.kind == PLUS)
         found.append(
             f"{one.title}, L = {L}: the best free weights have "
-            f"{float(best.best.mean):.3g} [{low:.3g}, {high:.3g}], {place} the floor "
-            f"{floor:.3g}; GD++ has {float(plus.best.mean):.3g}, the best gradient "
-            f"steps {one.steps[L - 1]:.3g}."
+            f"{float(best.best.mean):.3g} [{low:.3g}, {high:.3g}], {place} the lower "
+            f"bound {floor:.3g}; GD++ has {float(plus.best.mean):.3g}, the best "
+            f"gradient steps {one.steps[L - 1]:.3g}."
         )
     return found
 

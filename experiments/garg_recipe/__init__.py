@@ -1,4 +1,4 @@
-"""Which changes let Garg's training reach an error in fewer steps, and why.
+"""Which changes lower the error of Garg's training at equal prompts, and why.
 
 Command
     python -m experiments.garg_recipe [--preset cpu|gpu|paper] [--resume RUN]

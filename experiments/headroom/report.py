@@ -193,7 +193,7 @@ def _accuracy_table(known: dict[str, Any]) -> Table:
     heads = {
         "model": "unpruned model",
         "ideal": "ideal learner, told the label words",
-        "informed": "who knows the task",
+        "informed": "ideal learner that knows the task",
     }
     for name in ("prompts", *heads.values()):
         table.add_column(name)

@@ -108,7 +108,7 @@ def draw(all_measured: list[PruningMeasurements], config: Config) -> dict[str, A
             f"parameters\n(one seed, {config.test_prompts:,} test prompts)",
             ways=("singular values", "entries by magnitude"),
         ),
-        "layers_by_rate.png": _layers_by_rate(all_measured, prompts),
+        "layers_by_rate.png": _layers_by_rate(all_measured, f"geometric {prompts}"),
         "figure3_condition_numbers.png": condition_numbers_along_depth(
             {m.subject.name: _matrices(m) for m in all_measured},
             f"Condition numbers after training (points: {seeds} seeds; lines: "
@@ -117,8 +117,8 @@ def draw(all_measured: list[PruningMeasurements], config: Config) -> dict[str, A
         "figure4_algorithm1.png": gains_of_choices(
             {c: _gains(all_measured, config, c) for c in CONDITIONS},
             f"Choice made on {config.validation_prompts:,} validation prompts, tested "
-            f"on {config.test_prompts:,} others\n({percent} intervals, a line a seed; "
-            "all against the unpruned model,\n"
+            f"on {config.test_prompts:,} others\n({percent} intervals, one line per "
+            "seed; all against the unpruned model,\n"
             "beyond scaling against the scaled answer)",
         ),
     }

@@ -37,7 +37,7 @@ def in_context_curves(config: Config, summaries: dict[str, Any]) -> Any:
             axes.set(ylabel="accuracy", ylim=(0, 1.05))
         for label, colour, line, marker in _PARTS.values():
             entries[label] = key(color=colour, linestyle=line, marker=marker)
-        entries["who knows the task"] = key(color="grey", linewidth=0.9)
+        entries["ideal learner that knows the task"] = key(color="grey", linewidth=0.9)
         entries["chance"] = key(color="grey", linestyle=":", linewidth=0.9)
     return shown[0].figure
 

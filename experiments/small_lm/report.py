@@ -75,7 +75,7 @@ def checks(config: Config, found: dict[str, Curves]) -> list[Check]:
         stated.append(Check(f"{RISE} against {name}", RISE, least, "<="))
     for name, curve in found.items():
         excess = summary(curve.model[:, -1] - curve.informed, level)["low"][0]
-        check = f"{name}: least excess over who knows the task"
+        check = f"{name}: least excess over the ideal learner that knows the task"
         stated.append(Check(check, excess, 0.0, "<="))
     return stated
 

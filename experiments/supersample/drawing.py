@@ -85,6 +85,8 @@ def along(cases: Sequence[Case], confidence: float):
     with page(list(families), 2, title, 2.5) as (shown, _):
         for axes, (family, own) in zip(shown, families.items(), strict=True):
             _panel(axes, family, own, confidence)
+        for axes in shown[::2]:
+            axes.set_ylabel("loss in [0, 1]")
     return shown[0].figure
 
 
@@ -106,9 +108,16 @@ def _panel(axes, family, own, confidence) -> None:
         axes.plot(x, values, style, color=colour, markersize=3, label=label)
     name, scale = _AXES[family]
     axes.set_xscale(scale, **({"linthresh": 100} if scale == "symlog" else {}))
-    axes.set_xticks(x, [f"{value:g}" for value in x], fontsize=8)
+    axes.set_xticks(x, _ticks(x), fontsize=8)
     axes.set_xticks([], minor=True)
     if scale == "symlog":
         axes.set_xlim(min(x) - 10, 1.3 * max(x))
     axes.set_xlabel(name)
     axes.axhline(0, color="0.6", linewidth=0.8)
+
+
+def _ticks(x: Sequence[float]) -> list[str]:
+    """Returns the labels of an axis; long ones that would touch the next are empty."""
+    nexts = [*x[1:], np.inf]
+    close = [v >= 1000 and after < 2 * v for v, after in zip(x, nexts, strict=True)]
+    return ["" if left else f"{v:g}" for v, left in zip(x, close, strict=True)]

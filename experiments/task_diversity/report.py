@@ -138,7 +138,7 @@ def comparison_table(
     columns.insert(2, [*lines.dmmse[source], lines.ridge])
     for size, row in zip(config.pool_sizes, zip(*columns, strict=True), strict=True):
         cells = [f"{value.mean:.4f} ({value.standard_error:.4f})" for value in row]
-        table.add_row(f"{size:,}" if size else "none", *cells)
+        table.add_row(f"{size:,}" if size else "no pool", *cells)
     return table
 
 

@@ -68,7 +68,8 @@ class Bound:
             ``(L,)``.
         dim: Dimension in which the terms were computed, ``(L,)``.
         upper: One-sided confidence limit of the value: Student's limits of both
-            expectations in every layer, by a union bound; NaN for one prompt.
+            expectations in every layer, by a union bound; NaN for one prompt, and with
+            ``log="inside"``.
         confidence: Confidence level of ``upper``.
         bias: Direction of the bias of ``value``; empty where there is none.
         assumptions: What the theorem assumes, and whether it holds.
@@ -116,8 +117,9 @@ class Bound:
         else:
             estimate = f"estimated, standard error {float(self.standard_error):.2g}"
             lines.append(f"{estimate}; {self.bias}" if self.bias else estimate)
-            share = f"{100 * self.confidence:g} %"
-            lines.append(f"at most {float(self.upper):.4g} with confidence {share}")
+            if not np.isnan(self.upper):
+                share = f"{100 * self.confidence:g} %"
+                lines.append(f"at most {float(self.upper):.4g} with confidence {share}")
         words = {True: "holds", False: "FAILS", None: "assumed"}
         lines += [f"{words[one.holds]}: {one.text}" for one in self.assumptions]
         return "\n".join(lines)

@@ -63,10 +63,11 @@ def path_moments(
         , \qquad \dot Q = A Q + Q A^\top + \tfrac1k N(Q) , \\
         N(Q) = \kappa N \Big( \sum_i B_i Q B_i^\top - \tfrac1N A Q A^\top \Big) ,
 
-    so that the two differ by :math:`\tfrac{1}{k^2} A Q A^\top` per step and by O(1/k)
-    in all: the SDE describes equation (4) only as far as the update of a layer is
-    small. The covariance is one difference of second moments. Memory O(n^8) with
-    ``continuous``, which solves the equations by matrix exponentials; for small n.
+    so that the two differ by :math:`\tfrac{1}{2 k^2} (A^2 Q + Q A^{\top 2})` and terms
+    of order :math:`k^{-3}` per step, and by O(1/k) in all: the SDE describes equation
+    (4) only as far as the update of a layer is small. The covariance is one difference
+    of second moments. Memory O(n^8) with ``continuous``, which solves the equations by
+    matrix exponentials; for small n.
 
     Args:
         stack: The weights, ``(L, n, n)`` each.

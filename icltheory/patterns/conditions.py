@@ -66,10 +66,11 @@ def in_domain_conditions(
 
     Returns:
         The conditions ``cover``, ``tasks``, ``training length``, ``test length``,
-        ``batch`` and ``steps`` (its right side is the nearer end of the range).
+        ``batch`` and ``steps`` (its right side is C_1, or C_2 where that is exceeded).
 
     Raises:
-        ValueError: If a task is no pair of patterns, or epsilon is not positive.
+        ValueError: If a task is no pair of patterns, or epsilon or alpha is not
+            positive.
 
     Example:
         >>> ring = [(i, (i + 1) % 6) for i in range(6)]

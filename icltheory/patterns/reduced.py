@@ -144,7 +144,7 @@ def reduced_training(
         task: The task; its tasks are taken to be all.
         num_steps: Number of steps.
         step_size: eta.
-        num_examples: Contexts l of a prompt, up to 65.
+        num_examples: Contexts l of a prompt, up to 64.
         relevant_fraction: alpha.
         substeps: Euler steps of eta over this number; 1 is gradient descent, many are
             gradient flow.
@@ -178,7 +178,7 @@ def reduced_training(
     check_fraction(relevant_fraction, task.num_relevant)
     size = (num_examples + 1) * (num_examples + 2) * (num_examples + 3) // 6
     if size > MOST_KINDS:
-        raise ValueError(f"num_examples: expected at most 65, got {num_examples}")
+        raise ValueError(f"num_examples: expected at most 64, got {num_examples}")
     _check_start(params, task)
     sizes = (num_examples, task.num_relevant, num_steps, substeps)
     state, fixed = _start(params, task, relevant_fraction)

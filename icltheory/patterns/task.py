@@ -65,8 +65,9 @@ class PatternTask:
         dim: Width d_X >= M1 + M2 of the features; M1 + M2 if left out.
         label_dim: Width d_Y of the label embedding; d_X if left out.
         dtype: Type of the prompts; None is JAX's default float type.
-        relevant: The patterns mu_j, ``(M1, d_X)``, drawn from the key if left out.
-        irrelevant: The patterns nu_k, ``(M2, d_X)``, drawn if left out.
+        relevant: The patterns mu_j, ``(M1, d_X)``, used as they are; drawn if left out,
+            orthogonal to the irrelevant ones.
+        irrelevant: The patterns nu_k, ``(M2, d_X)``, likewise.
         label_embedding: The unit vector q, ``(d_Y,)``, drawn if left out.
         feasible: Whether the patterns exist as asked for; see
             :meth:`out_of_domain`.
@@ -146,11 +147,22 @@ class PatternTask:
 
     def _draw(self, key):
         M1, own = self.num_relevant, jax.random.split(key)
-        if self.relevant is None or self.irrelevant is None:
+        counts = {"relevant": M1, "irrelevant": self.num_irrelevant}
+        given = [name for name in counts if getattr(self, name) is not None]
+        if len(given) < 2:
             basis = random_orthogonal(own[0], self.dim, self.dtype)
+            if given:
+                first = jnp.asarray(getattr(self, given[0]), self.dtype)
+                check_shape(given[0], first, (counts[given[0]], self.dim))
+                check_finite(given[0], first)
+                # Gram and Schmidt's method leaves the first ones' span to them.
+                both = jnp.concatenate([first, basis]).T
+                basis = jnp.roll(jnp.linalg.qr(both)[0].T, -len(first), axis=0)
             basis = jnp.asarray(self.scale, self.dtype) * basis
-            end = M1 + self.num_irrelevant
-            self._fill(relevant=basis[:M1], irrelevant=basis[M1:end])
+            for name, count in counts.items():
+                if name not in given:
+                    self._set(**{name: basis[:count]})
+                    basis = basis[count:]
         if self.label_embedding is None:
             q = jax.random.normal(own[1], (self.label_dim,), self.dtype)
             self._set(label_embedding=q / jnp.linalg.norm(q))

@@ -13,8 +13,8 @@ SIZE = 8.0
 def name_ends(axes: Any, ends: Iterable[tuple[float, str, Any]]) -> None:
     """Writes names to the right of the axes at the heights of the curves' ends.
 
-    Names that would overlap are moved apart, as little as possible. They follow when
-    the limits of the axis change.
+    Names that would overlap are moved apart, as little as possible, and stay between
+    the ends of the axis if there is room. They follow when its limits change.
 
     Args:
         axes: Axes of matplotlib; they keep room for the names.
@@ -55,7 +55,7 @@ def _apart(wanted: np.ndarray, gap: float) -> np.ndarray:
     """Returns increasing heights, at least ``gap`` apart, closest to those given.
 
     Without the gaps this is a regression on ascending numbers, which pooling adjacent
-    violators solves.
+    violators solves; limits of a regression on ascending numbers cut its solution.
     """
     steps = gap * np.arange(len(wanted))
     blocks: list[list[float]] = []
@@ -63,4 +63,6 @@ def _apart(wanted: np.ndarray, gap: float) -> np.ndarray:
         blocks.append([value])
         while len(blocks) > 1 and np.mean(blocks[-2]) > np.mean(blocks[-1]):
             blocks[-2:] = [blocks[-2] + blocks[-1]]
-    return np.concatenate([np.full(len(b), np.mean(b)) for b in blocks]) + steps
+    level = np.concatenate([np.full(len(b), np.mean(b)) for b in blocks])
+    room = 1.0 - steps[-1]
+    return np.clip(level, min(0.0, room / 2), max(room, room / 2)) + steps

@@ -140,7 +140,8 @@ def update_split(
 
     * ``"W_Q"`` (Example 2), :math:`A + B = z M_r + z \delta`: equality always. The norm
       of the update falls; that of the later implicit gradients need not.
-    * ``"W_V"`` (Example 3), :math:`M_r X + \delta X`: equality always.
+    * ``"W_V"`` (Example 3), :math:`M_r X + \delta X`: equality without an MLP. With
+      one it stands between two others: false.
     * ``"W_K"`` (Example 3): false. The matrix stands between two others, and pruning it
       can raise the norm. The example's claim holds for UB only.
     * ``"W_MLP"`` (Example 4), the product :math:`W_{out} W_{in}` pruned as one matrix:

@@ -7,7 +7,7 @@ from jaxtyping import Real
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice
-from icltheory._names import DemoUpdates, DenseMethod
+from icltheory._names import DemoUpdates, NormMethod
 from icltheory._typing import Array, Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory.dense import implicit_gd
@@ -24,7 +24,7 @@ def depth_errors(
     *,
     demo_updates: DemoUpdates = "shared",
     scale: Real[ArrayLike, ""] = 1.0,
-    method: DenseMethod = "auto",
+    method: NormMethod = "auto",
     dtype=jnp.float32,
 ) -> Float[Array, " L"]:
     r"""Relative error of the recursion in ``dtype`` against the float64 forward pass.

@@ -232,12 +232,14 @@ def test_the_figure_draws_what_it_is_given():
     lines = {line.get_label(): line for line in above.get_lines()}
     np.testing.assert_array_equal(lines["_W_Q"].get_ydata(), [10.0, np.nan, 1000.0])
     names = {text.get_text(): text.get_color() for text in above.texts}
-    assert {"$W_Q$", "$W_K$", "random 8 x 8", "dashed: rounding decides"} == set(names)
+    assert {"$W_Q$", "$W_K$", "random 8 x 8"} == set(names)
+    [legend] = figure.legends
+    assert "rounding decides" in [text.get_text() for text in legend.get_texts()]
     assert names["$W_Q$"] == lines["_W_Q"].get_color() != names["$W_K$"]
     assert set(lines["_random 8 x 8"].get_ydata()) == {50.0}
     hollow = [line for line in above.get_lines() if line.get_markerfacecolor() == "w"]
     assert [line.get_xdata().tolist() for line in hollow] == [[2], [2]]
-    assert set(lines["_rounding decides"].get_ydata()) == {500.0}
+    assert set(lines["_rounding of W_Q"].get_ydata()) == {500.0}
     assert sum(line.get_linestyle() == "--" for line in above.get_lines()) == 2
     assert "--" not in {line.get_linestyle() for line in below.get_lines()}
     np.testing.assert_allclose(beside.get_lines()[0].get_ydata()[[0, 2]], [0.2, 20.0])

@@ -122,7 +122,7 @@ def made_up(free, steps=0.07):
 )
 def test_free_weights_are_placed_beside_the_floor(free, place):
     (line,) = report(Config(phase_layers=2), [made_up(free)]).findings
-    assert f"{place} the floor 0.011" in line
+    assert f"{place} the lower bound 0.011" in line
 
 
 def test_steps_that_are_not_the_best_fail_the_check():

@@ -163,6 +163,12 @@ def test_least_squares_beyond_d_is_the_same_for_every_input_covariance(measured)
     z = (average.mean - exact) / average.standard_error
     measured("z", z)
     assert abs(z) < 5
+    # without full rank the rank stands in place of d
+    for rank, share in ((2, 2 / 9), (1, 1 / 10), (0, 0.0)):
+        H = np.diag([2.0, 0.5, 1.0] * (np.arange(3) < rank))
+        flat = LinearRegression(H, np.ones(3), np.eye(3), 0.5)
+        found = least_squares_risk(flat, 12, query_noise=False)
+        np.testing.assert_allclose(found, 0.5 * share, rtol=1e-12)
     # and is not below d: the restriction to multiples of the identity is needed
     with raises("input_cov: expected a multiple of the identity where num_examples <"):
         risks.least_squares_risk(task, 2)

@@ -228,7 +228,7 @@ def test_many_substeps_are_gradient_flow():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_examples": 66}, "num_examples: expected at most 65, got 66"),
+        ({"num_examples": 65}, "num_examples: expected at most 64, got 65"),
         ({"num_examples": 0}, "num_examples: expected"),
         ({"step_size": -1.0}, "step_size: expected"),
         ({"relevant_fraction": 1.5}, "relevant_fraction: expected"),

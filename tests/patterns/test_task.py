@@ -180,6 +180,11 @@ def test_given_patterns_and_dtype(key):
     mu = jax.jit(lambda: out_of_domain_patterns(known, 2, 0.4, key))()
     given = pattern_task(2, 7, 3.0, dim=12, relevant=mu, dtype=jnp.float32)
     np.testing.assert_allclose(given.relevant, mu, rtol=1e-6)
+    gram = np.asarray(given.irrelevant) @ np.asarray(given.irrelevant).T
+    np.testing.assert_allclose(gram, 9 * np.eye(7), atol=1e-4)
+    np.testing.assert_allclose(given.irrelevant @ mu.T, 0, atol=1e-4)
+    other = pattern_task(2, 7, 3.0, dim=12, irrelevant=given.irrelevant)
+    np.testing.assert_allclose(other.relevant @ other.irrelevant.T, 0, atol=1e-5)
     prompt = jax.eval_shape(lambda: given.sample(key, 3, 4, 1))
     assert {prompt.P.dtype, prompt.y.dtype, prompt.z.dtype} == {jnp.dtype("float32")}
     assert np.all(sample(given, key, 3, 0, 1).missed)

@@ -155,10 +155,11 @@ def optimal_difference_bound(
     :math:`2 \lambda |\Delta\ell_J|`. The bound is therefore the smallest of its kind,
     and at most :func:`loss_difference_bound`'s at a random pair,
     :func:`variance_bound` and :func:`weighted_bound`. For a 0-1 loss every learner
-    attains it: value and error are equal.
+    attains it: value and \|error\| are equal.
 
-    Each :math:`\lambda` gives a bound; the least over 64 of them, from 0.01 to 100, is
-    returned. In ``upper`` the information has half of the error probability, and the
+    ``value`` is the least over 512 numbers :math:`\lambda` from 0.001 to 100 and the
+    limit of small ones, which is :func:`variance_bound`. ``upper`` is the least over 64
+    of them, from 0.01 on: the information has half of the error probability, and the 64
     expectations share the rest.
 
     Args:
@@ -187,18 +188,28 @@ def optimal_difference_bound(
     """
     pairs = read_pairs(losses, chosen, levels, confidence)
     information = coin_information(*merged(pairs.pooled, pairs.differences))[0]
+    fine = jnp.geomspace(0.001, 100, 512).astype(information.dtype)
+    square = _expected(pairs, pairs.differences[None] ** 2)[0]
+    value = _least(fine, information, _tilted(pairs, fine))
+    value = jnp.minimum(value, jnp.sqrt(2 * information * square))
     tilts = jnp.geomspace(0.01, 100, 64).astype(information.dtype)
-    spread = tilts[:, None, None] * pairs.differences[None]
-    shape = _log_cosh(spread) / _log_cosh(tilts)[:, None, None]
-    mean = jnp.clip(_expected(pairs, shape), 0, 1)
     B, weight = pairs.num_prompts, tail_weight(confidence) + jnp.log(2.0)
     limit = information_limit(information, B, weight)
-    means = mean_limit(mean, B, weight + jnp.log(float(len(tilts))))
+    each = weight + jnp.log(float(len(tilts)))
+    means = mean_limit(_tilted(pairs, tilts), B, each)
+    return pairs.record(value, _least(tilts, limit, means), information)
 
-    def least(information, mean):
-        return jnp.min((information + _log_cosh(tilts) * mean) / tilts)
 
-    return pairs.record(least(information, mean), least(limit, means), information)
+def _tilted(pairs: Pairs, tilts: Array) -> Array:
+    """Means of log cosh of the tilted difference, over its largest value, (T,)."""
+    spread = tilts[:, None, None] * pairs.differences[None]
+    shape = _log_cosh(spread) / _log_cosh(tilts)[:, None, None]
+    return jnp.clip(_expected(pairs, shape), 0, 1)
+
+
+def _least(tilts: Array, information: Array, means: Array) -> Array:
+    """Least over the tilts of the bound that each of them gives."""
+    return jnp.min((information + _log_cosh(tilts) * means) / tilts)
 
 
 def _expected(pairs: Pairs, functions: Array) -> Array:

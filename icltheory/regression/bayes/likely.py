@@ -25,7 +25,7 @@ class LikelyRate:
 
     Args:
         lower: sigma^2 + S / 3, S the sum of min(phi_i, sigma^2 / M).
-        upper: sigma^2 + (107 + 16 c) S.
+        upper: sigma^2 + (4 (9 + 8 log 9) + 16 c) S, the first number being 106.3.
         lower_probability: Least probability with which ``lower`` holds; for any c.
         probability: Least probability with which both hold; below 0 where M is small.
         ratio: (R_min - sigma^2) / (R(X) - sigma^2) is at most this where ``lower``
@@ -59,7 +59,7 @@ def likely_rate(
 ) -> LikelyRate:
     r"""Two-sided bounds on the Bayes risk given the inputs, with their probability.
 
-    .. math:: \tfrac13 S \le R(X) - \sigma^2 \le (107 + 16 c)\, S , \qquad
+    .. math:: \tfrac13 S \le R(X) - \sigma^2 \le (36 + 32 \log 9 + 16 c)\, S , \qquad
         S = \sum_i \min\{\phi_i, \sigma^2 / M\} , \qquad
         \mathrm{tr}(H \Psi) \le c\, \sigma^2 ,
 

@@ -50,8 +50,8 @@ def gradient_flow(
         + \tfrac{\mathrm{tr}(H \Delta) + \sigma^2}{M} H \Bigr],
 
     with Delta = Psi + (beta - beta*)(beta - beta*)'. A flow on R / 2 is the same path
-    at half the speed. For GD-beta it converges from every start (``limit``), at the
-    rates of ``rates``; for an LTB it need not.
+    at half the speed. For GD-beta it converges from every start (``gd_beta_limit``),
+    at the rates of ``gd_beta_rates``; for an LTB it need not.
 
     GD-beta is integrated in the eigenbases in which the flow near the optimum is
     diagonal, by an exponential Runge-Kutta method that solves the diagonal exactly: the

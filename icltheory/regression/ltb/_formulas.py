@@ -8,7 +8,7 @@ from icltheory.regression.ltb._moments import Moments, outer, weighted
 
 
 def gd_beta_risk(moments: Moments, beta: Array, Gamma: Array) -> Array:
-    """Equation (1.1) of Theorem 5.2's proof, for any beta and Gamma."""
+    """The risk of GD-beta, for any beta and Gamma (proof of Theorem 5.2)."""
     H = moments.H
     second, spread = _second_moment(moments, beta)
     signal = einsum("ij,ji->", H, moments.Psi) + weighted(H, beta - moments.mean)
@@ -58,7 +58,7 @@ def centred(
 def effective_risk(
     moments: Moments, c: Array, p: Array, v: Array, U: Array, u: Array
 ) -> Array:
-    """Equation (2.1): the risk of any LTB, and with c = 0 of any LSA."""
+    """The risk of any LTB, and with c = 0 of any LSA."""
     H, M, tau = moments.H, moments.M, moments.tau
     q, A = centred(moments, p, v, U, u)
     B = v * A + outer(q, u)

@@ -23,6 +23,8 @@ __all__ = ["SpuriousMinimum", "excess_profile", "spurious_minimum"]
 class SpuriousMinimum:
     r"""A stationary point of an LTB's risk that is not a global minimum.
 
+    If Phi has rank 1 or 0 the excess is 0, and the point is a global minimum.
+
     Args:
         parameters: Its parameters.
         excess: Risk above that of the best LTB, sum_{i >= 2} phi_i^2 / omega_i.
@@ -67,7 +69,8 @@ def spurious_minimum(problem: LinearRegression, num_examples: Count) -> Spurious
         - \frac{2\phi_1^2}{M} + 2 \Bigl(1 + \frac2M\Bigr) \mathrm{tr}(\Phi^2) \Bigr]
         > M \sum_{i \ge 2} \phi_i^2.
 
-    With beta* = 0 it is one of the LSA too. Theorem 6.3 is about GD-beta, whose risk
+    With beta* = 0 it is one of the LSA too. If Phi has rank 1 or 0 the excess is 0, and
+    the point is a global minimum. Theorem 6.3 is about GD-beta, whose risk
     has no such point. Derivatives in H and Psi need distinct eigenvalues.
 
     Args:

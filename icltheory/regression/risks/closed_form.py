@@ -51,7 +51,8 @@ def least_squares_risk(
         d / (k - d - 1) & k \ge d + 2, \end{cases}
 
     with M = Psi + beta* beta*', and no variance term at k = 0 or without noise. For
-    k >= d any positive definite H has the same risk, so there H is not restricted.
+    k >= d the risk is the same for any H of full rank, and with the rank of H in place
+    of d for any other, so there H is not restricted.
 
     Args:
         task: The population (H, beta*, Psi, sigma^2).
@@ -63,7 +64,7 @@ def least_squares_risk(
 
     Raises:
         ValueError: If k < d (or is not known) and H is not a multiple of the identity.
-            A traced H is taken to be one.
+            A traced H that is not one gives NaN.
 
     Example:
         >>> task = LinearRegression.isotropic(20)
@@ -80,11 +81,12 @@ def least_squares_risk(
     dim = task.dim
     k = read_count("num_examples", num_examples, population.H.dtype)
     _check_isotropic(task.input_cov, num_examples, dim)
-    bias = population.signal * jnp.maximum(1 - k / dim, 0)
-    few, many = dim - k - 1, k - dim - 1
+    rank = jnp.linalg.matrix_rank(population.H, hermitian=True).astype(k.dtype)
+    bias = population.signal * jnp.maximum(1 - k / jnp.maximum(rank, 1), 0)
+    few, many = rank - k - 1, k - rank - 1
     ratio = jnp.where(few > 0, k / jnp.where(few > 0, few, 1), jnp.inf)
-    ratio = jnp.where(many > 0, dim / jnp.where(many > 0, many, 1), ratio)
-    noisy = (k > 0) & (population.noise_var > 0)
+    ratio = jnp.where(many > 0, rank / jnp.where(many > 0, many, 1), ratio)
+    noisy = (k > 0) & (rank > 0) & (population.noise_var > 0)
     variance = jnp.where(noisy, population.noise_var * jnp.where(noisy, ratio, 0), 0)
     return bias + variance + query_noise * population.noise_var
 

@@ -3,7 +3,13 @@
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_scalar, check_shape, check_values
+from icltheory._checks import (
+    check_finite,
+    check_positive,
+    check_scalar,
+    check_shape,
+    check_values,
+)
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Scalar
 from icltheory.regression._linalg import Matrix, Number, einsum
@@ -86,6 +92,7 @@ def convergence_constants(
     check_shape("Theta", Theta, (dim, dim))
     check_finite("Theta", Theta)
     check_scalar("scale", scale)
+    check_positive("scale", scale)
     Theta = jnp.asarray(Theta, Lam.dtype)
     size = jnp.sqrt(jnp.sum(einsum("ij,kj->ik", Theta, Theta) ** 2))
     check_values(
