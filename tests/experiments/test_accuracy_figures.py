@@ -22,14 +22,6 @@ RATES = (0, 0.1, 0.5, 0.995)
 RISING = np.array([0.6, 0.7, 0.9, 0.9])
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 def lines(axes):
     return {line.get_label(): line for line in axes.get_lines()}
 

@@ -29,14 +29,6 @@ TINY = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
-
-
 # --- the run
 
 

@@ -37,14 +37,6 @@ CONFIG = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 @pytest.fixture(scope="module")
 def model():
     decoder = Decoder(read_architecture(CONFIG))

@@ -32,14 +32,6 @@ TINY = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 def random_weights(seed, starts=1, layers=2, dim=3):
     shape = (3, starts, layers, dim + 1, dim + 1)
     return 0.3 * np.random.default_rng(seed).standard_normal(shape)

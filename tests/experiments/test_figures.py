@@ -30,14 +30,6 @@ matplotlib.use("Agg")
 MEAN = np.array([1.0, 0.6, 0.1])
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 def lines(axes):
     return {line.get_label(): line for line in axes.get_lines()}
 

@@ -47,14 +47,6 @@ SMALL = """
 """
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 @pytest.mark.slow
 def test_every_model_is_measured_against_its_noise():
     """Two members by hand: their answers, the truth, and ridge by its formula."""

@@ -20,14 +20,6 @@ TINY = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
-
-
 @pytest.mark.slow
 def test_a_small_run_writes_everything_it_promises(tmp_path):
     result = gradient_flow.main([*TINY, "--output", str(tmp_path)])

@@ -28,6 +28,7 @@ from icltheory.regression.tasks import LinearRegression
 from icltheory.trajectory import implicit_gd
 
 matplotlib.use("Agg")
+pytestmark = pytest.mark.usefixtures("float32")
 TINY = [
     *("--preset", "cpu", "--eval-prompts", "8", "--queries", "4"),
     *("--gpt2.dim", "2", "--gpt2.num-points", "5", "--gpt2.width", "8"),
@@ -39,16 +40,6 @@ TINY = [
     *("--shots", "1", "3", "6", "--parts", "0", "1"),
     *("--subset-prompts", "8", "--subsets", "4"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _float32():
-    """The experiment's precision is part of what it is."""
-    with jax.enable_x64(False):
-        yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
 
 
 @functools.partial(jax.jit, static_argnums=1)

@@ -38,14 +38,6 @@ GRID = VoteGrid(
 )
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 def test_the_size_of_a_row_solves_the_balance():
     count, excess, w_f, w_b = 53, 0.0144, 0.24, 0.41
     f, b = (w * np.sqrt(count * w**2 + excess) for w in (w_f, w_b))

@@ -50,14 +50,6 @@ SMALL = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 @pytest.fixture(scope="module")
 def small():
     return ltb_gap.Config(

@@ -26,6 +26,7 @@ from icltheory.regression.tasks import LinearRegression
 from tests.experiments.test_ltb_gpt2_removal import made_up
 
 matplotlib.use("Agg")
+pytestmark = pytest.mark.usefixtures("float32")
 TINY = [
     *("--preset", "noiseless", "--recipe.width", "8", "--recipe.num-layers", "1"),
     *("--recipe.num-heads", "2", "--recipe.batch-size", "4", "--recipe.steps", "20"),
@@ -36,16 +37,6 @@ TINY = [
     *("--eval-prompts", "256", "--bayes-draws", "512", "--lsa-starts", "4"),
 ]
 CPU = ltb_gpt2.PRESETS["cpu"]
-
-
-@pytest.fixture(autouse=True)
-def _float32():
-    """The experiment's precision is part of what it is."""
-    with jax.enable_x64(False):
-        yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
 
 
 # --- the cells

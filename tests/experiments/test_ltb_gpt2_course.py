@@ -2,7 +2,6 @@
 
 import math
 
-import jax
 import matplotlib
 import numpy as np
 import pytest
@@ -16,17 +15,9 @@ from experiments.ltb_gpt2.report import checks, report
 from tests.experiments.test_ltb_gpt2 import TINY
 
 matplotlib.use("Agg")
+pytestmark = pytest.mark.usefixtures("float32")
 CPU, NOISELESS, D20 = (ltb_gpt2.PRESETS[n] for n in ("cpu", "noiseless", "d20"))
 WITH, WITHOUT = ModelSetting(True, 10.0), ModelSetting(False, 10.0)
-
-
-@pytest.fixture(autouse=True)
-def _float32():
-    with jax.enable_x64(False):
-        yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
 
 
 def scores_of(values, seeds=2):

@@ -29,17 +29,9 @@ from experiments.ltb_gpt2.removal import (
 from tests.weights import drawn
 
 matplotlib.use("Agg")
+pytestmark = pytest.mark.usefixtures("float32")
 CPU = ltb_gpt2.PRESETS["cpu"]
 BAYES = 0.0198
-
-
-@pytest.fixture(autouse=True)
-def _float32():
-    with jax.enable_x64(False):
-        yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
 
 
 # --- directions

@@ -23,14 +23,6 @@ SMALL = """
 """
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 @pytest.mark.slow
 def test_a_small_run_passes_its_checks_and_draws_its_pictures(tmp_path):
     result = mechanisms.main([*SMALL.split(), "--output", str(tmp_path)])

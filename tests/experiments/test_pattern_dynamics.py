@@ -2,7 +2,6 @@
 
 import json
 
-import jax
 import matplotlib
 import numpy as np
 import pytest
@@ -13,20 +12,12 @@ from experiments.pattern_dynamics.measure import first_below
 from experiments.pattern_dynamics.report import fitted, slopes
 
 matplotlib.use("Agg")
+pytestmark = pytest.mark.usefixtures("float32")
 SHARES = (1.0, 0.5, 0.25, 0.125)
 TINY = """
     --preset cpu --scales 3 2 --shares 1 0.9 0.8 --small-shares 1 0.8 0.6 --seeds 0 1
     --num-examples 6 --steps 240 --batch-size 32 --prompts 64 --num-neurons 16
 """
-
-
-@pytest.fixture(autouse=True)
-def _as_a_user():
-    with jax.enable_x64(False):
-        yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
 
 
 def test_each_law_is_found_where_it_holds():

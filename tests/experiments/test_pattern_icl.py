@@ -33,14 +33,6 @@ SMALL = PatternEnsemble(
 )
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 def test_the_crossing_lies_between_two_snapshots():
     steps, values = np.arange(0, 50, 10), np.array([1.0, 0.6, 0.3, 0.05, 0.2])
     assert crossing(steps, values, 0.1) == pytest.approx(20 + 10 * 0.2 / 0.25)

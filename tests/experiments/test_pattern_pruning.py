@@ -93,14 +93,6 @@ SMALL = """
 """
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     """One small run: its folder, its result, and what its parts returned."""

@@ -30,14 +30,6 @@ SMALL = """
 """
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory):
     output = tmp_path_factory.mktemp("runs")

@@ -39,14 +39,6 @@ GRID = 2 * 2 * 3 * 12
 SEARCHES = 3 * 12  # of the second draw
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
     """A model that has learned nothing, and its tasks."""

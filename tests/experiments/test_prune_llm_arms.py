@@ -28,14 +28,6 @@ matplotlib.use("Agg")
 __all__ = ["toy"]
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 def with_arms(gain, white_gain=0.0):
     """The made-up study, and answers with equal singular values that gain at 0.9."""
     study = made_up(gain)

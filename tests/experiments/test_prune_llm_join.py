@@ -27,14 +27,6 @@ matplotlib.use("Agg")
 MORE = (1.0, 1.0, (4096, 4096), "float16", 1e6, True, np.empty(0))
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 def like_the_scripts(denominator="n-1"):
     """A made-up study of GPT-J on RTE, in the settings of the scripts."""
     study = made_up(gain=0.3, num_layers=28)

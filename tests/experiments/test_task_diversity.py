@@ -66,14 +66,6 @@ SMALL = """
 """
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 def task():
     return LinearRegression.isotropic(2, 0.25)
 

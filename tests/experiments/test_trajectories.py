@@ -21,14 +21,6 @@ SMALL = """
 """
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 @pytest.mark.slow
 def test_a_small_run_shows_what_theorem_1_says(tmp_path):
     result = trajectories.main([*SMALL.split(), "--output", str(tmp_path)])
