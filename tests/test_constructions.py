@@ -1,5 +1,3 @@
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,10 +10,7 @@ from icltheory.constructions import (
     preconditioned_gradient_descent,
     read_prediction,
 )
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
+from tests.raising import raises
 
 
 def test_weights_are_the_block_matrices_of_the_docstrings():

@@ -1,5 +1,4 @@
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +22,9 @@ from icltheory.attention import (
 )
 from icltheory.attention._layer import as_tokens
 from tests import oracles
+from tests.raising import raises
 
 MASKS = ("demos", "causal", "none")
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
-
-
 SIZES = [(1, 3), (5, 3)]  # N, n; N = 0 has its own tests
 
 

@@ -1,7 +1,5 @@
 """Several modules at once, ranks, and matrices outside of the layers."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -14,12 +12,9 @@ from icltheory.bridge import (
 )
 from icltheory.pruning import Intervention
 from tests.bridge.tiny import model_of
+from tests.raising import raises
 
 IDS = np.array([[1, 2, 3, 4]])
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def best(W, rank):

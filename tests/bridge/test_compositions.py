@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import re
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from icltheory.layered import get_matrix, replace_matrix
 from icltheory.pruning import Intervention
 from icltheory.statistics import compare
 from tests.bridge.evaluation_tasks import classification, tiny, with_test
+from tests.raising import raises
 
 MODEL = "experiments/small_lm/checkpoint"
 CANDIDATES = (
@@ -28,10 +28,6 @@ CANDIDATES = (
     *("2:W_Q,W_K:rank=3", "head:rank=40"),
 )
 OVERLAP = {"0:attn:0.9", "0:W_V:rank=16"}
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def searched(values, budget, beam, touched=None):

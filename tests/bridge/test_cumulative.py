@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +21,11 @@ from icltheory.linalg import svd
 from icltheory.pruning import choose_rate, clip, module_matrices, rank_for_rate
 from tests.bridge.evaluation_tasks import classification, tiny, with_test
 from tests.bridge.tiers import quick
+from tests.raising import raises
 
 RATES = (0, 0.25, 0.5, 0.75)
 LOOP = Cumulative(RATES, seed=3)
 norm = np.linalg.norm
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def ranks(W, loop=LOOP):

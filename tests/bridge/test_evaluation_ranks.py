@@ -1,7 +1,5 @@
 """Ranks beside rates in evaluations and in stored answers."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -18,13 +16,10 @@ from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import Cumulative
 from icltheory.pruning import Rank
 from tests.bridge.evaluation_tasks import classification, tiny
+from tests.raising import raises
 
 TASK = classification(4)
 SHAPES = {"buckets": 1, "batch_size": 4}
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def test_ranks_are_stored_beside_rates(tmp_path):

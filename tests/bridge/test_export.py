@@ -2,7 +2,6 @@
 
 import functools
 import json
-import re
 import shutil
 
 import jax
@@ -26,6 +25,7 @@ from icltheory.bridge.model import LanguageModel
 from icltheory.layered import get_matrix
 from icltheory.pruning import module_matrices
 from tests.bridge.tiers import quick
+from tests.raising import raises
 from tests.weights import drawn
 
 SIZES = {
@@ -62,10 +62,6 @@ def same_bits(a, b):
     assert [path for path, _ in a] == [path for path, _ in b]
     for (path, x), (_, y) in zip(a, b, strict=True):
         assert (x.dtype, x.tobytes()) == (y.dtype, y.tobytes()), path
-
-
-def raises(message, kind=ValueError):
-    return pytest.raises(kind, match="^" + re.escape(message))
 
 
 # --- dense

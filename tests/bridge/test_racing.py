@@ -1,14 +1,10 @@
 import itertools
-import re
 
 import numpy as np
 import pytest
 
 from icltheory.bridge.racing import bet, full_grid, race
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
+from tests.raising import raises
 
 
 def of(right, asked=None):

@@ -1,7 +1,6 @@
 """Condition numbers, the store of singular systems, and ways to decompose."""
 
 import functools
-import re
 import tracemalloc
 
 import jax
@@ -25,11 +24,8 @@ from icltheory.bridge.spectra import (
 from icltheory.linalg import SVD
 from icltheory.pruning import module_spectra, random_condition_number
 from tests.bridge.tiers import quick
+from tests.raising import raises
 from tests.weights import drawn
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 @functools.cache

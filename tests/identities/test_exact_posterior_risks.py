@@ -1,7 +1,6 @@
 """Exact risks of ridge and Bayes given the inputs, and their averages."""
 
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +20,7 @@ from icltheory.regression.risks import (
     ridge_risk_given,
 )
 from icltheory.regression.tasks import LinearRegression
+from tests.raising import raises
 from tests.regression import oracles
 
 noisy = functools.partial(jax.jit, static_argnames="query_noise")
@@ -31,10 +31,6 @@ average = functools.partial(
     jax.jit, static_argnums=2, static_argnames=("num_examples", "query_noise")
 )
 bayes_average, ridge_average = average(bayes_risk), average(ridge_risk)
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def full_task(noise_var=0.5, seed=1, dim=3):

@@ -1,7 +1,6 @@
 """Exact risks against simulation, closed forms and each other."""
 
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +24,7 @@ from icltheory.regression.risks import (
     ridge_risk_given,
 )
 from icltheory.regression.tasks import LinearRegression
+from tests.raising import raises
 
 query = functools.partial(jax.jit, static_argnames="query_noise")
 averaging_risk = query(risks.averaging_risk)
@@ -38,10 +38,6 @@ zero_risk = query(risks.zero_risk)
 @functools.cache
 def garg():
     return LinearRegression(np.eye(20), np.zeros(20), np.eye(20), 0.0)
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def full_task(noise_var=0.5, seed=1, dim=3):

@@ -5,8 +5,6 @@ The examples that stand on (20) are saved where the pruned matrix is an outermos
 of the update: there (20) is an equality.
 """
 
-import re
-
 import jax
 import numpy as np
 import pytest
@@ -16,15 +14,12 @@ from icltheory.linalg import low_rank_approximation
 from icltheory.pruning import frobenius_split, update_split, update_upper_bound
 from icltheory.trajectory import implicit_gd_norms
 from tests import oracles
+from tests.raising import raises
 
 n, N, DRAWS = 4, 3, 1000
 
 
 upper_bound = jax.jit(update_upper_bound)
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def draws(*shape, seed=0):

@@ -4,8 +4,6 @@ Layers before it feel nothing; generically all L - k + 1 layers from it on do (t
 says t > k). "Invariably" is false, and a deep layer is not steadier by this argument.
 """
 
-import re
-
 import jax
 import numpy as np
 import pytest
@@ -14,12 +12,9 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.constructions import gradient_descent
 from icltheory.pruning import depth_table
 from tests import oracles
+from tests.raising import raises
 
 L, N, n = 5, 16, 4
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def random_stack():

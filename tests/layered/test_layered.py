@@ -29,12 +29,9 @@ from icltheory.layered import (
     replace_matrix,
 )
 from icltheory.linalg import svd
+from tests.raising import raises
 
 L, N, n = 3, 5, 4
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def draws(*shape, seed=0):

@@ -1,5 +1,3 @@
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,14 +17,11 @@ from icltheory.linalg import (
     thin_frobenius_inner,
     thin_frobenius_norm,
 )
+from tests.raising import raises
 
 best_of = jax.jit(low_rank_approximation)
 condition = jax.jit(condition_number, static_argnames="rank")
 SHAPES = [(5, 5), (4, 7), (7, 4)]
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def matrix(shape, seed=0):

@@ -1,5 +1,3 @@
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,14 +5,11 @@ import pytest
 
 from icltheory.patterns import is_feasible, out_of_domain_patterns, shift_coefficients
 from icltheory.patterns._rotation import complement, random_orthogonal
+from tests.raising import raises
 
 MU = 2.0 * np.linalg.qr(np.random.default_rng(0).normal(size=(9, 9)))[0][:6]
 draw = jax.jit(out_of_domain_patterns, static_argnums=1)
 coefficients_jit = jax.jit(shift_coefficients, static_argnums=(1, 2))
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 @pytest.mark.parametrize(

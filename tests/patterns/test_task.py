@@ -1,5 +1,4 @@
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ from icltheory.patterns import (
     out_of_domain_patterns,
 )
 from tests.patterns.compiled import out_of_domain, pattern_task, sample
+from tests.raising import raises
 
 
 @functools.cache
@@ -26,10 +26,6 @@ def task():
 @functools.cache
 def prompts(size, length, alpha):
     return sample(task(), jax.random.key(0), size, length, alpha)
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def test_patterns_are_orthogonal_and_of_norm_beta():

@@ -1,4 +1,3 @@
-import re
 from itertools import permutations
 
 import numpy as np
@@ -12,10 +11,7 @@ from icltheory.patterns import (
     task_ratio,
 )
 from icltheory.patterns.task_sets import read_tasks
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
+from tests.raising import raises
 
 
 def test_all_tasks_are_the_ordered_pairs():

@@ -1,15 +1,10 @@
-import re
-
 import numpy as np
 import pytest
 
 from icltheory.pruning import choose_layers, choose_rate
+from tests.raising import raises
 
 RATES = [0.1, 0.5, 0.9]
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def test_layers_by_every_aggregate():

@@ -1,5 +1,4 @@
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -7,10 +6,7 @@ import numpy as np
 import pytest
 
 from icltheory.pruning import clip, frobenius_split
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
+from tests.raising import raises
 
 
 def draws(*shape, seed=0):

@@ -1,5 +1,4 @@
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -9,13 +8,10 @@ import pytest
 from icltheory.layered import forward
 from icltheory.pruning import _program, compose, prune_module
 from tests.pruning.models import INPUTS, MODEL, STACK, TARGETS, errors, mean_error
+from tests.raising import raises
 
 RATES = (0.1, 0.5, 0.75)
 PAIRS = ((3, "W_V"), (1, "W_V"), (2, "W_K"), (3, "W_Q"))
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def composed(pairs=PAIRS, rates=RATES, score=mean_error, **options):

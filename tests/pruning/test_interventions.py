@@ -1,7 +1,6 @@
 """Interventions as text and as records, and several of them on one model."""
 
 import dataclasses
-import re
 
 import jax
 import jax.numpy as jnp
@@ -12,16 +11,13 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack, MatrixSpec
 from icltheory.pruning import Intervention, Rank, prune_module, prune_modules
 from tests.pruning.models import MODEL, STACK
+from tests.raising import raises
 
 FORMS = (
     "intervention: expected LAYER:MATRICES:STRENGTH such as 26:mlp:0.9 or "
     "3:W_Q,W_K:rank=8, or MATRICES:STRENGTH outside of the layers such as "
     "head:rank=16, got "
 )
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,9 @@
-import re
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from icltheory.pruning import kept_parameters, magnitude_prune
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
+from tests.raising import raises
 
 
 def draws(*shape, seed=0):

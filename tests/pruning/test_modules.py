@@ -1,5 +1,3 @@
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,10 +13,7 @@ from icltheory.pruning import (
     whiten,
 )
 from tests.pruning.models import MODEL, RATES, STACK, draws
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
+from tests.raising import raises
 
 
 def test_names_of_modules():

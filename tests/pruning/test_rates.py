@@ -1,16 +1,12 @@
-import re
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from icltheory.pruning import kept_parameters, rank_for_rate
+from tests.raising import raises
 
 RATES = (0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def test_ranks_of_the_published_models():

@@ -1,5 +1,3 @@
-import re
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,12 +6,9 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack
 from icltheory.linalg import condition_number, effective_rank, stable_rank
 from icltheory.pruning import by_layer, module_spectra, random_condition_number
+from tests.raising import raises
 
 L, n = 2, 6
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def stack(dtype="float64", seed=0):

@@ -1,7 +1,5 @@
 """A rank beside a rate: what either keeps, and that exactly one is given."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -9,10 +7,7 @@ from icltheory.layered import get_matrix
 from icltheory.pruning import Rank, clip, prune_module, sweep, sweep_grid
 from icltheory.pruning.rates import strengths_of
 from tests.pruning.models import INPUTS, MODEL, STACK, TARGETS, errors
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
+from tests.raising import raises
 
 
 @pytest.mark.parametrize("method", ["svd", "whitened"])

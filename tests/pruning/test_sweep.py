@@ -1,5 +1,4 @@
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -25,10 +24,7 @@ from tests.pruning.models import (
     errors,
     traces,
 )
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
+from tests.raising import raises
 
 
 def swept(layer, module, rates=RATES, **options):

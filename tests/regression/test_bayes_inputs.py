@@ -1,7 +1,5 @@
 """Bad input of ``regression.bayes`` and of the rates, and its error messages."""
 
-import re
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,15 +7,12 @@ import pytest
 from icltheory.regression import bayes, rates
 from icltheory.regression.tasks import LinearRegression
 from icltheory.statistics import Estimate
+from tests.raising import raises
 
 EYE = np.eye(3)
 TASK = LinearRegression(EYE, np.zeros(3), EYE, 0.5)
 MOVED = LinearRegression(EYE, np.ones(3), EYE, 0.5)
 SILENT = LinearRegression(EYE, np.zeros(3), 0 * EYE, 0.0)
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def test_bayes_refuses_other_shapes_and_forms(key):

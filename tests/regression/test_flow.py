@@ -2,7 +2,6 @@
 
 import builtins
 import functools
-import re
 import subprocess
 import sys
 
@@ -15,6 +14,7 @@ from icltheory.regression import flow, ltb
 from icltheory.regression.flow import ode
 from icltheory.regression.tasks import LinearRegression
 from tests.oracles_ltb import random_population
+from tests.raising import raises_one_line as raises
 
 EYE = np.eye(2)
 TIMES = np.array([0.0, 0.5, 3.0])
@@ -42,11 +42,6 @@ def a_step():
 @functools.cache
 def block():
     return jax.jit(ltb.gd_beta_to_ltb)(a_step())
-
-
-def raises(message):
-    """One line that begins so."""
-    return pytest.raises(ValueError, match="^" + re.escape(message) + r"[^\n]*$")
 
 
 def drawn(seed, dim=2):

@@ -1,7 +1,6 @@
 """Bad input of the linear transformer block is refused in one line."""
 
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ import pytest
 
 from icltheory.regression import ltb
 from icltheory.regression.tasks import LinearRegression
+from tests.raising import raises_one_line as raises
 
 EYE, ZERO = np.eye(2), np.zeros(2)
 X, Y, QUERY, TOKENS = np.ones((4, 2)), np.ones(4), np.ones(2), np.ones((5, 3))
@@ -55,11 +55,6 @@ MODELS = {"GDBeta": step, "LTB": block, "LSA": attention, "parts": parts}
 @pytest.fixture(params=MODELS)
 def model(request):
     return MODELS[request.param]()
-
-
-def raises(message):
-    """One line that begins so."""
-    return pytest.raises(ValueError, match="^" + re.escape(message) + r"[^\n]*$")
 
 
 # --- problems

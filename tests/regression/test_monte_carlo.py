@@ -1,5 +1,4 @@
 import functools
-import re
 
 import jax
 import numpy as np
@@ -14,6 +13,7 @@ from icltheory.regression.risks import monte_carlo_risk, squared_errors
 from icltheory.regression.shifts import garg_shift
 from icltheory.regression.tasks import LinearRegression, QuadraticRegression
 from icltheory.statistics import Estimate
+from tests.raising import raises
 
 
 @functools.cache
@@ -32,10 +32,6 @@ def errors_of(predictor, task, key, num_prompts, **options):
 @functools.partial(jax.jit, static_argnums=1)
 def prompts(key, shape):
     return the_task().sample(key, *shape)
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def test_errors_are_squared_differences_to_the_query_labels(key):

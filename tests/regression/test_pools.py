@@ -1,5 +1,4 @@
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +14,11 @@ from icltheory.regression.tasks import (
     TaskPool,
 )
 from icltheory.regression.tasks.pools import draw_indices
+from tests.raising import raises
 
 
 def draw(pool, key, shape=(5, 4)):
     return jax.tree.map(np.asarray, prompts(pool, key, shape))
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 @functools.cache

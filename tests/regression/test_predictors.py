@@ -1,7 +1,6 @@
 """What all predictors share: oracles, twins, batches, symmetries, edge cases."""
 
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icltheory.regression import predictors as P
+from tests.raising import raises
 from tests.regression import oracles
 
 B, N, D = 3, 9, 4
@@ -67,10 +67,6 @@ CASES = {
 }
 SLOW = pytest.mark.slow
 names = pytest.mark.parametrize("name", CASES)
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def data(seed=0):

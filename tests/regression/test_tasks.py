@@ -1,5 +1,4 @@
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +18,8 @@ from icltheory.regression.tasks import (
     SparseLinearRegression,
     TaskPool,
 )
+from tests.raising import raises
 from tests.regression import oracles
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
-
 
 SMALL = (5, 4)  # few shapes: each is compiled once for the whole module
 LARGE = (49, 400)

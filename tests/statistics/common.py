@@ -1,13 +1,6 @@
 """What the tests of the statistics share."""
 
-import re
-
 import numpy as np
-import pytest
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def flags(*counts):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from icltheory.statistics import Estimate, curve_interval
-from tests.statistics.common import raises
+from tests.raising import raises
 
 
 @pytest.mark.slow

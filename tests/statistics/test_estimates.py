@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from icltheory.statistics import Estimate, crossed_estimate
-from tests.statistics.common import raises
+from tests.raising import raises
 
 
 @pytest.mark.parametrize("read", [np.asarray, jax.device_put])

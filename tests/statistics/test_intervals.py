@@ -5,7 +5,8 @@ import pytest
 import scipy.stats
 
 from icltheory.statistics import bootstrap_interval, intervals, proportion_interval
-from tests.statistics.common import flags, raises
+from tests.raising import raises
+from tests.statistics.common import flags
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])

@@ -14,7 +14,7 @@ from icltheory.statistics import (
     proportion_interval,
     score_mcnemar,
 )
-from tests.statistics.common import raises
+from tests.raising import raises
 
 # Counts (gained, lost, total), level and ends: Bentur et al. 2009 and Cavo et al. 2012
 # as printed by Fagerland, Lydersen and Laake (2014), and scoreci.mp of PropCIs.

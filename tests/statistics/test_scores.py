@@ -3,7 +3,7 @@
 import numpy as np
 
 from icltheory.statistics import majority_baseline, mark_correct
-from tests.statistics.common import raises
+from tests.raising import raises
 
 
 def test_the_most_frequent_class_is_the_baseline():

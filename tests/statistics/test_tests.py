@@ -15,7 +15,8 @@ from icltheory.statistics import (
     paired_interval,
     smallest_p_value,
 )
-from tests.statistics.common import flags, raises
+from tests.raising import raises
+from tests.statistics.common import flags
 
 
 @pytest.mark.parametrize("total", [1, 2, 3, 8, 25, 400])

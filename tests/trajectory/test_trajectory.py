@@ -17,14 +17,11 @@ from icltheory.trajectory import (
     implicit_update_mlp,
 )
 from tests import oracles
+from tests.raising import raises
 
 DEMO_UPDATES = ("shared", "causal", "frozen")
 # L, N, n: factors (L N < n), gram (N > n), dense
 FEW, MANY, BETWEEN = (2, 3, 8), (3, 9, 4), (3, 4, 6)
-
-
-def raises(message):
-    return pytest.raises(ValueError, match="^" + re.escape(message))
 
 
 def problem(L, N, n, seed=0, rho=0.4):
