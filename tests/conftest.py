@@ -13,6 +13,9 @@ from pathlib import Path
 # often as Python's default takes an eighth of the suite's time.
 gc.set_threshold(200_000, 50, 1000)
 
+# Figures are drawn without a screen, in tests and in the programs that they start.
+os.environ.setdefault("MPLBACKEND", "Agg")
+
 # Compilation is most of the suite's time, and tests run each program a few times only:
 # without optimisation, in one piece, and by the emitter that is twice as quick.
 XLA_FLAGS = "--xla_backend_optimization_level=0"

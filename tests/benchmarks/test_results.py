@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import matplotlib
 import pytest
 
 from benchmarks import _machine, _picture, _results, _table, compare, report
@@ -11,7 +10,6 @@ from benchmarks._suite import BenchmarkRow
 from experiments._frame.cores import cores_usable
 from tests.benchmarks.examples import results, row
 
-matplotlib.use("Agg")
 KEPT = sorted((Path(report.__file__).parent / "results").glob("*.json"))
 
 
@@ -128,8 +126,7 @@ def test_the_picture_has_a_dot_for_each_ratio_and_each_floor():
     assert [text.get_text() for text in left.texts] == ["10 x"]
     assert left.get_xscale() == right.get_xscale() == "log"
     assert figure.get_suptitle().startswith("Some CPU, 2 cores, 2026-11-22")
-    matplotlib.pyplot.close(figure)
-    matplotlib.pyplot.close(_picture.draw(results()))
+    _picture.draw(results())
 
 
 def dots_of(axes):

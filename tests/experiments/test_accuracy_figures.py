@@ -1,6 +1,5 @@
 """Figures of language models: what is drawn is what was measured."""
 
-import matplotlib
 import numpy as np
 import pytest
 
@@ -17,7 +16,6 @@ from experiments.prune_llm.drawing import (
 from experiments.shots.drawing import ShotsPanel, accuracy_against_shots
 from icltheory.plotting import Curve
 
-matplotlib.use("Agg")
 RATES = (0, 0.1, 0.5, 0.995)
 RISING = np.array([0.6, 0.7, 0.9, 0.9])
 

@@ -5,7 +5,6 @@ import json
 import math
 import sys
 
-import matplotlib
 import numpy as np
 import pytest
 
@@ -21,7 +20,6 @@ from experiments.bound_vs_error.simulate import Replicates, simulate
 from icltheory import plotting
 from tests import processes
 
-matplotlib.use("Agg")
 TINY = [
     *("--preset", "cpu", "--replicates", "16", "--rows", "5", "12", "4", "2"),
     *("--generic", "12", "4", "--sweep", "10", "12", "--sweep-shots", "4"),

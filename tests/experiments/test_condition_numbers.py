@@ -4,7 +4,6 @@ import json
 import math
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
 
@@ -25,7 +24,6 @@ from icltheory.bridge.families import read_architecture
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.spectra import ConditionNumber
 
-matplotlib.use("Agg")
 CONFIG = {
     "model_type": "llama",
     "vocab_size": 13,

@@ -2,7 +2,6 @@
 
 import json
 
-import matplotlib
 import numpy as np
 import pytest
 
@@ -10,7 +9,6 @@ from experiments import cot
 from experiments.cot import drawing, findings, measure, settings, theory
 from icltheory import plotting
 
-matplotlib.use("Agg")
 TINY = [
     *("--preset", "cpu", "--seeds", "0", "1", "--dim", "10", "--train-states", "6"),
     *("--iterations", "4", "--record-every", "2", "--batch-size", "4"),

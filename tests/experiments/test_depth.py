@@ -4,7 +4,6 @@ import json
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 import pytest
 
@@ -24,7 +23,6 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.regression import risks
 from icltheory.statistics import Estimate
 
-matplotlib.use("Agg")
 TINY = (
     "--dims 2 --lengths 6 --max-layers 2 --free-layers 2 --draws 8 --starts 2 "
     "--steps 200 --batch-size 64 --free-starts 1 --free-steps 20 --free-batch 32 "

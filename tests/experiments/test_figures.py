@@ -1,6 +1,5 @@
 """Figures: what is drawn is what was measured."""
 
-import matplotlib
 import numpy as np
 import pytest
 
@@ -26,7 +25,6 @@ from experiments.ltb_gpt2.drawing import Table1Setting, models_between_lines
 from icltheory.plotting import Curve
 from icltheory.regression import shifts
 
-matplotlib.use("Agg")
 MEAN = np.array([1.0, 0.6, 0.1])
 
 

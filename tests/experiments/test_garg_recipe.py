@@ -7,7 +7,6 @@ import sys
 import jax
 import jax.flatten_util
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 import pytest
 
@@ -21,7 +20,6 @@ from experiments.garg_recipe.train import TrainedWithChange
 from icltheory import training
 from icltheory.training import bayes_targets
 
-matplotlib.use("Agg")
 CONFIG = PRESETS["cpu"]
 SMALL = """
     --preset cpu --dim 2 --num-points 5 --width 8 --num-layers 1 --num-heads 2

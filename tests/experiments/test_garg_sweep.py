@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 import pytest
 
@@ -19,7 +18,6 @@ from experiments.garg_sweep.train import means
 from icltheory import training
 from icltheory.training import Curriculum, OptimizerConfig
 
-matplotlib.use("Agg")
 CONFIG = garg_sweep.Config(
     recipe=Recipe(
         model="gpt2",

@@ -2,7 +2,6 @@
 
 import json
 
-import matplotlib
 import numpy as np
 import pytest
 
@@ -10,7 +9,6 @@ from experiments import gradient_flow
 from experiments.gradient_flow import drawing as plotting
 from experiments.gradient_flow import starts
 
-matplotlib.use("Agg")
 TINY = [
     *("--preset", "cpu", "--dim", "3", "--null-dim", "1", "--points", "5"),
     *("--condition", "2", "--num-examples", "3", "--descent-dim", "2"),

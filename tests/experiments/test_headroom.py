@@ -7,7 +7,6 @@ import sys
 from types import SimpleNamespace
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
 
@@ -25,7 +24,6 @@ from experiments.small_lm.train import initial_state, make_step
 from experiments.small_lm.words import GROUP, LIST_LENGTH, NONCE
 from icltheory.bridge.evaluation import Grid
 
-matplotlib.use("Agg")
 SMALL = PRESETS["small"]
 KIND, NOISE = SMALL.conditions[0]
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 import pytest
 
@@ -27,7 +26,6 @@ from icltheory.regression.prompts import Prompt
 from icltheory.regression.tasks import LinearRegression
 from icltheory.trajectory import implicit_gd
 
-matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("float32")
 TINY = [
     *("--preset", "cpu", "--eval-prompts", "8", "--queries", "4"),

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import matplotlib
 import numpy as np
 import pytest
 
@@ -32,7 +31,6 @@ from experiments.li_figures.votes import Task, VoteGrid, Votes, row_of, search
 from experiments.pattern_layers.train import Layers
 from icltheory.chain_of_thought import vote_error
 
-matplotlib.use("Agg")
 GRID = VoteGrid(
     prompts=40, probabilities=(0.5, 0.65), gaps=(0.5, 0.6), rivals=(1,), steps=(1, 2)
 )

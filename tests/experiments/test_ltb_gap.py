@@ -7,7 +7,6 @@ import re
 import sys
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
 
@@ -18,7 +17,6 @@ from experiments.ltb_gap.theory import Phases, Risks, hills, phases, theory
 from experiments.ltb_gap.train import TrainedBlocks
 from icltheory.regression import ltb
 
-matplotlib.use("Agg")
 SMALL = [
     "--preset",
     "cpu",

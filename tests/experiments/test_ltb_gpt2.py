@@ -7,7 +7,6 @@ import sys
 from types import SimpleNamespace
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
 
@@ -25,7 +24,6 @@ from icltheory.regression import bayes
 from icltheory.regression.tasks import LinearRegression
 from tests.experiments.test_ltb_gpt2_removal import made_up
 
-matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("float32")
 TINY = [
     *("--preset", "noiseless", "--recipe.width", "8", "--recipe.num-layers", "1"),

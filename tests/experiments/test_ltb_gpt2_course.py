@@ -2,7 +2,6 @@
 
 import math
 
-import matplotlib
 import numpy as np
 import pytest
 
@@ -14,7 +13,6 @@ from experiments.ltb_gpt2.possible import noise_limit
 from experiments.ltb_gpt2.report import checks, report
 from tests.experiments.test_ltb_gpt2 import TINY
 
-matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("float32")
 CPU, NOISELESS, D20 = (ltb_gpt2.PRESETS[n] for n in ("cpu", "noiseless", "d20"))
 WITH, WITHOUT = ModelSetting(True, 10.0), ModelSetting(False, 10.0)

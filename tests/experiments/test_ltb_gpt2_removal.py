@@ -5,7 +5,6 @@ import math
 from types import SimpleNamespace
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
 
@@ -28,7 +27,6 @@ from experiments.ltb_gpt2.removal import (
 )
 from tests.weights import drawn
 
-matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("float32")
 CPU = ltb_gpt2.PRESETS["cpu"]
 BAYES = 0.0198

@@ -2,14 +2,12 @@
 
 import json
 
-import matplotlib
 import numpy as np
 import pytest
 
 from experiments import mechanisms
 from experiments.mechanisms.drawing import head_score_maps
 
-matplotlib.use("Agg")
 SMALL = """
     --preset cpu --gpt2.dim 2 --gpt2.num-points 7 --gpt2.num-layers 1 --gpt2.width 8
     --gpt2.num-heads 2 --gpt2.steps 20 --gpt2.chunk-steps 20 --gpt2.batch-size 4

@@ -2,7 +2,6 @@
 
 import json
 
-import matplotlib
 import numpy as np
 import pytest
 
@@ -11,7 +10,6 @@ from experiments.pattern_dynamics.drawing import steps_against_shares
 from experiments.pattern_dynamics.measure import first_below
 from experiments.pattern_dynamics.report import fitted, slopes
 
-matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("float32")
 SHARES = (1.0, 0.5, 0.25, 0.125)
 TINY = """

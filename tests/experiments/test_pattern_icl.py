@@ -4,7 +4,6 @@ import dataclasses
 from functools import partial
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
 
@@ -21,7 +20,6 @@ from experiments.pattern_icl.speed import _speed, crossing
 from icltheory.models import GPT2
 from icltheory.patterns import PatternTask, circulant_tasks
 
-matplotlib.use("Agg")
 SMALL = PatternEnsemble(
     num_irrelevant=2,
     num_neurons=4,

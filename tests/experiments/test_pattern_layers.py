@@ -5,7 +5,6 @@ import sys
 from types import SimpleNamespace
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
 
@@ -20,7 +19,6 @@ from experiments.pattern_layers.summary import estimate, growth, jump, turned
 from experiments.pattern_layers.train import Layers
 from icltheory.layered import forward
 
-matplotlib.use("Agg")
 CONFIG = pattern_layers.Config(
     Layers(
         num_relevant=4,

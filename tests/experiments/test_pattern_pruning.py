@@ -7,7 +7,6 @@ import sys
 from types import SimpleNamespace
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
 
@@ -38,7 +37,6 @@ from icltheory.layered import forward
 from icltheory.patterns import prune_neurons
 from icltheory.pruning import clip, magnitude_prune
 
-matplotlib.use("Agg")
 ENSEMBLE = PatternEnsemble(
     num_relevant=4,
     num_irrelevant=4,

@@ -3,7 +3,6 @@
 import json
 from types import SimpleNamespace
 
-import matplotlib
 import numpy as np
 import pytest
 import scipy.stats
@@ -19,7 +18,6 @@ from experiments.prune_icl.drawing import (
 )
 from tests import processes
 
-matplotlib.use("Agg")
 SMALL = """
     --preset cpu --gpt2.dim 2 --gpt2.num-points 5 --gpt2.num-layers 2 --gpt2.width 4
     --gpt2.num-heads 1 --gpt2.steps 20 --gpt2.batch-size 4 --gpt2.seeds 0 1

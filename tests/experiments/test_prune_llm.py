@@ -8,7 +8,6 @@ import signal
 import time
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
 
@@ -29,7 +28,6 @@ from icltheory.bridge.evaluation import GridChunk
 from icltheory.bridge.spectra import ConditionNumber
 from tests import processes
 
-matplotlib.use("Agg")
 SMALL = """
     --tasks sentiment --modules mlp --rates 0 0.5 0.9 0.99 --shots -1 2 --examples 12
     --demonstration-seeds 0 1 --orders 0 --batch-size 4 --naive-examples 2 --arms

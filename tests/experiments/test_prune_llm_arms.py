@@ -4,7 +4,6 @@ import dataclasses
 import json
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
 
@@ -24,7 +23,6 @@ from icltheory.pruning import prune_module
 from icltheory.statistics import adjust_holm, compare
 from tests.experiments.test_prune_llm import arguments, made_up, toy
 
-matplotlib.use("Agg")
 __all__ = ["toy"]
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import matplotlib
 import numpy as np
 import pytest
 
@@ -23,7 +22,6 @@ from icltheory.bridge.spectra import ConditionNumber
 from icltheory.statistics import proportion_interval
 from tests.experiments.test_prune_llm import made_up
 
-matplotlib.use("Agg")
 MORE = (1.0, 1.0, (4096, 4096), "float16", 1e6, True, np.empty(0))
 
 

@@ -3,7 +3,6 @@
 import json
 
 import jax
-import matplotlib
 import pytest
 
 from experiments import prune_llm
@@ -13,7 +12,6 @@ from icltheory.bridge.tasks import load_task
 from tests.bridge.tasks_data import WRITERS
 from tests.experiments.true_checkpoints import SIZES, write_true_checkpoint
 
-matplotlib.use("Agg")
 LAYERS = {"gptj": (28, 26), "llama2": (32, 30)}
 # What is smaller than in the run of the paper; the rest is that of the preset.
 FEW = """

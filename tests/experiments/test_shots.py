@@ -4,7 +4,6 @@ import dataclasses
 import json
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
 
@@ -17,7 +16,6 @@ from icltheory.bridge import clip_module, load_checkpoint
 from icltheory.bridge.evaluation import evaluate_naive, evaluation_of
 from icltheory.bridge.records import Records
 
-matplotlib.use("Agg")
 RNG = np.random.default_rng(0)
 
 

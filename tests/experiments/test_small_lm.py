@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
 
@@ -30,7 +29,6 @@ from icltheory.bridge.evaluation import evaluate
 from icltheory.bridge.tasks import load_task
 from icltheory.training import OptimizerConfig
 
-matplotlib.use("Agg")
 compose = jax.jit(drawing.compose, static_argnums=3)
 documents = jax.jit(drawing.documents, static_argnums=(1, 2, 3, 4))
 mislabelled = jax.jit(drawing.mislabelled)

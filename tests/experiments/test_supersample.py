@@ -5,7 +5,6 @@ import json
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 import pytest
 import scipy.stats
@@ -18,7 +17,6 @@ from experiments.supersample.order import orders, tau_of
 from experiments.supersample.report import excess, report
 from icltheory.bridge import LanguageModel
 
-matplotlib.use("Agg")
 CONFIG = supersample.PRESETS["cpu"]
 SMALL = """
     --preset cpu --gpt2.dim 2 --gpt2.num-points 4 --gpt2.num-layers 1 --gpt2.width 8

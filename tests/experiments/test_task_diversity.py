@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 import optax
 import pytest
@@ -32,7 +31,6 @@ from experiments.task_diversity.train import (
 from icltheory import training
 from icltheory.regression.tasks import LinearRegression
 
-matplotlib.use("Agg")
 CONFIG = task_diversity.Config(
     recipe=Recipe(
         model="gpt2",

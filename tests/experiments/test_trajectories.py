@@ -2,7 +2,6 @@
 
 import json
 
-import matplotlib
 import numpy as np
 import pytest
 
@@ -13,7 +12,6 @@ from experiments.trajectories.drawing import (
     terms_along_depth,
 )
 
-matplotlib.use("Agg")
 SMALL = """
     --preset cpu --linear.dim 2 --linear.num-points 9 --linear.num-layers 3
     --linear.steps 20 --linear.batch-size 4 --linear.optimizer.warmup-steps 0

@@ -3,14 +3,12 @@
 import inspect
 import itertools
 
-import matplotlib
 import matplotlib.colors
 import numpy as np
 import pytest
 
 from icltheory import plotting
 
-matplotlib.use("Agg")
 MEAN = np.array([1.0, 0.6, 0.1, 0.0])
 
 

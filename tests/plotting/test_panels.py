@@ -2,13 +2,11 @@
 
 import inspect
 
-import matplotlib
 import numpy as np
 import pytest
 
 from icltheory.plotting import Line, LinePanel, line_panels, panel_grid
 
-matplotlib.use("Agg")
 X = np.array([0, 1, 10, 100])
 PANEL = LinePanel({"line": Line(X, X)}, "x", "y")
 

@@ -1,6 +1,5 @@
 """General figures: what is drawn is what was given."""
 
-import matplotlib
 import numpy as np
 import pytest
 
@@ -8,7 +7,6 @@ from icltheory import plotting
 from icltheory.plotting.grid import entries_of, legend_below, reference_lines
 from icltheory.statistics import Estimate
 
-matplotlib.use("Agg")
 MEAN = np.array([1.0, 0.6, 0.1])
 
 
