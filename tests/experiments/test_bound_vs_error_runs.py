@@ -140,15 +140,12 @@ def test_a_row_does_not_depend_on_the_others():
         (["--generic", "5", "9"], "rows: expected d_in, b, L >= 1 and N > b"),
         (["--replicates", "100"], "replicates: expected a power of two from 16"),
         (["--work", "0"], "work: expected a positive number, got 0"),
-        (["--targets", "2"], r"targets: expected values in \(0, 2\), got 2"),
+        (["--targets", "2"], "targets: expected values in (0, 2), got 2"),
         (["--preset", "huge"], "preset: expected one of cpu, gpu, paper, got huge"),
     ],
 )
-def test_mistakes_are_named_and_nothing_is_written(change, message, tmp_path):
-    arguments = ["--preset", "cpu", "--output", str(tmp_path / "runs"), *change]
-    with pytest.raises(ValueError, match=message):
-        bound_vs_error.main(arguments)
-    assert not (tmp_path / "runs").exists()
+def test_mistakes_are_named_and_nothing_is_written(change, message, refused):
+    refused(bound_vs_error.main, change, message)
 
 
 def test_a_mistake_is_one_line_and_status_2(capsys):

@@ -183,10 +183,10 @@ def test_a_small_run_writes_everything_it_promises_and_resumes(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--shots", "0"], r"shots: expected numbers from 1 to 20, got \(0,\)"),
-        (["--shots", "21"], r"shots: expected numbers from 1 to 20, got \(21,\)"),
+        (["--shots", "0"], "shots: expected numbers from 1 to 20, got (0,)"),
+        (["--shots", "21"], "shots: expected numbers from 1 to 20, got (21,)"),
         (["--queries", "31"], "queries: expected an even number from 2 dim = 10"),
-        (["--parts", "2"], r"parts: expected parts in \[0, 1\]"),
+        (["--parts", "2"], "parts: expected parts in [0, 1]"),
         (["--subsets", "1"], "subsets: expected at least 2, got 1"),
         (["--gpt2.num-points", "10"], "gpt2.num_points: expected at least 2 dim"),
         (["--stack.model", "gpt2"], "model: expected gpt2 and linear"),
@@ -195,11 +195,8 @@ def test_a_small_run_writes_everything_it_promises_and_resumes(tmp_path):
         (["--preset", "paper"], "preset: expected one of cpu, gpu, got paper"),
     ],
 )
-def test_mistakes_are_named_and_nothing_is_written(change, message, tmp_path):
-    arguments = ["--preset", "cpu", "--output", str(tmp_path / "runs"), *change]
-    with pytest.raises(ValueError, match=message):
-        implicit_noise.main(arguments)
-    assert not (tmp_path / "runs").exists()
+def test_mistakes_are_named_and_nothing_is_written(change, message, refused):
+    refused(implicit_noise.main, change, message)
 
 
 # --- figures

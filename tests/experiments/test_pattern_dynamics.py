@@ -69,12 +69,9 @@ def test_dots_and_lines_of_steps():
         (["--window", "4"], "window: expected an odd number, got 4"),
         (["--shares", "0.5", "1", "0.2"], "shares: expected three or more shares"),
         (["--seeds", "0", "0"], "seeds: expected at least two seeds, all distinct"),
-        (["--goal", "2"], r"goal: expected a number in \(0, 1\), got 2"),
+        (["--goal", "2"], "goal: expected a number in (0, 1), got 2"),
         (["--scales", "-1", "1"], "scales: expected pairs of positive numbers"),
     ],
 )
-def test_mistakes_are_named_and_nothing_is_written(change, message, tmp_path):
-    arguments = ["--preset", "cpu", "--output", str(tmp_path / "runs"), *change]
-    with pytest.raises(ValueError, match=message):
-        pattern_dynamics.main(arguments)
-    assert not (tmp_path / "runs").exists()
+def test_mistakes_are_named_and_nothing_is_written(change, message, refused):
+    refused(pattern_dynamics.main, change, message)

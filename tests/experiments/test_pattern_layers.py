@@ -149,13 +149,9 @@ def test_summaries_are_those_of_their_definition():
     ],
 )
 def test_impossible_configs_are_refused_before_anything_is_written(
-    change, message, tmp_path
+    change, message, refused
 ):
-    args = ["--preset", "cpu", *change.split(), "--output", str(tmp_path / "runs")]
-    with pytest.raises(ValueError, match="expected") as caught:
-        pattern_layers.main(args)
-    assert message in str(caught.value)
-    assert not (tmp_path / "runs").exists()
+    refused(pattern_layers.main, change.split(), message)
 
 
 def test_pictures_show_their_numbers():
