@@ -145,6 +145,25 @@ def gd_plus_plus(X, Y, x_query, step_sizes, input_steps, c):
 
 
 # ---------------------------------------------------------------------------
+# Matrices
+# ---------------------------------------------------------------------------
+
+
+def truncate(W, r):
+    """The sum of the r largest terms s_i u_i v_i' of a matrix."""
+    U, s, Vt = np.linalg.svd(np.asarray(W, np.float64), full_matrices=False)
+    total = np.zeros(W.shape)
+    for i in range(r):
+        total += s[i] * np.outer(U[:, i], Vt[i])
+    return total
+
+
+def relative(a, b):
+    """|a - b| / |b|, in the Frobenius norm."""
+    return np.linalg.norm(np.asarray(a) - np.asarray(b)) / np.linalg.norm(b)
+
+
+# ---------------------------------------------------------------------------
 # Random draws
 # ---------------------------------------------------------------------------
 

@@ -12,15 +12,10 @@ from icltheory.bridge import (
 )
 from icltheory.pruning import Intervention
 from tests.bridge.tiny import model_of
+from tests.oracles import truncate
 from tests.raising import raises
 
 IDS = np.array([[1, 2, 3, 4]])
-
-
-def best(W, rank):
-    """The truncation, by NumPy in float64."""
-    u, s, vt = np.linalg.svd(np.asarray(W, np.float64), full_matrices=False)
-    return (u[:, :rank] * s[:rank]) @ vt[:rank]
 
 
 def ends(model):
@@ -36,12 +31,12 @@ def test_several_modules_each_at_its_own_strength():
     attn, old = (m.params["layers"][1]["attn"] for m in (new, model))
     for name in ("W_Q", "W_K"):
         W = old[name]["weight"]
-        np.testing.assert_allclose(attn[name]["weight"], best(W, 3), atol=1e-5)
+        np.testing.assert_allclose(attn[name]["weight"], truncate(W, 3), atol=1e-5)
     assert attn["W_V"] is old["W_V"]
     W = model.params["layers"][0]["mlp"]["W_in"]["weight"]
     found = new.params["layers"][0]["mlp"]["W_in"]["weight"]
-    np.testing.assert_allclose(found, best(W, 6), atol=1e-5)
-    np.testing.assert_allclose(ends(new)[1], best(ends(model)[1], 5), atol=1e-5)
+    np.testing.assert_allclose(found, truncate(W, 6), atol=1e-5)
+    np.testing.assert_allclose(ends(new)[1], truncate(ends(model)[1], 5), atol=1e-5)
     np.testing.assert_array_equal(ends(new)[0], ends(model)[0])
 
 
@@ -51,7 +46,7 @@ def test_a_rank_is_a_bound_for_every_matrix_of_a_module():
     new = clip_module(model, 1, "attn", rank=12).params["layers"][1]["attn"]
     for name, own in new.items():
         old = model.params["layers"][1]["attn"][name]["weight"]
-        np.testing.assert_allclose(own["weight"], best(old, 12), atol=1e-5)
+        np.testing.assert_allclose(own["weight"], truncate(old, 12), atol=1e-5)
     with raises("rank: expected 1 <= rank <= 12, got 13"):
         clip_module(model, 1, "attn", rank=13)
 
@@ -64,13 +59,13 @@ def test_clipping_one_of_two_tied_ends_unties_them(family, tmp_path):
     for text, which in (("embeddings:rank=4", 0), ("head:rank=4", 1)):
         new = clip_modules(model, [text])
         assert not new.arch.tied
-        np.testing.assert_allclose(ends(new)[which], best(table, 4), atol=1e-5)
+        np.testing.assert_allclose(ends(new)[which], truncate(table, 4), atol=1e-5)
         np.testing.assert_array_equal(ends(new)[1 - which], table)
         assert new.config["tie_word_embeddings"] is False
         assert new.num_layers == model.num_layers
     both = clip_modules(model, ["embeddings:rank=4", "head:rank=6"])
-    np.testing.assert_allclose(ends(both)[0], best(table, 4), atol=1e-5)
-    np.testing.assert_allclose(ends(both)[1], best(table, 6), atol=1e-5)
+    np.testing.assert_allclose(ends(both)[0], truncate(table, 4), atol=1e-5)
+    np.testing.assert_allclose(ends(both)[1], truncate(table, 6), atol=1e-5)
     folder = save_checkpoint(both, tmp_path / family, factorised=[(None, "embeddings")])
     again = load_checkpoint(folder)
     np.testing.assert_allclose(ends(again)[0], ends(both)[0], atol=1e-5)
@@ -83,7 +78,7 @@ def test_clipping_both_tied_ends_keeps_them_tied():
     assert new.decoder is model.decoder
     table, head = ends(new)
     assert head is None
-    np.testing.assert_allclose(table, best(ends(model)[0], 4), atol=1e-5)
+    np.testing.assert_allclose(table, truncate(ends(model)[0], 4), atol=1e-5)
     hidden = np.asarray(new.logits(IDS))
     assert np.isfinite(hidden).all()
 

@@ -25,6 +25,7 @@ from icltheory.pruning import module_matrices, prune_module
 from tests.bridge.evaluation_tasks import classification
 from tests.bridge.evaluation_tasks import tiny as evaluated
 from tests.bridge.tiny import config_of, model_of
+from tests.oracles import truncate
 
 IDS = np.random.default_rng(0).integers(0, 37, (2, 5))
 NAMES = ("W_in", "W_gate", "W_out")
@@ -58,11 +59,6 @@ def matrices_of(layer, num):
     return found | {"router": mlp["router"]["weight"]}
 
 
-def best_of_rank(W, rank):
-    U, s, Vt = np.linalg.svd(W)
-    return sum(s[i] * np.outer(U[:, i], Vt[i]) for i in range(rank))
-
-
 def added_by_experts(model, params):
     """What the experts of layer 1 read, and what they add to the stream."""
     decoder = model.decoder
@@ -92,7 +88,7 @@ def test_pruned_experts_are_those_of_a_loop(family, module):
             for name in NAMES:
                 if module in ("mlp", f"expert_{e}", f"expert_{e}.{name}"):
                     rank = min(mlp[e][name].shape) // 2
-                    mlp[e][name] = best_of_rank(mlp[e][name], rank)
+                    mlp[e][name] = truncate(mlp[e][name], rank)
     read, added = added_by_experts(model, params)
     wanted = mixture_loop(read, mlp, experts)
     assert np.abs(wanted).max() > 0.01

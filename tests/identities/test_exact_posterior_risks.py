@@ -20,6 +20,7 @@ from icltheory.regression.risks import (
     ridge_risk_given,
 )
 from icltheory.regression.tasks import LinearRegression
+from tests.identities.test_exact_risks import full_task
 from tests.raising import raises
 from tests.regression import oracles
 
@@ -31,12 +32,6 @@ average = functools.partial(
     jax.jit, static_argnums=2, static_argnames=("num_examples", "query_noise")
 )
 bayes_average, ridge_average = average(bayes_risk), average(ridge_risk)
-
-
-def full_task(noise_var=0.5, seed=1, dim=3):
-    rng = np.random.default_rng(seed)
-    A, C = rng.normal(size=(2, dim, dim))
-    return LinearRegression(A @ A.T, rng.normal(size=dim), C @ C.T, noise_var)
 
 
 @settings(max_examples=10, deadline=None)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from icltheory.attention import linear_attention
 from icltheory.trajectory import implicit_update
 from tests import oracles
+from tests.oracles import truncate
 
 update_jit = jax.jit(implicit_update)
 attend = jax.jit(linear_attention, static_argnames="mask")
@@ -72,16 +73,12 @@ def test_remark_1_rank_is_at_most_each_of_three_ranks(measured):
     def rank(matrix):
         return np.linalg.matrix_rank(matrix, tol=1e-10)
 
-    def project(W, r):
-        U, s, Vt = np.linalg.svd(W)
-        return (U[:, :r] * s[:r]) @ Vt[:r]
-
     cases = [
         (W_V, W_K, W_Q, H, 3),  # rank H = N = 3 decides
         (W_V, W_K, W_Q, np.tile(H[:1], (5, 1)), 1),  # equal demonstrations
-        (project(W_V, 2), W_K, W_Q, H, 2),
-        (W_V, project(W_K, 1), W_Q, H, 1),
-        (W_V, W_K, project(W_Q, 2), H, 2),
+        (truncate(W_V, 2), W_K, W_Q, H, 2),
+        (W_V, truncate(W_K, 1), W_Q, H, 1),
+        (W_V, W_K, truncate(W_Q, 2), H, 2),
     ]
     for V, K, Q, tokens, expected in cases:
         bound = min(rank(tokens @ V.T), rank(tokens @ K.T), rank(Q))

@@ -21,6 +21,7 @@ from icltheory.noise import (
 )
 from icltheory.trajectory import implicit_gd
 from tests import oracles
+from tests.oracles import relative, truncate
 
 spectrum_jit = jax.jit(noise_spectrum, static_argnames=("demo_updates", "method"))
 covariance_jit = jax.jit(noise_covariance, static_argnames=("layer",))
@@ -35,15 +36,6 @@ def problem(L=3, N=9, n=4, seed=0, rho=0.5):
 def oracle_gradients(stack, H, demo_updates="shared"):
     weights = (np.asarray(W) for W in (stack.W_V, stack.W_K, stack.W_Q))
     return oracles.demonstration_gradients(*weights, H, demo_updates)
-
-
-def relative(a, b):
-    return np.linalg.norm(np.asarray(a) - np.asarray(b)) / np.linalg.norm(b)
-
-
-def truncate(W, r):
-    U, s, Vt = np.linalg.svd(W)
-    return (U[:, :r] * s[:r]) @ Vt[:r]
 
 
 @pytest.mark.parametrize("demo_updates", ["shared", "causal", "frozen"])

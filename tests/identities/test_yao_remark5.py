@@ -22,11 +22,6 @@ def random_stack():
     return LinearAttentionStack(W_V, W_K, W_Q), H
 
 
-def truncate(W, r):
-    U, s, Vt = np.linalg.svd(W)
-    return (U[:, :r] * s[:r]) @ Vt[:r]
-
-
 table_jit = jax.jit(depth_table, static_argnames=("module", "rank", "rate", "method"))
 
 
@@ -37,7 +32,7 @@ def test_remark_5_layers_before_the_pruned_one_are_untouched(module, measured):
     names = "W_V", "W_K", "W_Q"
     for k in range(L):
         W = {name: np.array(getattr(stack, name)) for name in names}
-        W[module][k] = truncate(W[module][k], 2)
+        W[module][k] = oracles.truncate(W[module][k], 2)
         delta_W, G, _ = oracles.trajectory(*W.values(), np.array(H))
         for got, expected in ((table.delta_W, delta_W), (table.G, G)):
             norms = np.linalg.norm(expected, axis=(1, 2))

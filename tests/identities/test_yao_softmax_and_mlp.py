@@ -12,6 +12,7 @@ from icltheory import attention
 from icltheory.attention import mlp_attention, positive_features
 from icltheory.trajectory import implicit_update_mlp as update_mlp
 from tests import oracles
+from tests.oracles import relative
 
 softmax_attention = jax.jit(attention.softmax_attention)
 softmax_weights = jax.jit(attention.softmax_weights, static_argnames=("mask",))
@@ -30,10 +31,6 @@ def layer(seed=0, size=0.35):
     rng = np.random.default_rng(seed)
     W_V, W_K, W_Q = size * rng.normal(size=(3, n, n))
     return W_V, W_K, W_Q, rng.normal(size=(N, n)), rng.normal(size=n)
-
-
-def relative(a, b):
-    return np.linalg.norm(np.asarray(a) - np.asarray(b)) / np.linalg.norm(b)
 
 
 # ---------------------------------------------------------------------------

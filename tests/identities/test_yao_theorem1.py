@@ -9,6 +9,7 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.constructions import gradient_descent
 from icltheory.trajectory import implicit_gd
 from tests import oracles
+from tests.oracles import relative
 
 
 def problem(L=4, N=5, n=4, seed=0, rho=0.1):
@@ -18,10 +19,6 @@ def problem(L=4, N=5, n=4, seed=0, rho=0.1):
 
 def as_numpy(tree):
     return jax.tree.map(np.asarray, tree)
-
-
-def relative(a, b):
-    return np.linalg.norm(np.asarray(a) - np.asarray(b)) / np.linalg.norm(b)
 
 
 apply_jit = jax.jit(lambda stack, H, h, mask: stack.apply(H, h, mask), static_argnums=3)

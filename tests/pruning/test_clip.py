@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 
 from icltheory.pruning import clip, frobenius_split
+from tests.oracles import truncate
 from tests.raising import raises
 
 
 def draws(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape)
-
-
-def truncate(W, r):
-    U, s, Vt = np.linalg.svd(W)
-    return sum(s[i] * np.outer(U[:, i], Vt[i]) for i in range(r))
 
 
 def test_clip_is_the_sum_of_the_largest_terms():

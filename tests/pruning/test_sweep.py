@@ -11,6 +11,7 @@ from icltheory.models import GPT2, LayeredGPT2
 from icltheory.pruning import compose, module_spectra, prune_module, sweep, sweep_grid
 from icltheory.pruning._program import Program, _run
 from icltheory.pruning.modules import Cutting
+from tests.oracles import truncate
 from tests.pruning.models import (
     INPUTS,
     MODEL,
@@ -30,11 +31,6 @@ from tests.raising import raises
 def swept(layer, module, rates=RATES, **options):
     options = {"params": STACK, "inputs": INPUTS, "score_args": (TARGETS,)} | options
     return sweep(MODEL, layer, module, rates, errors, **options)
-
-
-def truncate(W, r):
-    U, s, Vt = np.linalg.svd(W)
-    return (U[:, :r] * s[:r]) @ Vt[:r]
 
 
 def sparsify(W, kept):
