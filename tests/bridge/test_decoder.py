@@ -364,6 +364,24 @@ def test_unknown_or_incomplete_positions_are_refused(rope, message):
         ({"width": 0}, "width: expected a positive integer"),
         ({"sliding_window": 0}, "sliding_window: expected a positive integer"),
         ({"rotary": Rotary((1.0, 0.1, 0.01))}, "rotary: expected 1 to 2 frequencies"),
+        (
+            {"shared_norm": True, "parallel": True, "pre_norm": False},
+            "shared_norm: expected False",
+        ),
+        ({"qk_norm": "all"}, "qk_norm: expected one of 'head', 'projection'"),
+        ({"score_cap": 0.0}, "score_cap: expected a finite value > 0"),
+        ({"position_offset": -1}, "position_offset: expected"),
+        ({"sliding_window": (4, None)}, "sliding_window: expected one for each of 1"),
+        ({"sliding_window": (0,)}, "sliding_window: expected a positive integer"),
+        ({"local_rotary": Rotary((1.0,))}, "local_rotary: expected None where no"),
+        (
+            {
+                "rotary": Rotary((1.0,)),
+                "local_rotary": Rotary((1.0,), switch=4, ntk=(10.0, 2.0)),
+                "sliding_window": 4,
+            },
+            "local_rotary: expected frequencies that do not change",
+        ),
     ],
 )
 def test_impossible_architectures_are_refused(change, message):

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.kernels.lowering import lowered_for_gpu
+
 F32, F64, BF16 = jnp.float32, jnp.float64, jnp.bfloat16
 
 
@@ -46,6 +48,34 @@ def distance(got, want):
 def kernel(**choice):
     """Keywords of an interpreted kernel, hashable."""
     return tuple({**choice, "interpret": True}.items())
+
+
+def gradients_of_blocks(function, args, choice, inputs=1):
+    """Gradients of two models in one program, each of two rematerialised blocks.
+
+    The first ``inputs`` arguments of the function are all the block's input.
+    """
+    args = [jnp.asarray(np.stack([a, 1.5 * np.asarray(a)])) for a in args]
+
+    @jax.checkpoint
+    def block(x, rest):
+        return function(*[x] * inputs, *rest, **dict(choice))
+
+    def loss(x, rest):
+        out, _ = jax.lax.scan(lambda x, _: (block(x, rest), None), x, None, 2)
+        return jnp.sum(jnp.sin(out))
+
+    gradients = jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 1))))
+    return jax.tree.leaves(gradients(args[0], args[inputs:]))
+
+
+def assert_lowers_for_cuda(function, candidates, args):
+    """The first candidates, with all kernels of the gradient."""
+    choice = tuple((name, candidates[name][0]) for name in ("tile", "backward"))
+    run = functools.partial(pulled, function, choice)
+    text = lowered_for_gpu(run, args, cotangent(function, args))
+    assert "weight_gradients" in text
+    assert "totals" in text
 
 
 def norm_oracle(x, scale, bias):

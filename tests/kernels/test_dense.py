@@ -27,13 +27,15 @@ from tests.kernels.comparison import (
     F32,
     F64,
     arrays,
+    assert_lowers_for_cuda,
     cotangent,
     distance,
+    gradients_of_blocks,
     kernel,
     norm_oracle,
     pulled,
 )
-from tests.kernels.lowering import LOWERING, lowered_for_gpu
+from tests.kernels.lowering import LOWERING
 
 ROUNDINGS = {F32: 16, BF16: 4}
 SMALL = kernel(tile=Tile(16, 16, 16), backward=Tile(16, 16, 16))
@@ -151,24 +153,8 @@ def test_input_handed_through_takes_the_residual_gradient_along(backward):
 @pytest.mark.slow
 @each
 def test_models_batch_and_blocks_repeat(function, case):
-    args = [
-        jnp.asarray(np.stack([a, 1.5 * np.asarray(a)])) for a in case(F64, 18, 16, 16)
-    ]
-
-    def trained(choice):
-        @jax.checkpoint
-        def block(x, rest):
-            first = (x, x) if function is linear_residual else (x,)
-            return function(*first, *rest, **dict(choice))
-
-        def loss(x, rest):
-            out, _ = jax.lax.scan(lambda x, _: (block(x, rest), None), x, None, 2)
-            return jnp.sum(jnp.sin(out))
-
-        rest = args[2:] if function is linear_residual else args[1:]
-        return jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 1))))(args[0], rest)
-
-    got, want = (jax.tree.leaves(trained(choice)) for choice in (SMALL, ()))
+    args, inputs = case(F64, 18, 16, 16), 2 if function is linear_residual else 1
+    got, want = (gradients_of_blocks(function, args, c, inputs) for c in (SMALL, ()))
     assert distance(got, want) < 1e-11
 
 
@@ -189,12 +175,7 @@ def test_candidates_lower_for_cuda(function, case):
         norm_linear: norm_linear_candidates,
         linear_residual: linear_residual_candidates,
     }[function](problem)
-    args = case(BF16, 82, 128, 128)
-    choice = {"tile": found["tile"][0], "backward": found["backward"][0]}
-    run = functools.partial(pulled, function, tuple(choice.items()))
-    text = lowered_for_gpu(run, args, cotangent(function, args))
-    assert "weight_gradients" in text
-    assert "totals" in text
+    assert_lowers_for_cuda(function, found, case(BF16, 82, 128, 128))
 
 
 def test_bad_input_is_refused():

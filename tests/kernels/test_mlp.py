@@ -6,10 +6,7 @@ residual, and on the way back as often, eps / 2 each and most of them in a sum o
 6 eps. In float32 both round every partial sum, at random: 16 eps.
 """
 
-import functools
-
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -23,13 +20,15 @@ from tests.kernels.comparison import (
     F32,
     F64,
     arrays,
+    assert_lowers_for_cuda,
     cotangent,
     distance,
+    gradients_of_blocks,
     kernel,
     norm_oracle,
     pulled,
 )
-from tests.kernels.lowering import LOWERING, lowered_for_gpu
+from tests.kernels.lowering import LOWERING
 
 ROUNDINGS = {F32: 16, BF16: 6}
 SMALL = kernel(tile=Tile(16, 16), backward=Tile(16, 16, 16))
@@ -120,22 +119,8 @@ def test_gelu_keeps_its_ends():
 
 @pytest.mark.slow
 def test_models_batch_and_blocks_repeat():
-    args = [
-        jnp.asarray(np.stack([a, 1.5 * np.asarray(a)])) for a in case(F64, 18, 16, 32)
-    ]
-
-    def trained(choice):
-        @jax.checkpoint
-        def block(x, rest):
-            return residual_mlp(x, *rest, **dict(choice))
-
-        def loss(x, rest):
-            out, _ = jax.lax.scan(lambda x, _: (block(x, rest), None), x, None, 2)
-            return jnp.sum(jnp.sin(out))
-
-        return jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 1))))(args[0], args[1:])
-
-    got, want = (jax.tree.leaves(trained(choice)) for choice in (SMALL, ()))
+    args = case(F64, 18, 16, 32)
+    got, want = (gradients_of_blocks(residual_mlp, args, c) for c in (SMALL, ()))
     assert distance(got, want) < 1e-11
 
 
@@ -143,12 +128,7 @@ def test_models_batch_and_blocks_repeat():
 @LOWERING
 def test_candidates_lower_for_cuda():
     found = candidates(Problem(2, 41, 128, 4, BF16))
-    args = case(BF16, 82, 128, 512)
-    choice = {"tile": found["tile"][0], "backward": found["backward"][0]}
-    run = functools.partial(pulled, residual_mlp, tuple(choice.items()))
-    text = lowered_for_gpu(run, args, cotangent(residual_mlp, args))
-    assert "weight_gradients" in text
-    assert "totals" in text
+    assert_lowers_for_cuda(residual_mlp, found, case(BF16, 82, 128, 512))
 
 
 def test_bad_input_is_refused():
