@@ -3,26 +3,22 @@
 import doctest
 import importlib
 import inspect
-import pkgutil
 import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-import icltheory
+from tests.test_public_api import public_modules
 
 
-def calculators():
-    """Every public calculator by its full name."""
+def public_functions(calculator):
+    """Every public calculator, or every other public function, by its full name."""
     found = {}
-    for module in pkgutil.walk_packages(icltheory.__path__, "icltheory."):
-        if any(part.startswith("_") for part in module.name.split(".")):
-            continue
-        public = importlib.import_module(module.name)
-        for name in getattr(public, "__all__", ()):
-            value = getattr(public, name)
-            if inspect.isfunction(value) and hasattr(value, "calculator"):
+    for module in map(importlib.import_module, public_modules()):
+        for name in getattr(module, "__all__", ()):
+            value = getattr(module, name)
+            if inspect.isfunction(value) and hasattr(value, "calculator") == calculator:
                 found[f"{value.__module__}.{name}"] = value
     return found
 

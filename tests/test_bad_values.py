@@ -12,7 +12,7 @@ import pytest
 
 from tests import bad_values
 
-CALCULATORS = bad_values.calculators()
+CALCULATORS = bad_values.public_functions(calculator=True)
 # Arguments that a calculator does not read where NaN leaves its result as it is.
 UNREAD = {("zero", "X"), ("zero", "y"), ("zero", "x_query")}
 UNREAD |= {("zero_prefixes", "X"), ("zero_prefixes", "y")}

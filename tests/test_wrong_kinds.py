@@ -5,9 +5,7 @@ their documentation. Each outcome is a result, or an error of one line that name
 argument. ``test_bad_values.py`` tries the calculators.
 """
 
-import importlib
 import inspect
-import pkgutil
 import typing
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import icltheory
 from icltheory import _named_errors
 from icltheory._typing import PyTree
 from icltheory.pruning import choose_rate, sweep
@@ -31,23 +28,7 @@ UNCHECKED = (
     "icltheory.kernels.tuning",
     "icltheory.plotting.",
 )
-
-
-def others():
-    """Every public function that is no calculator, by its full name."""
-    found = {}
-    for module in pkgutil.walk_packages(icltheory.__path__, "icltheory."):
-        if any(part.startswith("_") for part in module.name.split(".")):
-            continue
-        public = importlib.import_module(module.name)
-        for name in getattr(public, "__all__", ()):
-            value = getattr(public, name)
-            if inspect.isfunction(value) and not hasattr(value, "calculator"):
-                found[f"{value.__module__}.{name}"] = value
-    return found
-
-
-OTHERS = others()
+OTHERS = bad_values.public_functions(calculator=False)
 TRIED = [name for name in OTHERS if not name.startswith((*UNCHECKED, *FILES))]
 
 
