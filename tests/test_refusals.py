@@ -51,7 +51,6 @@ OTHER = types.SimpleNamespace(recipe=types.SimpleNamespace(model="gpt2"))
 FACTS = TaskFacts("t", "paper", "label_token", "n", ("a", "b"), {}, "")
 OTHER_ANSWERS = AnswerCache(FACTS, method="other")
 BATCHES = jnp.ones((1, 4, 2)), jnp.ones((1, 4))
-RAMPS = dataclasses.replace(GARG.curriculum, dims=Ramp(1, 2))
 
 
 def changed(config, **parts):

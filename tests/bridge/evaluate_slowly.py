@@ -33,10 +33,6 @@ def evaluate(key):
     return {"prediction": -1 if example == 7 else example % 2, "scores": scores}
 
 
-def named(records, key):
-    return dict(zip(records.key_fields, key, strict=True))
-
-
 def run(path, log, pause=0.0, tear_after=None):
     records = Records(path, config=CONFIG)
     todo = [key for key in GRID if key not in records]

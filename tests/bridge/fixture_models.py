@@ -87,7 +87,6 @@ def _long(original):
 
 _BIASES = {"attention_bias": True, "mlp_bias": True}
 _GROUPS = {"num_key_value_heads": 2}
-_ACT = {"hidden_act": "silu"}
 
 MODELS = {
     "gptj": Fixture("gptj", _gpt(rotary_dim=4)),

@@ -13,8 +13,6 @@ from tests.bridge.fixture_models import LENGTHS, MODELS, STORED
 
 FIXTURES = pathlib.Path(__file__).parent / "fixtures"
 NAMES = tuple(MODELS)
-# Frequencies that follow the length of a batch leave no row on its own.
-PADDED = tuple(name for name in NAMES if MODELS[name].padded)
 STYLES = ("config", "config_old")
 
 

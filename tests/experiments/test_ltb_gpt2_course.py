@@ -14,8 +14,8 @@ from experiments.ltb_gpt2.report import checks, report
 from tests.experiments.test_ltb_gpt2 import TINY
 
 pytestmark = pytest.mark.usefixtures("float32")
-CPU, NOISELESS, D20 = (ltb_gpt2.PRESETS[n] for n in ("cpu", "noiseless", "d20"))
-WITH, WITHOUT = ModelSetting(True, 10.0), ModelSetting(False, 10.0)
+NOISELESS, D20 = (ltb_gpt2.PRESETS[n] for n in ("noiseless", "d20"))
+WITHOUT = ModelSetting(False, 10.0)
 
 
 def scores_of(values, seeds=2):

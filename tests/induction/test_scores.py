@@ -16,7 +16,6 @@ from icltheory.induction.scores import prefix_targets
 
 RNG = np.random.default_rng(0)
 T = 12
-ZEROS, ROWS = np.zeros(2, int), np.ones(3, bool)
 TOKENS = RNG.integers(0, 4, size=(3, T))
 WEIGHTS = np.tril(RNG.random(size=(3, T, T)))
 WEIGHTS /= WEIGHTS.sum(axis=-1, keepdims=True)

@@ -20,7 +20,6 @@ from icltheory.regression.tasks import NoisyLinearRegression
 from tests.regression import oracles
 
 D, P, B = 6, 13, 500
-SCALES = [f"scale-{axis}={s}" for axis in "xy" for s in ("0.5", "2", "3")]
 QUICK = ("standard", "random_quadrants", "overlapping_train_test", "skewed")
 
 
