@@ -22,7 +22,6 @@ from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import default_dtype, einsum
 from icltheory.regression.prompts import PrefixPrompt
-from icltheory.regression.tasks.gaussian import unit_scale
 
 __all__ = [
     "EXTRA_SHIFTS",
@@ -127,7 +126,7 @@ class Shift:
         y = jnp.sum(X * w[:, None], axis=-1)
         if self.name == "noisyLR":
             y = y + jax.random.normal(key_shift, y.shape, self.dtype)
-            factor = unit_scale(y, self.dim)
+            factor = _unit_scale(y, self.dim)
             y, w = factor * y, factor * w
         y_query = y if X_query is X else jnp.sum(X_query * w[:, None], axis=-1)
         return PrefixPrompt(X, y, X_query, y_query, w)
@@ -316,6 +315,16 @@ def _inputs(shift: Shift, key: PRNGKey, z: Array) -> tuple[Array, Array]:
     elif shift.name.startswith("scale-x"):
         z = shift.scale * z
     return z, z
+
+
+def _unit_scale(y: Array, dim: int) -> Array:
+    """Factor that rescales the labels of a batch to variance d."""
+    if y.size < 2:
+        raise ValueError(
+            "batch_size: expected two labels or more in a batch that is rescaled to "
+            "its own variance, got 1"
+        )
+    return math.sqrt(dim) / jnp.std(y, ddof=1)
 
 
 def _signs(key: PRNGKey, z: Array) -> Array:

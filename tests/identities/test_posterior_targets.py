@@ -9,7 +9,7 @@ import pytest
 
 from icltheory.models import GPT2
 from icltheory.regression import predictors
-from icltheory.regression.tasks import LinearRegression, NoisyLinearRegression
+from icltheory.regression.tasks import LinearRegression, SparseLinearRegression
 from icltheory.training import bayes_targets, in_context_loss, objectives
 
 PROMPTS = 4096
@@ -145,6 +145,6 @@ def test_targets_are_the_posterior_mean_of_every_prefix_alone():
 
 
 def test_a_task_without_a_closed_posterior_is_refused():
-    task = NoisyLinearRegression(2, 0.5)
+    task = SparseLinearRegression(2, 1)
     with pytest.raises(TypeError, match="task: expected a LinearRegression"):
         bayes_targets(task, jnp.ones((1, 2, 2)), jnp.ones((1, 2)))

@@ -16,7 +16,6 @@ from icltheory.regression.shifts import (
     garg_shift,
     garg_shifts,
 )
-from icltheory.regression.tasks import NoisyLinearRegression
 from tests.regression import oracles
 
 D, P, B = 6, 13, 500
@@ -220,9 +219,6 @@ def test_one_label_has_no_variance_to_be_rescaled_to():
         garg_shift("noisyLR", 4)(jax.random.key(0), 1, 1)
     two = jax.jit(lambda key: garg_shift("noisyLR", 4)(key, 1, 2).y)
     assert np.all(np.isfinite(two(jax.random.key(0))))
-    task = NoisyLinearRegression(4, renormalize=True)
-    with pytest.raises(ValueError, match="^batch_size: expected two labels or more"):
-        task.sample(jax.random.key(0), 0, 1)
 
 
 def signs(key, num_points, batch_size):

@@ -11,7 +11,6 @@ from icltheory.regression.tasks import (
     DecisionTree,
     LinearClassification,
     LinearRegression,
-    NoisyLinearRegression,
     PromptPool,
     QuadraticRegression,
     ReluNetwork,
@@ -35,8 +34,6 @@ FAMILIES = {
     "isotropic": lambda: LinearRegression.isotropic(3, 0.5),
     "full": full_task,
     "sparse": lambda: SparseLinearRegression(3, sparsity=2),
-    "noisy": lambda: NoisyLinearRegression(3, 1.0),
-    "renormalized": lambda: NoisyLinearRegression(3, 1.0, renormalize=True),
     "quadratic": lambda: QuadraticRegression(3),
     "sign": lambda: LinearClassification(3),
     "relu": lambda: ReluNetwork(3, hidden=6),
@@ -109,7 +106,6 @@ def test_every_family_draws_prompts_without_examples(name, key):
     [
         lambda: LinearRegression.isotropic(3, 0.5, jnp.float32),
         lambda: SparseLinearRegression(3, 2, dtype=jnp.float32),
-        lambda: NoisyLinearRegression(3, renormalize=True, dtype=jnp.float32),
         lambda: QuadraticRegression(3, jnp.float32),
         lambda: LinearClassification(3, jnp.float32),
         lambda: ReluNetwork(3, 6, jnp.float32),
@@ -226,18 +222,6 @@ def test_sparse_supports_are_uniform(key):
 
 
 @pytest.mark.slow
-def test_renormalised_labels_have_variance_d_over_the_batch_and_match_their_weights():
-    prompt = drawn(lambda: NoisyLinearRegression(3, 2.0, renormalize=True), LARGE)
-    X, y = prompt.points()
-    np.testing.assert_allclose(np.var(y, ddof=1), 3.0, rtol=1e-12)
-    raw = drawn(lambda: NoisyLinearRegression(3, 2.0), LARGE)
-    scale = np.asarray(prompt.w) / np.asarray(raw.w)
-    np.testing.assert_allclose(scale, scale[0, 0], rtol=1e-12)
-    np.testing.assert_allclose(y, scale[0, 0] * raw.points()[1], rtol=1e-12)
-    assert abs(scale[0, 0] - np.sqrt(3 / 5)) < 0.05
-
-
-@pytest.mark.slow
 def test_quadratic_relu_and_linear_labels_share_their_scale(key):
     for task in (QuadraticRegression(3), ReluNetwork(3, hidden=6)):
         y = jax.jit(lambda k, task=task: task.sample(k, *LARGE).y)(key)
@@ -307,8 +291,6 @@ def test_impossible_tasks_say_what_was_expected(key):
         LinearRegression.isotropic(0)
     with raises("sparsity: expected at most dim = 2, got 3"):
         SparseLinearRegression(2)
-    with raises("noise_var: expected a value >= 0, got -1.0"):
-        NoisyLinearRegression(2, -1.0)
     with raises("depth: expected a positive integer, got 0"):
         DecisionTree(2, depth=0)
     with raises("hidden: expected a positive integer, got 0"):

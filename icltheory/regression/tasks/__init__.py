@@ -4,7 +4,6 @@ from icltheory._public import shown
 from icltheory.regression.tasks.decision_tree import DecisionTree
 from icltheory.regression.tasks.gaussian import (
     LinearClassification,
-    NoisyLinearRegression,
     QuadraticRegression,
 )
 from icltheory.regression.tasks.linear import LinearRegression
@@ -16,7 +15,6 @@ __all__ = [
     "DecisionTree",
     "LinearClassification",
     "LinearRegression",
-    "NoisyLinearRegression",
     "PromptPool",
     "QuadraticRegression",
     "ReluNetwork",

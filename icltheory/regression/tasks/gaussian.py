@@ -1,4 +1,4 @@
-"""Other functions of a Gaussian weight vector by Garg: noisy, quadratic, sign."""
+"""Other functions of a Gaussian weight vector by Garg: quadratic, sign."""
 
 import math
 from typing import Any
@@ -6,28 +6,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from icltheory._checks import check_positive_int, check_scalar
+from icltheory._checks import check_positive_int
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
-from icltheory.regression._linalg import Number
 from icltheory.regression.tasks._regression_task import (
     RegressionTask,
-    add_noise,
     inner_products,
     set_dtype,
 )
 
-__all__ = ["LinearClassification", "NoisyLinearRegression", "QuadraticRegression"]
-
-
-def unit_scale(y: Array, dim: int) -> Array:
-    """Factor that rescales the labels of a batch to variance d."""
-    if y.size < 2:
-        raise ValueError(
-            "batch_size: expected two labels or more in a batch that is rescaled to "
-            "its own variance, got 1"
-        )
-    return math.sqrt(dim) / jnp.std(y, ddof=1)
+__all__ = ["LinearClassification", "QuadraticRegression"]
 
 
 class _GaussianWeights(RegressionTask):
@@ -36,68 +24,6 @@ class _GaussianWeights(RegressionTask):
     ) -> Float[Array, "B d"]:
         """Draws weights from N(0, I); ``active_dims`` is ignored."""
         return jax.random.normal(key, (batch_size, self.dim), self.dtype)
-
-
-@pytree
-class NoisyLinearRegression(_GaussianWeights):
-    r"""Linear regression with noisy labels, optionally rescaled.
-
-    .. math:: y = c\,(\langle w, x\rangle + \epsilon), \ \epsilon \sim N(0, \sigma^2),
-        \quad c = 1 \text{ or } \sqrt d / \mathrm{std}(\langle w, x\rangle + \epsilon).
-
-    The standard deviation is taken, with divisor BP - 1, over all points of the whole
-    batch as in Garg's code, so a label depends on the rest of its batch. The ``w`` of
-    a prompt is c w: the weight that its labels belong to.
-
-    Args:
-        dim: Input dimension d.
-        noise_var: Noise variance sigma^2; 1 in the paper.
-        renormalize: Whether the labels are rescaled to variance d.
-        dtype: Type of the samples; None is JAX's default float type.
-
-    Returns:
-        A task.
-
-    Raises:
-        ValueError: If the noise variance is negative, or a single label is to be
-            rescaled.
-
-    Example:
-        >>> task = NoisyLinearRegression(4, 1.0, renormalize=True)
-        >>> prompt = task.sample(jax.random.key(0), num_examples=9, batch_size=50)
-        >>> round(float(prompt.points()[1].var(ddof=1)), 6)
-        4.0
-
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 4. Verified by ``tests/regression/test_tasks.py``.
-    """
-
-    dim: int = static_field()
-    noise_var: Number = 1.0
-    renormalize: bool = static_field(default=False)
-    dtype: Any = static_field(default=None)
-
-    def __post_init__(self):
-        check_positive_int("dim", self.dim)
-        check_scalar("noise_var", self.noise_var)
-        set_dtype(self)
-
-    def evaluate(
-        self, w: Float[Array, "B d"], X: Float[Array, "B P d"]
-    ) -> Float[Array, "B P"]:
-        """<w, x>, without noise."""
-        return inner_products(w, X)
-
-    def label(
-        self, key: PRNGKey, w: Float[Array, "B d"], X: Float[Array, "B P d"]
-    ) -> tuple[Float[Array, "B P"], Float[Array, "B d"]]:
-        """Returns noisy labels with their weights."""
-        y = add_noise(key, self.evaluate(w, X), self.noise_var)
-        if not self.renormalize:
-            return y, w
-        scale = unit_scale(y, self.dim)
-        return scale * y, scale * w
 
 
 @pytree
