@@ -26,7 +26,7 @@ GPT_2 = models.GPT2(2, 10, width=8, num_layers=1, num_heads=2)
 
 
 def test_the_risk_without_examples_is_that_of_the_prior():
-    for source in (TASK, shifts.garg_shift("standard", 2)):
+    for source in (TASK, shifts.Shift("standard", 2)):
         risk = risks.monte_carlo_risk(
             predictors.ols_prefixes, source, KEY, 4000, num_examples=0
         )

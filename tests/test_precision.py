@@ -34,7 +34,7 @@ OTHERS = {
     },
     "induction": {"head_scores"},
     "chain_of_thought": {"prompt_loss", "sample_training_prompt", "train_attention"},
-    "regression.shifts": {"garg_shift", "garg_shifts"},
+    "regression.shifts": {"garg_shifts"},
 }
 PACKAGES = [
     *("attention", "trajectory", "noise", "bounds", "linalg", "constructions"),

@@ -218,7 +218,7 @@ def patterns(rate):
             "source: expected a task, a sampler or prompts, got int",
         ),
         (
-            lambda: ltb.minimal_risk(shifts.garg_shift("skewed", 3), 3),
+            lambda: ltb.minimal_risk(shifts.Shift("skewed", 3), 3),
             "problem: expected LinearRegression, got Shift(",
         ),
         (
@@ -239,7 +239,7 @@ def test_it_is_an_error_of_one_line(run, message):
     [
         lambda key: TASK.sample(key, 4, 2),
         lambda key: PromptPool(TASK, 3, KEY).sample(key, 4, 2),
-        lambda key: shifts.garg_shift("skewed", 3)(key, 4, 2),
+        lambda key: shifts.Shift("skewed", 3)(key, 4, 2),
         lambda key: PATTERNS.sample(key, 2, 4, 0.5),
         lambda key: PATTERNS.out_of_domain(key, 1.0),
         lambda key: PatternTransformer(4).init(key, PATTERNS),

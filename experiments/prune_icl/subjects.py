@@ -132,7 +132,7 @@ def _draw(recipe: Recipe, config: Config, condition: str, count: int):
     key = training.stream_key(recipe.seeds[0], "evaluation")
     key = jax.random.fold_in(key, CONDITIONS.index(condition))
     if condition == "skewed inputs":
-        shift = shifts.garg_shift("skewed", recipe.dim, jnp.float32)
+        shift = shifts.Shift("skewed", recipe.dim, jnp.float32)
         prompt = shift(key, recipe.num_points, count)
         return prompt.X, prompt.y, prompt.w
     noise = config.label_noise if condition == "label noise" else recipe.noise_var

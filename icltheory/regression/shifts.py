@@ -28,7 +28,6 @@ __all__ = [
     "GARG_SHIFTS",
     "SampledShift",
     "Shift",
-    "garg_shift",
     "garg_shifts",
 ]
 
@@ -56,14 +55,29 @@ class Shift:
     .. math:: (x_i)_i \sim D, \quad w \sim N(0, I), \quad y_i = \langle w, x_i\rangle,
         \quad x^{query}_k \sim D'(x_1, \dots, x_k).
 
-    Built by ``garg_shift``. Calling it as ``shift(key, num_points, batch_size)`` draws
-    prompts; ``error / normalizer`` is the normalised error of Garg's figures, in which
-    the zero predictor has 1.
+    Calling it as ``shift(key, num_points, batch_size)`` draws prompts; ``error /
+    normalizer`` is the normalised error of Garg's figures, in which the zero predictor
+    has 1. In ``standard``, x ~ N(0, I) and query k is example k + 1. The other settings
+    differ as follows.
+
+    * ``random_quadrants``: the signs of the examples are one pattern a prompt, those
+      of the queries are free. ``opposite_quadrants``: query k is minus what example
+      k + 1 would be.
+    * ``orthogonal_train_test``: query k is the part of the next input orthogonal to the
+      first k examples, at the length of that input; it is 0 from k = d on.
+    * ``overlapping_train_test``: query k >= 1 is one of the first k examples.
+    * ``half_subspace``, ``skewed``: x = z T with T = U diag(e) U', U a random rotation
+      that all prompts of a call share, e = (1 on d // 2 places) or e_i = 1 / i, scaled
+      to |e|^2 = d. The covariance therefore has eigenvalues e_i^2, not e_i.
+    * ``scale-x=s``, ``scale-y=s``: inputs, or weights, times s, for any number s > 0.
+    * ``noisyLR``: labels plus N(0, 1) noise, rescaled to variance d in the batch, with
+      noisy query labels. The zero predictor then has normalised error 1; the published
+      notebook draws its line at 1 + 1/d, as if the labels had not been rescaled.
 
     Args:
-        name: Name of the setting, as in Garg's code.
+        name: Name of the setting, as in Garg's code, or ``"opposite_quadrants"``.
         dim: Input dimension d.
-        dtype: Type of the samples.
+        dtype: Type of the samples; None is JAX's default float type.
 
     Returns:
         A hashable object without arrays, which may be closed over or be a static
@@ -73,21 +87,22 @@ class Shift:
         ValueError: If the name is unknown or the dimension too small for it.
 
     Example:
-        >>> shift = Shift("scale-y=3", 20, None)
+        >>> shift = Shift("scale-y=3", 20)
         >>> shift.normalizer, shift(jax.random.key(0), 41, 8).X_query.shape
         (180.0, (8, 41, 20))
 
     References:
         Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 4. Verified by ``tests/regression/test_shifts.py``.
+        (2022), Section 4 and the published code. Verified by
+        ``tests/regression/test_shifts.py``.
     """
 
     name: str = static_field()
     dim: int = static_field()
-    dtype: Any = static_field()
+    dtype: Any = static_field(default=None)
 
     def __post_init__(self):
-        if not _SCALED.fullmatch(self.name) or not self.scale > 0:
+        if not _SCALED.fullmatch(str(self.name)) or not self.scale > 0:
             check_choice("name", self.name, (*GARG_SHIFTS, *EXTRA_SHIFTS))
         check_positive_int("dim", self.dim)
         if self.name == "half_subspace" and self.dim < 2:
@@ -221,52 +236,6 @@ class SampledShift:
 
 
 @named_errors
-def garg_shift(name: str, dim: int, dtype: Any = None) -> Shift:
-    r"""Returns one of Garg's evaluation settings, or ``"opposite_quadrants"``, by name.
-
-    .. math:: \text{standard: } x \sim N(0, I_d), \quad x^{query}_k = x_{k+1}.
-
-    The others differ as follows.
-
-    * ``random_quadrants``: the signs of the examples are one pattern a prompt, those
-      of the queries are free. ``opposite_quadrants``: query k is minus what example
-      k + 1 would be.
-    * ``orthogonal_train_test``: query k is the part of the next input orthogonal to the
-      first k examples, at the length of that input; it is 0 from k = d on.
-    * ``overlapping_train_test``: query k >= 1 is one of the first k examples.
-    * ``half_subspace``, ``skewed``: x = z T with T = U diag(e) U', U a random rotation
-      that all prompts of a call share, e = (1 on d // 2 places) or e_i = 1 / i, scaled
-      to |e|^2 = d. The covariance therefore has eigenvalues e_i^2, not e_i.
-    * ``scale-x=s``, ``scale-y=s``: inputs, or weights, times s, for any number s > 0.
-    * ``noisyLR``: labels plus N(0, 1) noise, rescaled to variance d in the batch, with
-      noisy query labels. The zero predictor then has normalised error 1; the published
-      notebook draws its line at 1 + 1/d, as if the labels had not been rescaled.
-
-    Args:
-        name: Name of the setting.
-        dim: Input dimension d.
-        dtype: Type of the samples; None is JAX's default float type.
-
-    Returns:
-        The setting, a sampler with its normaliser.
-
-    Raises:
-        ValueError: If the name is unknown.
-
-    Example:
-        >>> prompt = garg_shift("overlapping_train_test", 3)(jax.random.key(0), 4, 1)
-        >>> bool((prompt.X_query[0, 1] == prompt.X[0, 0]).all())
-        True
-
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 4 and the published code. Verified by
-        ``tests/regression/test_shifts.py``.
-    """
-    return Shift(name, dim, dtype)
-
-
-@named_errors
 def garg_shifts(dim: int, dtype: Any = None) -> dict[str, Shift]:
     r"""Returns Garg's fifteen evaluation settings for linear regression.
 
@@ -277,7 +246,7 @@ def garg_shifts(dim: int, dtype: Any = None) -> dict[str, Shift]:
         dtype: Type of the samples; None is JAX's default float type.
 
     Returns:
-        The settings by name, in Garg's order; see ``garg_shift`` for each.
+        The settings by name, in Garg's order; see :class:`Shift` for each.
 
     Raises:
         ValueError: If the dimension is not an integer of at least 2.

@@ -10,7 +10,7 @@ from icltheory.regression.predictors import (
     zero_prefixes,
 )
 from icltheory.regression.risks import monte_carlo_risk, squared_errors
-from icltheory.regression.shifts import garg_shift
+from icltheory.regression.shifts import Shift
 from icltheory.regression.tasks import LinearRegression, QuadraticRegression
 from icltheory.statistics import Estimate
 from tests.raising import raises
@@ -81,7 +81,7 @@ def test_batches_are_drawn_in_turn(key):
 
 
 def test_shifts_and_other_samplers_are_sources_too(key):
-    shift = garg_shift("random_quadrants", 3)
+    shift = Shift("random_quadrants", 3)
     prompt, got = jax.jit(
         lambda k: (shift(k, 7, 4), squared_errors(averaging_prefixes, shift, k, 4))
     )(key)

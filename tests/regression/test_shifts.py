@@ -13,7 +13,7 @@ from icltheory.regression.shifts import (
     EXTRA_SHIFTS,
     GARG_SHIFTS,
     SampledShift,
-    garg_shift,
+    Shift,
     garg_shifts,
 )
 from tests.regression import oracles
@@ -24,7 +24,7 @@ QUICK = ("standard", "random_quadrants", "overlapping_train_test", "skewed")
 
 @functools.cache
 def sampler(name):
-    return jax.jit(garg_shift(name, D), static_argnums=(1, 2))
+    return jax.jit(Shift(name, D), static_argnums=(1, 2))
 
 
 @functools.cache
@@ -80,7 +80,7 @@ def test_labels_are_linear_and_the_zero_predictor_has_error_one(name):
             np.testing.assert_allclose(
                 y, np.einsum("bpd,bd->bp", X, prompt.w), rtol=1e-9, atol=1e-12
             )
-    shift = garg_shift(name, D)
+    shift = Shift(name, D)
     last = shift.num_informative or P
     errors = (prompt.y_query[:, :last] ** 2).mean(axis=1) / shift.normalizer
     # prompts of one call share a rotation, so only they are independent given it
@@ -89,10 +89,10 @@ def test_labels_are_linear_and_the_zero_predictor_has_error_one(name):
 
 @pytest.mark.parametrize("name", GARG_SHIFTS)
 def test_samples_have_the_dtype_asked_for_and_shifts_can_be_static(name, key):
-    shift = garg_shift(name, 4, jnp.float32)
+    shift = Shift(name, 4, jnp.float32)
     shapes = jax.eval_shape(lambda k: shift(k, 5, 3), key)
     assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}
-    assert hash(shift) == hash(garg_shift(name, 4, jnp.float32))
+    assert hash(shift) == hash(Shift(name, 4, jnp.float32))
 
 
 def test_queries_are_the_next_examples_unless_the_shift_is_about_them():
@@ -129,7 +129,7 @@ def test_orthogonal_queries_are_what_projection_gives_and_end_at_d():
     predictions = jax.jit(ols_prefixes)(prompt.X, prompt.y, prompt.X_query)
     np.testing.assert_allclose(predictions, 0, atol=1e-6)
     short = jax.eval_shape(
-        lambda k: garg_shift("orthogonal_train_test", D)(k, 3, 2), jax.random.key(0)
+        lambda k: Shift("orthogonal_train_test", D)(k, 3, 2), jax.random.key(0)
     )
     assert short.X_query.shape == (2, 3, D)
 
@@ -194,30 +194,30 @@ def test_the_error_of_zero_on_noisy_labels_is_one_not_one_plus_a_dth():
 
 
 def test_any_factor_scales():
-    shift = garg_shift("scale-x=7.5", 2)
+    shift = Shift("scale-x=7.5", 2)
     assert (shift.scale, shift.normalizer) == (7.5, 2 * 7.5**2)
     for name in ("scale-x=", "scale-x=0", "scale-z=2", "scale-x=-1", "scale-x=1e400"):
         with pytest.raises(ValueError, match=r"^name: expected one of"):
-            garg_shift(name, 2)
+            Shift(name, 2)
 
 
 def test_unknown_shifts_say_what_there_is():
     with pytest.raises(
         ValueError, match="^" + re.escape("name: expected one of 'standard', ")
     ):
-        garg_shift("rotated", 4)
+        Shift("rotated", 4)
     with pytest.raises(ValueError, match="^dim: expected a positive integer, got 0"):
-        garg_shift("standard", 0)
+        Shift("standard", 0)
     with pytest.raises(ValueError, match="^dim: expected at least 2 for half_subspace"):
         garg_shifts(1)
     with pytest.raises(ValueError, match="^num_points: expected a positive integer"):
-        garg_shift("standard", 4)(jax.random.key(0), 0, 1)
+        Shift("standard", 4)(jax.random.key(0), 0, 1)
 
 
 def test_one_label_has_no_variance_to_be_rescaled_to():
     with pytest.raises(ValueError, match="^batch_size: expected two labels or more"):
-        garg_shift("noisyLR", 4)(jax.random.key(0), 1, 1)
-    two = jax.jit(lambda key: garg_shift("noisyLR", 4)(key, 1, 2).y)
+        Shift("noisyLR", 4)(jax.random.key(0), 1, 1)
+    two = jax.jit(lambda key: Shift("noisyLR", 4)(key, 1, 2).y)
     assert np.all(np.isfinite(two(jax.random.key(0))))
 
 

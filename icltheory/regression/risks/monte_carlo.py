@@ -115,7 +115,7 @@ def squared_errors(
 
     Example:
         >>> from icltheory.regression import predictors, shifts
-        >>> shift = shifts.garg_shift("skewed", 4)
+        >>> shift = shifts.Shift("skewed", 4)
         >>> squared_errors(predictors.zero_prefixes, shift, jax.random.key(0), 6).shape
         (6, 9)
 
