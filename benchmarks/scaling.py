@@ -75,7 +75,7 @@ def _several() -> int:
 def all_reduce(size: int) -> BenchmarkRow:
     """Times the sum of one float32 array per device over all devices."""
     n = _several()
-    mesh = devices.data_mesh()
+    mesh = devices.device_mesh()
     everywhere = NamedSharding(mesh, PartitionSpec("data"))
     values = jax.device_put(jnp.ones((n, size)), everywhere)
 

@@ -284,6 +284,6 @@ def set_up(config: Config, devices: int | None) -> Setup:
     )
     family = FAMILIES[config.task]
     optimizer = training.make_optimizer(config.optimizer, config.steps)
-    mesh = training.data_mesh(devices)
+    mesh = training.device_mesh(devices)
     mesh = mesh if mesh.size > 1 else None
     return Setup(config, family, model, family.task(config), optimizer, mesh)

@@ -14,7 +14,6 @@ from icltheory.training.averaging import with_average as with_average
 from icltheory.training.checkpoints import Checkpoints as Checkpoints
 from icltheory.training.curriculum import Curriculum as Curriculum
 from icltheory.training.curriculum import Ramp as Ramp
-from icltheory.training.devices import data_mesh as data_mesh
 from icltheory.training.devices import device_mesh as device_mesh
 from icltheory.training.devices import initialize_distributed as initialize_distributed
 from icltheory.training.devices import over_members as over_members
@@ -59,7 +58,6 @@ __all__ = [
     "TrainState",
     "averaged",
     "bayes_targets",
-    "data_mesh",
     "device_mesh",
     "in_context_loss",
     "init_ensemble",

@@ -19,7 +19,6 @@ from icltheory._named_errors import named_errors
 
 __all__ = [
     "check_batch",
-    "data_mesh",
     "device_mesh",
     "initialize_distributed",
     "over_members",
@@ -70,29 +69,6 @@ def device_mesh(num_devices: int | None = None, *, models: int = 1) -> Mesh:
         axis_types=(AxisType.Auto, AxisType.Auto),
         devices=devices[:count],
     )
-
-
-@named_errors
-def data_mesh(num_devices: int | None = None) -> Mesh:
-    """The mesh of :func:`device_mesh` for one model: all devices share its batch.
-
-    Args:
-        num_devices: How many devices to take; all unless given.
-
-    Returns:
-        A mesh whose axis ``"data"`` has all devices.
-
-    Raises:
-        ValueError: if there are fewer devices than asked for.
-
-    Example:
-        >>> data_mesh(1).shape["data"]
-        1
-
-    References:
-        Data parallelism by GSPMD. Verified by ``tests/training/test_devices.py``.
-    """
-    return device_mesh(num_devices)
 
 
 @named_errors

@@ -95,7 +95,7 @@ def one(folder, resumed):
     jax.config.update("jax_compilation_cache_dir", f"{folder}-programs")
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     report = {"no launcher": refusal()}
-    single, every = devices.data_mesh(1), devices.data_mesh()
+    single, every = devices.device_mesh(1), devices.device_mesh()
     report["devices"] = every.size
     report["parts"], _ = losses(every, 8, accumulation=2)
     first, state = losses(single, 4)
@@ -124,7 +124,7 @@ def two(folder):
     begin = jax.distributed.initialize
     jax.distributed.initialize = functools.partial(begin, heartbeat_timeout_seconds=10)
     training.initialize_distributed()
-    mesh = devices.data_mesh()
+    mesh = devices.device_mesh()
     first, state = losses(mesh, 4)
     training.Checkpoints(folder).save(4, state, first)
     report = {"devices": mesh.size, "processes": jax.process_count(), "losses": first}

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.training import data_mesh, devices, initialize_distributed
+from icltheory.training import devices, initialize_distributed
 from tests.several_devices import finish, finish_pair, free_port, launch
 
 PROGRAM = "tests.training.parallel_run"
@@ -96,7 +96,7 @@ def test_where_a_process_dies_the_others_end_and_say_so(runs):
 
 def test_a_mesh_of_more_devices_than_there_are_is_refused():
     with pytest.raises(ValueError, match="num_devices: expected 1 to"):
-        data_mesh(10_000)
+        devices.device_mesh(10_000)
 
 
 def test_parts_that_do_not_divide_the_devices_are_refused():
@@ -105,7 +105,7 @@ def test_parts_that_do_not_divide_the_devices_are_refused():
 
 
 def test_on_one_device_all_stays_as_it_is():
-    mesh = data_mesh(1)
+    mesh = devices.device_mesh(1)
     assert (mesh.size, dict(mesh.shape)) == (1, {"models": 1, "data": 1})
     values = np.arange(6.0).reshape(3, 2)
     tree = {"x": jnp.asarray(values)}
