@@ -21,7 +21,7 @@ from experiments.prune_icl.config import PRESETS as PRUNE_PRESETS
 from experiments.prune_llm.config import PRESETS as PRUNE_LLM_PRESETS
 from experiments.prune_llm.main import main as prune_llm
 from experiments.small_lm import model
-from icltheory import _safetensors, bounds, statistics
+from icltheory import _safetensors, bounds
 from icltheory.attention import LinearAttentionStack
 from icltheory.bridge import _config, _msgpack
 from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
@@ -71,14 +71,6 @@ def changed(config, **parts):
                 WIDE, jnp.ones((4, 41)), 2, 1.0, prior="held_out"
             ),
             "prior: expected 'isotropic' for n > 40, got n = 41",
-        ),
-        (
-            lambda: statistics.mark_correct([[0, 1]], [[0, 1]]),
-            "labels: expected one axis, got shape (1, 2)",
-        ),
-        (
-            lambda: statistics.mark_correct([0, 1, 1], [0, 1]),
-            "predictions: expected 2 along the last axis, one per label, got shape",
         ),
         (lambda: PARTS.rescaled(0), "factor: expected a number other than 0, got 0"),
         (

@@ -15,7 +15,6 @@ from experiments._trained.recipes import linear_recipe as linear_recipe
 from experiments._trained.references import (
     gradient_descent_errors as gradient_descent_errors,
 )
-from experiments._trained.references import one_layer_optimum as one_layer_optimum
 from experiments._trained.train import TrainedModels as TrainedModels
 from experiments._trained.train import train as train
 
@@ -30,6 +29,5 @@ __all__ = [
     "fit",
     "gradient_descent_errors",
     "linear_recipe",
-    "one_layer_optimum",
     "train",
 ]

@@ -1,4 +1,4 @@
-"""References for a trained model: the exact optimum and tuned gradient descent."""
+"""Tuned gradient descent, the reference for a trained model."""
 
 from typing import Any
 
@@ -8,15 +8,8 @@ import numpy as np
 
 from experiments._trained.recipes import Recipe
 from icltheory import training
-from icltheory.regression import predictors, risks
+from icltheory.regression import predictors
 from icltheory.regression.prompts import Prompt
-
-
-def one_layer_optimum(recipe: Recipe) -> float:
-    """Exact risk / d of the best one-layer linear attention on N = num_points - 1."""
-    task = recipe.task()
-    best = risks.linear_attention_optimum(task, recipe.num_points - 1)
-    return float(best.risk) / recipe.dim
 
 
 def gradient_descent_errors(

@@ -6,7 +6,7 @@ from typing import Any
 
 from icltheory.plotting.style import STYLE
 
-__all__ = ["SMALL", "entries_of", "legend_below", "panel_grid", "reference_lines"]
+__all__ = ["SMALL", "entries_of", "legend_below", "panel_grid"]
 
 SMALL = {**STYLE, "font.size": 9, "lines.linewidth": 1.5}
 
@@ -102,22 +102,3 @@ def legend_below(figure, entries: Mapping[str, Any], columns: int) -> None:
             ncols=min(len(entries), max(columns, 2)),
             fontsize=8,
         )
-
-
-def reference_lines(axes, lines) -> None:
-    """Draws horizontal lines with their labels.
-
-    Args:
-        axes: The axes to draw on.
-        lines: Pairs ``((label, (line style, colour)), value)``; a line whose value is
-            ``None`` is left out.
-
-    Returns:
-        Nothing; the axes hold the lines.
-
-    References:
-        Verified by ``tests/plotting/test_plotting.py``.
-    """
-    for (label, (style, colour)), value in lines:
-        if value is not None:
-            axes.axhline(value, linestyle=style, color=colour, lw=1.2, label=label)

@@ -2,8 +2,7 @@
 
 What experiments and language models share: a mean with its standard error
 (:class:`Estimate`), intervals of proportions and of curves, and tests of two models on
-the same examples. Class predictions are class numbers; -1 means that there was none
-because a score was NaN, which counts as wrong.
+the same examples.
 
 Stability: stable.
 """
@@ -20,11 +19,7 @@ from icltheory.statistics.mcnemar import (
 )
 from icltheory.statistics.multiple_testing import adjust_holm
 from icltheory.statistics.paired import paired_interval
-from icltheory.statistics.scores import (
-    MajorityBaseline,
-    majority_baseline,
-    mark_correct,
-)
+from icltheory.statistics.scores import MajorityBaseline, majority_baseline
 
 __all__ = [
     "Comparison",
@@ -38,7 +33,6 @@ __all__ = [
     "curve_interval",
     "exact_mcnemar",
     "majority_baseline",
-    "mark_correct",
     "paired_interval",
     "proportion_interval",
     "score_mcnemar",

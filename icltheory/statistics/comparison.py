@@ -121,7 +121,7 @@ def compare(
     that so few cannot tell.
 
     None of them knows how the second model was chosen: compare on examples that took
-    no part in the choice. NaN predictions count as wrong, see :func:`mark_correct`.
+    no part in the choice. NaN predictions count as wrong.
 
     Args:
         before: Whether the first model is right, one boolean an example.

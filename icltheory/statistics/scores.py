@@ -1,4 +1,4 @@
-"""Correct class predictions, and the majority-class baseline."""
+"""The majority-class baseline."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 
 from icltheory._named_errors import named_errors
 
-__all__ = ["MajorityBaseline", "majority_baseline", "mark_correct"]
+__all__ = ["MajorityBaseline", "majority_baseline"]
 
 
 class MajorityBaseline(NamedTuple):
@@ -27,41 +27,6 @@ class MajorityBaseline(NamedTuple):
     name: str
     share: float
     count: int
-
-
-@named_errors
-def mark_correct(predictions: Any, labels: Any) -> np.ndarray:
-    """Marks which predictions are right.
-
-    Args:
-        predictions: Class numbers, the examples along the last axis; -1 where a score
-            was NaN and there is no prediction, which counts as wrong.
-        labels: The right class of each example, at least 0.
-
-    Returns:
-        Booleans in the shape of the predictions.
-
-    Raises:
-        ValueError: If the two are not whole numbers, their lengths differ, a prediction
-            is below -1, or a label is below 0.
-
-    Example:
-        >>> mark_correct([0, 1, -1], [0, 0, 1]).tolist()
-        [True, False, False]
-
-    References:
-        Verified by ``tests/statistics/test_scores.py``.
-    """
-    truth = _classes("labels", labels, least=0)
-    if truth.ndim != 1:
-        raise ValueError(f"labels: expected one axis, got shape {truth.shape}")
-    guess = _classes("predictions", predictions, least=-1)
-    if guess.shape[-1:] != truth.shape:
-        raise ValueError(
-            f"predictions: expected {truth.size} along the last axis, one per label, "
-            f"got shape {guess.shape}"
-        )
-    return guess == truth[(None,) * (guess.ndim - 1)]
 
 
 @named_errors
@@ -87,7 +52,14 @@ def majority_baseline(
     References:
         Verified by ``tests/statistics/test_scores.py``.
     """
-    truth = _classes("labels", labels, least=0)
+    truth = np.asarray(labels)
+    if not np.issubdtype(truth.dtype, np.integer) or not truth.size:
+        raise ValueError(
+            "labels: expected whole numbers, at least one, "
+            f"got {truth.dtype} of shape {truth.shape}"
+        )
+    if truth.min() < 0:
+        raise ValueError(f"labels: expected numbers >= 0, got {truth.min()}")
     counts = np.bincount(truth.ravel())
     if names is not None and len(names) < len(counts):
         raise ValueError(
@@ -98,15 +70,3 @@ def majority_baseline(
     return MajorityBaseline(
         best, name, float(counts[best] / truth.size), int(counts[best])
     )
-
-
-def _classes(name: str, values: Any, *, least: int) -> np.ndarray:
-    array = np.asarray(values)
-    if not np.issubdtype(array.dtype, np.integer) or not array.size:
-        raise ValueError(
-            f"{name}: expected whole numbers, at least one, "
-            f"got {array.dtype} of shape {array.shape}"
-        )
-    if array.min() < least:
-        raise ValueError(f"{name}: expected numbers >= {least}, got {array.min()}")
-    return array

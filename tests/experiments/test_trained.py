@@ -15,12 +15,12 @@ from experiments._trained import (
     Recipe,
     gradient_descent_errors,
     linear_recipe,
-    one_layer_optimum,
     train,
 )
 from experiments._trained.fit import _differing
 from icltheory import constructions, training
 from icltheory.layered import forward
+from icltheory.regression import risks
 
 SMALL = {"steps": 40, "batch_size": 4, "chunk_steps": 10, "checkpoint_every": 20}
 LINEAR = dataclasses.replace(
@@ -151,6 +151,12 @@ def test_the_layered_model_answers_as_the_module(linear):
 
     answer, expected = both(jax.random.key(1))
     np.testing.assert_allclose(answer, expected, rtol=1e-5)
+
+
+def one_layer_optimum(recipe):
+    """Exact risk / d of the best one-layer linear attention on 20 examples."""
+    best = risks.linear_attention_optimum(recipe.task(), 20)
+    return float(best.risk) / recipe.dim
 
 
 @pytest.mark.slow

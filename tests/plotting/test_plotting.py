@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from icltheory import plotting
-from icltheory.plotting.grid import entries_of, legend_below, reference_lines
+from icltheory.plotting.grid import entries_of, legend_below
 from icltheory.statistics import Estimate
 
 MEAN = np.array([1.0, 0.6, 0.1])
@@ -13,12 +13,11 @@ MEAN = np.array([1.0, 0.6, 0.1])
 def test_panels_share_one_legend_with_each_entry_once():
     curve = plotting.Curve(MEAN, MEAN - 0.1, MEAN + 0.1)
     exact = plotting.Curve(MEAN / 2, exact=True)
-    levels = [(("chance", (":", "0.5")), 0.25), (("majority", ("--", "0.5")), None)]
     panels = {"first": curve, "second": exact, "third": curve}
     with plotting.panel_grid(panels, 2, "title", (3.0, 2.0)) as (figure, shown, more):
         for axes, given in zip(shown, panels.values(), strict=True):
             plotting.draw_curve(axes, given, "model", "k", marker="o")
-            reference_lines(axes, levels)
+            axes.axhline(0.25, label="chance")
         more["own"] = shown[0].get_lines()[0]
     assert [axes.get_title() for axes in shown] == list(panels)
     assert sum(axes.get_visible() for axes in figure.axes) == 3

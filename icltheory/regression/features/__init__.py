@@ -12,7 +12,6 @@ from icltheory.regression.features.attention import (
     feature_attention,
     feature_gradient,
     feature_losses,
-    query_matrix,
 )
 from icltheory.regression.features.balanced import (
     balanced_attention,
@@ -37,7 +36,6 @@ __all__ = [
     "feature_losses",
     "feature_phases",
     "loss_asymptote",
-    "query_matrix",
 ]
 
 __dir__ = shown(__name__)

@@ -9,7 +9,7 @@ from icltheory._checks import check_shape
 from icltheory._typing import Array, Float
 from icltheory.regression.features.population import FeaturePopulation
 
-__all__ = ["feature_attention", "feature_gradient", "feature_losses", "query_matrix"]
+__all__ = ["feature_attention", "feature_gradient", "feature_losses"]
 
 
 @calculator
@@ -129,35 +129,3 @@ def feature_gradient(
     slope = jnp.where(diagonal > 0, -own * ((1 - own) ** 2 + others), slope)
     mean = jnp.einsum("c,ckn->kn", population.weights, slope)
     return population.probabilities[:, None] * mean
-
-
-@calculator
-def query_matrix(
-    logits: Float[ArrayLike, "_K _K"], features: Float[ArrayLike, "_K d"]
-) -> Float[Array, "d d"]:
-    r"""The matrix Q with given logits that is zero outside the features' span.
-
-    .. math:: Q = \sum_{k, n} B_{k,n}\, v_n v_k^\top .
-
-    Args:
-        logits: B, ``(K, K)``.
-        features: Orthonormal features in rows, ``(K, d)``.
-
-    Returns:
-        Q, ``(d, d)``, which acts as ``x_i @ Q @ x_query``.
-
-    Raises:
-        ValueError: If shapes do not fit.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> query_matrix(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.eye(2)).tolist()
-        [[1.0, 3.0], [2.0, 4.0]]
-
-    References:
-        Huang et al. (2024), setting. Verified by ``tests/identities/test_huang.py``.
-    """
-    check_shape("logits", logits, ("K", "K"))
-    check_shape("features", features, (jnp.shape(logits)[0], "d"))
-    V = jnp.asarray(features)
-    return V.T @ jnp.asarray(logits).T @ V
