@@ -138,9 +138,9 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ): "an alphabet is one matrix: its last axis is axis 1",
     (
         "icltheory/regression/tasks/_regression_task.py",
-        "add_noise",
-        "return y + std * jax.random.normal(key, y.shape, y.dtype)",
-        "return y - std * jax.random.normal(key, y.shape, y.dtype)",
+        "NoisyLinearTask.label",
+        "return y + std * jax.random.normal(key, y.shape, y.dtype), w",
+        "return y - std * jax.random.normal(key, y.shape, y.dtype), w",
     ): "the normal distribution is symmetric",
     (
         "icltheory/regression/tasks/pools.py",

@@ -110,6 +110,31 @@ class RegressionTask(abc.ABC):
         return Prompt(X[:, :-1], y[:, :-1], X[:, -1], y[:, -1], w)
 
 
+class NoisyLinearTask(RegressionTask):
+    """Linear functions with Gaussian noise; a subclass has the field ``noise_var``."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def noise_var(self) -> Number:
+            """Variance of the noise."""
+            ...
+
+    def evaluate(
+        self, w: Float[Array, "B d"], X: Float[Array, "B P d"]
+    ) -> Float[Array, "B P"]:
+        """<w, x>, without noise."""
+        return inner_products(w, X)
+
+    def label(
+        self, key: PRNGKey, w: Float[Array, "B d"], X: Float[Array, "B P d"]
+    ) -> tuple[Float[Array, "B P"], Float[Array, "B d"]]:
+        """<w, x> plus noise, also drawn for 0 so that streams stay comparable."""
+        y = self.evaluate(w, X)
+        std = jnp.sqrt(jnp.asarray(self.noise_var, y.dtype))
+        return y + std * jax.random.normal(key, y.shape, y.dtype), w
+
+
 def active_mask(dim: int, active_dims: Any) -> Array:
     """Mask of the coordinates below ``active_dims``."""
     check_count("active_dims", active_dims, 1)
@@ -120,12 +145,6 @@ def active_mask(dim: int, active_dims: Any) -> Array:
 def inner_products(w: Array, X: Array) -> Array:
     """<w, x> of every point, computed as a sum at full precision."""
     return jnp.sum(X * w[:, None, :], axis=-1)
-
-
-def add_noise(key: PRNGKey, y: Array, noise_var: Number) -> Array:
-    """Adds N(0, noise_var) noise, also drawn for 0 so that streams stay comparable."""
-    std = jnp.sqrt(jnp.asarray(noise_var, y.dtype))
-    return y + std * jax.random.normal(key, y.shape, y.dtype)
 
 
 def set_dtype(task: Any) -> None:

@@ -25,17 +25,13 @@ from icltheory.regression._linalg import (
     covariance_root,
     default_dtype,
 )
-from icltheory.regression.tasks._regression_task import (
-    RegressionTask,
-    add_noise,
-    inner_products,
-)
+from icltheory.regression.tasks._regression_task import NoisyLinearTask
 
 __all__ = ["LinearRegression"]
 
 
 @pytree
-class LinearRegression(RegressionTask):
+class LinearRegression(NoisyLinearTask):
     r"""Linear regression tasks with Gaussian inputs, prior and noise (Section 3).
 
     .. math:: x \sim N(0, H), \quad w \sim N(\beta^*, \Psi), \quad
@@ -126,15 +122,3 @@ class LinearRegression(RegressionTask):
         """Draws weights from N(beta*, Psi); ``active_dims`` is ignored."""
         z = jax.random.normal(key, (batch_size, self.dim), self.dtype)
         return jnp.asarray(self.task_mean)[None] + apply_root(self.task_root, z)
-
-    def evaluate(
-        self, w: Float[Array, "B d"], X: Float[Array, "B P d"]
-    ) -> Float[Array, "B P"]:
-        """<w, x>, without noise."""
-        return inner_products(w, X)
-
-    def label(
-        self, key: PRNGKey, w: Float[Array, "B d"], X: Float[Array, "B P d"]
-    ) -> tuple[Float[Array, "B P"], Float[Array, "B d"]]:
-        """<w, x> plus noise."""
-        return add_noise(key, self.evaluate(w, X), self.noise_var), w

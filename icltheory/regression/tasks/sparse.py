@@ -9,18 +9,13 @@ from icltheory._checks import check_positive_int, check_scalar
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import Number
-from icltheory.regression.tasks._regression_task import (
-    RegressionTask,
-    add_noise,
-    inner_products,
-    set_dtype,
-)
+from icltheory.regression.tasks._regression_task import NoisyLinearTask, set_dtype
 
 __all__ = ["SparseLinearRegression"]
 
 
 @pytree
-class SparseLinearRegression(RegressionTask):
+class SparseLinearRegression(NoisyLinearTask):
     r"""Linear regression with s non-zero weights at random positions among d.
 
     .. math:: w = m \odot z, \quad z \sim N(0, I), \quad m \in \{0, 1\}^d,\ |m|_1 = s,
@@ -79,15 +74,3 @@ class SparseLinearRegression(RegressionTask):
         _, places = jax.lax.top_k(jnp.where(active, score, -1.0), self.sparsity)
         chosen = (places[:, :, None] == jnp.arange(self.dim)[None, None]).any(axis=1)
         return jnp.where(chosen & active, z, 0)
-
-    def evaluate(
-        self, w: Float[Array, "B d"], X: Float[Array, "B P d"]
-    ) -> Float[Array, "B P"]:
-        """<w, x>, without noise."""
-        return inner_products(w, X)
-
-    def label(
-        self, key: PRNGKey, w: Float[Array, "B d"], X: Float[Array, "B P d"]
-    ) -> tuple[Float[Array, "B P"], Float[Array, "B d"]]:
-        """<w, x> plus noise."""
-        return add_noise(key, self.evaluate(w, X), self.noise_var), w
