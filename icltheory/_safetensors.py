@@ -126,7 +126,6 @@ def write_safetensors(
     path: Path,
     tensors: Iterable[tuple[str, tuple[int, ...], Any]],
     read: Any,
-    metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Writes a file atomically, tensor by tensor.
 
@@ -134,9 +133,8 @@ def write_safetensors(
         path: The file.
         tensors: Name, shape and dtype of every tensor, in the order of writing.
         read: Returns the array of a name; called once for each, in that order.
-        metadata: Strings for the header.
     """
-    header: dict[str, Any] = {"__metadata__": {"format": "pt", **(metadata or {})}}
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end, names = 0, []
     for name, shape, dtype in tensors:
         start, kind = end, np.dtype(dtype)

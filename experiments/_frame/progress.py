@@ -98,12 +98,11 @@ class Display:
 
     Args:
         console: Where it is shown.
-        enabled: Whether it is shown at all.
     """
 
-    def __init__(self, console: Console, enabled: bool = True):
+    def __init__(self, console: Console):
         self._console = console
-        self._enabled = enabled and not console.quiet
+        self._enabled = not console.quiet
         self._activities: list[Activity] = []
         self._bars: Progress | None = None
         self._ended: threading.Event | None = None

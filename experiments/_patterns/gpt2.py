@@ -149,11 +149,7 @@ class TrainedGpt:
 
 
 def train_gpt(
-    gpt: Gpt,
-    seeds: Sequence[int],
-    trained: TrainedEnsemble,
-    run: Run,
-    earlier: Sequence[dict[str, Any]] = (),
+    gpt: Gpt, seeds: Sequence[int], trained: TrainedEnsemble, run: Run
 ) -> TrainedGpt:
     """Trains GPT-2 on the patterns of the first one-layer model.
 
@@ -162,7 +158,6 @@ def train_gpt(
         seeds: One training for each.
         trained: One-layer models; the first one's task is the task.
         run: Run folder; checkpoints are resumed from there.
-        earlier: Records that precede those of this training in ``metrics.jsonl``.
 
     Returns:
         The models.
@@ -205,7 +200,6 @@ def train_gpt(
         chunk_steps=gpt.chunk_steps,
         checkpoint_every=gpt.checkpoint_every,
         config=dataclasses.asdict(gpt),
-        earlier=earlier,
         label="training gpt2",
     )
     loss = float(np.mean(fitted.records[-1]["loss"]))

@@ -91,21 +91,16 @@ def scores_on(
 
 
 def scores_on_all(
-    trained: TrainedEnsemble,
-    num_prompts: int,
-    *,
-    num_examples: int = 20,
-    relevant_fraction: float = 0.8,
+    trained: TrainedEnsemble, num_prompts: int, *, num_examples: int = 20
 ) -> tuple[Scores, Array]:
     """Returns scores on prompts of all tasks, (seeds, prompts), and which are unseen.
 
-    Trainings on different tasks share the program.
+    alpha' is 0.8. Trainings on different tasks share the program.
 
     Args:
         trained: The models.
         num_prompts: Prompts a seed.
         num_examples: Contexts l.
-        relevant_fraction: alpha'.
 
     Returns:
         The scores, and whether training left out the prompt's task.
@@ -118,7 +113,7 @@ def scores_on_all(
         with_all_tasks(trained),
         trained.params,
         trained.ensemble.keys(_IN_DOMAIN),
-        relevant_fraction,
+        0.8,
     )
     seen = jnp.asarray([a * M + b for a, b in trained.tasks.tasks])
     return found, ~jnp.isin(pair[..., 0] * M + pair[..., 1], seen)

@@ -13,17 +13,18 @@ from icltheory.regression.prompts import Prompt
 
 
 def gradient_descent_errors(
-    recipe: Recipe, prompt: Prompt, steps: int, *, tuning_prompts: int = 2048
+    recipe: Recipe, prompt: Prompt, steps: int
 ) -> tuple[np.ndarray, float]:
     """Squared errors / d of gradient descent with its best constant step size.
 
-    The step size is the best of 60 on fresh prompts, so ``prompt`` is not used twice.
+    The step size is the best of 60 on 2,048 fresh prompts, so ``prompt`` is not used
+    twice.
 
     Returns:
         One error for each prompt of ``prompt``, and the step size.
     """
     key = jax.random.fold_in(training.stream_key(recipe.seeds[0], "evaluation"), 1)
-    tuning = recipe.task().sample(key, recipe.num_points - 1, tuning_prompts)
+    tuning = recipe.task().sample(key, recipe.num_points - 1, 2048)
     sizes = jnp.linspace(0.02, 1.2, 60, dtype=jnp.float32)
 
     def errors(prompt: Prompt, size: Any):

@@ -210,15 +210,14 @@ def spectra(config: Config, rows: Rows) -> Any:
     )
 
 
-def spread_of_squares(level: float = 0.9) -> tuple[float, float]:
+def spread_of_squares() -> tuple[float, float]:
     """Quantiles of large square Gaussian matrices' condition numbers over the median.
 
-    Edelman (1988): P(kappa / n < x) = exp(-2 / x - 2 / x^2).
+    They are the 5 % and 95 % quantiles, by Edelman (1988):
+    P(kappa / n < x) = exp(-2 / x - 2 / x^2).
     """
 
     def quantile(p):
         return 2 / (math.sqrt(1 - 2 * math.log(p)) - 1)
 
-    tail = (1 - level) / 2
-    low, high = (quantile(p) / quantile(0.5) for p in (tail, 1 - tail))
-    return low, high
+    return quantile(0.05) / quantile(0.5), quantile(0.95) / quantile(0.5)

@@ -118,20 +118,12 @@ class LayerStop(NamedTuple):
     ratio: float
 
 
-def nearest_layers(runs: list[LayerRun], most: float = 0.1) -> list[LayerStop]:
-    """Selects one snapshot for every training that learned.
-
-    Args:
-        runs: The trainings.
-        most: Largest hinge error in domain at a stop that counts as learned.
-
-    Returns:
-        The stops.
-    """
+def nearest_layers(runs: list[LayerRun]) -> list[LayerStop]:
+    """Selects a snapshot of every training that reached an in-domain hinge of 0.1."""
     published = np.array([LAYERS[0], *sorted(LAYERS[1])])
     found = []
     for run in runs:
-        known = np.isfinite(run.norm).all(axis=1) & (run.hinge <= most)
+        known = np.isfinite(run.norm).all(axis=1) & (run.hinge <= 0.1)
         if not known.any():
             continue
         start = np.full((len(run.norm), 1), run.norm[0].mean())

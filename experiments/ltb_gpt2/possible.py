@@ -31,8 +31,8 @@ class NoiseLimit(NamedTuple):
     standard_error: float
 
 
-def noise_limit(dim: int, num_examples: int, error: float = LOWEST) -> NoiseLimit:
-    r"""Largest :math:`\sigma^2` whose average Bayes risk is at most an error.
+def noise_limit(dim: int, num_examples: int) -> NoiseLimit:
+    r"""Largest :math:`\sigma^2` whose average Bayes risk is at most ``LOWEST``.
 
     .. math:: R(\sigma^2) = \sigma^2 + E \sum_i \frac{\sigma^2}{s_i + \sigma^2}
 
@@ -42,7 +42,6 @@ def noise_limit(dim: int, num_examples: int, error: float = LOWEST) -> NoiseLimi
     Args:
         dim: Dimension d.
         num_examples: Examples M.
-        error: The error.
 
     Returns:
         The variance with its standard error.
@@ -56,7 +55,7 @@ def noise_limit(dim: int, num_examples: int, error: float = LOWEST) -> NoiseLimi
         # In d - M directions w is not observed, so the risk is at least d - M.
         return NoiseLimit(0.0, 0.0)
     root = root_scalar(
-        lambda v: risks(v).mean() - error, bracket=(0.0, error), xtol=1e-12
+        lambda v: risks(v).mean() - LOWEST, bracket=(0.0, LOWEST), xtol=1e-12
     )
     found = float(root.root)
     slope = (risks(1.01 * found).mean() - risks(0.99 * found).mean()) / (0.02 * found)

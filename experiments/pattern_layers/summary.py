@@ -59,11 +59,11 @@ def turned(found: DepthMeasurements) -> np.ndarray:
     return angles[:, 0] - angles[:, -1]
 
 
-def jump(found: DepthMeasurements, level: float = 0.7) -> np.ndarray:
-    """First recorded step at which attention exceeds a level; NaN if it never does.
+def jump(found: DepthMeasurements) -> np.ndarray:
+    """First recorded step at which attention exceeds 0.7; NaN if it never does.
 
     By seed and layer.
     """
-    above = found.attention > level
+    above = found.attention > 0.7
     steps = np.asarray(found.steps, float)[np.argmax(above, axis=1)]
     return np.where(above.any(axis=1), steps, np.nan)

@@ -74,9 +74,8 @@ def slope_ratio(config: Config, found: NeuronCurves, test: int) -> np.ndarray:
     return np.array(ratios)
 
 
-def ranks_left(bridge: Bridge, share: float = 0.1) -> dict[str, list[int]]:
-    """Number of singular values above a share of the largest, by product and seed."""
+def ranks_left(bridge: Bridge) -> dict[str, list[int]]:
+    """Number of singular values above a tenth of the largest, by product and seed."""
     return {
-        name: (s > share * s[:, :1]).sum(1).tolist()
-        for name, s in bridge.spectra.items()
+        name: (s > 0.1 * s[:, :1]).sum(1).tolist() for name, s in bridge.spectra.items()
     }

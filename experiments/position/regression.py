@@ -107,8 +107,8 @@ def _expected(special: str, a, X, x, place):
     return missing @ missing + power[place]
 
 
-def mean_weights(config: Config, layers: int, places: int = 20) -> np.ndarray:
-    r"""Mean weight of a label by position in long prompts, ``(places,)``.
+def mean_weights(config: Config, layers: int) -> np.ndarray:
+    r"""Mean weight of a label by position in long prompts, ``(20,)``.
 
     The least-squares slope of N a_i against eta <x_i, x>, over all examples of a part
     of the prompt and over several prompts.
@@ -122,7 +122,7 @@ def mean_weights(config: Config, layers: int, places: int = 20) -> np.ndarray:
     def one(prompt):
         X, x = prompt
         a, k = position.label_weights(steps, X, x), X @ x
-        parts = (a * k).reshape(places, -1), (k * k).reshape(places, -1)
+        parts = (a * k).reshape(20, -1), (k * k).reshape(20, -1)
         return tuple(part.sum(axis=1) for part in parts)
 
     product, square = jax.jit(lambda *prompt: jax.lax.map(one, prompt))(X, x)

@@ -147,11 +147,9 @@ def improvements(
     }
 
 
-def inflation(
-    measured: PruningMeasurements, condition: str = "standard", shot: int = -1
-) -> np.ndarray:
+def inflation(measured: PruningMeasurements, shot: int = -1) -> np.ndarray:
     """log10 of the pruned over the unpruned error, (seeds, layers, modules, rates)."""
-    mean = measured.at(condition, shot).mean(axis=-1, dtype=np.float64)
+    mean = measured.at("standard", shot).mean(axis=-1, dtype=np.float64)
     return np.log10(mean / mean[:, :1, :1, :1])
 
 

@@ -69,12 +69,12 @@ def _sharding(leaf: Any) -> Any:
     return getattr(leaf, "sharding", None)
 
 
-def by_rows(batch: Any, like: Any, axis: str = "batch") -> Any:
-    """Splits the rows of a batch along an axis of the mesh that ``like`` is on."""
+def by_rows(batch: Any, like: Any) -> Any:
+    """Splits the rows of a batch over the axis "batch" of the mesh of ``like``."""
     mesh = getattr(_sharding(like), "mesh", None)
-    if mesh is None or len(batch[0]) % mesh.shape[axis]:
+    if mesh is None or len(batch[0]) % mesh.shape["batch"]:
         return batch
-    sharding = NamedSharding(mesh, PartitionSpec(axis))
+    sharding = NamedSharding(mesh, PartitionSpec("batch"))
 
     def put(rows):
         return jax.make_array_from_callback(rows.shape, sharding, lambda i: rows[i])

@@ -38,9 +38,9 @@ def available() -> bool:
     return importlib.util.find_spec("jax.experimental.pallas.triton") is not None
 
 
-def power_of_two(size: int, least: int = 16) -> int:
+def power_of_two(size: int) -> int:
     """Smallest power of two of at least ``size`` and 16, as tensor cores require."""
-    return max(least, 1 << (size - 1).bit_length())
+    return max(16, 1 << (size - 1).bit_length())
 
 
 def dot(a: jax.Array, b: jax.Array) -> jax.Array:

@@ -113,10 +113,10 @@ class Ensemble:
                 raise ValueError(
                     f"{field.name}: expected distinct values, got {values}"
                 )
-        for name, least in (("noise_vars", 0.0), ("weight_decays", 0.0)):
-            _check_above(name, getattr(self, name), least, equal=True)
+        for name in ("noise_vars", "weight_decays"):
+            _check_above_zero(name, getattr(self, name), equal=True)
         for name in ("learning_rates", "clip_norms"):
-            _check_above(name, getattr(self, name), 0.0, equal=False)
+            _check_above_zero(name, getattr(self, name), equal=False)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -139,8 +139,8 @@ class Ensemble:
         return [*(values or (None,) for values in scalars), self.seeds]
 
 
-def _check_above(name: str, values: Sequence[float], least: float, equal: bool) -> None:
+def _check_above_zero(name: str, values: Sequence[float], equal: bool) -> None:
     for value in values:
-        if not (least <= value if equal else least < value) or not np.isfinite(value):
+        if not (value >= 0 if equal else value > 0) or not np.isfinite(value):
             sign = ">=" if equal else ">"
-            raise ValueError(f"{name}: expected values {sign} {least:g}, got {value}")
+            raise ValueError(f"{name}: expected values {sign} 0, got {value}")

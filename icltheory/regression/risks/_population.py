@@ -33,7 +33,7 @@ class Population(NamedTuple):
         return self.signal + self.noise_var
 
 
-def read_count(name: str, value: Any, dtype: Any) -> Array:
+def read_count(num_examples: Any, dtype: Any) -> Array:
     """Converts a number of examples to a float and checks it if it is known."""
-    check_count(name, value)
-    return jnp.asarray(value, dtype)
+    check_count("num_examples", num_examples)
+    return jnp.asarray(num_examples, dtype)

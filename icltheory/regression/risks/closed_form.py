@@ -79,7 +79,7 @@ def least_squares_risk(
     """
     population = Population.of(task)
     dim = task.dim
-    k = read_count("num_examples", num_examples, population.H.dtype)
+    k = read_count(num_examples, population.H.dtype)
     _check_isotropic(task.input_cov, num_examples, dim)
     rank = jnp.linalg.matrix_rank(population.H, hermitian=True).astype(k.dtype)
     bias = population.signal * jnp.maximum(1 - k / jnp.maximum(rank, 1), 0)

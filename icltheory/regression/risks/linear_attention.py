@@ -107,7 +107,7 @@ def linear_attention_risk(
     check_shape("Gamma", Gamma, (task.dim, task.dim))
     H, M, noise_var, signal = population = Population.of(task)
     G = jnp.asarray(Gamma, H.dtype)
-    k = read_count("num_examples", num_examples, H.dtype)
+    k = read_count(num_examples, H.dtype)
     HM = einsum("ij,jk->ik", H, M)
     moment = label_moment(population, k, fourth_moment)
     cross = einsum("ij,jk,ki->", H, G, HM)
@@ -165,7 +165,7 @@ def linear_attention_optimum(
         Verified by ``tests/identities/test_exact_risks.py``.
     """
     H, M, noise_var, signal = population = Population.of(task)
-    k = read_count("num_examples", num_examples, H.dtype)
+    k = read_count(num_examples, H.dtype)
     HM = einsum("ij,jk->ik", H, M)
     if fourth_moment is None:  # H, which may be singular, cancels
         tau = jnp.where(population.tau > 0, population.tau, 1)
@@ -229,6 +229,6 @@ def optimal_step_size(
         ``tests/regression/test_input_moments.py``.
     """
     H, M, _, _ = population = Population.of(task)
-    k = read_count("num_examples", num_examples, H.dtype)
+    k = read_count(num_examples, H.dtype)
     square = jnp.sum(H * label_moment(population, k, fourth_moment))
     return k * einsum("ij,jk,ki->", H, H, M) / jnp.where(square > 0, square, 1)

@@ -33,8 +33,8 @@ def read_input_cov(input_cov: Matrix, *, definite: bool = False) -> Array:
     return cov
 
 
-def gain(Lam: Array, num_examples: Count, name: str = "num_examples") -> Array:
+def gain(Lam: Array, num_examples: Count) -> Array:
     """G = (1 + 1/N) Lambda + (tr(Lambda) / N) I."""
-    N = read_length(name, num_examples, Lam.dtype)
+    N = read_length("num_examples", num_examples, Lam.dtype)
     eye = jnp.eye(Lam.shape[0], dtype=Lam.dtype)
     return (1 + 1 / N) * Lam + jnp.trace(Lam) / N * eye
