@@ -21,8 +21,6 @@ _CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "r
 _CALLS += ("custom_vjp_call_jaxpr", "checkpoint", "core_call")
 _BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 
-Product = Callable[[Any, list[Any]], Any]
-
 
 def rounded(function: Callable[..., Any], bits: int, *, all_of_them: bool = False):
     """Returns the function with float32 operands of products rounded to ``bits``.
@@ -59,11 +57,6 @@ def asks_for_highest(eqn: Any) -> bool:
     given = eqn.params.get("precision")
     pair = given if isinstance(given, tuple) else (given, given)
     return all(one == jax.lax.Precision.HIGHEST for one in pair)
-
-
-def is_float32(eqn: Any) -> bool:
-    """Whether both operands of a product are float32, which a device may round."""
-    return all(v.aval.dtype == jnp.float32 for v in eqn.invars[:2])
 
 
 def _shorten(x, bits):

@@ -131,7 +131,7 @@ def in_batches(
         found = mapped(*_slice(args, first, first + batch_size))
         parts.append(_slice(found, start - first, batch_size))
         if len(parts) > 1:
-            _wait(parts[-2])  # otherwise a CPU would run all of them at once
+            wait(parts[-2])  # otherwise a CPU would run all of them at once
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
@@ -244,7 +244,8 @@ def _slice(tree, start, stop):
     return jax.tree.map(lambda leaf: leaf[start:stop], tree)
 
 
-def _wait(tree):
+def wait(tree: Any) -> None:
+    """Waits for the arrays of a tree; tracers are left alone."""
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree)):
         jax.block_until_ready(tree)
 

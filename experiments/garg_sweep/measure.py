@@ -23,14 +23,12 @@ class ReferenceRisks:
     Attributes:
         bayes: Squared errors of the posterior mean (ridge with the noise as penalty,
             least squares without noise), (prompts, P).
-        least_squares: Those of least squares.
         bayes_risk: Exact risk of the posterior mean given the inputs, (prompts, P).
         least_squares_risk: Exact, (P,); infinite near k = d with noise.
         one_layer: Exact risk of the best layer of linear attention, (P,).
     """
 
     bayes: np.ndarray
-    least_squares: np.ndarray
     bayes_risk: np.ndarray
     least_squares_risk: np.ndarray
     one_layer: np.ndarray
@@ -99,7 +97,6 @@ def _lines(
     config: Config, task: Any, prompt: PrefixPrompt, bayes: Any
 ) -> ReferenceRisks:
     truth, d = task.evaluate(prompt.w, prompt.X), config.recipe.dim
-    plain = jax.jit(predictors.ols_prefixes)(prompt.X, prompt.y)
     ks = jnp.arange(config.recipe.num_points)
     given = functools.partial(risks.bayes_risk_given_prefixes, query_noise=False)
 
@@ -108,7 +105,6 @@ def _lines(
 
     return ReferenceRisks(
         np.asarray(jnp.square(bayes - truth), np.float64) / d,
-        np.asarray(jnp.square(plain - truth), np.float64) / d,
         np.asarray(given(task, prompt.X), np.float64) / d,
         exact(lambda k: risks.least_squares_risk(task, k, query_noise=False)),
         exact(

@@ -25,7 +25,6 @@ class Descents(NamedTuple):
         distances: Largest distance of Gamma from the flow's, by the same.
         sampled_times: Times of descent on samples.
         sampled: Its excess, (seeds, times), by batch size.
-        sampled_flow: Excess of the flow at those times.
         settled: Mean excess over the last quarter and its standard error, by batch.
     """
 
@@ -35,7 +34,6 @@ class Descents(NamedTuple):
     distances: dict[float, float]
     sampled_times: np.ndarray
     sampled: dict[int, np.ndarray]
-    sampled_flow: np.ndarray
     settled: dict[int, tuple[float, float]]
 
 
@@ -84,9 +82,6 @@ def measure_descents(config: Config) -> Descents:
         distances=distances,
         sampled_times=at,
         sampled=sampled,
-        sampled_flow=np.asarray(
-            flow.gradient_flow(problem, M, start, at, rtol=1e-9).excess
-        ),
         settled={batch: _settled(values) for batch, values in sampled.items()},
     )
 

@@ -15,7 +15,6 @@ __all__ = [
     "PUBLISHED",
     "PUBLISHED_LENGTHS",
     "RANGES",
-    "STARTS",
     "TURNS",
 ]
 
@@ -27,8 +26,6 @@ NORMS = {"query": 1.75, "component": 1.47, "feature": 0.42, "label": 1.2}
 RANGES = {"feature": (0.37, 0.47), "label": (1.1, 1.33), "size": (0.48, 0.51)}
 # Angles over pi: feature part to the mean pattern, label part to q or -q.
 TURNS = {"feature": 0.12, "label": 0.165}
-# Figures 11 and 14 at initialisation: norm of a label part, and norm of a row of W_O.
-STARTS = {"label": 0.022, "size": 0.155}
 # Figure 9 at the last iteration, and the number of large neurons among 64 in Figure 14.
 MASS, LARGE = 0.995, 53
 # Figure 14: 0-1 error out of domain, unpruned and at a pruned share of .4.

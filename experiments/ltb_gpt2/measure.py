@@ -82,23 +82,18 @@ def evaluation_prompt(config: Config, mean: float) -> Prompt:
     )
 
 
-def model_errors(trained: TrainedModels, prompt: Prompt) -> np.ndarray:
-    """Squared errors of the models of all seeds, (seeds, prompts)."""
-    return _errors_of_seeds(trained, prompt)
-
-
 def course(trained: TrainedModels, prompt: Prompt) -> dict[int, "Score"]:
     """Scores at the snapshots, by step."""
     return {
-        step: Score.of(_errors_of_seeds(trained, prompt, step))
+        step: Score.of(model_errors(trained, prompt, step))
         for step in sorted(trained.snapshots)
     }
 
 
-def _errors_of_seeds(
+def model_errors(
     trained: TrainedModels, prompt: Prompt, step: int | None = None
 ) -> np.ndarray:
-    """Squared errors at a step, (seeds, prompts), seed by seed to save memory."""
+    """Squared errors, (seeds, prompts), one seed at a time to save memory."""
     each = (trained.of_seed(i, step) for i in range(len(trained.recipe.seeds)))
     return np.stack([np.asarray(_errors(trained.module, one, prompt)) for one in each])
 

@@ -14,14 +14,12 @@ class Sweep:
     """Errors of one ensemble of models against S_1.
 
     Attributes:
-        trained: The models.
         sums: The values of S_1.
         found: What was measured, (seeds, sums, draws).
         ratio: Ratio c of each seed, from its weights.
         margins: Closed-form margin F(S_1), (seeds, sums).
     """
 
-    trained: TrainedEnsemble
     sums: np.ndarray
     found: Means
     ratio: np.ndarray
@@ -52,4 +50,4 @@ def sweep(config: Config, trained: TrainedEnsemble) -> Sweep:
     gain = np.asarray(seen.gain)[:, None] * np.asarray(found.attention).mean(axis=-1)
     ratio = np.asarray(seen.ratio)
     margins = np.asarray(margin(sums[None], gain, ratio[:, None]))
-    return Sweep(trained, sums, found, ratio, margins)
+    return Sweep(sums, found, ratio, margins)

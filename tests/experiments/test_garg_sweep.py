@@ -95,7 +95,6 @@ def made_up(diverged=(), idle=()):
     lines = ReferenceRisks(
         np.full((4, 5), 0.1) + np.arange(4)[:, None] * 0.01,
         np.full((4, 5), 0.1),
-        np.full((4, 5), 0.1),
         np.full(5, np.inf),
         np.full(5, 0.3),
     )

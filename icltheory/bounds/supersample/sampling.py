@@ -19,6 +19,7 @@ from icltheory._checks import (
 )
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, PRNGKey
+from icltheory.batching import wait
 from icltheory.bounds.supersample._learners import answers
 
 __all__ = ["ClippedSquaredError", "sign_error", "supersample_losses"]
@@ -166,7 +167,7 @@ def supersample_losses(
         own = jax.random.fold_in(key, chunk)
         parts.append(_chunk(own, arrays, static, tree, num_examples, size))
         if len(parts) > 1:
-            _wait(parts[-2])  # limits the queue of programs
+            wait(parts[-2])  # limits the queue of programs
     joined = jax.tree.map(lambda *them: jnp.concatenate(them)[:num_prompts], *parts)
     losses, chosen = joined
     check_unit("loss", losses)
@@ -206,8 +207,3 @@ def _points(task, key, num_points, batch_size):
 
 def _is_array(leaf) -> bool:
     return isinstance(leaf, jax.Array) or hasattr(leaf, "__array__")
-
-
-def _wait(tree):
-    if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree)):
-        jax.block_until_ready(tree)

@@ -13,7 +13,6 @@ MLPs move the tokens but not W. ``cosine`` measures the distance: between what
 the surrogate adds to a question and what attention to the demonstrations really adds.
 """
 
-import functools
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from icltheory._checks import check_finite
 from icltheory._named_errors import named_errors
 from icltheory.batching import Progress, reported
 from icltheory.bridge.evaluation import tokenize
+from icltheory.bridge.evaluation._programs import block
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.streams import Tokens
 from icltheory.bridge.surrogate._layer import (
@@ -173,8 +173,8 @@ def surrogate_terms(
         with jax.enable_x64(True):
             V, U = attention_factors(arch, params, x)
             P = P + V.T @ (U @ P)
-        h, keys = _run(own, False, params, h)
-        q, _ = _run(own, False, params, q, keys)
+        h, keys = block(own, False, params, h, None)
+        q, _ = block(own, False, params, q, keys)
     return rows
 
 
@@ -224,17 +224,12 @@ def _prompt(model, task, split, num_queries) -> _Prompt:
     )
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _run(decoder, last_only, params, stream, prefix=None):
-    return decoder.run_block(params, stream, prefix, last_only=last_only)
-
-
 def _added(decoder, params, h, q):
     """Contribution of attention to demonstrations, to each question's last token."""
     silent = jax.tree.map(jnp.zeros_like, params["mlp"]["W_out"])
     params = {**params, "mlp": {**params["mlp"], "W_out": silent}}
-    keys = _run(decoder, False, params, h)[1]
-    with_demos, alone = (_run(decoder, True, params, q, k)[0].h for k in (keys, None))
+    keys = block(decoder, False, params, h, None)[1]
+    with_demos, alone = (block(decoder, True, params, q, k)[0].h for k in (keys, None))
     return np.asarray(with_demos - alone, np.float64)[:, 0]
 
 
