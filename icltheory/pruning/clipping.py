@@ -12,7 +12,7 @@ from icltheory._names import Rule
 from icltheory._precision import exact_products, finite_or_nan
 from icltheory._typing import Array, Float, Int, Scalar
 from icltheory.linalg import low_rank_approximation
-from icltheory.pruning.rates import rank_for_rate
+from icltheory.pruning.rates import check_one_of, rank_for_rate
 
 __all__ = ["FrobeniusSplit", "clip", "frobenius_split"]
 
@@ -144,9 +144,7 @@ def resolve_rank(shape: tuple[int, ...], rate: Any, rank: Any, rule: Rule) -> in
     """Returns the rank given by exactly one of a rate and a rank."""
     if 0 in shape:
         raise ValueError(f"W: expected at least one entry, got shape {shape}")
-    if (rate is None) == (rank is None):
-        got = "neither" if rate is None else "both"
-        raise ValueError(f"rate, rank: expected exactly one of them, got {got}")
+    check_one_of(rate=rate, rank=rank)
     if rank is None:
         return rank_for_rate(shape, rate, rule)
     if isinstance(rank, bool) or int(rank) != rank or not 1 <= rank <= min(shape):

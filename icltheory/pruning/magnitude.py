@@ -10,7 +10,7 @@ from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_shape
 from icltheory._names import Rule
 from icltheory._typing import Array, Float, Int
-from icltheory.pruning.rates import kept_of
+from icltheory.pruning.rates import check_one_of, kept_of
 
 __all__ = ["magnitude_prune"]
 
@@ -59,9 +59,7 @@ def magnitude_prune(
     check_shape("W", W, ("m", "n"))
     check_finite("W", W)
     W = jnp.asarray(W)
-    if (rate is None) == (kept is None):
-        got = "neither" if rate is None else "both"
-        raise ValueError(f"rate, kept: expected exactly one of them, got {got}")
+    check_one_of(rate=rate, kept=kept)
     kept = kept_of(W.size, rate, rule) if kept is None else kept
     if not 0 <= kept <= W.size:
         raise ValueError(f"kept: expected 0 <= kept <= {W.size}, got {kept}")

@@ -12,6 +12,7 @@ from icltheory._checks import check_choice, check_range, check_shape, check_valu
 from icltheory._names import Order
 from icltheory._precision import widened
 from icltheory._typing import Array, Float
+from icltheory.pruning.rates import check_one_of
 
 __all__ = ["prune_rows"]
 
@@ -76,9 +77,7 @@ def prune_rows(
 
 def _count(m, fraction, kept):
     """Number of rows to remove."""
-    if (fraction is None) == (kept is None):
-        got = "neither" if kept is None else "both"
-        raise ValueError(f"fraction, kept: expected exactly one of them, got {got}")
+    check_one_of(fraction=fraction, kept=kept)
     name, value = ("fraction", fraction) if kept is None else ("kept", kept)
     check_range(name, value, 0, 1 if kept is None else m)
     if kept is not None:

@@ -156,19 +156,23 @@ def check_rate(rate: Any) -> None:
     _decimal(rate)
 
 
+def check_one_of(**values: Any) -> None:
+    """Raises unless exactly one of two arguments is given."""
+    given = sum(value is not None for value in values.values())
+    if given != 1:
+        names, got = ", ".join(values), "both" if given else "neither"
+        raise ValueError(f"{names}: expected exactly one of them, got {got}")
+
+
 def strength_of(rate: Any, rank: Any) -> Any:
     """Returns the strength given by exactly one of a rate and a rank."""
-    if (rate is None) == (rank is None):
-        got = "neither" if rate is None else "both"
-        raise ValueError(f"rate, rank: expected exactly one of them, got {got}")
+    check_one_of(rate=rate, rank=rank)
     return rate if rank is None else Rank(rank)
 
 
 def strengths_of(rates: Any, ranks: Any) -> Sequence[Any]:
     """Returns the strengths given by exactly one of rates and ranks."""
-    if (rates is None) == (ranks is None):
-        got = "neither" if rates is None else "both"
-        raise ValueError(f"rates, ranks: expected exactly one of them, got {got}")
+    check_one_of(rates=rates, ranks=ranks)
     name, values = ("rates", rates) if ranks is None else ("ranks", ranks)
     check_sequence(name, values)
     if not len(values):

@@ -18,7 +18,7 @@ from icltheory.batching import Progress, reported
 from icltheory.layered import LayeredModel, check_layered
 from icltheory.pruning._program import CachedLayers, Program, evaluate
 from icltheory.pruning.modules import Cutting, module_matrices
-from icltheory.pruning.rates import strengths_of
+from icltheory.pruning.rates import check_one_of, strengths_of
 
 __all__ = ["sweep", "sweep_grid"]
 
@@ -101,9 +101,7 @@ def sweep(
         Yao et al. (2024), section 2 and Algorithm 1.
         Verified by ``tests/pruning/test_sweep.py``.
     """
-    if (inputs is None) == (hidden is None):
-        got = "neither" if inputs is None else "both"
-        raise ValueError(f"inputs, hidden: expected exactly one of them, got {got}")
+    check_one_of(inputs=inputs, hidden=hidden)
     check_layered(model)
     strengths = strengths_of(rates, ranks)
     specs = module_matrices(model, layer, module)
