@@ -17,6 +17,7 @@ from icltheory.bridge import _msgpack, _safetensors
 from icltheory.bridge._arrays import check_finite_leaf, to_device
 from icltheory.bridge._config import read_json
 from icltheory.bridge._hub import locate
+from icltheory.bridge._paths import set_leaf
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.export.factors import FactoredFolder, take_factors
@@ -148,7 +149,7 @@ def _read_params(arch: Architecture, tensors: _Tensors, devices, dtype) -> PyTre
         leaves = entry.split(tensors.read(name))
         try:
             for path, leaf in zip(entry.paths, leaves, strict=True):
-                _set(params, path, put(path, leaf))
+                set_leaf(params, path, put(path, leaf))
         except ValueError as error:
             raise ValueError(f"{tensors.file(name)}: {name}: {error}") from None
         for each in (name, *others):
@@ -209,9 +210,3 @@ def _check_same(names, tensors):
                 f"{tensors.where}: expected {other} to equal {names[0]}, since "
                 "tie_word_embeddings is true, got different values"
             )
-
-
-def _set(tree, path, leaf):
-    for key in path[:-1]:
-        tree = tree.setdefault(key, {})
-    tree[path[-1]] = leaf

@@ -1,8 +1,6 @@
 """Clips modules of a language model: in its layers, embeddings and output head."""
 
 import dataclasses
-import functools
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +11,11 @@ from icltheory._named_errors import named_errors
 from icltheory._names import Rule
 from icltheory._public import shown
 from icltheory.bridge._arrays import gathered, spread_like
+from icltheory.bridge._paths import leaf_at, set_leaf
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.model import LanguageModel
+from icltheory.layered.matrices import with_leaf
 from icltheory.pruning import Intervention, module_matrices, prune_module
 from icltheory.pruning.interventions import read_interventions
 from icltheory.pruning.modules import tied_to
@@ -85,7 +85,7 @@ def clip_module(
         specs = module_matrices(model, layer, module)
     wide: dict[Any, Any] = {}
     for spec in specs:
-        _set(wide, spec.path, _widen(_at(model.params, spec.path)))
+        set_leaf(wide, spec.path, _widen(leaf_at(model.params, spec.path)))
     # On a GPU the default precision would round the factors to TF32.
     with jax.default_matmul_precision("highest"):
         new = prune_module(
@@ -100,9 +100,9 @@ def clip_module(
         )
     params = model.params
     for spec in specs:
-        old, W = _at(params, spec.path), _at(new, spec.path)
+        old, W = leaf_at(params, spec.path), leaf_at(new, spec.path)
         leaf = spread_like(W.astype(old.dtype), old)
-        params = _replaced(params, spec.path, leaf)
+        params = with_leaf(params, spec.path, leaf)
     return model.replace(params=params)
 
 
@@ -192,27 +192,6 @@ def untied(model: LanguageModel) -> LanguageModel:
 def _widen(leaf):
     # LAPACK does not support half precision, so only these matrices are widened.
     return gathered(leaf, 0).astype(jnp.promote_types(leaf.dtype, jnp.float32))
-
-
-def _at(tree: Any, path: tuple[str | int, ...]) -> Any:
-    return functools.reduce(operator.getitem, path, tree)
-
-
-def _set(tree: dict[Any, Any], path: tuple[str | int, ...], leaf: Any) -> None:
-    for key in path[:-1]:
-        tree = tree.setdefault(key, {})
-    tree[path[-1]] = leaf
-
-
-def _replaced(tree: Any, path: tuple[Any, ...], leaf: Any) -> Any:
-    """Returns a tree with one leaf replaced; everything else is shared."""
-    if not path:
-        return leaf
-    key, *rest = path
-    new = _replaced(tree[key], tuple(rest), leaf)
-    if isinstance(tree, tuple):
-        return (*tree[:key], new, *tree[key + 1 :])
-    return {**tree, key: new}
 
 
 __dir__ = shown(__name__)

@@ -154,7 +154,7 @@ def replace_matrix(
     whole = new if spec.rows is None else old.at[rows].set(new)
     stored = (whole.T if spec.transposed else whole).reshape(stored.shape)
     changed = leaf.at[index].set(stored) if index else stored
-    return _with_leaf(params, spec.path, changed)
+    return with_leaf(params, spec.path, changed)
 
 
 def _located(params, spec):
@@ -173,13 +173,13 @@ def _located(params, spec):
     return node, index
 
 
-def _with_leaf(node, path, leaf):
+def with_leaf(node, path, leaf):
     """Returns a tree with the leaf on the path replaced; other leaves are shared."""
     if jax.tree_util.all_leaves([node]):
         return leaf
     entries, treedef = _children(node)
     return treedef.unflatten(
-        _with_leaf(child, path[1:], leaf) if key == path[0] else child
+        with_leaf(child, path[1:], leaf) if key == path[0] else child
         for key, child in entries
     )
 

@@ -16,6 +16,7 @@ from icltheory._checks import check_positive_int
 from icltheory._named_errors import named_errors
 from icltheory._safetensors import write_safetensors
 from icltheory.bridge._arrays import on_host, spans_processes
+from icltheory.bridge._paths import leaf_at
 from icltheory.bridge._safetensors import INDEX, SINGLE
 from icltheory.bridge.export.factors import factorise, mark_factors, part_names
 from icltheory.bridge.families import Entry, entries_of, read_architecture
@@ -176,7 +177,7 @@ def _paths(model, pairs) -> set[tuple]:
 
 def _tensors(params, entry: Entry, paths, ranks) -> list[_Tensor]:
     """Returns an entry's tensor, or its pieces if factors are smaller."""
-    leaves = [_leaf(params, path) for path in entry.paths]
+    leaves = [leaf_at(params, path) for path in entry.paths]
     factors = [
         factorise(on_host(leaf)) if path in paths else None
         for leaf, path in zip(leaves, entry.paths, strict=True)
@@ -201,12 +202,6 @@ def _joined(entry, leaves):
 
 def _stored(name, array) -> _Tensor:
     return _Tensor(name, array.shape, np.dtype(array.dtype), lambda: on_host(array))
-
-
-def _leaf(params, path):
-    for key in path:
-        params = params[key]
-    return params
 
 
 def _write_tensors(folder: Path, tensors: Sequence[_Tensor], limit: int) -> None:

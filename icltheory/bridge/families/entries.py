@@ -2,13 +2,12 @@
 
 import dataclasses
 import functools
-import operator
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 
 from icltheory._named_errors import named_errors
+from icltheory.bridge._paths import leaf_at
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.families.declare import Entry, Family, Stored
@@ -82,7 +81,7 @@ def _each(stored: Stored, arch: Architecture) -> Iterator[Stored]:
 
 def _module(stored: Stored, arch, start, layer, shapes) -> Iterator[Entry]:
     parts = [tuple(part.split(".")) for part in stored.parts]
-    modules = [_at(shapes, part) for part in parts]
+    modules = [leaf_at(shapes, part) for part in parts]
     for leaf in modules[0]:
         yield Entry(
             name=f"{start}{stored.name}.{_LEAVES.get(leaf, leaf)}",
@@ -91,10 +90,6 @@ def _module(stored: Stored, arch, start, layer, shapes) -> Iterator[Entry]:
             transposed=stored.transposed and leaf == "weight",
             by_head=arch.num_heads if stored.by_head else 0,
         )
-
-
-def _at(tree: Any, keys: tuple[str, ...]) -> Any:
-    return functools.reduce(operator.getitem, keys, tree)
 
 
 def _one(name, path, shape):
