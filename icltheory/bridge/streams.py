@@ -1,7 +1,9 @@
 """Input, hidden state and cache of a decoder."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 from jax.typing import ArrayLike
 
 from icltheory._typing import Array, Bool, Float, Int
@@ -60,3 +62,13 @@ class KV(NamedTuple):
     k: Float[Array, "B P kv_heads head_dim"]
     v: Float[Array, "B P kv_heads head_dim"]
     mask: Bool[Array, "B P"]
+
+
+def padded_tokens(rows: Sequence[Any], length: int, *, left: bool = False) -> Tokens:
+    """Pads rows of token numbers to one length, on the right unless ``left``."""
+    ids = np.zeros((len(rows), length), np.int32)
+    mask = np.zeros(ids.shape, bool)
+    for i, row in enumerate(rows):
+        place = slice(length - len(row), None) if left else slice(len(row))
+        ids[i, place], mask[i, place] = row, True
+    return Tokens(ids, mask)

@@ -12,7 +12,7 @@ from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.evaluation import _programs as programs
 from icltheory.bridge.evaluation.batches import Answers
 from icltheory.bridge.evaluation.prompts import Prompts
-from icltheory.bridge.streams import KV, Stream, Tokens
+from icltheory.bridge.streams import KV, Stream, Tokens, padded_tokens
 from icltheory.layered import MatrixSpec
 
 _STEP = 32  # The prefix is padded to a multiple of this.
@@ -20,11 +20,8 @@ _STEP = 32  # The prefix is padded to a multiple of this.
 
 def prefix_tokens(prefix: Sequence[int], limit: int) -> Tokens:
     """Pads a prefix on the left to one of few lengths, so that programs are shared."""
-    size = len(prefix)
-    length = min(-(-size // _STEP) * _STEP, limit)
-    ids = np.zeros((1, length), np.int32)
-    ids[0, length - size :] = prefix
-    return Tokens(ids, np.arange(length)[None] >= length - size)
+    length = min(-(-len(prefix) // _STEP) * _STEP, limit)
+    return padded_tokens([prefix], length, left=True)
 
 
 class ModelPrograms:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,8 +12,6 @@ from icltheory.bridge.evaluation.prompts import Prompts, common_beginning
 from icltheory.bridge.streams import Tokens
 
 __all__ = ["Answers", "Batch", "Batches", "padded_lengths"]
-
-_STEP = 8  # Lengths are multiples of this, to share compiled programs.
 
 
 @runtime_checkable
@@ -117,6 +115,17 @@ def padded_lengths(lengths: Sequence[int] | np.ndarray, most: int) -> np.ndarray
     return np.array(chosen[::-1])
 
 
+def rounded_up(length: Any) -> Any:
+    """Rounds lengths up to multiples of 8, so that rows share compiled programs."""
+    return -(-length // 8) * 8
+
+
+def row_lengths(sizes: np.ndarray, most: int) -> np.ndarray:
+    """Pads rows of these sizes to at most ``most`` lengths; returns that of each."""
+    lengths = padded_lengths(sizes, most)
+    return lengths[np.searchsorted(lengths, sizes)]
+
+
 def rows_with(most_pairs: int, length: int, prompts: Prompts) -> int:
     """Number of rows after the prefix that have ``most_pairs`` token pairs."""
     return most_pairs // (length * (len(prompts.prefix) + length))
@@ -154,9 +163,8 @@ class Batches:
         p = self.prompts
         sizes = sizes_read(p)
         longest = sizes.reshape(-1, p.rows_per_example).max(axis=1)
-        rounded = np.minimum(-(-longest // _STEP) * _STEP, self.limit)
-        lengths = padded_lengths(rounded, self.buckets)
-        object.__setattr__(self, "lengths", lengths[np.searchsorted(lengths, rounded)])
+        rounded = np.minimum(rounded_up(longest), self.limit)
+        object.__setattr__(self, "lengths", row_lengths(rounded, self.buckets))
         answer = int(sizes_asked(p).max())
         object.__setattr__(self, "answer", -(-answer // 4) * 4)
 

@@ -16,11 +16,10 @@ from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.batching import Counter as Count
 from icltheory.batching import Progress
-from icltheory.bridge.evaluation.batches import padded_lengths
+from icltheory.bridge.evaluation.batches import rounded_up, row_lengths
 from icltheory.bridge.evaluation.generation import (
     checked_prompts,
     prefix_cache,
-    rounded_up,
     written_texts,
 )
 from icltheory.bridge.tasks import LanguageTask
@@ -227,13 +226,12 @@ def evaluate_generation(
         for example in examples
     ]
     checked_prompts(model, prompts, max_tokens)
-    rounded = np.array([rounded_up(len(prompt)) for prompt in prompts])
-    lengths = padded_lengths(rounded, buckets)
-    padded = lengths[np.searchsorted(lengths, rounded)]
+    sizes = np.array([len(prompt) for prompt in prompts])
+    padded = row_lengths(rounded_up(sizes), buckets)
     prefix = prefix_cache(model, prompts)
     texts, lost = [""] * len(prompts), np.zeros(len(prompts), bool)
     count = Count(len(prompts), progress)
-    for length in lengths:
+    for length in np.unique(padded):
         members = np.flatnonzero(padded == length)
         size = -(-len(members) // -(-len(members) // batch_size))
         for start in range(0, len(members), size):

@@ -12,13 +12,13 @@ from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.evaluation import _programs as programs
 from icltheory.bridge.evaluation._branches import prefix_tokens
+from icltheory.bridge.evaluation.batches import rounded_up
 from icltheory.bridge.evaluation.prompts import common_beginning
 from icltheory.bridge.model import check_weights
-from icltheory.bridge.streams import KV, Tokens
+from icltheory.bridge.streams import KV, Tokens, padded_tokens
 
 __all__ = ["generate", "generate_text"]
 
-_STEP = 8
 _LEAST_PREFIX = 32  # A shorter prefix does not justify extra programs.
 
 
@@ -114,7 +114,9 @@ def continuations(
     """
     rows = checked_prompts(model, prompts, max_tokens)
     front = 0 if prefix is None else prefix.size
-    tokens, longest = _padded([row[front:] for row in rows], length - front)
+    tails = [row[front:] for row in rows]
+    longest = rounded_up(max(*map(len, tails), length - front))
+    tokens = padded_tokens(tails, longest, left=True)  # so that all end at one position
     decoder, params = model.decoder, model.params
     ends = {name: leaf for name, leaf in params.items() if name != "layers"}
     stream = programs.embed(decoder, params["embed"], tokens, np.int32(front))
@@ -220,11 +222,6 @@ def cut_before(text: str, stops: Sequence[str]) -> str:
     return text[: min((text.find(s) for s in stops if s in text), default=len(text))]
 
 
-def rounded_up(length: int) -> int:
-    """Rounds a length up, so that prompts share compiled programs."""
-    return -(-length // _STEP) * _STEP
-
-
 def _refuse_lost(lost: np.ndarray) -> None:
     for number in np.flatnonzero(lost):
         raise ValueError(
@@ -253,16 +250,6 @@ def checked_prompts(
                 f"{max_tokens}, got {len(row)} in prompt {number}"
             )
     return rows
-
-
-def _padded(rows, length) -> tuple[Tokens, int]:
-    """Pads rows on the left, so that all end at one position."""
-    longest = rounded_up(max(*(len(row) for row in rows), length))
-    ids = np.zeros((len(rows), longest), np.int32)
-    mask = np.zeros(ids.shape, bool)
-    for i, row in enumerate(rows):
-        ids[i, longest - len(row) :], mask[i, longest - len(row) :] = row, True
-    return Tokens(ids, mask), longest
 
 
 __dir__ = shown(__name__)

@@ -14,13 +14,12 @@ from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.evaluation import _programs as programs
-from icltheory.bridge.evaluation.batches import Line, laid_out, padded_lengths
+from icltheory.bridge.evaluation.batches import Line, laid_out, rounded_up, row_lengths
 from icltheory.bridge.evaluation.prompts import common_beginning
 from icltheory.bridge.model import check_weights
 
 __all__ = ["Likelihoods", "log_likelihoods", "perplexity"]
 
-_STEP = 8  # Lengths are multiples of this, to share compiled programs.
 _MOST = 64  # Most rows per line, whose answer logits are in memory at once.
 # Measured cost of the softmax for one token pair and head, in multiply-adds.
 _COMPARISON = 90
@@ -242,14 +241,12 @@ def _batches(rows: _Rows, groups, size, buckets) -> Iterator[tuple]:
     lines = [Line(rows, [group]) for group in groups]
     read = np.array([len(line.ids) for line in lines])
     asked = np.array([len(line.asked) for line in lines])
-    rounded = -(-read // _STEP) * _STEP
-    lengths = padded_lengths(rounded, buckets)
-    padded = lengths[np.searchsorted(lengths, rounded)]
+    padded = row_lengths(rounded_up(read), buckets)
     most = max(map(len, groups))
     size = max(1, round(size * len(groups) / sum(map(len, groups))))
-    for length in lengths:
+    for length in np.unique(padded):
         members = np.flatnonzero(padded == length).tolist()
-        answers = -(-asked[members].max() // _STEP) * _STEP
+        answers = rounded_up(asked[members].max())
         each = min(size, 1 << (len(members) - 1).bit_length())
         for first in range(0, len(members), each):
             chosen = members[first : first + each]

@@ -10,6 +10,7 @@ from icltheory.bridge.evaluation.batches import (
     Batch,
     Line,
     laid_out,
+    rounded_up,
     rows_with,
     shared_beginning,
     sizes_asked,
@@ -19,7 +20,6 @@ from icltheory.bridge.evaluation.prompts import Prompts
 
 __all__ = ["PackedBatches", "pack"]
 
-_STEP = 8  # Lengths are multiples of this, to share compiled programs.
 Group = tuple[int, ...]  # Sequences of one example that share a stem in a row.
 
 _SHORTEST = 64  # Shorter rows save nothing, as attention is a small part of a block.
@@ -137,11 +137,11 @@ class PackedBatches:
 
     def _lengths(self) -> list[int]:
         """Returns the candidate row lengths in ascending order."""
-        longest = int(-(-self.sizes.max() // _STEP) * _STEP)
+        longest = int(rounded_up(self.sizes.max()))
         found = {max(times * longest, _SHORTEST) for times in (1, 2, 3)}
         if self.prompts.rows_per_example > 1:
             whole = max(map(self._size, self._groups(None)))
-            found.add(max(-(-whole // _STEP) * _STEP, _SHORTEST))
+            found.add(max(rounded_up(whole), _SHORTEST))
         return sorted(found)
 
     def _groups(self, length: int | None) -> list[Group]:

@@ -15,7 +15,7 @@ from icltheory._named_errors import named_errors
 from icltheory._typing import Array, Float
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
-from icltheory.bridge.streams import Tokens
+from icltheory.bridge.streams import padded_tokens
 from icltheory.linalg import svd
 from icltheory.pruning import module_matrices
 
@@ -83,7 +83,7 @@ def input_moments(
             f"rows: expected at most {model.context_length} tokens, got {longest}"
         )
     for first in range(0, len(read), batch_size):
-        tokens = _padded(read[first : first + batch_size], longest)
+        tokens = padded_tokens(read[first : first + batch_size], longest)
         stream = _embed(model.decoder, model.params["embed"], tokens)
         for layer in range(max(wanted, default=-1) + 1):
             paths = wanted.get(layer, ())
@@ -225,14 +225,6 @@ class ActivationAware:
                 f"moments: expected positive definite moments of {matrix} in layer "
                 f"{layer}, got singular ones; increase damping ({self.damping:g})"
             ) from None
-
-
-def _padded(rows, length):
-    ids = np.zeros((len(rows), length), np.int32)
-    mask = np.zeros(ids.shape, bool)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)], mask[i, : len(row)] = row, True
-    return Tokens(ids, mask)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -28,7 +28,7 @@ from icltheory.batching import Progress, reported
 from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.evaluation._programs import block
 from icltheory.bridge.model import LanguageModel
-from icltheory.bridge.streams import Tokens
+from icltheory.bridge.streams import Tokens, padded_tokens
 from icltheory.bridge.surrogate._layer import (
     Noise,
     attention_factors,
@@ -211,15 +211,12 @@ def _prompt(model, task, split, num_queries) -> _Prompt:
         [*prefix[ends[-1] :], *prompts.rows[i][: prompts.starts[i]]] for i in chosen
     ]
     lengths = np.array([len(tail) for tail in tails])
-    ids = np.zeros((len(tails), lengths.max()), np.int32)
-    mask = np.arange(lengths.max())[None] < lengths[:, None]
-    ids[mask] = np.concatenate(tails)
     demos = np.array([prefix[: ends[-1]]], np.int32)
     return _Prompt(
         Tokens(jnp.asarray(demos), jnp.ones(demos.shape, bool)),
         groups >= 0,
         groups[groups >= 0],
-        Tokens(jnp.asarray(ids), jnp.asarray(mask)),
+        jax.tree.map(jnp.asarray, padded_tokens(tails, int(lengths.max()))),
         (np.arange(len(tails)), lengths - 1),
     )
 
