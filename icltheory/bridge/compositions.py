@@ -13,13 +13,16 @@ from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.batching import Progress
 from icltheory.bridge._beam import beam_search
-from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
+from icltheory.bridge.answer_cache import AnswerCache, facts_of
 from icltheory.bridge.cached_evaluator import CachedEvaluator
 from icltheory.bridge.clipping import clip_modules, prepared
 from icltheory.bridge.evaluation import GridChunk, evaluate
-from icltheory.bridge.layer_search import check_apart
-from icltheory.bridge.model import LanguageModel, check_weights, weights_digest
-from icltheory.bridge.records import Records
+from icltheory.bridge.layer_search import (
+    check_searchable,
+    open_records,
+    shared_fields,
+)
+from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.spectra import SingularSystems
 from icltheory.bridge.tasks import LanguageTask
 from icltheory.pruning import Intervention
@@ -184,13 +187,7 @@ def search_compositions(
     check_positive_int("layers_at_once", layers_at_once)
     if budget < 2:
         raise ValueError(f"budget: expected at least 2 evaluations, got {budget}")
-    for split in ("validation", "test"):
-        if not task.examples(split):
-            raise ValueError(
-                f"task: expected {split} examples of {task.name}, got none"
-            )
-    check_weights(model)
-    check_apart(task, shots)
+    check_searchable(model, task, shots)
     judge = _Judge(model, task, shots, records, at_least_one, layers_at_once, progress)
     judge.options |= {"batch_size": batch_size, "systems": cache}
 
@@ -233,7 +230,10 @@ class _Judge:
         self.progress = progress
         self.options: dict[str, Any] = {"at_least_one": at_least_one}
         self.facts = facts_of(task)
-        self.records, self.fields = _records(records, model, task, shots)
+        self.fields, self.records = shared_fields(task, shots), None
+        if records is not None:
+            keys = (*self.fields, "composition")
+            self.records = open_records(records, model, self.facts, keys)
         self._caches: dict[str, AnswerCache] = {}
         self._current: tuple[Any, CachedEvaluator | None] = (None, None)
 
@@ -375,23 +375,6 @@ def _touched(model: LanguageModel, one: Intervention) -> set[Any]:
     if one.layer is None:
         return {(None, name) for name in one.matrices}
     return {(one.layer, spec.name) for spec in one.specs(model)}
-
-
-def _records(
-    path: Any, model: LanguageModel, task: LanguageTask, shots: int | None
-) -> tuple[Records | None, dict[str, Any]]:
-    """Returns the answer records and the common part of their keys."""
-    if path is None:
-        return None, {}
-    shown = len(task.demonstrations) if shots is None else shots
-    fields = {"task": task.name, "profile": task.profile, "shots": shown}
-    config = {
-        "checkpoint": model.source,
-        "weights": weights_digest(model),
-        "task": facts_of(task)._asdict(),
-    }
-    keys = (*fields, "composition", *PLACE_FIELDS)
-    return Records(path, keys, config=config), fields
 
 
 __dir__ = shown(__name__)

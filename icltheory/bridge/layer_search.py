@@ -4,7 +4,7 @@ A rank may stand in the place of a rate.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from icltheory._named_errors import named_errors
@@ -124,13 +124,7 @@ def algorithm1(
         ``tests/bridge/test_algorithm1_ranks.py``.
     """
     rates = _checked(rates, ranks)
-    for split in ("validation", "test"):
-        if not task.examples(split):
-            raise ValueError(
-                f"task: expected {split} examples of {task.name}, got none"
-            )
-    check_weights(model)
-    check_apart(task, shots)
+    check_searchable(model, task, shots)
     choice = None
     if layer is None:
         # This raises for impossible choices before the slow decompositions.
@@ -222,8 +216,17 @@ def read_algorithm1(
     return conduct(answers, layer, layers, module, rates, race, seed, level)
 
 
-def check_apart(task: LanguageTask, shots: int | None) -> None:
-    """Raises if all test examples occur in the search's data, and warns if some do."""
+def check_searchable(model: Any, task: LanguageTask, shots: int | None) -> None:
+    """Raises if a split is empty, a weight is not finite, or the test set was seen.
+
+    Single test examples that occur in the search's data are a warning.
+    """
+    for split in ("validation", "test"):
+        if not task.examples(split):
+            raise ValueError(
+                f"task: expected {split} examples of {task.name}, got none"
+            )
+    check_weights(model)
     found: list[Finding] = []
     shown = task.demonstrations[:shots]
     for split, examples in (("validation", task.validation), ("demonstrations", shown)):
@@ -268,14 +271,26 @@ def _answers(
         return records
     if records is None:
         return AnswerCache(facts, method=method)
-    shown = len(task.demonstrations) if shots is None else shots
-    fields: dict[str, Any] = {"task": task.name, "profile": task.profile}
-    fields |= {"shots": shown, "method": method}
+    fields = {**shared_fields(task, shots), "method": method}
     if not isinstance(records, Records):
-        config = {"checkpoint": model.source, "weights": weights_digest(model)}
-        config["task"] = facts._asdict()
-        records = Records(records, (*fields, *PLACE_FIELDS), config=config)
+        records = open_records(records, model, facts, fields)
     return AnswerCache(facts, records, **fields)
+
+
+def shared_fields(task: LanguageTask, shots: int | None) -> dict[str, Any]:
+    """Returns what the keys of all answers of a search have in common."""
+    shown = len(task.demonstrations) if shots is None else shots
+    return {"task": task.name, "profile": task.profile, "shots": shown}
+
+
+def open_records(path: Any, model: Any, facts: Any, keys: Iterable[str]) -> Records:
+    """Opens the file of a task's answers by these weights; ``keys`` precede places."""
+    config = {
+        "checkpoint": model.source,
+        "weights": weights_digest(model),
+        "task": facts._asdict(),
+    }
+    return Records(path, (*keys, *PLACE_FIELDS), config=config)
 
 
 __dir__ = shown(__name__)
