@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from icltheory.plotting import COLOURS, METHODS, STYLE, name_ends
+from icltheory.plotting.grid import axes_in_rows
 
 __all__ = ["layers_against_examples", "risk_against_layers"]
 
@@ -31,9 +32,7 @@ def risk_against_layers(
     looks = zip("oDs^", (COLOURS[6], COLOURS[3], COLOURS[0], COLOURS[2]), strict=True)
     marks: dict[str, tuple[str, str]] = {}
     with plt.rc_context({**STYLE, "font.size": 9}):
-        figure, grid = plt.subplots(
-            1, len(panels), figsize=(3.4 * len(panels), 3.9), squeeze=False
-        )
+        figure, grid = axes_in_rows(len(panels), len(panels), (3.4, 3.9))
         for axes, (name, (lines, trained)) in zip(grid[0], panels.items(), strict=True):
             for method, (layers, risks) in lines.items():
                 colour = METHODS[method]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icltheory.plotting import COLOURS, STYLE, Curve, error_curves, heat_map, name_ends
+from icltheory.plotting.grid import axes_in_rows
 from icltheory.plotting.style import colours
 
 __all__ = [
@@ -146,12 +147,7 @@ def flow_rates(panels: Mapping[str, FlowPanel], title: str):
 
     columns = len(next(iter(panels.values())).curves)
     with plt.rc_context({**STYLE, "font.size": 9}):
-        figure, grid = plt.subplots(
-            len(panels),
-            columns,
-            figsize=(3.5 * columns, 2.7 * len(panels)),
-            squeeze=False,
-        )
+        figure, grid = axes_in_rows(len(panels) * columns, columns, (3.5, 2.7))
         for row, (name, panel) in zip(grid, panels.items(), strict=True):
             t = np.asarray(panel.times)[1:]
             for axes, (quantity, (values, bounds)) in zip(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from icltheory.plotting import heat_map
+from icltheory.plotting.grid import axes_in_rows
 from icltheory.plotting.style import STYLE
 
 __all__ = ["head_score_maps"]
@@ -30,12 +31,8 @@ def head_score_maps(panels: Mapping[str, Any], title: str):
     tall = max(np.shape(scores)[0] for scores in panels.values())
     style = {**STYLE, "font.size": 9, "axes.grid": False}
     with plt.rc_context(style):
-        figure, grid = plt.subplots(
-            1,
-            len(panels),
-            figsize=(2.6 * len(panels) + 0.6, 0.55 * tall + 1.5),
-            squeeze=False,
-        )
+        size = (2.6, 0.55 * tall + 1.5)
+        figure, grid = axes_in_rows(len(panels), len(panels), size, (0.6, 0.0))
         image: Any = None
         for axes, (name, scores) in zip(grid[0], panels.items(), strict=True):
             labels = {"xlabel": "head", "ylabel": "", "title": name}

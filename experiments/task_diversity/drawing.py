@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from icltheory.plotting import COLOURS, STYLE, name_ends
+from icltheory.plotting.grid import axes_in_rows
 from icltheory.plotting.style import plain_log_axis
 
 __all__ = ["DiversityPanel", "DiversitySeries", "curves_against_diversity"]
@@ -67,12 +68,7 @@ def curves_against_diversity(
 
     places = _places(sizes)
     with plt.rc_context(STYLE):
-        figure, grid = plt.subplots(
-            1,
-            len(panels),
-            figsize=(5.2 * len(panels), 4.0),
-            squeeze=False,
-        )
+        figure, grid = axes_in_rows(len(panels), len(panels), (5.2, 4.0))
         for axes, (name, panel) in zip(grid.flat, panels.items(), strict=True):
             for label, series in panel.series.items():
                 _draw(axes, places, label, series)

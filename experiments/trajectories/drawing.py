@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from icltheory.plotting import Curve, error_curves, heat_map, panel_grid
+from icltheory.plotting.grid import axes_in_rows
 from icltheory.plotting.style import STYLE
 from icltheory.statistics import Estimate
 
@@ -81,18 +82,9 @@ def ratio_heat_maps(panels: Mapping[str, Any], title: str, columns: int = 3):
     """
     import matplotlib.pyplot as plt
 
-    columns = min(columns, len(panels))
-    rows = -(-len(panels) // columns)
     style = {**STYLE, "font.size": 9, "axes.grid": False}
     with plt.rc_context(style):
-        figure, grid = plt.subplots(
-            rows,
-            columns,
-            figsize=(2.8 * columns + 0.6, 2.5 * rows + 0.4),
-            squeeze=False,
-        )
-        for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
+        figure, grid = axes_in_rows(len(panels), columns, (2.8, 2.5), (0.6, 0.4))
         images = []
         for axes, (name, ratios) in zip(grid.flat, panels.items(), strict=False):
             image = heat_map(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from icltheory.plotting._given import axes_for, new_axes, numbers
+from icltheory.plotting.grid import axes_in_rows
 from icltheory.plotting.style import STYLE
 
 __all__ = ["attention_map", "attention_maps"]
@@ -133,11 +134,6 @@ def _largest(table: np.ndarray) -> float:
 def _grid(count: int, columns: int) -> list[Any]:
     import matplotlib.pyplot as plt
 
-    columns = max(1, min(columns, count))
-    rows = -(-count // columns)
     with plt.rc_context(STYLE):
-        size = (2.4 * columns + 0.9, 2.5 * rows)
-        grid = plt.subplots(rows, columns, figsize=size, squeeze=False)[1].ravel()
-    for ax in grid[count:]:
-        ax.set_visible(False)
-    return list(grid[:count])
+        grid = axes_in_rows(count, columns, (2.4, 2.5), (0.9, 0.0))[1]
+    return list(grid.flat[:count])

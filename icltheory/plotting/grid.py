@@ -45,13 +45,9 @@ def panel_grid(
     import matplotlib.pyplot as plt
 
     columns = min(columns, len(panels))
-    rows = -(-len(panels) // columns)
-    figsize = (max(size[0] * columns + 0.3, 5.5), size[1] * rows + 0.9)
     with plt.rc_context(SMALL):
-        figure, grid = plt.subplots(rows, columns, figsize=figsize, squeeze=False)
+        figure, grid = axes_in_rows(len(panels), columns, size, (0.3, 0.9), 5.5)
         shown = grid.flat[: len(panels)]
-        for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
         for axes, name in zip(shown, panels, strict=True):
             axes.set_title(name, fontsize=9)
         more: dict[str, Any] = {}
@@ -59,6 +55,27 @@ def panel_grid(
         if legend:
             legend_below(figure, entries_of(shown) | more, 2 * columns)
         figure.suptitle(title)
+
+
+def axes_in_rows(
+    count: int,
+    columns: int,
+    size: tuple[float, float],
+    margin: tuple[float, float] = (0.0, 0.0),
+    least_width: float = 0.0,
+) -> tuple[Any, Any]:
+    """Makes a figure with a grid of ``count`` axes and a margin beside and above."""
+    import matplotlib.pyplot as plt
+
+    columns = max(1, min(columns, count))
+    rows = -(-count // columns)
+    width = max(size[0] * columns + margin[0], least_width)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(width, size[1] * rows + margin[1]), squeeze=False
+    )
+    for axes in grid.flat[count:]:
+        axes.set_visible(False)
+    return figure, grid
 
 
 def entries_of(shown) -> dict[str, Any]:

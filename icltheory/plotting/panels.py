@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icltheory.plotting._given import axes_for, numbers, require_mapping
+from icltheory.plotting.grid import axes_in_rows
 from icltheory.plotting.labels import SIZE, name_ends
 from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
 
@@ -96,13 +97,8 @@ def line_panels(
         return shown[0].figure
     import matplotlib.pyplot as plt
 
-    columns = max(1, min(columns, len(panels)))
-    rows = -(-len(panels) // columns)
     with plt.rc_context({**STYLE, "font.size": 9}):
-        size = (4.4 * columns, 3.2 * rows + 0.3)
-        figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False)
-        for ax in grid.flat[len(panels) :]:
-            ax.set_visible(False)
+        figure, grid = axes_in_rows(len(panels), columns, (4.4, 3.2), (0.0, 0.3))
         for ax, (name, panel) in zip(grid.flat, read.items(), strict=False):
             _draw(ax, name, panel)
         figure.suptitle(title)
