@@ -241,10 +241,10 @@ def attention_along_training(
             axes.plot(iterations, mean, color=colour)
             axes.fill_between(iterations, *band, color=colour, alpha=0.2, linewidth=0)
             ends.append((float(mean[-1]), label, colour))
-        for name, stage in stages.items():
+        for place, (name, stage) in enumerate(stages.items()):
             axes.axvline(stage, color="grey", linestyle=":", linewidth=1)
             text = {"fontsize": 8, "color": "0.35", "va": "top"}
-            shown = axes.text(stage, 0.99, f" {name}", **text)
+            shown = axes.text(stage, 0.99 - 0.045 * place, f" {name}", **text)
             shown.set_bbox({"facecolor": "white", "linewidth": 0, "pad": 0.5})
         axes.set(xlabel="iteration", ylabel="share of the attention", ylim=(0, 1))
         axes.set_xlim(0, np.max(iterations))

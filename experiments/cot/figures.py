@@ -79,7 +79,7 @@ def figures(
         ylabel="error",
         floor=3e-4,
     )
-    names = "the step is found", "\nthe input leads"
+    names = "the step is found", "the input leads"
     stages = dict(zip(names, stage_ends(config, masses), strict=True))
     mechanism = attention_along_training(
         np.arange(0, config.iterations + 1, config.record_every),
