@@ -5,7 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_choice
+from icltheory._checks import check_choice, check_positive, check_shape, check_unit
 from icltheory._conditions import Condition, Conditions, at_least, at_most
 from icltheory._names import ConditionForm
 from icltheory._typing import Float
@@ -34,7 +34,7 @@ def training_conditions(
     num_states: int,
     num_steps: int,
     error: Number,
-    pattern_counts: Real[ArrayLike, "_ _"] | None = None,
+    pattern_counts: Real[ArrayLike, "..."] | None = None,
     tolerance: float = 0.0,
     length_constant: Number = 1.0,
     iteration_constant: Number = 1.0,
@@ -67,6 +67,10 @@ def training_conditions(
     Returns:
         The conditions ``balance``, ``training length``, ``steps`` and ``batch``.
 
+    Raises:
+        ValueError: If alpha is outside of (0, 1], epsilon is not positive, or the
+            counts are no matrix ``(K, M)``.
+
     Example:
         >>> found = training_conditions(
         ...     num_examples=20, num_iterations=400, batch_size=64, num_states=20,
@@ -78,6 +82,11 @@ def training_conditions(
         Li et al. (2025), arXiv 2410.02167, Theorem 4. Verified by
         ``tests/identities/test_li_theorem4.py``.
     """
+    check_positive("relevant_fraction", relevant_fraction)
+    check_unit("relevant_fraction", relevant_fraction)
+    check_positive("error", error)
+    if pattern_counts is not None:
+        check_shape("pattern_counts", pattern_counts, ("K", "M"))
     alpha, eps = (1.0 * jnp.asarray(x) for x in (relevant_fraction, error))
     steps = alpha**-2 * num_steps**3 + num_states * num_steps * (1 / alpha + 1 / eps)
     return Conditions(
@@ -153,7 +162,7 @@ def cot_conditions(
 
     Raises:
         ValueError: If the form is unknown, one of the two kinds of patterns is missing,
-            or a row is no distribution.
+            a row is no distribution, or alpha' is outside of [0, 1].
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
@@ -166,6 +175,7 @@ def cot_conditions(
         ``tests/identities/test_li_theorem5.py``.
     """
     check_choice("form", form, FORMS)
+    check_unit("relevant_fraction", relevant_fraction)
     least = tau(steps) * jnp.asarray(relevant_fraction)
     if form == "published":
         least = least * rho(steps)
@@ -223,7 +233,8 @@ def icl_conditions(
         (part 1): its limit is :func:`~icltheory.chain_of_thought.icl_error_limit`.
 
     Raises:
-        ValueError: If the form is unknown or a row is no distribution.
+        ValueError: If the form is unknown, a row is no distribution, or alpha' is
+            outside of [0, 1].
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
@@ -236,6 +247,7 @@ def icl_conditions(
         ``tests/identities/test_li_theorem6.py``.
     """
     check_choice("form", form, FORMS)
+    check_unit("relevant_fraction", relevant_fraction)
     least = tau_o(steps) * jnp.asarray(relevant_fraction)
     if form == "published":
         least = least * rho_o(steps)

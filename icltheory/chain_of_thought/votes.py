@@ -12,8 +12,10 @@ from icltheory._calculators import calculator
 from icltheory._checks import (
     check_nonnegative,
     check_positive_int,
+    check_scalar,
     check_shape,
     check_unit,
+    check_values,
 )
 from icltheory._typing import Float, Scalar
 from icltheory.chain_of_thought.transitions import (
@@ -144,8 +146,12 @@ def decay_bound(
     """
     check_shape("probabilities", probabilities, ("M",))
     check_nonnegative("probabilities", probabilities)
-    check_unit("relevant_fraction", relevant_fraction)
     p = jnp.asarray(probabilities)
+    check_values(
+        "probabilities", jnp.sum(p), lambda total: total <= 1 + 1e-5, "a sum <= 1"
+    )
+    check_scalar("num_examples", num_examples)
+    check_unit("relevant_fraction", relevant_fraction)
     return _decay(p, jnp.argmax(p), jnp.asarray(relevant_fraction), num_examples)
 
 
@@ -194,6 +200,7 @@ def cot_error_bound(
         ``tests/identities/test_li_theorem5.py``.
     """
     steps = as_steps(steps)
+    check_scalar("num_examples", num_examples)
     check_unit("relevant_fraction", relevant_fraction)
     paths, at = paths_of(steps), _start_shares(steps, relevant_fraction)
     total = jnp.zeros(len(at), steps.dtype)
@@ -246,6 +253,7 @@ def icl_error_bound(
         ``tests/identities/test_li_theorem6.py``.
     """
     steps = as_steps(steps)
+    check_scalar("num_examples", num_examples)
     check_unit("relevant_fraction", relevant_fraction)
     B, correct = composed(steps), paths_of(steps)[:, -1]
     fraction = jnp.asarray(relevant_fraction)

@@ -10,6 +10,7 @@ from jaxtyping import Integer
 from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_range, check_shape, check_values
 from icltheory._named_errors import named_errors
+from icltheory._precision import widened
 from icltheory._public import shown
 from icltheory._typing import Array, Bool, Float, Scalar
 
@@ -179,7 +180,7 @@ def copying_score(circuit: Float[ArrayLike, "_V _V"]) -> Scalar:
     """
     check_shape("circuit", circuit, ("V", "V"))
     check_finite("circuit", circuit)
-    values = jnp.linalg.eigvals(jnp.asarray(circuit))
+    values = jnp.linalg.eigvals(widened(circuit))
     size = jnp.sum(jnp.abs(values))
     return jnp.where(size > 0, jnp.sum(values.real) / jnp.where(size > 0, size, 1), 0)
 

@@ -24,7 +24,8 @@ class LayeredGPT2:
     Args:
         module: The GPT-2.
         last_only: Whether ``(X, y)`` asks the last question alone, in the papers'
-            tokens of pairs, so that the output is ``(B, 1)``.
+            tokens of pairs (``token_layout="matrix"``), so that the output is
+            ``(B, 1)``. It has no effect on interleaved tokens.
 
     Returns:
         A hashable object that keeps the protocol of :mod:`icltheory.layered`.

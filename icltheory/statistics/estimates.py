@@ -124,16 +124,17 @@ class Estimate:
             alternative: ``"two-sided"``, ``"less"`` or ``"greater"``.
 
         Returns:
-            The p-value, in the shape of the mean; 1 where all values are equal.
+            The p-value, in the shape of the mean; 1 where all values are equal, and NaN
+            for one value or where a value is NaN.
 
         Raises:
             ValueError: If the alternative is unknown.
         """
         check_choice("alternative", alternative, tuple(_TAILS))
-        mean, error = np.asarray(self.mean), np.asarray(self.standard_error)
-        t = np.divide(mean, error, out=np.zeros_like(mean), where=error > 0)
+        mean, error = np.asarray(self.mean, float), np.asarray(self.standard_error)
+        t = np.divide(mean, error, out=np.zeros_like(mean), where=error != 0)
         p = _TAILS[alternative](self.dof, t)
-        return np.where(error > 0, p, 1.0)[()]
+        return np.where(error == 0, 1.0, p)[()]
 
 
 @named_errors

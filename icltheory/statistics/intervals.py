@@ -72,6 +72,7 @@ def proportion_interval(
         raise ValueError(f"successes: expected integers >= 0, got {successes!r}")
     if np.any(counts > total):
         raise ValueError(f"successes: expected at most {total}, got {counts.max()}")
+    counts, total = counts.astype(np.int64), int(total)
     ends = _wilson if method == "wilson" else _clopper_pearson
     low, high = ends(counts, total, (1 - level) / 2)
     low = np.where(counts == 0, 0.0, low)

@@ -52,6 +52,7 @@ def exact_mcnemar(
     """
     check_nonnegative_int("gained", gained)
     check_nonnegative_int("lost", lost)
+    gained, lost = int(gained), int(lost)
     more, total = max(gained, lost), gained + lost
     if total > _MOST:
         raise ValueError(

@@ -67,6 +67,7 @@ def paired_interval(
     """
     check_open_unit("level", level)
     check_positive_int("total", total)
+    total = int(total)
     g, l = np.broadcast_arrays(_counts("gained", gained), _counts("lost", lost))
     if np.any(g + l > total):
         most = int(np.max(g + l))
@@ -83,7 +84,7 @@ def _counts(name: str, values: Any) -> np.ndarray:
     counts = np.asarray(values)
     if not np.issubdtype(counts.dtype, np.integer) or np.any(counts < 0):
         raise ValueError(f"{name}: expected integers >= 0, got {values!r}")
-    return counts
+    return counts.astype(np.int64)
 
 
 def _lower_end(gained, lost, total, z):

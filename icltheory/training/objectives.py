@@ -43,7 +43,8 @@ def in_context_loss(
     Args:
         predictions: :math:`\hat y_{bk}`, made from the first ``k`` pairs.
         y: True answers.
-        active_points: Number :math:`p` of leading points that count.
+        active_points: Number :math:`p` of leading points that count. The others are
+            multiplied by 0, and must be finite.
         loss: ``"squared"``, ``"logistic"`` or ``"hinge"``.
 
     Returns:
@@ -62,6 +63,7 @@ def in_context_loss(
         ``tests/training/test_objectives.py``.
     """
     check_choice("loss", loss, tuple(LOSSES))
+    check_shape("y", y, ("B", "P"))
     check_shape("predictions", predictions, y.shape)
     check_range("active_points", active_points, 1, y.shape[1])
     if not len(y):

@@ -42,8 +42,10 @@ class OptimizerConfig:
         average: Decay of a running mean of the weights, which :func:`averaged` reads;
             no mean at 0.
         clip_norm: Largest global norm of the gradient; no clipping at 0.
-        weight_decay: Decoupled decay (``adamw`` and ``muon``).
-        b1: First moment's decay (momentum of ``sgd``).
+        weight_decay: Decoupled decay (all weights of ``adamw``, the hidden matrices of
+            ``muon``).
+        b1: First moment's decay (momentum of ``sgd``). Hidden matrices of ``muon`` have
+            the momentum of optax, 0.95.
         b2: Second moment's decay.
         eps: Adam's constant.
 
@@ -79,17 +81,17 @@ class OptimizerConfig:
     def __post_init__(self):
         check_choice("optimizer", self.name, _NAMES)
         check_choice("schedule", self.schedule, _SCHEDULES)
-        if not self.learning_rate > 0:
-            raise ValueError(
-                f"learning_rate: expected a value > 0, got {self.learning_rate}"
-            )
+        for name in ("learning_rate", "adam_learning_rate"):
+            rate = getattr(self, name)
+            if rate is not None and not 0 < rate < math.inf:
+                raise ValueError(f"{name}: expected a value > 0, got {rate}")
         if not 0 < self.decay_part <= 1:
             raise ValueError(
                 f"decay_part: expected a share in (0, 1], got {self.decay_part}"
             )
         if not 0 <= self.average < 1:
             raise ValueError(f"average: expected a decay in [0, 1), got {self.average}")
-        for name in ("warmup_steps", "clip_norm", "weight_decay"):
+        for name in ("warmup_steps", "clip_norm", "weight_decay", "eps"):
             if not getattr(self, name) >= 0:
                 raise ValueError(
                     f"{name}: expected a value >= 0, got {getattr(self, name)}"

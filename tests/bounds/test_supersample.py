@@ -158,5 +158,13 @@ def test_what_is_refused():
             call()
 
 
+def test_classes_of_narrow_integers_do_not_overflow():
+    rng = np.random.default_rng(0)
+    labels, coins = rng.integers(0, 12, (200, 1, 2)), rng.integers(0, 2, (200, 1))
+    wide = bounds.prediction_bound(labels, labels, coins, 12).value
+    narrow = labels.astype(np.int8)
+    assert bounds.prediction_bound(narrow, narrow, coins, 12).value == wide
+
+
 def sampled(predictor=one_step, task=TASK, loss=LOSS):
     return bounds.supersample_losses(KEY, predictor, task, N, 5, loss)

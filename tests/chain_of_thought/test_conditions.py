@@ -2,8 +2,10 @@
 
 import jax
 import numpy as np
+import pytest
 
 from icltheory import chain_of_thought as cot
+from tests.raising import raises
 
 
 def test_predicates_are_vmapped_over_tasks_and_lengths():
@@ -22,3 +24,25 @@ def test_the_test_length_is_that_of_the_form():
         found = cot.icl_conditions(cot.faithful_transitions(0.8), 100, 1.0, form=form)
         said = found["test length"].inequality
         assert said == f"l_ts >= C (alpha' {gap})^-2", said
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"relevant_fraction": 1.4}, "relevant_fraction: expected a value in [0, 1]"),
+        ({"relevant_fraction": 0.0}, "relevant_fraction: expected a finite value > 0"),
+        ({"error": -0.25}, "error: expected a finite value > 0"),
+        ({"pattern_counts": np.ones(3)}, "pattern_counts: expected shape (K, M)"),
+    ],
+)
+def test_settings_out_of_range_are_refused(change, message):
+    counts = {"num_examples": 20, "num_iterations": 400, "batch_size": 64}
+    given = {"num_states": 20, "num_steps": 3, "relevant_fraction": 0.4, "error": 0.25}
+    with raises(message):
+        cot.training_conditions(**{**counts, **given, **change})
+
+
+def test_shares_out_of_range_are_refused():
+    for conditions, share in ((cot.cot_conditions, 3.0), (cot.icl_conditions, -1.0)):
+        with raises("relevant_fraction: expected a value in [0, 1]"):
+            conditions(cot.slide_transitions(), 41, share)

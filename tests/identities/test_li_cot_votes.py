@@ -150,3 +150,8 @@ def test_numbers_out_of_range_are_refused():
         cot.decay_bound(jnp.array([0.5, -0.1]), 3)
     with pytest.raises(ValueError, match="relevant_fraction: expected a value in"):
         cot.decay_bound(jnp.array([0.5, 0.5]), 3, -0.1)
+    with pytest.raises(ValueError, match="probabilities: expected a sum <= 1"):
+        cot.decay_bound(jnp.array([0.9, 0.8]), 3)
+    for bound in (cot.cot_error_bound, cot.icl_error_bound):
+        with pytest.raises(ValueError, match="num_examples: expected a value >= 0"):
+            bound(cot.slide_transitions(), -5, 1.0)

@@ -97,6 +97,18 @@ def test_more_steps_lower_the_risk_and_bayes_stays_below():
     assert found[-1] > float(bayes.mean[-1])
 
 
+def test_without_signal_or_inputs_there_are_no_steps():
+    d = np.zeros((2, 2))
+    count = {"num_examples": 4, "steps": 2}
+    quiet = LinearRegression(np.eye(2), np.zeros(2), d, 0.1)
+    found = risks.sampled_gradient_steps(quiet, jax.random.key(0), 8, **count)
+    assert np.isnan(found.step_sizes).tolist() == [True, True]
+    assert float(found.risk.mean) == 0
+    flat = LinearRegression(d, np.zeros(2), np.eye(2), 0.1)
+    with pytest.raises(ValueError, match="task: expected inputs that are not all 0"):
+        risks.sampled_gradient_steps(flat, jax.random.key(0), 8, **count)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -10,11 +10,14 @@ import pytest
 from icltheory.regression.features import (
     FeaturePath,
     FeaturePopulation,
+    balanced_attention,
+    balanced_loss,
     balanced_time,
     feature_attention,
     feature_descent,
     feature_losses,
     feature_phases,
+    loss_asymptote,
 )
 
 P = np.array([0.5, 0.3, 0.2])
@@ -150,6 +153,16 @@ def test_overtaken_is_for_good_and_half_and_learned_the_first_time():
             lambda: balanced_time(jnp.array(0.9), 1, 0.5),
             "num_features: expected an integer",
         ),
+        (
+            lambda: balanced_time(jnp.array(0.9), 5, 0.0),
+            "step_size: expected a finite value > 0",
+        ),
+        (
+            lambda: balanced_attention(jnp.array(9.0), 5, -1.0),
+            "step_size: expected a finite value > 0",
+        ),
+        (lambda: balanced_loss(jnp.array(1.5), 5), "attention: expected a value in"),
+        (lambda: loss_asymptote(5, 0.0), "step_size: expected a finite value > 0"),
     ],
 )
 def test_impossible_settings_are_refused(run, message):

@@ -56,6 +56,12 @@ def test_no_difference_is_no_evidence():
     assert found.interval().high.tolist() == [0.0, 0.0]
 
 
+def test_an_unknown_error_has_no_p_value():
+    assert np.isnan(Estimate.of([1.0, np.nan, 2.0]).p_value())
+    assert np.isnan(Estimate.of([1.0]).p_value())
+    assert 0 < Estimate(1, 0.5, 10).p_value() < 1
+
+
 def crossed(draws, questions, rng):
     """Answers with effects of the draw, of the question, and of both."""
     # One draw says nothing about others: it is taken for what is asked about.

@@ -153,6 +153,20 @@ def test_intervals_given_the_discordant_examples_do_not_cover():
         assert 0.93 < covered(256, gain, drop, paired_interval, rng, 2000) < 0.97
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint32, np.uint64])
+def test_counts_of_narrow_integers_do_not_overflow(dtype):
+    g, l, n = 90, 120, 240
+    narrow = dtype(g), dtype(l)
+    assert exact_mcnemar(*narrow) == exact_mcnemar(g, l)
+    assert score_mcnemar(*narrow) == score_mcnemar(g, l)
+    assert paired_interval(*narrow, n) == paired_interval(g, l, n)
+    many = paired_interval(np.array([g], dtype), np.array([l], dtype), np.int16(n))
+    assert many.low[0] == paired_interval(g, l, n).low
+    for method in ("wilson", "clopper_pearson"):
+        found = proportion_interval(dtype(g), np.int16(n), method=method)
+        assert found == proportion_interval(g, n, method=method)
+
+
 def test_bad_input_is_named():
     with raises("gained, lost: expected a sum of at most 5, got 6"):
         paired_interval(3, 3, 5)

@@ -88,7 +88,7 @@ def prediction_bound(
     check_coins(chosen)
     check_open_unit("confidence", confidence)
     kinds = num_classes**2
-    answers = (predictions * num_classes + labels).astype(int)
+    answers = predictions.astype(int) * num_classes + labels.astype(int)
     taken, other = in_and_out(answers, chosen)
     law = shares(taken * kinds + other, kinds**2).reshape(-1, kinds, kinds)
     information = coin_information(*swapped(law))

@@ -15,7 +15,12 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_integer, check_values
+from icltheory._checks import (
+    check_integer,
+    check_positive,
+    check_unit,
+    check_values,
+)
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import Number
 
@@ -54,6 +59,7 @@ def balanced_time(
         Verified by ``tests/identities/test_huang.py``.
     """
     check_integer("num_features", num_features, 2)
+    check_positive("step_size", step_size)
     attention = jnp.asarray(attention)
     least = (1 - 1e-6) / num_features
     check_values(
@@ -79,7 +85,8 @@ def balanced_attention(
         Attention 1 - u(t).
 
     Raises:
-        ValueError: If there are fewer than two features.
+        ValueError: If there are fewer than two features, a time is negative, or eta is
+            not positive.
 
     Example:
         >>> import jax.numpy as jnp
@@ -90,6 +97,7 @@ def balanced_attention(
         Huang et al. (2024). Verified by ``tests/identities/test_huang.py``.
     """
     check_integer("num_features", num_features, 2)
+    check_positive("step_size", step_size)
     check_values("steps", steps, lambda t: t >= 0, "numbers >= 0")
     t = jnp.asarray(steps, jnp.result_type(float, step_size))
     u = jax.lax.stop_gradient(_bisected(t, num_features, step_size))
@@ -131,7 +139,8 @@ def balanced_loss(
         Losses.
 
     Raises:
-        ValueError: If there are fewer than two features.
+        ValueError: If there are fewer than two features or attention is outside of
+            [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -142,6 +151,7 @@ def balanced_loss(
         Huang et al. (2024). Verified by ``tests/identities/test_huang.py``.
     """
     check_integer("num_features", num_features, 2)
+    check_unit("attention", attention)
     s = num_features / (num_features - 1)
     return s * (1 - jnp.asarray(attention)) ** 2 / 2
 
@@ -161,7 +171,7 @@ def loss_asymptote(num_features: int, step_size: Number) -> Float[Array, ""]:
         The limit.
 
     Raises:
-        ValueError: If there are fewer than two features.
+        ValueError: If there are fewer than two features or eta is not positive.
 
     Example:
         >>> float(loss_asymptote(5, 0.5))
@@ -172,6 +182,7 @@ def loss_asymptote(num_features: int, step_size: Number) -> Float[Array, ""]:
         Verified by ``tests/identities/test_huang.py``.
     """
     check_integer("num_features", num_features, 2)
+    check_positive("step_size", step_size)
     return (num_features - 1) / (4 * jnp.asarray(step_size, float))
 
 

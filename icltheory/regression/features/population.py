@@ -38,9 +38,8 @@ class FeaturePopulation:
             ``(C, K)``.
         weights: Probability of each context, ``(C,)``.
 
-    Raises:
-        ValueError: If there are fewer than two features, or the probabilities are
-            negative or do not sum to 1.
+    ``infinite``, ``finite`` and ``sampled`` check the probabilities, and are the usual
+    ways to make one.
 
     Example:
         >>> import jax.numpy as jnp

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from icltheory._calculators import calculator
 from icltheory._checks import (
     check_finite,
+    check_integer,
     check_nonnegative_int,
     check_positive_int,
     check_shape,
@@ -181,15 +182,16 @@ def tune_step_size(
         y_query: Query labels.
         steps: Steps T >= 1.
         preconditioner: A, symmetric positive definite; the identity if None.
-        rounds: Refinements of the grid; the last spacing is (4 / candidates)^rounds
-            of the interval, roughly.
-        candidates: Points of a grid.
+        rounds: Refinements of the grid; each makes the interval (candidates - 1) / 4
+            times smaller.
+        candidates: Points of a grid, 6 or more.
 
     Returns:
         The step size.
 
     Raises:
-        ValueError: If the shapes do not match, or ``steps`` is not positive.
+        ValueError: If the shapes do not match, ``steps`` or ``rounds`` is not positive,
+            or there are fewer than 6 candidates.
 
     Example:
         >>> X, y = jnp.ones((1, 2, 1)), jnp.ones((1, 2))
@@ -208,7 +210,7 @@ def tune_step_size(
     target = jnp.asarray(y_query, X.dtype)
     check_positive_int("steps", steps)
     check_positive_int("rounds", rounds)
-    check_positive_int("candidates", candidates)
+    check_integer("candidates", candidates, 6)
 
     def predict(eta):
         return gradient_descent(

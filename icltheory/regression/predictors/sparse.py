@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_positive_int, check_scalar
@@ -80,7 +79,7 @@ def lasso_weights(
     Args:
         X: Example inputs, (N, d) or (B, N, d).
         y: Example labels, (N,) or (B, N).
-        penalty: lambda > 0.
+        penalty: lambda >= 0.
         max_steps: Largest number of steps; 8 d if None.
 
     Returns:
@@ -100,7 +99,8 @@ def lasso_weights(
         ``tests/regression/test_lasso.py``.
     """
     check_scalar("penalty", penalty)
-    X, y, _ = read_prompt(X, y, np.zeros((*np.shape(X)[:-2], *np.shape(X)[-1:])))
+    X = jnp.asarray(X)
+    X, y, _ = read_prompt(X, y, jnp.zeros((*X.shape[:-2], *X.shape[-1:]), X.dtype))
     steps = _max_steps(max_steps, X)
     amount = jnp.asarray(penalty, X.dtype)
 

@@ -25,7 +25,7 @@ class SampledGradientSteps:
     Args:
         risk: Risk of these steps on other inputs, without the noise of the query.
         step_sizes: Their sizes, in ascending order, ``(L,)``; NaN where no real ones
-            make the best polynomial.
+            make the best polynomial, or fewer do.
 
     References:
         Verified by ``tests/identities/test_sampled_depth.py``.
@@ -73,7 +73,7 @@ def sampled_gradient_steps(
         Risk and step sizes.
 
     Raises:
-        ValueError: If a count is out of range.
+        ValueError: If a count is out of range or all inputs are 0.
 
     Example:
         >>> import jax
@@ -98,6 +98,8 @@ def sampled_gradient_steps(
     half = num_prompts // 2
     fitted = _spectra(task, task.sample_inputs(draw, num_examples, half))
     top = jnp.max(fitted[0])
+    if not top > 0:
+        raise ValueError("task: expected inputs that are not all 0, got input_cov 0")
     moments = [np.asarray(part, np.float64) for part in _moments(fitted, top, steps)]
     G, g = (np.mean(part, axis=0) for part in moments)
     best = np.linalg.lstsq(G, g, rcond=1e-14)[0]
@@ -161,4 +163,6 @@ def _step_sizes(coefficients: np.ndarray, top: float) -> np.ndarray:
     steps = top * (1 + roots) / 2
     if np.any(np.abs(np.imag(steps)) > 1e-9 * top):
         return np.full(len(coefficients), np.nan)
-    return np.sort(1 / np.real(steps))
+    found = np.full(len(coefficients), np.nan)
+    found[: len(steps)] = np.sort(1 / np.real(steps))
+    return found
