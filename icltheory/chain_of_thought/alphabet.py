@@ -137,7 +137,8 @@ def unseen_alphabet(
         The alphabet of test prompts.
 
     Raises:
-        ValueError: If the directions inside or outside the span do not suffice.
+        ValueError: If the directions inside or outside the span do not suffice, or
+            ``residual`` is outside of [0, 1].
 
     Example:
         >>> first, second = jax.random.split(jax.random.key(0))
@@ -195,7 +196,8 @@ def span_residual(
         Numbers in [0, 1]; 0 for a linear combination of the training patterns.
 
     Raises:
-        ValueError: If the widths differ.
+        ValueError: If the widths differ, or there are more training patterns than
+            dimensions.
 
     Example:
         >>> found = span_residual(jnp.array([[3.0, 4.0]]), jnp.array([[2.0, 0.0]]))

@@ -126,7 +126,8 @@ def head_copying(
         Scores in [-1, 1], ``(layers, heads)``.
 
     Raises:
-        ValueError: If the model does not show its attention, or shapes do not fit.
+        ValueError: If the model does not show its attention, shapes do not fit, or an
+            entry of the two maps is not finite.
 
     Example:
         >>> from icltheory.induction import induction_circuit

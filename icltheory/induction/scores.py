@@ -87,7 +87,8 @@ def prefix_matching_score(
         The score, between 0 and 1.
 
     Raises:
-        ValueError: If the shapes differ, or no token that may count occurs twice.
+        ValueError: If the shapes differ, a weight is NaN or outside of [0, 1], or no
+            token that may count occurs twice.
 
     Example:
         >>> import jax.numpy as jnp
@@ -129,7 +130,8 @@ def previous_token_score(attention: Float[ArrayLike, "..."]) -> Scalar:
         The score, between 0 and 1.
 
     Raises:
-        ValueError: If there is one token only.
+        ValueError: If there is one token only, the matrix is not square, or a weight is
+            NaN or outside of [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -165,7 +167,7 @@ def copying_score(circuit: Float[ArrayLike, "_V _V"]) -> Scalar:
         The score; 0 where all eigenvalues are 0.
 
     Raises:
-        ValueError: If it is not square.
+        ValueError: If it is not square or has an entry that is not finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -212,7 +214,8 @@ def copying_ratio(
         The score, between -1 and 1; a position at which nothing is raised counts -1.
 
     Raises:
-        ValueError: If shapes do not fit or no position counts.
+        ValueError: If shapes do not fit, an entry is not finite, a token is not in the
+            vocabulary, or no position counts.
 
     Example:
         >>> import jax.numpy as jnp

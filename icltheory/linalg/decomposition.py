@@ -75,7 +75,7 @@ def svd(W: Float[ArrayLike, "*batch m n"]) -> SVD:
         The factors as an :class:`SVD`.
 
     Raises:
-        ValueError: If ``W`` has fewer than two axes.
+        ValueError: If ``W`` has fewer than two axes or is empty.
 
     Example:
         >>> import jax.numpy as jnp
@@ -121,7 +121,8 @@ def low_rank_approximation(
         The matrix :math:`W_r`, with the dtype of ``W``.
 
     Raises:
-        ValueError: If ``W`` is not a matrix or a concrete ``rank`` is out of range.
+        ValueError: If ``W`` is not a matrix or is empty, or a concrete ``rank`` is out
+            of range.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -67,7 +67,8 @@ def corrected_selection(
 
     Raises:
         ValueError: If the booleans do not fit together, there are fewer than two
-            examples, or ``splits`` is not positive.
+            examples, there are not as many rates as rows, a rate is outside [0, 1),
+            ``splits`` is not positive, or the seed is negative.
 
     Example:
         >>> import numpy as np

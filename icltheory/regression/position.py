@@ -48,7 +48,7 @@ def label_weights(
     with :math:`K_{ij} = \langle x_i, x_j \rangle`. With the mask ``"causal"`` a
     demonstration reads those up to itself: :math:`K_{ij} = 0` for :math:`j > i`. The
     weights are those of :func:`icltheory.constructions.gradient_descent` with
-    ``scale=1 / N``. They take O(L N d + N^2 d) operations.
+    ``scale=1 / N``. They take O(L N^2 + N^2 d) operations.
 
     Args:
         step_sizes: Step sizes :math:`\eta_1, \dots, \eta_L`, ``(L,)``.

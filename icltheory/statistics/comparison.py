@@ -111,7 +111,9 @@ def compare(
     is too narrow; or ``"conditional"`` on the number of discordant examples,
     :math:`(g + l) (2 \theta - 1) / n` with :math:`\theta` in the Clopper-Pearson
     interval of g of g + l, which covers far below its level where many are. Where
-    nothing changed the bootstrap would be a point, and the last takes its place.
+    :math:`g + l = 0` the conditional interval is :math:`\pm (1 - (\alpha / 2)^{1 / n})`
+    at the level :math:`1 - \alpha`. It then also takes the place of the bootstrap,
+    which would be a point. Where all examples changed alike, the bootstrap is a point.
 
     There are two p-values. That of :func:`score_mcnemar` fits the score interval: one
     excludes 0 where the other is below :math:`\alpha`. That of :func:`exact_mcnemar`
@@ -121,12 +123,13 @@ def compare(
     that so few cannot tell.
 
     None of them knows how the second model was chosen: compare on examples that took
-    no part in the choice. NaN predictions count as wrong.
+    no part in the choice. A comparison of a NaN prediction with its label is ``False``,
+    so that the prediction counts as wrong.
 
     Args:
         before: Whether the first model is right, one boolean an example.
         after: The same for the second, in the same order.
-        level: Confidence level.
+        level: Confidence level :math:`1 - \alpha`.
         method: ``"score"``, ``"bca"``, ``"percentile"`` or ``"conditional"``.
         draws: How many bootstrap samples, where there are any.
         seed: Fixes the samples.
@@ -136,7 +139,9 @@ def compare(
 
     Raises:
         ValueError: If the two are not booleans of the same length, at least one, the
-            level is not between 0 and 1, or the method is unknown.
+            level is not between 0 and 1, or the method is unknown; for ``"bca"`` and
+            ``"percentile"``, where an answer changed, also if ``draws`` is not
+            positive, the seed is negative, or there is only one example.
 
     Example:
         >>> print(compare([False] * 5 + [True] * 5, [True] * 10))

@@ -43,7 +43,8 @@ def majority_baseline(
         The most frequent class and its share.
 
     Raises:
-        ValueError: If there is no label, one is below 0, or a class has no name.
+        ValueError: If there is no label, they are booleans or floats, one is below 0,
+            or a class has no name.
 
     Example:
         >>> majority_baseline([1, 1, 0], ("no", "yes")).name

@@ -64,8 +64,8 @@ def discrete_mmse(
         The prediction, () or (B,).
 
     Raises:
-        ValueError: If the shapes do not match, the pool is empty or the noise variance
-            is not positive.
+        ValueError: If the shapes do not match, the pool is empty, the noise variance is
+            not positive, or ``chunk_size`` is not a positive integer.
 
     Example:
         >>> pool = jnp.array([[1.0], [-1.0]])
@@ -120,8 +120,8 @@ def discrete_mmse_prefixes(
         The predictions, (P,) or (B, P); entry 0 is that of the mean of the pool.
 
     Raises:
-        ValueError: If the shapes do not match, the pool is empty or the noise variance
-            is not positive.
+        ValueError: If the shapes do not match, the pool is empty, the noise variance is
+            not positive, or ``chunk_size`` is not a positive integer.
 
     Example:
         >>> pool = jnp.array([[1.0], [3.0]])

@@ -63,7 +63,8 @@ def gradient_descent(
         The prediction, () or (B,).
 
     Raises:
-        ValueError: If the shapes do not match, or ``steps`` is not an integer >= 0.
+        ValueError: If the shapes do not match, ``steps`` is not an integer >= 0, or a
+            step size is not finite.
 
     Example:
         >>> X, y = jnp.eye(2), jnp.array([1.0, 4.0])
@@ -122,7 +123,8 @@ def gradient_descent_prefixes(
         The predictions, (P,) or (B, P); entry 0 is 0.
 
     Raises:
-        ValueError: If the shapes do not match, or ``steps`` is not an integer >= 0.
+        ValueError: If the shapes do not match, ``steps`` is not an integer >= 0, or a
+            step size is not finite.
 
     Example:
         >>> X, y = jnp.ones((3, 1)), jnp.ones(3)

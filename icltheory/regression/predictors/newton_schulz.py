@@ -49,7 +49,8 @@ def newton(
         The prediction, () or (B,).
 
     Raises:
-        ValueError: If the shapes do not match, or ``steps`` is not an integer >= 0.
+        ValueError: If the shapes do not match, ``steps`` is not an integer >= 0, or
+            ``initial_scale`` is negative or not finite.
 
     Example:
         >>> X, y = jnp.array([[1.0, 0.0], [1.0, 1.0]]), jnp.array([1.0, 3.0])
@@ -106,7 +107,8 @@ def newton_prefixes(
         The predictions, (P,) or (B, P); entry 0 is 0.
 
     Raises:
-        ValueError: If the shapes do not match, or ``steps`` is not an integer >= 0.
+        ValueError: If the shapes do not match, ``steps`` is not an integer >= 0, or
+            ``initial_scale`` is negative or not finite.
 
     Example:
         >>> X, y = jnp.ones((3, 1)), jnp.ones(3)

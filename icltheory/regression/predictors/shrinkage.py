@@ -178,8 +178,8 @@ def bayes(
         The prediction, () or (B,).
 
     Raises:
-        ValueError: If the shapes do not match, the covariance is not positive
-            semi-definite or the noise variance is negative.
+        ValueError: If the shapes do not match, the prior mean is not finite, the
+            covariance is not positive semi-definite or the noise variance is negative.
 
     Example:
         >>> X, y = jnp.array([[1.0, 0], [0, 1], [1, -1]]), jnp.array([1.0, -2, 2.5])
@@ -232,8 +232,8 @@ def bayes_prefixes(
         The predictions, (P,) or (B, P); entry 0 is that of the prior mean.
 
     Raises:
-        ValueError: If the shapes do not match, the covariance is not positive
-            semi-definite or the noise variance is negative.
+        ValueError: If the shapes do not match, the prior mean is not finite, the
+            covariance is not positive semi-definite or the noise variance is negative.
 
     Example:
         >>> prior = dict(task_mean=jnp.ones(1), task_cov=jnp.eye(1), noise_var=1.0)

@@ -86,7 +86,8 @@ def lasso_weights(
         The weights, with the violation of the optimality conditions.
 
     Raises:
-        ValueError: If the shapes do not match, or the penalty is negative.
+        ValueError: If the shapes do not match, the penalty is negative or not finite,
+            or ``max_steps`` is not a positive integer.
 
     Example:
         >>> fit = lasso_weights(2 * jnp.eye(2), jnp.array([4.0, 1.0]), penalty=1.0)
@@ -144,7 +145,8 @@ def lasso(
         The prediction, () or (B,).
 
     Raises:
-        ValueError: If the shapes do not match, or the penalty is negative.
+        ValueError: If the shapes do not match, the penalty is negative or not finite,
+            or ``max_steps`` is not a positive integer.
 
     Example:
         >>> X, y = jnp.eye(2), jnp.array([4.0, 1.0])
@@ -191,7 +193,8 @@ def lasso_prefixes(
         The predictions, (P,) or (B, P); entry 0 is 0.
 
     Raises:
-        ValueError: If the shapes do not match, or the penalty is negative.
+        ValueError: If the shapes do not match, the penalty is negative or not finite,
+            or ``max_steps`` is not a positive integer.
 
     Example:
         >>> X, y = jnp.ones((3, 1)), jnp.ones(3)
