@@ -26,7 +26,8 @@ def marchenko_pastur_density(
 
     between a and b, and 0 elsewhere: the limit of Marchenko and Pastur as m and n grow
     in proportion, for entries of mean 0 and standard deviation :math:`\sigma`. It
-    integrates to 1. A value of a trained matrix above b is no effect of chance.
+    integrates to 1, and is NaN where s is NaN. A value of a trained matrix above b is
+    no effect of chance.
 
     Args:
         s: Where the density is asked for, of any shape.
@@ -60,6 +61,6 @@ def marchenko_pastur_density(
     # For a square matrix low is 0, where the density is positive.
     inside = (s >= low) & (s < high)
     below = 1 - (low / jnp.where(inside, s, 1.0)) ** 2 if long > short else 1.0
-    # The factor keeps NaN.
-    product = jnp.where(inside, below * (high**2 - s**2), 0.0 * s)
+    outside = jnp.where(jnp.isnan(s), jnp.nan, 0.0)
+    product = jnp.where(inside, below * (high**2 - s**2), outside)
     return jnp.sqrt(product) / (math.pi * std**2 * k)

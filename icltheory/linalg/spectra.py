@@ -30,7 +30,7 @@ def singular_values(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch k
         The values in descending order.
 
     Raises:
-        ValueError: If ``W`` has fewer than two axes.
+        ValueError: If ``W`` has fewer than two axes or is empty.
 
     Example:
         >>> import jax.numpy as jnp
@@ -66,7 +66,8 @@ def condition_number(
         One number for each matrix.
 
     Raises:
-        ValueError: If ``W`` has fewer than two axes or ``rank`` is out of range.
+        ValueError: If ``W`` has fewer than two axes or is empty, or ``rank`` is out of
+            range.
 
     Example:
         >>> import jax.numpy as jnp
@@ -105,7 +106,7 @@ def effective_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
         One number for each matrix.
 
     Raises:
-        ValueError: If ``W`` has fewer than two axes.
+        ValueError: If ``W`` has fewer than two axes or is empty.
 
     Example:
         >>> import jax.numpy as jnp
@@ -116,7 +117,7 @@ def effective_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
         Roy and Vetterli (2007), "The effective rank", definition 1.
         Verified by ``tests/linalg/test_linalg.py``.
     """
-    s = singular_values(W)
+    s = _relative(singular_values(W))
     total = jnp.sum(s, axis=-1)
     zero = total == 0
     p = s / jnp.where(zero, 1, total)[..., None]
@@ -135,7 +136,7 @@ def stable_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
         One number for each matrix, between 1 and the rank.
 
     Raises:
-        ValueError: If ``W`` has fewer than two axes.
+        ValueError: If ``W`` has fewer than two axes or is empty.
 
     Example:
         >>> import jax.numpy as jnp
@@ -146,9 +147,7 @@ def stable_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
         Rudelson and Vershynin (2007), section 1. Verified by
         ``tests/linalg/test_linalg.py``.
     """
-    s = singular_values(W)
-    ratio = s / jnp.where(s[..., :1] == 0, 1, s[..., :1])
-    return jnp.sum(ratio**2, axis=-1)
+    return jnp.sum(_relative(singular_values(W)) ** 2, axis=-1)
 
 
 @calculator
@@ -170,7 +169,7 @@ def trace_bound(
         The sum.
 
     Raises:
-        ValueError: If the shapes do not fit.
+        ValueError: If the shapes do not fit or the matrices are empty.
 
     Example:
         >>> import jax.numpy as jnp
@@ -185,3 +184,10 @@ def trace_bound(
     check_shape("B", B, jnp.shape(A)[::-1])
     A, B = as_matrix(A), as_matrix(B)
     return jnp.sum(singular_values(A) * singular_values(B))
+
+
+def _relative(s: Array) -> Array:
+    """Singular values divided by the largest, so that sums do not overflow."""
+    # XLA multiplies by the reciprocal, which is rounded to 0 near the largest float.
+    s = jnp.where(s[..., :1] > 1, s / 8, s)
+    return s / jnp.where(s[..., :1] == 0, 1, s[..., :1])

@@ -1,7 +1,6 @@
 """Distribution shifts: Garg's evaluation settings, and user-defined ones."""
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -45,9 +44,6 @@ GARG_SHIFTS = (
 EXTRA_SHIFTS = ("opposite_quadrants",)
 
 
-_SCALED = re.compile(r"scale-[xy]=[0-9]*\.?[0-9]+")
-
-
 @pytree
 class Shift:
     r"""One evaluation setting: a sampler of prefix prompts and its normaliser.
@@ -69,7 +65,8 @@ class Shift:
     * ``half_subspace``, ``skewed``: x = z T with T = U diag(e) U', U a random rotation
       that all prompts of a call share, e = (1 on d // 2 places) or e_i = 1 / i, scaled
       to |e|^2 = d. The covariance therefore has eigenvalues e_i^2, not e_i.
-    * ``scale-x=s``, ``scale-y=s``: inputs, or weights, times s, for any number s > 0.
+    * ``scale-x=s``, ``scale-y=s``: inputs, or weights, times s, for any finite number
+      s > 0 as Python writes it, such as ``1e-3``.
     * ``noisyLR``: labels plus N(0, 1) noise, rescaled to variance d in the batch, with
       noisy query labels. The zero predictor then has normalised error 1; the published
       notebook draws its line at 1 + 1/d, as if the labels had not been rescaled.
@@ -102,7 +99,7 @@ class Shift:
     dtype: Any = static_field(default=None)
 
     def __post_init__(self):
-        if not _SCALED.fullmatch(str(self.name)) or not self.scale > 0:
+        if not _is_scaled(self.name):
             check_choice("name", self.name, (*GARG_SHIFTS, *EXTRA_SHIFTS))
         check_positive_int("dim", self.dim)
         if self.name == "half_subspace" and self.dim < 2:
@@ -119,7 +116,7 @@ class Shift:
     @property
     def normalizer(self) -> float:
         """Divisor of errors, d times scale^2."""
-        return self.dim * self.scale**2
+        return self.dim * (self.scale * self.scale)
 
     @property
     def num_informative(self) -> int | None:
@@ -262,6 +259,15 @@ def garg_shifts(dim: int, dtype: Any = None) -> dict[str, Shift]:
         ``tests/regression/test_shifts.py``.
     """
     return {name: Shift(name, dim, dtype) for name in GARG_SHIFTS}
+
+
+def _is_scaled(name: Any) -> bool:
+    """Whether a name is a scaling setting with a finite factor above 0."""
+    setting, _, factor = str(name).partition("=")
+    try:
+        return setting in ("scale-x", "scale-y") and 0 < float(factor) < math.inf
+    except ValueError:
+        return False
 
 
 def _inputs(shift: Shift, key: PRNGKey, z: Array) -> tuple[Array, Array]:

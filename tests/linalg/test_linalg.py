@@ -183,6 +183,13 @@ def test_ranks_of_known_spectra():
         np.testing.assert_allclose(rank(7.0 * W), rank(W), rtol=1e-12)
 
 
+def test_effective_ranks_do_not_depend_on_the_scale():
+    for rank in map(jax.jit, (effective_rank, stable_rank)):
+        for scale in (1.7e308, 1e308, 1.0, 1e-300):
+            np.testing.assert_allclose(rank(scale * jnp.eye(3)), 3.0, rtol=1e-12)
+        assert float(rank(jnp.zeros((3, 3)))) == 0.0
+
+
 def test_spectra_take_stacks_of_matrices():
     stack = matrix((3, 4, 5))
     measures = singular_values, condition_number, effective_rank, stable_rank

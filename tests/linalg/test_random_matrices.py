@@ -33,6 +33,16 @@ def test_singular_values_of_a_large_matrix_follow_it():
     assert np.abs(difference).max() < 0.02
 
 
+def test_it_is_zero_outside_and_nan_only_for_nan():
+    s = np.array([-np.inf, -1.0, 0.0, 0.5, 9.0, np.inf, np.nan])
+    for shape in ((9, 1), (4, 4)):
+        density = np.asarray(marchenko_pastur_density(s, shape))
+        outside = density[[0, 1, 4, 5]]
+        np.testing.assert_array_equal(outside, 0)
+        assert not np.signbit(outside).any()
+        np.testing.assert_array_equal(np.isnan(density), np.isnan(s))
+
+
 def test_impossible_settings_are_refused():
     with pytest.raises(ValueError, match=r"^shape: expected two positive"):
         marchenko_pastur_density(1.0, (3, 0))

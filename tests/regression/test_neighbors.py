@@ -31,6 +31,16 @@ def test_one_neighbour_of_a_repeated_input_is_its_label_and_ties_take_the_first(
     assert nearest(X, y, X[0], k=2) == 7.0
 
 
+def test_distances_whose_squares_overflow_are_compared():
+    X, y = np.float32([[3e19], [4e19], [-3.3e38]]), np.float32([1.0, 3.0, 8.0])
+    query = np.float32([0.0])
+    for k, mean in ((1, 1.0), (2, 2.0), (3, 4.0)):
+        assert nearest(X, y, query, k=k) == mean
+    # Differences overflow, too: from 3.3e38 the last example is the farthest.
+    assert nearest(X, y, np.float32([3.3e38]), k=2) == 2.0
+    assert prefixes(X, y, k=3).tolist() == [0.0, 1.0, 2.0]
+
+
 @pytest.mark.slow
 def test_three_neighbours_have_the_published_risk(key):
     # normalised risk for d = 20 at k = 1, 5, 10, 15, 18, 20, 40, known to +-0.02

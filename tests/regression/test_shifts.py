@@ -196,7 +196,11 @@ def test_the_error_of_zero_on_noisy_labels_is_one_not_one_plus_a_dth():
 def test_any_factor_scales():
     shift = Shift("scale-x=7.5", 2)
     assert (shift.scale, shift.normalizer) == (7.5, 2 * 7.5**2)
-    for name in ("scale-x=", "scale-x=0", "scale-z=2", "scale-x=-1", "scale-x=1e400"):
+    for written, scale in (("1e-3", 1e-3), ("2.", 2.0), ("+.5", 0.5), ("1e200", 1e200)):
+        shift = Shift(f"scale-y={written}", 2)
+        assert (shift.scale, shift.normalizer) == (scale, 2 * (scale * scale))
+    bad = "", "0", "-1", "1e400", "inf", "nan", "two", "2=2"
+    for name in ("scale-z=2", "scale-x", *(f"scale-x={factor}" for factor in bad)):
         with pytest.raises(ValueError, match=r"^name: expected one of"):
             Shift(name, 2)
 

@@ -57,6 +57,7 @@ def nearest_neighbors(X: Inputs, y: Labels, x_query: Query, k: int = 3) -> Predi
     check_finite("x_query", x_query)
 
     def core(X, y, x_query):
+        X, x_query = _scaled(X, x_query)
         distances = jnp.sum((X - x_query[None]) ** 2, axis=-1)
         return _mean_of_nearest(distances, y, jnp.ones_like(y, bool), k)
 
@@ -101,11 +102,26 @@ def nearest_neighbors_prefixes(
         check_finite("X_query", X_query)
 
     def core(X, y, X_query):
+        X, X_query = _scaled(X, X_query)
         distances = jnp.sum((X_query[:, None] - X[None]) ** 2, axis=-1)
         rows = jnp.broadcast_to(y[None], distances.shape)
         return _mean_of_nearest(distances, rows, before(y.shape[0]), k)
 
     return one_or_batch(core, *read_prefixes(X, y, X_query))
+
+
+def _scaled(*arrays: Array) -> list[Array]:
+    """Divides inputs by a power of two so that squared distances are finite.
+
+    It is 1 for inputs below about 1e18 in float32, whose distances keep every bit.
+    """
+    dtype, dim = arrays[0].dtype, arrays[0].shape[-1]
+    largest = jnp.stack([jnp.max(jnp.abs(a), initial=0) for a in arrays]).max()
+    exponent = jnp.frexp(largest)[1]
+    # An entry of a difference is below twice the largest, and d squares are added.
+    room = (jnp.finfo(dtype).maxexp - 1 - max(dim - 1, 0).bit_length()) // 2 - 1
+    factor = jnp.ldexp(jnp.ones((), dtype), jnp.minimum(room - exponent, 0))
+    return [factor * array for array in arrays]
 
 
 def _mean_of_nearest(distances: Array, y: Array, allowed: Array, k: int) -> Array:
