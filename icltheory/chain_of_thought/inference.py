@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_range
+from icltheory._checks import check_count, check_range
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int, Scalar
 from icltheory.chain_of_thought._memory import (
@@ -66,14 +66,15 @@ def cot_infer(
               (v_k; 0) \bigr), \quad v_0 = z_0 .
 
     One scan over the steps. The columns are never built: without noise only the number
-    of examples of each kind matters, and a step costs O(M'^2 K + M' d) once they are
-    counted; with noise it costs O(l K (M' + d)).
+    of examples of each kind matters, and a step costs O(M'^2 K + M' d + d^2) once they
+    are counted; with noise it costs O(l K (M' + d) + d^2).
 
     Args:
         model: The weights.
         prompt: One prompt; batches by ``vmap``.
         num_examples: Shows only so many of the examples, at least 1; may be traced, so
-            that all lengths share a program.
+            that all lengths share a program. A traced number that is out of range is
+            not reported.
 
     Returns:
         K answers and which are wrong. Error of the paper:
@@ -81,7 +82,7 @@ def cot_infer(
         sign there.
 
     Raises:
-        ValueError: If ``num_examples`` is out of range.
+        ValueError: If ``num_examples`` is out of range or no whole number.
 
     Example:
         >>> from icltheory.chain_of_thought import (
@@ -129,13 +130,14 @@ def icl_infer(
     Args:
         model: The weights.
         prompt: One prompt; batches by ``vmap``.
-        num_examples: Shows only so many of the examples, at least 1; may be traced.
+        num_examples: Shows only so many of the examples, at least 1; may be traced. A
+            traced number that is out of range is not reported.
 
     Returns:
         One answer, and whether it is not :math:`z_K`.
 
     Raises:
-        ValueError: If ``num_examples`` is out of range.
+        ValueError: If ``num_examples`` is out of range or no whole number.
 
     Example:
         >>> from icltheory.chain_of_thought import (
@@ -233,4 +235,5 @@ def _limit(prompt, num_examples):
     l = prompt.num_examples
     if num_examples is not None:
         check_range("num_examples", num_examples, 1, l)
+        check_count("num_examples", num_examples, 1)
     return num_examples

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
+from icltheory._arguments import shown
 from icltheory._checks import (
     check_key,
     check_nonnegative,
@@ -72,6 +73,9 @@ def prompt_loss(
     Returns:
         The loss.
 
+    Raises:
+        ValueError: If ``step`` is no integer from 0 to K - 1.
+
     Example:
         >>> from icltheory.chain_of_thought import training_alphabet
         >>> letters = training_alphabet(jax.random.key(0), 4, 2, 6)
@@ -86,6 +90,8 @@ def prompt_loss(
     alphabet, columns = prompt.alphabet, chain_columns(prompt)
     model.check_dim(prompt.alphabet)
     check_range("step", step, 0, prompt.num_steps - 1)
+    if not jnp.issubdtype(jnp.asarray(step).dtype, jnp.integer):
+        raise ValueError(f"step: expected an integer, got {shown(step)}")
     step = jnp.asarray(step)
     own = jnp.arange(len(columns.x)) - prompt.num_examples * prompt.num_steps
     columns = columns._replace(shown=own < step)

@@ -65,9 +65,13 @@ def split_heads(
     Returns:
         Queries, keys and values.
 
+    Raises:
+        ValueError: If the projection is not three times a multiple of the heads.
+
     References:
         Garg et al. 2022, Section 3. Verified by ``tests/kernels/test_attention.py``.
     """
+    _check(qkv, num_heads, None, None)
     B, T, packed = qkv.shape
     shape = (B, T, 3 * num_heads, packed // (3 * num_heads))
     return jnp.split(qkv.reshape(shape), 3, axis=2)

@@ -96,7 +96,7 @@ def get_matrix(params: PyTree, spec: MatrixSpec) -> Float[Array, "out in"]:
 
     Raises:
         ValueError: If no leaf lies on the path, it has no such entry or rows, or it
-            does not hold a matrix.
+            does not hold a matrix of floating numbers.
 
     Example:
         >>> import jax.numpy as jnp
@@ -109,9 +109,6 @@ def get_matrix(params: PyTree, spec: MatrixSpec) -> Float[Array, "out in"]:
         Verified by ``tests/layered/test_layered.py``.
     """
     leaf, index = _located(params, spec)
-    leaf = jnp.asarray(leaf)
-    if not jnp.issubdtype(leaf.dtype, jnp.floating):
-        raise ValueError(f"{spec.name}: expected floating weights, got {leaf.dtype}")
     W = _to_matrix(leaf[index], spec)
     return W if spec.rows is None else W[_rows(spec, len(W))]
 
@@ -132,7 +129,7 @@ def replace_matrix(
 
     Raises:
         ValueError: If no leaf lies on the path, it has no such entry or rows, it does
-            not hold a matrix, or the shape of ``W`` differs.
+            not hold a matrix of floating numbers, or the shape of ``W`` differs.
 
     Example:
         >>> import jax.numpy as jnp
@@ -146,7 +143,6 @@ def replace_matrix(
         Verified by ``tests/layered/test_layered.py``.
     """
     leaf, index = _located(params, spec)
-    leaf = jnp.asarray(leaf)
     stored, new = leaf[index], jnp.asarray(W, leaf.dtype)
     old = _to_matrix(stored, spec)
     rows = _rows(spec, len(old))
@@ -158,7 +154,7 @@ def replace_matrix(
 
 
 def _located(params, spec):
-    """Returns the leaf on the path, and the indices into it."""
+    """Returns the leaf on the path, of floating numbers, and the indices into it."""
     node, index = params, spec.path
     while index and not jax.tree_util.all_leaves([node]):
         entries, _ = _children(node)
@@ -170,7 +166,10 @@ def _located(params, spec):
             f"path: expected the path of a leaf of params, a {kind}, got {spec.path}"
         )
     _check_index(index, node.shape)
-    return node, index
+    leaf = jnp.asarray(node)
+    if not jnp.issubdtype(leaf.dtype, jnp.floating):
+        raise ValueError(f"{spec.name}: expected floating weights, got {leaf.dtype}")
+    return leaf, index
 
 
 def with_leaf(node, path, leaf):

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 
-from icltheory._arguments import holds_numbers, shown
+from icltheory._arguments import INTEGERS, holds_numbers, shown
 from icltheory._checks import check_positive_int
 from icltheory._named_errors import named_errors
 from icltheory._typing import PyTree
@@ -342,7 +342,7 @@ def forward_edited(
         of this form. Verified by ``tests/layered/test_layered.py``.
     """
     for depth in edits:
-        if not isinstance(depth, int) or not 0 <= depth <= model.num_layers:
+        if not isinstance(depth, INTEGERS) or not 0 <= depth <= model.num_layers:
             raise ValueError(
                 f"edits: expected depths from 0 to {model.num_layers}, got {depth!r}"
             )

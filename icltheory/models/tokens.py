@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from icltheory._checks import check_choice
 from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory._pytree import pytree, static_field
@@ -161,6 +162,9 @@ def shared_context(
     Returns:
         The token sequence; its outputs are the queries.
 
+    Raises:
+        ValueError: If the layout is unknown.
+
     Example:
         >>> import jax.numpy as jnp
         >>> X, y, X_query = jnp.ones((1, 1, 2)), jnp.ones((1, 1)), jnp.ones((1, 3, 2))
@@ -171,6 +175,7 @@ def shared_context(
     References:
         Garg et al. 2022, Section 2. Verified by ``tests/models/test_tokens.py``.
     """
+    check_choice("token_layout", token_layout, ("interleaved", "matrix"))
     asked = X_query
     if token_layout == "interleaved":
         examples = interleaved(X, y).tokens

@@ -10,6 +10,7 @@ from icltheory._checks import (
     check_choice,
     check_positive_int,
     check_sequence,
+    check_shape,
 )
 from icltheory._named_errors import named_errors
 
@@ -154,8 +155,8 @@ def choose_rate(
 
     Raises:
         ValueError: If there are not as many scores as rates, a rate is outside [0, 1),
-            ``min_gain`` is negative, the unpruned score is NaN, or ``initial`` is
-            unknown.
+            ``min_gain`` is negative, the unpruned score is NaN or no single number, or
+            ``initial`` is unknown.
 
     Example:
         >>> choose_rate([0.6, 0.7, 0.7], [0.1, 0.9, 0.5], 0.65)
@@ -181,7 +182,9 @@ def choose_rate(
         raise ValueError(f"min_gain: expected a number >= 0, got {min_gain}")
     start = 0.0
     if initial == "unpruned":
-        start = float(as_numbers("unpruned_score", unpruned_score))
+        known = as_numbers("unpruned_score", unpruned_score)
+        check_shape("unpruned_score", known, ())
+        start = float(known)
     if np.isnan(start):
         raise ValueError("unpruned_score: expected a number, got nan")
     sign = 1.0 if maximize else -1.0

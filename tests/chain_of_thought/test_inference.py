@@ -89,6 +89,9 @@ def test_examples_that_are_not_shown_do_not_matter():
         cot.cot_infer(model, prompt, 13)
     with pytest.raises(ValueError, match="num_examples: .* <= 12, got 0"):
         cot.icl_infer(model, prompt, 0)
+    for infer in (cot.cot_infer, cot.icl_infer):
+        with pytest.raises(ValueError, match="^num_examples: expected a whole number"):
+            infer(model, prompt, 1.5)
 
 
 def test_attention_masses_are_sums_over_explicit_columns():

@@ -1,6 +1,7 @@
 """Training: the loss and its gradient from explicit columns, one step, ensembles."""
 
 import functools
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 from icltheory import chain_of_thought as cot
 from tests.chain_of_thought import drawn, oracles
 from tests.chain_of_thought.test_attention import DIM, random_model
+from tests.raising import raises
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,21 @@ def test_loss_and_gradient_are_those_of_explicit_columns(letters, step):
         slope = (sides[0] - sides[1]) / 2e-6
         grad = np.asarray(getattr(grads, name))[place]
         assert grad == pytest.approx(slope, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (0.5, "step: expected an integer, got 0.5"),
+        (True, "step: expected an integer, got True"),
+        (2, "step: expected 0 <= step <= 1, got 2"),
+    ],
+)
+def test_steps_that_do_not_exist_are_refused(letters, step, message):
+    # Without the tests' checks of annotations.
+    loss = inspect.unwrap(cot.prompt_loss)
+    with raises(message):
+        loss(random_model(4), drawn.prompt(letters, 6), step)
 
 
 @pytest.mark.slow

@@ -252,3 +252,5 @@ def test_split_heads_reads_the_packed_layout():
     assert q.shape == (1, 1, 2, 4)
     np.testing.assert_array_equal(k[0, 0, 1], [12, 13, 14, 15])
     np.testing.assert_array_equal(v[0, 0, 0], [16, 17, 18, 19])
+    with pytest.raises(ValueError, match=r"^qkv: expected shape \(B, T, a multiple of"):
+        split_heads(qkv, 3)

@@ -1,5 +1,6 @@
 import dataclasses
 import functools
+import inspect
 import re
 
 import flax.linen as nn
@@ -153,7 +154,9 @@ def test_edits_change_the_hidden_state_at_their_depths():
 
     @jax.jit
     def run(stack, by):
-        edited = forward_edited(model, stack, inputs, {1: moved(by), L: moved(-by)})
+        edits = {np.int64(1): moved(by), L: moved(-by)}
+        # NumPy's integer is no ``int``, which the tests' checks of annotations want.
+        edited = inspect.unwrap(forward_edited)(model, stack, inputs, edits)
         state = moved(by)(hidden_before(model, stack, inputs, 1))
         none = forward_edited(model, stack, inputs, {})
         return (
@@ -345,6 +348,14 @@ def test_bad_input_says_what_was_expected():
             get_matrix(stack, MatrixSpec("W_V", "attn", ("W_V", 0), rows=rows))
     with raises("W_V: expected a matrix, got shape (3, 4, 4)"):
         get_matrix(stack, MatrixSpec("W_V", "attn", ("W_V",)))
+    integers, kernel = {"kernel": np.zeros((4, 4), int)}, ("kernel",)
+    spec = MatrixSpec("W_in", "mlp", kernel)
+    for run in (
+        lambda: get_matrix(integers, spec),
+        lambda: replace_matrix(integers, spec, np.full((4, 4), 1.5)),
+    ):
+        with raises("W_in: expected floating weights, got int"):
+            run()
     with raises("W_V: expected shape (4, 4), got (4, 3)"):
         replace_matrix(stack, model.matrices(0)[0], np.ones((4, 3)))
     with raises("H: expected shape (N, 4), got (5, 3)"):

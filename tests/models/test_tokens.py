@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from icltheory.models import tokens
+from tests.raising import raises
 
 B, P, D = 2, 4, 3
 _rng = np.random.default_rng(1)
@@ -66,3 +67,9 @@ def test_queries_of_a_shared_context_see_it_and_themselves(layout):
         seen = set(np.flatnonzero(seq.mask[row]).tolist())
         assert seen == {*range(min(row, length)), row}
     np.testing.assert_array_equal(seq.positions[length:], np.full(3, length))
+
+
+def test_an_unknown_layout_is_refused():
+    arrays = map(jnp.asarray, (X, Y, Q))
+    with raises("token_layout: expected one of 'interleaved', 'matrix', got 'rows'"):
+        tokens.shared_context(*arrays, token_layout="rows")

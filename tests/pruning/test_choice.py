@@ -75,6 +75,8 @@ def test_bad_input():
         choose_rate([0.1], [1.0], 0.0)
     with raises("unpruned_score: expected a number, got nan"):
         choose_rate([0.1], [0.5], np.nan)
+    with raises("unpruned_score: expected shape (), got (2,)"):
+        choose_rate([0.1], [0.5], [0.1, 0.2])
     with raises("min_gain: expected a number >= 0, got -1"):
         choose_rate([0.1], [0.5], 0.0, min_gain=-1)
     with raises("initial: expected one of 'unpruned', 'zero', got 'none'"):
