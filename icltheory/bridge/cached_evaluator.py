@@ -1,5 +1,6 @@
 """Evaluates the examples that are missing from an answer cache and stores them."""
 
+import itertools
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -12,9 +13,10 @@ from icltheory._public import shown
 from icltheory.batching import Counter, Progress
 from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
 from icltheory.bridge.evaluation import Grid, GridChunk
-from icltheory.bridge.spectra import ClippingMethod
+from icltheory.bridge.spectra import ClippingMethod, Exact
 from icltheory.bridge.tasks import LanguageTask
-from icltheory.pruning import Rank
+from icltheory.pruning import Rank, module_matrices
+from icltheory.pruning.modules import SPECTRAL, Cutting
 from icltheory.pruning.rates import key_of
 
 __all__ = ["CachedEvaluator", "method_name"]
@@ -24,14 +26,16 @@ DEFAULT_BATCH = 32
 
 
 @named_errors
-def method_name(method: str | ClippingMethod) -> str:
+def method_name(method: str | ClippingMethod, systems: Any = None) -> str:
     """Returns the name of a pruning method in the key of an answer cache.
 
     Args:
         method: As :class:`~icltheory.bridge.evaluation.Grid` takes it.
+        systems: The store of singular systems that the grid reads, if there is one.
 
     Returns:
         The name; of an object with what it depends on, such as the seed of a draw.
+        Where the store's systems are not exact, their name follows a slash.
 
     Example:
         >>> from icltheory.bridge.spectra import Cumulative
@@ -39,9 +43,14 @@ def method_name(method: str | ClippingMethod) -> str:
         ('svd', 'cumulative-i2-s0-[0.5]')
 
     References:
-        Verified by ``tests/bridge/test_cumulative.py``.
+        Verified by ``tests/bridge/test_cumulative.py`` and, for stores,
+        ``tests/bridge/test_cached_evaluator.py``.
     """
-    return method if isinstance(method, str) else method.name
+    if not isinstance(method, str):
+        return method.name
+    own = getattr(systems, "method", None)
+    exact = own is None or isinstance(own, Exact)
+    return method if exact or method not in SPECTRAL else f"{method}/{own.name}"
 
 
 class CachedEvaluator:
@@ -60,7 +69,8 @@ class CachedEvaluator:
 
     Args:
         cache: The answers; ``method`` among its fields is the :func:`method_name` of
-            how the model is pruned, or is absent, which means ``"svd"``.
+            how the model is pruned (and of ``systems`` among the options), or is
+            absent, which means ``"svd"``.
         model: The model.
         task: The task.
         shots: Demonstrations in front; all if ``None``.
@@ -91,12 +101,14 @@ class CachedEvaluator:
         self.cache, self.model, self.task, self.shots = cache, model, task, shots
         self.options = options
         self.method = options.setdefault("method", "svd")
-        kept, name = cache.fields.get("method", "svd"), method_name(self.method)
+        kept = cache.fields.get("method", "svd")
+        name = method_name(self.method, options.get("systems"))
         if name != kept:
             raise ValueError(
                 f"method: expected {kept!r}, as the answers in the cache, got {name!r}"
             )
         self._grid: tuple[Any, Grid | None] = (None, None)
+        self._possible: set[tuple[Any, ...]] = set()
 
     def evaluate_missing(
         self,
@@ -119,11 +131,32 @@ class CachedEvaluator:
                 for the others is kept for the next call.
 
         Raises:
-            ValueError: As :class:`~icltheory.bridge.evaluation.Grid`.
+            ValueError: As :class:`~icltheory.bridge.evaluation.Grid`; a rate that
+                leaves no rank is refused although its answers may be stored.
         """
+        self._check_stored(split, layers, modules, rates)
         wanted = (split, layers, modules, rates, examples, places)
         while not self._fits(*wanted):
             self._halve_batches()
+
+    def _check_stored(self, split, layers, modules, rates) -> None:
+        """Raises if answers are stored for a rate that leaves no rank.
+
+        The key of an answer does not say whether a rank of 0 became 1.
+        """
+        if self.options.get("at_least_one", False):
+            return
+        kind = self.method if isinstance(self.method, str) else "svd"
+        cutting = Cutting(kind, "floor", False)
+        for layer, module in itertools.product(layers, modules):
+            place = (layer, module, *map(key_of, rates))
+            stored = place not in self._possible and self.cache.known(
+                split, layer, module, rates
+            )
+            if np.any(stored):
+                specs = module_matrices(self.model, layer, module)
+                cutting.kept_table(self.model.params, specs, rates)
+                self._possible.add(place)
 
     def _fits(self, *wanted: Any) -> bool:
         """Whether the missing answers were evaluated without running out of memory."""

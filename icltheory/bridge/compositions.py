@@ -14,7 +14,7 @@ from icltheory._public import shown
 from icltheory.batching import Progress
 from icltheory.bridge._beam import beam_search
 from icltheory.bridge.answer_cache import AnswerCache, facts_of
-from icltheory.bridge.cached_evaluator import CachedEvaluator
+from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
 from icltheory.bridge.clipping import clip_modules, prepared
 from icltheory.bridge.evaluation import GridChunk, evaluate
 from icltheory.bridge.layer_search import (
@@ -151,8 +151,10 @@ def search_compositions(
         beam: How many compositions of each size are extended; 1 is greedy.
         shots: Demonstrations in front; all if ``None``.
         records: File of the answers, made if absent, from which a search goes on; it is
-            of one task and of these weights. In memory if ``None``.
-        cache: Singular systems on disk.
+            of one task and of these weights, and of one kind of singular systems. In
+            memory if ``None``.
+        cache: Singular systems on disk, for the last intervention of a composition; the
+            others are clipped by exact ones.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
         level: Confidence level of all intervals and of the verdict.
         batch_size: Most examples that run together.
@@ -188,8 +190,10 @@ def search_compositions(
     if budget < 2:
         raise ValueError(f"budget: expected at least 2 evaluations, got {budget}")
     check_searchable(model, task, shots)
-    judge = _Judge(model, task, shots, records, at_least_one, layers_at_once, progress)
-    judge.options |= {"batch_size": batch_size, "systems": cache}
+    judge = _Judge(
+        model, task, shots, records, cache, at_least_one, layers_at_once, progress
+    )
+    judge.options |= {"batch_size": batch_size}
 
     def score(pairs):
         wanted = [(_pick(read, chosen), read[number]) for chosen, number in pairs]
@@ -224,15 +228,23 @@ class _Judge:
     The last intervention of a composition is the place within the cache of the others.
     """
 
-    def __init__(self, model, task, shots, records, at_least_one, at_once, progress):
+    def __init__(
+        self, model, task, shots, records, systems, at_least_one, at_once, progress
+    ):
         self.model, self.task, self.shots = model, task, shots
         self.at_least_one, self.at_once = at_least_one, at_once
         self.progress = progress
-        self.options: dict[str, Any] = {"at_least_one": at_least_one}
+        self.options: dict[str, Any] = {
+            "at_least_one": at_least_one,
+            "systems": systems,
+        }
         self.facts = facts_of(task)
         self.fields, self.records = shared_fields(task, shots), None
+        # The key names the method only where the systems are not exact.
+        method = method_name("svd", systems)
+        self.method = {} if method == "svd" else {"method": method}
         if records is not None:
-            keys = (*self.fields, "composition")
+            keys = (*self.fields, *self.method, "composition")
             self.records = open_records(records, model, self.facts, keys)
         self._caches: dict[str, AnswerCache] = {}
         self._current: tuple[Any, CachedEvaluator | None] = (None, None)
@@ -304,6 +316,7 @@ class _Judge:
         if name not in self._caches:
             filed = self.records is not None
             fields = {**self.fields, "composition": name} if filed else {}
+            fields = {**fields, **self.method}
             self._caches[name] = AnswerCache(self.facts, self.records, **fields)
         return self._caches[name]
 

@@ -86,7 +86,8 @@ def algorithm1(
         records: Where answers are read and stored: a file, made if absent,
             which is of one task and of these weights; or records or a cache with
             keys of one's own, whose weights are the caller's care. In memory if
-            ``None``. The answers of two methods, loops or seeds are kept apart.
+            ``None``. The answers of two methods, loops or seeds are kept apart, and
+            so are those of exact and randomised singular systems.
         race: Whether rates that cannot win are dropped early; see
             :func:`~icltheory.bridge.racing.race`.
         cache: Singular systems on disk.
@@ -134,9 +135,9 @@ def algorithm1(
         )
         choice = layer_choice(rows, module, top_k, aggregate)
         layer = choice.deepest
-    method = method_name(options.get("method", "svd"))
-    answers = _answers(records, model, task, shots, method)
     options = {"systems": cache, "progress": progress, **options}
+    method = method_name(options.get("method", "svd"), options["systems"])
+    answers = _answers(records, model, task, shots, method)
     evaluator = CachedEvaluator(answers, model, task, shots, **options)
     return conduct(evaluator, layer, choice, module, rates, race, seed, level)
 

@@ -1,4 +1,4 @@
-"""Missing answers are evaluated in smaller batches where memory runs out."""
+"""Missing answers run in smaller batches where memory runs out; keys are checked."""
 
 import jax
 import numpy as np
@@ -6,9 +6,12 @@ import pytest
 
 from icltheory.bridge import cached_evaluator
 from icltheory.bridge.answer_cache import AnswerCache, facts_of
-from icltheory.bridge.cached_evaluator import CachedEvaluator
+from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
+from icltheory.bridge.compositions import _Judge
 from icltheory.bridge.evaluation import Grid, GridChunk
-from tests.bridge.evaluation_tasks import classification
+from icltheory.bridge.layer_search import algorithm1
+from icltheory.bridge.spectra import Exact, Randomised, SingularSystems
+from tests.bridge.evaluation_tasks import classification, tiny, with_test
 
 RATES = (0.0, 0.5)
 EXHAUSTED = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory: 1 TB")
@@ -72,3 +75,61 @@ def test_other_failures_and_the_smallest_batch_are_raised(monkeypatch, size, err
     with pytest.raises(jax.errors.JaxRuntimeError) as caught:
         evaluator_of(task, size).correct("validation", 0, "mlp", RATES)
     assert caught.value is error
+
+
+def test_answers_of_other_singular_systems_are_kept_apart(tmp_path, monkeypatch):
+    stores = {
+        str(n): SingularSystems(tmp_path / str(n), method)
+        for n, method in enumerate((None, Exact("float64"), Randomised(4)))
+    }
+    names = [method_name("svd", store) for store in (None, *stores.values())]
+    assert names == ["svd", "svd", "svd", "svd/randomised-r4-i2-s0"]
+    assert method_name("magnitude", stores["2"]) == "magnitude"
+    task = classification(2)
+    with pytest.raises(ValueError, match="^method: expected 'svd', as the answers"):
+        CachedEvaluator(AnswerCache(facts_of(task)), None, task, systems=stores["2"])
+    # The search hands its store to the key of its answers.
+    kept = []
+
+    def answers(*call):
+        kept.append(call[-1])
+        raise InterruptedError
+
+    model, task = tiny("groups", num_layers=2), with_test(task, task.validation[:1])
+    monkeypatch.setattr("icltheory.bridge.layer_search._answers", answers)
+    for options in ({"cache": stores["2"]}, {"systems": stores["2"]}, {}):
+        with pytest.raises(InterruptedError):
+            algorithm1(model, task, "mlp", [0.5], 1, "max", layer=0, **options)
+    assert kept == [names[-1], names[-1], "svd"]
+
+
+def test_records_of_a_search_of_compositions_name_systems_that_are_not_exact(tmp_path):
+    model, task = tiny("groups", num_layers=2), classification(2)
+    exact, drawn = (
+        _Judge(model, task, 0, tmp_path / name, systems, False, 1, None)
+        for name, systems in (
+            ("exact", None),
+            ("drawn", SingularSystems(tmp_path / "systems", Randomised(4))),
+        )
+    )
+    assert "method" not in exact.records.key_fields
+    assert exact._cache(()).fields.keys() == {"task", "profile", "shots", "composition"}
+    assert drawn._cache(()).fields["method"] == "svd/randomised-r4-i2-s0"
+    with pytest.raises(ValueError, match="key fields"):
+        _Judge(model, task, 0, tmp_path / "exact", drawn.options["systems"], 0, 1, None)
+
+
+def test_stored_answers_of_a_rank_that_became_1_are_not_read_without_it():
+    model, task = tiny("groups", num_layers=2), classification(3)
+    answers = AnswerCache(facts_of(task))
+    labels = np.array([example.label for example in task.validation])
+    rates = (0.0, 0.99)
+    scores = np.zeros((len(rates), 3, 3))
+    chunk = GridChunk(0, "mlp", np.arange(3), scores)
+    answers.add("validation", rates, [chunk], labels)
+    asked = ("validation", 0, "mlp", rates)
+    kept = CachedEvaluator(answers, model, task, at_least_one=True).correct(*asked)
+    np.testing.assert_array_equal(kept, answers.correct(*asked))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="^rate: expected a rate that leaves a"):
+            CachedEvaluator(answers, model, task).correct(*asked)
