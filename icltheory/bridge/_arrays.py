@@ -19,18 +19,24 @@ _STRETCH = 2**18
 
 def check_finite_leaf(leaf: np.ndarray) -> None:
     """Raises if a number is NaN or infinite; half precision is checked by its bits."""
+    count = _count_wrong(leaf)
+    if count:
+        raise ValueError(f"expected finite numbers, got {count} NaN or infinite ones")
+
+
+def _count_wrong(leaf: np.ndarray) -> int:
+    """Number of NaN and infinite values."""
     bits = _EXPONENTS.get(leaf.dtype.name)
     if bits is None and not jnp.issubdtype(leaf.dtype, jnp.floating):
-        return
+        return 0
     flat = leaf.ravel(order="K")
     flat = flat if bits is None else flat.view(np.uint16)
     count = 0
     for start in range(0, flat.size, _STRETCH):
         part = flat[start : start + _STRETCH]
         wrong = ~np.isfinite(part) if bits is None else (part & bits) == bits
-        count += np.count_nonzero(wrong)
-    if count:
-        raise ValueError(f"expected finite numbers, got {count} NaN or infinite ones")
+        count += int(np.count_nonzero(wrong))
+    return count
 
 
 def to_device(leaf: np.ndarray, dtype: np.dtype) -> jax.Array:
@@ -40,7 +46,10 @@ def to_device(leaf: np.ndarray, dtype: np.dtype) -> jax.Array:
 
 
 def cast(leaf: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Returns a row-major copy in another dtype, aligned so that JAX can adopt it."""
+    """Returns a row-major copy in another dtype, aligned so that JAX can adopt it.
+
+    Raises if a finite number becomes infinite.
+    """
     if not jnp.issubdtype(leaf.dtype, jnp.floating):
         raise ValueError(f"expected floating point, got {leaf.dtype}")
     size = leaf.size * dtype.itemsize
@@ -53,15 +62,19 @@ def cast(leaf: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return out
     with np.errstate(over="ignore"):
         out[...] = leaf
-    if dtype == np.float16 and leaf.dtype != dtype:
+    if _largest(dtype) < _largest(leaf.dtype):
         _check_range(leaf, out)
     return out
 
 
+def _largest(dtype) -> float:
+    return float(jnp.finfo(dtype).max)
+
+
 def _check_range(leaf, out):
-    if not np.all(np.isfinite(out)) and np.all(np.isfinite(leaf)):
-        largest = float(np.abs(leaf).max())
-        raise ValueError(f"expected values that float16 can hold, got {largest:.3g}")
+    if _count_wrong(out) and not _count_wrong(leaf):
+        got, name = float(np.abs(leaf).max()), out.dtype.name
+        raise ValueError(f"expected values that {name} can hold, got {got:.4g}")
 
 
 def _sharding(leaf: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _SMALL = ("*.json",)
 _WEIGHTS = ("model.safetensors", "model-*.safetensors")
-_FLAX = ("flax_model.msgpack",)
+_FLAX = ("flax_model.msgpack", "flax_model-*.msgpack")
 
 
 def locate(path_or_name: str | os.PathLike, revision: str | None) -> tuple[Path, str]:

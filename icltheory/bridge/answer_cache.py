@@ -10,6 +10,7 @@ import numpy as np
 from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.bridge.evaluation import GridChunk, predict
+from icltheory.bridge.evaluation.result import denominator_of
 from icltheory.bridge.records import Records
 from icltheory.bridge.tasks import LanguageTask
 from icltheory.pruning.rates import key_of
@@ -243,8 +244,12 @@ class AnswerCache:
 
         Returns:
             The accuracy.
+
+        Raises:
+            ValueError: If the denominator is 0.
         """
-        return float(correct.sum() / (len(correct) - (self.facts.denominator == "n-1")))
+        total = denominator_of(len(correct), self.facts.denominator)
+        return float(correct.sum() / total)
 
     def add(
         self,

@@ -33,7 +33,7 @@ class Rotary:
             (i, i + number of pairs), as everywhere else.
         scale: :math:`s`, which multiplies sine and cosine.
         switch: Sequences longer than this turn with other frequencies; ``None`` if
-            there are no others.
+            there are no others. The longest row of a batch decides for all its rows.
         long_frequencies: Those, where they are fixed.
         ntk: Base and factor of the frequencies that grow with the sequence.
 
@@ -278,7 +278,7 @@ class Architecture:
 
     @property
     def context_length(self) -> int:
-        """Longest sequence that the model supports, with scaled positions."""
+        """Longest sequence: ``max_positions``, times the factor of dynamic scaling."""
         if self.rotary is None or self.rotary.ntk is None:
             return self.max_positions
         return int(self.max_positions * self.rotary.ntk[1])

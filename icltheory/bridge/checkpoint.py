@@ -46,8 +46,8 @@ def load_checkpoint(
     in several; where there is neither, ``flax_model.msgpack``, in one file or several;
     and ``tokenizer.json``, if there is one. Families: GPT-J, GPT-2, OPT, LLaMA 1 to 3,
     Mistral, Ministral, Mixtral, Qwen 2 and 3, Qwen 3 MoE, Phi, Phi 3, GPT-NeoX, Gemma 1
-    to 3 (text), OLMo 2, StableLM. Files of other formats, which would have to be
-    unpickled, are refused.
+    to 3 (text), OLMo 2, StableLM, StarCoder 2. Files of other formats, which would have
+    to be unpickled, are refused.
 
     Weights are read one by one into the default device's memory, so that the process
     holds little more than the model. A tied head is kept once.
@@ -68,8 +68,8 @@ def load_checkpoint(
     Raises:
         FileNotFoundError: If there is no such folder or name, or a file is missing.
         ValueError: If a file is damaged or cut short, the architecture is unknown, the
-            weights are quantised, or a tensor is missing, unexpected, of another shape
-            or not finite.
+            weights are quantised, or a tensor is missing, unexpected, of another shape,
+            not finite or beyond the range of the dtype.
         ImportError: If a name on the hub is given and ``huggingface_hub`` is missing.
 
     Example:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory._checks import check_positive_int, check_sequence
+from icltheory._checks import check_open_unit, check_positive_int, check_sequence
 from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.batching import Progress
@@ -167,9 +167,9 @@ def search_compositions(
 
     Raises:
         ValueError: If a candidate cannot be read or does not fit the model, or comes
-            twice, a number is out of range, a split has no examples, all of validation
-            or of the demonstrations is in the test set, a weight is not finite, or the
-            records belong to something else.
+            twice, a number is out of range, a split has no examples or one where the
+            task divides by n - 1, all of validation or of the demonstrations is in the
+            test set, a weight is not finite, or the records belong to something else.
 
     Example:
         >>> model = load_checkpoint("EleutherAI/gpt-j-6b", "bfloat16")  # doctest: +SKIP
@@ -187,6 +187,8 @@ def search_compositions(
     check_positive_int("budget", budget)
     check_positive_int("beam", beam)
     check_positive_int("layers_at_once", layers_at_once)
+    check_positive_int("batch_size", batch_size)
+    check_open_unit("level", level)
     if budget < 2:
         raise ValueError(f"budget: expected at least 2 evaluations, got {budget}")
     check_searchable(model, task, shots)

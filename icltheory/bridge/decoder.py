@@ -35,7 +35,9 @@ class Decoder:
         \mathrm{logits} = \operatorname{cap}(W_{\mathrm{head}} \operatorname{norm}(h^L)
         + b) .
 
-    Positions follow the mask, so that padding on either side changes nothing.
+    Positions follow the mask, so that padding on either side changes nothing. Only
+    where rotary frequencies follow the length (:class:`Rotary` with a ``switch``) do
+    rows of a batch depend on each other: the longest one decides for all of them.
     Products run in the dtype of the parameters, softmax, norms and logits in float32.
     Blocks of one kind are one program: compiled once, :meth:`run_block` serves every
     layer. Where layers differ, in window or rotary positions, :meth:`of_layer` is the

@@ -7,12 +7,14 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from icltheory._checks import check_nonnegative_int, check_open_unit
 from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.batching import Progress
 from icltheory.bridge._search import Algorithm1Result, conduct
 from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
 from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
+from icltheory.bridge.evaluation.result import denominator_of
 from icltheory.bridge.model import check_weights, weights_digest
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import (
@@ -107,11 +109,12 @@ def algorithm1(
         The choice, its scores, and the test.
 
     Raises:
-        ValueError: If a rate, a rank, the module, ``top_k`` or ``aggregate`` is out of
-            range, not exactly one of ``rates`` and ``ranks`` is given, a split has no
-            examples, all of validation or of the demonstrations is in the test set, a
-            weight is not finite, a prompt cannot be answered, or the records belong to
-            something else. Single examples that are in the test set too are a warning.
+        ValueError: If a rate, a rank, the module, ``top_k``, ``aggregate``, ``seed`` or
+            ``level`` is out of range, not exactly one of ``rates`` and ``ranks`` is
+            given, a split has no examples or one where the task divides by n - 1, all
+            of validation or of the demonstrations is in the test set, a weight is not
+            finite, a prompt cannot be answered, or the records belong to something
+            else. Single examples that are in the test set too are a warning.
 
     Example:
         >>> model = load_checkpoint("EleutherAI/gpt-j-6b", "bfloat16")  # doctest: +SKIP
@@ -124,7 +127,7 @@ def algorithm1(
         Verified by ``tests/bridge/test_algorithm1.py`` and, for ranks,
         ``tests/bridge/test_algorithm1_ranks.py``.
     """
-    rates = _checked(rates, ranks)
+    rates = _checked(rates, ranks, seed, level)
     check_searchable(model, task, shots)
     choice = None
     if layer is None:
@@ -207,18 +210,18 @@ def read_algorithm1(
         The same as :func:`algorithm1`.
 
     Raises:
-        ValueError: If a rate is out of range, not exactly one of ``rates`` and
-            ``ranks`` is given, or answers are missing.
+        ValueError: If a rate, ``seed`` or ``level`` is out of range, not exactly one of
+            ``rates`` and ``ranks`` is given, or answers are missing.
 
     References:
         Yao et al. (2024), Algorithm 1. Verified by ``tests/bridge/test_algorithm1.py``.
     """
-    rates = _checked(rates, ranks)
+    rates = _checked(rates, ranks, seed, level)
     return conduct(answers, layer, layers, module, rates, race, seed, level)
 
 
 def check_searchable(model: Any, task: LanguageTask, shots: int | None) -> None:
-    """Raises if a split is empty, a weight is not finite, or the test set was seen.
+    """Raises if a split is too small, a weight not finite, or the test set was seen.
 
     Single test examples that occur in the search's data are a warning.
     """
@@ -227,6 +230,7 @@ def check_searchable(model: Any, task: LanguageTask, shots: int | None) -> None:
             raise ValueError(
                 f"task: expected {split} examples of {task.name}, got none"
             )
+        denominator_of(len(task.examples(split)), task.denominator)
     check_weights(model)
     found: list[Finding] = []
     shown = task.demonstrations[:shots]
@@ -241,8 +245,15 @@ def check_searchable(model: Any, task: LanguageTask, shots: int | None) -> None:
     enforce(gather(found))
 
 
-def _checked(rates: Any, ranks: Any) -> tuple[float | Rank, ...]:
-    """Returns the searched rates or ranks; raises for duplicates and invalid ones."""
+def _checked(
+    rates: Any, ranks: Any, seed: int, level: float
+) -> tuple[float | Rank, ...]:
+    """Returns the searched rates or ranks; raises for duplicates and invalid ones.
+
+    Seed and level are used after the evaluation, and are checked before it.
+    """
+    check_nonnegative_int("seed", seed)
+    check_open_unit("level", level)
     values = tuple(as_strength(each) for each in strengths_of(rates, ranks))
     for value in values:
         if not isinstance(value, Rank) and not 0 <= value < 1:

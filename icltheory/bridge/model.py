@@ -100,7 +100,7 @@ class LanguageModel:
 
     @property
     def context_length(self) -> int:
-        """Longest sequence that the model supports, with scaled positions."""
+        """Longest sequence: ``max_positions``, times the factor of dynamic scaling."""
         return self.arch.context_length
 
     @property
@@ -151,7 +151,9 @@ class LanguageModel:
         """Logits of the next token at every position, in float32.
 
         One compiled program per kind of block and shape, shared by its layers. What
-        stands at padding has no meaning.
+        stands at padding has no meaning. Where rotary frequencies follow the length
+        (``Rotary.switch``, as with dynamic scaling or LongRoPE), the longest row
+        decides those of all rows: give rows beyond the switch one at a time.
 
         Args:
             token_ids: Numbers of the tokens ``(B, T)``, padded on either side.

@@ -1,10 +1,12 @@
 """Clipping by what comes out: the moments, the optimum, and the way into a search."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge import Tokens, evaluate_rates
+from icltheory.bridge import Decoder, Tokens, evaluate_rates
 from icltheory.bridge.cached_evaluator import method_name
 from icltheory.bridge.clipping import clip_module
 from icltheory.bridge.spectra import ActivationAware, input_moments
@@ -45,6 +47,25 @@ def test_moments_are_those_of_the_inputs_of_one_row_at_a_time():
     for (layer, name), C in found.items():
         np.testing.assert_allclose(C, by_hand(model, layer, name), rtol=2e-5, atol=1e-5)
     assert set(input_moments(model, ROWS, layers=[1], module="W_O")) == {(1, "W_O")}
+
+
+def test_beyond_the_switch_of_rotary_positions_rows_are_measured_one_by_one():
+    plain = tiny("llama", num_layers=1)
+    turns = plain.arch.rotary
+    other = tuple(2 * f for f in turns.frequencies)
+    turns = dataclasses.replace(turns, switch=4, long_frequencies=other)
+    arch = dataclasses.replace(plain.arch, rotary=turns)
+    model = plain.replace(decoder=Decoder(arch))
+    found, alone = (
+        input_moments(model, ROWS, module="W_O", batch_size=size)[0, "W_O"]
+        for size in (3, 1)
+    )
+    np.testing.assert_array_equal(found, alone)
+    assert np.abs(found - input_moments(plain, ROWS, module="W_O")[0, "W_O"]).max() > 0
+    sums = [
+        len(row) * input_moments(model, [row], module="W_O")[0, "W_O"] for row in ROWS
+    ]
+    np.testing.assert_allclose(found, sum(sums) / sum(map(len, ROWS)), rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -135,6 +156,8 @@ def test_what_is_missing_or_singular_is_named():
         method.cutter(W, lambda rate: 1, (1, "W_Q"))
     with pytest.raises(ValueError, match="rows: expected at least one token, got none"):
         input_moments(tiny("llama", num_layers=1), [[]])
+    with pytest.raises(ValueError, match="batch_size: expected a positive integer, g"):
+        input_moments(tiny("llama", num_layers=1), ROWS, batch_size=0)
     for row, said in (
         ([1, 128], "tokens 0 to 127, got 128"),
         ([1] * 161, "at most 160"),

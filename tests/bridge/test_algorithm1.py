@@ -270,6 +270,12 @@ def test_the_authors_profile_divides_by_one_less_and_counts_ties_as_wrong():
     assert first.correct("test", 0, "mlp", [0]).sum() == 3
 
 
+def test_an_accuracy_of_one_example_by_n_minus_1_is_refused():
+    facts = answers_of([[True, True]])[0].facts._replace(denominator="n-1")
+    with pytest.raises(ValueError, match=r"^labels: expected at least 2 examples for"):
+        AnswerCache(facts).accuracy(np.array([True]))
+
+
 def test_nan_is_wrong_and_known():
     scores = np.array([[[1.0, 0], [0, np.nan]]])
     answers, _ = answers_of([[True, True]], scores=scores)
@@ -353,6 +359,8 @@ def test_facts_tell_one_draw_from_another(task):
         ({"top_k": 0}, "k: expected a positive integer, got 0"),
         ({"top_k": 3}, "k: expected at most 2 layers, got 3"),
         ({"aggregate": "sum"}, "aggregate: expected one of"),
+        ({"seed": -1}, "seed: expected an integer >= 0, got -1"),
+        ({"level": 95.0}, "level: expected a number between 0 and 1, got 95.0"),
         ({"module": "W_Z"}, "module: expected one of"),
         ({"shots": 5}, "shots: expected at most 4 for toy, got 5"),
     ],
@@ -362,6 +370,15 @@ def test_what_cannot_be_done_is_said_in_one_line(model, task, changes, message):
     with pytest.raises(ValueError, match=message) as caught:
         algorithm1(model, task, **(arguments | changes))
     assert "\n" not in str(caught.value)
+
+
+def test_seed_and_level_are_checked_before_anything_is_evaluated(monkeypatch):
+    monkeypatch.setattr("icltheory.bridge.layer_search.conduct", None)
+    answers, rates = answers_of([[True, True]])
+    for change in ({"seed": -1}, {"level": 1.0}):
+        (name,) = change
+        with pytest.raises(ValueError, match=f"^{name}: expected"):
+            read_algorithm1(answers, 0, "mlp", rates, **change)
 
 
 def test_a_validation_set_that_is_the_test_set_is_refused(model, task):
@@ -404,6 +421,11 @@ def test_tasks_without_examples_and_answers_of_others_are_refused(model, task):
         none = dataclasses.replace(task, **{split: ()})
         with pytest.raises(ValueError, match=f"task: expected {split} examples of toy"):
             algorithm1(model, none, "mlp", RATES, 1, "max")
+        few = dataclasses.replace(none, **{split: task.test[:1]}, denominator="n-1")
+        with pytest.raises(
+            ValueError, match=r"^labels: expected at least 2 examples f"
+        ):
+            algorithm1(model, few, "mlp", RATES, 1, "max")
     answers = AnswerCache(facts_of(task.with_demonstrations(task.demonstrations[::-1])))
     with pytest.raises(ValueError, match="records: expected answers to toy with these"):
         algorithm1(model, task, "mlp", RATES, 1, "max", records=answers)

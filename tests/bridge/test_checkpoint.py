@@ -1,6 +1,8 @@
 """Reading checkpoints: every family's layout, every file format, every damage."""
 
+import fnmatch
 import json
+import re
 import sys
 import types
 
@@ -10,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from icltheory.bridge import load_checkpoint
+from icltheory.bridge import _hub, load_checkpoint
 from icltheory.bridge.families import FAMILIES, read_architecture
 from tests.bridge.tiny import (
     CONFIGS,
@@ -172,6 +174,22 @@ NORM = "model.layers.1.input_layernorm.weight"
 def test_wrong_tensors_are_named(change, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         load_checkpoint(stored("llama", tmp_path, change))
+
+
+@pytest.mark.parametrize("dtype", [None, "float32", "bfloat16"])
+@pytest.mark.parametrize("value", [1e39, 3.4e38])
+def test_values_beyond_the_dtype_are_not_made_infinite(tmp_path, dtype, value):
+    def change(tensors):
+        tensors[NORM] = np.full(12, value)  # float64
+
+    folder, kind = stored("llama", tmp_path, change), dtype or "float32"
+    if value > float(jnp.finfo(kind).max):
+        match = f"{NORM}: expected values that {kind} can hold, got {value:.2g}"
+        with pytest.raises(ValueError, match=re.escape(match)):
+            load_checkpoint(folder, dtype)
+    else:
+        loaded = load_checkpoint(folder, dtype).params["layers"]
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(loaded))
 
 
 def test_values_beyond_float16_are_not_made_infinite(tmp_path):
@@ -387,6 +405,20 @@ def test_names_are_looked_up_on_the_hub(monkeypatch, tmp_path):
         ("someone/tiny-model", "main")
     ]
     assert not any("bin" in pattern for _, _, all_ in asked for pattern in all_)
+
+
+def test_all_pieces_of_a_flax_checkpoint_are_downloaded(monkeypatch, tmp_path):
+    wanted = ["flax_model.msgpack", "flax_model-00001-of-00002.msgpack"]
+    asked = []
+
+    def download(name, revision, allow_patterns):
+        asked.extend(allow_patterns)
+        return str(tmp_path)
+
+    fake_hub(monkeypatch, download)
+    _hub.locate("someone/flax-model", None)
+    for name in (*wanted, "flax_model.msgpack.index.json"):
+        assert any(fnmatch.fnmatch(name, pattern) for pattern in asked)
 
 
 def test_a_name_that_is_not_on_the_hub_is_said_so(monkeypatch):

@@ -1,5 +1,6 @@
 """Several modules at once, ranks, and matrices outside of the layers."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -10,7 +11,7 @@ from icltheory.bridge import (
     save_checkpoint,
     size_report,
 )
-from icltheory.pruning import Intervention
+from icltheory.pruning import Intervention, Rank
 from tests.bridge.tiny import model_of
 from tests.oracles import truncate
 from tests.raising import raises
@@ -90,6 +91,25 @@ def test_a_rank_in_the_report_of_sizes():
     assert (report.stored, report.rate, report.rank) == (same.stored, None, 2)
     table = size_report(model, None, "embeddings", rank=2)
     assert (table.dense, table.stored) == (37 * 12, 2 * (37 + 12))
+    assert size_report(model, 0, "W_Q", Rank(2)) == report
+    with raises("rate, rank: expected exactly one of them, got both"):
+        size_report(model, 0, "W_Q", Rank(2), rank=2)
+
+
+def test_what_is_tied_saves_nothing_where_only_one_end_is_clipped():
+    model = model_of("qwen2")
+    total = sum(leaf.size for leaf in jax.tree.leaves(model.params))
+    for module, saved in {
+        "embeddings": -2 * (37 + 12),
+        "head": -2 * (37 + 12),
+        "embeddings,head": 37 * 12 - 2 * (37 + 12),
+    }.items():
+        report = size_report(model, None, module, rank=2)
+        assert report.model_saved == saved / total
+        clipped = clip_module(model, None, module, rank=2)
+        matrices = sum(leaf.size for leaf in jax.tree.leaves(clipped.params))
+        dense = matrices - report.dense + report.stored  # with two factors
+        assert total - dense == saved
 
 
 def test_what_is_not_there_is_refused():

@@ -190,8 +190,15 @@ def test_what_cannot_be_searched_is_refused():
         search(budget=1)
     with raises("beam: expected a positive integer, got 0"):
         search(beam=0)
+    with raises("level: expected a number between 0 and 1, got 95.0"):
+        search(level=95.0)
+    with raises("batch_size: expected a positive integer, got 0"):
+        search(batch_size=0)
     with raises("task: expected test examples of toy, got none"):
         search(task=classification(3))
+    one = dataclasses.replace(task, test=task.test[:1], denominator="n-1")
+    with raises("labels: expected at least 2 examples for the denominator n-1, got 1"):
+        search(task=one)
     with raises("task: expected validation examples of toy that are not in the test"):
         search(task=classification(3, test=task.validation))
     bad = model.params["layers"][0]["mlp"]["W_in"]["weight"].at[0, 0].set(np.nan)

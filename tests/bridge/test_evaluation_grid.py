@@ -17,8 +17,9 @@ from icltheory.bridge.evaluation import (
 )
 from icltheory.bridge.evaluation._stacks import pruned_stacks
 from icltheory.bridge.racing import full_grid, race
-from icltheory.bridge.spectra import Cumulative
+from icltheory.bridge.spectra import Cumulative, Randomised, SingularSystems
 from icltheory.linalg import SVD, svd
+from icltheory.pruning import Rank
 from icltheory.pruning.modules import SPECTRAL
 from tests.bridge.evaluation_tasks import choice, classification, tiny
 from tests.bridge.tiers import quick
@@ -241,6 +242,16 @@ def test_singular_systems_from_elsewhere():
         np.testing.assert_allclose(one.scores, other.scores, atol=1e-10)
 
 
+@pytest.mark.parametrize("method", ["svd", "whitened"])
+def test_a_store_with_too_few_singular_values_is_refused(method, tmp_path):
+    model, systems = tiny("groups"), SingularSystems(tmp_path, Randomised(4))
+    cut = (0.0, 0.5, Rank(3))
+    with pytest.raises(ValueError, match="^systems: expected at least 8 singular v"):
+        pruned_stacks(model, 1, "W_Q", cut, method, False, systems)
+    _, (stack,) = pruned_stacks(model, 1, "W_Q", cut[::2], method, False, systems)
+    assert np.linalg.matrix_rank(stack[1], 1e-5) == 3
+
+
 @pytest.mark.slow
 def test_half_precision_is_decomposed_in_single():
     model = tiny("groups")
@@ -293,6 +304,8 @@ def test_wrong_grids():
         "rate: expected a number in": ((0,), ("mlp",), (1.0,)),
         "rank >= 1 of 16": ((0,), ("mlp",), (0.99,)),
         "layer: expected 0 to 2": ((3,), ("mlp",), (0.0,)),
+        "layers: expected at least one, got none": ((), ("mlp",), (0.0,)),
+        "modules: expected at least one, got none": ((0,), (), (0.0,)),
         "module: expected one of": ((0,), ("moe",), (0.0,)),
     }.items():
         with pytest.raises(ValueError, match=match):

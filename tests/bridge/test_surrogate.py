@@ -289,3 +289,19 @@ def test_the_whole_pool_leaves_no_noise():
     assert row.reason.startswith("b = N")
     with pytest.raises(ValueError, match="shots"):
         surrogate_terms(model, task, [0], [0], shots=5)
+
+
+@pytest.mark.parametrize(
+    ("layers", "num_queries", "message"),
+    [
+        ([-1], 2, "layers: expected one of 0, 1, got -1"),
+        ([0, 9], 2, "layers: expected one of 0, 1, got 9"),
+        ([], 2, "layers: expected at least one, got none"),
+        ([0], 0, "num_queries: expected a positive integer, got 0"),
+        ([0], -1, "num_queries: expected a positive integer, got -1"),
+    ],
+)
+def test_layers_and_numbers_of_questions_are_checked(layers, num_queries, message):
+    model, task = tiny("gptj", num_layers=2), classification(2, 4)
+    with pytest.raises(ValueError, match=f"^{message}"):
+        surrogate_terms(model, task, layers, [0], num_queries=num_queries)

@@ -45,19 +45,23 @@ def pruned_stacks(
 def _stack(W, rates, cutting, method, systems, place):
     kept = [cutting.kept(W.shape, rate) for rate in rates]
     whole = cutting.kept(W.shape, 0)
-    if min(kept) == whole:
+    needed = max((k for k in kept if k < whole), default=0)
+    if not needed:
         return jnp.stack([W] * len(kept))
     # On a GPU the default precision would round the factors to TF32.
     with jax.default_matmul_precision("highest"):
-        cut = _cutter(W, cutting, method, systems, place)
+        cut = _cutter(W, cutting, method, systems, place, needed)
         pairs = zip(rates, kept, strict=True)
         return jnp.stack(
             [W if k == whole else cut(r).astype(W.dtype) for r, k in pairs]
         )
 
 
-def _cutter(W, cutting, method, systems, place) -> Callable[[Any], jax.Array]:
-    """Returns a function from a rate to the matrix, with one decomposition for all."""
+def _cutter(W, cutting, method, systems, place, needed) -> Callable[[Any], jax.Array]:
+    """Returns a function from a rate to the matrix, with one decomposition for all.
+
+    Raises if a store gives fewer singular values than the ``needed`` ones.
+    """
 
     def kept(rate):
         return cutting.kept(W.shape, rate)
@@ -69,5 +73,10 @@ def _cutter(W, cutting, method, systems, place) -> Callable[[Any], jax.Array]:
         cut = cutting.cutter(wide)
     else:
         parts = SVD(*(jnp.asarray(part) for part in systems.of(W)))
+        if parts.s.size < needed:
+            raise ValueError(
+                f"systems: expected at least {needed} singular values of {place[1]} in "
+                f"layer {place[0]}, got {parts.s.size}"
+            )
         cut = cutting.spectral_cutter(wide, parts)
     return lambda rate: cut(kept(rate))

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory._checks import check_choice
+from icltheory._checks import check_choice, check_nonnegative_int, check_sequence
 from icltheory.batching import Progress
 from icltheory.bridge.evaluation._run import SplitEvaluator
 from icltheory.bridge.evaluation._stacks import pruned_stacks
@@ -82,8 +82,9 @@ class Grid:
             decomposition each if ``None``. ``"magnitude"`` does not need them.
 
     Raises:
-        ValueError: If a prompt cannot be answered, or a name, a layer or a rate is out
-            of range.
+        ValueError: If a prompt cannot be answered, a name, a layer or a rate is out of
+            range, there is no layer, module or rate, or ``systems`` gives fewer
+            singular values than a rate leaves.
 
     References:
         Yao et al. (2024), Algorithm 1.
@@ -108,8 +109,12 @@ class Grid:
         at_least_one: bool = False,
         systems: Any = None,
     ):
-        if not len(rates):
-            raise ValueError("rates: expected at least one, got none")
+        for name, given in (("layers", layers), ("modules", modules), ("rates", rates)):
+            check_sequence(name, given)
+            if not len(given):
+                raise ValueError(f"{name}: expected at least one, got none")
+        for layer in layers:
+            check_nonnegative_int("layer", layer)
         self.rates = tuple(as_strength(rate) for rate in rates)
         self.keys = tuple((int(l), m) for l in sorted(set(layers)) for m in modules)
         self._shown = model, task, shots, (batch_size, buckets, padding, packed)

@@ -83,6 +83,17 @@ def predict(scores: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(scores).any(axis=-1), -1, best)
 
 
+def denominator_of(count: int, denominator: str) -> int:
+    """Returns what a count of right answers is divided by; raises if it is 0."""
+    less = denominator == "n-1"
+    if count - less < 1:
+        raise ValueError(
+            f"labels: expected at least {1 + less} examples for the denominator "
+            f"{denominator}, got {count}"
+        )
+    return count - less
+
+
 @named_errors
 def evaluation_of(
     scores: np.ndarray, labels: np.ndarray, denominator: str = "n"
@@ -111,12 +122,7 @@ def evaluation_of(
     check_choice("denominator", denominator, ("n", "n-1"))
     scores, labels = np.asarray(scores), np.asarray(labels)
     check_shape("scores", scores, (len(labels), "K"))
-    total = len(labels) - (denominator == "n-1")
-    if total < 1:
-        raise ValueError(
-            f"labels: expected at least {1 + len(labels) - total} examples for the "
-            f"denominator {denominator}, got {len(labels)}"
-        )
+    total = denominator_of(len(labels), denominator)
     predictions, nan = predict(scores), np.isnan(scores).any(axis=1)
     tied = (scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1
     correct = predictions == labels

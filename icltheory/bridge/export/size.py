@@ -10,8 +10,8 @@ from icltheory._names import Rule
 from icltheory.bridge.model import LanguageModel
 from icltheory.layered import get_matrix
 from icltheory.pruning import kept_parameters, module_matrices
-from icltheory.pruning.modules import Cutting
-from icltheory.pruning.rates import strength_of
+from icltheory.pruning.modules import Cutting, tied_to
+from icltheory.pruning.rates import Rank, check_one_of, strength_of
 
 __all__ = ["MatrixSize", "SizeReport", "size_report"]
 
@@ -55,7 +55,9 @@ class SizeReport(NamedTuple):
         dense_flops: Floating-point operations of its products for one token.
         stored_flops: The same with factors where they are fewer.
         model_parameters: Numbers of the whole model, a tied head once.
-        model_saved: Share of those that is saved.
+        model_saved: Share of those that is saved. Clipping one end of tied embeddings
+            and head unties them: the clipped matrix is stored beside the original one,
+            and the share is negative.
         rank: Largest rank that is left; ``None`` where a rate was given.
     """
 
@@ -98,7 +100,8 @@ def size_report(
         model: The model.
         layer: Number of the layer; ``None`` for embeddings and head.
         module: Matrix or module.
-        rate: Clipping rate; this or ``rank``.
+        rate: Clipping rate, a number or a :class:`~icltheory.pruning.Rank`; this or
+            ``rank``.
         rank: Largest rank that is left; this or ``rate``.
         rule: How a rate becomes a rank.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
@@ -124,6 +127,9 @@ def size_report(
     References:
         Yao et al. (2024), section 2. Verified by ``tests/bridge/test_export.py``.
     """
+    if isinstance(rate, Rank):
+        check_one_of(rate=rate, rank=rank)
+        rate, rank = None, rate.value
     specs = module_matrices(model, layer, module)
     weights = [get_matrix(model.params, spec) for spec in specs]
     strength, cutting = strength_of(rate, rank), Cutting("svd", rule, at_least_one)
@@ -136,6 +142,8 @@ def size_report(
     stored = sum(size.stored for size in sizes)
     width = np.dtype(weights[0].dtype).itemsize
     total = sum(int(leaf.size) for leaf in jax.tree.leaves(model.params))
+    # The original matrix stays as the other end of what was tied.
+    kept = dense if tied_to(model, layer, module) else 0
     return SizeReport(
         layer=layer,
         module=module,
@@ -149,7 +157,7 @@ def size_report(
         dense_flops=2 * dense,
         stored_flops=2 * stored,
         model_parameters=total,
-        model_saved=(dense - stored) / total,
+        model_saved=(dense - stored - kept) / total,
     )
 
 

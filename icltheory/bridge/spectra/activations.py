@@ -10,7 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_covariance, check_nonnegative
+from icltheory._checks import (
+    check_covariance,
+    check_nonnegative,
+    check_positive_int,
+)
 from icltheory._named_errors import named_errors
 from icltheory._typing import Array, Float
 from icltheory.bridge._arrays import replicated
@@ -46,7 +50,8 @@ def input_moments(
         rows: Tokens of each row, such as a text cut into pieces.
         layers: Numbers of the layers; all if not given.
         module: Which matrices, as ``"mlp"``, ``"attn"``, ``"all"`` or one name.
-        batch_size: Most rows that run together.
+        batch_size: Most rows that run together; one by one if a row is so long that
+            rotary frequencies change, as the longest row of a batch decides them.
 
     Returns:
         For each layer and name of a matrix ``(m, n)`` the moments ``(n, n)``, in
@@ -54,7 +59,8 @@ def input_moments(
 
     Raises:
         ValueError: If there is no token, one is not in the vocabulary, a row is longer
-            than the context, or a layer or a name is unknown.
+            than the context, a layer or a name is unknown, or ``batch_size`` is not
+            positive.
 
     Example:
         >>> from icltheory.bridge import Architecture, Decoder, LanguageModel
@@ -68,6 +74,7 @@ def input_moments(
         Wang et al. (2024), "SVD-LLM", section 3.1. Verified by
         ``tests/bridge/test_activations.py``.
     """
+    check_positive_int("batch_size", batch_size)
     chosen = range(model.num_layers) if layers is None else sorted(set(layers))
     wanted = {
         layer: tuple(spec.path[2:-1] for spec in module_matrices(model, layer, module))
@@ -82,6 +89,9 @@ def input_moments(
         raise ValueError(
             f"rows: expected at most {model.context_length} tokens, got {longest}"
         )
+    rotary = model.arch.rotary
+    if rotary is not None and rotary.switch is not None and longest > rotary.switch:
+        batch_size = 1
     for first in range(0, len(read), batch_size):
         tokens = padded_tokens(read[first : first + batch_size], longest)
         stream = _embed(model.decoder, model.params["embed"], tokens)

@@ -22,7 +22,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_finite
+from icltheory._checks import (
+    check_choice,
+    check_finite,
+    check_positive_int,
+    check_sequence,
+)
 from icltheory._named_errors import named_errors
 from icltheory.batching import Progress, reported
 from icltheory.bridge.evaluation import tokenize
@@ -125,13 +130,15 @@ def surrogate_terms(
     Raises:
         ValueError: If there are fewer than two demonstrations, a prompt cannot be
             answered, a weight is not finite, a name, a layer or a rate is out of
-            range, the MLP of a model with experts is to be pruned, or norms stand
-            behind attention.
+            range, there is no layer, ``num_queries`` is not positive, the MLP of a
+            model with experts is to be pruned, or norms stand behind attention.
 
     References:
         Yao et al. (2024), Theorems 1 and 2 and Appendix B.3. Verified by
         ``tests/bridge/test_surrogate.py``.
     """
+    _check_layers(layers, model.num_layers)
+    check_positive_int("num_queries", num_queries)
     prompt = _prompt(model, task, split, num_queries)
     N = len(task.demonstrations)
     b = N // 2 if shots is None else shots
@@ -176,6 +183,14 @@ def surrogate_terms(
         h, keys = block(own, False, params, h, None)
         q, _ = block(own, False, params, q, keys)
     return rows
+
+
+def _check_layers(layers: Any, num_layers: int) -> None:
+    check_sequence("layers", layers)
+    if not len(layers):
+        raise ValueError("layers: expected at least one, got none")
+    for layer in layers:
+        check_choice("layers", layer, tuple(range(num_layers)))
 
 
 class _Prompt(NamedTuple):
