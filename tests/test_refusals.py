@@ -211,3 +211,5 @@ def test_experiments_refuse_other_checkpoints_and_unfinished_runs(
         ValueError, match="^rebuild: expected a complete run, got one without"
     ):
         prune_llm(["--rebuild", str(folder)])
+    with pytest.raises(ValueError, match=r"^rebuild: .*nowhere"):
+        prune_llm(["--rebuild", str(tmp_path / "nowhere")])

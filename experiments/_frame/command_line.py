@@ -196,7 +196,11 @@ class _Reader(Generic[Config]):
         try:
             return read_config(run, next(iter(self.presets.values())))
         except ValueError as error:
-            raise ValueError(f"resume: {error}") from error
+            name = "resume"
+            if self.options.resume is None:  # an option of the experiment's own
+                names = [field.name for field in dataclasses.fields(self.flags)]
+                name = next(n for n in names if getattr(self.flags, n) == run)
+            raise ValueError(f"{name}: {error}") from error
 
     def _read(self, kind: Any, default: Any, argv: list[str], **options: Any) -> Any:
         return read_line(

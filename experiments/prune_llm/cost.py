@@ -11,6 +11,7 @@ folder's tokenizer where --task-folder names the data.
 import dataclasses
 import itertools
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -19,6 +20,7 @@ import jax
 import numpy as np
 from rich.table import Table
 
+from experiments._frame.fields import check_at_least
 from experiments._frame.program import run_program
 from experiments._frame.tyro_line import read_line
 from experiments.prune_llm.config import PRESETS, Config
@@ -394,7 +396,11 @@ class Options:
 
 def plan(options: Options) -> list[Table]:
     """Builds the tables that a command line requests."""
-    config = PRESETS[options.preset]
+    config, speed = PRESETS[options.preset], options.flops_per_second
+    check_at_least(options, 1, "devices")
+    check_at_least(options, 0, "layers_at_once")
+    if not 0 < speed < math.inf:
+        raise ValueError(f"flops_per_second: expected a number above 0, got {speed:g}")
     if options.layers_at_once:
         config = dataclasses.replace(config, layers_at_once=options.layers_at_once)
     arch, sizes = read_architecture(CONFIGS[options.preset]), ASSUMED
@@ -404,6 +410,10 @@ def plan(options: Options) -> list[Table]:
         arch, first = cost.arch, [checkpoint_table(cost)]
     elif options.checkpoint:  # weights in Flax's format have no header
         path = folder / "config.json"
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"checkpoint: expected a folder with config.json, got {folder}"
+            )
         arch = read_architecture(json.loads(path.read_text()), path)
     if options.task_folder:
         if not options.checkpoint:
@@ -412,7 +422,6 @@ def plan(options: Options) -> list[Table]:
                 "the prompts, got none"
             )
         sizes = _measured(config, folder, options.task_folder)
-    speed = options.flops_per_second
     return [*first, *tables(config, arch, sizes, speed, options.devices)]
 
 

@@ -15,7 +15,9 @@ from experiments.prune_llm.commands import COMMANDS, search
 from experiments.prune_llm.commands.options import read_options
 from experiments.small_lm.tasks import FOLDER, declaration
 from icltheory.bridge import clip_modules, evaluate, load_checkpoint, load_task
+from icltheory.bridge.evaluation.result import evaluation_of
 from icltheory.statistics import compare, proportion_interval
+from tests.bridge.evaluation_tasks import tiny
 from tests.experiments.test_help import undescribed
 
 MODEL = "experiments/small_lm/checkpoint"
@@ -140,6 +142,15 @@ def test_what_is_exported_is_what_was_clipped(tmp_path):
             ["evaluate", *ASKED, "--prune", "3:mlp:0.999"],
             "rate: expected a rate that leaves a rank >= 1 of 64, got 0.999",
         ),
+        (
+            ["evaluate", *ASKED, "--save", "."],
+            "save: expected a file, got the folder .",
+        ),
+        (["search", *ASKED, "--save", "."], "save: expected a file, got the folder ."),
+        (
+            ["search", *ASKED, "--records", "."],
+            "records: expected a file, got the fold",
+        ),
         (["search", *ASKED, "--budget", "1"], "budget: expected at least 2, got 1"),
         (["search", *ASKED, "--beam", "0"], "beam: expected at least 1, got 0"),
         (["search", *ASKED, "--layers", "4"], "layers: expected -4 to 3, got 4"),
@@ -162,6 +173,26 @@ def test_mistakes_are_one_line(words, message):
     with pytest.raises((ValueError, OSError), match="^" + re.escape(message)) as caught:
         prune_llm.main(words)
     assert "\n" not in str(caught.value)
+
+
+def test_a_model_whose_answers_are_all_nan_has_no_accuracy(monkeypatch, tmp_path):
+    def silent(model, task, split, *_, **__):
+        labels = np.array([example.label for example in task.examples(split)])
+        scores = np.zeros((len(labels), len(task.labels)))
+        scores[:, 0] = np.nan if model.arch.num_layers == 1 else 0
+        return evaluation_of(scores, labels)
+
+    module, pruned = prune_llm.commands.evaluate, tiny("groups", num_layers=1)
+    monkeypatch.setattr(module, "evaluate", silent)
+    monkeypatch.setattr(module, "clip_modules", lambda *_, **__: pruned)
+    file = tmp_path / "numbers.json"
+    text = run("evaluate", *ASKED, *PRUNED[:2], "--save", file)
+    assert "0:mlp:0.9: all answers are NaN, so that it has no accuracy" in text
+    assert "difference, paired: none, as a model has no accuracy" in text
+    found = json.loads(file.read_text())
+    assert found["comparison"] is None
+    assert [one["accuracy"] is None for one in found["models"]] == [False, True]
+    assert [one["interval"] is None for one in found["models"]] == [False, True]
 
 
 def test_an_existing_folder_is_refused_and_left_as_it_is(tmp_path):

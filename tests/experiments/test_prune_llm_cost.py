@@ -115,6 +115,19 @@ def test_the_command_prints_the_published_models(capsys):
     assert "6,050,882,784 parameters in float16" in capsys.readouterr().out
     with pytest.raises(ValueError, match="task_folder: expected --checkpoint as well"):
         cost.main(["--task-folder", "folder"])
+    for words, said in {
+        (
+            "--flops-per-second",
+            "0",
+        ): "flops_per_second: expected a number above 0, got 0",
+        ("--devices", "0"): "devices: expected at least 1, got 0",
+        (
+            "--checkpoint",
+            "/nope",
+        ): "checkpoint: expected a folder with config.json, got ",
+    }.items():
+        with pytest.raises((ValueError, OSError), match=f"^{said}"):
+            cost.main(words)
 
 
 def test_the_command_says_what_fits_from_headers_alone(capsys, monkeypatch, tmp_path):

@@ -7,6 +7,7 @@ their paired difference. Nothing is written unless ``--save`` names a file.
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments._frame.progress import Activity, Display
-from experiments.prune_llm.commands.files import write_whole
+from experiments.prune_llm.commands.files import check_file, write_whole
 from experiments.prune_llm.commands.options import (
     Pruned,
     TaskOptions,
@@ -29,6 +30,7 @@ from icltheory.bridge.model import weights_digest
 from icltheory.bridge.tasks import LanguageTask
 from icltheory.statistics import (
     Comparison,
+    Interval,
     compare,
     majority_baseline,
     proportion_interval,
@@ -49,6 +51,11 @@ class Options(Pruned, TaskOptions):
     split: Literal["validation", "test"] = "test"
     save: Path | None = None
 
+    def check(self) -> None:
+        """Raises for options that are invalid whatever the model is."""
+        super().check()
+        check_file("save", self.save)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Judged:
@@ -58,13 +65,18 @@ class Judged:
         name: "model", "unpruned", or what was clipped.
         evaluation: Its answers.
         correct: Which of them are right, by the rules of the task's profile.
-        accuracy: Their share, by the task's denominator.
+        accuracy: Their share, by the task's denominator; NaN if every answer is.
     """
 
     name: str
     evaluation: Evaluation
     correct: np.ndarray
     accuracy: float
+
+    @property
+    def answered(self) -> bool:
+        """Whether any answer is a number."""
+        return not math.isnan(self.accuracy)
 
 
 def judge(
@@ -84,7 +96,10 @@ def judge(
         best = found.scores.max(axis=1, keepdims=True)
         right = right & ((found.scores == best).sum(axis=1) == 1)
     total = len(right) - (task.denominator == "n-1")
-    return Judged(name, found, right, float(right.sum() / total))
+    accuracy = float(right.sum() / total)
+    if found.num_nan == found.num_examples:
+        accuracy = math.nan
+    return Judged(name, found, right, accuracy)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -114,8 +129,17 @@ def main(argv: list[str] | None = None) -> None:
         with display.during(Activity(name, unit="examples")) as activity:
             found.append(judge(options, one, task, name, activity.follow))
     console.print(table(found, options.level))
+    silent = [one.name for one in found if not one.answered]
+    for name in silent:
+        console.print(
+            f"{name}: all answers are NaN, so that it has no accuracy; is the range of "
+            "the dtype too small?",
+            soft_wrap=True,
+        )
     compared = None
-    if len(found) > 1:
+    if len(found) > 1 and silent:
+        console.print("difference, paired: none, as a model has no accuracy")
+    elif len(found) > 1:
         compared = compare(*(f.correct for f in found), level=options.level)
         console.print(f"difference, paired: {compared}", soft_wrap=True)
     labels = found[0].evaluation.labels
@@ -135,15 +159,23 @@ def table(found: list[Judged], level: float) -> Table:
         rows.add_column(name)
     for one in found:
         right, total = int(one.correct.sum()), len(one.correct)
+        interval = interval_of(one, level)
         rows.add_row(
             one.name,
             f"{right:,} of {total:,}",
-            f"{one.accuracy:.4f}",
-            as_row(proportion_interval(right, total, level=level)),
+            f"{one.accuracy:.4f}" if one.answered else "NaN",
+            "" if interval is None else as_row(interval),
             f"{one.evaluation.num_ties}",
             f"{one.evaluation.num_nan}",
         )
     return rows
+
+
+def interval_of(one: Judged, level: float) -> Interval | None:
+    """Returns the Wilson interval of an accuracy; ``None`` where there is none."""
+    if not one.answered:
+        return None
+    return proportion_interval(int(one.correct.sum()), len(one.correct), level=level)
 
 
 def as_numbers(
@@ -164,9 +196,7 @@ def as_numbers(
             {
                 "prune": prune if number else [],
                 "accuracy": one.accuracy,
-                "interval": proportion_interval(
-                    int(one.correct.sum()), len(one.correct), level=options.level
-                ),
+                "interval": interval_of(one, options.level),
                 "num_ties": one.evaluation.num_ties,
                 "num_nan": one.evaluation.num_nan,
                 "predictions": one.evaluation.predictions.tolist(),

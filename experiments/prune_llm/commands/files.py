@@ -4,6 +4,12 @@ import os
 from pathlib import Path
 
 
+def check_file(name: str, path: Path | None) -> None:
+    """Raises if an option names a folder, before hours are spent on its contents."""
+    if path is not None and path.is_dir():
+        raise ValueError(f"{name}: expected a file, got the folder {path}")
+
+
 def write_whole(path: Path, text: str) -> None:
     """Writes a file atomically, and creates its folder if needed."""
     if path.is_dir():

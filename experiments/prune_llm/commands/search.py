@@ -19,7 +19,7 @@ from rich.table import Table
 
 from experiments._frame.fields import check_at_least
 from experiments._frame.progress import Activity, Display
-from experiments.prune_llm.commands.files import write_whole
+from experiments.prune_llm.commands.files import check_file, write_whole
 from experiments.prune_llm.commands.options import (
     Prunings,
     TaskOptions,
@@ -75,6 +75,8 @@ class Options(TaskOptions):
         check_at_least(self, 2, "budget")
         check_at_least(self, 1, "beam", "layers_at_once")
         _ = read_prunings("candidates", self.candidates)
+        check_file("records", self.records)
+        check_file("save", self.save)
 
     def every_candidate(self, num_layers: int) -> list[Intervention]:
         """All candidates: every layer, module and strength, and the additional ones."""
