@@ -3,7 +3,7 @@
 import math
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -88,7 +88,7 @@ def model_cost(
         The counts.
 
     Raises:
-        ValueError: If ``context`` is negative.
+        ValueError: If ``context`` is negative, or the dtype or the family is unknown.
 
     Example:
         >>> from icltheory.bridge.families import read_architecture
@@ -101,12 +101,12 @@ def model_cost(
         Verified by ``tests/bridge/test_cost.py``.
     """
     check_nonnegative_int("context", context)
+    size = _width(dtype)
     shapes = {
         path: shape
         for entry in entries_of(arch)
         for path, shape in zip(entry.paths, entry.shapes, strict=True)
     }
-    size = jnp.dtype(dtype).itemsize
     parameters = sum(math.prod(shape) for shape in shapes.values())
     first = [
         (path[2:-1], shape)
@@ -148,7 +148,7 @@ def device_bytes(arch: Architecture, dtype: str = "float16", devices: int = 1) -
         The bytes.
 
     Raises:
-        ValueError: If there is no device.
+        ValueError: If there is no device, or the dtype or the family is unknown.
 
     Example:
         >>> arch = read_architecture({"model_type": "gptj"})
@@ -159,12 +159,20 @@ def device_bytes(arch: Architecture, dtype: str = "float16", devices: int = 1) -
         Verified by ``tests/bridge/test_cost.py``.
     """
     check_positive_int("devices", devices)
-    total = 0
+    width, total = _width(dtype), 0
     for entry in entries_of(arch):
         for path, shape in zip(entry.paths, entry.shapes, strict=True):
             split = split_axis(path, shape, devices) is not None
             total += math.prod(shape) // (devices if split else 1)
-    return total * jnp.dtype(dtype).itemsize
+    return total * width
+
+
+def _width(dtype: Any) -> int:
+    """Returns the bytes of a number."""
+    try:
+        return jnp.dtype(dtype).itemsize
+    except TypeError:
+        raise ValueError(f"dtype: expected the name of one, got {dtype!r}") from None
 
 
 class CheckpointCost(NamedTuple):

@@ -66,12 +66,13 @@ def algorithm1(
     examples, once, and an exact paired test says whether their difference could be
     chance. No test example takes part in a choice.
 
-    In the profile ``"authors_code"`` ties count as wrong, and accuracies are divided as
-    the scripts do. Their layers are given by ``layer`` (26 and 27 of GPT-J, 30 of LLaMA
-    2). Their search is had by ``method=Cumulative(rates)``: a randomised approximation
-    of what the rate before left, of which a draw is fixed by a seed; theirs had none.
-    As there, the test clips the original weights at the chosen rate, by a new draw. By
-    default every rate is the best approximation of the weights, in either profile.
+    In the profile ``"authors_code"`` ties of label tokens (all tasks but COPA) count as
+    wrong, and accuracies are divided as the scripts do. Their layers are given by
+    ``layer`` (26 and 27 of GPT-J, 30 of LLaMA 2). Their search is had by
+    ``method=Cumulative(rates)``: a randomised approximation of what the rate before
+    left, of which a draw is fixed by a seed; theirs had none. As there, the test clips
+    the original weights at the chosen rate, by a new draw. By default every rate is the
+    best approximation of the weights, in either profile.
 
     Args:
         model: The model; left as it is.

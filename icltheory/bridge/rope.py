@@ -64,13 +64,15 @@ def read_rotary(
         Su et al. (2021); Peng et al. (2023), YaRN; Ding et al. (2024), LongRoPE.
         Verified by ``tests/bridge/test_decoder.py``.
     """
-    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    scaling = config.get("rope_scaling")
+    rope = scaling or config.get("rope_parameters") or {}
+    where = "rope_scaling" if scaling else "rope_parameters"
     if not isinstance(rope, dict):
-        raise ValueError(f"rope_parameters: expected an object, got {rope!r}")
+        raise ValueError(f"{where}: expected an object, got {rope!r}")
     sets = [name for name, value in rope.items() if isinstance(value, dict)]
     if sets:
         raise ValueError(
-            "rope_parameters: expected one set for all layers, got the sets "
+            f"{where}: expected one set for all layers, got the sets "
             f"{', '.join(map(str, sets))}"
         )
     kind = rope.get("rope_type", rope.get("type", "default")) or "default"
@@ -170,11 +172,17 @@ class _Numbers:
         return float(value)
 
     def list(self, name: str, length: int) -> np.ndarray:
-        """Returns a list of numbers."""
+        """Returns a list of positive numbers."""
         value = self.values.get(name)
         if not isinstance(value, list) or len(value) != length:
             got = len(value) if isinstance(value, list) else value
             raise ValueError(f"{name}: expected a list of {length} numbers, got {got}")
+        for number in value:
+            if not is_number(number) or number <= 0:
+                raise ValueError(
+                    f"{name}: expected positive numbers for rope_type {self.kind!r}, "
+                    f"got {number!r}"
+                )
         return np.asarray(value, np.float32)
 
 

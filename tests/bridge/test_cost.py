@@ -1,5 +1,6 @@
 """Counts from an architecture against weights that exist and known totals."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -95,6 +96,14 @@ def test_bytes_on_a_device_are_those_of_its_part():
         assert device_bytes(model.arch, "float32", devices) == 4 * total
     with pytest.raises(ValueError, match="devices: "):
         device_bytes(model.arch, devices=0)
+    other = dataclasses.replace(model.arch, family="foo")
+    for count in (model_cost, device_bytes):
+        with pytest.raises(
+            ValueError, match="^dtype: expected the name of one, got 'f"
+        ):
+            count(model.arch, "foo")
+        with pytest.raises(ValueError, match=r"^arch\.family: expected one of .*'foo'"):
+            count(other)
 
 
 def test_what_does_not_fit_or_is_missing_is_said(tmp_path, monkeypatch):

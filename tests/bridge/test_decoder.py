@@ -347,6 +347,19 @@ def test_stretched_frequencies_are_the_usual_ones_up_to_the_switch():
             {"rope_scaling": {"type": "longrope", "long_factor": [1.0]}},
             "short_factor: expected a list of 8 numbers, got None",
         ),
+        *(
+            (
+                {
+                    "rope_scaling": {
+                        "type": "longrope",
+                        "short_factor": [1.0] * 8,
+                        "long_factor": [1.0] * 7 + [wrong],
+                    }
+                },
+                "long_factor: expected positive numbers for rope_type 'longrope', got",
+            )
+            for wrong in (0, -1.0, "2", np.nan, None)
+        ),
     ],
 )
 def test_unknown_or_incomplete_positions_are_refused(rope, message):

@@ -226,6 +226,10 @@ def test_batches_hold_every_row_once_and_know_the_answers(task, padding):
 
 def test_some_examples_share_few_shapes():
     prompts = tokenize(Reader(Letters()), classification(40, 2))
+    with pytest.raises(
+        ValueError, match="^buckets: expected a positive integer, got 0"
+    ):
+        Batches(prompts, 160, 8, 0)
     batches, rng = Batches(prompts, 160, 8, 2), np.random.default_rng(0)
     shapes = set()
     for _ in range(30):

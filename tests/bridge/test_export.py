@@ -168,6 +168,27 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"out", "file"}
 
 
+def test_a_link_to_a_folder_stays_a_link(tmp_path):
+    model, (there, link) = model_of(), (tmp_path / "there" / "out", tmp_path / "link")
+    link.symlink_to(there)
+    for overwrite in (False, True):  # where the link leads to nothing, and to a folder
+        assert save_checkpoint(model, link, overwrite=overwrite) == link
+        assert link.is_symlink()
+        same_bits(load_checkpoint(there), model)
+        (there / "old").write_text("old")
+        assert [path.name for path in there.parent.iterdir()] == ["out"]
+        assert {path.name for path in tmp_path.iterdir()} == {"there", "link"}
+
+
+def test_weights_that_are_not_finite_are_not_written(tmp_path):
+    model = model_of()
+    scale = model.params["final_norm"]["scale"].at[0].set(np.nan)
+    params = {**model.params, "final_norm": {"scale": scale}}
+    with raises("model: expected finite weights, got 1 NaN or infinite ones in params"):
+        save_checkpoint(model.replace(params=params), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_failed_write_leaves_the_old_folder(tmp_path, monkeypatch):
     folder = save_checkpoint(model_of(), tmp_path / "out")
     before = (folder / "model.safetensors").read_bytes()

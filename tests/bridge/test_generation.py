@@ -88,6 +88,13 @@ def test_prompts_that_cannot_go_on_are_named(prompts, message):
         generate(tiny("gpt2"), prompts, 10)
 
 
+def test_more_new_tokens_than_the_context_holds_are_named():
+    with pytest.raises(
+        ValueError, match="^max_tokens: expected at most 159, .*got 400"
+    ):
+        generate(tiny("gpt2"), [[1]], 400)
+
+
 def test_nan_logits_are_no_token():
     model, rows = tiny("groups"), [[1, 5, 77], [4, 9, 90]]
     poisoned = with_rows(model, "embed", [90], np.nan)

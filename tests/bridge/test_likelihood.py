@@ -109,6 +109,14 @@ def test_rows_that_cannot_be_read_are_named(rows, starts, message):
         log_likelihoods(tiny("gpt2"), rows, starts)
 
 
+@pytest.mark.parametrize("name", ["batch_size", "buckets"])
+def test_sizes_of_batches_are_named(name):
+    with pytest.raises(
+        ValueError, match=f"^{name}: expected a positive integer, got 0"
+    ):
+        log_likelihoods(tiny("gpt2"), [[1, 2]], [1], **{name: 0})
+
+
 def test_windows_that_leave_tokens_out_are_refused():
     with pytest.raises(ValueError, match="stride, window: expected 1 <= stride"):
         perplexity(tiny("gpt2"), "red sky", window=4, stride=5)

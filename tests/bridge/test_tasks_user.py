@@ -101,7 +101,13 @@ def test_templates_name_their_fields():
         fill("{c}", {"a": "1"})
 
 
-@pytest.mark.parametrize("broken", ["{text!z}", "{text", "text}", "{0}", "{text.x}"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        *("{text!z}", "{text", "text}", "{0}", "{text.x}"),
+        *("{text.upper}", "{text[0]}", "{text:{text.upper}}"),
+    ],
+)
 def test_broken_templates_are_named(broken):
     with pytest.raises(ValueError, match="^template: expected a format") as caught:
         fill(broken, {"text": "a"})
@@ -223,6 +229,7 @@ def test_too_few_rows(folder):
         ),
         ({"split": Split(order=(0, 0))}, "order: expected each class"),
         ({"merge": (0,)}, "labels: expected"),
+        ({"merge": (0, 5)}, "merge: expected labels from 0 to 1 for weather, got 5"),
         (
             {"prompt": PromptTemplate("{label}", "{label}", ("a", "b"))},
             "template: expected fields among text, got 'label'",

@@ -159,6 +159,7 @@ class Batches:
 
     def __post_init__(self):
         check_positive_int("batch_size", self.batch_size)
+        check_positive_int("buckets", self.buckets)
         check_choice("padding", self.padding, ("right", "left"))
         p = self.prompts
         sizes = sizes_read(p)

@@ -243,6 +243,11 @@ def checked_prompts(
     switch = None if rotary is None else rotary.switch
     longest = model.context_length if switch is None else switch
     limit = longest - max_tokens
+    if limit < 1:
+        raise ValueError(
+            f"max_tokens: expected at most {longest - 1}, which leaves room for a "
+            f"prompt of one token, got {max_tokens}"
+        )
     for number, row in enumerate(rows):
         if not 1 <= len(row) <= limit:
             raise ValueError(

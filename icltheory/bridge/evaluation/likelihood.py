@@ -75,8 +75,9 @@ def log_likelihoods(
 
     Raises:
         ValueError: If there is no row, a start leaves no token to read or to predict, a
-            token is not in the vocabulary, a row is too long, or a log-likelihood and
-            a weight that all rows meet are NaN; the message names the weight's matrix.
+            token is not in the vocabulary, a row is too long, a number is not positive,
+            or a log-likelihood and a weight that all rows meet are NaN; the message
+            names the weight's matrix.
 
     Example:
         >>> import jax
@@ -92,6 +93,7 @@ def log_likelihoods(
         Verified by ``tests/bridge/test_likelihood.py``.
     """
     check_positive_int("batch_size", batch_size)
+    check_positive_int("buckets", buckets)
     read = read_rows("rows", rows, model.vocab_size)
     _check_rows(model, read, starts)
     laid = _Rows([tuple(row.tolist()) for row in read], [int(s) for s in starts])

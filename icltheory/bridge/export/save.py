@@ -20,7 +20,7 @@ from icltheory.bridge._paths import leaf_at
 from icltheory.bridge._safetensors import INDEX, SINGLE
 from icltheory.bridge.export.factors import factorise, mark_factors, part_names
 from icltheory.bridge.families import Entry, entries_of, read_architecture
-from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.model import LanguageModel, check_weights
 from icltheory.pruning import module_matrices
 
 __all__ = ["save_checkpoint"]
@@ -61,7 +61,8 @@ def save_checkpoint(
         factorised: Pairs of a layer and a module, such as ``(26, "mlp")``, or
             ``(None, "head")`` outside of the layers; none if left out.
         shard_bytes: Size above which the tensors go into several files.
-        overwrite: Whether a folder that is there, with all it holds, is replaced.
+        overwrite: Whether a folder that is there, with all it holds, is replaced; of a
+            link the folder that it leads to, and the link stays.
 
     Returns:
         The folder.
@@ -69,8 +70,8 @@ def save_checkpoint(
     Raises:
         FileExistsError: If the folder exists, is not empty and is not to be replaced;
             or if it is a file.
-        ValueError: If the config is not that of the model, or a layer or module does
-            not exist.
+        ValueError: If the config is not that of the model, a weight is not finite, or a
+            layer or module does not exist.
 
     Example:
         >>> import jax, tempfile
@@ -102,6 +103,7 @@ def save_checkpoint(
             f"{folder}: expected an empty folder or nothing, found files in it; pass "
             "overwrite=True to replace it"
         )
+    check_weights(model)
     paths = _paths(model, factorised or ())
     tensors, ranks = [], {}
     for entry in entries_of(model.arch):
@@ -126,6 +128,8 @@ def _write(
     shard_bytes: int,
 ) -> None:
     """Writes all files into a temporary folder and renames it."""
+    if folder.is_symlink():
+        folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = folder.with_name(f".{folder.name}.writing.{os.getpid()}")
     aside.mkdir()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import jax
 
+from icltheory._checks import check_choice
 from icltheory._named_errors import named_errors
 from icltheory.bridge._paths import leaf_at
 from icltheory.bridge.architecture import Architecture
@@ -31,6 +32,9 @@ def entries_of(arch: Architecture, prefix: str | None = None) -> tuple[Entry, ..
     Returns:
         One record for each tensor; a tied head is none.
 
+    Raises:
+        ValueError: If the family of the architecture is unknown.
+
     Example:
         >>> from icltheory.bridge.families import read_architecture
         >>> config = {"model_type": "gpt2", "n_embd": 4, "n_head": 2, "n_layer": 1}
@@ -41,6 +45,7 @@ def entries_of(arch: Architecture, prefix: str | None = None) -> tuple[Entry, ..
     References:
         Verified by ``tests/bridge/test_checkpoint.py``.
     """
+    check_choice("arch.family", arch.family, tuple(FAMILIES))
     family = FAMILIES[arch.family]
     before = family.prefix if prefix is None else prefix
     return tuple(_all(family, arch, before))

@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from icltheory._checks import check_choice, check_nonnegative_int
 from icltheory.bridge.tasks.scorings import SCORINGS
-from icltheory.bridge.tasks.template import fill
+from icltheory.bridge.tasks.template import check_name, fill, names_of
 
 __all__ = [
     "PROFILES",
@@ -245,6 +245,8 @@ class _AnyColumn(dict):
 def _check_columns(spec: TaskSpec, name: str, template: str) -> None:
     """Raises unless a template can be filled from columns."""
     try:
+        for field in names_of(template):
+            check_name(field)
         template.format_map(_AnyColumn())
     except (ValueError, IndexError, AttributeError) as error:
         raise ValueError(
@@ -265,6 +267,12 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
             f"got {prompt.scored}"
         )
     labels = set(range(1 if spec.kind == "generation" else prompt.num_labels))
+    for label in recipe.merge:
+        if label not in labels:
+            raise ValueError(
+                f"merge: expected labels from 0 to {len(labels) - 1} for {spec.name}, "
+                f"got {label!r}"
+            )
     if spec.kind == "generation" and spec.labels:
         raise ValueError(
             f"labels: expected none for the generation task {spec.name}, got those of "

@@ -114,7 +114,7 @@ _SEARCH = (
         "ties and NaN",
         "all",
         "not stated",
-        "wrong answers",
+        "wrong answers; ties of label tokens, so in all tasks but copa",
         "src/data_*.py",
         here="the profile, in `algorithm1`",
     ),

@@ -27,7 +27,7 @@ class Finding(NamedTuple):
     Args:
         level: ``"error"`` or ``"warning"``.
         code: ``"trailing-space"``, ``"label-tokens"``, ``"too-long"``,
-            ``"vocabulary"`` or ``"overlap"``.
+            ``"vocabulary"``, ``"boundary"`` or ``"overlap"``.
         where: Task and split.
         message: What was found and in which example.
         examples: Rows of all examples it was found in; empty if it is the task's.

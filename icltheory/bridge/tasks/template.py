@@ -1,7 +1,7 @@
 """Prompt templates: format strings with two conversions that strip white space."""
 
 import string
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from icltheory._named_errors import named_errors
@@ -10,7 +10,26 @@ from icltheory._public import shown
 __all__ = ["fill"]
 
 
+def check_name(field: str) -> None:
+    """Raises if a field of a template is an attribute or an index of another."""
+    if "." in field or "[" in field:
+        raise ValueError(f"the name of a field has no '.' or '[', got {field!r}")
+
+
+def names_of(template: str) -> Iterator[str]:
+    """Yields the names of a template's fields, with those inside of others' formats."""
+    for _, name, inside, _ in string.Formatter().parse(template):
+        if name is not None:
+            yield name
+        if inside:
+            yield from names_of(inside)
+
+
 class _Formatter(string.Formatter):
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        check_name(field_name)
+        return super().get_field(field_name, args, kwargs)
+
     def convert_field(self, value: Any, conversion: Any) -> Any:
         if conversion == "t":
             return str(value).strip()
@@ -35,7 +54,8 @@ def fill(template: str, fields: Mapping[str, str]) -> str:
         The text. Braces inside a field stay what they are.
 
     Raises:
-        ValueError: If the template names a field that is not there or is none.
+        ValueError: If the template names a field that is not there or is none; names
+            with ``.`` or ``[``, which would reach into a text, are refused.
 
     Example:
         >>> fill("text: {text!t}", {"text": " a fine {film} "})
