@@ -35,13 +35,12 @@ class Decoder:
         \mathrm{logits} = \operatorname{cap}(W_{\mathrm{head}} \operatorname{norm}(h^L)
         + b) .
 
-    Positions follow the mask, so that padding on either side changes nothing. Only
-    where rotary frequencies follow the length (:class:`Rotary` with a ``switch``) do
-    rows of a batch depend on each other: the longest one decides for all of them.
+    Positions follow the mask, so that padding on either side changes nothing; only with
+    ``Rotary.switch`` does the longest row of a batch decide the frequencies of all.
     Products run in the dtype of the parameters, softmax, norms and logits in float32.
     Blocks of one kind are one program: compiled once, :meth:`run_block` serves every
     layer. Where layers differ, in window or rotary positions, :meth:`of_layer` is the
-    decoder of one of them.
+    decoder of one.
 
     Parameters are a plain tree, matrices (out, in)::
 
