@@ -39,8 +39,7 @@ class Decoder:
     ``Rotary.switch`` does the longest row of a batch decide the frequencies of all.
     Products run in the dtype of the parameters, softmax, norms and logits in float32.
     Blocks of one kind are one program: compiled once, :meth:`run_block` serves every
-    layer. Where layers differ, in window or rotary positions, :meth:`of_layer` is the
-    decoder of one.
+    layer. Where windows or rotary positions differ, :meth:`of_layer` gives one decoder.
 
     Parameters are a plain tree, matrices (out, in)::
 

@@ -262,7 +262,7 @@ def test_other_weights_are_no_continuation(toy, whole):
             ["--preset", "large"],
             "preset: expected one of tiny, gptj, llama2",
         ),
-        (["--rebuild", "nowhere"], "resume: expected a run folder"),
+        (["--rebuild", "nowhere"], "rebuild: expected a run folder"),
     ],
 )
 def test_mistakes_are_found_before_anything_is_written(toy, change, message, tmp_path):
