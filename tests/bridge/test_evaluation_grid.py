@@ -320,3 +320,11 @@ def test_wrong_grids():
     broken = model.replace(params=model.params | {"layers": tuple(layers)})
     with pytest.raises(ValueError, match="W_in: expected finite entries"):
         evaluate_rates(broken, task, 1, "mlp", (0.5,))
+
+
+def test_a_layer_that_is_no_number_is_named(as_for_a_user):
+    model, task = tiny("groups"), TASKS["label_token"]
+    with pytest.raises(ValueError, match="^layer: expected .*None"):
+        evaluate_grid(model, task, [None], ["mlp"], [0.5])
+    with pytest.raises(ValueError, match="^layer: expected .*None"):
+        evaluate_rates(model, task, None, "mlp", [0.5])
