@@ -14,10 +14,10 @@ def name_ends(axes: Any, ends: Iterable[tuple[float, str, Any]]) -> None:
     """Writes names to the right of the axes at the heights of the curves' ends.
 
     Names that would overlap are moved apart, as little as possible, and stay between
-    the ends of the axis if there is room. They follow when its limits change.
+    the ends of the axis if they fit. They follow when its limits change.
 
     Args:
-        axes: Axes of matplotlib; they keep room for the names.
+        axes: Axes of matplotlib; they keep largest for the names.
         ends: Value at the end, name and colour of each curve.
 
     Returns:
@@ -64,5 +64,5 @@ def _apart(wanted: np.ndarray, gap: float) -> np.ndarray:
         while len(blocks) > 1 and np.mean(blocks[-2]) > np.mean(blocks[-1]):
             blocks[-2:] = [blocks[-2] + blocks[-1]]
     level = np.concatenate([np.full(len(b), np.mean(b)) for b in blocks])
-    room = 1.0 - steps[-1]
-    return np.clip(level, min(0.0, room / 2), max(room, room / 2)) + steps
+    largest = 1.0 - steps[-1]
+    return np.clip(level, min(0.0, largest / 2), max(largest, largest / 2)) + steps
