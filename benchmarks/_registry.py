@@ -25,7 +25,7 @@ BENCHMARKS = {
     "theory": Expected(cpu=60, gpu=120),
     "scaling": Expected(cpu=None, gpu=60),
     "launches": Expected(cpu=None, gpu=120),
-    "kernels": Expected(cpu=None, gpu=240),
+    "kernels": Expected(cpu=None, gpu=40),
     "flow": Expected(cpu=70, gpu=120),
     "ensemble": Expected(cpu=60, gpu=240),
     "prune_search": Expected(cpu=90, gpu=400),

@@ -1,8 +1,7 @@
 """Speed and error goals for training Garg's model in a minute on one GPU.
 
 Command
-    python -m benchmarks.kernels --plan FILE       # first: the kernels that win here
-    python -m benchmarks.goals --plan FILE         # without a plan XLA's own code
+    python -m benchmarks.goals
     python -m benchmarks.goals --targets posterior # posterior means as targets
     python -m benchmarks.goals --profile           # and where a step's time goes
     python -m benchmarks.goals --preset cpu --seconds 30   # the same of a small model
@@ -31,10 +30,8 @@ from experiments._frame.run import Run
 from experiments.garg_linear import PRESETS, set_up
 from experiments.garg_linear.config import Config, Setup
 from experiments.garg_linear.evaluate import evaluation_prompt, model_errors
-from experiments.garg_linear.kernels import read_plan
 from experiments.garg_linear.train import initial_state, stacked, training_step
 from icltheory import training
-from icltheory.kernels import Plan
 from icltheory.training import Curriculum, OptimizerConfig
 
 SECONDS, SEEDS, MODELS, LONGEST = 90.0, (0, 1, 2), 8, 25
@@ -73,7 +70,7 @@ class Goal:
         return self.reached <= self.asked
 
 
-def speeds(preset: Config, plan: Plan | None, steps: int = 100) -> Iterator[Goal]:
+def speeds(preset: Config, steps: int = 100) -> Iterator[Goal]:
     """Measures steps per second of one model and of eight models in one program."""
     base = dataclasses.replace(
         preset,
@@ -84,40 +81,36 @@ def speeds(preset: Config, plan: Plan | None, steps: int = 100) -> Iterator[Goal
         chunk_steps=steps,
         steps=4 * steps,
     )
-    plans = {"XLA": None} if plan is None else {"XLA": None, "our kernels": plan}
     names = "steps/s, batch 64", f"model-steps/s, {MODELS} models"
     for count, name, asked in zip((1, MODELS), names, _asked(base)[:2], strict=True):
         config = dataclasses.replace(base, seeds=tuple(range(count)))
-        for kind, chosen in plans.items():
-            goal = Goal(name, math.nan, asked, note=kind)
-            yield from guarded(_speed(config, chosen, goal), goal)
+        goal = Goal(name, math.nan, asked)
+        yield from guarded(_speed(config, goal), goal)
 
 
-def _speed(config: Config, plan: Plan | None, goal: Goal) -> Iterator[Goal]:
-    step_seconds, compiling = pace(_set_up(config, plan))
-    note = f"{goal.note}, {_table.duration(step_seconds)} a step, "
+def _speed(config: Config, goal: Goal) -> Iterator[Goal]:
+    step_seconds, compiling = pace(set_up(config, devices=1))
+    note = f"{_table.duration(step_seconds)} a step, "
     note += f"compile {_table.duration(compiling)}"
     speed = len(config.seeds) / step_seconds
     yield dataclasses.replace(goal, reached=speed, note=note)
 
 
-def errors(
-    preset: Config, plan: Plan | None, seconds: float, seeds: Iterable[int]
-) -> Iterator[Goal]:
+def errors(preset: Config, seconds: float, seeds: Iterable[int]) -> Iterator[Goal]:
     """Trains once per seed within the given time and yields the final errors."""
-    step_seconds, compiling = pace(_set_up(preset, plan), chunks=2)
+    step_seconds, compiling = pace(set_up(preset, devices=1), chunks=2)
     steps = steps_within(preset, seconds, step_seconds, compiling)
     for seed in seeds:
         config = dataclasses.replace(shortened(preset, steps), seeds=(seed,))
         note = f"{steps:,} of {preset.steps:,} steps of {config.batch_size}"
         at_most = _asked(preset, seconds)[-1]
         goal = Goal(f"seconds, seed {seed}", math.nan, at_most, False, note)
-        yield from guarded(_trained(config, plan, goal), goal)
+        yield from guarded(_trained(config, goal), goal)
 
 
-def _trained(config: Config, plan: Plan | None, goal: Goal) -> Iterator[Goal]:
+def _trained(config: Config, goal: Goal) -> Iterator[Goal]:
     """Trains one model and yields its errors and its training time."""
-    setup = _set_up(config, plan)
+    setup = set_up(config, devices=1)
     took = compiling = 0.0
     for chunk in _chunks(setup):
         took += chunk.seconds + chunk.compile_seconds
@@ -135,7 +128,7 @@ def guarded(found: Iterable[Goal], missed: Goal) -> Iterator[Goal]:
     """Yields the goals, and a missed goal if the measurement raises an exception."""
     try:
         yield from found
-    except Exception as error:  # kernels can fail in many ways
+    except Exception as error:  # a compiler can fail in many ways
         said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         note = f"{missed.note}: {said}" if missed.note else said
         yield dataclasses.replace(missed, reached=math.nan, note=note)
@@ -238,11 +231,6 @@ def _asked(config: Config, seconds: float = SECONDS) -> tuple[float | None, ...]
     return STEPS_PER_SECOND, MODEL_STEPS_PER_SECOND, *ERRORS, seconds
 
 
-def _set_up(config: Config, plan: Plan | None) -> Setup:
-    setup = set_up(config, devices=1)
-    return dataclasses.replace(setup, model=setup.model.clone(plan=plan))
-
-
 def _chunks(setup: Setup, steps: int | None = None) -> Iterator[training.Chunk]:
     steps = setup.config.steps if steps is None else steps
     return training.run(
@@ -258,7 +246,6 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser = argparse.ArgumentParser(description="See the head of this module.")
     known = "gpu" if jax.default_backend() == "gpu" else "cpu"
     parser.add_argument("--preset", choices=("cpu", "gpu"), default=known)
-    parser.add_argument("--plan", type=Path, help="of benchmarks.kernels")
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--targets", choices=("labels", "posterior"), default="labels")
@@ -266,9 +253,6 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--output", type=Path, help="JSON of the table")
     flags = parser.parse_args(argv)
     preset = dataclasses.replace(PRESETS[flags.preset], targets=flags.targets)
-    plan = None
-    if flags.plan is not None:
-        plan = read_plan(flags.plan, _set_up(preset, None).model.dtype)
     console, goals = Console(highlight=False), []
     if not console.is_terminal:
         console.width = 120
@@ -285,15 +269,15 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
                 Run(flags.output.parent).write_json(flags.output.name, records)
         return records
 
-    seen(speeds(preset, plan), "speeds")
+    seen(speeds(preset), "speeds")
     if flags.profile:
         # The profile comes before the trainings, which use all of the time they are
         # given.
         try:
-            console.print(longest(_set_up(preset, plan)))
+            console.print(longest(set_up(preset, devices=1)))
         except Exception as error:
             console.print(f"profile: {type(error).__name__}: {error}", markup=False)
-    records = seen(errors(preset, plan, flags.seconds, flags.seeds), "errors")
+    records = seen(errors(preset, flags.seconds, flags.seeds), "errors")
     console.print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}")
     console.print(table_of(goals))
     return records

@@ -1,101 +1,102 @@
-"""Kernels of a GPT-2 block compared with XLA's code: value and gradient of one layer.
+"""The kernel of causal attention beside cuDNN's and XLA's own code.
 
 Command
-    python -m benchmarks.kernels [--plan FILE]
+    python -m benchmarks.kernels
 
-Every candidate tile of every kernel is timed at the published model's shape (64 prompts
-of 82 tokens, width 256, 8 heads, bfloat16), beside XLA's code for the same and, for
-attention, cuDNN's; the row is the fastest. With ``--plan`` the choice is written, after
-each kernel, for ``python -m experiments.garg_linear --precision bfloat16 --kernels
-FILE``; a kernel that could not be timed is left to XLA there. It needs a GPU; a few
-minutes, most of them compiling.
+One layer of the published model (64 prompts of 82 tokens, width 256, 8 heads,
+bfloat16): the value, and value and gradient together as training runs them. A call is
+repeated on the device within one program, since launching one from Python takes longer
+than it runs. The error is the distance from XLA's code in float32. It needs a GPU; half
+a minute.
 """
 
-import argparse
 import functools
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from benchmarks import _alone
+from benchmarks import _alone, _measure
 from benchmarks._suite import BenchmarkRow, Budget, Case, Skip, each
-from experiments._frame.run import Run
-from icltheory.kernels import Plan, TunedPlan, tune
-from icltheory.kernels.choice import KernelTiming
-from icltheory.kernels.tuning import SUBJECTS
+from icltheory.kernels import causal_attention
 
 BATCH, TOKENS, WIDTH, HEADS, DTYPE = 64, 82, 256, 8, jnp.bfloat16
+CALLS, REPEATS = 20, 50  # a GPU that idled during compilation is slow at first
+ALTERNATIVES = {"XLA": "xla", "cuDNN": "cudnn"}
 
 
-def measure(budget: Budget, plan: Path | None = None) -> Iterator[BenchmarkRow]:
-    """Measures every kernel and yields one row per kernel and pass."""
-    group = f"Kernels of a block, {BATCH} x {TOKENS} tokens, width {WIDTH}"
-    found: dict[str, TunedPlan] = {}
-    cases = [Case(name, 60, functools.partial(rows, name, found)) for name in SUBJECTS]
-    for row in each(group, budget, cases):
-        # The plan is written after each kernel, since compiling takes minutes and an
-        # interrupted run should keep its results.
-        _keep(plan, found)
-        yield row
-    _keep(plan, found)
+def measure(budget: Budget) -> Iterator[BenchmarkRow]:
+    """Measures value and gradient of the kernel, beside both alternatives."""
+    group = f"Attention, {BATCH} x {TOKENS} tokens, {HEADS} heads of {WIDTH // HEADS}"
+    cases = [
+        Case(f"{part}, beside {name}", 10, functools.partial(row, part, name))
+        for part in ("value", "value and gradient")
+        for name in ALTERNATIVES
+    ]
+    yield from each(group, budget, cases)
 
 
-def _keep(plan: Path | None, found: dict[str, TunedPlan]) -> None:
-    """Writes the kernels chosen so far and the problem they were timed on."""
-    if plan is None or not found:
-        return
-    # If attention could not be timed, the plan uses the default for models on a GPU.
-    fields: dict[str, Any] = Plan(attention="cudnn").to_json()
-    for name, tuned in found.items():
-        chosen = tuned.plan.to_json().items()
-        fields |= {field: value for field, value in chosen if field.startswith(name)}
-    record = next(iter(found.values())).to_json()
-    about = {name: record[name] for name in ("problem", "device")}
-    plan.parent.mkdir(parents=True, exist_ok=True)
-    Run(plan.parent).write_json(plan.name, {"plan": fields, **about})
-
-
-def rows(name: str, found: dict[str, TunedPlan]) -> Iterator[BenchmarkRow]:
-    """Times one kernel: its value, and its value with gradient."""
+def row(part: str, name: str) -> BenchmarkRow:
+    """Times the kernel and one alternative in turns."""
     if jax.default_backend() != "gpu":
         raise Skip("needs a GPU")
-    found[name] = tune(
-        BATCH,
-        TOKENS,
-        WIDTH,
-        HEADS,
-        DTYPE,
-        subjects={name: SUBJECTS[name]},
-        repeats=50,  # a GPU that idled during compilation is slow at first
+    keys = jax.random.split(jax.random.key(0))
+    shapes = (BATCH, TOKENS, 3 * WIDTH), (BATCH, TOKENS, WIDTH)
+    drawn = [jax.random.normal(k, s) for k, s in zip(keys, shapes, strict=True)]
+    inputs = [array.astype(DTYPE) for array in drawn]
+    run = functools.partial(call, gradient=part != "value")
+    ours = repeated(functools.partial(run, implementation="pallas"))
+    other = repeated(functools.partial(run, implementation=ALTERNATIVES[name]))
+    with jax.default_matmul_precision("highest"):
+        wide = [array.astype(jnp.float32) for array in inputs]
+        exact = jax.jit(functools.partial(run, implementation="xla"))(*wide)
+    error = max(
+        _measure.disagreement(a, b) for a, b in zip(ours(*inputs), exact, strict=True)
     )
-    for label, table in found[name].table:
-        yield _row(label, table)
-
-
-def _row(label: str, table: tuple[KernelTiming, ...]) -> BenchmarkRow:
-    """Builds a row from a table of timings, whose first entry is XLA's code."""
-    right = [row for row in table if row.seconds is not None]
-    best = min(right, key=lambda row: row.seconds or 0.0)
-    dropped = [row for row in table if row.seconds is None]
-    eps = float(jnp.finfo(DTYPE).eps)
+    times = _measure.in_turns(
+        lambda: ours(*inputs), lambda: other(*inputs), repeats=REPEATS
+    )
     return BenchmarkRow(
-        name=label,
-        ours_s=best.seconds,
-        alternative="XLA",
-        alternative_s=right[0].seconds,
+        ours_s=times[0] / CALLS,
+        alternative=name,
+        alternative_s=times[1] / CALLS,
         precision=jnp.dtype(DTYPE).name,
-        error=None if best.error is None else best.error * eps,
-        tolerance=16 * eps,
-        note=f"{best.candidate}; {len(dropped)} of {len(table)} dropped",
+        error=error,
+        tolerance=8 * float(jnp.finfo(DTYPE).eps),
     )
+
+
+def call(
+    qkv: jax.Array, d_out: jax.Array, *, gradient: bool, implementation: Any
+) -> tuple[jax.Array, ...]:
+    """Returns the output, and the gradient of its product with ``d_out``."""
+    attend = functools.partial(
+        causal_attention, num_heads=HEADS, implementation=implementation
+    )
+    if not gradient:
+        return (attend(qkv),)
+    value, pull = jax.vjp(attend, qkv)
+    return value, *pull(d_out)
+
+
+def repeated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a program that calls a function repeatedly, for its last result."""
+
+    def once(carry, _):
+        inputs, _ = carry
+        # The barrier makes each call wait for the previous one, and prevents its
+        # removal.
+        return jax.lax.optimization_barrier((inputs, function(*inputs))), None
+
+    @jax.jit
+    def program(*inputs):
+        out = jax.eval_shape(function, *inputs)
+        empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), out)
+        return jax.lax.scan(once, (inputs, empty), length=CALLS)[0][1]
+
+    return program
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--plan", type=Path)
-    flags, rest = parser.parse_known_args(sys.argv[1:])
-    _alone.main(functools.partial(measure, plan=flags.plan), rest)
+    _alone.main(measure)

@@ -27,21 +27,9 @@ from benchmarks._suite import BenchmarkRow, Budget, Case, each
 from experiments.garg_linear import PRESETS, set_up
 from experiments.garg_linear.config import Config
 from experiments.garg_linear.train import initial_state, training_step
-from icltheory.kernels import Plan, Tile
+from icltheory.kernels.attention import Attention
 from icltheory.training import Curriculum, OptimizerConfig
-from icltheory.training.loop import COMPILER_OPTIONS, lower
-
-# These tiles compile for an H200 without spilling registers; none was timed.
-KERNELS = Plan(
-    attention=Tile(32, 32, num_warps=1),
-    attention_backward=Tile(64, 64, num_warps=4),
-    norm_linear=Tile(64, 256, 64, num_warps=8),
-    norm_linear_backward=Tile(64, 64, 64, num_warps=8),
-    linear_residual=Tile(64, 128, 64, num_warps=4, num_stages=3),
-    linear_residual_backward=Tile(64, 128, 64, num_warps=4, num_stages=3),
-    residual_mlp=Tile(64, 64, 64, num_warps=8),
-    residual_mlp_backward=Tile(64, 32, 64, num_warps=8),
-)
+from icltheory.training.loop import lower
 
 # Properties that the compiler needs of an absent device: those an H200 reports.
 _H200 = """
@@ -146,22 +134,22 @@ def device():
 
 
 def launches_of(
-    config: Config, plan: Plan, place: Any, packed: bool
+    config: Config, attention: Attention, place: Any, packed: bool
 ) -> collections.Counter[str]:
     """Counts the launches by kind of one training step of a config."""
     setup = set_up(config, devices=1)
-    setup = dataclasses.replace(setup, model=setup.model.clone(plan=plan))
+    setup = dataclasses.replace(setup, model=setup.model.clone(attention=attention))
     state = jax.eval_shape(lambda: initial_state(setup))
     state = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), state
     )
     step = training_step(setup, halves=False)  # as on a GPU, on any machine
     lowered = lower(step, state, 10, packed=packed)
-    return count(lowered.compile(COMPILER_OPTIONS["gpu"]))
+    return count(lowered.compile())
 
 
-def cases() -> dict[str, tuple[Config, Plan, bool]]:
-    """Returns the compiled programs: config, kernels, and whether blocks are packed."""
+def cases() -> dict[str, tuple[Config, Attention, bool]]:
+    """Returns the compiled programs: config, attention, and whether it is packed."""
     base = dataclasses.replace(
         PRESETS["paper"],
         curriculum=Curriculum.none(20, 41),
@@ -169,33 +157,26 @@ def cases() -> dict[str, tuple[Config, Plan, bool]]:
         precision="bfloat16",
     )
     muon = OptimizerConfig("muon", 2e-3, schedule="cosine", clip_norm=1.0)
-    fused = Plan(attention="cudnn")
     eight = dataclasses.replace(base, seeds=tuple(range(8)))
+    muon_config = dataclasses.replace(base, optimizer=muon)
+    posterior = dataclasses.replace(base, targets="posterior")
     return {
-        "XLA": (base, fused, False),
-        "XLA, blocks packed": (base, fused, True),
-        "kernels": (base, KERNELS, False),
-        "kernels, blocks packed": (base, KERNELS, True),
-        "kernels, blocks packed, Muon": (
-            dataclasses.replace(base, optimizer=muon),
-            KERNELS,
-            True,
-        ),
-        "kernels, blocks packed, posterior means": (
-            dataclasses.replace(base, targets="posterior"),
-            KERNELS,
-            True,
-        ),
-        "kernels, blocks packed, 8 seeds": (eight, KERNELS, True),
+        "cuDNN": (base, "cudnn", False),
+        "cuDNN, blocks packed": (base, "cudnn", True),
+        "our kernel": (base, "pallas", False),
+        "our kernel, blocks packed": (base, "pallas", True),
+        "our kernel, blocks packed, Muon": (muon_config, "pallas", True),
+        "our kernel, blocks packed, posterior means": (posterior, "pallas", True),
+        "our kernel, blocks packed, 8 seeds": (eight, "pallas", True),
     }
 
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     """Counts the launches of each program, without running it."""
 
-    def row(config, plan, packed):
+    def row(config, attention, packed):
         with device() as place:
-            found = launches_of(config, plan, place, packed)
+            found = launches_of(config, attention, place, packed)
         facts = {f"{kind} launches": found[kind] for kind in KINDS}
         return BenchmarkRow(
             precision=config.precision,

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 # Traced programs are many small objects that live long: a collector that starts as
@@ -39,8 +40,11 @@ def _starts(flags: str) -> bool:
     ).returncode
 
 
+# On a GPU the kernels under test are those that are used: fully optimised.
+GPU = any(find_spec(f"jax_cuda{n}_plugin") for n in (12, 13))
+
 # Workers, and programs that tests start as processes of their own, inherit them.
-if XLA_FLAGS not in os.environ.get("XLA_FLAGS", ""):
+if XLA_FLAGS not in os.environ.get("XLA_FLAGS", "") and not GPU:
     quick = _with(f"{XLA_FLAGS} {QUICKER}")
     os.environ["XLA_FLAGS"] = quick if _starts(quick) else _with(XLA_FLAGS)
 

@@ -29,7 +29,6 @@ from icltheory.bridge.cached_evaluator import CachedEvaluator
 from icltheory.bridge.families._gated import decoder_sizes
 from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import SingularSystems
-from icltheory.kernels._tiles import check_weights
 from icltheory.linalg._matrix import as_matrix
 from icltheory.models import LinearStack
 from icltheory.regression import ltb
@@ -111,10 +110,6 @@ def changed(config, **parts):
         (
             lambda: read_start(TASK, 3, TASK),
             "model: expected one of GDBeta, LSA, LTB, EffectiveParameters, got Line",
-        ),
-        (
-            lambda: check_weights(jnp.zeros(0)),
-            "x: expected rows of features, got shape (0,)",
         ),
         (lambda: TrainedModels.stack(OTHER), "model: expected linear, got gpt2"),
         (

@@ -36,8 +36,6 @@ class Config:
         targets: What answers are compared with: labels, or the posterior means of which
             labels are noisy copies (the same mean gradient with less noise).
         precision: Of the matrix products; parameters and sums stay float32.
-        kernels: ``"xla"``; ``"tuned"`` for the fastest by measurement on a GPU, before
-            training; or the ``kernels.json`` of another run.
         optimizer: Update rule and its schedule.
         curriculum: Which coordinates and points count when.
         chunk_steps: Steps a dispatch, and a line of metrics.jsonl.
@@ -68,7 +66,6 @@ class Config:
     seeds: tuple[int, ...] = (0,)
     targets: Literal["labels", "posterior"] = "labels"
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
-    kernels: str = "xla"
     chunk_steps: int = 100
     checkpoint_every: int = 1000
     snapshots: tuple[float, ...] = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)

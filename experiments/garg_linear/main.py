@@ -6,7 +6,6 @@ from experiments._frame.command_line import parse
 from experiments._frame.processes import Processes
 from experiments._frame.run import Run
 from experiments.garg_linear.config import PRESETS, set_up
-from experiments.garg_linear.kernels import with_kernels
 from experiments.garg_linear.report import report, report_shifts
 from experiments.garg_linear.train import train
 
@@ -35,7 +34,6 @@ def main(argv: list[str] | None = None) -> dict:
         f"{config.task}, d = {config.dim}, {config.num_layers} layers, "
         f"{config.steps:,} steps of {config.batch_size} prompts, {config.precision}",
     )
-    setup = with_kernels(setup, run)
     with run.phase("training"):
         params, records, timing = train(setup, run)
     with run.phase("evaluation"):

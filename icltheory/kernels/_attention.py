@@ -12,27 +12,9 @@ log-sum-exp of the rows, the gradients are
 Keys beyond a prompt's end lie above the diagonal of every row that is kept, so the
 causal mask is the only one that scores need.
 
-Compiled for an H200 by JAX 0.11.2 (82 tokens, heads of 32; no time was measured), rows
-and columns alike, in registers a thread and shared memory a program:
-
-======== ========= ===== ========= ======== ======================================
-dtype    pass      tile  warps     shared   registers; tensor instructions
-======== ========= ===== ========= ======== ======================================
-bfloat16 forward   32    1, 2      6.1 KB   163, 96; mma.sync
-bfloat16 forward   64    4         20.5 KB  88; 12 wgmma
-bfloat16 forward   128   4, 8      24.6 KB  206, 124; 20, 10 wgmma
-bfloat16 backward  32    2         10.5 KB  242; mma.sync (split; 1 warp spills)
-bfloat16 backward  64    4, 8      24.8 KB  213, 179; 48, 72 wgmma
-bfloat16 backward  128   8         41.0 KB  241; 28 wgmma (4 warps spill)
-float32  forward   32    4         16.4 KB  222; none, as full products want
-float32  backward  32    4         28.8 KB  255; none (split; tiles of 64 spill)
-======== ========= ===== ========= ======== ======================================
-
-None of these spills, nor under JAX 0.12, which takes 170 registers backward at 64. At
-heads of 64 the backward tile of 64 by 4 warps spills 64 bytes. Instructions issued by
-512 heads, forward: 1.7 million (tiles of 32), 3.7 (64), 3.1 (128); backward: 4.1
-(64), 5.1 (32), 5.8 (128), 7.4 (64, split): at 4 a cycle and multiprocessor 1.8 us and
-4.4 us at best, beside the memory floor of :mod:`icltheory.kernels.attention`.
+The gradient of a head is one program, with all tiles of queries in registers: up to
+:data:`LONGEST` tokens these do not spill. No two programs write one place, so that a
+run repeats to the bit.
 """
 
 import math
@@ -44,15 +26,30 @@ import numpy as np
 
 from icltheory.kernels._pallas import Rows, dot, pl, power_of_two
 
-__all__ = ["backward_kernel", "forward_kernel", "split_backward_kernel", "together"]
+__all__ = [
+    "BACKWARD",
+    "FORWARD",
+    "LONGEST",
+    "Tile",
+    "backward_kernel",
+    "forward_kernel",
+]
 
 _LOG2E = math.log2(math.e)
 _Q, _K, _V, _OUT = 0, 1, 2, 0  # third of a packed row; outputs are laid out as queries
 
 
-def together(dtype: Any) -> int:
-    """Largest number of tiles per prompt whose gradient one program computes."""
-    return 1 if dtype == jnp.float32 else 2  # registers allow no more
+class Tile(NamedTuple):
+    """Queries and keys that a program takes at a time, and its groups of 32 threads."""
+
+    rows: int
+    columns: int
+    num_warps: int
+
+
+# The fastest of nine on an H200 at 82 tokens in heads of 32, see benchmarks/README.md.
+FORWARD, BACKWARD = Tile(32, 32, 2), Tile(64, 64, 4)
+LONGEST = 128  # two tiles of queries of the gradient
 
 
 class _Head:
@@ -171,7 +168,7 @@ def backward_kernel(
     rows: int,
     columns: int,
 ) -> None:
-    """Writes a head's whole gradient with five products per tile; grid (heads, B)."""
+    """Writes a head's gradient with five products per tile; grid (heads, B)."""
     head, T = _head(qkv, num_heads), qkv.shape[1]
     queries = [
         _queries(head, qkv, out, lse, d_out, start, rows) for start in range(0, T, rows)
@@ -191,54 +188,3 @@ def backward_kernel(
         head.store(d_qkv, _V, keys.rows, d_v)
     for ours, value in zip(queries, d_q, strict=True):
         head.store(d_qkv, _Q, ours.rows, value * head.scale)
-
-
-def split_backward_kernel(
-    qkv: Any,
-    out: Any,
-    lse: Any,
-    d_out: Any,
-    d_qkv: Any,
-    *,
-    num_heads: int,
-    rows: int,
-    columns: int,
-) -> None:
-    """Writes tiles of d_k, d_v, then d_q, with seven products; grid (heads, B, tiles).
-
-    No two programs write one place, so nothing is added atomically and a run repeats to
-    the bit; the scores are made twice for it.
-    """
-    head, t, T = _head(qkv, num_heads), pl.program_id(2), qkv.shape[1]
-    near, many, end = rows // columns, pl.cdiv(T, rows) > 1, pl.cdiv(T, columns)
-    diagonal = range(min(near, end))
-
-    keys = _keys(head, qkv, t * rows, rows)
-
-    def down(i, carry, causal):
-        d_k, d_v = carry
-        ours = _queries(head, qkv, out, lse, d_out, i * columns, columns)
-        weights, slope = _pair(head, ours, keys, causal)
-        return d_k + dot(slope, ours.q), d_v + dot(weights, ours.d_out)
-
-    carry = (head.zeros(rows), head.zeros(rows))
-    for tile in diagonal:
-        carry = down(t * near + tile, carry, True)
-    if many:
-        first = (t + 1) * near
-        carry = jax.lax.fori_loop(first, end, lambda i, c: down(i, c, False), carry)
-    head.store(d_qkv, _K, keys.rows, carry[0] * head.scale)
-    head.store(d_qkv, _V, keys.rows, carry[1])
-
-    ours = _queries(head, qkv, out, lse, d_out, t * rows, rows)
-
-    def across(j, d_q, causal):
-        keys = _keys(head, qkv, j * columns, columns)
-        return d_q + dot(_pair(head, ours, keys, causal)[1].T, keys.k)
-
-    d_q = head.zeros(rows)
-    if many:
-        d_q = jax.lax.fori_loop(0, t * near, lambda j, c: across(j, c, False), d_q)
-    for tile in diagonal:
-        d_q = across(t * near + tile, d_q, True)
-    head.store(d_qkv, _Q, ours.rows, d_q * head.scale)

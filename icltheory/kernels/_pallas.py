@@ -58,7 +58,6 @@ def launch(
     name: str,
     interpret: bool,
     num_warps: int = 4,
-    num_stages: int = 2,
 ) -> list[jax.Array]:
     """Runs ``kernel(*input_refs, *output_refs)`` once for each point of the grid.
 
@@ -70,7 +69,6 @@ def launch(
         name: Name that a profile shows.
         interpret: Run it as ordinary operations, for devices that cannot compile it.
         num_warps: Groups of 32 threads a program.
-        num_stages: Tiles in flight of a loop over tiles.
 
     Returns:
         The outputs.
@@ -82,9 +80,7 @@ def launch(
         out_shape=shapes,
         interpret=interpret,
         name=name,
-        compiler_params=triton.CompilerParams(
-            num_warps=num_warps, num_stages=num_stages
-        ),
+        compiler_params=triton.CompilerParams(num_warps=num_warps, num_stages=2),
     )
     return list(call(*inputs))
 

@@ -10,13 +10,12 @@ from jaxtyping import Array, Bool, Float
 
 from icltheory import kernels
 from icltheory._checks import check_choice, check_positive_int, check_shape
-from icltheory.kernels import Plan
+from icltheory.kernels.attention import Attention
 from icltheory.models import tokens
 
 __all__ = ["GPT2"]
 
 _LAYOUTS = ("interleaved", "matrix")
-_FUSED_DTYPES = (jnp.bfloat16, jnp.float16)
 
 
 def _uniform_fan_in(fan_in: int):
@@ -29,35 +28,6 @@ def _uniform_fan_in(fan_in: int):
     return init
 
 
-class _Linear(nn.Module):
-    """Parameters of a linear map, named and initialised as by ``flax.linen.Dense``."""
-
-    features: int
-    std: float
-    param_dtype: Any
-
-    @nn.compact
-    def __call__(self, inputs: int):
-        """Returns the kernel (inputs, features) and the bias."""
-        normal, shape = nn.initializers.normal(self.std), (inputs, self.features)
-        kernel = self.param("kernel", normal, shape, self.param_dtype)
-        zeros = nn.initializers.zeros_init()
-        return kernel, self.param("bias", zeros, (self.features,), self.param_dtype)
-
-
-class _Norm(nn.Module):
-    """Parameters of a layer norm, named as by ``flax.linen.LayerNorm``."""
-
-    param_dtype: Any
-
-    @nn.compact
-    def __call__(self, width: int):
-        """Returns scale and bias."""
-        ones, zeros = nn.initializers.ones_init(), nn.initializers.zeros_init()
-        scale = self.param("scale", ones, (width,), self.param_dtype)
-        return scale, self.param("bias", zeros, (width,), self.param_dtype)
-
-
 class GPT2Block(nn.Module):
     """One pre-norm GPT-2 block, with or without its MLP."""
 
@@ -67,43 +37,43 @@ class GPT2Block(nn.Module):
     mlp: bool
     dtype: Any
     param_dtype: Any
-    plan: Plan
+    attention: Attention
 
-    def _linear(self, name: str, inputs: int, features: int, std: float):
-        return _Linear(features, std, self.param_dtype, name=name)(inputs)
+    def _linear(self, name: str, features: int, std: float) -> nn.Dense:
+        return nn.Dense(
+            features,
+            kernel_init=nn.initializers.normal(std),
+            dtype=self.dtype,
+            param_dtype=self.param_dtype,
+            name=name,
+        )
 
-    def _norm(self, name: str, width: int):
-        return _Norm(self.param_dtype, name=name)(width)
+    def _norm(self, name: str) -> nn.LayerNorm:
+        kinds = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        return nn.LayerNorm(epsilon=1e-5, name=name, **kinds)
 
     @nn.compact
     def __call__(
         self, h: Float[Array, "B T width"], mask: Bool[Array, "T T"] | None = None
     ) -> Float[Array, "B T width"]:
         """Applies attention and MLP, each with a residual connection."""
-        width, std, plan = h.shape[-1], self.init_std, self.plan
-        norm = self._norm("ln_1", width)
-        qkv = self._linear("attn_qkv", width, 3 * width, std)
-        tiles = plan.tiles("norm_linear")
-        # The input is returned too, so that its kernel also adds the gradient of the
-        # residual.
-        packed, h = kernels.norm_linear(h, *norm, *qkv, **tiles, through=True)
-        out = self._linear("attn_out", width, width, self.residual_std)
-        mixed = self._attend(packed, mask)
-        h = kernels.linear_residual(h, mixed, *out, **plan.tiles("linear_residual"))
+        width, std, last = h.shape[-1], self.init_std, self.residual_std
+        packed = self._linear("attn_qkv", 3 * width, std)(self._norm("ln_1")(h))
+        h = h + self._linear("attn_out", width, last)(self._attend(packed, mask))
         if not self.mlp:
             return h
-        norm = self._norm("ln_2", width)
-        into = self._linear("mlp_in", width, 4 * width, std)
-        out = self._linear("mlp_out", 4 * width, width, self.residual_std)
-        return kernels.residual_mlp(h, *norm, *into, *out, **plan.tiles("residual_mlp"))
+        hidden = self._linear("mlp_in", 4 * width, std)(self._norm("ln_2")(h))
+        hidden = nn.gelu(hidden, approximate=True)
+        return h + self._linear("mlp_out", width, last)(hidden)
 
     def _attend(self, packed, mask):
         """Attention output of all heads, (B, T, width), from the packed projection."""
         # A fused kernel does not return its weights, so reading weights disables it.
         reads = self.is_mutable_collection("intermediates")
         if mask is None and not reads:
-            tiles = self.plan.tiles("attention")
-            return kernels.causal_attention(packed, self.num_heads, **tiles)
+            return kernels.causal_attention(
+                packed, self.num_heads, implementation=self.attention
+            )
         q, k, v = kernels.split_heads(packed, self.num_heads)
         weights = kernels.attention_weights(q, k, mask)
         self.sow("intermediates", "weights", weights)
@@ -136,9 +106,8 @@ class GPT2(nn.Module):
         init_std: Standard deviation :math:`s` of the initial weights.
         dtype: Dtype of activations and matrix products.
         param_dtype: Dtype of the parameters.
-        plan: Kernels of the blocks; ``None`` for cuDNN's attention where the device and
-            the dtype allow it and XLA's own code elsewhere. See
-            :func:`icltheory.kernels.tune` for the fastest on a GPU.
+        attention: Implementation of the attention, as of
+            :func:`icltheory.kernels.causal_attention`.
 
     Returns:
         ``module.apply({"params": params}, X, y, X_query=None)`` returns the prediction
@@ -171,7 +140,7 @@ class GPT2(nn.Module):
     init_std: float = 0.02
     dtype: Any = jnp.float32
     param_dtype: Any = jnp.float32
-    plan: Plan | None = None
+    attention: Attention = "auto"
 
     def setup(self):
         """Declares the parameters."""
@@ -204,7 +173,7 @@ class GPT2(nn.Module):
                 init_std=self.init_std,
                 residual_std=self.init_std / math.sqrt(projections),
                 mlp=self.mlp,
-                plan=self._plan(),
+                attention=self.attention,
                 name=f"block_{layer}",
                 **kinds,
             )
@@ -220,12 +189,6 @@ class GPT2(nn.Module):
             kernel_init=_uniform_fan_in(self.width),
             bias_init=_uniform_fan_in(self.width),
         )
-
-    def _plan(self) -> Plan:
-        if self.plan is not None:
-            return self.plan
-        on_gpu = jax.default_backend() == "gpu" and self.dtype in _FUSED_DTYPES
-        return Plan(attention="cudnn") if on_gpu else Plan.twins()
 
     def tokenize(
         self, X, y, X_query=None, *, last_only: bool = False

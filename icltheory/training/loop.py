@@ -11,12 +11,11 @@ import numpy as np
 from icltheory._checks import check_positive_int
 from icltheory._named_errors import named_errors
 from icltheory._public import shown
-from icltheory.kernels.tuning import COMPILER_OPTIONS
 from icltheory.training.devices import to_host
 from icltheory.training.packing import pack, unpack
 from icltheory.training.steps import Step, TrainState
 
-__all__ = ["COMPILER_OPTIONS", "Chunk", "Phase", "lower", "run"]
+__all__ = ["Chunk", "Phase", "lower", "run"]
 
 
 class Phase(NamedTuple):
@@ -61,7 +60,7 @@ def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
         packed: As in :func:`run`.
 
     Returns:
-        What ``jax.jit`` lowered; its ``compile`` takes :data:`COMPILER_OPTIONS`.
+        What ``jax.jit`` lowered.
 
     References:
         Garg et al. 2022, Appendix A. Verified by ``tests/training/test_packing.py``.
@@ -138,8 +137,7 @@ def run(
         if key not in compiled:
             tell("compiling")
             lowered = lower(phase.step, state, length, packed=packed)
-            options = COMPILER_OPTIONS.get(jax.default_backend())
-            compiled[key] = lowered.compile(options)
+            compiled[key] = lowered.compile()
         tell("training")
         middle = time.perf_counter()
         state, metrics = compiled[key](state)

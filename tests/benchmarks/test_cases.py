@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import importlib
-import json
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +11,7 @@ import pytest
 
 from benchmarks import _measure
 from benchmarks._registry import BENCHMARKS
-from benchmarks._suite import BenchmarkRow, Budget
-from icltheory.kernels import Plan, Tile, TunedPlan
-from icltheory.kernels.tuning import Problem
+from benchmarks._suite import Budget
 from icltheory.training import Curriculum
 
 PEAK, BANDWIDTH = 1e9, 1e8
@@ -188,36 +185,3 @@ def test_train_step(monkeypatch):
     row = train_step.row(config)
     assert row.ours_s > 0
     assert row.note.startswith("PyTorch is not installed")
-
-
-def test_the_plan_of_the_kernels_is_what_was_timed_and_xla_for_the_rest(
-    tmp_path, monkeypatch
-):
-    """Four subjects are tuned one by one; of each only its own choice is taken."""
-    from experiments.garg_linear.kernels import read_plan
-
-    kernels = case("kernels")
-    best = Plan(attention=Tile(32, 32), linear_residual=Tile(64, 64))
-
-    broken = ["residual_mlp"]
-
-    def rows(name, found):
-        if name in broken:
-            raise RuntimeError("does not compile")
-        found[name] = TunedPlan(best, (), Problem(1, 2, 16, 1, "bfloat16"), "GPU")
-        return [BenchmarkRow(name=name)]
-
-    monkeypatch.setattr(kernels, "rows", rows)
-    file = tmp_path / "made" / "plan.json"
-    measured = kernels.measure(Budget(), file)
-    next(measured)
-    # Whatever stops it now leaves what was found.
-    assert read_plan(file, "bfloat16") == Plan(attention=Tile(32, 32))
-    *_, failed = measured
-    assert (failed.name, failed.status) == ("residual_mlp", "failed")
-    assert read_plan(file, "bfloat16") == best
-    assert json.loads(file.read_text())["problem"]["dtype"] == "bfloat16"
-    assert [path.name for path in file.parent.iterdir()] == ["plan.json"]
-    broken += ["attention"]
-    assert len(list(kernels.measure(Budget(), file))) == 4
-    assert read_plan(file, "bfloat16") == dataclasses.replace(best, attention="cudnn")

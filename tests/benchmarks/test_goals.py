@@ -13,7 +13,6 @@ from benchmarks import goals
 from benchmarks._profile import profile
 from benchmarks.goals import Goal
 from experiments.garg_linear import PRESETS
-from icltheory.kernels import Plan
 from icltheory.training import Curriculum, OptimizerConfig
 
 TINY = dataclasses.replace(
@@ -71,7 +70,7 @@ def test_errors_are_those_at_the_dimension_and_twice_of_it(monkeypatch):
         return np.broadcast_to(prefixes, (1, 8, 5))
 
     monkeypatch.setattr(goals, "model_errors", made_up)
-    near, far, spent = goals.errors(TINY, None, 600.0, [7])
+    near, far, spent = goals.errors(TINY, 600.0, [7])
     assert (near.reached, far.reached) == (2.0, 4.0)
     assert near.name == "error at k = 2, seed 7"
     assert "20 of 20 steps" in near.note
@@ -83,8 +82,8 @@ def test_errors_are_those_at_the_dimension_and_twice_of_it(monkeypatch):
 def test_what_fails_is_a_goal_that_was_missed_and_the_others_are_measured(
     tmp_path, monkeypatch, capsys
 ):
-    """Kernels that do not compile take neither XLA's numbers nor the file along."""
-    paces = iter([(0.5, 1.0), RuntimeError("out of shared memory\nand more")] * 2)
+    """A program that does not compile loses neither the others nor the file."""
+    paces = iter([(0.5, 1.0), RuntimeError("out of shared memory\nand more")])
 
     def pace(setup, chunks=4):
         found = next(paces, (0.5, 1000.0))
@@ -97,16 +96,14 @@ def test_what_fails_is_a_goal_that_was_missed_and_the_others_are_measured(
 
     monkeypatch.setattr(goals, "pace", pace)
     monkeypatch.setattr(goals, "longest", refuse)
-    plan, file = tmp_path / "plan.json", tmp_path / "goals.json"
-    plan.write_text(json.dumps({"plan": Plan().to_json()}))
-    flags = ["--preset", "cpu", "--plan", str(plan), "--output", str(file)]
-    found = goals.main([*flags, "--profile"])
-    assert [row["reached"] for row in found[:3:2]] == [2.0, 16.0]
-    assert [row["met"] for row in found] == [None, False, None, False, False]
-    failed = "our kernels: RuntimeError: out of shared memory"
-    assert {found[1]["note"], found[3]["note"]} == {failed}
-    assert "expected enough for a chunk" in found[4]["note"]
-    assert len(json.loads(file.read_text())) == 5
+    file = tmp_path / "goals.json"
+    flags = ["--preset", "cpu", "--output", str(file), "--profile"]
+    found = goals.main(flags)
+    assert found[0]["reached"] == 2.0
+    assert [row["met"] for row in found] == [None, False, False]
+    assert found[1]["note"] == "RuntimeError: out of shared memory"
+    assert "expected enough for a chunk" in found[2]["note"]
+    assert len(json.loads(file.read_text())) == 3
     assert "profile: RuntimeError: no CUPTI" in capsys.readouterr().out
 
 
@@ -137,19 +134,14 @@ def test_the_command_prints_the_table_last_and_keeps_it(tmp_path, monkeypatch, c
     """Every kind of speed is counted in models; then come the errors of a seed."""
     monkeypatch.setitem(PRESETS, "cpu", dataclasses.replace(TINY, width=2))
     monkeypatch.setattr(goals.speeds, "__defaults__", (2,))
-    plan, file = tmp_path / "plan.json", tmp_path / "goals.json"
-    plan.write_text(json.dumps({"plan": Plan().to_json()}))
+    file = tmp_path / "goals.json"
     flags = ["--seconds", "600", "--seeds", "3", "--profile", "--output", str(file)]
-    found = goals.main([*flags, "--plan", str(plan)])
+    found = goals.main(flags)
     assert json.loads(file.read_text()) == found
-    assert len(found) == 4 + 3
-    assert [row["name"] for row in found[:4]] == [
-        *("steps/s, batch 64",) * 2,
-        *("model-steps/s, 8 models",) * 2,
-    ]
-    kinds = [row["note"].split(",")[0] for row in found[:4]]
-    assert kinds == ["XLA", "our kernels"] * 2
-    assert all(row["reached"] > 0 for row in found[:4])
+    assert len(found) == 2 + 3
+    names = [row["name"] for row in found[:2]]
+    assert names == ["steps/s, batch 64", "model-steps/s, 8 models"]
+    assert all(row["reached"] > 0 for row in found[:2])
     out = capsys.readouterr().out
     assert out.index("A step:") < out.index("The goals")
     assert "seconds, seed 3" in out[out.index("The goals") :]

@@ -1,4 +1,4 @@
-"""Causal attention: the kernel, interpreted, against its twin and a NumPy oracle.
+"""Causal attention: the kernel against its twin and a NumPy oracle.
 
 Tolerances. A rounding of the dtype moves an entry by at most eps / 2 of itself, and the
 kernel rounds what it multiplies (weights, slopes) and what it returns: 2 eps of the
@@ -14,15 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.kernels import Plan, Tile, attention, causal_attention
-from icltheory.kernels.attention import candidates, split_heads
-from icltheory.kernels.tuning import Problem
+from icltheory.kernels import attention, causal_attention, split_heads
+from icltheory.kernels._attention import BACKWARD, FORWARD, LONGEST, Tile
+from icltheory.kernels._pallas import available
+from icltheory.kernels.attention import attend
 from tests.kernels.lowering import LOWERING, lowered_for_gpu
 
 HEADS = 2
 F32, BF16, F16 = jnp.float32, jnp.bfloat16, jnp.float16
 ROUNDINGS = {F32: 16, BF16: 2, F16: 2}
-SMALL = {"tile": Tile(16, 16), "backward": Tile(16, 16), "interpret": True}
+# On a GPU the kernel is compiled; elsewhere it runs as ordinary operations.
+INTERPRET = not available()
+SMALL = Tile(16, 16, 4), Tile(16, 16, 4)
 
 
 def oracle(qkv, heads, d_out):
@@ -57,10 +60,16 @@ def problem(T, size, dtype, B=2):
     return jnp.asarray(qkv.astype(dtype)), jnp.asarray(d_out.astype(dtype))
 
 
-@functools.partial(jax.jit, static_argnames=("tile", "backward", "interpret"))
-def both(qkv, d_out, **choice):
-    attend = functools.partial(causal_attention, num_heads=HEADS, **choice)
-    value, pull = jax.vjp(attend, qkv)
+@functools.partial(jax.jit, static_argnames=("tiles", "interpret"))
+def both(qkv, d_out, tiles=None, interpret=INTERPRET):
+    """Value and gradient of the kernel with its tiles, or of plain JAX without."""
+
+    def run(qkv):
+        if tiles is None:
+            return causal_attention(qkv, HEADS, implementation="xla")
+        return attend(qkv, HEADS, *tiles, interpret)
+
+    value, pull = jax.vjp(run, qkv)
     return value, *pull(d_out)
 
 
@@ -71,18 +80,13 @@ def assert_near(results, wanted, dtype, times=1):
         assert np.abs(a - b).max() <= allowed * np.abs(b).max()
 
 
-CASES = [  # T, head size, tile, tile of the gradient
+CASES = [  # T, head size, tiles of the value and of the gradient
     (7, 8, (16, 16), (16, 16)),  # heads narrower than a tensor core
     (41, 24, (16, 32), (64, 16)),  # no power of two
-    *(
-        pytest.param(*case, marks=pytest.mark.slow)
-        for case in (
-            (1, 16, (16, 16), (16, 16)),
-            (16, 32, (16, 32), (16, 16)),
-            (82, 32, (32, 32), (32, 32)),  # several tiles: the split gradient
-            (130, 64, (128, 32), (64, 32)),
-        )
-    ),
+    (1, 16, (16, 16), (16, 16)),
+    (16, 32, (16, 32), (16, 16)),
+    (82, 32, FORWARD[:2], BACKWARD[:2]),
+    (128, 64, (128, 32), (64, 32)),
 ]
 
 
@@ -90,33 +94,16 @@ CASES = [  # T, head size, tile, tile of the gradient
 @pytest.mark.parametrize(("T", "size", "tile", "backward"), CASES)
 def test_kernel_equals_the_oracle_in_float32(T, size, tile, backward):
     qkv, d_out = problem(T, size, F32, B=1 if T > 100 else 2)
-    choice = {"tile": Tile(*tile), "backward": Tile(*backward), "interpret": True}
-    results = both(qkv, d_out, **choice)
+    results = both(qkv, d_out, (Tile(*tile, 4), Tile(*backward, 4)))
     assert [r.dtype for r in results] == [F32, F32]
     assert_near(results, oracle(qkv, HEADS, d_out), F32)
 
 
 @pytest.mark.slow
-def test_both_ways_of_the_gradient_agree(monkeypatch):
-    qkv, d_out = problem(41, 16, F32)
-    choice = {"tile": Tile(64, 64), "interpret": True}
-    split = both(qkv, d_out, backward=Tile(32, 16), **choice)
-    monkeypatch.setattr(attention, "together", lambda _: 2)
-    # Another number of warps changes no number, but makes it another program.
-    whole = both(qkv, d_out, backward=Tile(32, 16, num_warps=8), **choice)
-    assert_near(whole, oracle(qkv, HEADS, d_out), F32)
-    assert_near(whole, split, F32)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("dtype", "T"), [(F16, 41), pytest.param(BF16, 82, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("dtype", "T"), [(F16, 41), (BF16, 82)])
 def test_kernel_in_half_precision_equals_oracle_and_twin(dtype, T):
     qkv, d_out = problem(T, 32, dtype)
-    tiles = (Tile(64, 64), Tile(64, 64)) if T > 64 else (Tile(64, 32), Tile(16, 16))
-    choice = dict(zip(("tile", "backward"), tiles, strict=True), interpret=True)
-    results = both(qkv, d_out, **choice)
+    results = both(qkv, d_out, (FORWARD, BACKWARD))
     assert [r.dtype for r in results] == [dtype, dtype]
     assert_near(results, oracle(qkv, HEADS, d_out), dtype)
     assert_near(results, both(qkv, d_out), dtype, times=2)
@@ -129,20 +116,11 @@ def test_twin_equals_the_oracle_in_float64():
 
 
 @pytest.mark.slow
-def test_kernel_forward_may_take_the_twins_gradient():
-    qkv, d_out = problem(7, 8, F32)
-    value, gradient = both(qkv, d_out, tile=Tile(16, 16), interpret=True)
-    np.testing.assert_array_equal(value, both(qkv, d_out, **SMALL)[0])
-    np.testing.assert_array_equal(gradient, both(qkv, d_out)[1])
-
-
-@pytest.mark.slow
 def test_large_scores_neither_overflow_nor_vanish():
     qkv, d_out = problem(41, 24, F32)
     scale = np.where(np.arange(qkv.shape[2]) < 96, 30.0, 1.0)[None, None]
     qkv = jnp.asarray((np.asarray(qkv) * scale).astype(np.float32))
-    choice = {"tile": Tile(16, 32), "backward": Tile(64, 16), "interpret": True}
-    results = both(qkv, d_out, **choice)
+    results = both(qkv, d_out, (Tile(16, 32, 4), Tile(64, 16, 4)))
     # A score near 2000 is itself known to about 1e-4, whatever computes it.
     for a, b in zip(results, oracle(qkv, HEADS, d_out), strict=True):
         assert np.abs(np.asarray(a) - b).max() <= 2e-3 * np.abs(b).max()
@@ -151,21 +129,19 @@ def test_large_scores_neither_overflow_nor_vanish():
 @pytest.mark.slow
 def test_no_output_depends_on_a_later_token():
     qkv, d_out = problem(41, 24, F32)
-    choice = {"tile": Tile(16, 32), "backward": Tile(64, 16), "interpret": True}
+    tiles = Tile(16, 32, 4), Tile(64, 16, 4)
     later = np.array(qkv)
     later[:, 20:] += 7.0
-    changed = both(jnp.asarray(later), d_out, **choice)[0]
-    np.testing.assert_array_equal(
-        both(qkv, d_out, **choice)[0][:, :20], changed[:, :20]
-    )
+    changed = both(jnp.asarray(later), d_out, tiles)[0]
+    np.testing.assert_array_equal(both(qkv, d_out, tiles)[0][:, :20], changed[:, :20])
 
 
 @pytest.mark.slow
 def test_models_side_by_side_equal_each_alone():
     qkv, d_out = problem(7, 8, F32, B=4)
     pairs = [leaf.reshape(2, 2, *leaf.shape[1:]) for leaf in (qkv, d_out)]
-    together = jax.vmap(functools.partial(both, **SMALL))(*pairs)
-    for a, b in zip(together, both(qkv, d_out, **SMALL), strict=True):
+    together = jax.vmap(functools.partial(both, tiles=SMALL))(*pairs)
+    for a, b in zip(together, both(qkv, d_out, SMALL), strict=True):
         np.testing.assert_array_equal(a.reshape(b.shape), b)
 
 
@@ -173,32 +149,31 @@ def test_models_side_by_side_equal_each_alone():
 def test_gradient_passes_scan_and_checkpoint():
     qkv, d_out = problem(7, 8, F32)
 
-    def loss(packed, choice, keep):
-        attend = functools.partial(causal_attention, num_heads=HEADS, **choice)
-        attend = attend if keep else jax.checkpoint(attend)
+    def kernel(h):
+        return attend(h, HEADS, *SMALL, INTERPRET)
 
+    def twin(h):
+        return causal_attention(h, HEADS, implementation="xla")
+
+    def loss(packed, run):
         def layer(h, _):
-            out = attend(h)
+            out = run(h)
             return jnp.concatenate([out, h[..., :32]], axis=-1), None
 
         return jnp.sum(jax.lax.scan(layer, packed, length=2)[0][..., :16] * d_out)
 
-    grad = jax.jit(jax.grad(loss), static_argnums=2)
-    kernel = functools.partial(loss, choice=SMALL, keep=False)
-    wanted = grad(qkv, {}, True)
-    assert_near([jax.jit(jax.grad(kernel))(qkv)], [wanted], F32, times=2)
+    grad = jax.jit(jax.grad(loss), static_argnums=1)
+    results = grad(qkv, jax.checkpoint(kernel))
+    assert_near([results], [grad(qkv, twin)], F32, times=2)
 
 
 @LOWERING
-@pytest.mark.parametrize("dtype", [BF16, F32])
-def test_every_candidate_lowers_for_a_gpu(dtype):
+@pytest.mark.parametrize("dtype", [BF16, F16, F32])
+def test_the_kernel_lowers_for_a_gpu(dtype):
     widths = (3 * HEADS * 32, HEADS * 32)
     arrays = [jax.ShapeDtypeStruct((2, 82, width), dtype) for width in widths]
-    offered = candidates(Problem(2, 82, 64, HEADS, dtype))
-    for number in range(max(map(len, offered.values()))):
-        tile, backward = (tiles[number % len(tiles)] for tiles in offered.values())
-        run = functools.partial(both, tile=tile, backward=backward)
-        assert "causal_attention_backward" in lowered_for_gpu(run, *arrays)
+    run = functools.partial(both, tiles=(FORWARD, BACKWARD), interpret=False)
+    assert "causal_attention_backward" in lowered_for_gpu(run, *arrays)
 
 
 @pytest.mark.slow
@@ -206,18 +181,29 @@ def test_every_candidate_lowers_for_a_gpu(dtype):
 def test_models_side_by_side_lower_for_a_gpu():
     qkv, d_out = problem(41, 32, BF16, B=4)
     pairs = [leaf.reshape(2, 2, *leaf.shape[1:]) for leaf in (qkv, d_out)]
-    run = functools.partial(both, tile=Tile(16, 16), backward=Tile(16, 16))
+    run = functools.partial(both, tiles=SMALL, interpret=False)
     assert "causal_attention_backward" in lowered_for_gpu(jax.vmap(run), *pairs)
 
 
-def test_cudnn_is_a_choice_of_the_forward_pass_alone():
-    qkv = jnp.ones((1, 3, 24))
-    with pytest.raises(ValueError, match="backward: expected None with tile='cudnn'"):
-        causal_attention(qkv, 2, tile="cudnn", backward=Tile(16, 16))
-    assert Plan(attention="cudnn").tiles("attention")["tile"] == "cudnn"
-    # A plan that was tuned in bfloat16 says so in float32, where cuDNN knows none.
-    with pytest.raises(ValueError, match='qkv: expected bfloat16 or float16 for "cud'):
-        causal_attention(qkv.astype(jnp.float32), 2, tile="cudnn")
+@pytest.mark.parametrize(
+    ("dtype", "tokens", "size", "chosen"),
+    [
+        (BF16, LONGEST, 32, "pallas"),
+        (F16, 82, 16, "pallas"),
+        (BF16, LONGEST + 1, 32, "cudnn"),
+        (BF16, 82, 64, "cudnn"),
+        (F32, 82, 32, "xla"),
+    ],
+)
+def test_auto_takes_the_kernel_at_the_sizes_where_it_was_measured(
+    monkeypatch, dtype, tokens, size, chosen
+):
+    """Longer prompts and wider heads are cuDNN's; float32 and CPUs are XLA's."""
+    qkv = jnp.zeros((2, tokens, 3 * HEADS * size), dtype)
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    assert attention._fastest(qkv, HEADS) == "xla"
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert attention._fastest(qkv, HEADS) == chosen
 
 
 @pytest.mark.parametrize(
@@ -226,24 +212,21 @@ def test_cudnn_is_a_choice_of_the_forward_pass_alone():
         (
             (1, 3, 25),
             F32,
-            {},
+            "xla",
             r"qkv: expected shape .* 3 x 2 heads\), got \(1, 3, 25\)",
         ),
-        ((3, 24), F32, {}, "qkv: expected shape"),
-        ((1, 3, 24), jnp.float64, SMALL, "for the kernel, got float64"),
-        ((1, 3, 24), F32, {"tile": "flash"}, "tile: expected a Tile"),
-        ((1, 3, 24), F32, {"backward": Tile(16, 16)}, "expected None with tile=None"),
-        (
-            (1, 3, 24),
-            F32,
-            SMALL | {"backward": Tile(16, 32)},
-            "rows a multiple of the 32 columns, got 16",
-        ),
+        ((3, 24), F32, "xla", "qkv: expected shape"),
+        ((1, 3, 24), jnp.float64, "pallas", 'float16 for "pallas", got float64'),
+        ((1, 3, 24), F32, "cudnn", 'bfloat16 or float16 for "cudnn", got float32'),
+        ((1, 3, 24), F32, "flash", "implementation: expected one of"),
+        ((1, 129, 24), F32, "pallas", "at most 128 tokens for .pallas., got 129"),
     ],
 )
 def test_what_the_kernel_cannot_do_is_refused(shape, dtype, choice, message):
     with pytest.raises(ValueError, match=message):
-        inspect.unwrap(causal_attention)(jnp.ones(shape, dtype), 2, **choice)
+        inspect.unwrap(causal_attention)(
+            jnp.ones(shape, dtype), 2, implementation=choice
+        )
 
 
 def test_split_heads_reads_the_packed_layout():

@@ -8,8 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.kernels import Plan, Tile
-from icltheory.kernels.plan import KERNELS
 from icltheory.models import GPT2
 from tests.kernels.lowering import LOWERING, lowered_for_gpu
 from tests.weights import drawn
@@ -209,23 +207,17 @@ def test_bad_settings_are_refused_in_one_line(change, message):
 
 @pytest.mark.slow
 @LOWERING
-def test_a_plan_of_kernels_is_the_model_that_a_gpu_is_given():
-    tile = Tile(16, 16, 16)
-    fields = {f"{name}{end}": tile for name in KERNELS for end in ("", "_backward")}
+def test_the_kernel_of_attention_is_in_the_program_that_a_gpu_is_given():
     plain = GPT2(dim=2, num_positions=8, width=32, num_layers=1, num_heads=2)
     X = jnp.asarray(np.random.default_rng(0).standard_normal((2, 4, 2)), jnp.float32)
     params = drawn(plain.init, X, X[:, :, 0])["params"]
 
-    def loss(plan):
-        model = plain.clone(plan=plan)
-        return lambda p: jnp.sum(model.apply({"params": p}, X, X[:, :, 0]) ** 2)
+    def program(attention):
+        model = plain.clone(attention=attention)
+        return lowered_for_gpu(
+            jax.grad(lambda p: jnp.sum(model.apply({"params": p}, X, X[:, :, 0]) ** 2)),
+            params,
+        )
 
-    names = ("causal_attention", "norm_linear", "linear_residual", "residual_mlp")
-    given = lowered_for_gpu(jax.grad(loss(Plan(**fields))), params)
-    assert all(name in given for name in names)
-    assert not any(
-        name in lowered_for_gpu(jax.grad(loss(Plan())), params) for name in names
-    )
-    # The parameters are the same, whichever plan they were drawn with.
-    other = drawn(plain.clone(plan=Plan(**fields)).init, X, X[:, :, 0])["params"]
-    assert jax.tree.map(jnp.shape, other) == jax.tree.map(jnp.shape, params)
+    assert "causal_attention_backward" in program("pallas")
+    assert "causal_attention" not in program("xla")
