@@ -2,8 +2,7 @@
 
 Command
     python -m benchmarks.goals
-    python -m benchmarks.goals --targets posterior # posterior means as targets
-    python -m benchmarks.goals --profile           # and where a step's time goes
+    python -m benchmarks.goals --profile    # and where a step's time goes
     python -m benchmarks.goals --preset cpu --seconds 30   # the same of a small model
 
 Speeds are those of the published model and batch (Adam, bfloat16), compilation left
@@ -248,11 +247,10 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--preset", choices=("cpu", "gpu"), default=known)
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    parser.add_argument("--targets", choices=("labels", "posterior"), default="labels")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--output", type=Path, help="JSON of the table")
     flags = parser.parse_args(argv)
-    preset = dataclasses.replace(PRESETS[flags.preset], targets=flags.targets)
+    preset = PRESETS[flags.preset]
     console, goals = Console(highlight=False), []
     if not console.is_terminal:
         console.width = 120

@@ -9,8 +9,8 @@ import sys
 
 def launch(module, devices, *args, **environment):
     """Starts a module with so many devices of the host; it prints JSON."""
-    flags = f"{os.environ['XLA_FLAGS']} "  # those of every test, for quick compiling
-    flags += f"--xla_force_host_platform_device_count={devices}"
+    flags = os.environ.get("XLA_FLAGS", "")  # those of every test, to compile quickly
+    flags += f" --xla_force_host_platform_device_count={devices}"
     # LAPACK on many host devices waits for threads of one pool, which must be ample.
     environment |= {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "NPROC": "64"}
     return subprocess.Popen(

@@ -48,10 +48,10 @@ def test_whole_chunks_fit_with_a_tenth_kept_back():
     """90 s: 81 of them less 6 of compiling, 75 s of steps of 10 ms."""
     config = dataclasses.replace(TINY, chunk_steps=1000, steps=10**6)
     assert goals.steps_within(config, 90.0, 0.01, 6.0) == 7000
-    less = goals.shortened(PRESETS["gpu"], 6000)
-    assert (less.steps, less.optimizer.warmup_steps) == (6000, 250)
+    less = goals.shortened(PRESETS["gpu"], 3250)
+    assert (less.steps, less.optimizer.warmup_steps) == (3250, 136)
     stairs = less.curriculum.dims, less.curriculum.points
-    assert [ramp.interval for ramp in stairs] == [50, 50]
+    assert [ramp.interval for ramp in stairs] == [27, 27]
     assert goals.shortened(PRESETS["gpu"], 100).curriculum.dims.interval == 1
     few = dataclasses.replace(config, steps=3000)
     assert goals.steps_within(few, 90.0, 0.01, 6.0) == 3000

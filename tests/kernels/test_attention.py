@@ -216,10 +216,10 @@ def test_auto_takes_the_kernel_at_the_sizes_where_it_was_measured(
             r"qkv: expected shape .* 3 x 2 heads\), got \(1, 3, 25\)",
         ),
         ((3, 24), F32, "xla", "qkv: expected shape"),
-        ((1, 3, 24), jnp.float64, "pallas", 'float16 for "pallas", got float64'),
+        ((1, 3, 24), F32, "pallas", 'bfloat16 or float16 for "pallas", got float32'),
         ((1, 3, 24), F32, "cudnn", 'bfloat16 or float16 for "cudnn", got float32'),
         ((1, 3, 24), F32, "flash", "implementation: expected one of"),
-        ((1, 129, 24), F32, "pallas", "at most 128 tokens for .pallas., got 129"),
+        ((1, 129, 24), BF16, "pallas", "at most 128 tokens for .pallas., got 129"),
     ],
 )
 def test_what_the_kernel_cannot_do_is_refused(shape, dtype, choice, message):

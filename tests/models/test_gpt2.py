@@ -208,7 +208,14 @@ def test_bad_settings_are_refused_in_one_line(change, message):
 @pytest.mark.slow
 @LOWERING
 def test_the_kernel_of_attention_is_in_the_program_that_a_gpu_is_given():
-    plain = GPT2(dim=2, num_positions=8, width=32, num_layers=1, num_heads=2)
+    plain = GPT2(
+        dim=2,
+        num_positions=8,
+        width=32,
+        num_layers=1,
+        num_heads=2,
+        dtype=jnp.bfloat16,
+    )
     X = jnp.asarray(np.random.default_rng(0).standard_normal((2, 4, 2)), jnp.float32)
     params = drawn(plain.init, X, X[:, :, 0])["params"]
 
