@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import icltheory
+from experiments.garg_linear.config import TIMES
 from experiments.ledger.statements import STATEMENTS
 
 ROOT = Path(__file__).parents[1]
@@ -73,6 +74,21 @@ def test_the_readmes_counts_are_the_ledgers():
     assert f"\n{len(STATEMENTS)} statements of the papers" in index
     experiments = len(list((ROOT / "experiments").glob("*/__main__.py")))
     assert f"and {experiments} experiments" in words
+
+
+def test_the_readmes_time_on_a_gpu_is_the_measured_one():
+    measured = (ROOT / "benchmarks" / "results" / "first-gpu.md").read_text()
+    seconds = re.search(r"with 25 s a\s+run takes (\d+) s", measured)[1]
+    assert f"published errors in {seconds} s" in " ".join(README.split())
+    assert TIMES["gpu"] == f"{seconds} s, one H200"
+    rows = re.findall(
+        r"^\| [012] \| ([\d.]+) \| ([\d.]+) ± .* \| ([\d.]+) ±", measured, re.M
+    )
+    assert len(rows) == 3
+    for steps, near, far in rows:
+        assert round(float(steps) + 25) == int(seconds)
+        assert float(near) < 0.02
+        assert float(far) < 0.0006
 
 
 def stored(name):
