@@ -138,3 +138,6 @@ def test_the_readmes_numbers_are_the_stored_results():
     assert said.format(*varied) in words
     said = "and {:+.2f} ({:+.2f} to {:+.2f}) if all prompts"
     assert said.format(*one_pair) in words
+    gains = stored("headroom_one_pair")["gains"]["all prompts"]
+    scalars = [100 * gains[name]["test"]["mean"] for name in ("scale", "temperature")]
+    assert "where scalars gain {:+.2f} to {:+.2f}".format(*scalars) in words
