@@ -47,9 +47,10 @@ class Tile(NamedTuple):
     num_warps: int
 
 
-# The fastest of nine on an H200 at 82 tokens in heads of 32, see benchmarks/README.md.
+# The fastest of nine on an H200 at 82 tokens in heads of 32; the table is in
+# benchmarks/results/first-gpu.md.
 FORWARD, BACKWARD = Tile(32, 32, 2), Tile(64, 64, 4)
-LONGEST = 128  # two tiles of queries of the gradient
+LONGEST = 128  # two tiles of queries of the gradient, as at 82 tokens
 
 
 class _Head:

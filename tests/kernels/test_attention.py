@@ -195,7 +195,7 @@ def test_models_side_by_side_lower_for_a_gpu():
         (F32, 82, 32, "xla"),
     ],
 )
-def test_auto_takes_the_kernel_at_the_sizes_where_it_was_measured(
+def test_auto_takes_the_kernel_up_to_128_tokens_in_heads_of_32(
     monkeypatch, dtype, tokens, size, chosen
 ):
     """Longer prompts and wider heads are cuDNN's; float32 and CPUs are XLA's."""

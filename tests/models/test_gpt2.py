@@ -208,23 +208,12 @@ def test_bad_settings_are_refused_in_one_line(change, message):
 @pytest.mark.slow
 @LOWERING
 def test_the_kernel_of_attention_is_in_the_program_that_a_gpu_is_given():
-    plain = GPT2(
-        dim=2,
-        num_positions=8,
-        width=32,
-        num_layers=1,
-        num_heads=2,
-        dtype=jnp.bfloat16,
-    )
-    X = jnp.asarray(np.random.default_rng(0).standard_normal((2, 4, 2)), jnp.float32)
-    params = drawn(plain.init, X, X[:, :, 0])["params"]
+    plain, params = build(dtype=jnp.bfloat16, param_dtype=jnp.float32)
 
     def program(attention):
         model = plain.clone(attention=attention)
-        return lowered_for_gpu(
-            jax.grad(lambda p: jnp.sum(model.apply({"params": p}, X, X[:, :, 0]) ** 2)),
-            params,
-        )
+        gradient = jax.grad(lambda p, *X: jnp.sum(model.apply({"params": p}, *X)))
+        return lowered_for_gpu(gradient, params, X, Y)
 
     assert "causal_attention_backward" in program("pallas")
     assert "causal_attention" not in program("xla")

@@ -245,8 +245,8 @@ def checked_prompts(
     limit = longest - max_tokens
     if limit < 1:
         raise ValueError(
-            f"max_tokens: expected at most {longest - 1}, which leaves room for a "
-            f"prompt of one token, got {max_tokens}"
+            f"max_tokens: expected at most {longest - 1}, since a prompt has at least "
+            f"one token, got {max_tokens}"
         )
     for number, row in enumerate(rows):
         if not 1 <= len(row) <= limit:
