@@ -9,6 +9,7 @@ import numpy as np
 import optax
 
 from experiments.depth.config import Config
+from experiments.depth.descent import descend
 
 STEPS, PLUS = "gradient steps", "GD++"
 
@@ -81,15 +82,7 @@ def train_classes(config: Config, dim: int, num_examples: int) -> dict[str, Step
         own = has[:, : config.starts].reshape(-1, L)
         found[name] = jax.tree.map(
             lambda part: part.reshape(L, config.starts, L),
-            _train(
-                start,
-                Steps(own, own * (most_gamma > 0)),
-                kind,
-                config.steps,
-                config.batch_size,
-                config.rate,
-                shape,
-            ),
+            _train(config, start, Steps(own, own * (most_gamma > 0)), kind, shape),
         )
     return found
 
@@ -114,31 +107,22 @@ def _least(drawn: Steps, values: jax.Array, count: int) -> Steps:
     return jax.tree.map(lambda part: part.reshape(-1, part.shape[-1]), chosen)
 
 
-def _train(start, free, key, steps, batch, rate, shape):
+def _train(config: Config, start: Steps, free: Steps, key, shape) -> Steps:
     optimizer = optax.chain(
+        optax.stateless(lambda gradient, _: jax.tree.map(jnp.multiply, gradient, free)),
         # Clipping limits the effect of steps on rare inputs; runs share no parameters.
         optax.clip(1.0),
-        optax.adam(optax.cosine_decay_schedule(rate, steps)),
+        optax.adam(optax.cosine_decay_schedule(config.rate, config.steps)),
     )
 
     def loss(now, values):
         risks = jnp.mean(residual(now, values) ** 2, axis=(1, 2))
         return jnp.sum(jnp.log(risks))
 
-    def step(state, i):
-        now, memory = state
-        values = _spectra(jax.random.fold_in(key, i), batch, shape)
-        gradient = jax.grad(loss)(now, values)
-        gradient = jax.tree.map(jnp.multiply, gradient, free)
-        updates, memory = optimizer.update(gradient, memory)
-        return (optax.apply_updates(now, updates), memory), None
+    def draw(key):
+        return _spectra(key, config.batch_size, shape)
 
-    def run(start):
-        state = (start, optimizer.init(start))
-        (now, _), _ = jax.lax.scan(step, state, jnp.arange(steps))
-        return now
-
-    return jax.jit(run)(start)
+    return descend(loss, draw, start, optimizer, config.steps, key)
 
 
 def best_start(steps: Steps, key: jax.Array, dim: int, num_examples: int) -> Steps:

@@ -10,6 +10,7 @@ import optax
 
 from experiments.depth.classes import Steps, best_start
 from experiments.depth.config import Config
+from experiments.depth.descent import descend
 from icltheory import constructions
 from icltheory.attention import LinearAttentionStack
 
@@ -121,17 +122,8 @@ def _train(config: Config, start, key, dim: int, num_examples: int):
         )
         return jnp.sum(jnp.log(risks))
 
-    def step(state, i):
-        now, memory = state
-        batch = jax.random.fold_in(key, i)
-        prompts = draw(batch, dim, num_examples, config.free_batch)
-        gradient = jax.grad(loss)(now, prompts)
-        updates, memory = optimizer.update(gradient, memory)
-        return (optax.apply_updates(now, updates), memory), None
+    def drawn(key):
+        return draw(key, dim, num_examples, config.free_batch)
 
-    def run(start):
-        state = (start, optimizer.init(start))
-        (now, _), _ = jax.lax.scan(step, state, jnp.arange(config.free_steps))
-        return now
-
-    return jax.tree.map(np.asarray, jax.jit(run)(start))
+    end = descend(loss, drawn, start, optimizer, config.free_steps, key)
+    return jax.tree.map(np.asarray, end)

@@ -4,21 +4,20 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
+from icltheory._checks import check_finite
 from icltheory._named_errors import named_errors
 from icltheory._names import Rule
 from icltheory._public import shown
 from icltheory.bridge._arrays import gathered, spread_like
-from icltheory.bridge._paths import leaf_at, set_leaf
+from icltheory.bridge._cutting import cutter_of
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.model import LanguageModel
-from icltheory.layered.matrices import with_leaf
-from icltheory.pruning import Intervention, module_matrices, prune_module
+from icltheory.layered import get_matrix, replace_matrix
+from icltheory.pruning import Intervention, module_matrices
 from icltheory.pruning.interventions import read_interventions
-from icltheory.pruning.modules import tied_to
+from icltheory.pruning.modules import Cutting, tied_to
+from icltheory.pruning.rates import strength_of
 
 __all__ = ["clip_module", "clip_modules"]
 
@@ -33,6 +32,7 @@ def clip_module(
     rank: int | None = None,
     rule: Rule = "floor",
     at_least_one: bool = False,
+    systems: Any = None,
 ) -> LanguageModel:
     r"""Clips all matrices of a module at one rate or to one rank.
 
@@ -54,13 +54,16 @@ def clip_module(
         rank: Largest rank r that is left; this or ``rate``.
         rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
+        systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
+            decomposition each if ``None``.
 
     Returns:
         The clipped model; it shares every other weight with ``model``.
 
     Raises:
         ValueError: If a name, the layer, the rate or the rank is out of range, not
-            exactly one of the last two is given, or a weight is not finite.
+            exactly one of the last two is given, a weight is not finite, or ``systems``
+            gives fewer singular values than are left.
 
     Example:
         >>> import jax
@@ -83,26 +86,16 @@ def clip_module(
     if tied_to(model, layer, module):
         model = untied(model)
         specs = module_matrices(model, layer, module)
-    wide: dict[Any, Any] = {}
-    for spec in specs:
-        set_leaf(wide, spec.path, _widen(leaf_at(model.params, spec.path)))
-    # On a GPU the default precision would round the factors to TF32.
-    with jax.default_matmul_precision("highest"):
-        new = prune_module(
-            model,
-            wide,
-            layer,
-            module,
-            rate,
-            rank=rank,
-            rule=rule,
-            at_least_one=at_least_one,
-        )
+    cutting, strength = Cutting("svd", rule, at_least_one), strength_of(rate, rank)
+    kept = cutting.kept_table(model.params, specs, [strength])[0]
     params = model.params
-    for spec in specs:
-        old, W = leaf_at(params, spec.path), leaf_at(new, spec.path)
-        leaf = spread_like(W.astype(old.dtype), old)
-        params = with_leaf(params, spec.path, leaf)
+    for spec, size in zip(specs, kept, strict=True):
+        old = get_matrix(params, spec)
+        W = gathered(old, 0)
+        check_finite(spec.name, W)
+        new = cutter_of(W, cutting, systems, [size], layer, spec.name)(size)
+        if new is not W:
+            params = replace_matrix(params, spec, spread_like(new, old))
     return model.replace(params=params)
 
 
@@ -113,6 +106,7 @@ def clip_modules(
     *,
     rule: Rule = "floor",
     at_least_one: bool = False,
+    systems: Any = None,
 ) -> LanguageModel:
     """Clips several modules, each at its own rate or to its own rank.
 
@@ -125,13 +119,16 @@ def clip_modules(
             ``"3:W_Q,W_K:rank=8"`` or ``"embeddings:0.5"``.
         rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
+        systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
+            decomposition each if ``None``.
 
     Returns:
         The clipped model.
 
     Raises:
         ValueError: If an intervention cannot be read, a name or number is out of range,
-            a matrix occurs in two, or a weight is not finite.
+            a matrix occurs in two, a weight is not finite, or ``systems`` gives fewer
+            singular values than are left.
 
     Example:
         >>> import jax
@@ -157,6 +154,7 @@ def clip_modules(
             rank=one.rank,
             rule=rule,
             at_least_one=at_least_one,
+            systems=systems,
         )
     return model
 
@@ -187,11 +185,6 @@ def untied(model: LanguageModel) -> LanguageModel:
     return model.replace(
         decoder=Decoder(arch), params={**params, "head": head}, config=config
     )
-
-
-def _widen(leaf):
-    # LAPACK does not support half precision, so only these matrices are widened.
-    return gathered(leaf, 0).astype(jnp.promote_types(leaf.dtype, jnp.float32))
 
 
 __dir__ = shown(__name__)

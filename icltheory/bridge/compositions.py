@@ -153,8 +153,7 @@ def search_compositions(
         records: File of the answers, made if absent, from which a search goes on; it is
             of one task and of these weights, and of one kind of singular systems. In
             memory if ``None``.
-        cache: Singular systems on disk, for the last intervention of a composition; the
-            others are clipped by exact ones.
+        cache: Singular systems on disk; a decomposition each if ``None``.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
         level: Confidence level of all intervals and of the verdict.
         batch_size: Most examples that run together.
@@ -169,7 +168,8 @@ def search_compositions(
         ValueError: If a candidate cannot be read or does not fit the model, or comes
             twice, a number is out of range, a split has no examples or one where the
             task divides by n - 1, all of validation or of the demonstrations is in the
-            test set, a weight is not finite, or the records belong to something else.
+            test set, a weight is not finite, the systems have fewer singular values
+            than are left, or the records belong to something else.
 
     Example:
         >>> model = load_checkpoint("EleutherAI/gpt-j-6b", "bfloat16")  # doctest: +SKIP
@@ -338,7 +338,12 @@ class _Judge:
         return evaluator
 
     def _clipped(self, composition: tuple[Intervention, ...]) -> LanguageModel:
-        return clip_modules(self.model, composition, at_least_one=self.at_least_one)
+        return clip_modules(
+            self.model,
+            composition,
+            at_least_one=self.at_least_one,
+            systems=self.options["systems"],
+        )
 
     def _told(self, composition: tuple[Intervention, ...]) -> Progress | None:
         """Returns a progress function that names the composition."""

@@ -84,6 +84,41 @@ def test_clipping_both_tied_ends_keeps_them_tied():
     assert np.isfinite(hidden).all()
 
 
+class Halves:
+    """A store whose singular values are half of the true ones."""
+
+    def __init__(self, count=None):
+        self.count, self.asked = count, 0
+
+    def of(self, W):
+        self.asked += 1
+        U, s, Vt = np.linalg.svd(np.asarray(W), full_matrices=False)
+        return U[:, : self.count], s[: self.count] / 2, Vt[: self.count]
+
+
+@pytest.mark.parametrize("family", ["llama", "gptj"])
+def test_matrices_are_those_of_the_store(family):
+    model, systems = model_of(family), Halves()
+    same = clip_module(model, 0, "mlp", 0, systems=systems)
+    assert (same.params["layers"][0]["mlp"], systems.asked) == (
+        model.params["layers"][0]["mlp"],
+        0,
+    )
+    new = clip_modules(model, ["0:mlp:0.5", "embeddings:rank=4"], systems=systems)
+    mlp, old = (m.params["layers"][0]["mlp"] for m in (new, model))
+    for name in ("W_in", "W_out"):
+        W = old[name]["weight"]
+        np.testing.assert_allclose(mlp[name]["weight"], truncate(W, 6) / 2, atol=1e-5)
+    table = truncate(ends(model)[0], 4) / 2
+    np.testing.assert_allclose(ends(new)[0], table, atol=1e-5)
+    assert systems.asked == 1 + len(old)
+    wanted = "systems: expected at least 6 singular values of W_in in layer 0, got 5"
+    with raises(wanted):
+        clip_module(model, 0, "W_in", 0.5, systems=Halves(5))
+    with raises("systems: expected at least 4 singular values of embeddings, got 3"):
+        clip_module(model, None, "embeddings", rank=4, systems=Halves(3))
+
+
 def test_a_rank_in_the_report_of_sizes():
     model = model_of("llama")
     report = size_report(model, 0, "W_Q", rank=2)

@@ -16,6 +16,7 @@ from icltheory.bridge import (
     search_compositions,
 )
 from icltheory.bridge._beam import beam_search
+from icltheory.bridge.spectra import SingularSystems
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.pruning import Intervention
 from icltheory.statistics import compare
@@ -167,6 +168,29 @@ def test_the_search_is_the_loop_over_every_composition(subject, tmp_path):
         **options,
     )
     assert (again.path, again.comparison) == (found.path, found.comparison)
+
+
+class Shrunk(SingularSystems):
+    """A store whose singular values are three quarters of the true ones."""
+
+    def of(self, W):
+        system = super().of(W)
+        return system._replace(s=0.75 * system.s)
+
+
+@pytest.mark.slow
+def test_all_interventions_of_a_composition_are_clipped_by_the_store(subject, tmp_path):
+    model, task = subject
+    options, store = {"shots": 0, "batch_size": 48}, Shrunk(tmp_path)
+    found = search_compositions(
+        model, task, CANDIDATES, budget=20, cache=store, **options
+    )
+    assert len(found.path) > 1
+    clipped = clip_modules(model, found.interventions, systems=store)
+    right = evaluate(clipped, task, "validation", **options).correct
+    assert found.validation_score == pytest.approx(right.mean())
+    before, after = (evaluate(m, task, "test", **options) for m in (model, clipped))
+    assert found.comparison == compare(before.correct, after.correct)
 
 
 def test_what_cannot_be_searched_is_refused():

@@ -79,7 +79,7 @@ def test_texts_end_before_the_first_of_the_strings():
     [
         ([], "prompts: expected at least one, got none"),
         ([[1], []], "prompts: expected 1 to 150 tokens, .* got 0 in prompt 1"),
-        ([[1] * 151], "leaves room for 10, got 151 in prompt 0"),
+        ([[1] * 151], "since 10 more are generated, got 151 in prompt 0"),
         ([[128]], "prompts: expected tokens 0 to 127, got 128 in row 0"),
     ],
 )

@@ -305,3 +305,5 @@ def test_layers_and_numbers_of_questions_are_checked(layers, num_queries, messag
     model, task = tiny("gptj", num_layers=2), classification(2, 4)
     with pytest.raises(ValueError, match=f"^{message}"):
         surrogate_terms(model, task, layers, [0], num_queries=num_queries)
+    with pytest.raises(ValueError, match="^rates: expected at least one, got none"):
+        surrogate_terms(model, task, [0], ())

@@ -1,7 +1,7 @@
 """The matrices of a pruned module at every rate."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -9,9 +9,9 @@ import jax.numpy as jnp
 
 from icltheory._checks import check_finite
 from icltheory.bridge._arrays import gathered, spread_like
+from icltheory.bridge._cutting import cutter_of
 from icltheory.bridge.spectra import ClippingMethod
 from icltheory.layered import MatrixSpec, get_matrix
-from icltheory.linalg import SVD
 from icltheory.pruning import module_matrices
 from icltheory.pruning.modules import Cutting
 
@@ -44,39 +44,16 @@ def pruned_stacks(
 
 def _stack(W, rates, cutting, method, systems, place):
     kept = [cutting.kept(W.shape, rate) for rate in rates]
-    whole = cutting.kept(W.shape, 0)
-    needed = max((k for k in kept if k < whole), default=0)
-    if not needed:
+    if isinstance(method, str):
+        cut = cutter_of(W, cutting, systems, kept, *place)
+        return jnp.stack([cut(size) for size in kept])
+    full = cutting.kept(W.shape, 0)
+    if min(kept) == full:
         return jnp.stack([W] * len(kept))
     # On a GPU the default precision would round the factors to TF32.
     with jax.default_matmul_precision("highest"):
-        cut = _cutter(W, cutting, method, systems, place, needed)
+        cut = method.cutter(W, lambda rate: cutting.kept(W.shape, rate), place)
         pairs = zip(rates, kept, strict=True)
         return jnp.stack(
-            [W if k == whole else cut(r).astype(W.dtype) for r, k in pairs]
+            [W if k == full else cut(rate).astype(W.dtype) for rate, k in pairs]
         )
-
-
-def _cutter(W, cutting, method, systems, place, needed) -> Callable[[Any], jax.Array]:
-    """Returns a function from a rate to the matrix, with one decomposition for all.
-
-    Raises if a store gives fewer singular values than the ``needed`` ones.
-    """
-
-    def kept(rate):
-        return cutting.kept(W.shape, rate)
-
-    if not isinstance(method, str):
-        return method.cutter(W, kept, place)
-    wide = W.astype(jnp.promote_types(W.dtype, jnp.float32))
-    if systems is None or method == "magnitude":
-        cut = cutting.cutter(wide)
-    else:
-        parts = SVD(*(jnp.asarray(part) for part in systems.of(W)))
-        if parts.s.size < needed:
-            raise ValueError(
-                f"systems: expected at least {needed} singular values of {place[1]} in "
-                f"layer {place[0]}, got {parts.s.size}"
-            )
-        cut = cutting.spectral_cutter(wide, parts)
-    return lambda rate: cut(kept(rate))

@@ -251,8 +251,8 @@ def checked_prompts(
     for number, row in enumerate(rows):
         if not 1 <= len(row) <= limit:
             raise ValueError(
-                f"prompts: expected 1 to {limit} tokens, which leaves room for "
-                f"{max_tokens}, got {len(row)} in prompt {number}"
+                f"prompts: expected 1 to {limit} tokens, since {max_tokens} more are "
+                f"generated, got {len(row)} in prompt {number}"
             )
     return rows
 

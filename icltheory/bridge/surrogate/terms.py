@@ -30,6 +30,7 @@ from icltheory._checks import (
 )
 from icltheory._named_errors import named_errors
 from icltheory.batching import Progress, reported
+from icltheory.bridge._cutting import cutter_of
 from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.evaluation._programs import block
 from icltheory.bridge.model import LanguageModel
@@ -42,9 +43,9 @@ from icltheory.bridge.surrogate._layer import (
 )
 from icltheory.bridge.tasks import LanguageTask
 from icltheory.layered import get_matrix, replace_matrix
-from icltheory.linalg import SVD
 from icltheory.noise import without_replacement_factor
-from icltheory.pruning import module_matrices, rank_for_rate
+from icltheory.pruning import module_matrices
+from icltheory.pruning.modules import Cutting
 
 __all__ = ["SurrogateTerms", "surrogate_terms"]
 
@@ -130,14 +131,18 @@ def surrogate_terms(
     Raises:
         ValueError: If there are fewer than two demonstrations, a prompt cannot be
             answered, a weight is not finite, a name, a layer or a rate is out of
-            range, there is no layer, ``num_queries`` is not positive, the MLP of a
-            model with experts is to be pruned, or norms stand behind attention.
+            range, there is no layer or rate, ``num_queries`` is not positive, the MLP
+            of a model with experts is to be pruned, norms stand behind attention, or
+            ``systems`` gives fewer singular values than a rate leaves.
 
     References:
         Yao et al. (2024), Theorems 1 and 2 and Appendix B.3. Verified by
         ``tests/bridge/test_surrogate.py``.
     """
     _check_layers(layers, model.num_layers)
+    check_sequence("rates", rates)
+    if not len(rates):
+        raise ValueError("rates: expected at least one, got none")
     check_positive_int("num_queries", num_queries)
     prompt = _prompt(model, task, split, num_queries)
     N = len(task.demonstrations)
@@ -166,9 +171,8 @@ def surrogate_terms(
             check_finite(spec.name, get_matrix(model.params, spec))
         x = np.asarray(decoder.read_in(params, h))[0][prompt.inside]
         x_query = np.asarray(decoder.read_in(params, q))[prompt.ends]
-        wanted = rates if layer in layers else ()
-        pruned = _pruned(model, layer, module, wanted, systems, at_least_one)
-        for rate, weights, ranks in pruned:
+        pruned = _pruned(model, layer, module, rates, systems, at_least_one)
+        for rate, weights, ranks in pruned if layer in layers else ():
             added = _added(own, weights, h, q)
             with jax.enable_x64(True):
                 factors = attention_factors(arch, weights, x)
@@ -249,29 +253,21 @@ def _pruned(
     model, layer, module, rates, systems, at_least_one
 ) -> Iterator[tuple[Any, Any, dict[str, int]]]:
     """Yields the layer's parameters at each rate, with the rank of each matrix."""
-    specs = module_matrices(model, layer, module) if rates else ()
+    specs = module_matrices(model, layer, module)
     own = {spec.name: get_matrix(model.params, spec) for spec in model.matrices(layer)}
-    parts = {
-        spec.name: SVD(*map(jnp.asarray, _system(own[spec.name], systems)))
-        for spec in specs
-    }
     full = {name: min(W.shape) for name, W in own.items()}
-    for rate in rates:
+    cutting = Cutting("svd", "floor", at_least_one)
+    kept = cutting.kept_table(model.params, specs, rates)
+    cuts = [
+        cutter_of(own[spec.name], cutting, systems, sizes, layer, spec.name)
+        for spec, *sizes in zip(specs, *kept, strict=True)
+    ]
+    for rate, sizes in zip(rates, kept, strict=True):
         params, ranks = model.params, dict(full)
-        for spec in specs:
-            W = own[spec.name]
-            rank = rank_for_rate(W.shape, rate, at_least_one=at_least_one)
-            if rank < min(W.shape):
-                cut = parts[spec.name].truncate(rank).astype(W.dtype)
-                params, ranks[spec.name] = replace_matrix(params, spec, cut), rank
+        for spec, cut, size in zip(specs, cuts, sizes, strict=True):
+            params = replace_matrix(params, spec, cut(size))
+            ranks[spec.name] = size
         yield rate, params["layers"][layer], ranks
-
-
-def _system(W, systems):
-    if systems is not None:
-        return systems.of(W)
-    wide = np.asarray(W).astype(np.promote_types(W.dtype, np.float32))
-    return np.linalg.svd(wide, full_matrices=False)
 
 
 def _cosines(factors, x, added) -> np.ndarray:
