@@ -65,26 +65,29 @@ if BEFORE_0_12:  # jaxlib 0.12.0.1 crashed while it wrote one
     jax.config.update("jax_compilation_cache_dir", PROGRAMS.name)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
 
-# Of the machine's memory, what each worker may fill with compiled programs.
-SHARE = 2 / 3
+# Of the machine's memory, what all workers together may fill with compiled programs,
+# and of the memory areas that the system allows a process, what one may hold: LLVM
+# ends the process where it gets no more.
+SHARE = 1 / 2
 
 
-def _memory_in_use() -> float | None:
-    """Fraction of the machine's memory that this process holds; None if unknown."""
+def _share_in_use(workers: int) -> float | None:
+    """Largest fraction of a limit that this process has reached; None if unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages / os.sysconf("SC_PHYS_PAGES")
+        areas = Path("/proc/self/maps").read_bytes().count(b"\n")
+        most = int(Path("/proc/sys/vm/max_map_count").read_text())
+        return max(workers * pages / os.sysconf("SC_PHYS_PAGES"), areas / most)
     except (OSError, ValueError):
         return None
 
 
 def pytest_runtest_teardown(item, nextitem):
-    """Forgets compiled programs between modules, before they fill the memory."""
+    """Forgets compiled programs between modules, before they reach a limit."""
     if nextitem is None or nextitem.path == item.path:
         return
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    used = _memory_in_use()
-    if used is None or used > SHARE / workers:
+    used = _share_in_use(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    if used is None or used > SHARE:
         jax.clear_caches()
         gc.collect()
 
