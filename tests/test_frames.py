@@ -80,6 +80,8 @@ def test_a_bound_is_a_dictionary():
         *(jnp.array(jnp.inf), terms, jnp.array([3, 3]), jnp.array([2, 2])),
         *(jnp.array(True), jnp.array(jnp.nan), jnp.array([0, 1]), jnp.array([3, 3])),
         upper=jnp.array(jnp.inf),
+        largest_share=jnp.array([0.5, 0.5]),
+        degenerate=jnp.array([0, 2]),
         assumptions=(Assumption("the prompts are independent draws", None),),
     )
     found = to_dict(bound)

@@ -35,6 +35,8 @@ class Terms(NamedTuple):
         upper: One-sided confidence limits of all terms together, ``(L,)``.
         reason_code: Why a term is infinite, ``(L,)``.
         dim: Dimension of each term, ``(L,)``.
+        largest_share: Largest share of one prompt in the mean of each layer, ``(L,)``.
+        degenerate: Prompts with a lower rank than weights and N allow, ``(L,)``.
     """
 
     terms: Array
@@ -42,6 +44,8 @@ class Terms(NamedTuple):
     upper: Array
     reason_code: Array
     dim: Array
+    largest_share: Array
+    degenerate: Array
 
 
 def squared_distances(q: PromptQuantities, numerator, center):
@@ -85,9 +89,9 @@ def isotropic_terms(
     if log == "inside":
         each = isotropic_term(squares, trace, log_det, D[None])
         terms, influence = jnp.mean(each, axis=0), jnp.sum(each, axis=1)
-        upper = jnp.full_like(terms, jnp.nan)
+        upper, averaged = jnp.full_like(terms, jnp.nan), each
     else:
-        A_1 = squares + trace
+        A_1 = averaged = squares + trace
         mean = jnp.mean(A_1, axis=0)
         terms = isotropic_term(mean, 0.0, jnp.mean(log_det, axis=0), D)
         relative = A_1 / jnp.where(mean > 0, mean, 1)[None]
@@ -98,7 +102,7 @@ def isotropic_terms(
         upper = isotropic_term(above, 0.0, below, D)
     finite = jnp.all(jnp.isfinite(squares + q.spectrum.trace), axis=0)
     code = 1 if dim == "ambient" else 6
-    return _finish(q, terms, influence, upper, shots, D, finite, code)
+    return _finish(q, terms, influence, upper, shots, D, finite, code, averaged)
 
 
 def _limit(values, confidence):
@@ -164,7 +168,7 @@ def gaussian_terms(
     terms, influence = jnp.mean(each, axis=0), jnp.sum(each, axis=1)
     finite = jnp.all(jnp.isfinite(q.squared_G + q.spectrum.trace), axis=0)
     upper = _limit(each, 1 - (1 - confidence) / terms.shape[0])
-    return _finish(q, terms, influence, upper, shots, m, finite, 6)
+    return _finish(q, terms, influence, upper, shots, m, finite, 6, each)
 
 
 def _anisotropic(q, sample: Sample, coordinates, mask, center, prior):
@@ -217,7 +221,7 @@ def _over(rows, pad):
     return jnp.concatenate([rows, below], axis=2)
 
 
-def _finish(q, terms, influence, upper, shots, D, finite, otherwise) -> Terms:
+def _finish(q, terms, influence, upper, shots, D, finite, otherwise, averaged) -> Terms:
     """Clips terms at zero, and makes vacuous ones infinite with a reason."""
     spectrum, N = q.spectrum, q.spectrum.eigenvalues.shape[-1]
     m, rank = spectrum.support_dim[0], jnp.min(spectrum.rank, axis=0)
@@ -233,4 +237,7 @@ def _finish(q, terms, influence, upper, shots, D, finite, otherwise) -> Terms:
     ]
     codes = [jnp.full(terms.shape, code) for code in (0, 5, 3, 1, 2, 4)]
     code = jnp.select(conditions, codes, otherwise)
-    return Terms(terms, influence, upper, code, D)
+    total = jnp.sum(averaged, axis=0)
+    share = jnp.max(averaged, axis=0) / jnp.where(total > 0, total, 1)
+    degenerate = jnp.sum(spectrum.rank < jnp.minimum(m, N - 1)[None], axis=0)
+    return Terms(terms, influence, upper, code, D, share, degenerate)

@@ -32,6 +32,7 @@ from icltheory.bounds._terms import (
 from icltheory.bounds.gaussian import check_held_out
 from icltheory.bounds.records import Assumption, Bound
 from icltheory.noise import without_replacement_factor
+from icltheory.noise.spectrum import check_given_dims
 from icltheory.noise.support import dims_of
 from icltheory.trajectory._recursion import prepare
 
@@ -136,7 +137,8 @@ def generalization_bound(
             noise, stands in for it beyond the first layer.
         trivial: What bounds the error anyway; 2 R if not given, as for a loss in
             [0, 2R].
-        confidence: Confidence level of the upper limit, between 0 and 1.
+        confidence: Confidence level of the upper limit, between 0 and 1; approximate,
+            see :class:`Bound`.
         demo_updates: ``"shared"``, ``"frozen"`` or, without a key, ``"causal"``.
         scale: Factor c on the attention sum over all N, the papers' 1/N.
         batch_size: Prompts that are held at once; all of them if not given. The value
@@ -152,7 +154,8 @@ def generalization_bound(
 
     Raises:
         ValueError: If shapes do not fit, a number is out of range, a weight is not
-            finite, a name is unknown or choices contradict each other.
+            finite, a name is unknown, choices contradict each other, or some C_t has a
+            larger rank than the given ``support_dims`` allow.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -164,7 +167,7 @@ def generalization_bound(
         >>> print(bound.summary())
         bound 0.386
         estimated, standard error 0.003; biased low: the logarithm of a mean
-        at most 0.4016 with confidence 95 %
+        at most 0.4016 with confidence 95 %, approximately
         assumed: the loss is sub-Gaussian with the given R
         assumed: the prompts are independent draws
         holds: the weights follow the noisy path
@@ -211,6 +214,7 @@ def generalization_bound(
 
     dense = not (simple and numerator == "exact" and is_choice(center, "zero"))
     quantities = prompt_quantities(sample, m, dense)
+    check_given_dims(support_dims, quantities.spectrum)
     if simple:
         squares = squared_distances(quantities, numerator, center)
         terms = isotropic_terms(
@@ -232,9 +236,12 @@ def generalization_bound(
         reason_code=terms.reason_code,
         dim=terms.dim,
         upper=jnp.asarray(upper, value.dtype),
+        largest_share=terms.largest_share,
+        degenerate=terms.degenerate,
         confidence=confidence,
         bias=_BIAS if simple and log == "outside" and B > 1 else "",
         assumptions=_assumptions(stack.num_layers, key, jitter, center, prior, log),
+        num_prompts=B,
     )
 
 

@@ -19,12 +19,16 @@ REASONS = (
     "rank N-1 < support m: rank {rank} < m >= {support}, so the support of C_t itself "
     "tells of the demonstrations",
     "b = N: the whole pool leaves no noise, C_t = 0",
-    "rank {rank} < min(N - 1, m = {support}): the demonstrations are degenerate, as "
-    "where labels are an exact linear function of the inputs (add label noise or a "
-    "jitter), or the working precision does not resolve C_t (use float64)",
+    "rank {rank} < min(N - 1, m = {support}) in {degenerate} of {prompts} prompts: the "
+    "demonstrations are degenerate, as where labels are an exact linear function of "
+    "the inputs (add label noise or a jitter), or {dtype} does not resolve C_t, as "
+    "where the scale is not 1 / N or the weights make W_t large",
     "the trajectory or its covariance is not finite",
     "the prior does not cover the support: it is singular there",
 )
+
+# A larger share of one prompt in a mean is mentioned in the summary.
+_RARE = 0.1
 
 
 class Assumption(NamedTuple):
@@ -53,8 +57,12 @@ class Bound:
     Three things are told apart. ``assumptions`` says what the theorem assumes and
     whether it holds here. ``value`` is an estimate: its expectations are means over the
     prompts, with a ``standard_error``, and ``bias`` says on which side it tends to lie.
-    ``upper`` is certified with the stated ``confidence``: the bound with the true
-    expectations lies below it in that share of samples of prompts.
+    ``upper`` is an approximate confidence limit: the bound with the true expectations
+    lies below it in a share ``confidence`` of samples of prompts, if these are many
+    enough for Student's limits. They are not where rare prompts decide the means, as
+    for several layers of large weights, since :math:`G_t` is a polynomial in the tokens
+    of a degree that triples with each layer. Then ``value``, ``standard_error`` and
+    ``upper`` are all too small; a large ``largest_share`` is a sign of it.
 
     Args:
         value: The bound in units of the loss.
@@ -70,9 +78,15 @@ class Bound:
         upper: One-sided confidence limit of the value: Student's limits of both
             expectations in every layer, by a union bound; NaN for one prompt, and with
             ``log="inside"``.
+        largest_share: Largest share of one prompt in the mean of
+            :math:`\|G_t - \tilde g_t\|_F^2 + \operatorname{tr} C_t`, ``(L,)``; in the
+            mean of the terms for other priors and with ``log="inside"``.
+        degenerate: Number of prompts where the rank of :math:`C_t` is below
+            min(N - 1, m_t), ``(L,)``.
         confidence: Confidence level of ``upper``.
         bias: Direction of the bias of ``value``; empty where there is none.
         assumptions: What the theorem assumes, and whether it holds.
+        num_prompts: Number B of prompts.
 
     References:
         Yao et al. (2024), Theorem 2.
@@ -88,9 +102,12 @@ class Bound:
     reason_code: Int[Array, " L"]
     dim: Int[Array, " L"]
     upper: Scalar
+    largest_share: Float[Array, " L"]
+    degenerate: Int[Array, " L"]
     confidence: float = static_field(default=0.95)
     bias: str = static_field(default="")
     assumptions: tuple[Assumption, ...] = static_field(default=())
+    num_prompts: int = static_field(default=1)
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -119,7 +136,15 @@ class Bound:
             lines.append(f"{estimate}; {self.bias}" if self.bias else estimate)
             if not np.isnan(self.upper):
                 share = f"{100 * self.confidence:g} %"
-                lines.append(f"at most {float(self.upper):.4g} with confidence {share}")
+                limit = f"at most {float(self.upper):.4g} with confidence {share}"
+                lines.append(f"{limit}, approximately")
+            layer = int(np.argmax(self.largest_share))
+            largest = float(self.largest_share[layer])
+            if largest > max(_RARE, 3 / self.num_prompts):
+                lines.append(
+                    f"layer {layer}: one of {self.num_prompts:,} prompts is "
+                    f"{100 * largest:.0f} % of a mean, so all of this may be too small"
+                )
         words = {True: "holds", False: "FAILS", None: "assumed"}
         lines += [f"{words[one.holds]}: {one.text}" for one in self.assumptions]
         return "\n".join(lines)
@@ -142,14 +167,19 @@ class Bound:
         if codes is None or codes.ndim != 1:
             got = "a traced one" if codes is None else "a batch"
             raise ValueError(f"reason: expected one concrete bound, got {got}")
-        lines = [
-            f"layer {t}: "
-            + REASONS[code].format(
-                rank=int(self.rank[t]),
-                support=int(self.support_dim[t]),
-                dim=int(self.dim[t]),
-            )
-            for t, code in enumerate(codes)
-            if code
-        ]
-        return "; ".join(lines)
+        found: dict[str, list[int]] = {}
+        for t, code in enumerate(codes):
+            if code:
+                said = REASONS[code].format(
+                    rank=int(self.rank[t]),
+                    support=int(self.support_dim[t]),
+                    dim=int(self.dim[t]),
+                    degenerate=f"{int(self.degenerate[t]):,}",
+                    prompts=f"{self.num_prompts:,}",
+                    dtype=self.value.dtype,
+                )
+                found.setdefault(said, []).append(t)
+        return "; ".join(
+            f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))}: {said}"
+            for said, layers in found.items()
+        )

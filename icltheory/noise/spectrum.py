@@ -1,12 +1,14 @@
 """The spectrum of the noise covariance, computed without n^2 x n^2 matrices."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_choice, check_shape
+from icltheory._checks import check_choice, check_shape, check_values, concrete
 from icltheory._names import DemoUpdates, SpectrumMethod
 from icltheory._precision import widened
 from icltheory._pytree import pytree
@@ -115,7 +117,8 @@ def noise_spectrum(
 
     Raises:
         ValueError: If shapes do not fit, b is not an integer from 1 to N, N < 2, a
-            weight is not finite or a name is unknown.
+            weight is not finite, a name is unknown, or some C_t has a larger rank than
+            the given ``support_dims``.
 
     Example:
         >>> import jax.numpy as jnp
@@ -132,7 +135,23 @@ def noise_spectrum(
     check_choice("method", method, ("auto", "rows", "symmetric", "gram"))
     learner, H = prepare(stack, H, demo_updates, scale)
     m = dims_of(stack, support_dims, H.shape[0])
-    return spectrum_on_path(learner, H, shots, W, m, method)[0]
+    spectrum = spectrum_on_path(learner, H, shots, W, m, method)[0]
+    check_given_dims(support_dims, spectrum)
+    return spectrum
+
+
+def check_given_dims(given: Any, spectrum: NoiseSpectrum) -> None:
+    """Raises if given dimensions m_t are below the rank of some C_t."""
+    if given is None:
+        return
+    values = spectrum.eigenvalues.reshape(-1, *spectrum.eigenvalues.shape[-2:])
+    # Far above the rounding of every route.
+    floor = 1000 * values.shape[-1] * jnp.finfo(values.dtype).eps
+    ranks = jnp.max(jnp.sum(values > floor * values[..., :1], axis=-1), axis=0)
+    known = concrete(ranks)
+    said = "" if known is None else f", {known.tolist()}"
+    expected = f"at least the rank of C_t in every layer{said}"
+    check_values("support_dims", given, lambda m: m >= ranks, expected)
 
 
 def spectrum_on_path(learner: Learner, H, shots, W, m, method: SpectrumMethod = "auto"):

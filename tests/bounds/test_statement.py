@@ -1,4 +1,4 @@
-"""What a bound says of itself: assumptions, estimate, certified limit, summary."""
+"""What a bound says of itself: assumptions, estimate, approximate limit, summary."""
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.bounds import AS_PRINTED, generalization_bound, isotropic_term
 from icltheory.constructions import gradient_descent
 from icltheory.noise import noise_spectrum, support_dims
+from icltheory.regression.tasks import LinearRegression
 from tests import oracles
 
 STACK = gradient_descent(jnp.array([0.5]), d_in=2)
@@ -116,15 +117,16 @@ def test_the_summary_tells_the_three_apart():
     lines = bound_of(pools(1, 40)).summary().splitlines()
     assert lines[0].startswith("bound 0.")
     assert lines[1].startswith("estimated, standard error")
-    assert lines[2].endswith("with confidence 95 %")
-    assert lines[3] == "assumed: the loss is sub-Gaussian with the given R"
+    assert lines[2].endswith("with confidence 95 %, approximately")
+    assert lines[3].startswith("layer 0: one of 40 prompts is 22 % of a mean")
+    assert lines[4] == "assumed: the loss is sub-Gaussian with the given R"
     assert "one prompt" in bound_of(pools(1, 1)).summary()
     exact = np.random.default_rng(0).standard_normal((3, 12, 3))
     exact[..., 2] = exact[..., :2].sum(-1)
     W = np.random.default_rng(1).standard_normal((3, 1, 3, 3))
     stack = LinearAttentionStack(*W)
     infinite = generalization_bound(stack, exact, 5, 1.0, scale=1 / 12).summary()
-    assert "infinite: layer 0: rank 3 < min(N - 1, m = 6)" in infinite
+    assert "layer 0: rank 3 < min(N - 1, m = 6) in 3 of 3 prompts" in infinite
     assert "add label noise" in infinite
 
 
@@ -148,6 +150,46 @@ def test_dimensions_of_the_support_can_be_handed_over():
         noise_spectrum(STACK, H[0], 20, support_dims=[2, 2])
 
 
+def test_dimensions_below_the_rank_are_refused():
+    """They made the bound smaller than the theorem's, in silence."""
+    rng = np.random.default_rng(3)
+    stack = LinearAttentionStack(*rng.normal(size=(3, 2, 4, 4)) / 2)
+    H = rng.normal(size=(6, 20, 4))
+
+    def value(m):
+        bound = generalization_bound(stack, H, 10, 1.0, scale=1 / 20, support_dims=m)
+        return bound.value
+
+    assert np.isfinite(value(np.array([10, 10])))
+    wrong = np.array([10, 5])
+    message = r"at least the rank of C_t in every layer, \[10, 10\], got 5"
+    with pytest.raises(ValueError, match=f"support_dims: expected {message}"):
+        value(wrong)
+    with pytest.raises(ValueError, match=f"support_dims: expected {message}"):
+        noise_spectrum(stack, H[0], 10, scale=1 / 20, support_dims=wrong)
+    assert np.isnan(jax.jit(value)(wrong))
+    assert np.isnan(jax.vmap(value)(np.stack([wrong, wrong])))[0]
+
+
+@pytest.mark.slow
+def test_few_prompts_say_too_little_of_deep_stacks_of_large_weights():
+    """Rare prompts decide the expectation, and no limit from few prompts knows it."""
+    W = np.random.default_rng(0).normal(size=(3, 4, 3, 3)) / 12**0.5
+    stack, task = LinearAttentionStack(*W), LinearRegression.isotropic(2, 0.25)
+
+    def bound(seed, number):
+        H, _ = task.sample(jax.random.key(seed), 40, number).tokens()
+        return generalization_bound(stack, H, 10, 1.0, scale=1 / 40)
+
+    few = [bound(seed, 64) for seed in range(100, 112)]
+    assert sum("one of 64 prompts is" in one.summary() for one in few) >= 10
+    many = bound(99, 20_000).value
+    assert sum(float(one.upper) < many for one in few) >= 10
+    calm = bound_of(np.asarray(task.sample(jax.random.key(1), 40, 64).tokens()[0]))
+    assert max(calm.largest_share) < 0.1
+    assert calm.num_prompts == 64
+
+
 def test_exactly_linear_labels_make_the_bound_of_generic_weights_infinite():
     """Every h_i lies in a space of d dimensions, and so does what moves the query."""
     rng = np.random.default_rng(0)
@@ -166,7 +208,8 @@ def test_exactly_linear_labels_make_the_bound_of_generic_weights_infinite():
     # Symmetric products of vectors in 3 dimensions span 6, of which weights allow 10.
     assert bound.value == np.inf
     assert bound.support_dim.tolist() == [10]
-    assert "rank 6 < min(N - 1, m = 10)" in bound.reason
+    assert "rank 6 < min(N - 1, m = 10) in 8 of 8 prompts" in bound.reason
+    assert "or float64 does not resolve C_t" in bound.reason
     assert "labels are an exact linear function of the inputs" in bound.reason
     # d/dR of R * inf; and infinity stays infinity, so that no gradient is NaN.
     assert (float(by_scale), float(by_noise)) == (np.inf, 0.0)
