@@ -11,6 +11,7 @@ from icltheory._checks import (
     check_positive_int,
     check_shape,
     check_values,
+    concrete,
 )
 from icltheory._precision import widened
 from icltheory._typing import Array, Float, Scalar
@@ -234,9 +235,10 @@ def check_held_out(held_out, N, d) -> None:
     expected = f"M < N = {N} demonstrations"
     if held_out >= N:
         raise ValueError(f"held_out: expected {expected}, got {held_out}")
-    check_values(
-        "held_out", d, lambda d: d < held_out, f"M = {held_out} > d", f"d = {d}"
-    )
+    known = concrete(d)
+    dim = "" if known is None else f", {int(known)}"
+    expected = f"more demonstrations than the dimension{dim}"
+    check_values("held_out", d, lambda d: d < held_out, expected, f"{held_out}")
 
 
 def held_out_divergence(z, shots, held_out, padding):

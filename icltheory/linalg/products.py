@@ -1,5 +1,6 @@
 """Frobenius norms and inner products of products of thin factors."""
 
+import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
@@ -68,7 +69,8 @@ def thin_frobenius_norm(
 
     Cost O((m + n) p^2). The terms of the sum may cancel: the absolute error is about
     :math:`\sqrt{\epsilon}\, \|A\|_F \|B\|_F` at worst, where forming the product would
-    leave :math:`\epsilon\, \|A\|_F \|B\|_F`. The gradient at 0 is 0.
+    leave :math:`\epsilon\, \|A\|_F \|B\|_F`. The gradient at 0 is 0. Squares neither
+    overflow nor vanish where the norm does not.
 
     Args:
         A: Left factor, ``(m, p)``.
@@ -89,7 +91,28 @@ def thin_frobenius_norm(
     References:
         Yao et al. (2024), Example 1. Verified by ``tests/linalg/test_linalg.py``.
     """
-    return safe_sqrt(thin_frobenius_inner(A, B, A, B))
+    A, B = widened(A), widened(B)
+    a, b = magnitude(A), magnitude(B)
+    return a * safe_sqrt(thin_frobenius_inner(A / a, B / b, A / a, B / b)) * b
+
+
+def frobenius_norm(W):
+    """Frobenius norm whose squares stay in range, with the derivative 0 at 0."""
+    w = magnitude(W)
+    return w * safe_sqrt(jnp.sum((W / w) ** 2))
+
+
+def magnitude(x):
+    """Largest power of two up to the largest size of an entry, to divide by exactly.
+
+    1 where all are zero or one is not finite; a constant for derivatives.
+    """
+    limits = jnp.finfo(x.dtype)
+    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(x), initial=0))
+    # The inverse is also a normal number.
+    exponent = jnp.clip(jnp.frexp(largest)[1] - 1, limits.minexp, -limits.minexp)
+    usable = jnp.isfinite(largest) & (largest > 0)
+    return jnp.where(usable, jnp.ldexp(jnp.ones((), x.dtype), exponent), 1)
 
 
 @calculator

@@ -11,6 +11,7 @@ from icltheory._names import DemoUpdates, NormMethod
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
 from icltheory.linalg import safe_sqrt, thin_frobenius_inner, thin_frobenius_norm
+from icltheory.linalg.products import frobenius_norm, magnitude
 from icltheory.trajectory._recursion import (
     choose_dense,
     dense_recursion,
@@ -47,7 +48,8 @@ def implicit_gd_norms(
     ``"auto"`` decides by the shapes: factors when L N < n, otherwise gram when N > n
     and the demonstrations are not causal, otherwise dense. All three agree to rounding.
     In the factor path a norm that is small by cancellation loses half of the digits;
-    see :func:`~icltheory.linalg.thin_frobenius_norm`. Norms have derivative 0 at 0.
+    see :func:`~icltheory.linalg.thin_frobenius_norm`. Norms have derivative 0 at 0, and
+    their squares do not overflow.
 
     Args:
         stack: The weights :math:`W_V, W_K, W_Q`, ``(L, n, n)`` each.
@@ -89,18 +91,31 @@ def implicit_gd_norms(
 
 def _norms_of_step(delta_W, G, W):
     one = jnp.eye(W.shape[0], dtype=W.dtype)
-    return tuple(safe_sqrt(jnp.sum(M**2)) for M in (delta_W, G, one + W))
+    return tuple(map(frobenius_norm, (delta_W, G, one + W)))
 
 
 def _norms_of_factors(V, U, C):
     norm = jax.vmap(lambda A, B: thin_frobenius_norm(A.T, B.T))
-    gram = _inner_products(V, C)
-    squares = jnp.diagonal(jnp.cumsum(jnp.cumsum(gram, axis=0), axis=1))
-    traces = jnp.cumsum(jnp.sum(V * C, axis=(1, 2)))
-    later = V.shape[-1] + 2 * traces + squares
-    first = jnp.full((1,), V.shape[-1], V.dtype)
-    one_plus_W = safe_sqrt(jnp.concatenate([first, later[:-1]]))
-    return TrajectoryNorms(norm(V, U), norm(V, C), one_plus_W)
+    return TrajectoryNorms(norm(V, U), norm(V, C), _norms_of_one_plus(V, C))
+
+
+def _norms_of_one_plus(V, C):
+    """The norms of 1 + W before each layer, in units that let no square overflow."""
+    L, n = V.shape[0], V.shape[-1]
+    v, c = jax.vmap(magnitude)(V), jax.vmap(magnitude)(C)
+    units = jax.lax.cummax(
+        jnp.maximum(jnp.concatenate([jnp.ones_like(v[:1]), v * c]), 1)
+    )
+    before = jnp.tri(L, k=-1, dtype=bool)  # a later layer may not be finite
+    share = jnp.where(before, (v * c)[None] / units[:-1, None], 0)
+    left, right = V / v[:, None, None], C / c[:, None, None]
+    traces = jnp.sum(left * right, axis=(1, 2))
+    traces = jnp.sum(jnp.where(before, share * traces[None], 0), axis=1)
+    both = before[:, :, None] & before[:, None]
+    products = share[:, :, None] * share[:, None] * _inner_products(left, right)[None]
+    squares = jnp.sum(jnp.where(both, products, 0), axis=(1, 2))
+    one = 1 / units[:-1]
+    return units[:-1] * safe_sqrt(n * one**2 + 2 * traces * one + squares)
 
 
 def _inner_products(V, C):

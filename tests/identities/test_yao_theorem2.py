@@ -423,7 +423,7 @@ def test_anisotropic_prior_in_float32_where_its_covariance_has_too_few_digits(me
         ),
         (
             {"prior": "held_out", "held_out": 9},
-            "held_out: expected M = 9 > d, got d = 10",
+            "held_out: expected more demonstrations than the dimension, 10, got 9",
         ),
         ({"prior": "anisotropic", "jitter": 0.1}, "prior: expected 'isotropic'"),
         ({"numerator": "spectral", "center": "mean"}, "numerator: expected 'exact'"),
@@ -442,7 +442,7 @@ def test_bad_input(changes, message):
         return generalization_bound(stack, H, shots, R, **changes)
 
     with pytest.raises(ValueError, match="^" + message):
-        call() if "d = 10" in message else jax.eval_shape(call)
+        call() if "dimension, 10" in message else jax.eval_shape(call)
 
 
 def test_bad_shapes_and_weights():

@@ -253,6 +253,29 @@ def test_overflow_is_flagged_layer_by_layer():
     assert gd_jit(stack, 100 * H).finite.sum() > finite.sum()
 
 
+@pytest.mark.parametrize("method", ["dense", "gram", "factors"])
+@pytest.mark.parametrize("scale", [1e25, 1e-12, 1e-25])
+def test_norms_whose_squares_leave_the_range_of_float32(method, scale):
+    rng = np.random.default_rng(0)
+    W = rng.normal(size=(3, 2, 3, 3)).astype(np.float32)
+    W[0, 1] *= np.float32(1e-25)  # keeps the second layer in range
+    H = rng.normal(size=(2, 3)).astype(np.float32)
+
+    def norms(dtype):
+        stack = LinearAttentionStack(*W.astype(dtype))
+        options = {"scale": np.asarray(scale, dtype), "method": method}
+        return implicit_gd_norms(stack, H.astype(dtype), **options)
+
+    found, expected = norms(np.float32), norms(np.float64)
+    for ours, exact in zip(
+        jax.tree.leaves(found), jax.tree.leaves(expected), strict=True
+    ):
+        assert ours.dtype == np.float32
+        kept = exact < np.finfo(np.float32).max
+        np.testing.assert_allclose(ours[kept], exact[kept], rtol=1e-5, atol=1e-37)
+    assert found.G[0] > 0
+
+
 def test_bad_input_says_what_was_expected():
     stack, H, h = problem(*BETWEEN)
     for run in (implicit_gd, implicit_gd_factors, implicit_gd_norms):

@@ -3,6 +3,11 @@
 The risk of a predictor is E (prediction - label of the query)^2. It counts the noise of
 the query label unless ``query_noise=False``. Exact risks take a ``LinearRegression``
 for its population (H, beta*, Psi, sigma^2).
+
+Risks of several gradient steps do not count that noise: ``gradient_steps_optimum``,
+``gradient_steps_limit`` and ``depth_floor``, which are also divided by d, and
+``sampled_gradient_steps``, which is not. For isotropic populations the risk of the
+others is d times the first three plus sigma^2.
 """
 
 from icltheory._public import shown

@@ -124,13 +124,15 @@ def linear_attention_optimum(
     fourth_moment: FourthMoment = None,
     query_noise: bool = True,
 ) -> LinearAttentionOptimum:
-    r"""Best one-layer linear attention, equally the best preconditioned step from zero.
+    r"""Best preconditioned gradient step from zero, by one layer of linear attention.
 
     .. math:: \Gamma^* = M \Bigl(\tfrac{k+1}{k} H M + \tfrac{\tau}{k} I\Bigr)^{-1},
         \qquad R - \sigma^2 = \mathrm{tr}(H M) - \mathrm{tr}(H \Gamma^* H M),
 
-    with M = Psi + beta* beta*' and tau = tr(H M) + sigma^2 > 0. For inputs with other
-    fourth moments than Gaussian ones :math:`\Gamma^* = M H S^{-1}` with S of
+    with M = Psi + beta* beta*' and tau = tr(H M) + sigma^2 > 0. For beta* = 0 it is the
+    best layer of linear attention; with another mean some layers are slightly better,
+    see :func:`~icltheory.regression.ltb.optimal_lsa`. For inputs with other fourth
+    moments than Gaussian ones :math:`\Gamma^* = M H S^{-1}` with S of
     :func:`linear_attention_risk`. H and M may be singular; then Gamma* is one of many.
     For M = psi^2 I and Gaussian inputs it is
     (((tr H + sigma^2 / psi^2) / k) I + ((k + 1) / k) H)^{-1}, and for H = M = I it is
