@@ -127,7 +127,9 @@ def budget_table(means: list[dict[str, Any]]) -> Table:
         table.add_column(name)
     cells: dict[tuple[str, float, float], dict[str, str]] = {}
     for m in means:
-        text = f"{100 * m['change']:+.1f} +- {100 * m['standard error']:.1f}"
+        text = f"{100 * m['change']:+.1f}"
+        if not np.isnan(m["standard error"]):
+            text += f" +- {100 * m['standard error']:.1f}"
         cells.setdefault((m["module"], m["rate"], m["kept"]), {})[m["arm"]] = text
     for (module, rate, kept), row in cells.items():
         texts = [row.get(arm, "-") for arm in arms]

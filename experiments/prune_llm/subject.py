@@ -136,9 +136,9 @@ def given_layer(
 
 
 def _near(name: str) -> Path:
-    """Returns a path that exists here, or the same path in the repository."""
+    """Returns a path as given, or in the repository if it exists only there."""
     path = Path(name)
-    return path if path.exists() else ROOT / path
+    return ROOT / path if (ROOT / path).exists() and not path.exists() else path
 
 
 def _draws(config: Config) -> dict[tuple[str, int, int], LanguageTask]:

@@ -182,7 +182,12 @@ def strengths_of(rates: Any, ranks: Any) -> Sequence[Any]:
 
 def as_strength(value: Any) -> "float | Rank":
     """Converts a rate to a Python float; a rank stays unchanged."""
-    return value if isinstance(value, Rank) else float(value)
+    if isinstance(value, Rank):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"rates: expected numbers or ranks, got {value!r}") from None
 
 
 def key_of(strength: Any) -> float | str:
@@ -205,7 +210,8 @@ def _decimal(rate: Any) -> Fraction:
         raise ValueError("rate: expected a concrete number, got a traced one")
     try:
         value = np.asarray(rate)[()]
-        exact = Fraction(str(value)) if np.ndim(value) == 0 else None
+        number = np.ndim(value) == 0 and not isinstance(value, str)
+        exact = Fraction(str(value)) if number else None
     except ValueError:  # NaN, infinity, or not a number
         exact = None
     if exact is None or not 0 <= exact < 1:

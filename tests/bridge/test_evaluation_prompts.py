@@ -101,9 +101,23 @@ def test_labels_of_several_tokens_or_the_same_one():
         ".*scoring=.average_log_likelihood",
         Letters(("pos", "neg")),
     )
-    twice = dataclasses.replace(task.template, words=("pos", "neg", "pos"))
-    twice = dataclasses.replace(task, labels=("pos", "neg", "pos"), template=twice)
-    fails(twice, "toy validation example 0: expected distinct tokens")
+
+    class Alike(Letters):
+        def encode(self, text, special=True):
+            return super().encode(text.replace("odd", "pos"), special)
+
+    fails(task, "toy validation example 0: expected distinct tokens", Alike())
+
+
+def test_words_and_labels_that_no_evaluation_can_count():
+    task = classification(12)
+    with pytest.raises(ValueError, match="labels: expected different words, got 'pos'"):
+        dataclasses.replace(task, labels=("pos", "neg", "pos"))
+    for label in ("pos", 3, -1, True, 1.0):
+        wrong = task.validation[1]._replace(label=label)
+        message = f"validation example 1: expected a label from 0 to 2, got {label!r}"
+        with pytest.raises(ValueError, match=message):
+            dataclasses.replace(task, validation=(task.validation[0], wrong))
 
 
 def test_prompts_that_are_too_long_or_missing():

@@ -337,6 +337,29 @@ def test_sizes_are_those_of_what_is_written(tmp_path):
         assert report.stored_flops == 2 * report.stored <= report.dense_flops
 
 
+def test_operations_are_those_of_one_token():
+    tied, mixed = model_of("qwen2"), model_of("mixtral")
+    V, d = tied.params["embed"]["tokens"].shape
+    assert size_report(tied, None, "embeddings", rank=2).dense_flops == 0
+    for module in ("head", "embeddings,head"):
+        report = size_report(tied, None, module, rank=2)
+        assert report.dense_flops == 2 * V * d
+        assert report.stored_flops == 2 * 2 * (V + d)
+    experts = mixed.arch.experts
+    report = size_report(mixed, 0, "mlp", 0.5)
+    used = 2 * report.dense * experts.per_token / experts.num
+    assert report.dense_flops == used
+    attn = size_report(mixed, 0, "attn", 0.5)
+    assert attn.dense_flops == 2 * attn.dense
+
+
+@pytest.mark.usefixtures("as_for_a_user")
+def test_modules_in_factors_are_pairs(tmp_path):
+    for wrong in (["3:mlp:0.9"], (3, "mlp"), [(0, "mlp", 0.5)]):
+        with pytest.raises(ValueError, match="factorised: expected pairs of a layer"):
+            save_checkpoint(model_of(), tmp_path / "new", factorised=wrong)
+
+
 def stored_sizes(folder):
     tensors = SafetensorsFolder(folder)
     return [tensors.read(name).nbytes for name in tensors.names]

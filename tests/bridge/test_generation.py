@@ -57,6 +57,21 @@ class Spoken(Letters):
         return "".join(chr(97 + i % 26) for i in ids if i != self.eos_id)
 
 
+@pytest.mark.parametrize(
+    ("prompts", "until", "message"),
+    [
+        ("One", (), "prompts: expected a sequence, got 'One'"),
+        (["One"], "red", "until: expected a sequence, got 'red'"),
+        ([None], (), "prompts: expected texts, got None"),
+        (["One"], [3], "until: expected texts, got 3"),
+    ],
+)
+@pytest.mark.usefixtures("as_for_a_user")
+def test_texts_are_several(prompts, until, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        generate_text(tiny("llama", tokenizer=Spoken()), prompts, 4, until=until)
+
+
 @pytest.mark.slow
 def test_texts_end_before_the_first_of_the_strings():
     tokenizer = Spoken()

@@ -47,6 +47,8 @@ def test_no_space_is_doubled_in_front_of_an_option(tmp_path):
     assert load_task("copa", tmp_path).lint(words, context_length=10**6) == ()
     assert check_prompt("Say: ", ["so"]) == ()
     assert check_prompt("Say: ", [" so"])[0].message.startswith("prompt example 0: ")
+    (doubled,) = check_prompt("Say:", ["  so"])
+    assert doubled.message == "prompt example 0: two spaces stand before '  so'"
 
 
 def test_labels_of_several_tokens_and_of_the_same_one(tmp_path, rte):
@@ -87,6 +89,9 @@ def test_prompts_longer_than_the_context_are_named(rte):
     assert task.lint(words, context_length=limit, split="test", shots=2) == ()
     with pytest.raises(ValueError, match="rte test example"):
         enforce([finding])
+    assert len(set(finding.examples)) == len(finding.examples)
+    everything = task.lint(words, context_length=1, split="test")[0]
+    assert f"(and {len(task.test) - 1} more)" in everything.message
 
 
 def test_the_prefix_is_encoded_once_where_the_limit_is_far(rte):

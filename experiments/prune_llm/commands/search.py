@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments._frame.fields import check_at_least
+from experiments._frame.program import continue_with
 from experiments._frame.progress import Activity, Display
 from experiments.prune_llm.commands.files import check_file, write_whole
 from experiments.prune_llm.commands.options import (
@@ -108,6 +109,8 @@ def main(argv: list[str] | None = None) -> None:
         f"{len(candidates)} candidates, at most {options.budget} evaluations of "
         f"{len(task.validation)} examples"
     )
+    if options.records is not None:
+        continue_with("the same command, which reads the answers kept so far")
     display = Display(Console(stderr=True))
     with display.during(Activity("searching", unit="answers")) as activity:
         found = search_compositions(

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_positive_int, check_sequence
 from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory.bridge._arrays import replicated
@@ -182,6 +182,7 @@ def generate_text(
     References:
         Verified by ``tests/bridge/test_generation.py``.
     """
+    check_texts("prompts", prompts)
     encoded = [model.tokenizer.encode(prompt) for prompt in prompts]
     texts, lost = written_texts(model, encoded, max_tokens, until)
     _refuse_lost(lost)
@@ -197,6 +198,7 @@ def written_texts(
     prefix: PrefixCache | None = None,
 ) -> tuple[list[str], np.ndarray]:
     """Returns texts generated after token prompts, and which met a NaN logit."""
+    check_texts("until", until)
     tokenizer, stops = model.tokenizer, [stop for stop in until if stop]
     end = getattr(tokenizer, "eos_id", None)
 
@@ -220,6 +222,14 @@ def written_texts(
 def cut_before(text: str, stops: Sequence[str]) -> str:
     """Cuts a text before the first occurrence of a stop string."""
     return text[: min((text.find(s) for s in stops if s in text), default=len(text))]
+
+
+def check_texts(name: str, texts: Any) -> None:
+    """Raises for a single string in place of several, and for what is no text."""
+    check_sequence(name, texts)
+    for text in texts:
+        if not isinstance(text, str):
+            raise ValueError(f"{name}: expected texts, got {text!r}")
 
 
 def _refuse_lost(lost: np.ndarray) -> None:

@@ -176,7 +176,14 @@ def _config(model: LanguageModel) -> dict[str, Any]:
 
 
 def _paths(model, pairs) -> set[tuple]:
-    return {spec.path for pair in pairs for spec in module_matrices(model, *pair)}
+    found = set()
+    for pair in pairs:
+        if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+            raise ValueError(
+                f"factorised: expected pairs of a layer and a module, got {pair!r}"
+            )
+        found |= {spec.path for spec in module_matrices(model, *pair)}
+    return found
 
 
 def _tensors(params, entry: Entry, paths, ranks) -> list[_Tensor]:

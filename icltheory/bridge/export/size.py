@@ -1,5 +1,6 @@
 """Savings by clipping a module: parameters, bytes and operations."""
 
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import jax
@@ -52,7 +53,8 @@ class SizeReport(NamedTuple):
         stored: Numbers stored, with factors where they are fewer.
         dense_bytes: Bytes of the first.
         stored_bytes: Bytes of the second.
-        dense_flops: Floating-point operations of its products for one token.
+        dense_flops: Floating-point operations of its products for one token: none of a
+            table that is looked up, and of experts the share that a token uses.
         stored_flops: The same with factors where they are fewer.
         model_parameters: Numbers of the whole model, a tied head once.
         model_saved: Share of those that is saved. Clipping one end of tied embeddings
@@ -140,6 +142,7 @@ def size_report(
     )
     dense = sum(size.dense for size in sizes)
     stored = sum(size.stored for size in sizes)
+    shares = [_share_of_tokens(model, layer, module, spec) for spec in specs]
     width = np.dtype(weights[0].dtype).itemsize
     total = sum(int(leaf.size) for leaf in jax.tree.leaves(model.params))
     # The original matrix stays as the other end of what was tied.
@@ -154,11 +157,27 @@ def size_report(
         stored=stored,
         dense_bytes=dense * width,
         stored_bytes=stored * width,
-        dense_flops=2 * dense,
-        stored_flops=2 * stored,
+        dense_flops=_flops(shares, [size.dense for size in sizes]),
+        stored_flops=_flops(shares, [size.stored for size in sizes]),
         model_parameters=total,
         model_saved=(dense - stored - kept) / total,
     )
+
+
+def _flops(shares: list[Fraction], numbers: list[int]) -> int:
+    """Operations for one token; a product takes 2 for each number."""
+    return int(sum(2 * share * n for share, n in zip(shares, numbers, strict=True)))
+
+
+def _share_of_tokens(model, layer, module, spec) -> Fraction:
+    """Share of the tokens that a matrix is multiplied with."""
+    experts = model.arch.experts
+    if layer is not None and spec.name.startswith("expert_"):
+        return Fraction(experts.per_token, experts.num)
+    if layer is None and "head" not in module.split(","):
+        return Fraction(0)  # the rows of the embeddings are looked up
+    heads = {one.path for one in model.end_matrices() if one.name == "head"}
+    return Fraction(layer is not None or spec.path in heads)
 
 
 def _size(name, shape, rank) -> MatrixSize:

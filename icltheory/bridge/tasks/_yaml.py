@@ -131,7 +131,8 @@ class Document:
         try:
             return kind(**ready, **values)
         except ValueError as error:
-            self.refuse(node, str(error))
+            field = str(error).partition(":")[0]
+            self.refuse(given.get(field, node), str(error))
 
     def _several(self, node: yaml.Node, part: Any, name: str) -> tuple:
         """Reads a list; a list of pairs may be written as a mapping."""

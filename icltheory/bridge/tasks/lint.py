@@ -162,6 +162,10 @@ def check_prompt(
     where, row = example
     found = []
     spaced = [option for option in options if option.startswith(" ")]
+    twice = [option for option in options if option.startswith("  ")]
+    if twice:
+        message = f"{where} example {row}: two spaces stand before {twice[0]!r}"
+        found.append(Finding("warning", "trailing-space", where, message, (row,)))
     if query.endswith((" ", "\t")) and spaced:
         message = (
             f"{where} example {row}: a space stands before the answer {spaced[0]!r}"
@@ -230,8 +234,11 @@ def gather(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         groups.setdefault((finding.code, finding.where), []).append(finding)
     joined = []
     for first, *others in groups.values():
-        more = f" (and {len(others)} more)" if others else ""
-        rows = tuple(row for finding in (first, *others) for row in finding.examples)
+        rows = tuple(
+            dict.fromkeys(row for one in (first, *others) for row in one.examples)
+        )
+        others = len(rows) - 1 if rows else len(others)
+        more = f" (and {others} more)" if others else ""
         joined.append(first._replace(message=first.message + more, examples=rows))
     return tuple(joined)
 

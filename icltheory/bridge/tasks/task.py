@@ -63,7 +63,8 @@ class LanguageTask:
         sources: The files or hub splits that were read.
 
     Raises:
-        ValueError: If there is no such scoring.
+        ValueError: If there is no such scoring, two classes have the same word, or a
+            label is not the number of a class.
 
     References:
         Yao et al. (2024), sections C.1 to C.3.
@@ -84,6 +85,23 @@ class LanguageTask:
 
     def __post_init__(self):
         check_choice("scoring", self.scoring, tuple(SCORINGS))
+        twice = [word for word, number in Counter(self.labels).items() if number > 1]
+        if twice:
+            raise ValueError(
+                f"labels: expected different words, got {twice[0]!r} for two classes"
+            )
+        for split in ("demonstrations", "validation", "test"):
+            for example in getattr(self, split):
+                self._check_label(split, example)
+
+    def _check_label(self, split: str, example: Example) -> None:
+        label, most = example.label, len(self.labels) - 1
+        whole = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
+        if not (whole and 0 <= label <= most):
+            raise ValueError(
+                f"{split} example {example.index}: expected a label from 0 to {most}, "
+                f"got {label!r}"
+            )
 
     def prefix(self, shots: int | None = None) -> str:
         """The demonstrations as text.
