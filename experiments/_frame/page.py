@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from icltheory.strict_json import number
+
 __all__ = ["in_words", "page"]
 
 _STYLE = """
@@ -64,12 +66,12 @@ def page(folder: Path) -> str:
 def in_words(check: Mapping[str, Any]) -> str:
     """Describes one check of ``result.json`` in a sentence."""
     measured, reference, tolerance = (
-        f"{float(check[key]):.4g}" for key in ("measured", "reference", "tolerance")
+        f"{number(check[key]):.4g}" for key in ("measured", "reference", "tolerance")
     )
     if check["relation"] == "within":
         expected = f"a distance of at most {tolerance} from {reference}"
     else:
-        slack = "" if float(check["tolerance"]) == 0 else f" plus {tolerance}"
+        slack = "" if number(check["tolerance"]) == 0 else f" plus {tolerance}"
         expected = f"at most {reference}{slack}"
     return f"{check['name']}: expected {expected}, measured {measured}."
 

@@ -170,7 +170,8 @@ def _check_line(check: Check, checked: bool) -> str:
     verdict = "[green]pass[/]" if check.passed else "[red]FAIL[/]"
     if not checked:
         verdict = "not applicable"
+    sign = "-" if check.tolerance < 0 else "+-"
     return (
         f"{verdict}  {check.name}: {check.measured:.4g} {check.relation} "
-        f"{check.reference:.4g} (+- {check.tolerance:.4g})"
+        f"{check.reference:.4g} ({sign} {abs(check.tolerance):.4g})"
     )

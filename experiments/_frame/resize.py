@@ -9,24 +9,28 @@ import argparse
 import dataclasses
 from typing import Any, TypeVar
 
-from icltheory.training import Curriculum, Ramp
+from icltheory.training import Curriculum, OptimizerConfig, Ramp
 
 Config = TypeVar("Config")
 
+# Fields that follow the size of the recipe they belong to.
+_PARTS = (OptimizerConfig, Curriculum)
 
-def resized(config: Config, args: list[str]) -> Config:
+
+def resized(config: Config, args: list[str], inside: str = "") -> Config:
     """Returns the config as changed by ``--task``, ``--steps`` and ``--dim``.
 
-    A config with the method ``of_task`` says itself what a task changes. The warm-up
+    So is each recipe inside of it by its own options, such as ``--recipe.steps``. A
+    config with the method ``of_task`` says itself what a task changes. The warm-up
     keeps its share of the steps. Prompts keep their number of points for each
     dimension, and a curriculum its share of both.
     """
     parser = argparse.ArgumentParser(
         add_help=False, allow_abbrev=False, exit_on_error=False
     )
-    parser.add_argument("--steps", type=int)
-    parser.add_argument("--dim", type=int)
-    parser.add_argument("--task")
+    parser.add_argument(f"--{inside}steps", type=int, dest="steps")
+    parser.add_argument(f"--{inside}dim", type=int, dest="dim")
+    parser.add_argument(f"--{inside}task", dest="task")
     try:
         asked, _ = parser.parse_known_args(args)
     except argparse.ArgumentError:
@@ -35,6 +39,12 @@ def resized(config: Config, args: list[str]) -> Config:
         of_task: Any = getattr(config, "of_task", lambda _: config)
         config = of_task(asked.task)
     changes: dict[str, Any] = {}
+    for field in dataclasses.fields(config):  # type: ignore
+        part = getattr(config, field.name)
+        if dataclasses.is_dataclass(part) and not isinstance(part, _PARTS):
+            name = field.name.replace("_", "-")
+            new = resized(part, args, f"{inside}{name}.")
+            changes |= {field.name: new} if new is not part else {}
     if _differs(config, "steps", asked.steps):
         changes |= _for_steps(config, asked.steps)
     if _differs(config, "dim", asked.dim):

@@ -38,5 +38,6 @@ from experiments.garg_linear.config import PRESETS as PRESETS
 from experiments.garg_linear.config import Config as Config
 from experiments.garg_linear.config import set_up as set_up
 from experiments.garg_linear.main import main as main
+from experiments.garg_linear.train import load as load
 
-__all__ = ["PRESETS", "Config", "main", "set_up"]
+__all__ = ["PRESETS", "Config", "load", "main", "set_up"]

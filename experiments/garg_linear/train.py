@@ -2,15 +2,18 @@
 
 import dataclasses
 import math
+import os
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from experiments._frame.run import Run
+from experiments._frame.stored import read_config
 from experiments._trained import Timing, fit
 from experiments._trained.fit import mean_metrics
-from experiments.garg_linear.config import Config, Setup
+from experiments.garg_linear.config import PRESETS, Config, Setup, set_up
 from experiments.garg_linear.evaluate import (
     evaluation_prompt,
     least_squares_loss,
@@ -48,6 +51,29 @@ def train(setup: Setup, run: Run) -> tuple[Any, list[dict[str, Any]], Timing]:
         config=dataclasses.asdict(config),
     )
     return stacked(setup, fitted.state), fitted.records, fitted.timing
+
+
+def load(run: str | os.PathLike) -> tuple[Setup, Any]:
+    """Loads the models of a run from its newest checkpoint.
+
+    Args:
+        run: The run's folder.
+
+    Returns:
+        Model, task and config of the run, and the parameters, which have a leading axis
+        of seeds if the config has several.
+
+    Raises:
+        ValueError: If it is no folder of a run of this experiment, or has no intact
+            checkpoint.
+    """
+    folder = Path(run)
+    setup = set_up(read_config(folder, PRESETS["cpu"]), devices=1)
+    store = training.Checkpoints(folder / "checkpoints")
+    found = store.restore(initial_state(setup))
+    if found.state is None:
+        raise ValueError(f"run: expected a run with a checkpoint, got {run}")
+    return setup, training.averaged(found.state)
 
 
 def initial_state(setup: Setup) -> training.TrainState:

@@ -22,8 +22,7 @@ METHODS = {
     "dMMSE": COLOURS[6],
     "best gradient steps": COLOURS[6],
     "lower bound for linear layers": "#7F7F7F",
-    # These methods belong to other families of functions, and share no figure with the
-    # above.
+    # Methods for other families of functions.
     "Lasso": COLOURS[2],
     "two-layer network": COLOURS[3],
     "greedy tree": COLOURS[6],
@@ -69,11 +68,12 @@ def colours(first: int = 0) -> Iterator[str]:
 
 
 def method_colours(names: Iterable[str]) -> dict[str, str]:
-    """Assigns colours to methods; those of :data:`METHODS` always have the same one.
+    """Assigns colours to methods; those of :data:`METHODS` keep theirs.
 
     Args:
         names: The methods. What follows a bracket or a comma does not count, nor does
-            case: ``"ridge (1)"`` is ridge. Others get colours that are left.
+            case: ``"ridge (1)"`` is ridge. Others get colours that are left, as does
+            the second of two that have the same colour, such as ridge and Bayes.
 
     Returns:
         Colours of matplotlib by the names.
@@ -120,7 +120,13 @@ def _assigned(
     if isinstance(names, str):
         raise TypeError(f"names: expected several names, got the string {names!r}")
     own = {name.lower(): look for name, look in fixed.items()}
-    found = {name: own.get(_plain(name)) for name in names}
+    found: dict[str, str | None] = {}
+    kinds: dict[str, str] = {}
+    for name in names:
+        look, kind = own.get(_plain(name)), _plain(name)
+        # The first of two methods that share a look keeps it.
+        shared = look and kinds.setdefault(look, kind) != kind
+        found[name] = None if shared else look
     taken = set(found.values())
     left = itertools.cycle([look for look in free if look not in taken] or free)
     return {name: next(left) if look is None else look for name, look in found.items()}

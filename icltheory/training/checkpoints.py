@@ -135,14 +135,25 @@ class Checkpoints:
         path = self.folder / name
         ocp = _orbax()
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
-        try:
-            with ocp.StandardCheckpointer() as reader:
+        front = f"checkpoint {name}: does not match the state of this run"
+        with ocp.StandardCheckpointer() as reader:
+            stored = _shapes(reader.metadata(path / "state").item_metadata.tree)
+            wanted = _shapes(abstract)
+            for leaf in wanted:
+                # Orbax reports this from threads of its own, at length.
+                if stored.get(leaf, wanted[leaf]) != wanted[leaf]:
+                    raise ValueError(
+                        f"{front}: {leaf}: expected shape {wanted[leaf]}, "
+                        f"got {stored[leaf]}"
+                    )
+            try:
                 state = reader.restore(path / "state", abstract)
-        except (KeyError, ValueError) as error:
-            first = str(error).strip().splitlines()[0]
-            raise ValueError(
-                f"checkpoint {name}: does not match the state of this run: {first}"
-            ) from error
+            except (KeyError, ValueError) as error:
+                said = str(error).strip().splitlines()[0]
+                only = sorted(stored.keys() ^ wanted.keys())
+                if only:
+                    said = f"only one of them has {', '.join(only[:5])}"
+                raise ValueError(f"{front}: {said}") from error
         return state, json.loads((path / "extra.json").read_text())
 
     def _names(self) -> list[str]:
@@ -154,6 +165,18 @@ class Checkpoints:
         whole = [name for name in self._names() if name not in self._damaged]
         for name in whole[: -self.keep]:
             shutil.rmtree(self.folder / name)
+
+
+def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    """Shapes of the arrays of a tree, or of its metadata, by their paths."""
+    leaves = jax.tree_util.tree_leaves_with_path(
+        tree, is_leaf=lambda leaf: hasattr(leaf, "shape")
+    )
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape)
+        for path, leaf in leaves
+        if hasattr(leaf, "shape")
+    }
 
 
 def _orbax() -> Any:

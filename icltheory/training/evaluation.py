@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from icltheory._checks import check_shape
 from icltheory._named_errors import named_errors
 from icltheory.regression.prompts import PrefixPrompt
 
@@ -24,7 +25,8 @@ def prefix_errors(
     All prefixes come from one pass, also where the query differs from the next example.
 
     Args:
-        model: Flax module called with ``(X, y, X_query)``.
+        model: Flax module called with ``(X, y)`` where each query is the next example,
+            and with ``(X, y, X_query)`` otherwise; it returns ``(B, P)``.
         params: Its parameters.
         prompt: Prompts and their queries.
         batch_size: Prompts evaluated at once.
@@ -32,11 +34,15 @@ def prefix_errors(
     Returns:
         The errors.
 
+    Raises:
+        ValueError: If the predictions have another shape than the labels.
+
     References:
         Garg et al. 2022, Section 3. Verified by ``tests/training/test_evaluation.py``.
     """
     X_query = None if prompt.X_query is prompt.X else prompt.X_query
     predictions = _predict(model, params, prompt.X, prompt.y, X_query, batch_size)
+    check_shape("predictions", predictions, jnp.shape(prompt.y_query))
     return jnp.square(predictions - prompt.y_query)
 
 
@@ -44,6 +50,7 @@ def prefix_errors(
 def _predict(model, params, X, y, X_query, batch_size):
     def one(example):
         inputs = jax.tree.map(lambda leaf: leaf[None], example)
-        return model.apply({"params": params}, *inputs)[0]
+        given = inputs if X_query is not None else inputs[:2]
+        return model.apply({"params": params}, *given)[0]
 
     return jax.lax.map(one, (X, y, X_query), batch_size=batch_size)

@@ -174,6 +174,13 @@ def test_a_finished_run_holds_its_report_and_prints_it(tmp_path, capsys):
     assert places == sorted(places)
 
 
+def test_a_check_without_a_number_is_reported(tmp_path):
+    check = Check("slope", float("nan"), -0.7, "within", 0.2)
+    run = Run.begin(launch_of(tmp_path, "--prompts", "7"), "little")
+    run.finish(Report({}, checks=[check]))
+    assert "measured nan." in (run.folder / "report.html").read_text()
+
+
 def test_the_page_of_a_run_needs_no_other_file_and_says_what_was_asked(tmp_path):
     table = Table("k", "error <b>", title="errors")
     table.add_row("1", "[green]0.25[/]")

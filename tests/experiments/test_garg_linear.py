@@ -13,6 +13,8 @@ import pytest
 
 from experiments import garg_linear
 from experiments._frame.program import run_program
+from experiments.garg_linear.evaluate import evaluation_prompt
+from icltheory import training
 from tests import processes
 
 SMALL = {
@@ -107,6 +109,24 @@ def test_a_small_run_writes_everything_it_promises(whole):
     verdicts = {check["name"]: check["passed"] for check in result["checks"]}
     assert not verdicts["Transformer against least squares at k = 4"]
     assert not result["passed"]
+
+
+def test_the_model_of_a_run_is_loaded_again(whole, tmp_path):
+    folder, result = whole
+    with as_alone():
+        setup, params = garg_linear.load(folder)
+        prompt = evaluation_prompt(setup)
+        errors = training.prefix_errors(setup.model, params, prompt).mean(axis=0)
+    expected = np.array(result["curves"]["Transformer"]["mean"])
+    np.testing.assert_allclose(errors / setup.config.dim, expected, rtol=1e-5)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    shutil.copy(folder / "config.json", empty)
+    with pytest.raises(ValueError, match="^run: expected a run with a checkpoint"):
+        garg_linear.load(empty)
+    with pytest.raises(ValueError, match="expected a run folder with a readable"):
+        garg_linear.load(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from experiments import task_diversity
 from experiments._frame.command_line import parse
 from experiments._frame.resize import resized
 from experiments.garg_linear.config import PRESETS
@@ -17,6 +18,17 @@ def test_the_warm_up_keeps_its_share_of_the_steps():
     assert short.optimizer.warmup_steps == 0
     own = ["--steps", "35", "--optimizer.warmup-steps", "7"]
     assert parse(PRESETS, own).config.optimizer.warmup_steps == 7
+
+
+def test_a_recipe_inside_a_config_follows_its_own_steps():
+    args = ["--preset", "cpu", "--recipe.steps", "100"]
+    config = parse(task_diversity.PRESETS, args).config
+    preset = task_diversity.PRESETS["cpu"].recipe
+    share = preset.optimizer.warmup_steps * 100 // preset.steps
+    assert (config.recipe.steps, config.recipe.optimizer.warmup_steps) == (100, share)
+    own = [*args, "--recipe.optimizer.warmup-steps", "7"]
+    found = parse(task_diversity.PRESETS, own).config
+    assert found.recipe.optimizer.warmup_steps == 7
 
 
 def test_prompts_and_curriculum_follow_the_dimension():

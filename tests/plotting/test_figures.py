@@ -23,6 +23,14 @@ def test_a_method_has_one_colour_whatever_stands_beside_it():
     assert set(many.values()) == set(plotting.COLOURS)
 
 
+def test_methods_of_one_colour_are_told_apart_in_one_figure():
+    for assigned in (plotting.method_colours, plotting.method_markers):
+        found = assigned(["ridge (1)", "Bayes", "ridge (2)", "Lasso", "mine"])
+        assert found["ridge (1)"] == found["ridge (2)"] == assigned(["ridge"])["ridge"]
+        assert len(set(found.values())) == 4
+    assert plotting.method_colours(["Bayes"]) == {"Bayes": plotting.METHODS["Bayes"]}
+
+
 def test_error_curves_are_drawn_with_their_names_at_their_ends():
     curves = {
         "ridge": MEAN[:3],
@@ -38,10 +46,11 @@ def test_error_curves_are_drawn_with_their_names_at_their_ends():
     assert (axes.get_yscale(), axes.get_ylabel()) == ("log", "error")
     texts = {text.get_text(): text for text in axes.texts}
     assert set(texts) == set(curves)
+    colours = plotting.method_colours(curves)
     for line, name in zip(axes.get_lines(), curves, strict=True):
         same = matplotlib.colors.same_color
-        assert same(line.get_color(), plotting.METHODS[name])
-        assert same(texts[name].get_color(), plotting.METHODS[name])
+        assert same(line.get_color(), colours[name])
+        assert same(texts[name].get_color(), colours[name])
     axes.figure.canvas.draw()
     boxes = [text.get_window_extent() for text in texts.values()]
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
@@ -206,10 +215,10 @@ def test_limits_that_are_not_positive_are_refused():
 def test_markers_tell_methods_apart_without_colour():
     markers = plotting.method_markers(plotting.METHODS)
     assert markers["exact"] == ""
-    told = {}
-    for name, marker in markers.items():
-        told.setdefault((plotting.METHODS[name], marker), []).append(name)
-    assert [names for names in told.values() if len(names) > 1] == [["ridge", "Bayes"]]
+    for pair in itertools.combinations(plotting.METHODS, 2):
+        assert len(set(plotting.method_colours(pair).values())) == 2
+        one, other = plotting.method_markers(pair).values()
+        assert one != other or one == ""
 
 
 @pytest.mark.parametrize("axes", [3, "axes", object()])

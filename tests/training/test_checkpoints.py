@@ -101,6 +101,9 @@ def test_a_state_of_another_run_is_refused(tmp_path):
     other = TrainState(jnp.int32(0), jnp.int32(0), {"v": jnp.ones(3)}, ())
     with pytest.raises(ValueError, match="does not match the state of this run"):
         store.restore(other)
+    narrow = jax.tree.map(lambda leaf: leaf[..., :1] if leaf.ndim else leaf, state(1))
+    with pytest.raises(ValueError, match=r"run: [\w/]+: expected shape \(.*\), got"):
+        store.restore(narrow)
 
 
 def test_keep_is_checked(tmp_path):

@@ -1,5 +1,8 @@
 """Evaluation: one pass for all prefixes equals one question at a time."""
 
+import re
+
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,6 +36,29 @@ def test_errors_of_shifted_queries_equal_one_question_at_a_time(params):
     for k in (0, 2, P - 1):
         alone = np.asarray(predict(X[:, :k], Y[:, :k], X_QUERY[:, k]))
         np.testing.assert_allclose(got[:, k], (alone - Y_QUERY[:, k]) ** 2, rtol=1e-4)
+
+
+class Columns(nn.Module):
+    """Predicts the last input, or, wrongly, a column of it."""
+
+    column: bool = False
+
+    @nn.compact
+    def __call__(self, X, y):
+        return X[..., -1:] if self.column else X[..., -1]
+
+
+def test_models_without_queries_of_their_own_are_called_with_two_arguments():
+    x, y = jnp.asarray(X), jnp.asarray(Y)
+    standard = PrefixPrompt(x, y, x, y, None)
+    errors = prefix_errors(Columns(), {"unused": x}, standard)
+    np.testing.assert_allclose(errors, (X[..., -1] - Y) ** 2, rtol=1e-6)
+    for count in (1, P, B):  # with P prompts the shapes even broadcast
+        some, labels = x[:count], y[:count]
+        prompt = PrefixPrompt(some, labels, some, labels, None)
+        wanted = f"predictions: expected shape {count, P}, got {count, P, 1}"
+        with pytest.raises(ValueError, match=re.escape(wanted)):
+            prefix_errors(Columns(column=True), {"unused": x}, prompt)
 
 
 @pytest.mark.slow
