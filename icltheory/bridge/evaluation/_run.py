@@ -3,22 +3,16 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from icltheory.batching import Counter, Progress
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge.evaluation._branches import Branch, ModelPrograms, SharedPrefix
-from icltheory.bridge.evaluation.batches import Batches
+from icltheory.bridge.evaluation.batches import Batches, most_pairs
 from icltheory.bridge.evaluation.packing import PackedBatches
 from icltheory.bridge.evaluation.prompts import Prompts
 from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
 from icltheory.bridge.model import check_weights
-
-# On a CPU, a program whose buffers exceed 32 MiB together gets new pages from the
-# system in every call, which takes as long as its products. The attention scores and
-# weights are two such buffers; the others are smaller.
-_MOST_BYTES = 12 * 2**20
 
 
 class SplitEvaluator:
@@ -35,7 +29,7 @@ class SplitEvaluator:
         rates: int = 1,
     ):
         limit, width = model.context_length, model.arch.width
-        pairs = _most_pairs(model, rates)
+        pairs = most_pairs(model, rates)
         self.model, self.prompts = model, prompts
         self._weights_are_known = False
         self.batches = self.apart = Batches(
@@ -194,15 +188,6 @@ class SplitEvaluator:
             taken = {key: branch.take(wanted) for key, branch in self.branches.items()}
             self._chosen = (wanted, taken)
         return self._chosen[1]
-
-
-def _most_pairs(model: Any, rates: int) -> int | None:
-    """Largest number of token pairs whose attention weights fit ``_MOST_BYTES``."""
-    leaf = jax.tree.leaves(model.params)[0]
-    devices = leaf.devices() if isinstance(leaf, jax.Array) else jax.devices()
-    if any(device.platform != "cpu" for device in devices):
-        return None
-    return _MOST_BYTES // (4 * model.arch.num_heads * rates)
 
 
 def _check_turns(rotary, prompts):

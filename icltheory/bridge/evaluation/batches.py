@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax
 import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
@@ -12,6 +13,11 @@ from icltheory.bridge.evaluation.prompts import Prompts, common_beginning
 from icltheory.bridge.streams import Tokens
 
 __all__ = ["Answers", "Batch", "Batches", "padded_lengths"]
+
+# On a CPU, a program whose buffers exceed 32 MiB together gets new pages from the
+# system in every call, which takes as long as its products. The attention scores and
+# weights are two such buffers; the others are smaller.
+_MOST_BYTES = 12 * 2**20
 
 
 @runtime_checkable
@@ -124,6 +130,15 @@ def row_lengths(sizes: np.ndarray, most: int) -> np.ndarray:
     """Pads rows of these sizes to at most ``most`` lengths; returns that of each."""
     lengths = padded_lengths(sizes, most)
     return lengths[np.searchsorted(lengths, sizes)]
+
+
+def most_pairs(model: Any, rates: int) -> int | None:
+    """Largest number of token pairs whose attention weights fit ``_MOST_BYTES``."""
+    leaf = jax.tree.leaves(model.params)[0]
+    devices = leaf.devices() if isinstance(leaf, jax.Array) else jax.devices()
+    if any(device.platform != "cpu" for device in devices):
+        return None
+    return _MOST_BYTES // (4 * model.arch.num_heads * rates)
 
 
 def rows_with(most_pairs: int, length: int, prompts: Prompts) -> int:

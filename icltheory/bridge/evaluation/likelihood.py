@@ -14,7 +14,13 @@ from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.evaluation import _programs as programs
-from icltheory.bridge.evaluation.batches import Line, laid_out, rounded_up, row_lengths
+from icltheory.bridge.evaluation.batches import (
+    Line,
+    laid_out,
+    most_pairs,
+    rounded_up,
+    row_lengths,
+)
 from icltheory.bridge.evaluation.prompts import common_beginning
 from icltheory.bridge.model import check_weights
 
@@ -107,7 +113,9 @@ def log_likelihoods(
     greedy = np.zeros(len(read), bool)
 
     def run(groups, count):
-        for numbers, places, *batch in _batches(laid, groups, batch_size, buckets):
+        for numbers, places, *batch in _batches(
+            laid, groups, batch_size, buckets, most_pairs(model, 1)
+        ):
             found = _run(model, *batch)
             totals[numbers], greedy[numbers] = (part[places] for part in found)
             count.add(len(numbers), "rows")
@@ -146,7 +154,8 @@ def perplexity(
         text: The text.
         window: Tokens of a window; the model's context if not given.
         stride: Tokens between the beginnings of windows; half a window if not given.
-        batch_size: Most windows that run together.
+        batch_size: Most windows that run together; on a CPU fewer where their attention
+            would need so much memory that the program slows down.
         progress: As of :func:`log_likelihoods`.
 
     Returns:
@@ -238,7 +247,7 @@ class _Rows(NamedTuple):
         return found
 
 
-def _batches(rows: _Rows, groups, size, buckets) -> Iterator[tuple]:
+def _batches(rows: _Rows, groups, size, buckets, pairs) -> Iterator[tuple]:
     """Yields batches: row numbers, positions, input tokens and predicted tokens."""
     lines = [Line(rows, [group]) for group in groups]
     read = np.array([len(line.ids) for line in lines])
@@ -250,6 +259,8 @@ def _batches(rows: _Rows, groups, size, buckets) -> Iterator[tuple]:
         members = np.flatnonzero(padded == length).tolist()
         answers = rounded_up(asked[members].max())
         each = min(size, 1 << (len(members) - 1).bit_length())
+        if pairs is not None:
+            each = max(1, min(each, pairs // int(length) ** 2))
         for first in range(0, len(members), each):
             chosen = members[first : first + each]
             # The last row is repeated to fill the shape.
