@@ -191,7 +191,10 @@ def test_a_small_run_writes_everything_it_promises_and_resumes(tmp_path):
         (["--gpt2.num-points", "10"], "gpt2.num_points: expected at least 2 dim"),
         (["--stack.model", "gpt2"], "model: expected gpt2 and linear"),
         (["--gpt2.seeds", "0", "1"], "gpt2: expected one seed"),
-        (["--stack.steps", "50"], "warmup_steps: expected at most 50, got 100"),
+        (
+            ["--stack.steps", "50", "--stack.optimizer.warmup-steps", "100"],
+            "warmup_steps: expected at most 50, got 100",
+        ),
         (["--preset", "paper"], "preset: expected one of cpu, gpu, got paper"),
     ],
 )
