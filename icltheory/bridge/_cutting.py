@@ -32,9 +32,10 @@ def cutter_of(
         ValueError: If the store gives fewer singular values than a size needs.
     """
     full = cutting.kept(W.shape, 0)
-    needed = max((size for size in sizes if size < full), default=0)
-    if not needed:
+    smaller = [size for size in sizes if size < full]
+    if not smaller:
         return lambda size: W
+    needed = max(smaller)
     wide = W.astype(jnp.promote_types(W.dtype, jnp.float32))
     if systems is None or cutting.method == "magnitude":
         cut = cutting.cutter(wide)

@@ -168,6 +168,8 @@ def init_state(
         step = jnp.zeros((), jnp.int32)
         return TrainState(step, seed, params, optimizer.init(params))
 
+    if jnp.issubdtype(getattr(seed, "dtype", int), jax.dtypes.prng_key):
+        raise ValueError("seed: expected integers, got a key of jax.random")
     known = np.asarray(seed)
     if known.dtype.kind not in "iu" or np.any(known != known.astype(np.int32)):
         raise ValueError(f"seed: expected integers of 32 bits, got {seed}")
@@ -280,10 +282,17 @@ def make_step(
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
         t = state.step
+        if jnp.ndim(t):
+            raise ValueError(
+                f"state: expected one run, got {jnp.size(t)}; use make_ensemble_step"
+            )
         key = jax.random.fold_in(stream_key(state.seed, "data"), t)
         prompt = task.sample(
             key, num_points - 1, batch_size, active_dims=curriculum.dims(t)
         )
+        if not hasattr(prompt, "points"):
+            kind = type(prompt).__name__
+            raise ValueError(f"task.sample: expected a Prompt, got a {kind}")
         X, y = shard_batch(prompt.points(), mesh)
         value, grads = gradient(state.params, X, y, curriculum.points(t))
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)

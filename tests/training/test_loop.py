@@ -284,6 +284,25 @@ def test_bad_settings_are_refused(kwargs, message):
         build(**kwargs)
 
 
+def test_what_no_step_can_use_is_refused():
+    class Pairs:
+        dim = D
+
+        def sample(self, *args, **kwargs):
+            return TASK.sample(*args, **kwargs).points()
+
+    step = training.make_step(
+        MODEL, Pairs(), OPTIMIZER, CURRICULUM, batch_size=B, num_points=P
+    )
+    with pytest.raises(ValueError, match=r"^task.sample: expected a Prompt, got a tu"):
+        step(start())
+    two = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), start())
+    with pytest.raises(ValueError, match="^state: expected one run, got 2; use make_"):
+        build()(two)
+    with pytest.raises(ValueError, match="^seed: expected integers, got a key of jax"):
+        training.init_state(MODEL, TASK, OPTIMIZER, jax.random.key(0), num_points=P)
+
+
 def test_a_state_beyond_the_end_is_refused():
     state = training.TrainState(jnp.int32(9), jnp.int32(0), {}, ())
     with pytest.raises(ValueError, match="num_steps: expected at least 9 steps, got 5"):
