@@ -284,6 +284,7 @@ def test_bad_settings_are_refused(kwargs, message):
         build(**kwargs)
 
 
+@pytest.mark.usefixtures("as_for_a_user")
 def test_what_no_step_can_use_is_refused():
     class Pairs:
         dim = D
