@@ -194,6 +194,9 @@ def report(
         axes={
             "transformer.*.*": ["pool size", "seed"],
             f"over_training.{CLOSENESS}": ["pool size", "training step"],
+            "theory.*.*": ["pool size", "mean and standard error"],
+            "theory.ridge": ["mean and standard error"],
+            "crossings.*": ["seed"],
         },
     )
 

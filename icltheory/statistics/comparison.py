@@ -122,6 +122,9 @@ def compare(
     are all gains the score test says 0.025 and the exact test 0.063, and the verdict is
     that so few cannot tell.
 
+    Errors that are numbers are compared by ``Estimate.of(after - before)``, which has
+    an interval and a p-value.
+
     None of them knows how the second model was chosen: compare on examples that took
     no part in the choice. A comparison of a NaN prediction with its label is ``False``,
     so that the prediction counts as wrong.
