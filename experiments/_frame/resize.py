@@ -9,18 +9,15 @@ import argparse
 import dataclasses
 from typing import Any, TypeVar
 
-from icltheory.training import Curriculum, OptimizerConfig, Ramp
+from icltheory.training import Curriculum, Ramp
 
 Config = TypeVar("Config")
 
-# Fields that follow the size of the recipe they belong to.
-_PARTS = (OptimizerConfig, Curriculum)
 
-
-def resized(config: Config, args: list[str], inside: str = "") -> Config:
+def resized(config: Config, args: list[str]) -> Config:
     """Returns the config as changed by ``--task``, ``--steps`` and ``--dim``.
 
-    So is each recipe inside of it by its own options, such as ``--recipe.steps``. A
+    Options such as ``--recipe.steps`` change the warm-up of that recipe likewise. A
     config with the method ``of_task`` says itself what a task changes. The warm-up
     keeps its share of the steps. Prompts keep their number of points for each
     dimension, and a curriculum its share of both.
@@ -28,9 +25,9 @@ def resized(config: Config, args: list[str], inside: str = "") -> Config:
     parser = argparse.ArgumentParser(
         add_help=False, allow_abbrev=False, exit_on_error=False
     )
-    parser.add_argument(f"--{inside}steps", type=int, dest="steps")
-    parser.add_argument(f"--{inside}dim", type=int, dest="dim")
-    parser.add_argument(f"--{inside}task", dest="task")
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--dim", type=int)
+    parser.add_argument("--task")
     try:
         asked, _ = parser.parse_known_args(args)
     except argparse.ArgumentError:
@@ -39,17 +36,34 @@ def resized(config: Config, args: list[str], inside: str = "") -> Config:
         of_task: Any = getattr(config, "of_task", lambda _: config)
         config = of_task(asked.task)
     changes: dict[str, Any] = {}
-    for field in dataclasses.fields(config):  # type: ignore
-        part = getattr(config, field.name)
-        if dataclasses.is_dataclass(part) and not isinstance(part, _PARTS):
-            name = field.name.replace("_", "-")
-            new = resized(part, args, f"{inside}{name}.")
-            changes |= {field.name: new} if new is not part else {}
     if _differs(config, "steps", asked.steps):
         changes |= _for_steps(config, asked.steps)
     if _differs(config, "dim", asked.dim):
         changes |= _for_dim(config, asked.dim)
-    return dataclasses.replace(config, **changes) if changes else config  # type: ignore
+    if changes:
+        config = dataclasses.replace(config, **changes)  # type: ignore
+    for field in dataclasses.fields(config):  # type: ignore
+        config = _inside(config, field.name, args)
+    return config
+
+
+def _inside(config, field, args):
+    """Returns a config whose recipe of that name has the steps that are asked for."""
+    part = getattr(config, field)
+    if not hasattr(getattr(part, "optimizer", None), "warmup_steps"):
+        return config
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False
+    )
+    parser.add_argument(f"--{field.replace('_', '-')}.steps", type=int, dest="steps")
+    try:
+        asked, _ = parser.parse_known_args(args)
+        if not _differs(part, "steps", asked.steps):
+            return config
+        part = dataclasses.replace(part, **_for_steps(part, asked.steps))
+        return dataclasses.replace(config, **{field: part})
+    except (argparse.ArgumentError, ValueError):
+        return config  # other options may still make it fit
 
 
 def _differs(config, field, value):

@@ -102,7 +102,6 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
             *findings(study, rows, repeated, raced, measured["theory"]),
             *(arm_findings(study, arms, means) if arms else ()),
             *budget_findings(study, budgets),
-            _speed(measured["ways"]),
         ],
         figures=draw(study, rows, measured, arms),
         interval_level=study.config.level,
@@ -110,14 +109,6 @@ def report(study: Study, measured: dict[str, Any]) -> Report:
             "grid.*.accuracy.*.*": ["layer", "clipping rate"],
             "replicates.*.rates": ["draw and order"],
         },
-    )
-
-
-def _speed(ways: dict[str, Any]) -> str:
-    return (
-        f"one search over all rates on {ways['examples']} examples took "
-        f"{ways['cached_seconds']:.2g} s, and one prompt at a time "
-        f"{ways['naive_seconds']:.2g} s, {ways['ratio']:.0f} times as long"
     )
 
 

@@ -86,6 +86,7 @@ def endings(scoring):
         labels=("1", "2"),
         template=template,
         validation=tuple(rows),
+        test=(),
         demonstrations=tuple(rows[:2]),
     )
 

@@ -64,7 +64,7 @@ class LanguageTask:
 
     Raises:
         ValueError: If there is no such scoring, two classes have the same word, or a
-            label is not the number of a class.
+            label is not the number of a class or, for a choice, of an option.
 
     References:
         Yao et al. (2024), sections C.1 to C.3.
@@ -95,7 +95,9 @@ class LanguageTask:
                 self._check_label(split, example)
 
     def _check_label(self, split: str, example: Example) -> None:
-        label, most = example.label, len(self.labels) - 1
+        choice = self.kind == "choice"
+        most = len(self.template.options if choice else self.labels) - 1
+        label = example.label
         whole = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
         if not (whole and 0 <= label <= most):
             raise ValueError(
