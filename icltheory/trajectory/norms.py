@@ -10,7 +10,7 @@ from icltheory._checks import check_choice
 from icltheory._names import DemoUpdates, NormMethod
 from icltheory._typing import Float
 from icltheory.attention import LinearAttentionStack
-from icltheory.linalg import safe_sqrt, thin_frobenius_inner, thin_frobenius_norm
+from icltheory.linalg import safe_sqrt, thin_frobenius_inner
 from icltheory.linalg.products import frobenius_norm, magnitude
 from icltheory.trajectory._recursion import (
     choose_dense,
@@ -95,27 +95,33 @@ def _norms_of_step(delta_W, G, W):
 
 
 def _norms_of_factors(V, U, C):
-    norm = jax.vmap(lambda A, B: thin_frobenius_norm(A.T, B.T))
-    return TrajectoryNorms(norm(V, U), norm(V, C), _norms_of_one_plus(V, C))
-
-
-def _norms_of_one_plus(V, C):
-    """The norms of 1 + W before each layer, in units that let no square overflow."""
-    L, n = V.shape[0], V.shape[-1]
-    v, c = jax.vmap(magnitude)(V), jax.vmap(magnitude)(C)
-    units = jax.lax.cummax(
-        jnp.maximum(jnp.concatenate([jnp.ones_like(v[:1]), v * c]), 1)
+    # Each factor in a unit of its layer, so that no square overflows.
+    v, u, c = (jax.vmap(magnitude)(factor) for factor in (V, U, C))
+    V, U, C = (
+        factor / unit[:, None, None] for factor, unit in ((V, v), (U, u), (C, c))
     )
+    squares = jax.vmap(lambda A, B: thin_frobenius_inner(A.T, B.T, A.T, B.T))(V, U)
+    gram = _inner_products(V, C)
+    return TrajectoryNorms(
+        v * safe_sqrt(squares) * u,
+        v * safe_sqrt(jnp.diagonal(gram)) * c,
+        _norms_of_one_plus(gram, jnp.sum(V * C, axis=(1, 2)), v * c, V.shape[-1]),
+    )
+
+
+def _norms_of_one_plus(gram, traces, sizes, n):
+    """The norms of 1 + W before each layer, of gradients in units of their sizes."""
+    L = len(sizes)
+    # The unit before a layer is the largest size up to there, or 1 for the identity.
+    one = jnp.ones_like(sizes[:1])
+    units = jax.lax.cummax(jnp.maximum(jnp.concatenate([one, sizes[:-1]]), 1))
     before = jnp.tri(L, k=-1, dtype=bool)  # a later layer may not be finite
-    share = jnp.where(before, (v * c)[None] / units[:-1, None], 0)
-    left, right = V / v[:, None, None], C / c[:, None, None]
-    traces = jnp.sum(left * right, axis=(1, 2))
-    traces = jnp.sum(jnp.where(before, share * traces[None], 0), axis=1)
+    share = jnp.where(before, sizes[None] / units[:, None], 0)
+    trace = jnp.sum(jnp.where(before, share * traces[None], 0), axis=1)
     both = before[:, :, None] & before[:, None]
-    products = share[:, :, None] * share[:, None] * _inner_products(left, right)[None]
+    products = share[:, :, None] * share[:, None] * gram[None]
     squares = jnp.sum(jnp.where(both, products, 0), axis=(1, 2))
-    one = 1 / units[:-1]
-    return units[:-1] * safe_sqrt(n * one**2 + 2 * traces * one + squares)
+    return units * safe_sqrt(n / units**2 + 2 * trace / units + squares)
 
 
 def _inner_products(V, C):
