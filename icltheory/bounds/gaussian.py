@@ -129,7 +129,7 @@ def anisotropic_term(
         prior_cov: :math:`\Sigma`, ``(d, d)``, positive definite.
 
     Returns:
-        T in nats; inf where C is singular.
+        T in nats; inf where C is singular up to rounding in coordinates of the prior.
 
     Raises:
         ValueError: If the shapes do not fit, a matrix is no covariance, or the prior's

@@ -170,7 +170,7 @@ def _layer_dim(W_V, W_K, W_Q):
 def _dim_from_bases(W_V, W_K, W_Q):
     left, r = _column_basis(W_V.T)
     query, _ = _column_basis(W_Q)
-    right, s = _column_basis(W_K.T @ query, jnp.linalg.norm(W_K, 2))
+    right, s = _column_basis(W_K.T @ query, jnp.max(jnp.abs(W_K), axis=0))
     return _dim(left, r, right, s)
 
 
@@ -193,10 +193,20 @@ def _surely_regular(W):
     return smallest[-1] > 4 * _tolerance(largest[-1])
 
 
-def _column_basis(W, size=None):
-    """Orthonormal basis of the columns, padded with zero columns, and the rank."""
-    U, s, _ = jnp.linalg.svd(finite_or_nan(W), full_matrices=False)
-    rank = jnp.sum(s > _tolerance(s[0] if size is None else size))
+def _column_basis(W, sizes=None):
+    """Orthonormal basis of the columns, padded with zero columns, and the rank.
+
+    The rank is that of rows and columns of equal size, since units do not change it;
+    rows of a product have the sizes of its first factor, from which it is rounded.
+    """
+    U, _, _ = jnp.linalg.svd(finite_or_nan(W), full_matrices=False)
+    rows = jnp.max(jnp.abs(W), axis=1) if sizes is None else sizes
+    even = W / jnp.where(rows > 0, rows, 1)[:, None]
+    if sizes is None:
+        columns = jnp.max(jnp.abs(even), axis=0)
+        even = even / jnp.where(columns > 0, columns, 1)[None]
+    s = jnp.linalg.svd(finite_or_nan(even), compute_uv=False)
+    rank = jnp.sum(s > _tolerance(s[0] if sizes is None else jnp.maximum(s[0], 1)))
     return U * (jnp.arange(s.shape[0]) < rank)[None], rank
 
 

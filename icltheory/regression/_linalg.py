@@ -72,11 +72,22 @@ def _symmetric_root_jvp(primals, tangents):
 
 
 def _root_and_spectrum(cov: Array) -> tuple[Array, Array, Array]:
-    eigenvalues, vectors = jnp.linalg.eigh(cov)
     # An eigenvalue 0 rounded to eps must not become a root of size sqrt(eps).
-    cutoff = cov.shape[0] * jnp.finfo(cov.dtype).eps * jnp.max(eigenvalues)
-    roots = jnp.sqrt(jnp.where(eigenvalues > cutoff, eigenvalues, 0))
+    values, vectors = seen_eigenvalues(cov)
+    roots = jnp.sqrt(values)
     return einsum("ij,j,kj->ik", vectors, roots, vectors), roots, vectors
+
+
+def seen_eigenvalues(cov: Array) -> tuple[Array, Array]:
+    """Eigenvalues, with those at rounding level set to 0, and eigenvectors.
+
+    Rounding is relative to the variances of the coordinates in which an eigenvector is
+    not exactly 0, so that a diagonal matrix keeps every positive entry.
+    """
+    values, vectors = jnp.linalg.eigh(cov)
+    sizes = jnp.sum(jnp.where(vectors != 0, jnp.diagonal(cov)[:, None], 0), axis=0)
+    cutoff = len(cov) * jnp.finfo(cov.dtype).eps * sizes
+    return jnp.where(values > cutoff, values, 0), vectors
 
 
 def covariance_root(cov: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from icltheory._typing import Array
-from icltheory.regression._linalg import einsum
+from icltheory.regression._linalg import einsum, seen_eigenvalues
 from icltheory.regression.ltb import GDBeta, _formulas, optimal_gd_beta
 from icltheory.regression.ltb._moments import Moments
 from icltheory.regression.tasks.linear import LinearRegression
@@ -134,10 +134,3 @@ def basis_along(matrix: Array, direction: Array) -> tuple[Array, Array]:
     small = jnp.finfo(matrix.dtype).eps ** 0.5 * jnp.max(jnp.abs(matrix))
     values, basis = seen_eigenvalues(matrix + small * unit[:, None] * unit[None, :])
     return values > 0, basis
-
-
-def seen_eigenvalues(matrix: Array) -> tuple[Array, Array]:
-    """Eigenvalues, with those at rounding level set to 0, and eigenvectors."""
-    values, basis = jnp.linalg.eigh(matrix)
-    cutoff = matrix.shape[0] * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(values))
-    return jnp.where(values > cutoff, values, 0), basis

@@ -5,14 +5,14 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from icltheory._typing import Array
-from icltheory.regression._linalg import einsum
+from icltheory.regression._linalg import einsum, seen_eigenvalues
 from icltheory.regression.tasks.linear import LinearRegression
 
 
 class InputRoots(NamedTuple):
     """H^{1/2}, its Moore-Penrose inverse, the projector on im(H), positive eigenvalues.
 
-    Eigenvalues below d eps times the largest count as 0; those are 0 in ``values``.
+    Eigenvalues at rounding level count as 0; those are 0 in ``values``.
     """
 
     root: Array
@@ -23,11 +23,8 @@ class InputRoots(NamedTuple):
     @classmethod
     def of(cls, H: Array) -> "InputRoots":
         """The roots of a positive semi-definite matrix."""
-        values, V = jnp.linalg.eigh(H)
-        cutoff = H.shape[0] * jnp.finfo(H.dtype).eps * jnp.max(jnp.abs(values))
-        seen = values > cutoff
-        values = jnp.where(seen, values, 0)
-        roots = jnp.sqrt(values)
+        values, V = seen_eigenvalues(H)
+        seen, roots = values > 0, jnp.sqrt(values)
         inverses = jnp.where(seen, 1 / jnp.where(seen, roots, 1), 0)
 
         def assemble(diagonal):

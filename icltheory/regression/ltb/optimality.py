@@ -112,12 +112,12 @@ def optimality_conditions(
     scores = v * jnp.asarray(parts.U).T - best.Gamma
     start = jnp.asarray(parts.p) / jnp.where(v == 0, 1, v) + moments.mean
     white = Whitened.of(problem)
-    # The rounding error of Phi depends on its three factors and their eigenvalues,
-    # which may be far larger than Phi.
-    size = jnp.trace(H) * jnp.trace(moments.Psi)
+    root = symmetric_root(H)
+    # The rounding error of Phi depends on its three factors, which may be far larger
+    # than Phi.
+    size = einsum("ij,jk,ki->", *map(jnp.abs, (root, moments.Psi, root)))
     cutoff = 8 * problem.dim * jnp.finfo(H.dtype).eps * size
 
-    root = symmetric_root(H)
     missed = einsum("ij,jk,kl->il", root, scores, root)
 
     def length(a):

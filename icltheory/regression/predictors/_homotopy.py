@@ -9,8 +9,8 @@ from icltheory.regression._linalg import dot, einsum
 
 def lasso_path_end(
     gram: Array, moment: Array, penalty: Array, rank: Array | int, max_steps: int
-) -> tuple[Array, Array, Array]:
-    """Lasso minimiser of w'Gw/2 - m'w + penalty |w|_1, its violation, and steps taken.
+) -> tuple[Array, Array]:
+    """Lasso minimiser of w'Gw/2 - m'w + penalty |w|_1, and the steps taken.
 
     The solution is piecewise linear in the penalty. A step goes to the next penalty at
     which a coordinate joins or leaves the active set, and updates the inverse of the
@@ -33,7 +33,7 @@ def lasso_path_end(
     w = jnp.where(wins, refined, followed)
     moved = correction(w, gram, moment, penalty)
     w = w + (moved - jax.lax.stop_gradient(moved))
-    return w, violation(gram, moment, penalty, w), steps
+    return w, steps
 
 
 def violation(gram: Array, moment: Array, penalty: Array, w: Array) -> Array:

@@ -21,27 +21,38 @@ def least_squares_path(X: Array, y: Array, emit: Emit = lambda w, basis: w) -> A
 
     Greville's recursion: a row outside the span of the earlier ones opens a new
     direction, any other row updates the fit. A row counts as dependent when its
-    residual is no larger than the rounding of the data explains. The rows of ``basis``
+    residual is no larger than the rounding of the data explains, each column in units
+    of its largest entry so far. The rows of ``basis``
     are an orthonormal basis of the rows seen, and zeros.
     """
     dim = X.shape[1]
     # A residual contains the rounding errors of its row and of earlier rows (times
     # their coefficients, of norm |v|), and the tilt of the basis: a direction from a
     # small residual is known only to that relative accuracy.
-    tolerance = (ROUNDINGS * jnp.finfo(X.dtype).eps) ** 2
+    eps = jnp.finfo(X.dtype).eps
+    tolerance = (ROUNDINGS * eps) ** 2
+    # What three projections leave of x inside the span is eps^3, and a new direction
+    # divides it by its size twice.
+    least = eps**3
 
     def step(state, row):
-        w, S, basis, rank, largest, tilt = state
+        w, S, basis, rank, units, largest, tilt = state
         x, target = row
-        residual = x - einsum("ji,jk,k->i", basis, basis, x)
-        residual = residual - einsum("ji,jk,k->i", basis, basis, residual)
+        residual = x
+        for _ in range(3):  # the second is not enough for columns of different units
+            residual = residual - einsum("ji,jk,k->i", basis, basis, residual)
         v = einsum("ij,i->j", S, x)
         Sv = einsum("ij,j->i", S, v)
         leverage = dot(v, v)
-        size, length = dot(residual, residual), dot(x, x)
+        size = dot(residual, residual)
+        units = jnp.maximum(units, jnp.abs(x))
+        inverse = jnp.where(units > 0, 1 / jnp.where(units > 0, units, 1), 0)
+        outside, length = (dot(a, a) for a in (residual * inverse, x * inverse))
         largest = jnp.maximum(largest, length)
         noise = leverage * largest + length
-        new = (rank < dim) & (size > tolerance * (noise + tilt * length))
+        along = einsum("ji,i->j", basis, x)[:, None] * basis * inverse[None]
+        noise = noise + dot(tilt, jnp.sum(jnp.square(along), axis=1))
+        new = (rank < dim) & (outside > tolerance * noise) & (size > least * dot(x, x))
         opening = residual / jnp.where(new, size, 1)
         slot = (jnp.arange(dim) == rank) & new
         gain = jnp.where(new, opening, Sv / (1 + leverage))
@@ -51,11 +62,19 @@ def least_squares_path(X: Array, y: Array, emit: Emit = lambda w, basis: w) -> A
         unit = residual / jnp.sqrt(jnp.where(new, size, 1))
         grown = jnp.where(slot[:, None], unit[None, :], basis)
         moved = w + gain * (target - dot(w, x))
-        tilt = jnp.maximum(tilt, jnp.where(new, noise / jnp.where(new, size, 1), 0))
-        return (moved, S, grown, rank + new, largest, tilt), emit(w, basis)
+        tilt = jnp.where(slot, noise / jnp.where(new, outside, 1), tilt)
+        return (moved, S, grown, rank + new, units, largest, tilt), emit(w, basis)
 
     zeros = jnp.zeros((dim, dim), X.dtype)
-    start = (zeros[0], zeros, zeros, jnp.zeros((), int), zeros[0, 0], zeros[0, 0])
+    start = (
+        zeros[0],
+        zeros,
+        zeros,
+        jnp.zeros((), int),
+        zeros[0],
+        zeros[0, 0],
+        zeros[0],
+    )
     return jax.lax.scan(step, start, (X, y))[1]
 
 
@@ -72,6 +91,7 @@ def posterior_path(
     Potter's square-root form of the Kalman update, from the prior N(mean, root root^T).
     """
     floor = (max(X.shape) * jnp.finfo(X.dtype).eps) ** 2
+    variances = jnp.sum(jnp.square(root), axis=1)
 
     def step(state, row):
         w, S = state
@@ -79,7 +99,7 @@ def posterior_path(
         v = einsum("ij,i->j", S, x)
         Sv = einsum("ij,j->i", S, v)
         variance = noise_var + dot(v, v)
-        informative = variance > floor * dot(x, x)
+        informative = variance > floor * dot(variances, x * x)
         variance = jnp.where(informative, variance, 1)
         shrink = variance + jnp.sqrt(variance * noise_var)
         Sv = jnp.where(informative, Sv, 0)

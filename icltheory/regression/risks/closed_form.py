@@ -81,7 +81,10 @@ def least_squares_risk(
     dim = task.dim
     k = read_count(num_examples, population.H.dtype)
     _check_isotropic(task.input_cov, num_examples, dim)
-    rank = jnp.linalg.matrix_rank(population.H, hermitian=True).astype(k.dtype)
+    sizes = jnp.sqrt(jnp.diagonal(population.H))
+    sizes = jnp.where(sizes > 0, sizes, 1)
+    correlation = population.H / (sizes[:, None] * sizes[None])
+    rank = jnp.linalg.matrix_rank(correlation, hermitian=True).astype(k.dtype)
     bias = population.signal * jnp.maximum(1 - k / jnp.maximum(rank, 1), 0)
     few, many = rank - k - 1, k - rank - 1
     ratio = jnp.where(few > 0, k / jnp.where(few > 0, few, 1), jnp.inf)

@@ -10,7 +10,7 @@ from icltheory._calculators import calculator
 from icltheory._checks import check_shape
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
-from icltheory.regression._linalg import Matrix, einsum
+from icltheory.regression._linalg import Matrix, einsum, seen_eigenvalues
 from icltheory.regression.risks._moments import FourthMoment, label_moment
 from icltheory.regression.risks._population import Count, Population, read_count
 from icltheory.regression.tasks.linear import LinearRegression
@@ -175,7 +175,9 @@ def linear_attention_optimum(
         Gamma = k * jnp.linalg.solve(system.T, M).T
     else:
         moment = label_moment(population, k, fourth_moment)
-        Gamma = k * einsum("ji,jk->ik", HM, jnp.linalg.pinv(moment, hermitian=True))
+        values, V = seen_eigenvalues(moment)
+        inverses = jnp.where(values > 0, 1 / jnp.where(values > 0, values, 1), 0)
+        Gamma = k * einsum("ji,jk,k,lk->il", HM, V, inverses, V)
     risk = signal - einsum("ij,jk,ki->", H, Gamma, HM) + query_noise * noise_var
     return LinearAttentionOptimum(Gamma, risk)
 

@@ -20,6 +20,7 @@ from icltheory.regression.predictors._recursive import (
     least_squares_path,
     posterior_path,
 )
+from icltheory.regression.predictors.least_squares import pseudoinverse
 from icltheory.regression.risks._population import Population
 from icltheory.regression.tasks.linear import LinearRegression
 from icltheory.statistics import Estimate
@@ -45,8 +46,8 @@ def ridge_risk_given(
         + \sigma^2\, \mathrm{tr}(H A X^\top X A), \quad A = (X^\top X + \lambda I)^{-1}
 
     with M = Psi + beta* beta*', the expectation over weight, noise and query. Evaluated
-    in the singular basis of X, so lambda = 0 is minimum-norm least squares, with the
-    cutoff of ``ols``. Differentiable in all but X.
+    in the singular basis of X; a known lambda = 0 is minimum-norm least squares, with
+    the pseudoinverse and the rank of ``ols``. Differentiable in all but X.
 
     Args:
         task: The population (H, beta*, Psi, sigma^2).
@@ -74,6 +75,13 @@ def ridge_risk_given(
     H, M, noise_var, _ = Population.of(task)
     amount = jnp.asarray(penalty, H.dtype)
 
+    def without_penalty(X):
+        inverse = pseudoinverse(X)
+        lost = jnp.eye(len(H), dtype=H.dtype) - einsum("dn,ne->de", inverse, X)
+        bias = einsum("ij,jk,kl,il->", H, lost, M, lost)
+        variance = noise_var * einsum("ij,jn,in->", H, inverse, inverse)
+        return bias + variance + query_noise * noise_var
+
     def core(X):
         s, V = _spectrum(X)
         square = s**2 + amount
@@ -86,6 +94,7 @@ def ridge_risk_given(
         variance = noise_var * jnp.sum(jnp.diagonal(H_V) * gain**2)
         return bias + variance + query_noise * noise_var
 
+    core = without_penalty if is_zero(penalty) else core
     return one_or_batch(core, _read_rows(X, task))
 
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 
 from icltheory._checks import check_covariance, check_shape, check_values
 from icltheory._typing import Array
-from icltheory.regression._linalg import Matrix, as_floats
+from icltheory.regression._linalg import Matrix, as_floats, seen_eigenvalues
 from icltheory.regression.rates._spectrum import read_length
 from icltheory.regression.risks._population import Count
 
@@ -21,12 +21,10 @@ def read_input_cov(input_cov: Matrix, *, definite: bool = False) -> Array:
         "a covariance other than 0",
     )
     if definite:
-        values = jnp.linalg.eigvalsh(cov)
-        rounding = len(cov) * jnp.finfo(cov.dtype).eps * values[-1]
         check_values(
             "input_cov",
-            values[0] - rounding,
-            lambda margin: margin > 0,
+            jnp.min(seen_eigenvalues(cov)[0]),
+            lambda smallest: smallest > 0,
             "a positive definite matrix",
             "a singular one",
         )
