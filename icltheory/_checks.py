@@ -179,6 +179,15 @@ def as_numbers(name: str, values: Any) -> np.ndarray:
     return array.astype(np.float64)
 
 
+def as_decimals(name: str, values: Any) -> np.ndarray:
+    """Converts numbers to float64, single precision by the decimals that it prints.
+
+    So 0.3 computed in float32 equals a threshold of 0.3.
+    """
+    known, array = as_numbers(name, values), np.asarray(values)
+    return array.astype(str).astype(float) if array.dtype == np.float32 else known
+
+
 def is_choice(value: Any, name: str) -> bool:
     """Whether an argument is this name, rather than an array or a function."""
     return isinstance(value, str) and value == name

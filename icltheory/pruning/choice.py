@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icltheory._checks import (
+    as_decimals,
     as_numbers,
     check_choice,
     check_positive_int,
@@ -169,7 +170,7 @@ def choose_rate(
         Verified by ``tests/identities/test_yao_algorithm1.py``.
     """
     check_choice("initial", initial, ("unpruned", "zero"))
-    values, candidates = as_numbers("scores", scores), as_numbers("rates", rates)
+    values, candidates = as_decimals("scores", scores), as_decimals("rates", rates)
     if candidates.ndim != 1 or values.shape != candidates.shape:
         raise ValueError(
             f"scores: expected one for each of the rates, shape "
@@ -182,7 +183,7 @@ def choose_rate(
         raise ValueError(f"min_gain: expected a number >= 0, got {min_gain}")
     start = 0.0
     if initial == "unpruned":
-        known = as_numbers("unpruned_score", unpruned_score)
+        known = as_decimals("unpruned_score", unpruned_score)
         check_shape("unpruned_score", known, ())
         start = float(known)
     if np.isnan(start):

@@ -10,7 +10,7 @@ from icltheory._names import PruningMethod, Rule
 from icltheory._typing import PyTree
 from icltheory.layered import LayeredModel, MatrixSpec
 from icltheory.pruning.modules import module_matrices, prune_module
-from icltheory.pruning.rates import Rank, check_rate, strength_of
+from icltheory.pruning.rates import Rank, read_rate, strength_of
 
 __all__ = ["Intervention", "prune_modules"]
 
@@ -53,7 +53,7 @@ class Intervention:
 
     layer: int | None
     matrices: tuple[str, ...] | str
-    rate: float | int | None = None
+    rate: Any = None
     rank: int | None = None
 
     def __post_init__(self):
@@ -66,8 +66,7 @@ class Intervention:
         object.__setattr__(self, "matrices", names)
         strength_of(self.rate, self.rank)
         if self.rate is not None:
-            check_rate(self.rate)
-            object.__setattr__(self, "rate", float(self.rate))
+            object.__setattr__(self, "rate", read_rate(self.rate))
 
     @classmethod
     def parse(cls, text: str) -> "Intervention":

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -21,7 +22,11 @@ from icltheory._names import Rule
 __all__ = ["Rank", "kept_parameters", "rank_for_rate"]
 
 RULES = ("floor", "nearest", "ceil")
+_RATES = "rates: expected numbers"
 _GUARD = Fraction(1, 10**9)
+# Rounding of float32, which prints computed numbers with 6 or more decimal places and
+# at most 9 digits.
+_SINGLE = Fraction(2, 10**7)
 
 
 @dataclass(frozen=True)
@@ -70,9 +75,11 @@ def rank_for_rate(
 
     for ``"floor"``; ``"nearest"`` is :math:`\lfloor (1 - \xi) k + 1/2 + 10^{-9} k
     \rfloor` and ``"ceil"`` :math:`\lceil (1 - \xi) k - 10^{-9} k \rceil`. The rate is
-    read as the decimal number that it prints as, and all else is exact: a product of
-    floats gives 9, not 10, for a rate of 0.99 of 1000. The guard takes rates that were
-    themselves computed, such as ``1 - 3 / 7``, to the integer they stand for.
+    read as the decimal number that it prints as in its own dtype, and all else is
+    exact: a product of floats gives 9, not 10, for a rate of 0.99 of 1000. The guard
+    takes rates that were themselves computed, such as ``1 - 3 / 7``, to the integer
+    they stand for. It is :math:`2 \cdot 10^{-7}` for a rate of at least 6 decimal
+    places and at most 9 digits, as float32 prints it: ``float32(2 / 3)`` keeps 1 of 3.
 
     Args:
         shape: The (m, n) of the matrix.
@@ -144,16 +151,19 @@ def kept_of(size: int, rate: Any, rule: str) -> int:
     """Number of ``size`` items that a rate keeps, possibly 0."""
     check_choice("rule", rule, RULES)
     exact = _decimal(rate)
-    kept, guard = (1 - exact) * size, _GUARD * size
+    _, digits, places = Decimal(repr(float(exact))).normalize().as_tuple()
+    single = places <= -6 and len(digits) <= 9
+    guard = min((_SINGLE if single else _GUARD) * size, Fraction(1, 2))
+    kept = (1 - exact) * size
     if rule == "ceil":
         return math.ceil(kept - guard)
     half = Fraction(1, 2) if rule == "nearest" else 0
     return min(math.floor(kept + half + guard), size)
 
 
-def check_rate(rate: Any) -> None:
-    """Raises unless a rate is a number in [0, 1)."""
-    _decimal(rate)
+def read_rate(rate: Any, expected: str = "rate: expected a number") -> float:
+    """Returns a rate in [0, 1) as the decimal number it prints as in its own dtype."""
+    return float(_decimal(rate, expected))
 
 
 def check_one_of(**values: Any) -> None:
@@ -182,17 +192,12 @@ def strengths_of(rates: Any, ranks: Any) -> Sequence[Any]:
 
 def as_strength(value: Any) -> "float | Rank":
     """Converts a rate to a Python float; a rank stays unchanged."""
-    if isinstance(value, Rank):
-        return value
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"rates: expected numbers or ranks, got {value!r}") from None
+    return value if isinstance(value, Rank) else read_rate(value, _RATES)
 
 
 def key_of(strength: Any) -> float | str:
     """Converts a strength to a record key: a rate to a number, a rank to text."""
-    return str(strength) if isinstance(strength, Rank) else float(strength)
+    return str(strength) if isinstance(strength, Rank) else read_rate(strength)
 
 
 def check_ranks(shapes: Sequence[tuple[int, ...]], strengths: Sequence[Any]) -> None:
@@ -205,7 +210,7 @@ def check_ranks(shapes: Sequence[tuple[int, ...]], strengths: Sequence[Any]) -> 
             )
 
 
-def _decimal(rate: Any) -> Fraction:
+def _decimal(rate: Any, expected: str = "rate: expected a number") -> Fraction:
     if isinstance(rate, jax.core.Tracer):
         raise ValueError("rate: expected a concrete number, got a traced one")
     try:
@@ -215,7 +220,7 @@ def _decimal(rate: Any) -> Fraction:
     except ValueError:  # NaN, infinity, or not a number
         exact = None
     if exact is None or not 0 <= exact < 1:
-        raise ValueError(f"rate: expected a number in [0, 1), got {rate}")
+        raise ValueError(f"{expected} in [0, 1), got {rate}")
     return exact
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from icltheory._checks import as_numbers
+from icltheory._checks import as_decimals
 from icltheory._named_errors import named_errors
 
 __all__ = ["adjust_holm"]
@@ -32,7 +32,7 @@ def adjust_holm(p: Any) -> np.ndarray:
     References:
         Holm (1979). Verified by ``tests/statistics/test_tests.py``.
     """
-    flat = np.ravel(as_numbers("p", p))
+    flat = np.ravel(as_decimals("p", p))
     outside = flat[~((flat >= 0) & (flat <= 1))]
     if outside.size:
         raise ValueError(f"p: expected numbers in [0, 1], got {outside[0]}")

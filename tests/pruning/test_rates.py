@@ -1,9 +1,19 @@
 from fractions import Fraction
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.pruning import kept_parameters, rank_for_rate
+from icltheory.attention import LinearAttentionStack
+from icltheory.layered import LayeredStack, forward
+from icltheory.pruning import (
+    Intervention,
+    choose_rate,
+    compose,
+    kept_parameters,
+    rank_for_rate,
+)
+from icltheory.pruning.rates import as_strength, key_of
 from tests.raising import raises
 
 RATES = (0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
@@ -35,6 +45,47 @@ def test_a_rate_computed_from_a_rank_gives_the_rank_back():
         for rank in range(1, size + 1, max(1, size // 50)):
             for rule in ("floor", "nearest", "ceil"):
                 assert rank_for_rate((size, size), 1 - rank / size, rule) == rank
+
+
+@pytest.mark.parametrize("size", [*range(1, 100, 7), 82, 768])
+def test_a_rate_computed_in_float32_gives_the_rank_back(size):
+    one, whole = np.float32(1), np.float32(size)
+    for rank in range(1, size + 1):
+        for rate in (np.float32(1 - rank / size), one - np.float32(rank) / whole):
+            for rule in ("floor", "nearest", "ceil"):
+                assert rank_for_rate((size, size), rate, rule) == rank
+
+
+@pytest.mark.parametrize("dtype", [np.float32, jnp.float32])
+def test_a_decimal_means_the_same_in_every_dtype(dtype):
+    # float32(0.3) is 0.30000001192..., which kept 6 of 10 where 0.3 keeps 7
+    assert rank_for_rate((5120, 5120), dtype(0.1)) == 4608
+    for text in ("0.3", "0.9", "0.995", "0.12345"):
+        rate = float(text)
+        assert Intervention(0, "W_V", rate=dtype(rate)).rate == rate
+        assert as_strength(dtype(rate)) == key_of(dtype(rate)) == rate
+        assert choose_rate(jnp.array([0.5]), np.array([rate], dtype), 0.4).rate == rate
+    # a score of 0.6 in float32 is not better than 0.6
+    assert choose_rate(np.array([0.6], dtype), [0.5], 0.6).index is None
+
+
+def test_compose_prunes_to_the_rank_that_it_scored():
+    W = jnp.asarray(np.random.default_rng(0).normal(size=(1, 10, 10)), jnp.float32)
+    stack = LinearAttentionStack(W, W, W)
+    inputs = (jnp.ones((1, 10)), jnp.ones(10))
+    found = compose(
+        LayeredStack.of(stack),
+        [(0, "W_V")],
+        list(jnp.array([0.3], jnp.float32)),
+        lambda out: jnp.sum(jnp.square(out)),
+        params=stack,
+        inputs=inputs,
+        maximize=False,
+    )
+    assert found.rates.tolist() == [0.3]
+    assert int(jnp.linalg.matrix_rank(found.params.W_V[0], rtol=1e-4)) == 7
+    output = forward(LayeredStack.of(stack), found.params, inputs)
+    np.testing.assert_allclose(jnp.sum(jnp.square(output)), found.scores[-1], 1e-5)
 
 
 def test_rules_differ_where_rounding_does():

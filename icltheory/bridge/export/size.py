@@ -12,7 +12,7 @@ from icltheory.bridge.model import LanguageModel
 from icltheory.layered import get_matrix
 from icltheory.pruning import kept_parameters, module_matrices
 from icltheory.pruning.modules import Cutting, tied_to
-from icltheory.pruning.rates import Rank, check_one_of, strength_of
+from icltheory.pruning.rates import Rank, check_one_of, read_rate, strength_of
 
 __all__ = ["MatrixSize", "SizeReport", "size_report"]
 
@@ -150,7 +150,7 @@ def size_report(
     return SizeReport(
         layer=layer,
         module=module,
-        rate=None if rate is None else float(rate),
+        rate=None if rate is None else read_rate(rate),
         rank=rank,
         matrices=sizes,
         dense=dense,

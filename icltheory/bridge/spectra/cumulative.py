@@ -13,6 +13,7 @@ from icltheory._typing import Array, Float, PRNGKey
 from icltheory.bridge.spectra.methods import content_key, randomised_svd
 from icltheory.linalg import SVD
 from icltheory.pruning import Rank
+from icltheory.pruning.rates import read_rate
 
 __all__ = ["Cumulative"]
 
@@ -66,10 +67,9 @@ class Cumulative:
     iterations: int = 2
 
     def __post_init__(self):
-        rates = sorted(float(rate) for rate in self.rates)
-        for rate in rates:
-            if not 0 <= rate < 1:
-                raise ValueError(f"rates: expected numbers in [0, 1), got {rate:g}")
+        rates = sorted(
+            read_rate(rate, "rates: expected numbers") for rate in self.rates
+        )
         if len(set(rates)) < len(rates):
             raise ValueError(f"rates: expected no duplicates, got {tuple(rates)}")
         object.__setattr__(self, "rates", tuple(rate for rate in rates if rate))
@@ -100,7 +100,7 @@ class Cumulative:
         Returns:
             The key.
         """
-        place = zlib.crc32(repr((self.rates, float(rate))).encode())
+        place = zlib.crc32(repr((self.rates, read_rate(rate))).encode())
         return jax.random.fold_in(content_key(self.seed, W), place)
 
     def cutter(
@@ -124,7 +124,7 @@ class Cumulative:
         def cut(rate):
             if isinstance(rate, Rank):
                 raise ValueError(f"method: expected rates for a loop, got {rate}")
-            rate = float(rate)
+            rate = read_rate(rate)
             if rate not in left:
                 before = max((r for r in self.rates if r < rate), default=0.0)
                 left[rate] = clipped(cut(before), rate, rank_of(rate))
