@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from icltheory._files import named_file, refuse_pointer
+
 _DTYPES = {
     "F64": np.dtype(np.float64),
     "F32": np.dtype(np.float32),
@@ -49,6 +51,7 @@ class SafetensorsFile:
             size = os.fstat(file.fileno()).st_size
             if size < 8:
                 raise self._broken(f"at least 8 bytes, got {size}")
+            refuse_pointer(path)
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.tensors = dict(self._read_header(size))
 
@@ -150,7 +153,7 @@ def write_safetensors(
     text += b" " * (-len(text) % 8)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with aside.open("wb") as file:
+        with named_file(path), aside.open("wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for name in names:
                 array = np.asarray(read(name), order="C")  # a scalar keeps shape ()

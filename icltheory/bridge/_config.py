@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from icltheory._files import refuse_pointer
+
 # Names in config files, and the activation that each stands for.
 _ACTIVATIONS = {
     "gelu": "gelu",
@@ -23,7 +25,8 @@ _KINDS = ("full_attention", "sliding_attention")
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; an error names the file and the line."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        refuse_pointer(path)
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: expected a file, found none") from None
     except IsADirectoryError:

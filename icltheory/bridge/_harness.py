@@ -8,7 +8,7 @@ from lm_eval.api.model import TemplateLM
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from icltheory.bridge.evaluation import generate, log_likelihoods
-from icltheory.bridge.evaluation.generation import cut_before
+from icltheory.bridge.evaluation.generation import begun, cut_before, end_tokens
 from icltheory.bridge.model import LanguageModel
 
 
@@ -131,15 +131,15 @@ class HarnessModel(TemplateLM):
                 f"max_gen_toks: expected less than the context's {self.max_length} "
                 f"tokens, got {most}"
             )
-        prompts = [self.tok_encode(text)[-limit:] for text in texts]
         tokenizer, stops = self.model.tokenizer, [stop for stop in until if stop]
-        end = tokenizer.eos_id
+        prompts = [begun(tokenizer, self.tok_encode(text)[-limit:]) for text in texts]
+        ends = end_tokens(tokenizer)
 
         # The new text is decoded without its prompt, as the harness does for
         # transformers.
         def ended(number, tokens):
             text = tokenizer.decode(tokens)
-            return tokens[-1] == end or any(stop in text for stop in stops)
+            return tokens[-1] in ends or any(stop in text for stop in stops)
 
         found = generate(self.model, prompts, most, ended=ended)
         return [cut_before(tokenizer.decode(tokens), stops) for tokens in found]

@@ -1,4 +1,4 @@
-"""Converts text to tokens and back, with a checkpoint's ``tokenizer.json``."""
+"""Converts text to tokens and back, with the tokenizer's files of a checkpoint."""
 
 import functools
 import os
@@ -6,15 +6,25 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from icltheory._files import refuse_pointer
 from icltheory.bridge._config import read_json
 
 __all__ = ["Tokenizer"]
 
 _FILE = "tokenizer.json"
+# In this order transformers numbers special tokens that are new.
+_NAMED = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+_FLAGS = ("lstrip", "rstrip", "normalized", "single_word", "special")
 
 
 class Tokenizer:
     """The tokenizer of a checkpoint, loaded when it is first used.
+
+    Tokens that only the files beside ``tokenizer.json`` name are added to its own, in
+    the order of transformers: those of ``added_tokens_decoder`` in
+    ``tokenizer_config.json``, then the special tokens of that file. Without
+    ``added_tokens_decoder`` the first are those of ``added_tokens.json``, and
+    ``special_tokens_map.json`` overrides ``tokenizer_config.json``.
 
     Args:
         folder: The checkpoint's folder.
@@ -23,6 +33,8 @@ class Tokenizer:
 
     Raises:
         FileNotFoundError: If the folder has no ``tokenizer.json``.
+        ValueError: At first use, if a file is damaged, or a new token cannot have the
+            number that a file states.
 
     Example:
         >>> import tempfile
@@ -79,6 +91,19 @@ class Tokenizer:
         """Token that ends a text, if there is one."""
         return self._special("eos_token")
 
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """Tokens that end a generated text.
+
+        They are those of ``generation_config.json`` or, without this file, of
+        ``config.json``, and :attr:`eos_id`.
+        """
+        known = (self.folder / "generation_config.json").is_file()
+        said = self._read("generation_config.json") if known else self._config
+        stated = said.get("eos_token_id")
+        stated = stated if isinstance(stated, list) else [stated]
+        return frozenset({*stated, self.eos_id} - {None})
+
     @functools.cached_property
     def _backend(self) -> Any:
         try:
@@ -86,21 +111,82 @@ class Tokenizer:
         except ImportError:
             raise ImportError("tokenizers need `pip install icltheory[llm]`") from None
         path = self.folder / _FILE
+        refuse_pointer(path)
         try:
-            backend = tokenizers.Tokenizer.from_file(str(path))
+            backend = tokenizers.Tokenizer.from_str(path.read_text("utf-8-sig"))
         except Exception as error:  # the library raises nothing more specific
             raise ValueError(f"{path}: expected a tokenizer, got {error}") from error
         # A prompt that is too long must raise an error and not be truncated.
         backend.no_truncation()
         backend.no_padding()
+        said, tokens = self._files
+        new = [
+            token for token in tokens if backend.token_to_id(token["content"]) is None
+        ]
+        kept = [{n: token[n] for n in token.keys() - {"id"}} for token in tokens]
+        backend.add_tokens([tokenizers.AddedToken(**token) for token in kept])
+        for token in new:
+            number = backend.token_to_id(token["content"])
+            if token.get("id", number) != number:
+                raise ValueError(
+                    f"{self.folder}: expected {token['id']} as the number of the added "
+                    f"token {token['content']!r}, got {number}, the next that is free"
+                )
+        backend.encode_special_tokens = bool(said.get("split_special_tokens"))
         return backend
 
-    def _special(self, name):
-        for file in ("tokenizer_config.json", "special_tokens_map.json"):
-            path = self.folder / file
-            token = read_json(path).get(name) if path.is_file() else None
-            token = token.get("content") if isinstance(token, dict) else token
-            if token is not None:
-                return self._backend.token_to_id(token)
+    @functools.cached_property
+    def _files(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """What the other files say, and the tokens they name in the order of adding."""
+        said = self._read("tokenizer_config.json")
+        both = ("extra_special_tokens", "additional_special_tokens")
+        extra = next((said[name] for name in both if said.get(name)), None)
+        listed = said.get("added_tokens_decoder")
+        if listed is None:
+            said = {**said, **self._read("special_tokens_map.json")}
+            extra = extra or next((said[name] for name in both if said.get(name)), ())
+            listed = {i: t for t, i in self._read("added_tokens.json").items()}
+        named = {f"{name}_token": None for name in _NAMED} | said
+        # Values such as that of add_bos_token are settings.
+        values = [
+            token
+            for name, token in named.items()
+            if name.endswith("_token") and token not in (None, False, True)
+        ]
+        try:
+            values += extra.values() if isinstance(extra, dict) else extra or ()
+            special = [{**_token(value), "special": True} for value in values]
+            added = [
+                {**_token(listed[i]), "id": int(i)} for i in sorted(listed, key=int)
+            ]
+            tokens: dict[str, dict[str, Any]] = {}
+            for token in (*added, *special):
+                tokens.setdefault(token["content"], token)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{self.folder}: expected the added tokens of a tokenizer, got "
+                f"{error!r}"
+            ) from None
+        names = {token["content"] for token in special}
+        for token in tokens.values():
+            token["special"] = token.get("special", False) or token["content"] in names
+        return said, list(tokens.values())
+
+    def _read(self, name: str) -> dict[str, Any]:
+        path = self.folder / name
+        return read_json(path) if path.is_file() else {}
+
+    def _special(self, name: str) -> int | None:
+        said = self._files[0]
+        if name in said:
+            token = said[name] and _token(said[name])["content"]
+            return None if token is None else self._backend.token_to_id(token)
         number = self._config.get(f"{name}_id")
         return number[0] if isinstance(number, list) else number
+
+
+def _token(value: Any) -> dict[str, Any]:
+    """Returns a token's content and flags."""
+    if isinstance(value, str):
+        return {"content": value}
+    return {name: value[name] for name in (*_FLAGS, "content") if name in value}

@@ -72,6 +72,30 @@ def test_texts_are_several(prompts, until, message):
         generate_text(tiny("llama", tokenizer=Spoken()), prompts, 4, until=until)
 
 
+def test_an_empty_text_begins_with_the_token_that_begins_or_ends_one():
+    tokenizer = Spoken(bos=False)
+    model = tiny("llama", tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="got 0 in prompt 1"):
+        generate_text(model, ["a", ""], 2)
+    for name in ("eos_id", "bos_id"):  # the second comes before the first
+        number = {"eos_id": 9, "bos_id": 1}[name]
+        setattr(tokenizer, name, number)
+        new = generate(model, [tokenizer.encode("a"), [number]], 2)
+        assert 9 not in new[1]
+        expected = [tokenizer.decode(tokens) for tokens in new]
+        assert generate_text(model, ["a", ""], 2) == expected
+
+
+def test_each_of_several_ends_ends_a_text():
+    tokenizer = Spoken(bos=False)
+    model = tiny("llama", tokenizer=tokenizer)
+    (new,) = generate(model, [tokenizer.encode("a")], 2)
+    for ends in ({new[0], 127}, {127, new[1]}, {127}):
+        tokenizer.eos_ids = frozenset(ends)
+        kept = next((i for i, token in enumerate(new) if token in ends), 2)
+        assert generate_text(model, ["a"], 2) == [tokenizer.decode(new[:kept])]
+
+
 @pytest.mark.slow
 def test_texts_end_before_the_first_of_the_strings():
     tokenizer = Spoken()

@@ -18,6 +18,7 @@ from icltheory.batching import Counter as Count
 from icltheory.batching import Progress
 from icltheory.bridge.evaluation.batches import rounded_up, row_lengths
 from icltheory.bridge.evaluation.generation import (
+    begun,
     checked_prompts,
     prefix_cache,
     written_texts,
@@ -222,7 +223,10 @@ def evaluate_generation(
         raise ValueError(f"{task.name} {split}: expected examples, got none")
     front = task.prefix(shots)
     prompts = [
-        model.tokenizer.encode(front + task.query(example, shots))
+        begun(
+            model.tokenizer,
+            model.tokenizer.encode(front + task.query(example, shots)),
+        )
         for example in examples
     ]
     checked_prompts(model, prompts, max_tokens)

@@ -1,6 +1,6 @@
 """Greedy generation with a cache of keys and values."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -168,10 +168,11 @@ def generate_text(
 
     Args:
         model: The model, with a tokenizer.
-        prompts: The texts.
+        prompts: The texts. An empty one begins with the tokenizer's token for the
+            beginning of a text or, without one, for its end.
         max_tokens: Most tokens that are written behind each.
-        until: Strings that end a continuation; they are left out. The tokenizer's
-            token for the end of a text ends it too.
+        until: Strings that end a continuation; they are left out. A token for the end
+            of a text (:attr:`~icltheory.bridge.Tokenizer.eos_ids`) ends it too.
 
     Returns:
         The continuations.
@@ -183,7 +184,7 @@ def generate_text(
         Verified by ``tests/bridge/test_generation.py``.
     """
     check_texts("prompts", prompts)
-    encoded = [model.tokenizer.encode(prompt) for prompt in prompts]
+    encoded = [begun(model.tokenizer, model.tokenizer.encode(p)) for p in prompts]
     texts, lost = written_texts(model, encoded, max_tokens, until)
     _refuse_lost(lost)
     return texts
@@ -200,7 +201,7 @@ def written_texts(
     """Returns texts generated after token prompts, and which met a NaN logit."""
     check_texts("until", until)
     tokenizer, stops = model.tokenizer, [stop for stop in until if stop]
-    end = getattr(tokenizer, "eos_id", None)
+    ends = end_tokens(tokenizer)
 
     def text(number, tokens):
         """Decodes generated tokens after their prompt and returns the new text."""
@@ -209,14 +210,25 @@ def written_texts(
         return whole[len(front) :] if whole.startswith(front) else whole
 
     def ended(number, tokens):
-        return tokens[-1] == end or any(stop in text(number, tokens) for stop in stops)
+        return tokens[-1] in ends or any(stop in text(number, tokens) for stop in stops)
 
     written, lost = continuations(model, encoded, max_tokens, ended, length, prefix)
     texts = []
     for number, tokens in enumerate(written):
-        kept = tokens[:-1] if tokens and tokens[-1] == end else tokens
+        kept = tokens[:-1] if tokens and tokens[-1] in ends else tokens
         texts.append(cut_before(text(number, kept), stops))
     return texts, lost
+
+
+def end_tokens(tokenizer: Any) -> Collection[int | None]:
+    """Returns the tokens that end a text; a tokenizer may know one, or none."""
+    return getattr(tokenizer, "eos_ids", (getattr(tokenizer, "eos_id", None),))
+
+
+def begun(tokenizer: Any, ids: Sequence[int]) -> Sequence[int]:
+    """Returns a prompt; an empty one becomes the token that begins or ends a text."""
+    known = (getattr(tokenizer, name, None) for name in ("bos_id", "eos_id"))
+    return ids or [i for i in known if i is not None][:1]
 
 
 def cut_before(text: str, stops: Sequence[str]) -> str:
