@@ -20,6 +20,7 @@ import msgpack
 import numpy as np
 from flax import traverse_util
 
+from icltheory._files import refuse_pointer
 from icltheory.bridge._arrays import cast
 from icltheory.bridge._config import shard_files
 
@@ -83,6 +84,11 @@ class FlaxTree:
         self._find(name)
         return self._shapes[name]
 
+    def dtype(self, name: str) -> np.dtype:
+        """Returns the dtype of a tensor."""
+        self._find(name)
+        return self._tensors[name].dtype
+
     def peek(self, name: str) -> np.ndarray:
         """Returns a tensor and keeps it in memory."""
         self._find(name)
@@ -120,6 +126,7 @@ def _restore(path: Path, dtype: np.dtype | None) -> dict[str, Any]:
 
     if not path.stat().st_size:
         raise ValueError(f"{path}: expected a tree of arrays, got an empty file")
+    refuse_pointer(path)
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     try:

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from icltheory.bridge.tokenizer import Tokenizer
 
 __all__ = ["load_checkpoint"]
 
+# What training programs put before every name.
+_WRAPPED = re.compile(r"^((base_model\.model|language_model|module|_orig_mod)\.)+")
 DTYPES = ("float32", "bfloat16", "float16")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
@@ -47,7 +50,9 @@ def load_checkpoint(
     and ``tokenizer.json``, if there is one. Families: GPT-J, GPT-2, OPT, LLaMA 1 to 3,
     Mistral, Ministral, Mixtral, Qwen 2 and 3, Qwen 3 MoE, Phi, Phi 3, GPT-NeoX, Gemma 1
     to 3 (text), OLMo 2, StableLM, StarCoder 2. Files of other formats, which would have
-    to be unpickled, are refused.
+    to be unpickled, are refused. A prefix of all names that a training
+    program added (``module.``, ``_orig_mod.``, ``base_model.model.``,
+    ``language_model.``) is passed over.
 
     Weights are read one by one into the default device's memory, so that the process
     holds little more than the model. A tied head is kept once.
@@ -56,7 +61,8 @@ def load_checkpoint(
         path_or_name: The folder, or a name such as ``"EleutherAI/gpt-j-6b"``.
         dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``, for weights and products;
             norms, softmax and logits are in float32 in any case. Unless given, that of
-            the file's token table, or float32 where it is none of these.
+            ``config.json`` or, where it names none, of the file; float32 for a file
+            with several or others. A warning names weights that are cast so.
         revision: Branch, tag or commit on the hub.
         devices: Devices that share the weights, of this process or of all of
             ``jax.distributed``, as of :class:`~icltheory.bridge.sharding.Placement`;
@@ -89,7 +95,7 @@ def load_checkpoint(
     config, ranks = take_factors(read_json(path), path)
     arch = read_architecture(config, path)
     tensors = FactoredFolder(folder, arch, ranks) if ranks else _open(folder, kind)
-    params = _read_params(arch, tensors, devices, kind)
+    params = _read_params(arch, tensors, devices, kind, config)
     try:
         tokenizer = Tokenizer(folder, config)
     except FileNotFoundError:
@@ -131,22 +137,30 @@ def _putter(devices, dtype) -> Callable[[Any, np.ndarray], jax.Array]:
     return put
 
 
-def own_dtype(table: np.dtype) -> np.dtype:
-    """Returns the dtype of a checkpoint, given that of its token table."""
-    return table if table.name in DTYPES else jnp.dtype("float32")
+def own_dtype(config: Mapping[str, Any], stored: Iterable[np.dtype]) -> np.dtype:
+    """Returns the dtype of a checkpoint, given its config and those of its tensors."""
+    said = str(config.get("dtype") or config.get("torch_dtype")).removeprefix("torch.")
+    known = {said} if said in DTYPES else {kind.name for kind in stored}
+    one = len(known) == 1 and known <= {*DTYPES}
+    return jnp.dtype(known.pop() if one else "float32")
 
 
-def _read_params(arch: Architecture, tensors: _Tensors, devices, dtype) -> PyTree:
+def _read_params(
+    arch: Architecture, tensors: _Tensors, devices, dtype, config
+) -> PyTree:
     """Reads the parameter tree leaf by leaf."""
     found = matched(arch, tensors)
     for _, names in found:
         _check_same(names, tensors)
-    table = tensors.peek(found[0][1][0])  # the token table
-    put = _putter(devices, dtype or own_dtype(table.dtype))
+    stored = (tensors.dtype(names[0]) for _, names in found)
+    kind, kinds = dtype or own_dtype(config, stored), set()
+    put = _putter(devices, kind)
     params: dict[str, Any] = {"embed": {}, "final_norm": {}, "head": {}, "layers": {}}
     for entry, (name, *others) in found:
         check_shape_of(tensors, name, entry)
-        leaves = entry.split(tensors.read(name))
+        tensor = tensors.read(name)
+        kinds.add(tensor.dtype.name)
+        leaves = entry.split(tensor)
         try:
             for path, leaf in zip(entry.paths, leaves, strict=True):
                 set_leaf(params, path, put(path, leaf))
@@ -154,6 +168,14 @@ def _read_params(arch: Architecture, tensors: _Tensors, devices, dtype) -> PyTre
             raise ValueError(f"{tensors.file(name)}: {name}: {error}") from None
         for each in (name, *others):
             tensors.release(each)
+    if dtype is None and kinds != {kind.name}:
+        cast = ", ".join(sorted(kinds - {kind.name}))
+        warnings.warn(
+            f"{tensors.where}: weights in {cast} are read in {kind.name}; pass dtype= "
+            "for another",
+            UserWarning,
+            stacklevel=4,
+        )
     layers = tuple(params["layers"][layer] for layer in range(arch.num_layers))
     return {**params, "layers": layers}
 
@@ -174,8 +196,12 @@ def matched(
 
     No tensor is read. Only a tied matrix may have several names.
     """
-    family, left = FAMILIES[arch.family], set(tensors.names)
-    bare = not any(name.startswith(family.prefix) for name in tensors.names)
+    family = FAMILIES[arch.family]
+    stored = {_WRAPPED.sub("", name): name for name in tensors.names}
+    if len(stored) < len(tensors.names):
+        stored = {name: name for name in tensors.names}
+    left = set(stored)
+    bare = not any(name.startswith(family.prefix) for name in stored)
     prefix = "" if bare else family.prefix
     entries = {entry.name: entry for entry in entries_of(arch, prefix)}
     embed = f"{prefix}{family.embed}.weight"
@@ -190,16 +216,29 @@ def matched(
         present = [n for n in names if n in left]
         left.difference_update(present)
         if present:
-            found.append((entry, tuple(present)))
+            found.append((entry, tuple(stored[n] for n in present)))
         else:
             missing.append(name)
     skipped = re.compile("|".join(family.skipped))
-    left = {n for n in left if not skipped.fullmatch(n.removeprefix(prefix))}
-    for problem, names in (("expected", missing), ("did not expect", sorted(left))):
-        if names:
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise ValueError(f"{tensors.where}: {problem} tensor {names[0]}{more}")
+    extra = [stored[n] for n in left if not skipped.fullmatch(n.removeprefix(prefix))]
+    if missing:
+        # The name that ends most like the first.
+        like = sorted(extra, key=lambda n: (-_same_end(n, missing[0]), n))
+        got = f", got {_listed(like)}" if like else ""
+        raise ValueError(f"{tensors.where}: expected tensor {_listed(missing)}{got}")
+    if extra:
+        raise ValueError(
+            f"{tensors.where}: did not expect tensor {_listed(sorted(extra))}"
+        )
     return found
+
+
+def _same_end(name: str, other: str) -> int:
+    return len(os.path.commonprefix([name[::-1], other[::-1]]))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def _check_same(names, tensors):

@@ -181,7 +181,7 @@ class CheckpointCost(NamedTuple):
     Attributes:
         arch: The architecture.
         parameters: Numbers of the whole model, a tied head once.
-        file_dtype: Dtype of the weights in the file, by its token table.
+        file_dtype: Dtype of the weights in the file, or a list of several.
         dtype: Dtype in which they are loaded.
         num_bytes: Bytes of the weights once loaded.
         devices: Devices that share them.
@@ -223,7 +223,7 @@ def checkpoint_cost(
 
     Args:
         folder: The checkpoint in the Hugging Face layout.
-        dtype: Dtype to load in; that of the file unless given.
+        dtype: Dtype to load in; that of ``load_checkpoint`` unless given.
         devices: Number of devices that share the weights.
 
     Returns:
@@ -246,18 +246,18 @@ def checkpoint_cost(
     if dtype is not None:
         check_choice("dtype", dtype, DTYPES)
     check_positive_int("devices", devices)
-    arch, tensors = _headers(Path(folder))
+    config, arch, tensors = _headers(Path(folder))
     found = matched(arch, tensors)
     for entry, (name, *_) in found:
         check_shape_of(tensors, name, entry)
-    stored = tensors.dtype(found[0][1][0])
-    kind = own_dtype(stored).name if dtype is None else dtype
+    stored = {tensors.dtype(name) for _, (name, *_) in found}
+    kind = own_dtype(config, stored).name if dtype is None else dtype
     own = device_bytes(arch, kind, devices)
     cost = model_cost(arch, kind)
     return CheckpointCost(
         arch=arch,
         parameters=cost.parameters,
-        file_dtype=stored.name,
+        file_dtype=", ".join(sorted(kind.name for kind in stored)),
         dtype=kind,
         num_bytes=cost.num_bytes,
         devices=devices,
@@ -294,8 +294,8 @@ def free_memory() -> int | None:
     return 1024 * int(kilobytes[0]) if kilobytes else None
 
 
-def _headers(folder: Path) -> tuple[Architecture, SafetensorsFolder]:
-    """Reads the architecture and the tensors' names, shapes and dtypes."""
+def _headers(folder: Path) -> tuple[dict[str, Any], Architecture, SafetensorsFolder]:
+    """Reads the config, the architecture and the tensors' names, shapes and dtypes."""
     path = folder / "config.json"
     config, ranks = take_factors(read_json(path), path)
     arch = read_architecture(config, path)
@@ -304,8 +304,10 @@ def _headers(folder: Path) -> tuple[Architecture, SafetensorsFolder]:
             f"{folder}: expected {SINGLE} or {INDEX}, to read the headers of the "
             "tensors, found neither"
         )
-    return arch, (
-        FactoredFolder(folder, arch, ranks) if ranks else SafetensorsFolder(folder)
+    return (
+        config,
+        arch,
+        (FactoredFolder(folder, arch, ranks) if ranks else SafetensorsFolder(folder)),
     )
 
 

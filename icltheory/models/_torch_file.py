@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from icltheory._files import refuse_pointer
+
 _STATE = "model_state_dict"  # key in a training state, which also holds the optimiser
 
 
@@ -21,6 +23,7 @@ def read_state_dict(file: Path) -> Mapping[str, Any]:
             f'{file}: format="torch" needs PyTorch: pip install torch, or convert the '
             "file to safetensors"
         ) from None
+    refuse_pointer(file)
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for damaged files

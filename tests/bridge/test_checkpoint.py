@@ -5,6 +5,7 @@ import json
 import re
 import sys
 import types
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 
 from icltheory.bridge import _hub, load_checkpoint
+from icltheory.bridge.cost import checkpoint_cost
 from icltheory.bridge.families import FAMILIES, read_architecture
+from tests.bridge.test_model import write_tokenizer
 from tests.bridge.tiny import (
     CONFIGS,
     config_of,
@@ -154,6 +157,10 @@ NORM = "model.layers.1.input_layernorm.weight"
     [
         (lambda t: t.pop(NORM), f"model.safetensors: expected tensor {NORM}$"),
         (
+            lambda t: t.update({n.replace("model.", "x."): t.pop(n) for n in list(t)}),
+            r"tensor embed_tokens.weight and 19 more, got x.embed_tokens.weight and 19",
+        ),
+        (
             lambda t: [t.pop(n) for n in list(t) if ".1.mlp" in n],
             "expected tensor model.layers.1.mlp.gate_proj.weight and 2 more",
         ),
@@ -176,6 +183,96 @@ def test_wrong_tensors_are_named(change, message, tmp_path):
         load_checkpoint(stored("llama", tmp_path, change))
 
 
+def mixed(tensors):
+    """The table in bfloat16 and the rest in float32."""
+    table = "model.embed_tokens.weight"
+    tensors[table] = tensors[table].astype(ml_dtypes.bfloat16)
+
+
+def halved(tensors):
+    for name in tensors:
+        tensors[name] = tensors[name].astype(np.float16)
+
+
+@pytest.mark.parametrize(
+    ("change", "config", "dtype", "cast"),
+    [
+        (mixed, {}, "float32", "bfloat16"),
+        (mixed, {"dtype": "float32"}, "float32", "bfloat16"),
+        (mixed, {"torch_dtype": "bfloat16"}, "bfloat16", "float32"),
+        (mixed, {"dtype": "float32", "torch_dtype": "float16"}, "float32", "bfloat16"),
+        (halved, {"torch_dtype": "float16"}, "float16", ""),
+        (halved, {"dtype": "auto"}, "float16", ""),
+        (halved, {"dtype": "torch.float32"}, "float32", "float16"),
+    ],
+)
+def test_the_dtype_is_that_of_the_config_or_else_of_the_file(
+    change, config, dtype, cast, tmp_path
+):
+    """As transformers, but for files of several dtypes whose config names none."""
+    folder = stored("llama", tmp_path, change, **config)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        params = load_checkpoint(folder).params
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype(dtype)}
+    said = [f"{folder}/model.safetensors: weights in {cast} are read in {dtype}; pass"]
+    assert [str(w.message)[: len(said[0])] for w in caught] == said[: bool(cast)]
+    assert checkpoint_cost(folder).dtype == dtype
+    load_checkpoint(folder, "float32")  # says nothing: the dtype was asked for
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        *("module.", "_orig_mod.", "language_model.", "base_model.model."),
+        *("module.module.", "module._orig_mod."),
+    ],
+)
+@pytest.mark.parametrize("bare", [False, True])
+def test_what_training_puts_before_every_name_is_passed_over(front, bare, tmp_path):
+    tensors = tensors_of(model_of("gpt2"), prefix="" if bare else None)
+    wrapped = {front + name: value for name, value in tensors.items()}
+    folder = write(tmp_path / "a", config_of("gpt2"), wrapped)
+    assert_same(load_checkpoint(folder).params, model_of("gpt2").params)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        *("model.safetensors", "config.json", "tokenizer.json", "flax_model.msgpack"),
+        *("tokenizer_config.json", "model.safetensors.index.json"),
+    ],
+)
+def test_a_pointer_of_git_lfs_is_said_to_be_one(file, tmp_path):
+    pytest.importorskip("tokenizers")
+    folder = stored("llama", tmp_path)
+    write_tokenizer(folder)
+    if file != "model.safetensors" and "model" in file:
+        (folder / "model.safetensors").unlink()
+    oid = "sha256:" + 64 * "a"
+    text = f"version https://git-lfs.github.com/spec/v1\noid {oid}\nsize 134515008\n"
+    (folder / file).write_text(text)
+    with pytest.raises(ValueError, match=f"/{file}: expected the file itself, got a G"):
+        load_checkpoint(folder).tokenizer.encode("yes")
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_a_byte_order_mark_is_passed_over(shards, tmp_path):
+    pytest.importorskip("tokenizers")
+    model = model_of("llama")
+    made = (write_shards if shards else write)(
+        tmp_path / "a", config_of("llama"), tensors_of(model)
+    )
+    write_tokenizer(made, bos_token="<s>")
+    files = list(made.glob("*.json"))
+    assert len(files) == 3 + shards
+    for file in files:
+        file.write_text(file.read_text(), "utf-8-sig")
+    loaded = load_checkpoint(made)
+    assert_same(loaded.params, model.params)
+    assert loaded.tokenizer.encode("yes no") == [0, 3, 4]
+
+
 @pytest.mark.parametrize("dtype", [None, "float32", "bfloat16"])
 @pytest.mark.parametrize("value", [1e39, 3.4e38])
 def test_values_beyond_the_dtype_are_not_made_infinite(tmp_path, dtype, value):
@@ -188,7 +285,9 @@ def test_values_beyond_the_dtype_are_not_made_infinite(tmp_path, dtype, value):
         with pytest.raises(ValueError, match=re.escape(match)):
             load_checkpoint(folder, dtype)
     else:
-        loaded = load_checkpoint(folder, dtype).params["layers"]
+        with pytest.warns(UserWarning, match="weights in float64 are read in float32"):
+            load_checkpoint(folder)
+        loaded = load_checkpoint(folder, dtype or "float32").params["layers"]
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(loaded))
 
 
