@@ -44,7 +44,8 @@ def locate(path_or_name: str | os.PathLike, revision: str | None) -> tuple[Path,
         if not list(folder.glob("model*.safetensors")):
             folder = download(_FLAX)
     except Exception as error:  # any error of the hub means that it is not available
+        said = (str(error).splitlines() or [type(error).__name__])[0]
         raise FileNotFoundError(
-            f"{name}: expected a folder or a name on the hub, got {error}"
+            f"{name}: expected a folder or a name on the hub, got {said}"
         ) from error
     return folder, f"{name}@{folder.name}"

@@ -1,6 +1,10 @@
 """Reading task files, and complaints that name the file and the line."""
 
+import json
 import re
+import sys
+from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,6 +63,9 @@ def test_items_of_xml_are_attributes_and_children(tmp_path):
     [
         ("a.jsonl", '{"a": 1}\n{"a": \n', 2, "expected a JSON object"),
         ("a.jsonl", '{"a": 1}\n\n[1]\n', 3, "expected a JSON object, got [1]"),
+        ("a.json", '{\n "a": 1}', 1, "on each line, or one array of objects, got"),
+        ("a.json", '[{"a": 1},\n{"a": ]', 2, "expected an array of JSON objects, got"),
+        ("a.json", "1" * 5000, 1, "expected a JSON object"),
         (
             "a.tsv",
             "text\tlabel\nx\t1\ny\n",
@@ -88,5 +95,39 @@ def test_a_broken_byte_is_named_with_its_line(tmp_path):
 
 
 def test_an_unknown_ending(tmp_path):
-    with pytest.raises(ValueError, match="a.parquet: expected one of .jsonl"):
-        read_table(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="a.xlsx: expected one of .jsonl"):
+        read_table(tmp_path / "a.xlsx")
+
+
+@pytest.mark.parametrize(("indent", "rows"), [(None, [1, 1, 1]), (1, [2, 5, 8])])
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+def test_an_array_of_objects_is_read_with_its_lines(tmp_path, indent, rows, ending):
+    values = [{"a": "}{"}, {"a": "[\\n"}, {"a": 2.5}]
+    path = tmp_path / f"a.{ending}"
+    path.write_text("\ufeff" + json.dumps(values, indent=indent), "utf-8")
+    table = read_table(path)
+    assert columns(table) == [{"a": "}{"}, {"a": "[\\n"}, {"a": "2.5"}]
+    assert [row.line for row in table.rows] == rows
+    path.write_text('[{"a": 1}, [2]]')
+    with pytest.raises(ValueError, match=r"array of JSON objects, got element 1 \[2\]"):
+        read_table(path)
+
+
+def test_parquet_is_read_where_pyarrow_is(tmp_path, monkeypatch):
+    path, values = tmp_path / "a.parquet", [{"a": "x", "n": Decimal("1.5"), "z": None}]
+    path.write_bytes(b"PAR1")
+    parquet = SimpleNamespace(
+        read_table=lambda file: SimpleNamespace(to_pylist=lambda: values)
+    )
+    monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace(parquet=parquet))
+    (row,) = read_table(path).rows
+    assert row == ({"a": "x", "n": "1.5"}, 1, {"z": "null"})
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=f"{path}: parquet .*pip install pyarrow"):
+        read_table(path)
+
+
+def test_an_empty_child_of_xml_is_an_empty_text(tmp_path):
+    path = tmp_path / "a.xml"
+    lines(path, ["<list>", "<item><p/><q> </q></item>", "</list>"])
+    assert columns(read_table(path)) == [{"p": "", "q": " "}]

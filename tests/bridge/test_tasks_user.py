@@ -2,6 +2,7 @@
 
 import dataclasses
 import doctest
+import math
 import sys
 from types import SimpleNamespace
 
@@ -170,9 +171,17 @@ def test_labels_and_columns_that_are_not_there(folder):
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(None, "null"), (["a", "b"], r'\["a", "b"\]')]
+    ("value", "shown"),
+    [
+        (None, "null"),
+        (["a", "b"], r'\["a", "b"\]'),
+        ({"a": 1}, r'\{"a": 1\}'),
+        (math.nan, "NaN"),
+        (math.inf, "Infinity"),
+        (-math.inf, "-Infinity"),
+    ],
 )
-def test_null_and_lists_are_no_text(folder, value, shown):
+def test_what_is_no_text_is_named(folder, value, shown):
     jsonl(folder / "test.jsonl", [{"report": value, "label": "wet"}])
     with pytest.raises(
         ValueError, match=rf"jsonl:1: expected columns .*report is {shown}"
@@ -186,6 +195,27 @@ def test_null_and_lists_are_no_text(folder, value, shown):
     more = {"report": "x", "label": "wet", "source": value}
     jsonl(folder / "test.jsonl", [more])
     assert len(load_task(WEATHER, folder).test) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((True, "true"), (7, "7"), (0.5, "0.5"), (10**400, str(10**400))),
+        *((v, v) for v in ("NaN", "None", "null", "true")),
+    ],
+)
+def test_what_is_text_in_json_is_it_in_a_cell(folder, value, text):
+    jsonl(folder / "test.jsonl", [{"report": value, "label": "wet"}])
+    assert load_task(WEATHER, folder).test[0].fields == {"text": text}
+    (folder / "test.jsonl").unlink()
+    lines(folder / "test.csv", ["report,label", f"{text},wet"])
+    assert load_task(WEATHER, folder).test[0].fields == {"text": text}
+
+
+@pytest.mark.parametrize("value", [None, math.nan, 5, ["a"]])
+def test_a_template_is_filled_with_texts_alone(value):
+    with pytest.raises(ValueError, match="^fields: expected a text for 'a', got"):
+        fill("{b}", {"b": "x", "a": value})
 
 
 def test_an_example_without_text_is_refused(folder):
@@ -301,6 +331,16 @@ def test_the_hub_gives_the_same_task(monkeypatch, folder):
     rows["test"][1]["label"] = -1
     with pytest.raises(ValueError, match=r"weather/small\[test\]:2: .*'-1'"):
         load_task(spec)
+
+
+def test_a_hub_that_cannot_be_reached_is_named_in_a_line(monkeypatch):
+    def load_dataset(*name, split):
+        raise ConnectionError("Couldn't reach it on the Hub\nand more")
+
+    hub = SimpleNamespace(load_dataset=load_dataset)
+    monkeypatch.setitem(sys.modules, "datasets", hub)
+    with pytest.raises(FileNotFoundError, match="^[^ ]*sst2: expected .* the Hub; or"):
+        load_task("sst2")
 
 
 def test_the_hub_needs_a_name_and_its_package(monkeypatch):

@@ -63,7 +63,7 @@ def load_task(
             unknown (both name file and line), there are too few rows, or none from
             which other demonstrations can be drawn.
         FileNotFoundError: If the declaration, the folder or one of its files is
-            missing.
+            missing, or the hub cannot be reached or has no such data set.
         ImportError: If the hub is asked for and ``datasets`` is not installed.
 
     References:

@@ -1,25 +1,29 @@
-"""Reads task files: JSON lines, TSV without quoting, CSV, and XML item lists.
+"""Reads task files: JSON, TSV without quoting, CSV, XML item lists, and parquet.
 
-Files are UTF-8, with or without a byte order mark. Every complaint names the file and
-the line. Lines end at a line feed alone: a stray carriage return or a Unicode line
-separator inside a text is part of the text.
+Text files are UTF-8, with or without a byte order mark. Every complaint names the file
+and the line. Numbers, true and false are written as in JSON; null, NaN, infinity, lists
+and objects are no text. A cell of TSV, CSV or XML has no type and is a text as it
+stands, also if it says ``None`` or ``NaN``. Lines end at a line feed alone: a stray
+carriage return or a Unicode line separator inside a text is part of the text.
 """
 
 import csv
 import io
 import json
+import math
 import numbers
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
+from icltheory._files import refuse_pointer
 from icltheory._named_errors import named_errors
 from icltheory._public import shown
 
 __all__ = ["SourceRow", "SourceTable", "read_table"]
 
-FORMATS = (".jsonl", ".json", ".tsv", ".csv", ".txt", ".xml")
+FORMATS = (".jsonl", ".json", ".tsv", ".csv", ".txt", ".xml", ".parquet")
 
 
 class SourceRow(NamedTuple):
@@ -28,7 +32,7 @@ class SourceRow(NamedTuple):
     Args:
         columns: Text of each column.
         line: Line of the file, from 1.
-        no_text: Columns that hold no text, such as null or a list, as JSON.
+        no_text: Columns that hold no text, such as null, NaN or a list, as JSON.
 
     References:
         Verified by ``tests/bridge/test_tasks_rows.py``.
@@ -68,8 +72,9 @@ def read_table(
     txt a quotation mark is a character like any other. Blank lines are skipped.
 
     Args:
-        path: The file: ``.jsonl``, ``.json`` (one object a line), ``.tsv``, ``.txt``
-            (tabs too), ``.csv`` or ``.xml`` (a list of ``item`` elements).
+        path: The file: ``.jsonl`` or ``.json`` (one object a line, or an array of
+            them), ``.tsv``, ``.txt`` (tabs too), ``.csv``, ``.xml`` (a list of ``item``
+            elements) or ``.parquet``.
         keys: Columns of which a header has at least one.
         headerless: Column names of files without a header.
 
@@ -79,6 +84,7 @@ def read_table(
     Raises:
         ValueError: If the ending is unknown, the file is not UTF-8, or a line is
             broken; the message names file and line.
+        ImportError: If a parquet file is given and pyarrow is not installed.
 
     References:
         Verified by ``tests/bridge/test_tasks_rows.py``.
@@ -86,6 +92,8 @@ def read_table(
     path = Path(path)
     if path.suffix not in FORMATS:
         raise ValueError(f"{path}: expected one of {', '.join(FORMATS)}")
+    if path.suffix == ".parquet":
+        return SourceTable(str(path), tuple(_parquet_rows(path)))
     text = text_of(path)
     if path.suffix in (".jsonl", ".json"):
         return SourceTable(str(path), tuple(_json_rows(path, text)))
@@ -99,6 +107,7 @@ def read_table(
 
 def text_of(path: Path) -> str:
     """Decodes a file as text; errors name the line."""
+    refuse_pointer(path)
     data = path.read_bytes()
     try:
         return data.decode("utf-8-sig")
@@ -114,13 +123,34 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
+def _parquet_rows(path: Path) -> Iterator[SourceRow]:
+    try:
+        from pyarrow import parquet  # pyrefly: ignore[missing-import]
+    except ImportError:
+        raise ImportError(
+            f"{path}: parquet files need `pip install pyarrow`; or write the rows as "
+            "JSON lines"
+        ) from None
+    refuse_pointer(path)
+    try:
+        values = parquet.read_table(path).to_pylist()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: expected parquet, got {error}") from None
+    for number, value in enumerate(values, start=1):
+        yield row_of(value, number)
+
+
 def _json_rows(path: Path, text: str) -> Iterator[SourceRow]:
+    if text.lstrip().startswith("["):
+        yield from _array_rows(path, text)
+        return
     for number, line in _lines(text):
         try:
             value = json.loads(line)
-        except json.JSONDecodeError as error:
+        except ValueError as error:
             raise ValueError(
-                f"{path}:{number}: expected a JSON object, got {error}"
+                f"{path}:{number}: expected a JSON object on each line, or one array "
+                f"of objects, got {error}"
             ) from None
         if not isinstance(value, dict):
             raise ValueError(
@@ -129,12 +159,36 @@ def _json_rows(path: Path, text: str) -> Iterator[SourceRow]:
         yield row_of(value, number)
 
 
+def _array_rows(path: Path, text: str) -> Iterator[SourceRow]:
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{path}:{error.lineno}: expected an array of JSON objects, got {error}"
+        ) from None
+    decoder, end, line = json.JSONDecoder(), 0, 1
+    for number, value in enumerate(values):
+        if not isinstance(value, dict):
+            raise ValueError(
+                f"{path}: expected an array of JSON objects, got element {number} "
+                f"{json.dumps(value)[:60]}"
+            )
+        start = text.index("{", end)
+        line += text.count("\n", end, start)
+        yield row_of(value, line)
+        end = decoder.raw_decode(text, start)[1]
+        line += text.count("\n", start, end)
+
+
 def row_of(values: Mapping[str, Any], line: int) -> SourceRow:
     """Converts a row's values to strings; numbers are formatted as in JSON."""
     columns, no_text = {}, {}
     for name, value in values.items():
-        readable = isinstance(value, (str, numbers.Number))
-        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        number = isinstance(value, numbers.Number) and abs(value) < math.inf
+        readable = number or isinstance(value, str)
+        text = value
+        if not isinstance(value, str):
+            text = json.dumps(value, default=str).strip('"')  # Decimal is no JSON
         (columns if readable else no_text)[name] = text
     return SourceRow(columns, line, no_text)
 
@@ -196,6 +250,8 @@ def _xml_rows(path: Path, text: str) -> Iterator[SourceRow]:
         inside.append(tag)
         if tag == "item":
             rows.append(SourceRow(dict(attributes), parser.CurrentLineNumber))
+        elif "item" in inside:
+            rows[-1].columns.setdefault(tag, "")
 
     def end(tag: str) -> None:
         inside.pop()

@@ -121,6 +121,7 @@ def hub_source(spec: TaskSpec) -> Callable[[str], SourceTable]:
     Raises:
         ImportError: If ``datasets`` is not installed.
         ValueError: If the declaration names no data set.
+        FileNotFoundError: Later, if the data set cannot be had from the hub.
 
     References:
         Verified by ``tests/bridge/test_tasks_user.py``.
@@ -138,7 +139,14 @@ def hub_source(spec: TaskSpec) -> Callable[[str], SourceTable]:
         ) from error
 
     def read(split: str) -> SourceTable:
-        rows = datasets.load_dataset(*spec.hub, split=split)
+        try:
+            rows = datasets.load_dataset(*spec.hub, split=split)
+        except Exception as error:  # any error means that it cannot be had
+            said = (str(error).splitlines() or [type(error).__name__])[0]
+            raise FileNotFoundError(
+                f"{'/'.join(spec.hub)}: expected a data set on the hub or in its "
+                f"cache, got {said}; or give the path of local files"
+            ) from error
         return SourceTable(
             f"{'/'.join(spec.hub)}[{split}]",
             tuple(row_of(row, number) for number, row in enumerate(rows, start=1)),

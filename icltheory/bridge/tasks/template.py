@@ -54,8 +54,9 @@ def fill(template: str, fields: Mapping[str, str]) -> str:
         The text. Braces inside a field stay what they are.
 
     Raises:
-        ValueError: If the template names a field that is not there or is none; names
-            with ``.`` or ``[``, which would reach into a text, are refused.
+        ValueError: If a field is no text, or the template names one that is not there
+            or is none; names with ``.`` or ``[``, which would reach into a text, are
+            refused.
 
     Example:
         >>> fill("text: {text!t}", {"text": " a fine {film} "})
@@ -64,6 +65,9 @@ def fill(template: str, fields: Mapping[str, str]) -> str:
     References:
         Verified by ``tests/bridge/test_tasks_user.py``.
     """
+    for name, value in fields.items():
+        if not isinstance(value, str):
+            raise ValueError(f"fields: expected a text for {name!r}, got {value!r}")
     try:
         return _FORMATTER.vformat(template, (), fields)
     except KeyError as error:
