@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -9,9 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax.experimental import multihost_utils
 
 from icltheory._checks import check_positive_int
+from icltheory._files import named_file
 
 __all__ = ["Checkpoints", "Restored"]
 
@@ -78,11 +81,19 @@ class Checkpoints:
         Args:
             step: Step it belongs to.
             state: Pytree of arrays.
-            extra: JSON value kept beside it.
+            extra: JSON value kept beside it; numbers of NumPy and JAX are numbers.
 
         Returns:
             Its folder.
+
+        Raises:
+            ValueError: if ``extra`` is no JSON value.
+            OSError: if writing fails, as on a full disk. No part of it stays.
         """
+        try:
+            text = json.dumps(extra, default=lambda value: value.item())
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"extra: expected a JSON value, got {error}") from None
         name = f"step_{step:08d}"
         attempt = 0
         while (self.folder / name).exists():
@@ -93,12 +104,19 @@ class Checkpoints:
         if jax.process_index() == 0:
             shutil.rmtree(aside, ignore_errors=True)
         _sync(f"{name} is clear")
-        with _orbax().StandardCheckpointer() as writer:
-            writer.save(aside / "state", state)
+        try:
+            with named_file(target):
+                _write_state(aside / "state", state)
+                if jax.process_index() == 0:
+                    (aside / "extra.json").write_text(text)
+                    digests = json.dumps(_digests(aside), indent=1)
+                    (aside / _MANIFEST).write_text(digests)
+                    aside.rename(target)
+        except BaseException:
+            if jax.process_index() == 0:
+                shutil.rmtree(aside, ignore_errors=True)
+            raise
         if jax.process_index() == 0:
-            (aside / "extra.json").write_text(json.dumps(extra))
-            (aside / _MANIFEST).write_text(json.dumps(_digests(aside), indent=1))
-            aside.rename(target)
             self._remove_old()
         _sync(f"{name} is written")
         return target
@@ -137,14 +155,19 @@ class Checkpoints:
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
         front = f"checkpoint {name}: does not match the state of this run"
         with ocp.StandardCheckpointer() as reader:
-            stored = _shapes(reader.metadata(path / "state").item_metadata.tree)
-            wanted = _shapes(abstract)
-            for leaf in wanted:
-                # Orbax reports this from threads of its own, at length.
-                if stored.get(leaf, wanted[leaf]) != wanted[leaf]:
+            stored = _arrays(reader.metadata(path / "state").item_metadata.tree)
+            wanted = _arrays(abstract)
+            for leaf in (name for name in wanted if name in stored):
+                # Orbax reports this from threads of its own, at length, or rounds.
+                (shape, kind), got = wanted[leaf], stored[leaf]
+                if got[0] != shape:
                     raise ValueError(
-                        f"{front}: {leaf}: expected shape {wanted[leaf]}, "
-                        f"got {stored[leaf]}"
+                        f"{front}: {leaf}: expected shape {shape}, got {got[0]}"
+                    )
+                if np.promote_types(kind, got[1]) != kind:
+                    raise ValueError(
+                        f"{front}: {leaf}: expected {kind}, got {got[1]}, which it "
+                        "cannot hold"
                     )
             try:
                 state = reader.restore(path / "state", abstract)
@@ -167,16 +190,34 @@ class Checkpoints:
             shutil.rmtree(self.folder / name)
 
 
-def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
-    """Shapes of the arrays of a tree, or of its metadata, by their paths."""
+def _arrays(tree: Any) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Shapes and dtypes of the arrays of a tree, or of its metadata, by their paths."""
     leaves = jax.tree_util.tree_leaves_with_path(
         tree, is_leaf=lambda leaf: hasattr(leaf, "shape")
     )
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape)
-        for path, leaf in leaves
-        if hasattr(leaf, "shape")
-    }
+    found = {}
+    for path, leaf in leaves:
+        leaf = leaf if hasattr(leaf, "shape") else np.asarray(leaf)
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        found[name] = tuple(leaf.shape), np.dtype(leaf.dtype)
+    return found
+
+
+def _write_state(path: Path, state: Any) -> None:
+    """Writes the arrays of a checkpoint; an error of the system is an OSError."""
+    log = logging.getLogger("absl")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # Orbax reports errors from threads, at length
+    try:
+        with _orbax().StandardCheckpointer() as writer:
+            writer.save(path, state)
+    except Exception as error:
+        found = re.search(r"os_error_code='(\d+)'", str(error))
+        if found is None:
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1]))) from None
+    finally:
+        log.setLevel(level)
 
 
 def _orbax() -> Any:

@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_nonnegative_int, check_positive_int
 
 __all__ = ["Curriculum", "Ramp"]
 
@@ -20,14 +20,15 @@ class Ramp:
     Args:
         start: Value at step 0.
         end: Value it stays at.
-        increment: Height of a stair.
+        increment: Height of a stair; 0 for a count that stays at ``start``.
         interval: Steps on a stair.
 
     Returns:
         ``ramp(step)`` is the value at a step, which may be traced.
 
     Raises:
-        ValueError: if an entry is not a positive integer or ``start > end``.
+        ValueError: if an entry is not a positive integer (``increment``: or 0), or
+            ``start > end``.
 
     Example:
         >>> [int(Ramp(5, 7, 1, 10)(t)) for t in (0, 9, 10, 25, 99)]
@@ -44,8 +45,9 @@ class Ramp:
     interval: int = 2000
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            check_positive_int(field.name, getattr(self, field.name))
+        for name in ("start", "end", "interval"):
+            check_positive_int(name, getattr(self, name))
+        check_nonnegative_int("increment", self.increment)
         if self.start > self.end:
             raise ValueError(
                 f"start: expected at most end {self.end}, got {self.start}"

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.training import Checkpoints, TrainState
+from icltheory.training import Checkpoints, TrainState, checkpoints
 
 
 def state(step):
@@ -104,6 +104,57 @@ def test_a_state_of_another_run_is_refused(tmp_path):
     narrow = jax.tree.map(lambda leaf: leaf[..., :1] if leaf.ndim else leaf, state(1))
     with pytest.raises(ValueError, match=r"run: [\w/]+: expected shape \(.*\), got"):
         store.restore(narrow)
+
+
+@pytest.mark.parametrize(
+    ("saved", "wanted", "kept"),
+    [
+        *(("float32", "int32", False), ("float32", "bfloat16", False)),
+        *(("int32", "int8", False), ("int32", "float32", False)),
+        *(("complex64", "float32", False), ("uint32", "int32", False)),
+        *(("bfloat16", "float32", True), ("int8", "int32", True)),
+    ],
+)
+def test_a_leaf_is_read_in_a_dtype_that_holds_it_alone(tmp_path, saved, wanted, kept):
+    store = Checkpoints(tmp_path)
+    store.save(1, {"a": {"w": jnp.array([1.75, 2.5]).astype(saved)}})
+    like = {"a": {"w": jnp.zeros(2, wanted)}}
+    if not kept:
+        with pytest.raises(
+            ValueError, match=f"run: a/w: expected {wanted}, got {saved}"
+        ):
+            store.restore(like)
+        return
+    found = store.restore(like).state["a"]["w"]
+    assert found.dtype == wanted
+    np.testing.assert_array_equal(found, jnp.array([1.75, 2.5]).astype(saved))
+
+
+def test_numbers_of_python_are_not_cut_either(tmp_path):
+    store = Checkpoints(tmp_path)
+    store.save(1, {"rate": 2.5, "count": 3})
+    assert store.restore({"rate": 0.0, "count": 0}).state == {"rate": 2.5, "count": 3}
+    with pytest.raises(ValueError, match="run: rate: expected int64, got float64"):
+        store.restore({"rate": 0, "count": 0})
+
+
+def test_what_is_saved_beside_is_checked_before_writing(tmp_path):
+    store = Checkpoints(tmp_path)
+    numbers = {"a": np.float32(0.5), "b": jnp.int32(2), "c": np.bool_(True)}
+    store.save(1, state(1), numbers)
+    assert store.restore(state(0)).extra == {"a": 0.5, "b": 2, "c": True}
+    for wrong in ({1}, np.ones(2), 1j, {(1, 2): 3}):
+        with pytest.raises(ValueError, match="^extra: expected a JSON value, got"):
+            store.save(2, state(2), wrong)
+    assert names(tmp_path) == ["step_00000001"]
+
+
+def test_what_fails_leaves_nothing(tmp_path, monkeypatch):
+    store = filled(tmp_path, [1])
+    monkeypatch.setattr(checkpoints, "_digests", lambda folder: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        store.save(2, state(2))
+    assert names(tmp_path) == ["step_00000001"]
 
 
 def test_keep_is_checked(tmp_path):

@@ -24,11 +24,17 @@ def test_a_traced_step_gives_the_same_value():
         assert int(jax.jit(ramp)(step)) == int(ramp(step))
 
 
+@pytest.mark.parametrize(("end", "steps"), [(20, 20), (30, 20)])
+def test_an_increment_of_0_stays(end, steps):
+    """As ``inc: 0`` in Garg's configurations."""
+    assert [int(Ramp(20, end, 0, 2000)(t)) for t in (0, 5000)] == [steps, steps]
+
+
 def test_none_is_full_from_the_start():
     assert (Curriculum.none(3, 7).dims(0), Curriculum.none(3, 7).points(0)) == (3, 7)
 
 
-@pytest.mark.parametrize("args", [(0, 5), (3, 2), (1, 5, 0), (1, 5, 1, -1)])
+@pytest.mark.parametrize("args", [(0, 5), (3, 2), (1, 5, -1), (1, 5, 1, 0)])
 def test_bad_ramps_are_refused(args):
     with pytest.raises(ValueError, match="expected"):
         Ramp(*args)

@@ -13,6 +13,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from icltheory._checks import check_positive_int
+from icltheory._files import named_file
 from icltheory._named_errors import named_errors
 from icltheory._safetensors import write_safetensors
 from icltheory.bridge._arrays import on_host, spans_processes
@@ -134,10 +135,11 @@ def _write(
     aside = folder.with_name(f".{folder.name}.writing.{os.getpid()}")
     aside.mkdir()
     try:
-        _write_tensors(aside, tensors, shard_bytes)
-        _copy_tokenizer(model, aside)
-        _write_json(aside / "config.json", config)
-        _put_in_place(aside, folder)
+        with named_file(folder):
+            _write_tensors(aside, tensors, shard_bytes)
+            _copy_tokenizer(model, aside)
+            _write_json(aside / "config.json", config)
+            _put_in_place(aside, folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 

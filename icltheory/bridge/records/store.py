@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from icltheory._files import named_file
 from icltheory.bridge.records.table import RecordTable, tabulate
 from icltheory.bridge.records.values import (
     config_hash,
@@ -322,10 +323,11 @@ class Records:
     def _write(self, descriptor: int, lines: Sequence[bytes]) -> None:
         data = memoryview(b"".join(lines))
         try:
-            while data:
-                data = data[os.write(descriptor, data) :]
-            if self.fsync:
-                os.fsync(descriptor)
+            with named_file(self.path):
+                while data:
+                    data = data[os.write(descriptor, data) :]
+                if self.fsync:
+                    os.fsync(descriptor)
         except OSError:
             os.ftruncate(descriptor, self._offset)
             raise

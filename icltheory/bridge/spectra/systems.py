@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_finite, check_shape
+from icltheory._files import named_file
 from icltheory._typing import Float
 from icltheory.bridge.spectra.methods import Exact, Randomised, SingularSystem
 
@@ -118,7 +119,7 @@ def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
     descriptor, name = tempfile.mkstemp(prefix=".writing_", dir=path.parent)
     aside = Path(name)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with named_file(path), os.fdopen(descriptor, "wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
         os.replace(aside, path)
     finally:

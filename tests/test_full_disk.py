@@ -1,0 +1,73 @@
+"""What cannot be written is an error of one line with the path, and leaves no part."""
+
+import contextlib
+import re
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.bridge import save_checkpoint
+from icltheory.bridge.model import check_weights
+from icltheory.bridge.records import Records
+from icltheory.bridge.spectra import SingularSystems
+from icltheory.training import Checkpoints
+from tests.bridge.tiny import model_of
+
+resource = pytest.importorskip("resource")
+
+
+@contextlib.contextmanager
+def small_files(limit):
+    """Lets no file grow beyond a limit, which fails as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def noise(size):
+    return np.random.default_rng(0).standard_normal((size, size))
+
+
+def run(path):
+    Checkpoints(path).save(1, {"w": jnp.asarray(noise(90), jnp.float32)})
+
+
+def beside_it(path):
+    Checkpoints(path).save(1, {"w": jnp.ones(2)}, list(range(9000)))
+
+
+def export(path):
+    save_checkpoint(model_of("gpt2"), path / "out")
+
+
+def records(path):
+    Records(path / "r.jsonl", ("a",)).append([{"a": 1, "b": "x" * 9000}])
+
+
+def systems(path):
+    SingularSystems(path).of(noise(40))
+
+
+@pytest.mark.parametrize(
+    ("write", "named", "kept"),
+    [
+        (run, "step_00000001", []),
+        (beside_it, "step_00000001", []),
+        (export, "model.safetensors", []),
+        (records, "r.jsonl", ["r.jsonl"]),
+        (systems, ".npz", []),
+    ],
+)
+def test_a_full_disk_is_named_with_the_path(write, named, kept, tmp_path, capfd):
+    check_weights(model_of("gpt2"))  # compiles, and JAX may write to its own cache
+    with small_files(8000), pytest.raises(OSError, match="File too large") as caught:
+        write(tmp_path)
+    path = re.escape(str(tmp_path)) + f"/.*{re.escape(named)}'$"
+    assert re.search(path, str(caught.value))
+    assert "\n" not in str(caught.value)
+    assert sorted(file.name for file in tmp_path.iterdir()) == kept
+    assert "Traceback" not in capfd.readouterr().err
