@@ -27,7 +27,7 @@ class Options:
     Attributes:
         checkpoint: The file: safetensors, or with --format torch what torch.save wrote.
         format: The format of the file.
-        num_heads: Attention heads of the model; width / 32 unless given.
+        num_heads: Attention heads of the model, which the file does not tell.
         task: Family of functions that the model was trained on.
         family: Sizes of the families other than linear functions.
         baselines: Recipes of the methods that are compared with the model.

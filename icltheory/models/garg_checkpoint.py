@@ -24,7 +24,6 @@ from icltheory.models.gpt2 import GPT2
 
 __all__ = ["GargCheckpoint", "load_garg_checkpoint"]
 
-_HEAD_WIDTH = 32  # in all published sizes: 256 / 8, 128 / 4 and 64 / 2
 _BLOCK = re.compile(r"_backbone\.h\.(\d+)\.(.+)")
 # Masks of old versions, and the token table, which models with vector inputs do not
 # use.
@@ -81,8 +80,8 @@ def load_garg_checkpoint(
 
     Args:
         path: The file, with the names of the published state dict.
-        num_heads: Attention heads, which no array tells; width / 32 unless given, as in
-            all published sizes.
+        num_heads: Attention heads, which no array tells: 8, 4 and 2 for the published
+            widths 256, 128 and 64.
         format: ``"safetensors"``, or ``"torch"`` for what ``torch.save`` wrote.
 
     Returns:
@@ -91,7 +90,7 @@ def load_garg_checkpoint(
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If the file is damaged, a tensor is missing, unexpected or of
-            another shape, or the heads do not divide the width.
+            another shape, or the heads are not given or do not divide the width.
         ImportError: If ``format="torch"`` and PyTorch is missing.
 
     Example:
@@ -150,12 +149,10 @@ def _model_of(tensors: _Tensors, num_heads: int | None) -> GPT2:
             f"of them among {len(tensors.shapes)} tensors"
         )
     if num_heads is None:
-        if width % _HEAD_WIDTH:
-            raise ValueError(
-                f"num_heads: expected a number for width {width}, which is no multiple "
-                f"of {_HEAD_WIDTH}, got None"
-            )
-        num_heads = width // _HEAD_WIDTH
+        raise ValueError(
+            f"num_heads: expected a number for width {width}, since no array tells it "
+            "(published: 8 for 256, 4 for 128, 2 for 64), got None"
+        )
     check_positive_int("num_heads", num_heads)
     if width % num_heads:
         raise ValueError(
