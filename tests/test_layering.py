@@ -22,6 +22,7 @@ LAYERS = (
         "_records",
         "_pytree",
         "_checks",
+        "_files",
         "_conditions",
         "_descent",
         "_safetensors",

@@ -14,6 +14,7 @@ __all__ = ["Tokenizer"]
 _FILE = "tokenizer.json"
 # In this order transformers numbers special tokens that are new.
 _NAMED = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+_LISTS = ("extra", "additional")
 _FLAGS = ("lstrip", "rstrip", "normalized", "single_word", "special")
 
 
@@ -102,7 +103,7 @@ class Tokenizer:
         said = self._read("generation_config.json") if known else self._config
         stated = said.get("eos_token_id")
         stated = stated if isinstance(stated, list) else [stated]
-        return frozenset({*stated, self.eos_id} - {None})
+        return frozenset(i for i in (*stated, self.eos_id) if i is not None)
 
     @functools.cached_property
     def _backend(self) -> Any:
@@ -138,14 +139,14 @@ class Tokenizer:
     @functools.cached_property
     def _files(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """What the other files say, and the tokens they name in the order of adding."""
-        said = self._read("tokenizer_config.json")
-        both = ("extra_special_tokens", "additional_special_tokens")
-        extra = next((said[name] for name in both if said.get(name)), None)
-        listed = said.get("added_tokens_decoder")
+        config, mapped = self._read("tokenizer_config.json"), {}
+        listed = config.get("added_tokens_decoder")
         if listed is None:
-            said = {**said, **self._read("special_tokens_map.json")}
-            extra = extra or next((said[name] for name in both if said.get(name)), ())
+            mapped = self._read("special_tokens_map.json")
             listed = {i: t for t, i in self._read("added_tokens.json").items()}
+        said = {**config, **mapped}
+        lists = [d.get(f"{n}_special_tokens") for d in (config, mapped) for n in _LISTS]
+        extra = next(filter(None, lists), ())
         named = {f"{name}_token": None for name in _NAMED} | said
         # Values such as that of add_bos_token are settings.
         values = [
@@ -154,12 +155,12 @@ class Tokenizer:
             if name.endswith("_token") and token not in (None, False, True)
         ]
         try:
-            values += extra.values() if isinstance(extra, dict) else extra or ()
+            values += extra.values() if isinstance(extra, dict) else extra
             special = [{**_token(value), "special": True} for value in values]
             added = [
                 {**_token(listed[i]), "id": int(i)} for i in sorted(listed, key=int)
             ]
-            tokens: dict[str, dict[str, Any]] = {}
+            tokens: dict[Any, dict[str, Any]] = {}
             for token in (*added, *special):
                 tokens.setdefault(token["content"], token)
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -157,18 +157,14 @@ class Checkpoints:
         with ocp.StandardCheckpointer() as reader:
             stored = _arrays(reader.metadata(path / "state").item_metadata.tree)
             wanted = _arrays(abstract)
-            for leaf in (name for name in wanted if name in stored):
+            for leaf, (shape, kind) in wanted.items():
                 # Orbax reports this from threads of its own, at length, or rounds.
-                (shape, kind), got = wanted[leaf], stored[leaf]
-                if got[0] != shape:
-                    raise ValueError(
-                        f"{front}: {leaf}: expected shape {shape}, got {got[0]}"
-                    )
-                if np.promote_types(kind, got[1]) != kind:
-                    raise ValueError(
-                        f"{front}: {leaf}: expected {kind}, got {got[1]}, which it "
-                        "cannot hold"
-                    )
+                other, had = stored.get(leaf, (shape, kind))
+                said = f"shape {shape}, got {other}" if other != shape else ""
+                if not said and np.promote_types(kind, had) != kind:
+                    said = f"{kind}, got {had}, which it cannot hold"
+                if said:
+                    raise ValueError(f"{front}: {leaf}: expected {said}")
             try:
                 state = reader.restore(path / "state", abstract)
             except (KeyError, ValueError) as error:

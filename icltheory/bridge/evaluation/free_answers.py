@@ -221,14 +221,9 @@ def evaluate_generation(
     examples = task.examples(split)
     if not examples:
         raise ValueError(f"{task.name} {split}: expected examples, got none")
-    front = task.prefix(shots)
-    prompts = [
-        begun(
-            model.tokenizer,
-            model.tokenizer.encode(front + task.query(example, shots)),
-        )
-        for example in examples
-    ]
+    front, tokenizer = task.prefix(shots), model.tokenizer
+    texts = [front + task.query(example, shots) for example in examples]
+    prompts = [begun(tokenizer, tokenizer.encode(text)) for text in texts]
     checked_prompts(model, prompts, max_tokens)
     sizes = np.array([len(prompt) for prompt in prompts])
     padded = row_lengths(rounded_up(sizes), buckets)

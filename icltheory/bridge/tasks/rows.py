@@ -11,8 +11,8 @@ import csv
 import io
 import json
 import math
-import numbers
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.parsers import expat
@@ -162,9 +162,10 @@ def _json_rows(path: Path, text: str) -> Iterator[SourceRow]:
 def _array_rows(path: Path, text: str) -> Iterator[SourceRow]:
     try:
         values = json.loads(text)
-    except json.JSONDecodeError as error:
+    except ValueError as error:
+        line = getattr(error, "lineno", 1)
         raise ValueError(
-            f"{path}:{error.lineno}: expected an array of JSON objects, got {error}"
+            f"{path}:{line}: expected an array of JSON objects, got {error}"
         ) from None
     decoder, end, line = json.JSONDecoder(), 0, 1
     for number, value in enumerate(values):
@@ -184,7 +185,7 @@ def row_of(values: Mapping[str, Any], line: int) -> SourceRow:
     """Converts a row's values to strings; numbers are formatted as in JSON."""
     columns, no_text = {}, {}
     for name, value in values.items():
-        number = isinstance(value, numbers.Number) and abs(value) < math.inf
+        number = isinstance(value, (int, float, Decimal)) and abs(value) < math.inf
         readable = number or isinstance(value, str)
         text = value
         if not isinstance(value, str):
