@@ -9,6 +9,7 @@ import json
 import math
 import mmap
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +33,14 @@ _DTYPES = {
 }
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _LONGEST_HEADER = 100 * 2**20
+# What training programs put before every name.
+_WRAPPED = re.compile(r"^((base_model\.model|language_model|module|_orig_mod)\.)+")
+
+
+def unwrapped(names: Iterable[str]) -> dict[str, str]:
+    """Returns the names of a file by what they are without the prefix of a program."""
+    stored = {_WRAPPED.sub("", name): name for name in names}
+    return stored if len(stored) == len(set(names)) else {name: name for name in names}
 
 
 class Where(NamedTuple):

@@ -13,6 +13,7 @@ import numpy as np
 
 from icltheory._checks import check_choice
 from icltheory._named_errors import named_errors
+from icltheory._safetensors import unwrapped
 from icltheory._typing import PyTree
 from icltheory.bridge import _msgpack, _safetensors
 from icltheory.bridge._arrays import check_finite_leaf, to_device
@@ -29,8 +30,6 @@ from icltheory.bridge.tokenizer import Tokenizer
 
 __all__ = ["load_checkpoint"]
 
-# What training programs put before every name.
-_WRAPPED = re.compile(r"^((base_model\.model|language_model|module|_orig_mod)\.)+")
 DTYPES = ("float32", "bfloat16", "float16")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
@@ -50,9 +49,9 @@ def load_checkpoint(
     and ``tokenizer.json``, if there is one. Families: GPT-J, GPT-2, OPT, LLaMA 1 to 3,
     Mistral, Ministral, Mixtral, Qwen 2 and 3, Qwen 3 MoE, Phi, Phi 3, GPT-NeoX, Gemma 1
     to 3 (text), OLMo 2, StableLM, StarCoder 2. Files of other formats, which would have
-    to be unpickled, are refused. A prefix of all names that a training
-    program added (``module.``, ``_orig_mod.``, ``base_model.model.``,
-    ``language_model.``) is passed over.
+    to be unpickled, are refused. What a training program puts before all
+    names (``module.``, ``_orig_mod.``, ``base_model.model.``, ``language_model.``) is
+    passed over.
 
     Weights are read one by one into the default device's memory, so that the process
     holds little more than the model. A tied head is kept once.
@@ -197,9 +196,7 @@ def matched(
     No tensor is read. Only a tied matrix may have several names.
     """
     family = FAMILIES[arch.family]
-    stored = {_WRAPPED.sub("", name): name for name in tensors.names}
-    if len(stored) < len(tensors.names):
-        stored = {name: name for name in tensors.names}
+    stored = unwrapped(tensors.names)
     left = set(stored)
     bare = not any(name.startswith(family.prefix) for name in stored)
     prefix = "" if bare else family.prefix

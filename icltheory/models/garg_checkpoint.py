@@ -17,7 +17,7 @@ import numpy as np
 from icltheory._checks import check_choice, check_positive_int
 from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree, static_field
-from icltheory._safetensors import SafetensorsFile
+from icltheory._safetensors import SafetensorsFile, unwrapped
 from icltheory._typing import PyTree
 from icltheory.models._torch_file import read_state_dict
 from icltheory.models.gpt2 import GPT2
@@ -127,12 +127,14 @@ def _open_safetensors(file: Path) -> _Tensors:
             'pass format="torch" to read it with torch.load(weights_only=True)'
         )
     opened = SafetensorsFile(file)
-    shapes = {name: where.shape for name, where in opened.tensors.items()}
-    return _Tensors(file, shapes, opened.read)
+    names = unwrapped(opened.tensors)
+    shapes = {name: opened.tensors[own].shape for name, own in names.items()}
+    return _Tensors(file, shapes, lambda name: opened.read(names[name]))
 
 
 def _open_torch(file: Path) -> _Tensors:
     state = read_state_dict(file)
+    state = {name: state[own] for name, own in unwrapped(state).items()}
     shapes = {name: tuple(value.shape) for name, value in state.items()}
     return _Tensors(file, shapes, lambda name: state[name].float().numpy())
 

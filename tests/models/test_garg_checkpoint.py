@@ -113,6 +113,16 @@ def test_what_is_missing_or_misshapen_is_named(changes, message, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("front", ["module.", "_orig_mod.module."])
+def test_what_training_puts_before_every_name_is_passed_over(front, tmp_path):
+    wrapped = {front + name: value for name, value in tensors().items()}
+    listed = [(name, value.shape, value.dtype) for name, value in wrapped.items()]
+    write_safetensors(tmp_path / "a", listed, wrapped.get)
+    found = load_garg_checkpoint(tmp_path / "a", num_heads=2)
+    expected = load_garg_checkpoint(FIXTURE, num_heads=2)
+    jax.tree.map(np.testing.assert_array_equal, found.params, expected.params)
+
+
 def test_heads_must_divide_the_width():
     with raises("num_heads: expected a divisor of width 8, got 3"):
         load_garg_checkpoint(FIXTURE, num_heads=3)
