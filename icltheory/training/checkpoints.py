@@ -87,9 +87,17 @@ class Checkpoints:
             Its folder.
 
         Raises:
-            ValueError: if ``extra`` is no JSON value.
+            ValueError: if ``state`` is no tree of arrays, or ``extra`` no JSON value.
             OSError: if writing fails, as on a full disk. No part of it stays.
         """
+        # An error within Orbax would leave threads that write.
+        leaves = jax.tree_util.tree_leaves_with_path(state)
+        for path, leaf in leaves or [((), None)]:
+            if not (
+                path and (hasattr(leaf, "shape") or isinstance(leaf, (int, float)))
+            ):
+                where, kind = jax.tree_util.keystr(path), type(leaf).__name__
+                raise ValueError(f"state{where}: expected a tree of arrays, got {kind}")
         try:
             text = json.dumps(extra, default=lambda value: value.item())
         except (AttributeError, TypeError, ValueError) as error:

@@ -1,5 +1,7 @@
 """Checkpoints: whole or absent, exact, and honest about damage."""
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -136,6 +138,14 @@ def test_numbers_of_python_are_not_cut_either(tmp_path):
     assert store.restore({"rate": 0.0, "count": 0}).state == {"rate": 2.5, "count": 3}
     with pytest.raises(ValueError, match="run: rate: expected int64, got float64"):
         store.restore({"rate": 0, "count": 0})
+
+
+@pytest.mark.parametrize("wrong", [None, {}, jnp.ones(2), 3, {"w": 1.0, "s": "a"}])
+def test_a_state_that_is_no_tree_of_arrays_leaves_nothing(tmp_path, wrong):
+    with pytest.raises(ValueError, match="^state.*: expected a tree of arrays, got"):
+        Checkpoints(tmp_path).save(1, wrong)
+    time.sleep(0.1)  # for threads that would still write
+    assert names(tmp_path) == []
 
 
 def test_what_is_saved_beside_is_checked_before_writing(tmp_path):
