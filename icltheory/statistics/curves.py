@@ -71,14 +71,17 @@ def curve_interval(
     if count < 2:
         raise ValueError(f"errors: expected two rows or more, got {count}")
 
+    # Sums of deviations, since those of the errors round equal ones to others.
+    first, deviations = errors[:1], errors - errors[:1]
+
     def resample(k):
         index = jax.random.randint(k, (count,), 0, count)
         weights = jnp.zeros(count, errors.dtype).at[index].add(1 / count)
-        return jnp.einsum("s,sp->p", weights, errors, precision="highest")
+        return jnp.einsum("s,sp->p", weights, deviations, precision="highest")
 
     keys = jax.random.split(key, resamples)
     means = jax.lax.map(resample, keys, batch_size=_RESAMPLES_AT_A_TIME)
-    means = jnp.sort(means, axis=0)
+    means = first + jnp.sort(means, axis=0)
     # These are Garg's int(0.05 * R) and int(0.95 * R), without their rounding errors.
     low, high = (int(round(resamples * (1 + s * level), 6) / 2) for s in (-1, 1))
     return Interval(means[low], means[min(high, resamples - 1)])

@@ -11,9 +11,13 @@ import scipy.special
 from icltheory._arguments import real_numbers
 from icltheory._checks import as_numbers, check_choice, check_open_unit
 from icltheory._named_errors import named_errors
+from icltheory._precision import widened
 from icltheory._pytree import pytree, static_field
 
 __all__ = ["Estimate", "Interval", "crossed_estimate"]
+
+# Values that differ by no more roundings of their mean than this are equal.
+_ROUNDINGS = 4
 
 _TAILS = {
     "two-sided": lambda dof, t: 2 * scipy.special.stdtr(dof, -np.abs(t)),
@@ -38,7 +42,8 @@ class Estimate:
         \nu = S - 1.
 
     Of a JAX array the fields are JAX arrays, so that :meth:`of` may stand inside
-    ``jit``; everything else is averaged by NumPy in float64.
+    ``jit``; everything else is averaged by NumPy in float64. Values that are equal up
+    to rounding have the standard error 0.
 
     Args:
         mean: The mean, a number or an array.
@@ -71,7 +76,7 @@ class Estimate:
         is_jax = isinstance(values, jax.Array)
         xp = jnp if is_jax else np
         read = real_numbers if is_jax else as_numbers
-        values = read("values", values)
+        values = read("values", widened(values) if is_jax else values)
         if values.ndim == 0 or not values.size:
             raise ValueError(f"values: expected at least one, got shape {values.shape}")
         if not -values.ndim <= axis < values.ndim:
@@ -81,8 +86,13 @@ class Estimate:
         mean = xp.mean(values, axis=axis)
         centred = values - xp.mean(values, axis=axis, keepdims=True)
         scale = float(count * (count - 1)) if count > 1 else np.nan
-        error = xp.sqrt(xp.sum(centred**2, axis=axis) / scale)
-        return cls(mean, error, count - 1)
+        # The squares of very small or large values are out of range.
+        unit = xp.max(xp.abs(centred), axis=axis, keepdims=True)
+        squares = xp.sum((centred / xp.where(unit > 0, unit, 1)) ** 2, axis=axis)
+        error = xp.squeeze(unit, axis) * xp.sqrt(squares / scale)
+        rounding = _ROUNDINGS * xp.finfo(mean.dtype).eps * xp.abs(mean)
+        differ = (xp.ptp(values, axis=axis) > rounding).astype(mean.dtype)
+        return cls(mean, error * differ, count - 1)
 
     def __iter__(self) -> Iterator[Any]:
         """Yields mean and standard error, for unpacking."""
@@ -124,17 +134,18 @@ class Estimate:
             alternative: ``"two-sided"``, ``"less"`` or ``"greater"``.
 
         Returns:
-            The p-value, in the shape of the mean; 1 where all values are equal, and NaN
-            for one value or where a value is NaN.
+            The p-value, in the shape of the mean, and NaN for one value or where a
+            value is NaN. Where the standard error is 0, the interval is a point, and
+            the p-value that of an infinite t; it is 1 where the mean is 0 as well.
 
         Raises:
             ValueError: If the alternative is unknown.
         """
         check_choice("alternative", alternative, tuple(_TAILS))
         mean, error = np.asarray(self.mean, float), np.asarray(self.standard_error)
-        t = np.divide(mean, error, out=np.zeros_like(mean), where=error != 0)
-        p = _TAILS[alternative](self.dof, t)
-        return np.where(error == 0, 1.0, p)[()]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            p = _TAILS[alternative](self.dof, mean / error)
+        return np.where((error == 0) & (mean == 0), 1.0, p)[()]
 
 
 @named_errors
@@ -181,6 +192,6 @@ def crossed_estimate(values: Any, *, same_columns: bool = True) -> Estimate:
     square = float(squares.sum())
     if not found:
         return Estimate(float(table.mean()), np.nan, 0)
-    spread = sum(s**2 / e.dof for s, e in zip(squares, found, strict=True))
-    dof = square**2 / spread if square > 0 else float(found[0].dof)
+    shares = squares / square if square > 0 else np.array([1.0])
+    dof = 1 / sum(s**2 / e.dof for s, e in zip(shares, found, strict=False))
     return Estimate(float(table.mean()), float(np.sqrt(square)), float(dof))

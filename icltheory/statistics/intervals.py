@@ -173,12 +173,13 @@ def _resampled_means(x: np.ndarray, draws: int, seed: int) -> Iterator[np.ndarra
 
 def _corrected(tails: np.ndarray, x: np.ndarray, means: np.ndarray) -> np.ndarray:
     """BCa tail probabilities; the given ones if all values or draws are equal."""
-    centred = x - x.mean()
+    # In units of the range, as the cubes of very small or large values are out of it.
+    centred = (x - x.mean()) / (np.ptp(x) or 1)
     spread = np.sum(centred**2)
     # Sums in another order may differ in their last bits, so equality has a tolerance.
     near = np.isclose(means, x.mean(), rtol=1e-12, atol=1e-12 * np.abs(x).max())
     below = np.mean((means < x.mean()) & ~near) + np.mean(near) / 2
-    if spread == 0 or not 0 < below < 1:
+    if np.ptp(x) == 0 or not 0 < below < 1:
         return tails
     bias = scipy.special.ndtri(below)
     skew = np.sum(centred**3) / (6 * spread**1.5)

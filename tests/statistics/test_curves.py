@@ -53,6 +53,12 @@ def test_intervals_cover_the_mean_as_often_as_they_say(key):
         assert 0.82 < covered < 0.96
 
 
+def test_equal_errors_give_a_point(key):
+    for dtype in (np.float32, np.float64):
+        for ends in curve_interval(jnp.full((6400, 1), 0.1, dtype), key, 20):
+            assert ends == dtype(0.1)
+
+
 def test_bad_input_is_named(key):
     errors = jnp.ones((4, 2))
     with raises("level: expected a number between 0 and 1, got 1"):

@@ -56,6 +56,48 @@ def test_no_difference_is_no_evidence():
     assert found.interval().high.tolist() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("value", [0.1, 0.5, 0.7, -0.3, 1e8 / 3])
+@pytest.mark.parametrize("dtype", [None, np.float32, np.float64])
+def test_equal_values_have_one_answer_which_fits_their_interval(value, dtype):
+    def of(values):
+        return Estimate.of(values if dtype is None else jnp.asarray(values, dtype))
+
+    for size in (2, 3, 7, 1000):
+        found = of(np.full(size, value))
+        assert found.standard_error == 0
+        assert found.interval() == (found.mean, found.mean)
+        sides = [found.p_value(one) for one in ("two-sided", "less", "greater")]
+        assert sides == [0, value > 0, value < 0]
+    roundings = np.array([[0, 0], [1, 100], [-1, -100]])
+    values = value * (1 + np.finfo(dtype or float).eps * roundings)
+    assert (of(values).standard_error > 0).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale"),
+    [
+        (np.float32, 1e-25),
+        (np.float32, 1e25),
+        (np.float64, 1e-200),
+        (np.float64, 1e200),
+    ],
+)
+def test_errors_are_right_where_their_squares_are_out_of_range(dtype, scale):
+    """As 0, the error would make a p-value 0 of values whose signs differ."""
+    values = np.array([[1, -1, 3], [2, 4, 3.5]])
+    small = Estimate.of(jnp.asarray((scale * values).astype(dtype)), axis=1)
+    expected = Estimate.of(values, axis=1)
+    error = np.asarray(small.standard_error, float) / scale
+    np.testing.assert_allclose(error, expected.standard_error, rtol=1e-6)
+    np.testing.assert_allclose(small.p_value(), expected.p_value(), rtol=1e-5)
+
+
+def test_half_precision_is_averaged_in_float32():
+    found = Estimate.of(jnp.asarray([2.3125, 2.328125, 2.34375], jnp.bfloat16))
+    assert found.mean.dtype == found.standard_error.dtype == np.float32
+    assert found.standard_error == pytest.approx(0.015625 / 3**0.5, rel=1e-6)
+
+
 def test_an_unknown_error_has_no_p_value():
     assert np.isnan(Estimate.of([1.0, np.nan, 2.0]).p_value())
     assert np.isnan(Estimate.of([1.0]).p_value())
@@ -95,6 +137,8 @@ def test_the_crossed_error_adds_draws_and_questions():
     assert alone.half_width() == pytest.approx(3.182446 * between**0.5)  # t_3
     assert crossed_estimate(np.ones((3, 5))).interval() == (1.0, 1.0)
     assert np.isnan(crossed_estimate([[1.0]]).interval().low)
+    assert crossed_estimate(np.full((3, 7), 0.1)).standard_error == 0
+    assert crossed_estimate(1e-90 * values).dof == pytest.approx(dof)
 
 
 def test_bad_input_is_named():

@@ -100,6 +100,15 @@ def test_equal_values_give_a_point():
     np.testing.assert_allclose(bootstrap_interval(np.full(7, 0.1)), 0.1, rtol=1e-12)
 
 
+def test_bca_of_values_whose_cubes_are_out_of_range():
+    values = np.array([1.0, 2, 5, 3, 9])
+    for scale in (1e-120, 1e120):
+        found, expected = (
+            bootstrap_interval(v, draws=500) for v in (scale * values, values)
+        )
+        np.testing.assert_allclose(found, scale * np.array(expected), rtol=1e-12)
+
+
 def test_many_counts_at_once_are_those_of_each():
     for method in ("wilson", "clopper_pearson"):
         found = proportion_interval([[0, 4], [9, 30]], 30, method=method)
