@@ -19,13 +19,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import _alone, _measure, _products, _theory_cases
+from benchmarks import _alone, _measure
 from benchmarks._suite import BenchmarkRow, Budget, Case, each
 from benchmarks.bounds import numpy_bound, ours
 from benchmarks.trajectory import numpy_norms
 from icltheory import noise, pruning, trajectory
 from icltheory.attention import LinearAttentionStack
 from icltheory.batching import batched
+from tests import products, theory_cases
 
 L, N, n = 4, 40, 6
 BATCH, COMPARE, RANK = 500, 20, 3
@@ -55,7 +56,7 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     doubled = functools.partial(row, "Theorem 2", sizes[0], "float64")
     cases.append(Case(f"Theorem 2, {sizes[0]:,} prompts", 3, doubled))
     yield from each(GROUP, budget, cases)
-    every = _theory_cases.cases()
+    every = theory_cases.cases()
     chosen = every if math.isinf(budget.seconds) else FEW
     cases = [
         Case(name, 4, functools.partial(precision, name, every[name]))
@@ -66,7 +67,7 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
 
 def problem(prompts: int, dtype: Any) -> tuple[LinearAttentionStack, jax.Array]:
     """Draws a stack whose updates are small, and prompts for it."""
-    weights, H = _theory_cases.stack_and_tokens(L, N, n, prompts)
+    weights, H = theory_cases.stack_and_tokens(L, N, n, prompts)
     W_V, W_K, W_Q = (jnp.asarray(W, dtype) for W in weights)
     return LinearAttentionStack(0.1 * W_V, W_K, W_Q), jnp.asarray(H, dtype)
 
@@ -160,7 +161,7 @@ def row(name: str, prompts: int, dtype: str = "float32") -> BenchmarkRow:
         )
 
 
-def precision(name: str, case: _theory_cases.TheoryCase) -> BenchmarkRow:
+def precision(name: str, case: theory_cases.TheoryCase) -> BenchmarkRow:
     """Measures errors against float64, as written and at the default precision.
 
     On an accelerator those are the device's own; elsewhere their operands are rounded.
@@ -170,14 +171,14 @@ def precision(name: str, case: _theory_cases.TheoryCase) -> BenchmarkRow:
     with jax.enable_x64(False):
         arrays = _cast(case.arrays, jnp.float32)
         shortened = {
-            "TF32": functools.partial(_products.rounded, bits=_products.TF32),
-            "bfloat16": functools.partial(_products.rounded, bits=_products.BF16),
+            "TF32": functools.partial(products.rounded, bits=products.TF32),
+            "bfloat16": functools.partial(products.rounded, bits=products.BF16),
         }
         asked = jax.jit(case.function)
         if jax.default_backend() == "cpu":
             asked = jax.jit(shortened["TF32"](case.function))
         else:
-            shortened["this device"] = _products.loosened
+            shortened["this device"] = products.loosened
         facts = {
             f"products in {kind}:": error(
                 jax.jit(change(case.function, **_all(kind)))(*arrays), exact

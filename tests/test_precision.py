@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import _products, _theory_cases
 from icltheory import linalg, noise, pruning, trajectory
 from icltheory._precision import exact_products
 from icltheory.attention import LinearAttentionStack
 from icltheory.regression import predictors
+from tests import products, theory_cases
 
-CASES = _theory_cases.cases()
+CASES = theory_cases.cases()
 # Public functions that are no calculators: they read or choose, return models or text,
 # or run or train a model, whose precision is the caller's.
 OTHERS = {
@@ -59,8 +59,8 @@ def as_a_gpu_would():
 @pytest.mark.parametrize("name", CASES)
 def test_every_product_asks_for_the_highest_precision(name, as_a_gpu_would):
     case = CASES[name]
-    found = _products.products(case.function, *cast(case.arrays, jnp.float32))
-    assert all(_products.asks_for_highest(eqn) for eqn in found)
+    found = products.products(case.function, *cast(case.arrays, jnp.float32))
+    assert all(products.asks_for_highest(eqn) for eqn in found)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -85,22 +85,22 @@ def test_every_public_function_is_a_calculator_or_known_to_be_none(package):
 def test_derivatives_ask_for_it_too(function, as_a_gpu_would):
     # jit first: a rule of custom_jvp is then traced after the function returned
     slope = jax.grad(jax.jit(function))
-    found = _products.products(slope, jnp.eye(3, dtype=jnp.float32) + 0.1)
+    found = products.products(slope, jnp.eye(3, dtype=jnp.float32) + 0.1)
     assert found
-    assert all(_products.asks_for_highest(eqn) for eqn in found)
+    assert all(products.asks_for_highest(eqn) for eqn in found)
 
 
 def test_the_mark_is_what_asks_for_it(as_a_gpu_would):
     W = jnp.eye(2, dtype=jnp.float32)
     for function, expected in ((exact_products(jnp.dot), True), (jnp.dot, False)):
-        (product,) = _products.products(function, W, W)
-        assert _products.asks_for_highest(product) == expected
+        (product,) = products.products(function, W, W)
+        assert products.asks_for_highest(product) == expected
 
 
 @pytest.mark.slow
 def test_what_tf32_would_do(as_a_gpu_would):
     """Bare functions lose three digits; marked ones lose none."""
-    weights, H = cast(_theory_cases.stack_and_tokens(2, 8, 3), jnp.float32)
+    weights, H = cast(theory_cases.stack_and_tokens(2, 8, 3), jnp.float32)
 
     def both(weights, H, gd):
         stack, h = LinearAttentionStack(*weights), jnp.ones(3, jnp.float32)
@@ -116,11 +116,11 @@ def test_what_tf32_would_do(as_a_gpu_would):
         exact = np.asarray(jax.jit(marked)(*cast((weights, H), jnp.float64)))
     size = np.max(np.abs(exact))
     errors = {
-        name: np.max(np.abs(_products.rounded(f, bits)(weights, H) - exact)) / size
+        name: np.max(np.abs(products.rounded(f, bits)(weights, H) - exact)) / size
         for name, f, bits in (
-            ("bare_tf32", bare, _products.TF32),
-            ("bare_bf16", bare, _products.BF16),
-            ("marked_tf32", marked, _products.TF32),
+            ("bare_tf32", bare, products.TF32),
+            ("bare_bf16", bare, products.BF16),
+            ("marked_tf32", marked, products.TF32),
         )
     }
     assert errors["marked_tf32"] < 1e-6
@@ -153,16 +153,16 @@ def test_rounding_reaches_every_loop_and_branch(as_a_gpu_would):
             sums.append(expected.sum())
         expected = (short(expected) @ short(A)).astype(np.float32)
     expected = (short(A) @ short(expected)).astype(np.float32)
-    got, got_sums = _products.rounded(program, _products.TF32)(A)
+    got, got_sums = products.rounded(program, products.TF32)(A)
     size = np.max(np.abs(expected))
     np.testing.assert_allclose(got, expected, rtol=0, atol=2e-6 * size)
     np.testing.assert_allclose(got_sums, sums, rtol=1e-5)
     assert np.max(np.abs(program(A)[0] - expected)) > 1e-4 * size
-    np.testing.assert_array_equal(_products.loosened(program)(A)[0], program(A)[0])
+    np.testing.assert_array_equal(products.loosened(program)(A)[0], program(A)[0])
 
 
 def halves():
-    weights, H = _theory_cases.stack_and_tokens(2, 12, 3, 4)
+    weights, H = theory_cases.stack_and_tokens(2, 12, 3, 4)
     X = H[..., :2]
 
     def of(function):

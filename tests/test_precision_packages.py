@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import _products
 from icltheory import chain_of_thought as cot
 from icltheory import constructions, induction, patterns
+from tests import products
 
 KEY = jax.random.key(0)
 D, M, K = 12, 4, 2  # width of tokens, states, steps
@@ -135,9 +135,9 @@ def arrays(name, dtype):
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_product_asks_for_the_highest_precision(name):
-    found = _products.products(CASES[name][0], *arrays(name, jnp.float32))
+    found = products.products(CASES[name][0], *arrays(name, jnp.float32))
     assert found
-    assert all(_products.asks_for_highest(eqn) for eqn in found)
+    assert all(products.asks_for_highest(eqn) for eqn in found)
 
 
 def run(change, name):
@@ -161,7 +161,7 @@ def test_what_tf32_would_do(name):
 
     def moved(**options):
         def change(function):
-            return _products.rounded(function, _products.TF32, **options)
+            return products.rounded(function, products.TF32, **options)
 
         pairs = zip(run(change, name), exact, strict=True)
         return max(np.abs(a - b).max() / np.abs(b).max() for a, b in pairs)
@@ -181,7 +181,7 @@ def test_tf32_would_bend_the_patterns():
         return np.abs(made @ made.T - np.eye(len(made))).max()
 
     def short(function):
-        return _products.rounded(function, _products.TF32, all_of_them=True)
+        return products.rounded(function, products.TF32, all_of_them=True)
 
     assert off(jax.jit) < 1e-6
     assert off(short) > 1e-4
@@ -196,5 +196,5 @@ def test_models_are_left_to_the_caller():
         params, prompt = model.init(KEY, made), made.sample(KEY, 3, 4, 1.0)
         return jax.tree.leaves(patterns.scores(model, params, prompt))
 
-    found = _products.products(scored, jnp.float32(2.0))
-    assert not all(_products.asks_for_highest(eqn) for eqn in found)
+    found = products.products(scored, jnp.float32(2.0))
+    assert not all(products.asks_for_highest(eqn) for eqn in found)

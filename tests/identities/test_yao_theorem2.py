@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import _theory_cases
 from icltheory.attention import LinearAttentionStack
 from icltheory.bounds import (
     AS_PRINTED,
@@ -20,7 +19,7 @@ from icltheory.bounds import (
 from icltheory.constructions import gradient_descent
 from icltheory.noise import noise_covariance, noise_spectrum, noisy_trajectory
 from icltheory.trajectory import implicit_gd, implicit_gd_norms
-from tests import oracles
+from tests import oracles, theory_cases
 
 CHOICES = ("dim", "numerator", "center", "prior", "log", "held_out")
 bound_jit = jax.jit(generalization_bound, static_argnames=CHOICES)
@@ -387,7 +386,7 @@ def test_float32_is_within_1e_4_where_the_rank_is_certain(N, choice, measured):
 
 @pytest.mark.slow
 def test_anisotropic_prior_in_float32_where_its_covariance_has_too_few_digits(measured):
-    weights, H = _theory_cases.stack_and_tokens(4, 40, 4, 30)
+    weights, H = theory_cases.stack_and_tokens(4, 40, 4, 30)
     H, found = H / 40**0.5, []
     for dtype in (jnp.float32, jnp.float64):
         low = (np.asarray(W[:1], dtype) for W in weights)
