@@ -58,6 +58,20 @@ def test_the_standard_error_is_the_spread_over_samples_of_prompts(log):
     assert abs(typical / spread - 1) < 0.2
 
 
+def test_two_prompts_have_a_standard_error():
+    """That of a mean of two terms, times the slope of the root."""
+    H = pools(5, 2)
+    held = {"prior": "held_out", "held_out": 30}
+    both, *each = (
+        generalization_bound(STACK, one, 20, 1.0, scale=1 / 40, **held)
+        for one in (H, H[:1], H[1:])
+    )
+    first, second = (float(one.terms[0]) for one in each)
+    expected = abs(first - second) / 2 / (2 * 10 * float(both.value))
+    assert float(both.standard_error) == pytest.approx(expected, rel=1e-12)
+    assert np.isnan(each[0].standard_error)
+
+
 def test_the_limit_is_that_of_both_expectations_at_once():
     """One layer: Student's limits of E[A_1] and E[A_2], each with half of the level."""
     H, B = pools(3, 30), 30

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from icltheory import bounds
+from icltheory.bounds.supersample.evaluated import _shift
 from icltheory.regression import predictors, tasks
 
 DIFFERENCE = (
@@ -265,6 +266,17 @@ def test_limits_hold_with_their_confidence(learners, measured):
     below = np.sum(np.sqrt(2 * information) > difference.value)
     assert below > most
     measured("limits below the information, of 200", np.sum(limit > difference.upper))
+
+
+def test_the_tangent_of_the_binary_bound_has_the_slope_of_the_error():
+    """The limit rests on it: a tangent of a concave function lies above it."""
+    training, information = jnp.meshgrid(
+        jnp.array([0.05, 0.3, 0.6, 0.9]), jnp.array([1e-3, 0.1, 0.6])
+    )
+    error = functools.partial(_shift, information=information)
+    slope, h = np.asarray(error(training)[1]), 1e-6
+    expected = (error(training + h)[0] - error(training - h)[0]) / (2 * h)
+    np.testing.assert_allclose(slope, expected, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.slow

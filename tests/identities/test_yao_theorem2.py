@@ -170,6 +170,28 @@ def test_theorem_2_gradient_where_weights_are_singular(choice):
     assert abs(slope / ((ends[0] - ends[1]) / 2e-5) - 1) < 1e-6
 
 
+def test_theorem_2_gradient_does_not_depend_on_the_scale_of_singular_weights():
+    # T_t stays as it is if W_V, the prior's mean and the root of its covariance grow
+    # alike; the basis of the support turns with the weights, and the prior does not.
+    rng = np.random.default_rng(0)
+    V, K, Q, turn = rng.normal(size=(4, 1, 3, 3))
+    V[:, 2], turn[:, 2] = 0, 0
+    H, root = jnp.asarray(rng.normal(size=(2, 12, 3))), rng.normal(size=(9, 9))
+    center = rng.normal(size=(1, 3, 3))
+
+    @jax.jit
+    def value(angle, size):
+        stack = LinearAttentionStack(size * (V + angle * turn), K, Q)
+        prior = size**2 * (root @ root.T)
+        choice = {"center": size * center, "prior": lambda layer, W: prior}
+        return generalization_bound(stack, H, 5, 1.0, **choice).value
+
+    slope = jax.jit(jax.grad(value))
+    found = np.array([slope(0.0, size) for size in (1.0, 1e-9, 1e9)])
+    ends = value(1e-5, 1.0), value(-1e-5, 1.0)
+    np.testing.assert_allclose(found, (ends[0] - ends[1]) / 2e-5, rtol=1e-7)
+
+
 @pytest.mark.slow
 def test_theorem_2_numerators_are_a_ladder_and_the_printed_one_loses_n(measured):
     stack, H = problem()
@@ -286,6 +308,18 @@ def test_anisotropic_prior_at_the_population_covariance(measured):
     measured("T_1", bound.terms[0])
     measured("expansion for Gaussian gradients", planned)
     assert 0.9 * planned < bound.terms[0] < 1.4 * planned
+
+
+def test_a_held_out_term_has_the_spread_of_its_prior():
+    """Against sums from the definition; N - b and 1 / M enter the prior's spread."""
+    N, b, M = 12, 5, 7
+    z = np.random.default_rng(5).normal(size=(N, 2))
+    C, S = (N - b) / (b * (N - 1)) * np.cov(z.T, bias=True), np.cov(z[:M].T)
+    S = S * ((N - b) / (b * N) + 1 / M - 1 / N)
+    delta = z.mean(axis=0) - z[:M].mean(axis=0)
+    expected = np.trace(np.linalg.solve(S, C + np.outer(delta, delta))) - 2
+    expected += np.linalg.slogdet(S)[1] - np.linalg.slogdet(C)[1]
+    assert float(held_out_term(z, b, M)) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.slow

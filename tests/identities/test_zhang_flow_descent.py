@@ -58,6 +58,26 @@ def test_descent_is_the_flow_to_first_order_in_the_step(measured):
     np.testing.assert_allclose(ratios, 2, rtol=0.02)
 
 
+def test_a_sampled_step_is_the_gradient_on_its_prompts():
+    """The prediction is x' (beta - Gamma X' (X beta - y) / M), by loops."""
+    problem, _, start = problem_and_start(4)
+    key, B, eta = jax.random.key(3), 5, 0.01
+    path = flow.sampled_sgd(problem, M, start, eta, 1, key=key, batch_size=B)
+    prompt = problem.sample(jax.random.fold_in(key, 0), M, B)
+    X, y, x, label = map(
+        np.asarray, (prompt.X, prompt.y, prompt.x_query, prompt.y_query)
+    )
+    beta, Gamma = np.asarray(start.beta), np.asarray(start.Gamma)
+    by_beta, by_Gamma = np.zeros(DIM), np.zeros((DIM, DIM))
+    for i in range(B):
+        residual = X[i].T @ (X[i] @ beta - y[i]) / M
+        error = x[i] @ (beta - Gamma @ residual) - label[i]
+        by_beta += 2 * error * (np.eye(DIM) - Gamma @ X[i].T @ X[i] / M).T @ x[i] / B
+        by_Gamma -= 2 * error * np.outer(x[i], residual) / B
+    np.testing.assert_allclose(path.beta[1], beta - eta * by_beta, rtol=1e-12)
+    np.testing.assert_allclose(path.Gamma[1], Gamma - eta * by_Gamma, rtol=1e-12)
+
+
 @pytest.mark.slow
 def test_a_sampled_step_is_the_gradient_on_average(measured):
     problem, _, start = problem_and_start(2)

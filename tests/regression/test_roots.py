@@ -32,6 +32,20 @@ def test_the_root_has_the_derivative_of_finite_differences(name):
     np.testing.assert_allclose(tangent, (ends[0] - ends[1]) / 2e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("scale", [1e-24, 1e-10, 1.0, 1e10, 1e24])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_samples_of_a_singular_covariance_lie_in_its_range_at_every_scale(scale, dtype):
+    basis = np.linalg.qr(np.random.default_rng(4).normal(size=(3, 3)))[0]
+    shape = basis[:, :2] @ np.diag([1.0, 0.01]) @ basis[:, :2].T
+    H = jnp.asarray((scale * shape).astype(dtype))
+    task = LinearRegression(H, jnp.zeros(3, dtype), jnp.eye(3, dtype=dtype), dtype(0.5))
+    X = np.asarray(task.sample(jax.random.key(0), 99, 40).X, float).reshape(-1, 3)
+    X = X / scale**0.5 @ basis
+    # Variances of 3,960 draws; an eigenvalue 0 that is rounded leaves a root of eps.
+    np.testing.assert_allclose(np.var(X[:, :2], axis=0), [1, 0.01], rtol=0.1)
+    assert np.abs(X[:, 2]).max() < 100 * np.finfo(dtype).eps
+
+
 @functools.partial(jax.jit, static_argnums=2)
 def risk_and_slopes(H, Psi, num_examples):
     def risk(H, Psi):
