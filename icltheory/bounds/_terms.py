@@ -22,8 +22,10 @@ from icltheory.bounds.shrinkage import ledoit_wolf_intensity
 from icltheory.noise import without_replacement_factor
 from icltheory.noise._routes import compressed
 
-# Options that are fitted to the prompts they are evaluated on.
-FITTED = {"mean", "anisotropic"}
+
+def is_fitted(center, prior) -> bool:
+    """Whether the prior is fitted to the prompts on which it is evaluated."""
+    return is_choice(center, "mean") or is_choice(prior, "anisotropic")
 
 
 class Terms(NamedTuple):
@@ -164,11 +166,16 @@ def gaussian_terms(
         each = in_batches(held, batch_size, H, W)
     else:
         each = _anisotropic(q, sample, coordinates, mask, center, prior)
-    each = jnp.where(q.spectrum.rank == m[None], each, jnp.inf)
+    # The inverse Wishart matrix of M demonstrations has a mean for M > m + 2 alone.
+    known = jnp.full(m.shape, True) if held_out is None else held_out > m + 2
+    each = jnp.where((q.spectrum.rank == m[None]) & known[None], each, jnp.inf)
     terms, influence = jnp.mean(each, axis=0), jnp.sum(each, axis=1)
     finite = jnp.all(jnp.isfinite(q.squared_G + q.spectrum.trace), axis=0)
     upper = _limit(each, 1 - (1 - confidence) / terms.shape[0])
-    return _finish(q, terms, influence, upper, shots, m, finite, 6, each)
+    if is_fitted(center, prior):  # no term knows of the fit
+        upper = jnp.full_like(upper, jnp.nan)
+    code = jnp.where(known, 6, 7)
+    return _finish(q, terms, influence, upper, shots, m, finite, code, each)
 
 
 def _anisotropic(q, sample: Sample, coordinates, mask, center, prior):

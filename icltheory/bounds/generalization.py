@@ -24,8 +24,8 @@ from icltheory._typing import Array, Float, Int, PRNGKey
 from icltheory.attention import LinearAttentionStack
 from icltheory.bounds._prompt import Sample, noisy_paths, prompt_quantities
 from icltheory.bounds._terms import (
-    FITTED,
     gaussian_terms,
+    is_fitted,
     isotropic_terms,
     squared_distances,
 )
@@ -49,6 +49,7 @@ NUMERATORS = ("exact", "spectral", "frobenius")
 # layer.
 _DENSE_WIDTH = 40
 _BIAS = "biased low: the logarithm of a mean"
+_FITTED_BIAS = "biased low, with no limit: the prior is fitted to the prompts"
 
 Center = str | Float[ArrayLike, "_L _n _n"] | Callable[[int, Any], Any]
 Prior = str | Callable[[int, Any], Any]
@@ -107,12 +108,16 @@ def generalization_bound(
     * ``center``: :math:`\tilde g_t`, a function of :math:`W_{t-1}`: ``"zero"``,
       ``"mean"`` (of G_t over the prompts), an array ``(L, n, n)``, or a function
       ``(layer, W) -> (n, n)``.
-    * ``prior``: ``"isotropic"``; ``"anisotropic"``, :math:`\Sigma_t = E [C_t + (G_t -
-      \tilde g_t)(G_t - \tilde g_t)^\top]` over the prompts; a function ``(layer, W) ->
-      (n * n, n * n)`` for :math:`\Sigma_t`; or ``"held_out"``, Gaussian with the
-      moments of the first ``held_out`` demonstrations of each prompt (not with
-      ``"causal"``, where the order of the demonstrations matters, nor with a centre,
-      which is one of these moments).
+    * ``prior``: ``"isotropic"``; ``"anisotropic"``, :math:`\Sigma_t = E [C_t +
+      (G_t - \Pi_t \tilde g_t)(G_t - \Pi_t \tilde g_t)^\top]` over the prompts; a
+      function ``(layer, W) -> (n * n, n * n)`` for :math:`\Sigma_t`; or
+      ``"held_out"``, Gaussian with the moments of the first M = ``held_out``
+      demonstrations of each prompt (not with ``"causal"``, where the order of the
+      demonstrations matters, nor with a centre, which is one of these moments). Its
+      terms have a mean for M > m_t + 2 alone, and too rarely a large one below about
+      m_t + 30, see :class:`Bound`. With a covariance, the prior is :math:`N(\Pi_t
+      \tilde g_t, \Pi_t \Sigma_t \Pi_t)`, where :math:`\Pi_t` projects on the support
+      that :math:`W_{t-1}` determines: a prior that is wider has infinite divergence.
     * ``log``: ``"outside"`` the expectation, or ``"inside"``, which is no bound.
 
     Cost O(L (N^2 n + N^3)) a prompt, or that of
@@ -239,9 +244,10 @@ def generalization_bound(
         largest_share=terms.largest_share,
         degenerate=terms.degenerate,
         confidence=confidence,
-        bias=_BIAS if simple and log == "outside" and B > 1 else "",
+        bias=_bias(simple, center, prior, log) if B > 1 else "",
         assumptions=_assumptions(stack.num_layers, key, jitter, center, prior, log),
         num_prompts=B,
+        held_out=None if held_out is None else int(held_out),
     )
 
 
@@ -304,8 +310,14 @@ def _value(terms, subgaussian_scale, samples):
     return value, jnp.where(usable, slope * spread, math.nan)
 
 
+def _bias(simple, center, prior, log):
+    if simple:
+        return _BIAS if log == "outside" else ""
+    return _FITTED_BIAS if is_fitted(center, prior) else ""
+
+
 def _assumptions(layers, key, jitter, center, prior, log):
-    fitted = FITTED & {a for a in (center, prior) if isinstance(a, str)}
+    fitted = is_fitted(center, prior)
     return (
         Assumption("the loss is sub-Gaussian with the given R", None),
         Assumption("the prompts are independent draws", None),

@@ -25,10 +25,14 @@ REASONS = (
     "where the scale is not 1 / N or the weights make W_t large",
     "the trajectory or its covariance is not finite",
     "the prior does not cover the support: it is singular there",
+    "M = {held_out} <= m + 2 = {least}: the mean over prompts is infinite, as that of "
+    "the inverse of the covariance of M demonstrations is",
 )
 
-# A larger share of one prompt in a mean is mentioned in the summary.
+# A larger share of one prompt in a mean is mentioned in the summary, and so is a
+# smaller number of held-out demonstrations beyond m: their terms are skewed.
 _RARE = 0.1
+_SKEWED = 30
 
 
 class Assumption(NamedTuple):
@@ -62,7 +66,10 @@ class Bound:
     enough for Student's limits. They are not where rare prompts decide the means, as
     for several layers of large weights, since :math:`G_t` is a polynomial in the tokens
     of a degree that triples with each layer. Then ``value``, ``standard_error`` and
-    ``upper`` are all too small; a large ``largest_share`` is a sign of it.
+    ``upper`` are all too small; a large ``largest_share`` is a sign of it. Nor are they
+    with a prior that has seen M < m_t + 30 demonstrations: of 64 prompts with Gaussian
+    gradients in 5 dimensions, 56, 22, 14, 10 and 8 % of limits at confidence 95 % lie
+    below the truth for M - m = 3, 4, 6, 10 and 20 or more.
 
     Args:
         value: The bound in units of the loss.
@@ -76,8 +83,9 @@ class Bound:
             ``(L,)``.
         dim: Dimension in which the terms were computed, ``(L,)``.
         upper: One-sided confidence limit of the value: Student's limits of both
-            expectations in every layer, by a union bound; NaN for one prompt, and with
-            ``log="inside"``.
+            expectations in every layer, by a union bound; NaN for one prompt, with
+            ``log="inside"``, and for a prior with a covariance where it or its mean is
+            fitted to the prompts: a function gives one that is fitted to others.
         largest_share: Largest share of one prompt in the mean of
             :math:`\|G_t - \tilde g_t\|_F^2 + \operatorname{tr} C_t`, ``(L,)``; in the
             mean of the terms for other priors and with ``log="inside"``.
@@ -87,6 +95,7 @@ class Bound:
         bias: Direction of the bias of ``value``; empty where there is none.
         assumptions: What the theorem assumes, and whether it holds.
         num_prompts: Number B of prompts.
+        held_out: Number M of demonstrations that the prior has seen, or ``None``.
 
     References:
         Yao et al. (2024), Theorem 2.
@@ -108,6 +117,7 @@ class Bound:
     bias: str = static_field(default="")
     assumptions: tuple[Assumption, ...] = static_field(default=())
     num_prompts: int = static_field(default=1)
+    held_out: int | None = static_field(default=None)
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -138,6 +148,12 @@ class Bound:
                 share = f"{100 * self.confidence:g} %"
                 limit = f"at most {float(self.upper):.4g} with confidence {share}"
                 lines.append(f"{limit}, approximately")
+            least = int(np.max(self.support_dim)) + _SKEWED
+            if self.held_out is not None and self.held_out < least:
+                lines.append(
+                    f"M = {self.held_out} < m + {_SKEWED} = {least}: rare prompts "
+                    "decide the mean, so few prompts give too small a limit"
+                )
             layer = int(np.argmax(self.largest_share))
             largest = float(self.largest_share[layer])
             if largest > max(_RARE, 3 / self.num_prompts):
@@ -177,6 +193,8 @@ class Bound:
                     degenerate=f"{int(self.degenerate[t]):,}",
                     prompts=f"{self.num_prompts:,}",
                     dtype=self.value.dtype,
+                    held_out=self.held_out,
+                    least=int(self.support_dim[t]) + 2,
                 )
                 found.setdefault(said, []).append(t)
         return "; ".join(

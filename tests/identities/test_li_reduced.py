@@ -58,9 +58,8 @@ def test_attended_features_spread_as_those_of_all_sequences_of_contexts():
     kinds = module._kinds(3)
     found = np.asarray(module._attention(4, kinds, fixed, jnp.asarray(logit))[2])
     squares = {}
-    for patterns in itertools.product(
-        range(4), repeat=3
-    ):  # 0 is the query's, 1 its pair
+    # Pattern 0 is the query's, and 1 the other one of its pair.
+    for patterns in itertools.product(range(4), repeat=3):
         weights = np.exp(logit * (np.array(patterns) == 0))
         weights = weights / weights.sum()
         at = np.bincount(patterns, weights, minlength=4)

@@ -299,6 +299,30 @@ def test_a_centre_as_an_array_or_a_function_of_the_weights_is_the_same_centre():
     assert abs(array - both(0 * center)[0]) > 1e-3
 
 
+def test_an_anisotropic_prior_lies_in_the_support_of_each_prompt(measured):
+    """Supports differ from the second layer on; there the mean gradient leaves them."""
+    stack, H = problem(L=2, N=12, n=3, prompts=4)
+    bound = bound_jit(stack, H, 5, 1.0, prior="anisotropic", center="mean")
+    outside = []
+    for t in range(2):
+        g = np.array([gradients(stack, one)[t] for one in H])
+        C = np.array([oracles.noise_covariance(one, 5) for one in g])
+        G = g.sum(axis=1).reshape(4, 9)
+        z = (g - g.mean(axis=1, keepdims=True)).reshape(4, 12, 9)
+        U = np.swapaxes(np.linalg.svd(z)[2][:, :6], 1, 2)
+        center = U @ np.swapaxes(U, 1, 2) @ G.mean(axis=0)
+        outside.append(np.abs(center - G.mean(axis=0)).max())
+        both = C + np.einsum("bi,bj->bij", G - center, G - center)
+        Sigma, both, C = (np.swapaxes(U, 1, 2) @ S @ U for S in (both.mean(0), both, C))
+        each = np.linalg.slogdet(Sigma)[1] - np.linalg.slogdet(C)[1] - 6
+        each += np.trace(np.linalg.solve(Sigma, both), axis1=1, axis2=2)
+        error = abs(float(bound.terms[t]) / each.mean() - 1)
+        measured("relative error", error)
+        assert error < 1e-9
+    assert outside[0] < 1e-12
+    assert outside[1] > 1e-4
+
+
 def test_anisotropic_prior_at_the_population_covariance(measured):
     # Gaussian demonstrations, L = 1: the best Sigma is Sigma_mu / b, whose term is
     # about m log(N / (N - b)) plus what estimating C_t costs
