@@ -268,8 +268,8 @@ def test_limits_hold_with_their_confidence(learners, measured):
     measured("limits below the information, of 200", np.sum(limit > difference.upper))
 
 
-def test_the_tangent_of_the_binary_bound_has_the_slope_of_the_error():
-    """The limit rests on it: a tangent of a concave function lies above it."""
+def test_limits_of_the_binary_bound_rest_on_the_slope_of_the_error():
+    """A tangent of a concave function lies above it."""
     training, information = jnp.meshgrid(
         jnp.array([0.05, 0.3, 0.6, 0.9]), jnp.array([1e-3, 0.1, 0.6])
     )

@@ -299,7 +299,7 @@ def test_a_centre_as_an_array_or_a_function_of_the_weights_is_the_same_centre():
     assert abs(array - both(0 * center)[0]) > 1e-3
 
 
-def test_an_anisotropic_prior_lies_in_the_support_of_each_prompt(measured):
+def test_anisotropic_prior_lies_in_the_support_of_each_prompt(measured):
     """Supports differ from the second layer on; there the mean gradient leaves them."""
     stack, H = problem(L=2, N=12, n=3, prompts=4)
     bound = bound_jit(stack, H, 5, 1.0, prior="anisotropic", center="mean")
@@ -334,7 +334,7 @@ def test_anisotropic_prior_at_the_population_covariance(measured):
     assert 0.9 * planned < bound.terms[0] < 1.4 * planned
 
 
-def test_a_held_out_term_has_the_spread_of_its_prior():
+def test_held_out_prior_has_the_spread_of_its_definition():
     """Against sums from the definition; N - b and 1 / M enter the prior's spread."""
     N, b, M = 12, 5, 7
     z = np.random.default_rng(5).normal(size=(N, 2))
