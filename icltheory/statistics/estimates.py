@@ -136,7 +136,8 @@ class Estimate:
         Returns:
             The p-value, in the shape of the mean, and NaN for one value or where a
             value is NaN. Where the standard error is 0, the interval is a point, and
-            the p-value that of an infinite t; it is 1 where the mean is 0 as well.
+            the p-value that of an infinite t; it is 1 where the mean is 0 as well. Both
+            say too much of a few values that are equal by chance, such as counts.
 
         Raises:
             ValueError: If the alternative is unknown.

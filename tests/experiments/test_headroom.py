@@ -235,7 +235,7 @@ def made_up(config, gains):
 
 def test_models_are_the_units_of_the_means():
     config = dataclasses.replace(SMALL, seeds=(0, 1, 2))
-    found = made_up(config, {"svd": (3, 5, 4), "scale": (2, 2, 2)})
+    found = made_up(config, {"svd": (3, 5, 4), "scale": (3, 1, 2)})
     rows = {row.arm: row for row in gain_rows(config, found)[ALL]}
     gains = np.array([2, 4, 3]) / config.test
     np.testing.assert_allclose(rows["svd"].test, gains)
@@ -256,7 +256,7 @@ def test_models_are_the_units_of_the_means():
 
 def test_the_command_line_reports_what_was_found(tmp_path, monkeypatch):
     place = sys.modules["experiments.headroom.main"]
-    found = made_up(SMALL, {"svd": (3, 5), "temperature": (2, 2)})
+    found = made_up(SMALL, {"svd": (3, 5), "temperature": (2, 3)})
     fitted = SimpleNamespace(records=[{"loss": [2.0, 1.9]}], timing=Timing())
     monkeypatch.setattr(place, "train", lambda config, run: fitted)
     monkeypatch.setattr(place, "search_all", lambda config, run: found)
