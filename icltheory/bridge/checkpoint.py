@@ -18,6 +18,7 @@ from icltheory._typing import PyTree
 from icltheory.bridge import _msgpack, _safetensors
 from icltheory.bridge._arrays import check_finite_leaf, to_device
 from icltheory.bridge._config import read_json
+from icltheory.bridge._gguf import GGUFFile, GGUFTokenizer, find_gguf
 from icltheory.bridge._hub import locate
 from icltheory.bridge._paths import set_leaf
 from icltheory.bridge.architecture import Architecture
@@ -42,7 +43,7 @@ def load_checkpoint(
     revision: str | None = None,
     devices: Sequence[jax.Device] | np.ndarray | None = None,
 ) -> LanguageModel:
-    """Loads a language model from a folder in the Hugging Face layout, or from the hub.
+    """Loads a language model from a Hugging Face folder, the hub, or a GGUF file.
 
     Read are ``config.json`` and ``model.safetensors`` in one file or, with its index,
     in several; where there is neither, ``flax_model.msgpack``, in one file or several;
@@ -53,15 +54,22 @@ def load_checkpoint(
     names (``module.``, ``_orig_mod.``, ``base_model.model.``, ``language_model.``) is
     passed over.
 
+    A path that ends in ``.gguf``, or a folder with one such file and no other weights,
+    is read by the package ``gguf``, config and tokenizer from its metadata:
+    architectures llama, qwen2, qwen3 and gemma3. Quantised weights are dequantised;
+    this does not give back what rounding took.
+
     Weights are read one by one into the default device's memory, so that the process
     holds little more than the model. A tied head is kept once.
 
     Args:
-        path_or_name: The folder, or a name such as ``"EleutherAI/gpt-j-6b"``.
+        path_or_name: The folder, a name such as ``"EleutherAI/gpt-j-6b"``, or the path
+            of a GGUF file.
         dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``, for weights and products;
             norms, softmax and logits are in float32 in any case. Unless given, that of
             ``config.json`` or, where it names none, of the file; float32 for a file
-            with several or others. A warning names weights that are cast so.
+            with several or others, such as quantised ones. A warning names weights
+            that are cast so.
         revision: Branch, tag or commit on the hub.
         devices: Devices that share the weights, of this process or of all of
             ``jax.distributed``, as of :class:`~icltheory.bridge.sharding.Placement`;
@@ -75,7 +83,8 @@ def load_checkpoint(
         ValueError: If a file is damaged or cut short, the architecture is unknown, the
             weights are quantised, or a tensor is missing, unexpected, of another shape,
             not finite or beyond the range of the dtype.
-        ImportError: If a name on the hub is given and ``huggingface_hub`` is missing.
+        ImportError: If a name on the hub is given and ``huggingface_hub`` is missing,
+            or a GGUF file and ``gguf``.
 
     Example:
         >>> import tempfile
@@ -88,24 +97,29 @@ def load_checkpoint(
     """
     if dtype is not None:
         check_choice("dtype", dtype, DTYPES)
-    folder, source = locate(path_or_name, revision)
-    path = folder / "config.json"
     kind = None if dtype is None else jnp.dtype(dtype)
-    config, ranks = take_factors(read_json(path), path)
-    arch = read_architecture(config, path)
-    tensors = FactoredFolder(folder, arch, ranks) if ranks else _open(folder, kind)
+    if (file := find_gguf(Path(path_or_name))) is not None:
+        tensors, source = GGUFFile(file), str(path_or_name)
+        config, arch = tensors.config, tensors.arch
+        tokenizer = tensors.field("tokenizer.ggml.tokens") and GGUFTokenizer(tensors)
+    else:
+        folder, source = locate(path_or_name, revision)
+        path = folder / "config.json"
+        config, ranks = take_factors(read_json(path), path)
+        arch = read_architecture(config, path)
+        tensors = FactoredFolder(folder, arch, ranks) if ranks else _open(folder, kind)
+        known = (folder / "tokenizer.json").is_file()
+        tokenizer = Tokenizer(folder, config) if known else None
     params = _read_params(arch, tensors, devices, kind, config)
-    try:
-        tokenizer = Tokenizer(folder, config)
-    except FileNotFoundError:
-        tokenizer = None
     model = LanguageModel(Decoder(arch), params, tokenizer, config, source)
     trust_weights(model)  # each weight has been checked
     return model
 
 
 # Tensors of a checkpoint in PyTorch's names and layout.
-_Tensors = _safetensors.SafetensorsFolder | _msgpack.FlaxTree | FactoredFolder
+_Tensors = (
+    _safetensors.SafetensorsFolder | _msgpack.FlaxTree | FactoredFolder | GGUFFile
+)
 
 
 def _open(folder: Path, dtype: np.dtype | None) -> _Tensors:

@@ -49,8 +49,8 @@ class Tokenizer:
 
     def __init__(self, folder: str | os.PathLike, config: dict[str, Any] | None = None):
         self.folder = Path(folder)
-        self._config = config or {}
-        if not (self.folder / _FILE).is_file():
+        self._path, self._config = self.folder / _FILE, config or {}
+        if not self._path.is_file():
             raise FileNotFoundError(f"{self.folder}: expected a {_FILE}, found none")
 
     def encode(self, text: str, special: bool = True) -> list[int]:
@@ -111,12 +111,14 @@ class Tokenizer:
             import tokenizers
         except ImportError:
             raise ImportError("tokenizers need `pip install icltheory[llm]`") from None
-        path = self.folder / _FILE
-        refuse_pointer(path)
+        refuse_pointer(self._path)
         try:
-            backend = tokenizers.Tokenizer.from_str(path.read_text("utf-8-sig"))
+            backend = self._load(tokenizers)
         except Exception as error:  # the library raises nothing more specific
-            raise ValueError(f"{path}: expected a tokenizer, got {error}") from error
+            said = str(error).removeprefix(f"{self._path}: ")
+            raise ValueError(
+                f"{self._path}: expected a tokenizer, got {said}"
+            ) from error
         # A prompt that is too long must raise an error and not be truncated.
         backend.no_truncation()
         backend.no_padding()
@@ -135,6 +137,9 @@ class Tokenizer:
                 )
         backend.encode_special_tokens = bool(said.get("split_special_tokens"))
         return backend
+
+    def _load(self, library: Any) -> Any:
+        return library.Tokenizer.from_str(self._path.read_text("utf-8-sig"))
 
     @functools.cached_property
     def _files(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:

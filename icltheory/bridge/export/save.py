@@ -17,6 +17,7 @@ from icltheory._files import named_file
 from icltheory._named_errors import named_errors
 from icltheory._safetensors import write_safetensors
 from icltheory.bridge._arrays import on_host, spans_processes
+from icltheory.bridge._gguf import GGUFTokenizer
 from icltheory.bridge._paths import leaf_at
 from icltheory.bridge._safetensors import INDEX, SINGLE
 from icltheory.bridge.export.factors import factorise, mark_factors, part_names
@@ -250,6 +251,8 @@ def _copy_tokenizer(model: LanguageModel, target: Path) -> None:
         source = getattr(model.tokenizer, "folder", None)
     except FileNotFoundError:
         source = model.source
+    if isinstance(model._tokenizer, GGUFTokenizer):
+        model._tokenizer._backend.save(str(target / _COPIED[0]))
     for name in _COPIED:
         if source and (Path(source) / name).is_file():
             shutil.copyfile(Path(source) / name, target / name)
