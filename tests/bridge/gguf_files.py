@@ -67,7 +67,7 @@ def config_of(model):
 
 def weights_of(model):
     decoder = Decoder(read_architecture(config_of(model)))
-    params = drawn(decoder.init, scale=0.1)
+    params = drawn(decoder.init, scale=0.2)
     return tensors_of(LanguageModel(decoder, params))
 
 
@@ -134,7 +134,7 @@ def _stored(value, kind, rng):
         shape = *value.shape[:-1], value.shape[-1] // 256, size
         raw = rng.integers(0, 256, shape, np.uint8)
         for place in places:
-            scale = np.array([1e-4], np.float16).view(np.uint8)
+            scale = np.array([4e-4], np.float16).view(np.uint8)
             raw[..., place : place + 2] = scale
         raw = raw.reshape(*value.shape[:-1], -1)
     else:

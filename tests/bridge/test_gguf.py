@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import unicodedata
 
 import gguf
 import jax
@@ -69,7 +70,7 @@ def pieces(**other):
 
 
 TOKENIZERS = {
-    "llama": byte_level("llama-bpe"),
+    "llama": byte_level("llama-bpe", add_add_bos_token=True),
     "qwen2": byte_level("qwen2", add_add_bos_token=False),
     "qwen3": byte_level("qwen2"),
     "gemma3": pieces(add_add_space_prefix=False),
@@ -390,12 +391,17 @@ def differences(model, kind, folder):
     ids = np.random.default_rng(0).integers(0, 265, (2, 17))
     logits = np.asarray(ours.logits(ids))
     other = np.asarray(load_checkpoint(same, "float32").logits(ids))
-    options = {"gguf_file": path.name, "dtype": torch.float32}
+    options = {"gguf_file": path.name, "dtype": torch.float64}
     theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, **options)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=path.name)
     with torch.no_grad():
         reference = theirs(torch.tensor(ids)).logits.numpy()
-    texts = [(ours.tokenizer.encode(t), tokenizer(t)["input_ids"]) for t in TEXTS]
+    # Qwen's own tokenizer composes characters, which transformers does not for GGUF.
+    form = unicodedata.normalize if model.startswith("qwen") else lambda _, text: text
+    texts = [
+        (ours.tokenizer.encode(t), tokenizer(form("NFC", t))["input_ids"])
+        for t in TEXTS
+    ]
     found = (np.abs(logits - one).max() for one in (0, other, reference))
     return *found, texts
 
@@ -410,6 +416,8 @@ def test_transformers_reads_the_same(model, kind, tmp_path):
     largest, own, other, texts = differences(model, kind, tmp_path)
     print(f"{model} {kind}: {own:.1e} {other:.1e} of {largest:.1f}")
     assert own == 0
-    assert other <= 2e-6 * largest
+    # Torch in float32 is up to 2.4e-6 of the largest logit from torch in float64, and
+    # rows of W_Q and W_K in a wrong order change it by a quarter.
+    assert other <= 1e-5 * largest
     for text, (ours, theirs) in zip(TEXTS, texts, strict=True):
         assert ours == theirs, text
