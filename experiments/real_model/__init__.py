@@ -1,0 +1,1 @@
+"""A language model that people use: SmolLM2-135M-Instruct."""
