@@ -126,9 +126,19 @@ def test_derivative_through_the_plain_svd_is_not_finite_at_repeated_values():
 
 
 @jax.jit
-@jax.grad
-def slope_at(W, C):
+@jax.value_and_grad
+def value_and_slope(W, C):
     return (C * low_rank_approximation(W, 2)).sum()
+
+
+def slope_at(W, C):
+    return value_and_slope(W, C)[1]
+
+
+def test_the_value_beside_a_derivative_is_that_without_one():
+    W, C = (matrix((5, 4), seed) for seed in (0, 1))
+    value = (C * best_of(W, 2)).sum()
+    np.testing.assert_allclose(value_and_slope(W, C)[0], value, rtol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-22, 1e22])

@@ -16,6 +16,7 @@ from icltheory.trajectory import (
     implicit_update,
     implicit_update_mlp,
 )
+from icltheory.trajectory._recursion import Learner, parts_on_path, token_recursion
 from tests import oracles
 from tests.raising import raises
 
@@ -49,6 +50,19 @@ def every_path(stack, H, h, scale, demo_updates, methods):
         implicit_gd_norms(stack, H, method=m, **options) for m in (*methods, "factors")
     ]
     return [*paths, factors.dense()], outputs, norms
+
+
+@pytest.mark.parametrize("demo_updates", ["shared", "frozen"])
+def test_parts_at_the_weights_of_the_recursion_are_its_parts(demo_updates):
+    # the bound of a noisy path takes the parts at other weights by the same function
+    stack, H, _ = problem(*BETWEEN)
+    W = loops(stack, H, demo_updates, 0.7)[2]
+    before = np.concatenate([0 * W[:1], W[:-1]])
+    learner = Learner(stack, demo_updates, jnp.asarray(0.7))
+    for got, want in zip(
+        parts_on_path(learner, H, before), token_recursion(learner, H), strict=True
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("sizes", [FEW, MANY])
