@@ -54,11 +54,13 @@ def fetch() -> Path:
     return file
 
 
-def _from_hub(**options: bool) -> Path:
+def _from_hub(local_files_only: bool = False) -> Path:
     import huggingface_hub
 
     patterns = [*_PARTS, *_TOKENIZER]
-    found = huggingface_hub.snapshot_download(HUB, allow_patterns=patterns, **options)
+    found = huggingface_hub.snapshot_download(
+        HUB, allow_patterns=patterns, local_files_only=local_files_only
+    )
     for name in (*_PARTS[::2], _TOKENIZER[0]):
         if not (Path(found) / name).is_file():
             raise FileNotFoundError(f"{found}: expected {name}, found none")

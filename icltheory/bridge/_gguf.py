@@ -170,7 +170,7 @@ class GGUFFile:
         except NotImplementedError as error:
             raise ValueError(f"{self.where}: {name}: {error}") from None
         if self._model == "gemma3" and name.endswith("norm.weight"):
-            return value - np.float32(1)
+            return np.subtract(value, np.float32(1))
         heads = {"q_proj": self.arch.num_heads, "k_proj": self.arch.num_kv_heads}
         if self._model == "llama" and (part := name.split(".")[-2]) in heads:
             pairs = value.reshape(heads[part], -1, 2, *value.shape[1:])

@@ -34,10 +34,10 @@ _MERGES = ["Ġ t", "l l", "H e", "He ll", "Ġ w", "1 2", "12 3", "2 0", "' s"]
 
 def byte_level(pre, **other):
     """A byte-level tokenizer, as calls of the writer."""
-    special = ["<|begin|>", "<|end|>", "<user>"]
+    special = ["<|begin|>", "<|end|>", "<user>", "cat"]
     tokens = [*_BYTES, *(m.replace(" ", "") for m in _MERGES), *special]
     tokens += [f"[PAD{i}]" for i in range(len(tokens), 272)]
-    kinds = [1] * 265 + [3, 3, 4] + [5] * 4
+    kinds = [1] * 265 + [3, 3, 4, 1] + [5] * 3
     calls = {
         "add_tokenizer_model": "gpt2",
         "add_tokenizer_pre": pre,
@@ -207,6 +207,9 @@ def test_bytes_are_merged_within_the_words_of_the_pre_tokenizer(pre, tmp_path):
     # LLaMA 3 begins a text with its token unless the file says otherwise.
     assert tokenizer.encode(text) == [265] * (pre == "llama-bpe") + ids
     assert tokenizer.decode(tokenizer.encode(text)) == text
+    # LLaMA 3 takes a word that is in the vocabulary whole, although no merge makes it.
+    cat = [268] if pre == "llama-bpe" else [tokens.index(letter) for letter in "cat"]
+    assert tokenizer.encode("cat", special=False) == cat
     ids = tokenizer.encode("t<|end|><user>t", special=False)
     assert ids == [tokens.index("t"), 266, 267, tokens.index("t")]
     assert tokenizer.decode(ids) == "t<user>t"
