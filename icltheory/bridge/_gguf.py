@@ -26,7 +26,7 @@ _WORDS = (
 
 def find_gguf(path: Path) -> Path | None:
     """Returns the GGUF file of a path: itself, or the only weights of a folder."""
-    if path.suffix == ".gguf" and path.is_file():
+    if path.suffix == ".gguf" and not path.is_dir():
         return path
     found = sorted(path.glob("*.gguf"))
     if not found or any(path.glob("*.safetensors*")) or any(path.glob("*.msgpack*")):

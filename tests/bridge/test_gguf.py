@@ -375,6 +375,8 @@ def test_one_file_of_a_folder_is_read(tmp_path, monkeypatch):
     (tmp_path / "other.gguf").write_bytes(path.read_bytes())
     with pytest.raises(ValueError, match="expected one GGUF file, got 2; name one"):
         load_checkpoint(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no\.gguf"):
+        load_checkpoint(tmp_path / "no.gguf")
     (tmp_path / "model.safetensors").touch()
     with pytest.raises(FileNotFoundError, match=r"config\.json"):
         load_checkpoint(tmp_path)
