@@ -151,8 +151,8 @@ def kept_of(size: int, rate: Any, rule: str) -> int:
     """Number of ``size`` items that a rate keeps, possibly 0."""
     check_choice("rule", rule, RULES)
     exact = _decimal(rate)
-    _, digits, places = Decimal(repr(float(exact))).normalize().as_tuple()
-    single = places <= -6 and len(digits) <= 9
+    places = f"{Decimal(repr(float(exact))):f}".partition(".")[2]
+    single = len(places) >= 6 and len(places.lstrip("0")) <= 9
     guard = min((_SINGLE if single else _GUARD) * size, Fraction(1, 2))
     kept = (1 - exact) * size
     if rule == "ceil":

@@ -301,7 +301,7 @@ def test_wrong_grids():
     model, task = tiny("groups"), TASKS["label_token"]
     for match, args in {
         "rates: expected at least one": ((0,), ("mlp",), ()),
-        "rate: expected a number in": ((0,), ("mlp",), (1.0,)),
+        "rates: expected numbers in": ((0,), ("mlp",), (1.0,)),
         "rank >= 1 of 16": ((0,), ("mlp",), (0.99,)),
         "layer: expected 0 to 2": ((3,), ("mlp",), (0.0,)),
         "layers: expected at least one, got none": ((), ("mlp",), (0.0,)),

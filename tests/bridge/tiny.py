@@ -72,12 +72,12 @@ def config_of(family, **changes):
 
 
 @functools.cache
-def model_of(family, dtype="float32"):
+def model_of(family, dtype="float32", **changes):
     """Random weights, large enough for tokens to differ by much."""
-    arch = read_architecture(config_of(family))
-    decoder = Decoder(arch)
+    config = config_of(family, **changes)
+    decoder = Decoder(read_architecture(config))
     params = drawn(decoder.init, dtype=dtype)
-    return LanguageModel(decoder, params, config=config_of(family))
+    return LanguageModel(decoder, params, config=config)
 
 
 def tensors_of(model, prefix=None):

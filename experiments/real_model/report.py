@@ -1,0 +1,404 @@
+"""Tables, figures, claims and checks of a run."""
+
+from typing import Any
+
+import numpy as np
+import scipy.stats
+from rich.table import Table
+
+from experiments._frame.report import Check, Claim, Report
+from experiments.real_model.config import Config
+from icltheory import plotting
+from icltheory.statistics import (
+    Estimate,
+    adjust_holm,
+    crossed_estimate,
+    exact_mcnemar,
+    paired_interval,
+)
+
+ARM_NAMES = {
+    "algorithm1": "Algorithm 1",
+    "random_layer": "random layer",
+    "activation": "activation-aware",
+    "magnitude": "magnitude",
+    "random_vectors": "random vectors",
+    "scale": "scaled output",
+    "temperature": "attention temperature",
+}
+
+
+def report(config: Config, found: dict[str, Any], about: dict[str, Any]) -> Report:
+    """Builds the report from the parts of a run."""
+    curves = _curves(config, found["curves"])
+    tested = _tested(config, found["searches"], ("task", "draw", "module", "arm"))
+    left_out = _tested(config, found["together"], ("left_out",))
+    grid = _grid(config, found["grid"])
+    growth = _growth(found["conditions"])
+    remark = _remark_4(found["grid"], found["updates"])
+    numbers = {
+        "weights": about,
+        "curves": curves,
+        "searches": tested,
+        "together": left_out,
+        "grid": grid,
+        "growth": growth,
+        "remark_4": remark,
+        "updates": {
+            name: {k: np.mean(v, axis=1).tolist() for k, v in own["shots"].items()}
+            for name, own in found["updates"].items()
+        },
+    }
+    return Report(
+        numbers,
+        checks=[_rate_0(found["updates"])],
+        tables=[
+            _table(
+                "prompts, by accuracy without pruning", _prompt_rows(found["prompts"])
+            ),
+            _table("accuracy against demonstrations (test)", _curve_rows(curves)),
+            _table("searches: chosen on validation, tested once", _test_rows(tested)),
+            _table("one clip for all other tasks", _left_out_rows(left_out)),
+        ],
+        claims=_claims(curves, grid, growth, tested, remark),
+        figures=_figures(config, found, curves),
+        interval_level=config.level,
+    )
+
+
+def _table(title: str, rows: list[dict[str, Any]]) -> Table:
+    table = Table(title=title)
+    for name in rows[0] if rows else ():
+        table.add_column(name, justify="left" if name == "task" else "right")
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    return table
+
+
+def _span(low: float, high: float, sign: str = "") -> str:
+    return f"[{low:{sign}.3f}, {high:{sign}.3f}]"
+
+
+def _prompt_rows(found: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "task": name,
+            "template + words": prompt,
+            "scoring": scoring,
+            "accuracy": f"{accuracy:.3f}",
+            "chosen": "yes" if [prompt, scoring] == own["chosen"][1:] else "",
+        }
+        for name, own in found.items()
+        for prompt, scoring, accuracy in own["rows"]
+    ]
+
+
+def _curves(config: Config, found: dict[str, Any]) -> dict[str, Any]:
+    curves = {}
+    for name, own in found.items():
+        right = np.array(own["right"], float)
+
+        def interval(values: np.ndarray) -> dict[str, float]:
+            if len(values) > 1:
+                made = crossed_estimate(values)
+            else:
+                made = Estimate.of(values[0])
+            low, high = made.interval(config.level)
+            return {"mean": float(made.mean), "low": float(low), "high": float(high)}
+
+        curves[name] = {
+            "shots": own["shots"],
+            "points": [interval(values) for values in right],
+            "rise": interval(right[-1] - right[0]),
+            "majority": own["majority"],
+            "chance": 1 / own["classes"],
+        }
+    return curves
+
+
+def _curve_rows(curves: dict[str, Any]) -> list[dict[str, Any]]:
+    rows = []
+    for name, own in curves.items():
+        points = zip(own["shots"], own["points"], strict=True)
+        cells = ", ".join(f"{k}: {p['mean']:.3f}" for k, p in points)
+        rise = own["rise"]
+        rows.append(
+            {
+                "task": name,
+                "shots: accuracy": cells,
+                "most - fewest": f"{rise['mean']:+.3f} "
+                + _span(rise["low"], rise["high"], "+"),
+                "largest class": f"{own['majority']:.3f}",
+            }
+        )
+    return rows
+
+
+def _tested(
+    config: Config, rows: list[dict[str, Any]], names: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    p = adjust_holm([exact_mcnemar(r["gained"], r["lost"]) for r in rows])
+    found = []
+    for row, adjusted in zip(rows, p, strict=True):
+        low, high = paired_interval(
+            row["gained"], row["lost"], row["questions"], level=config.level
+        )
+        difference = (row["gained"] - row["lost"]) / row["questions"]
+        found.append(
+            {**row, "difference": difference, "low": low, "high": high}
+            | {"holm": float(adjusted)}
+        )
+    assert all(name in row for row in found for name in names)
+    return found
+
+
+def _test_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "task": row["task"],
+            "draw": row["draw"],
+            "module": row["module"],
+            "search": ARM_NAMES[row["arm"]],
+            "layer": row["layer"],
+            "rate": f"{row['chosen']:g}",
+            "before": f"{row['before']:.3f}",
+            "after": f"{row['after']:.3f}",
+            "difference": f"{row['difference']:+.3f} "
+            + _span(row["low"], row["high"], "+"),
+            "p (Holm)": f"{row['holm']:.2g}",
+        }
+        for row in rows
+    ]
+
+
+def _left_out_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "task": row["left_out"],
+            "clip": f"{row['layer']}:{row['module']}:{row['rate']:g}",
+            "gain of the others": f"{row['validation_gain']:+.3f}",
+            "before": f"{row['before']:.3f}",
+            "difference": f"{row['difference']:+.3f} "
+            + _span(row["low"], row["high"], "+"),
+            "p (Holm)": f"{row['holm']:.2g}",
+        }
+        for row in rows
+    ]
+
+
+def _grid(config: Config, found: dict[str, Any]) -> dict[str, Any]:
+    """Mean change of accuracy by module, layer and rate over tasks, and trends."""
+    means: dict[str, Any] = {}
+    for module in config.modules:
+        layers = sorted(map(int, next(iter(found.values()))[module]))
+        change = np.array(
+            [
+                [
+                    np.mean(own[module][str(layer)], axis=1) - np.mean(own["unpruned"])
+                    for layer in layers
+                ]
+                for own in found.values()
+            ]
+        )  # (tasks, layers, rates)
+        trend = [
+            [float(scipy.stats.kendalltau(layers, rate).statistic) for rate in task.T]
+            for task in change
+        ]
+        means[module] = {
+            "layers": layers,
+            "change": change.mean(axis=0),
+            "by_task": change.mean(axis=(1, 2)),
+            "trend": np.nan_to_num(trend).mean(axis=1),
+        }
+    return means
+
+
+def _growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    found = {}
+    for name in dict.fromkeys(row["matrix"] for row in rows):
+        own = sorted((r for r in rows if r["matrix"] == name), key=lambda r: r["layer"])
+        values = [row["condition_number"] for row in own]
+        test = scipy.stats.kendalltau(range(len(own)), values, alternative="greater")
+        found[name] = {
+            "module": own[0]["module"],
+            "median": float(np.median(values)),
+            "relative": float(np.median([row["null_ratio"] for row in own])),
+            "tau": float(test.statistic),
+            "p": float(test.pvalue),
+        }
+    adjusted = adjust_holm([own["p"] for own in found.values()])
+    for own, p in zip(found.values(), adjusted, strict=True):
+        own["holm"] = float(p)
+    return found
+
+
+def _remark_4(grid: dict[str, Any], updates: dict[str, Any]) -> list[dict[str, Any]]:
+    """Within a rate, over layers: change of the update's norm against accuracy."""
+    rows = []
+    for name, own in updates.items():
+        modules = [m for m in grid[name] if m != "unpruned"]
+        for module in modules:
+            layers = sorted(map(int, own["pruned"]))
+            sizes = np.array(
+                [np.mean(own["pruned"][str(l)][module], axis=1) for l in layers]
+            )
+            right = np.array(
+                [np.mean(grid[name][module][str(l)], axis=1) for l in layers]
+            )
+            ratio = sizes[:, 1:] / sizes[:, :1]
+            taus = [
+                float(scipy.stats.kendalltau(a, b).statistic)
+                for a, b in zip(ratio.T, right.T, strict=True)
+            ]
+            rows.append({"task": name, "module": module, "tau": np.nan_to_num(taus)})
+    return rows
+
+
+def _rate_0(updates: dict[str, Any]) -> Check:
+    """At rate 0 the update of a pruned layer is that of the layer."""
+    wrong = [
+        np.ptp([np.asarray(m)[0] for m in own.values()], axis=0).max()
+        for task in updates.values()
+        for own in task["pruned"].values()
+    ]
+    return Check("implicit updates at rate 0, largest difference", max(wrong), 0, "<=")
+
+
+def _claims(curves, grid, growth, tested, remark) -> list[Claim]:
+    said = []
+    rises = [own["rise"] for own in curves.values()]
+    up = sum(rise["low"] > 0 for rise in rises)
+    said.append(
+        Claim(
+            claim="accuracy rises with the number of demonstrations",
+            measured=f"in {up} of {len(rises)} tasks the interval is above 0",
+            held=up == len(rises),
+        )
+    )
+    trends = np.concatenate([own["trend"] for own in grid.values()])
+    deep = Estimate.of(trends)
+    low, high = deep.interval()
+    said.append(
+        Claim(
+            claim="deep layers can be pruned at higher rates than shallow ones",
+            measured=f"Kendall's tau of accuracy and layer, mean {deep.mean:+.2f} "
+            f"{_span(low, high, '+')} over tasks and modules",
+            held=low > 0,
+        )
+    )
+    if len(grid) > 1:
+        gap = Estimate.of(grid["mlp"]["by_task"] - grid["attn"]["by_task"])
+        low, high = gap.interval()
+        said.append(
+            Claim(
+                claim="the MLP can be pruned more than attention",
+                measured=f"accuracy of pruned MLP minus pruned attention "
+                f"{gap.mean:+.3f} {_span(low, high, '+')} over tasks",
+                held=low > 0,
+            )
+        )
+    grow = sum(own["holm"] < 0.05 for own in growth.values())
+    said.append(
+        Claim(
+            claim="condition numbers grow with depth",
+            measured=f"in {grow} of {len(growth)} matrices (p < 0.05 after Holm)",
+            held=grow == len(growth),
+        )
+    )
+    own = [row for row in tested if row["arm"] == "algorithm1"]
+    better = sum(row["holm"] < 0.05 and row["difference"] > 0 for row in own)
+    worse = sum(row["holm"] < 0.05 and row["difference"] < 0 for row in own)
+    mean = Estimate.of(np.array([row["difference"] for row in own]))
+    said.append(
+        Claim(
+            claim="Algorithm 1 gains on the test set",
+            measured=f"in {better} of {len(own)} searches after Holm, worse in "
+            f"{worse}; mean difference {mean.mean:+.3f}",
+            held=better > 0 and worse == 0,
+        )
+    )
+    taus = Estimate.of(np.array([np.mean(row["tau"]) for row in remark]))
+    low, high = taus.interval()
+    said.append(
+        Claim(
+            claim="pruning that makes the implicit update smaller goes with better "
+            "accuracy (Remark 4)",
+            measured=f"Kendall's tau within a rate, mean {taus.mean:+.2f} "
+            f"{_span(low, high, '+')} over tasks and modules",
+            held=high < 0,
+        )
+    )
+    return said
+
+
+def _figures(config: Config, found: dict[str, Any], curves: dict[str, Any]) -> dict:
+    return {
+        "grid.png": _grid_figure(config, found["grid"]),
+        "shots.png": _shots_figure(curves),
+        "condition_numbers.png": _conditions_figure(found["conditions"]),
+    }
+
+
+def _grid_figure(config: Config, found: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(plotting.STYLE):
+        shape = len(config.modules), len(found)
+        figure, axes = plt.subplots(
+            *shape, figsize=(2.3 * shape[1], 3.2 * shape[0]), squeeze=False
+        )
+        for i, module in enumerate(config.modules):
+            for j, (name, own) in enumerate(found.items()):
+                layers = sorted(map(int, own[module]))
+                change = [
+                    np.mean(own[module][str(layer)], axis=1) - np.mean(own["unpruned"])
+                    for layer in layers
+                ]
+                plotting.heat_map(
+                    np.array(change),
+                    ax=axes[i, j],
+                    rows=layers,
+                    columns=[f"{rate:g}" for rate in config.grid_rates],
+                    limit=0.3,
+                    write=None,
+                    title=f"{name}, {module}",
+                )
+    return figure
+
+
+def _shots_figure(curves: dict[str, Any]) -> Any:
+    panels = {
+        name: plotting.LinePanel(
+            {
+                "accuracy": plotting.Line(
+                    own["shots"],
+                    [p["mean"] for p in own["points"]],
+                    error=[(p["high"] - p["low"]) / 2 for p in own["points"]],
+                )
+            },
+            "demonstrations",
+            "test accuracy",
+            levels={"largest class": own["majority"], "chance": own["chance"]},
+            ylim=(0, 1),
+        )
+        for name, own in curves.items()
+    }
+    return plotting.line_panels(panels, "Accuracy against demonstrations", 4)
+
+
+def _conditions_figure(rows: list[dict[str, Any]]) -> Any:
+    panels = {}
+    for module in dict.fromkeys(row["module"] for row in rows):
+        names = dict.fromkeys(r["matrix"] for r in rows if r["module"] == module)
+        lines = {}
+        for colour, name in enumerate(names):
+            own = sorted(
+                (r for r in rows if r["matrix"] == name), key=lambda r: r["layer"]
+            )
+            lines[name] = plotting.Line(
+                [r["layer"] for r in own], [r["null_ratio"] for r in own], colour
+            )
+        panels[module] = plotting.LinePanel(
+            lines, "layer", "condition number / random matrix", yscale="log"
+        )
+    return plotting.line_panels(panels, "Condition numbers by layer", 2)

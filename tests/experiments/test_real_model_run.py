@@ -1,0 +1,180 @@
+"""The experiment on a real model: a run on a tiny one, and what its report says."""
+
+import json
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from experiments.real_model.config import PRESETS, PROMPTS, Config
+from experiments.real_model.main import main
+from experiments.real_model.report import report
+from tests.bridge import tasks_data
+from tests.bridge.tiny import config_of, model_of, tensors_of, write
+from tests.raising import raises
+
+OPTIONS = (
+    "--tasks cb copa --shots 0 2 --most-shots 4 --examples 4 --search-examples 6 "
+    "--test-examples 6 --grid-rates 0.5 --rates 0 0.5 0.9 --draws 2 --layers 0 1 "
+    "--arms algorithm1 random_layer activation magnitude random_vectors scale "
+    "temperature --update-queries 2 --update-shots 1 2 --top-k 1"
+)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A tiny checkpoint that reads bytes, and the data of two tasks."""
+    place = tmp_path_factory.mktemp("real")
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    changes = {"vocab_size": 256, "max_position_embeddings": 2048}
+    model = model_of("llama", **changes)
+    checkpoint = write(place / "tiny", config_of("llama", **changes), tensors_of(model))
+    vocabulary = {letter: i for i, letter in enumerate(letters)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(checkpoint / "tokenizer.json"))
+    for name in ("cb", "copa"):
+        (place / "data" / name).mkdir(parents=True)
+        tasks_data.WRITERS[name](place / "data" / name)
+    return checkpoint, place / "data", place / "runs"
+
+
+@pytest.mark.slow
+def test_a_run_answers_everything_once_and_its_choices_are_its_own(folders):
+    checkpoint, data, runs = folders
+    found = main(
+        [
+            "--preset=quick",
+            f"--checkpoint={checkpoint}",
+            f"--task-folder={data}",
+            f"--output={runs}",
+            *OPTIONS.split(),
+        ]
+    )
+    (run,) = (runs / "real_model").iterdir()
+    assert found["passed"]  # at rate 0 the implicit updates are those of the model
+    rows = found["searches"]
+    # two draws of Algorithm 1, and six other arms of which one is for attention alone
+    assert len(rows) == 2 * (2 * 2 + 5 + 6)
+    for row in rows:
+        best = max(row["validation"])
+        assert row["chosen"] == (0, 0.5, 0.9)[row["validation"].index(best)]
+        assert row["after"] - row["before"] == pytest.approx(row["difference"])
+    for row in found["together"]:
+        grid = json.loads((run / "grid.json").read_text())
+        (other,) = {"cb", "copa"} - {row["left_out"]}
+        gains = [
+            np.mean(grid[other][module][layer]) - np.mean(grid[other]["unpruned"])
+            for layer in ("0", "1")
+            for module in ("mlp", "attn")
+        ]
+        assert row["validation_gain"] == pytest.approx(max(gains))
+    answers = (run / "answers.jsonl").read_bytes()
+    (run / "searches.json").unlink()
+    again = main([f"--resume={run}"])
+    assert again["searches"] == rows
+    assert (run / "answers.jsonl").read_bytes() == answers
+
+
+def made_up(rng):
+    """Parts of a run with one task that pruning helps and one that it harms."""
+    layers, config = ("0", "1", "2"), PRESETS["quick"]
+    right = lambda share, *shape: (rng.random(shape) < share).astype(int)  # noqa: E731
+    matrices = [
+        {
+            "layer": layer,
+            "module": module,
+            "matrix": matrix,
+            "condition_number": 10.0 * (1 + layer),
+            "null_ratio": 1.0 + layer,
+        }
+        for layer in range(3)
+        for module, matrix in (("mlp", "W_in"), ("attn", "W_Q"))
+    ]
+    tested = {"gained": 30, "lost": 5, "before": 0.5, "after": 0.6953125}
+    harmed = {"gained": 2, "lost": 40, "before": 0.5, "after": 0.203125}
+    common = {"questions": 128, "layer": 2, "validation": [0.5, 0.6, 0.5, 0.5]}
+    return config, {
+        "prompts": {
+            name: {
+                "rows": [["paper+paper", "pmi", 0.5]],
+                "chosen": [name, "paper+paper", "pmi"],
+            }
+            for name in config.tasks
+        },
+        "curves": {
+            name: {
+                "shots": [0, 4],
+                "right": np.stack([right(0.3, 2, 200), right(0.9, 2, 200)]).tolist(),
+                "majority": 0.5,
+                "classes": 2,
+            }
+            for name in config.tasks
+        },
+        "conditions": matrices,
+        "grid": {
+            name: {
+                "unpruned": right(0.5, 40).tolist(),
+                **{
+                    module: {
+                        layer: right(0.2 + 0.3 * int(layer), 2, 40).tolist()
+                        for layer in layers
+                    }
+                    for module in config.modules
+                },
+            }
+            for name in config.tasks
+        },
+        "searches": [
+            {"task": task, "draw": 0, "module": module, "arm": "algorithm1"}
+            | {"chosen": 0.5, **common, **counts}
+            for task, counts in zip(config.tasks, (tested, harmed), strict=True)
+            for module in config.modules
+        ],
+        "together": [
+            {"left_out": task, "module": "mlp", "rate": 0.5, "validation_gain": 0.1}
+            | {**common, **tested}
+            for task in config.tasks
+        ],
+        "updates": {
+            name: {
+                "shots": {"4": rng.random((3, 8)).tolist()},
+                "pruned": {
+                    layer: {
+                        module: [[1.0] * 8, [0.5 - 0.1 * int(layer)] * 8, [0.2] * 8]
+                        for module in config.modules
+                    }
+                    for layer in layers
+                },
+            }
+            for name in config.tasks
+        },
+    }
+
+
+def test_the_report_compares_what_the_paper_claims():
+    config, found = made_up(np.random.default_rng(0))
+    made = report(config, found, {"source": "made up", "digest": ""})
+    assert made.passed
+    held = {claim.claim.split()[0]: claim for claim in made.claims}
+    assert held["accuracy"].held
+    assert held["deep"].held
+    assert not held["Algorithm"].held
+    assert "in 2 of 4 searches after Holm, worse in 2" in held["Algorithm"].measured
+    assert made.numbers["searches"][0]["difference"] == pytest.approx(25 / 128)
+    assert set(made.figures) == {"grid.png", "shots.png", "condition_numbers.png"}
+    found["updates"]["sst2"]["pruned"]["1"]["mlp"][0][3] = 0.9
+    assert not report(config, found, {}).passed
+
+
+def test_every_task_has_a_second_prompt_and_wrong_configs_are_refused():
+    assert set(PROMPTS) == set(Config().tasks)
+    with raises("tasks: expected some of sst2, agnews"):
+        Config(tasks=("sst3",))
+    with raises("arms: expected algorithm1 among them"):
+        Config(arms=("scale",))
+    with raises("rates: expected ascending rates that begin with 0"):
+        Config(rates=(0.5,))
+    with raises("update_shots: expected at most 4"):
+        Config(most_shots=4)
