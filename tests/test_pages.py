@@ -1,5 +1,7 @@
 """The pages of the documentation: numbers, figures and links lead to what exists."""
 
+import fnmatch
+import functools
 import importlib.util
 import re
 from pathlib import Path
@@ -7,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from experiments import publish
-from experiments._frame.lookup import lookup, read
+from experiments._frame.lookup import column, lookup, read
+from experiments.ledger.collect import node_names
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -31,6 +34,9 @@ HEADINGS = [
 ]
 
 
+names = functools.cache(node_names)
+
+
 def extension(name):
     """A module of ``docs/_extensions``, which is no package."""
     spec = importlib.util.spec_from_file_location(
@@ -46,6 +52,19 @@ cards = extension("experiment_cards")
 
 def named(page):
     return str(page.relative_to(DOCS))
+
+
+def tables(page):
+    """The tables of stored runs that a page shows: run, index and options."""
+    directive = r"^`{3,}\{result-table\} (\w+) (\d+)\n((?::.*\n)*)"
+    return [
+        (name, int(index), dict(re.findall(r"^:(\w+): (.*)$", options, re.M)))
+        for name, index, options in re.findall(directive, page.read_text(), re.M)
+    ]
+
+
+def entries(text):
+    return [one.strip() for one in text.split(";") if one.strip()]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -108,6 +127,49 @@ def test_a_path_leads_to_one_number():
         lookup("cot/tables/1/error=ICL/321")
     with pytest.raises(ValueError, match="no such stored result"):
         lookup("nothing/curves")
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_columns_of_a_stored_table_have_names_of_their_own(name):
+    for table in read(name).get("tables", ()):
+        heads = [] if isinstance(table, str) else table["columns"]
+        assert len(set(heads)) == len(heads)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if tables(p)], ids=named)
+def test_options_of_a_table_name_what_it_has(page):
+    for name, index, options in tables(page):
+        table = read(name)["tables"][index]
+        for head in entries(options.get("columns", "")):
+            column(table, head)
+        known = [*table["columns"], *(str(c) for row in table["rows"] for c in row)]
+        for old in entries(options.get("rename", "")):
+            assert old.split(" -> ")[0] in known
+        firsts = [str(row[0]) for row in table["rows"]]
+        for row in entries(options.get("rows", "")):
+            assert firsts.count(row) == 1
+
+
+def test_a_name_that_two_columns_or_keys_have_is_refused(monkeypatch):
+    table = {"columns": ["K", "flow", "flow"], "rows": [["8", "63.2", "2412.0"]]}
+    stored = {"tables": [table], "a": {"b": 1}, "a/b": 2}
+    monkeypatch.setattr("experiments._frame.lookup.read", lambda name: stored)
+    with pytest.raises(ValueError, match="expected one column 'flow', got 2 in"):
+        lookup("x/tables/0/K=8/flow")
+    with pytest.raises(ValueError, match="x/a/b: expected one key at 'a', got several"):
+        lookup("x/a/b")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "LEDGER.md"], ids=lambda p: p.name)
+def test_every_test_that_a_page_cites_exists(page):
+    text = page.read_text()
+    for file in re.findall(r"`(tests/[\w/.]+)(?:::\w+)?`", text):
+        assert (ROOT / file).exists() or "NAME" in file or "AUTHOR" in file, file
+    cited = re.findall(r"`(tests/[\w/.]+\.py)::(\w+)`", text)
+    cited += [(f, n) for n, f in re.findall(r"\[`([^`]+)`\]\((tests/[^)]+)\)", text)]
+    for file, name in cited:
+        name = name.partition("[")[0]
+        assert fnmatch.filter(names(ROOT / file, ROOT), f"{file}::{name}"), name
 
 
 def test_every_experiment_has_a_card():

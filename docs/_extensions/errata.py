@@ -1,11 +1,15 @@
 """The directive ``{errata}``: statements of the ledger that have one status."""
 
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
+from experiments.ledger.collect import claimed
 from experiments.ledger.statements import STATEMENTS
+
+ROOT = Path(__file__).parents[2]
 
 
 class Errata(SphinxDirective):
@@ -37,14 +41,11 @@ class Errata(SphinxDirective):
         links = [f"{{py:obj}}`{f} <icltheory.{f}>`" for f in one.functions]
         if one.derivation:
             links.append(f"[derivation](/{one.derivation.removeprefix('docs/')})")
-        names = ", ".join([*links, *(f"`tests/{t}`" for t in self._tests(one))])
+        names = ", ".join([*links, *(f"`{test}`" for test in claimed(one, ROOT))])
         inline, _ = self.parse_inline(names)
         where += inline
         body += where
         return nodes.definition_list_item("", term, body)
-
-    def _tests(self, one) -> list[str]:
-        return [p.removeprefix("tests/").replace("*", "") for p in one.patterns]
 
 
 def setup(app: Any) -> dict[str, Any]:

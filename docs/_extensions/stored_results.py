@@ -20,7 +20,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from experiments._frame.lookup import RESULTS, lookup, read
+from experiments._frame.lookup import RESULTS, column, lookup, read
 from experiments._frame.page import in_words
 
 # Entries of a list that a reader takes in at a glance.
@@ -32,6 +32,8 @@ class Result(SphinxRole):
 
     def run(self):
         """Inserts it."""
+        stored = RESULTS / self.text.split("/")[0].strip() / "result.json"
+        self.env.note_dependency(str(stored))
         try:
             return [nodes.Text(lookup(self.text))], []
         except ValueError as error:
@@ -77,17 +79,20 @@ class ResultTable(_Stored):
         """Builds the table."""
         name, index = self.arguments
         table = self.read(name)["tables"][int(index)]
-        columns = _list(self.options.get("columns")) or table["columns"]
-        at = [table["columns"].index(column) for column in columns]
-        key = table["columns"].index(self.options.get("key", table["columns"][0]))
+        heads, named = table["columns"], _list(self.options.get("columns"))
+        try:
+            at = [column(table, name) for name in named] or range(len(heads))
+            key = column(table, self.options["key"]) if "key" in self.options else 0
+        except ValueError as error:
+            raise self.error(str(error)) from None
         chosen = _list(self.options.get("rows"))
         rows = [r for r in table["rows"] if not chosen or str(r[key]) in chosen]
-        if chosen and len(rows) < len(chosen):
+        if chosen and sorted(str(r[key]) for r in rows) != sorted(chosen):
             raise self.error(
-                f"rows: expected some of {[r[key] for r in table['rows']]}"
+                f"rows: expected one row each of {[r[key] for r in table['rows']]}"
             )
         words = self.words()
-        head = [words.get(c, c) for c in map(_plain, columns)]
+        head = [words.get(c, c) for c in (_plain(heads[i]) for i in at)]
         body = [[words.get(c, c) for c in (_plain(row[i]) for i in at)] for row in rows]
         title = self.options.get("title", table["title"])
         found = [_table(head, body, title)]

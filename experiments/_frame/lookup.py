@@ -30,20 +30,23 @@ def lookup(text: str) -> str:
     the next step its column. The format ``:+.2pp`` gives a share in percentage points.
 
     Raises:
-        ValueError: If there is none, or several rows have the cell.
+        ValueError: If there is none, or several.
     """
     given = _FORMAT.search(text)
     path = text[: given.start()] if given else text
     name, *steps = path.strip().split("/")
     value: Any = read(name)
     while steps:
-        # A key may contain a slash, so the shortest known part is used.
+        # A key may contain a slash.
+        found = {}
         for used in range(1, len(steps) + 1):
             with contextlib.suppress(ValueError):
-                value = _step(value, "/".join(steps[:used]), text)
-                break
-        else:
+                found[used] = _step(value, "/".join(steps[:used]), text)
+        if not found:
             _step(value, steps[0], text)
+        if len(found) > 1:
+            raise ValueError(f"{text}: expected one key at {steps[0]!r}, got several")
+        [(used, value)] = found.items()
         steps = steps[used:]
     if given is None:
         return str(value)
@@ -63,13 +66,24 @@ def _step(value: Any, step: str, text: str) -> Any:
     return _row(value, step, text)
 
 
+def column(table: dict[str, Any], name: str) -> int:
+    """Returns the place of the one column of a table with this head.
+
+    Raises:
+        ValueError: If there is none, or several.
+    """
+    columns = table["columns"]
+    if columns.count(name) != 1:
+        raise ValueError(
+            f"expected one column {name!r}, got {columns.count(name)} in {columns}"
+        )
+    return columns.index(name)
+
+
 def _row(table: dict[str, Any], step: str, text: str) -> dict[str, Any]:
     """Returns the one row of a table whose given column has the given cell."""
-    column, _, cell = step.partition("=")
-    columns = table["columns"]
-    if column not in columns:
-        raise ValueError(f"{text}: no column {column!r} in {columns}")
-    rows = [row for row in table["rows"] if str(row[columns.index(column)]) == cell]
+    name, _, cell = step.partition("=")
+    rows = [row for row in table["rows"] if str(row[column(table, name)]) == cell]
     if len(rows) != 1:
         raise ValueError(f"{text}: expected one row with {step}, got {len(rows)}")
-    return dict(zip(columns, rows[0], strict=True))
+    return {head: rows[0][column(table, head)] for head in table["columns"]}

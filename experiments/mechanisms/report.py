@@ -94,9 +94,9 @@ def _features_table(config: Config, found: MechanismFindings) -> Table:
     for name in (
         "K",
         "Attn = 1/2: descent",
-        "flow",
+        "Attn = 1/2: flow",
         f"L < {level:g}: descent",
-        "flow",
+        f"L < {level:g}: flow",
         "t(u) off by",
         "L(t) off by",
         "L t / limit",

@@ -138,7 +138,7 @@ def gpt_table(config: Config, found: GptCurves) -> Table:
     table.add_column("R", justify="right")
     for order in ORDERS:
         table.add_column(TITLES[order], justify="right")
-        table.add_column("hinge", justify="right")
+        table.add_column(f"{TITLES[order]}: hinge", justify="right")
     for place, rate in enumerate(config.gpt_rates):
         cells = []
         for order in ORDERS:

@@ -160,8 +160,8 @@ def _rate_table(config: Config, found: NeuronCurves) -> Table:
     table.add_column("R", justify="right")
     for order in ORDERS:
         table.add_column(TITLES[order], justify="right")
-        table.add_column("formula", justify="right")
-        table.add_column("0-1", justify="right")
+        table.add_column(f"{TITLES[order]}: formula", justify="right")
+        table.add_column(f"{TITLES[order]}: 0-1", justify="right")
     for place in shown:
         cells = []
         for order in ORDERS:

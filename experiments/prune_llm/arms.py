@@ -144,7 +144,7 @@ def arm_table(rows: list[ArmRow]) -> Table:
     )
     for name in ("task", "module", "arm", "layer", "rate", "kept", "gain", "Holm"):
         table.add_column(name)
-    for name in ("against plain SVD", "Holm"):
+    for name in ("against plain SVD", "Holm against plain SVD"):
         table.add_column(name)
     for row in rows:
         r = row.result
