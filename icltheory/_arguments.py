@@ -26,15 +26,32 @@ def is_tracer(leaf: Any) -> bool:
 def real_numbers(name: str, value: Any) -> Any:
     """Returns the value, converted to an array if it is a list of numbers.
 
+    Arrays in another byte order are converted to that of the machine.
+
     Raises:
-        ValueError: If it holds complex numbers, or rows of different lengths.
+        ValueError: If it holds complex numbers, rows of different lengths, or arrays of
+            a kind that JAX does not have.
     """
     if isinstance(value, list) and _is_numeric(value):
         value = stacked(name, value)
+    foreign = False
     for leaf in jax.tree.leaves(value):
         if isinstance(leaf, complex) or _is_kind(leaf, np.complexfloating):
             raise ValueError(f"{name}: expected real numbers, got complex")
-    return value
+        if isinstance(leaf, np.ma.MaskedArray):
+            raise ValueError(f"{name}: expected an array without a mask, got a mask")
+        if isinstance(leaf, (np.ndarray, np.longdouble)):
+            if not _is_numbers(leaf):
+                wide = _is_kind(leaf, np.longdouble)
+                expected = "numbers of at most 64 bits" if wide else "numbers"
+                raise ValueError(f"{name}: expected {expected}, got {shown(leaf)}")
+            foreign |= not leaf.dtype.isnative
+    return jax.tree.map(_native, value) if foreign else value
+
+
+def _native(leaf):
+    is_numpy = isinstance(leaf, np.ndarray)
+    return leaf.astype(leaf.dtype.newbyteorder("=")) if is_numpy else leaf
 
 
 def stacked(name: str, value: Any) -> Any:
@@ -162,8 +179,9 @@ def _takes_floats(name) -> bool:
 
 
 def _is_numbers(value) -> bool:
-    if getattr(value.dtype, "kind", "") in tuple("biufc"):
-        return True  # skips the search of JAX's own types, which is slower
+    kind = getattr(value.dtype, "kind", "")
+    if kind in tuple("biufcm"):  # skips the search of JAX's types, which is slower
+        return kind != "m" and value.dtype.itemsize <= (16 if kind == "c" else 8)
     return _is_kind(value, np.number) or _is_kind(value, np.bool_)
 
 

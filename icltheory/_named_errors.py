@@ -23,10 +23,12 @@ from icltheory._arguments import (
     has_arrays,
     holds_numbers,
     is_array_type,
+    is_sequence,
     real_numbers,
     shown,
     word_of,
 )
+from icltheory._precision import usual_promotion
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,13 +49,16 @@ def named_errors(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def marked(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            given = signature.bind(*args, **kwargs).arguments
+            bound = signature.bind(*args, **kwargs)
         except TypeError:
             return function(*args, **kwargs)  # names what is missing
+        given = bound.arguments
         for name in arrays & given.keys():
-            real_numbers(name, given[name])
+            read = real_numbers(name, given[name])
+            given[name] = given[name] if is_sequence(given[name]) else read
         try:
-            return function(*args, **kwargs)
+            with usual_promotion():
+                return function(*bound.args, **bound.kwargs)
         except _FAILURES as error:
             if _is_clear(error, given):
                 raise

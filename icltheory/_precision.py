@@ -9,8 +9,9 @@ mark. A caller's functions that run inside are multiplied exactly, too. Models w
 speed matters more than their last digits are left to the caller's choice.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 import jax
@@ -33,11 +34,18 @@ def exact_products(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def marked(*args: P.args, **kwargs: P.kwargs) -> R:
-        with jax.default_matmul_precision("highest"):
+        with jax.default_matmul_precision("highest"), usual_promotion():
             return function(*args, **kwargs)
 
     marked.exact_products = True  # pyrefly: ignore[missing-attribute]
     return marked
+
+
+@contextlib.contextmanager
+def usual_promotion() -> Iterator[None]:
+    """Lets our code mix dtypes and ranks, also where callers forbid it in their own."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
 
 
 def finite_or_nan(W: Array) -> Array:

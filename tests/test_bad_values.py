@@ -91,11 +91,14 @@ def test_no_wrong_value_passes_in_silence(full_name):
 
 
 def _check_kinds(case, argument, value):
-    """Text and complex numbers are refused; lists and integers are numbers."""
+    """Text, complex and long numbers are refused; lists and integers are numbers."""
     case.refuses(argument, "text")
     case.refuses(argument, value * (1 + 1j) if value.ndim else complex(value) + 1j)
+    case.refuses(argument, value.astype(np.longdouble))
     case.outcome(argument, value[None, None, None])
     if value.ndim:
+        other = value.astype(value.dtype.newbyteorder())
+        assert bad_values.equal(case.with_(argument, other), case.result)
         assert bad_values.equal(case.with_(argument, value.tolist()), case.result)
         if value.dtype.kind == "f" and np.all(value == np.round(value)):
             whole = case.with_(argument, value.astype(int))

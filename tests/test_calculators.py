@@ -13,6 +13,7 @@ from icltheory._calculators import calculator
 from icltheory._checks import check_at_least, check_covariance, check_nonnegative
 from icltheory._pytree import pytree
 from icltheory._typing import PRNGKey
+from icltheory.pruning import clip
 
 COUNTED = {"calls": 0, "late": 0}
 
@@ -85,6 +86,23 @@ def test_it_is_traced_once_for_each_shape_and_constant():
             {"W": np.array(["a"])},
             "W: expected numbers, got an array of <U1, shape (1,)",
         ),
+        (
+            {"W": np.ones(2, np.longdouble)},
+            "W: expected numbers of at most 64 bits, got an array of "
+            f"{np.dtype(np.longdouble)}, shape (2,)",
+        ),
+        (
+            {"W": np.ma.masked_array(np.ones(2))},
+            "W: expected an array without a mask, got a mask",
+        ),
+        (
+            {"W": np.ones(2, "m8[s]")},
+            "W: expected numbers, got an array of timedelta64[s], shape (2,)",
+        ),
+        (
+            {"W": np.ones(2, [("a", "f4")])},
+            "W: expected numbers, got an array of [('a', '<f4')], shape (2,)",
+        ),
         ({"scale": np.ones(2)}, "scale: expected shape (), got (2,)"),
         ({"scale": "0.5"}, "scale: expected numbers, got '0.5'"),
         ({"scale": np.nan}, "scale: expected finite entries, got NaN or infinity"),
@@ -103,6 +121,13 @@ def test_it_is_traced_once_for_each_shape_and_constant():
 def test_an_error_names_the_argument_in_one_line(given, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         total(**({"W": np.ones(2)} | given))
+
+
+@pytest.mark.parametrize("kind", [">f4", ">f8", ">i2"])
+def test_arrays_of_another_byte_order_are_read(kind):
+    W = np.arange(6.0).astype(kind)
+    assert float(total(W)) == float(total(W, weights=Weights(np.ones(6, kind)))) == 15
+    assert np.allclose(clip(np.ones((2, 2), kind), rate=0.5), 1)
 
 
 @pytest.mark.parametrize(

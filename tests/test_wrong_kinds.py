@@ -54,6 +54,7 @@ def wrong_values(kind, value):
     if bad_values.is_number(value):
         array = np.asarray(value)
         yield array * 1j if array.ndim else 1j
+        yield from (array.astype(np.longdouble), np.ma.masked_array(array))
 
 
 def test_all_of_them_are_marked():
