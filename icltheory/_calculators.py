@@ -110,6 +110,7 @@ def calculator(function: Any = None, /, *, compiled: bool = True) -> Any:
         with Noting(arrays) as notes:
             _SCOPE.given = tuple(zip(arrays, _SCOPE.arrays or (), strict=True))
             result = exact(**arguments)
+        _SCOPE.given = ()  # a tracer kept beyond its program is a leak
         return result, _all_hold(notes)
 
     def run(arguments):

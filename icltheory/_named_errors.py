@@ -28,7 +28,6 @@ from icltheory._arguments import (
     shown,
     word_of,
 )
-from icltheory._precision import usual_promotion
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,7 +56,7 @@ def named_errors(function: Callable[P, R]) -> Callable[P, R]:
             read = real_numbers(name, given[name])
             given[name] = given[name] if is_sequence(given[name]) else read
         try:
-            with usual_promotion():
+            with jax.numpy_dtype_promotion("standard"):
                 return function(*bound.args, **bound.kwargs)
         except _FAILURES as error:
             if _is_clear(error, given):

@@ -9,9 +9,8 @@ mark. A caller's functions that run inside are multiplied exactly, too. Models w
 speed matters more than their last digits are left to the caller's choice.
 """
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import jax
@@ -27,25 +26,20 @@ R = TypeVar("R")
 def exact_products(function: Callable[P, R]) -> Callable[P, R]:
     """Marks a function whose matrix products use the highest precision.
 
-    It holds whatever the caller has set, under ``jit``, ``vmap`` and ``grad`` alike: a
+    Its dtypes are promoted also where the caller's own must not be (``"strict"``). Both
+    hold whatever the caller has set, under ``jit``, ``vmap`` and ``grad`` alike: a
     product keeps the precision with which it was traced. A derivative rule of
     ``jax.custom_jvp`` may be traced later and needs the mark itself.
     """
 
     @functools.wraps(function)
     def marked(*args: P.args, **kwargs: P.kwargs) -> R:
-        with jax.default_matmul_precision("highest"), usual_promotion():
+        promotion = jax.numpy_dtype_promotion("standard")
+        with jax.default_matmul_precision("highest"), promotion:
             return function(*args, **kwargs)
 
     marked.exact_products = True  # pyrefly: ignore[missing-attribute]
     return marked
-
-
-@contextlib.contextmanager
-def usual_promotion() -> Iterator[None]:
-    """Lets our code mix dtypes and ranks, also where callers forbid it in their own."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 def finite_or_nan(W: Array) -> Array:

@@ -123,6 +123,15 @@ def test_an_error_names_the_argument_in_one_line(given, message):
         total(**({"W": np.ones(2)} | given))
 
 
+def test_it_runs_where_its_caller_forbids_promotion_or_looks_for_leaks():
+    @calculator
+    def first(W: Float[ArrayLike, "..."]) -> Float[ArrayLike, ""]:
+        return jnp.sum(jnp.asarray(W) * (jnp.arange(2) < 1))
+
+    with jax.numpy_dtype_promotion("strict"), jax.checking_leaks():
+        assert first(np.ones(2)) == 1
+
+
 @pytest.mark.parametrize("kind", [">f4", ">f8", ">i2"])
 def test_arrays_of_another_byte_order_are_read(kind):
     W = np.arange(6.0).astype(kind)

@@ -64,6 +64,12 @@ class StandIn(metaclass=_Anything):
     def __iter__(self) -> Any:
         return iter(())
 
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
 
 for _name in _OPERATORS.split():
     setattr(StandIn, f"__{_name}__", lambda *_: StandIn())
