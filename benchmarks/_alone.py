@@ -2,6 +2,9 @@
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -22,7 +25,7 @@ def main(measure: Measure, argv: list[str] | None = None) -> None:
     as ``--wanted``.
 
     Raises:
-        SystemExit: With status 1 if a row failed or is wrong.
+        SystemExit: With status 1 if a row failed or is wrong, and 2 without a device.
     """
     parser = argparse.ArgumentParser(description="See the head of this module.")
     parser.add_argument("--budget", type=float, default=float("inf"))
@@ -32,6 +35,8 @@ def main(measure: Measure, argv: list[str] | None = None) -> None:
     parser.add_argument("--peaks", default="{}", help=argparse.SUPPRESS)
     parser.add_argument("--wanted", default="[]", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
+    if args.rows is None:
+        require_device()
     _measure.KNOWN.update(json.loads(args.peaks))
     console, rows = Console(highlight=False), []
     budget = Budget(args.budget, args.quick, json.loads(args.wanted))
@@ -47,6 +52,14 @@ def main(measure: Measure, argv: list[str] | None = None) -> None:
             args.markdown.write_text(_table.markdown(rows))
         if any(row.bad for row in rows):
             raise SystemExit(1)
+
+
+def require_device() -> None:
+    """Exits with status 2 if JAX finds none; a process of its own leaves it free."""
+    code = "from experiments._frame.program import require_platform as f; f()"
+    named = os.environ.get("JAX_PLATFORMS")
+    if named and subprocess.run([sys.executable, "-c", code]).returncode:
+        raise SystemExit(2)
 
 
 def guarded(measure: Measure, budget: Budget) -> Iterator[BenchmarkRow]:

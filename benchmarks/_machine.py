@@ -17,6 +17,7 @@ import jax
 from benchmarks import _measure
 from experiments._frame.cores import cores_usable
 from experiments._frame.environment import environment
+from experiments._frame.program import require_platform
 
 _PACKAGES = ("jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn", "torch")
 
@@ -87,4 +88,5 @@ def _version(package: str) -> str | None:
 
 
 if __name__ == "__main__":
+    require_platform()
     Path(sys.argv[1]).write_text(json.dumps(describe()))

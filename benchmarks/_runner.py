@@ -160,6 +160,8 @@ def call(command: list[str], complaints: Path, limit: float) -> str:
     if not status:
         return ""
     text = complaints.read_text(errors="replace")
-    print(text, file=sys.stderr, end="")
-    last = (text.strip().splitlines() or ["no message"])[-1]
+    lines = text.strip().splitlines() or ["no message"]
+    if len(lines) > 1:
+        print(text, file=sys.stderr, end="")
+    last = lines[-1]
     return f"exit status {status}: {last}"

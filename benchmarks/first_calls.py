@@ -18,6 +18,8 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks import _alone
+
 CALLS = {
     "bounds.generalization_bound": (
         "from icltheory.bounds import generalization_bound as f",
@@ -122,6 +124,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--before", type=Path, help="numbers of another revision")
     parser.add_argument("--json", type=Path, help="where to keep the numbers")
     options = parser.parse_args(argv)
+    _alone.require_device()
     start = time.perf_counter()
     now = {name: measure(name) for name in CALLS}
     if options.json is not None:

@@ -23,7 +23,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import _table
+from benchmarks import _alone, _table
 from benchmarks._profile import profile
 from experiments._frame.run import Run
 from experiments.garg_linear import PRESETS, set_up
@@ -242,6 +242,7 @@ def _chunks(setup: Setup, steps: int | None = None) -> Iterator[training.Chunk]:
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     """Measures all goals, prints each when it is known and the table at the end."""
+    _alone.require_device()
     parser = argparse.ArgumentParser(description="See the head of this module.")
     known = "gpu" if jax.default_backend() == "gpu" else "cpu"
     parser.add_argument("--preset", choices=("cpu", "gpu"), default=known)

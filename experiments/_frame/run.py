@@ -258,8 +258,12 @@ class Run:
         """Yields a temporary path whose file is renamed to ``name`` at the end."""
         target = self.folder / name
         aside = target.with_name(f".writing_{target.name}")
-        yield aside
-        os.replace(aside, target)
+        try:
+            yield aside
+            os.replace(aside, target)
+        except OSError:
+            aside.unlink(missing_ok=True)
+            raise
 
     def reset_metrics(self, records: Iterable[dict[str, Any]]) -> None:
         """Replaces ``metrics.jsonl`` by these records, as after a resume."""
@@ -295,9 +299,14 @@ class Run:
         return path
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        self.quiet = True  # the signal's handler ends the run, with a checkpoint
+
+
 def _console(quiet: bool) -> Console:
-    console = Console(quiet=quiet)
-    return console if console.is_terminal else Console(quiet=quiet, width=120)
+    console = _Console(quiet=quiet)
+    return console if console.is_terminal else _Console(quiet=quiet, width=120)
 
 
 def _line(record: dict[str, Any]) -> str:

@@ -71,7 +71,8 @@ def fit(
 ) -> Fitted:
     """Trains up to the last step, starting from the newest checkpoint if there is one.
 
-    Ctrl-C writes a checkpoint after the current chunk and then interrupts.
+    Ctrl-C, or a signal of a scheduler, writes a checkpoint after the current chunk and
+    then interrupts.
 
     Args:
         step: One training step, or phases with a step each.
@@ -139,7 +140,7 @@ def fit(
                 }
                 store.save(done, _saved(state, kept), extra)
             if interrupt.asked:
-                raise KeyboardInterrupt
+                raise KeyboardInterrupt(interrupt.asked)
             loss = float(np.mean(records[-1]["loss"]))
             activity.shown = f"loss {loss:.3f}, {timing.steps_per_second:.0f} steps/s"
     steps = {int(name): params for name, params in kept.items()}

@@ -155,24 +155,27 @@ def wait_for_lines(process, output, count):
 def test_interrupted_and_killed_and_resumed_it_ends_bit_for_bit_the_same(
     tmp_path, whole
 ):
-    """Ctrl-C, then SIGKILL at a random step, each in a process of its own."""
+    """Ctrl-C, a scheduler's signal, then SIGKILL, each in a process of its own."""
     uninterrupted, _ = whole
-    victim = program(arguments(tmp_path))
-    metrics = wait_for_lines(victim, tmp_path, 1)
-    victim.send_signal(signal.SIGINT)
-    status, out, err = finish(victim)
-    folder = run_folder(tmp_path)
-    assert status == 130, err
-    assert "stopping after this chunk" in out
-    told, _, command = err.splitlines()[-1].partition(": ")
-    assert told == "interrupted; to continue"
-    python, dash, module, *words = shlex.split(command)
-    assert (python, dash, module) == ("python", "-m", "experiments.garg_linear")
-    assert words == ["--resume", str(folder)]
-    stopped_after = len(metrics.read_text().splitlines())
-    newest = sorted((folder / "checkpoints").iterdir())[-1]
-    assert newest.name == f"step_{stopped_after * 5:08d}"
-    assert 0 < stopped_after < 18
+    words, stopped_after = arguments(tmp_path), 0
+    for end in (signal.SIGINT, signal.SIGTERM):
+        victim = program(words)
+        metrics = wait_for_lines(victim, tmp_path, stopped_after + 1)
+        victim.send_signal(end)
+        status, out, err = finish(victim)
+        folder = run_folder(tmp_path)
+        assert status == 128 + end, err
+        assert "stopping after this chunk" in out
+        told, _, command = err.splitlines()[-1].partition(": ")
+        assert told.startswith("interrupted")
+        assert told.endswith("; to continue")
+        python, dash, module, *words = shlex.split(command)
+        assert (python, dash, module) == ("python", "-m", "experiments.garg_linear")
+        assert words == ["--resume", str(folder)]
+        stopped_after = len(metrics.read_text().splitlines())
+        newest = sorted((folder / "checkpoints").iterdir())[-1]
+        assert newest.name == f"step_{stopped_after * 5:08d}"
+        assert 0 < stopped_after < 18
 
     victim = program(words)
     killed_after = random.SystemRandom().randint(stopped_after + 1, 20)
