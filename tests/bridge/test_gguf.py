@@ -85,7 +85,7 @@ def written(folder, model="llama", kinds=("F32",), **options):
 
 @pytest.mark.parametrize("model", CONFIGS)
 def test_a_file_is_its_weights_dequantised(model, tmp_path):
-    """In all types of blocks, bit for bit, and the architecture is the same."""
+    """The weights are bit-identical in all types of blocks; so is the architecture."""
     path, weights = written(tmp_path, model, KINDS)
     loaded = load_checkpoint(path, "float32")
     folder = tiny.write(tmp_path / "same", gguf_files.config_of(model), weights)
