@@ -116,7 +116,7 @@ def test_the_memory_is_that_of_one_batch():
             for choice in (
                 {"prior": "anisotropic", "center": "mean"},
                 {"prior": lambda layer, W: 2 * jnp.eye(4) + jnp.sum(W**2)},
-                {"prior": "held_out", "held_out": 5},
+                {"prior": "held_out", "held_out": 6},
             )
         ),
     ],

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from icltheory._checks import check_choice
 from icltheory._named_errors import named_errors
@@ -41,7 +42,7 @@ def load_checkpoint(
     dtype: str | None = None,
     *,
     revision: str | None = None,
-    devices: Sequence[jax.Device] | np.ndarray | None = None,
+    devices: Sequence[jax.Device] | NDArray[np.object_] | None = None,
 ) -> LanguageModel:
     """Loads a language model from a Hugging Face folder, the hub, or a GGUF file.
 

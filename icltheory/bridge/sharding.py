@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from numpy.typing import NDArray
 
 from icltheory._named_errors import named_errors
 from icltheory._public import shown
@@ -50,7 +51,7 @@ class Placement:
         ``tests/bridge/test_sharding.py``.
     """
 
-    def __init__(self, devices: Sequence[jax.Device] | np.ndarray):
+    def __init__(self, devices: Sequence[jax.Device] | NDArray[np.object_]):
         grid = np.array(devices, dtype=object)
         if grid.ndim not in (1, 2) or not grid.size:
             raise ValueError(
@@ -122,7 +123,7 @@ def split_axis(
 
 @named_errors
 def shard_model(
-    model: LanguageModel, devices: Sequence[jax.Device] | np.ndarray
+    model: LanguageModel, devices: Sequence[jax.Device] | NDArray[np.object_]
 ) -> LanguageModel:
     """Distributes a model's weights over devices.
 
