@@ -104,6 +104,7 @@ def test_without_signal_or_inputs_there_are_no_steps():
     found = risks.sampled_gradient_steps(quiet, jax.random.key(0), 8, **count)
     assert np.isnan(found.step_sizes).tolist() == [True, True]
     assert float(found.risk.mean) == 0
+    assert found.risk.dof == 3  # half of the eight prompts choose the steps
     flat = LinearRegression(d, np.zeros(2), np.eye(2), 0.1)
     with pytest.raises(ValueError, match="task: expected inputs that are not all 0"):
         risks.sampled_gradient_steps(flat, jax.random.key(0), 8, **count)

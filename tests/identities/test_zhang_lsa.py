@@ -393,3 +393,20 @@ def _isotropic_gap(phi, noise, d, mu, M):
     starts = [(a0, mu, 0.0), (a0, 1e-3, g0), (1.0, mu, 0.0), (0.1, 5 * mu, 0.1 * g0)]
     ends = [minimize(excess, z, method="BFGS", options={"gtol": 1e-11}) for z in starts]
     return min(end.fun for end in ends)
+
+
+def test_a_small_mean_costs_what_a_linear_solve_gives():
+    H, Psi = np.array([1.5, 0.4]), np.array([0.5, 2.0])
+    mean, noise, M = np.array([0.3, -0.2]), 0.25, 4
+    phi, m = H * Psi, np.sqrt(H) * mean
+    tau = phi.sum() + noise
+    a = phi * M / ((M + 1) * phi + tau)
+    kappa = 2 * tau**2 / M + 2 * (1 + 2 / M) * (phi**2).sum()
+    expected = 0.0
+    for i in range(2):
+        side = 2 * a[i] * phi[i] / M
+        D = np.array([[(a[i] ** 2 + (a**2).sum()) / M, side], [side, kappa]])
+        h = np.array([a[i], tau])
+        expected += m[i] ** 2 / (1 + h @ np.linalg.solve(D, h))
+    problem = LinearRegression(np.diag(H), mean, np.diag(Psi), noise)
+    np.testing.assert_allclose(ltb.small_mean_gap(problem, M), expected, rtol=1e-12)

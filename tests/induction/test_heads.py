@@ -67,7 +67,6 @@ def test_every_head_has_the_score_of_its_pattern():
             )
 
 
-@pytest.mark.slow
 def test_the_uniform_head_is_scored_beside_them():
     """Attention 1 / (t + 1) everywhere has (occurrences before t) / (t + 1)."""
     circuit, tokens = induction_circuit(3, 6), jnp.array([0, 1, 0, 0, 2, 1])

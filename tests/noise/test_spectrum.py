@@ -15,6 +15,7 @@ from icltheory.noise import (
     spectrum_of_gradients,
     support_dims,
 )
+from icltheory.noise._routes import singular_values
 from icltheory.trajectory import implicit_gd
 from tests import oracles
 
@@ -180,3 +181,24 @@ def test_wide_weights_are_counted_up_to_the_number_of_examples(monkeypatch):
     stack = LinearAttentionStack(*(0.3 * rng.normal(size=(3, 2, 3, 3))))
     found = noise_spectrum(stack, rng.normal(size=(23, 3)), 5)
     assert found.support_dim.tolist() == [6, 6]
+
+
+def test_wide_weights_are_counted_by_their_ranks():
+    # from 33 columns on, regular weights are told without singular vectors
+    n, rng = 33, np.random.default_rng(0)
+    regular, W = rng.normal(size=(2, 1, n, n))
+    singular = W.copy()
+    singular[0, -1] = singular[0, 0]
+    for weights, rank in ((W, n), (singular, n - 1)):
+        dims = support_dims(LinearAttentionStack(weights, regular, regular))
+        assert int(dims[0]) == rank * n - rank * (rank - 1) // 2
+
+
+def test_derivatives_of_singular_values_are_those_of_each_matrix():
+    A, E = np.random.default_rng(0).normal(size=(2, 3, 4, 2))
+    slopes = jax.jvp(singular_values, (jnp.asarray(A),), (jnp.asarray(E),))[1]
+    for matrix, change, slope in zip(A, E, slopes, strict=True):
+        ahead, behind = (
+            np.linalg.svd(matrix + h * change, compute_uv=False) for h in (1e-6, -1e-6)
+        )
+        np.testing.assert_allclose(slope, (ahead - behind) / 2e-6, rtol=1e-6)

@@ -277,3 +277,9 @@ def test_models_are_pytrees_that_transformations_may_fill_with_anything():
     batch, risks = build(jnp.ones(3))
     assert batch.Gamma.shape == (3, 2, 2)
     assert risks.shape == (3,)
+
+
+def test_blocks_with_leading_axes_have_the_dimension_of_one():
+    one = ltb.von_oswald_lsa(np.zeros(3), 0.1)
+    several = jax.tree.map(lambda W: jnp.stack([W] * 5), one)
+    assert one.dim == several.dim == 3

@@ -9,6 +9,7 @@ from jaxtyping import TypeCheckError
 
 from icltheory.attention import LinearAttentionStack, SoftmaxAttentionStack
 from icltheory.trajectory import (
+    Trajectory,
     depth_errors,
     implicit_gd,
     implicit_gd_factors,
@@ -50,6 +51,17 @@ def every_path(stack, H, h, scale, demo_updates, methods):
         implicit_gd_norms(stack, H, method=m, **options) for m in (*methods, "factors")
     ]
     return [*paths, factors.dense()], outputs, norms
+
+
+def test_a_layer_is_finite_if_all_of_its_entries_are():
+    W = np.zeros((4, 2, 2))
+    W[1, 0, 1], W[3, 1, 0] = np.nan, np.inf
+    assert Trajectory(*[jnp.asarray(W)] * 3).finite.tolist() == [
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("demo_updates", ["shared", "frozen"])
