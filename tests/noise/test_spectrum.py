@@ -192,6 +192,9 @@ def test_wide_weights_are_counted_by_their_ranks():
     for weights, rank in ((W, n), (singular, n - 1)):
         dims = support_dims(LinearAttentionStack(weights, regular, regular))
         assert int(dims[0]) == rank * n - rank * (rank - 1) // 2
+    # the same row space of all three, of dimension n - 1
+    dims = support_dims(LinearAttentionStack(singular, singular, singular))
+    assert int(dims[0]) == n * (n - 1) // 2
 
 
 def test_derivatives_of_singular_values_are_those_of_each_matrix():
