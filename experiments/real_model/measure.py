@@ -118,8 +118,8 @@ def _most_that_fit(subject: Subject, case: Case) -> int:
         len(encode(task.query(example))) + 40 for example in task.test + task.validation
     )
     most = min(len(task.demonstrations), subject.config.most_shots)
-    room = subject.model.context_length - longest
-    while most and len(encode(task.prefix(most))) > room:
+    left = subject.model.context_length - longest
+    while most and len(encode(task.prefix(most))) > left:
         most -= 1
     return most
 
