@@ -10,6 +10,7 @@ TASKS = ("sst2", "agnews", "emoc", "mrpc", "rte", "cb", "copa")
 PAPER_RATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
 ARMS = (
     "algorithm1",
+    "algorithm1_kv",
     "random_layer",
     "activation",
     "magnitude",
@@ -92,8 +93,10 @@ class Config:
         rates: Clipping rates of Algorithm 1, the first of which is 0.
         top_k: Layers of largest condition number, of which the deepest is pruned.
         modules: Modules that are pruned, one at a time.
-        arms: Searches under the same budget: Algorithm 1, a random layer, three other
-            ways to prune the same layer, and factors for its output and its attention.
+        arms: Searches under the same budget: Algorithm 1; for attention the same with
+            the layer chosen without W_Q and W_O, whose condition numbers in four bits
+            are those of rounding; a random layer; three other ways to prune the same
+            layer; and factors for its output and its attention.
         draws: Draws of the demonstrations; arms other than Algorithm 1 use the first.
         update_queries: Queries whose implicit updates are measured.
         update_shots: Demonstrations in front of them.

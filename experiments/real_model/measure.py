@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments._frame.run import Run
 from experiments.real_model.subject import Subject
-from icltheory.bridge.clipping import clip_module
+from icltheory.bridge.evaluation._stacks import pruned_stacks
 from icltheory.bridge.implicit_update import (
     implicit_updates,
     layer_streams,
@@ -26,6 +26,7 @@ from icltheory.bridge.spectra import (
     condition_numbers,
     input_moments,
 )
+from icltheory.layered import replace_matrix
 from icltheory.strict_json import plain
 
 Case = tuple[str, str, str]
@@ -171,17 +172,21 @@ def searches(
         for draw in range(config.draws)
         for module in config.modules
         for arm in (config.arms if draw == 0 else config.arms[:1])
-        if arm != "temperature" or module == "attn"
+        if arm not in ("temperature", "algorithm1_kv") or module == "attn"
     ]
     found = []
+    unpruned: dict[Any, dict[str, np.ndarray]] = {}
     for case, draw, module, arm in subject.run.track(wanted, "searches", unit="runs"):
         layer = _layer(config, rows, module, arm, case[0], subject.model.num_layers)
         method = _method(subject, case, draw, layer, module, arm)
         evaluator = subject.evaluator(case, draw=draw, method=method)
-        before = {
-            split: subject.unpruned(subject.evaluator(case, draw=draw), split)
-            for split in ("validation", "test")
-        }
+        if (case, draw) not in unpruned:
+            unclipped = subject.evaluator(case, draw=draw)
+            unpruned[case, draw] = {
+                split: subject.unpruned(unclipped, split)
+                for split in ("validation", "test")
+            }
+        before = unpruned[case, draw]
         right = evaluator.correct("validation", layer, module, config.rates[1:])
         values, start = right.mean(axis=1), before["validation"].mean()
         place = int(np.argmax(values))
@@ -215,6 +220,8 @@ def _layer(config, rows, module, arm, task, num_layers) -> int:
         seed = [config.seed, config.modules.index(module), *task.encode()]
         return int(np.random.default_rng(seed).integers(num_layers))
     known = [ConditionNumber(**row, singular_values=np.empty(0)) for row in rows]
+    if arm == "algorithm1_kv":
+        module = "W_K,W_V"
     return layer_choice(known, module, config.top_k, "max").deepest
 
 
@@ -240,7 +247,7 @@ def together(
 ) -> list[dict[str, Any]]:
     """One clip chosen on all tasks but one, tested on the one left out."""
     config, rows = subject.config, []
-    if len(cases) < 2:
+    if len(found) < 2:
         return rows
     places = [
         (layer, module, i)
@@ -295,7 +302,7 @@ def updates(subject: Subject, cases: list[Case]) -> dict[str, Any]:
 
         own: dict[str, Any] = {"shots": {}}
         for shots in config.update_shots:
-            sizes = implicit_updates(model, rows(shots), queries)
+            sizes = implicit_updates(model, rows(shots), queries, batch_size=len(some))
             own["shots"][str(shots)] = np.asarray(sizes.relative)
         own["pruned"] = _pruned_updates(subject, rows(subject.shots(case[0])), queries)
         found[case[0]] = own
@@ -314,20 +321,23 @@ def _pruned_updates(
             continue
         found[str(layer)] = {}
         back, back_alone = np.argsort(some), np.argsort(others)
+        own, rates = model.params["layers"][layer], (0.0, *config.grid_rates)
         for module in config.modules:
+            specs, stacks = pruned_stacks(
+                model, layer, module, rates, "svd", True, subject.systems
+            )
             norms = []
-            for rate in (0.0, *config.grid_rates):
-                pruned = clip_module(
-                    model,
-                    layer,
-                    module,
-                    rate,
-                    at_least_one=True,
-                    systems=subject.systems,
-                )
-                weights = pruned.params["layers"][layer]
-                z_with = mlp_input(model, layer, weights, stream, last)[back]
-                z_without = mlp_input(model, layer, weights, alone, end)[back_alone]
+            for place in range(len(rates)):
+                weights = own
+                for spec, stack in zip(specs, stacks, strict=True):
+                    weights = replace_matrix(weights, spec, stack[place])
+                # What enters the MLP does not depend on its own matrices.
+                if place == 0 or any(spec.group == "attn" for spec in specs):
+                    z_with = mlp_input(model, layer, weights, stream, last)[back]
+                    z_without = mlp_input(model, layer, weights, alone, end)[back_alone]
+                layers = list(model.params["layers"])
+                layers[layer] = weights
+                pruned = model.replace(params={**model.params, "layers": layers})
                 norms.append(update_sizes(readers(pruned, layer), z_with, z_without)[0])
             found[str(layer)][module] = np.stack(norms)
     return found

@@ -19,6 +19,7 @@ from icltheory.statistics import (
 
 ARM_NAMES = {
     "algorithm1": "Algorithm 1",
+    "algorithm1_kv": "layer by W_K, W_V",
     "random_layer": "random layer",
     "activation": "activation-aware",
     "magnitude": "magnitude",

@@ -8,7 +8,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from experiments.real_model.config import PRESETS, PROMPTS, Config
 from experiments.real_model.main import main
+from experiments.real_model.measure import _layer
 from experiments.real_model.report import report
+from icltheory.bridge.spectra import ConditionNumber
 from tests.bridge import tasks_data
 from tests.bridge.tiny import config_of, model_of, tensors_of, write
 from tests.raising import raises
@@ -16,8 +18,8 @@ from tests.raising import raises
 OPTIONS = (
     "--tasks cb copa --shots 0 2 --most-shots 4 --examples 4 --search-examples 6 "
     "--test-examples 6 --grid-rates 0.5 --rates 0 0.5 0.9 --draws 2 --layers 0 1 "
-    "--arms algorithm1 random_layer activation magnitude random_vectors scale "
-    "temperature --update-queries 2 --update-shots 1 2 --top-k 1"
+    "--arms algorithm1 algorithm1_kv random_layer activation magnitude random_vectors "
+    "scale temperature --update-queries 2 --update-shots 1 2 --top-k 1"
 )
 
 
@@ -55,8 +57,8 @@ def test_a_run_answers_everything_once_and_its_choices_are_its_own(folders):
     (run,) = (runs / "real_model").iterdir()
     assert found["passed"]  # at rate 0 the implicit updates are those of the model
     rows = found["searches"]
-    # two draws of Algorithm 1, and six other arms of which one is for attention alone
-    assert len(rows) == 2 * (2 * 2 + 5 + 6)
+    # two draws of Algorithm 1, and seven other arms of which two are for attention
+    assert len(rows) == 2 * (2 * 2 + 5 + 7)
     for row in rows:
         best = max(row["validation"])
         assert row["chosen"] == (0, 0.5, 0.9)[row["validation"].index(best)]
@@ -166,6 +168,23 @@ def test_the_report_compares_what_the_paper_claims():
     assert set(made.figures) == {"grid.png", "shots.png", "condition_numbers.png"}
     found["updates"]["sst2"]["pruned"]["1"]["mlp"][0][3] = 0.9
     assert not report(config, found, {}).passed
+
+
+def test_keys_and_values_choose_a_layer_without_queries_and_outputs():
+    peaks = {"W_Q": (3, 9.0), "W_K": (1, 5.0), "W_V": (0, 2.0), "W_O": (2, 8.0)}
+    rows = [
+        dict.fromkeys(ConditionNumber._fields[:-1], 0)
+        | {"layer": layer, "module": "attn", "matrix": matrix}
+        | {"condition_number": peak if layer == place else 1.0}
+        for layer in range(4)
+        for matrix, (place, peak) in peaks.items()
+    ]
+    config = Config(top_k=1)
+    chosen = [
+        _layer(config, rows, "attn", arm, "cb", 4)
+        for arm in ("algorithm1", "algorithm1_kv")
+    ]
+    assert chosen == [3, 1]
 
 
 def test_every_task_has_a_second_prompt_and_wrong_configs_are_refused():
