@@ -15,12 +15,12 @@ from icltheory.bridge.evaluation.prompts import Prompts
 from icltheory.bridge.streams import KV, Stream, Tokens, padded_tokens
 from icltheory.layered import MatrixSpec
 
-_STEP = 32  # The prefix is padded to a multiple of this.
-
 
 def prefix_tokens(prefix: Sequence[int], limit: int) -> Tokens:
     """Pads a prefix on the left to one of few lengths, so that programs are shared."""
-    length = min(-(-len(prefix) // _STEP) * _STEP, limit)
+    # Multiples of 32, and from 256 on four lengths between a power of two and the next.
+    step = 1 << max(5, len(prefix).bit_length() - 3)
+    length = min(-(-len(prefix) // step) * step, limit)
     return padded_tokens([prefix], length, left=True)
 
 
