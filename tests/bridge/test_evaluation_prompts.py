@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from icltheory.bridge.evaluation import Batches, padded_lengths, tokenize
+from icltheory.bridge.evaluation._branches import prefix_tokens
 from icltheory.bridge.tasks import Example, PromptTemplate
 from tests.bridge.evaluation_tasks import Letters, choice, classification
 
@@ -236,6 +237,16 @@ def test_batches_hold_every_row_once_and_know_the_answers(task, padding):
             places = batch.answers.places[i, counted]
             assert tuple(ids[i, places]) == row[start - 1 : -1][: len(places)]
     assert sorted(seen) == list(range(prompts.num_examples))
+
+
+def test_long_prefixes_share_few_lengths():
+    padded = [prefix_tokens([0] * size, 2048).ids.shape[1] for size in range(1, 2049)]
+    assert all(
+        size <= length <= max(size + 31, 1.25 * size)
+        for size, length in enumerate(padded, 1)
+    )
+    assert len(set(padded)) == 8 + 3 * 4
+    assert prefix_tokens([0] * 1900, 1950).ids.shape == (1, 1950)
 
 
 def test_some_examples_share_few_shapes():
