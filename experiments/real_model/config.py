@@ -8,6 +8,9 @@ from experiments._frame.fields import check_at_least
 TASKS = ("sst2", "agnews", "emoc", "mrpc", "rte", "cb", "copa")
 # The optimal rates in Tables 2 to 8 of Yao et al.; the paper does not list its grid.
 PAPER_RATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
+# Training rows of the rarest class, where there are so few that demonstrations of all
+# draws would leave none to validate with.
+RAREST = {"cb": 16}
 ARMS = (
     "algorithm1",
     "algorithm1_kv",

@@ -2,13 +2,14 @@
 
 import dataclasses
 import functools
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments._frame.run import Run
-from experiments.real_model.config import PROMPTS, SCORINGS, Config, Prompt
+from experiments.real_model.config import PROMPTS, RAREST, SCORINGS, Config, Prompt
 from experiments.real_model.fetch import fetch
 from icltheory.bridge import LanguageModel, Records, load_checkpoint, load_task
 from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
@@ -56,7 +57,8 @@ class Subject:
         recipe = spec.recipe("paper")
         classes = len(spec.labels[0][1])
         classes = len(set(recipe.merge)) if recipe.merge else classes
-        per_class = -(-self.config.most_shots // classes)
+        third = RAREST.get(name, math.inf) // 3
+        per_class = min(-(-self.config.most_shots // classes), third)
         split = dataclasses.replace(recipe.split, per_class=per_class, keep=None)
         recipe = dataclasses.replace(recipe, split=split)
         folder = self.config.task_folder
@@ -64,7 +66,7 @@ class Subject:
             dataclasses.replace(spec, recipes=recipe),
             Path(folder, name) if folder else None,
             demonstration_seed=draw,
-            reserved=per_class * self.config.draws,
+            reserved=min(per_class * self.config.draws, third),
         )
         template, words = prompt.split("+")
         other: Prompt = PROMPTS[name]

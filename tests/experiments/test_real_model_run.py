@@ -10,6 +10,7 @@ from experiments.real_model.config import PRESETS, PROMPTS, Config
 from experiments.real_model.main import main
 from experiments.real_model.measure import _layer
 from experiments.real_model.report import report
+from experiments.real_model.subject import Subject
 from icltheory.bridge.spectra import ConditionNumber
 from tests.bridge import tasks_data
 from tests.bridge.tiny import config_of, model_of, tensors_of, write
@@ -168,6 +169,31 @@ def test_the_report_compares_what_the_paper_claims():
     assert set(made.figures) == {"grid.png", "shots.png", "condition_numbers.png"}
     found["updates"]["sst2"]["pruned"]["1"]["mlp"][0][3] = 0.9
     assert not report(config, found, {}).passed
+
+
+def test_a_rare_class_is_shared_by_demonstrations_and_questions(tmp_path):
+    (tmp_path / "cb").mkdir()
+    for split, rows in (("train", (115, 119, 16)), ("val", (23, 28, 5))):
+        labels = ("entailment", "contradiction", "neutral")
+        lines = [
+            json.dumps({"premise": f"{name} {i}.", "hypothesis": "h", "label": name})
+            for name, count in zip(labels, rows, strict=True)
+            for i in range(count)
+        ]
+        (tmp_path / "cb" / f"{split}.jsonl").write_text("\n".join(lines))
+    subject = object.__new__(Subject)
+    subject.config = Config(task_folder=str(tmp_path))
+    shown = set()
+    for draw in range(3):
+        task = subject.task("cb", "paper+paper", "pmi", draw)
+        assert len(task.demonstrations) == 15 == subject.shots("cb")
+        assert sum(example.label == 2 for example in task.validation) > 3
+        places = [
+            {e.index for e in part} for part in (task.demonstrations, task.validation)
+        ]
+        assert places[0].isdisjoint(places[1])
+        shown.add(frozenset(places[0]))
+    assert len(shown) == 3
 
 
 def test_keys_and_values_choose_a_layer_without_queries_and_outputs():
