@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import _alone, _table
-from benchmarks._profile import profile
+from benchmarks._profile import Spent, profile
 from experiments._frame.run import Run
 from experiments.garg_linear import PRESETS, set_up
 from experiments.garg_linear.config import Config, Setup
@@ -97,7 +97,7 @@ def _speed(config: Config, goal: Goal) -> Iterator[Goal]:
 
 def errors(preset: Config, seconds: float, seeds: Iterable[int]) -> Iterator[Goal]:
     """Trains once per seed within the given time and yields the final errors."""
-    step_seconds, compiling = pace(set_up(preset, devices=1), chunks=2)
+    step_seconds, compiling = pace(set_up(preset, devices=1), 2)
     steps = steps_within(preset, seconds, step_seconds, compiling)
     for seed in seeds:
         config = dataclasses.replace(shortened(preset, steps), seeds=(seed,))
@@ -111,7 +111,7 @@ def _trained(config: Config, goal: Goal) -> Iterator[Goal]:
     """Trains one model and yields its errors and its training time."""
     setup = set_up(config, devices=1)
     took = compiling = 0.0
-    for chunk in _chunks(setup):
+    for chunk in chunks(setup):
         took += chunk.seconds + chunk.compile_seconds
         compiling += chunk.compile_seconds
     params = stacked(setup, chunk.state)
@@ -171,10 +171,10 @@ def shortened(config: Config, steps: int) -> Config:
     )
 
 
-def pace(setup: Setup, chunks: int = 4) -> tuple[float, float]:
+def pace(setup: Setup, count: int = 4) -> tuple[float, float]:
     """Returns the smallest measured time per step, and the compile time."""
     config, found, compiling = setup.config, [], 0.0
-    for chunk in _chunks(setup, min(chunks * config.chunk_steps, config.steps)):
+    for chunk in chunks(setup, min(count * config.chunk_steps, config.steps)):
         found.append(chunk.seconds / len(chunk.metrics["loss"]))
         compiling += chunk.compile_seconds
     return min(found), compiling
@@ -183,9 +183,13 @@ def pace(setup: Setup, chunks: int = 4) -> tuple[float, float]:
 def longest(setup: Setup) -> Table:
     """Builds a table of the operations that take most of a training step's time."""
     steps = setup.config.chunk_steps
-    chunks = _chunks(setup, 2 * steps)
-    next(chunks)
-    spent = profile(lambda: next(chunks).metrics)
+    running = chunks(setup, 2 * steps)
+    next(running)
+    return longest_of(profile(lambda: next(running).metrics), steps)
+
+
+def longest_of(spent: list[Spent], steps: int) -> Table:
+    """Builds that table of a profile of so many steps."""
     total = sum(one.seconds for one in spent)
     table = Table(
         title=f"A step: {_table.duration(total / steps)} on the device in "
@@ -230,7 +234,8 @@ def _asked(config: Config, seconds: float = SECONDS) -> tuple[float | None, ...]
     return STEPS_PER_SECOND, MODEL_STEPS_PER_SECOND, *ERRORS, seconds
 
 
-def _chunks(setup: Setup, steps: int | None = None) -> Iterator[training.Chunk]:
+def chunks(setup: Setup, steps: int | None = None) -> Iterator[training.Chunk]:
+    """Trains from the start for so many steps, all of the config's unless given."""
     steps = setup.config.steps if steps is None else steps
     return training.run(
         training_step(setup),

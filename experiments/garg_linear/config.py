@@ -28,7 +28,8 @@ class Config:
         num_heads: Attention heads.
         mlp: Whether the blocks have their MLP.
         init_std: Standard deviation of the initial weights.
-        token_layout: Garg's interleaved tokens, or one token a pair.
+        token_layout: Garg's interleaved tokens, one token a pair, or one token for an
+            input and the label before it.
         steps: Training steps.
         batch_size: Prompts a step.
         accumulation: Parts of a batch, to save memory.
@@ -61,7 +62,7 @@ class Config:
     curriculum: Curriculum
     mlp: bool = True
     init_std: float = 0.02
-    token_layout: Literal["interleaved", "matrix"] = "interleaved"
+    token_layout: Literal["interleaved", "matrix", "shifted"] = "interleaved"
     accumulation: int = 1
     seeds: tuple[int, ...] = (0,)
     targets: Literal["labels", "posterior"] = "labels"

@@ -8,7 +8,15 @@ from icltheory._named_errors import named_errors
 from icltheory._public import shown
 from icltheory._pytree import pytree, static_field
 
-__all__ = ["TokenSequence", "interleaved", "shared_context", "token_matrix"]
+__all__ = [
+    "TokenSequence",
+    "interleaved",
+    "shared_context",
+    "shifted",
+    "token_matrix",
+]
+
+LAYOUTS = ("interleaved", "matrix", "shifted")
 
 
 @pytree
@@ -138,6 +146,53 @@ def token_matrix(
 
 
 @named_errors
+def shifted(
+    X: Float[Array, "B P d"],
+    y: Float[Array, "B P"],
+    X_query: Float[Array, "B P d"] | None = None,
+) -> TokenSequence:
+    r"""Joins each input with the label before it, half the tokens of Garg's layout.
+
+    .. math:: \begin{pmatrix} x_1 & x_2 & \dots & x_P \\
+              0 & y_1 & \dots & y_{P-1} \end{pmatrix}
+
+    The prediction at token ``k`` uses the pairs before it, so that one causal pass of
+    ``P`` tokens answers every prefix. A first layer has to join :math:`x_k` and
+    :math:`y_k`, which stand in neighbouring tokens.
+
+    Args:
+        X: Inputs :math:`x_1, \dots, x_P`.
+        y: Labels; the last one is never shown.
+        X_query: Question asked after the first ``k`` pairs, for each ``k``, in tokens
+            of its own as in :func:`interleaved`.
+
+    Returns:
+        The token sequence of width ``d + 1``, ``P`` or ``2P`` tokens long.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> shifted(jnp.ones((1, 2, 1)), 5 * jnp.ones((1, 2))).tokens[0].tolist()
+        [[1.0, 0.0], [1.0, 5.0]]
+
+    References:
+        Garg et al. 2022, Section 2 (the same prefixes). Verified by
+        ``tests/models/test_tokens.py``.
+    """
+    before = jnp.pad(y, ((0, 0), (1, 0)))[:, :-1, None]
+    tokens = jnp.concatenate([X, before], axis=2)
+    positions = jnp.arange(X.shape[1])
+    if X_query is None:
+        return TokenSequence(tokens, positions, None, slice(None))
+    asked = jnp.concatenate([X_query, before], axis=2)
+    return TokenSequence(
+        jnp.concatenate([tokens, asked], axis=1),
+        jnp.concatenate([positions, positions]),
+        _prefix_mask(positions, positions),
+        slice(X.shape[1], None),
+    )
+
+
+@named_errors
 def shared_context(
     X: Float[Array, "B N d"],
     y: Float[Array, "B N"],
@@ -157,7 +212,7 @@ def shared_context(
         X: Inputs of the examples.
         y: Their labels.
         X_query: Inputs of the queries.
-        token_layout: ``"interleaved"`` or ``"matrix"``.
+        token_layout: ``"interleaved"``, ``"matrix"`` or ``"shifted"``.
 
     Returns:
         The token sequence; its outputs are the queries.
@@ -175,10 +230,14 @@ def shared_context(
     References:
         Garg et al. 2022, Section 2. Verified by ``tests/models/test_tokens.py``.
     """
-    check_choice("token_layout", token_layout, ("interleaved", "matrix"))
+    check_choice("token_layout", token_layout, LAYOUTS)
     asked = X_query
     if token_layout == "interleaved":
         examples = interleaved(X, y).tokens
+    elif token_layout == "shifted":
+        examples = shifted(X, y).tokens
+        last = jnp.broadcast_to(y[:, -1:, None], (*X_query.shape[:2], 1))
+        asked = jnp.concatenate([X_query, last], axis=2)
     else:
         examples = jnp.concatenate([X, y[:, :, None]], axis=2)
         asked = jnp.concatenate([X_query, jnp.zeros_like(X_query[:, :, :1])], axis=2)

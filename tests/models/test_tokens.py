@@ -56,7 +56,22 @@ def test_last_only_is_the_papers_matrix():
     np.testing.assert_array_equal(seq.tokens[:, -1, D], np.zeros(B))
 
 
-@pytest.mark.parametrize("layout", ["interleaved", "matrix"])
+def test_shifted_tokens_show_a_query_the_pairs_before_it_alone():
+    seq = tokens.shifted(*map(jnp.asarray, (X, Y)))
+    assert seq.mask is None
+    np.testing.assert_array_equal(seq.tokens[:, seq.outputs, :D], X)
+    before = np.concatenate([np.zeros((B, 1)), Y[:, :-1]], axis=1)
+    np.testing.assert_array_equal(seq.tokens[:, :, D], before)
+    asked = tokens.shifted(*map(jnp.asarray, (X, Y, Q)))
+    np.testing.assert_array_equal(asked.tokens[:, :P], seq.tokens)
+    np.testing.assert_array_equal(asked.tokens[:, asked.outputs, :D], Q)
+    np.testing.assert_array_equal(asked.tokens[:, asked.outputs, D], before)
+    for k in range(P):
+        assert set(np.flatnonzero(asked.mask[P + k]).tolist()) == {*range(k), P + k}
+        assert set(np.flatnonzero(asked.mask[k]).tolist()) == set(range(k + 1))
+
+
+@pytest.mark.parametrize("layout", tokens.LAYOUTS)
 def test_queries_of_a_shared_context_see_it_and_themselves(layout):
     arrays = (jnp.asarray(array) for array in (X, Y, Q[:, :3]))
     seq = tokens.shared_context(*arrays, token_layout=layout)
@@ -71,5 +86,5 @@ def test_queries_of_a_shared_context_see_it_and_themselves(layout):
 
 def test_an_unknown_layout_is_refused():
     arrays = map(jnp.asarray, (X, Y, Q))
-    with raises("token_layout: expected one of 'interleaved', 'matrix', got 'rows'"):
+    with raises("token_layout: expected one of 'interleaved', 'matrix', 'shifted', got"):
         tokens.shared_context(*arrays, token_layout="rows")
