@@ -1,6 +1,5 @@
 """GPT-2 for in-context regression, with Garg's architecture and initialisation."""
 
-import functools
 import math
 from typing import Any
 
@@ -27,98 +26,6 @@ def _uniform_fan_in(fan_in: int):
     return init
 
 
-class _Affine(nn.Module):
-    """Weights and offsets of an affine map, by the names of ``nn.Dense``."""
-
-    features: int
-    kernel_init: Any
-    bias_init: Any
-    param_dtype: Any
-
-    @nn.compact
-    def __call__(self, rows: int) -> tuple[Array, Array]:
-        """Returns W, (rows, features), and c."""
-        shape = rows, self.features
-        kernel = self.param("kernel", self.kernel_init, shape, self.param_dtype)
-        return kernel, self.param("bias", self.bias_init, shape[1:], self.param_dtype)
-
-
-class _Norm(nn.Module):
-    """Scales and offsets of a LayerNorm, by the names of ``nn.LayerNorm``."""
-
-    param_dtype: Any
-
-    @nn.compact
-    def __call__(self, width: int) -> tuple[Array, Array]:
-        """Returns s and b."""
-        scale = self.param("scale", nn.initializers.ones, (width,), self.param_dtype)
-        return scale, self.param("bias", nn.initializers.zeros, (width,), scale.dtype)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
-def _normalised(h: Array, dtype: Any) -> Array:
-    """Tokens with mean 0 and variance 1, computed in float32 at least."""
-    return _standardised(h)[0].astype(dtype)
-
-
-@_normalised.defjvp
-def _(dtype, primals, tangents):
-    r"""The derivative in one pass over the tokens, as it needs only two means.
-
-    .. math:: dn = (dh - \overline{dh} - n\, \overline{n\, dh}) / \sigma
-    """
-    n, inverse = _standardised(primals[0])
-    dh = tangents[0].astype(n.dtype)
-    mean, along = (jnp.mean(x, axis=-1, keepdims=True) for x in (dh, n * dh))
-    return n.astype(dtype), ((dh - mean - n * along) * inverse).astype(dtype)
-
-
-def _standardised(h: Array) -> tuple[Array, Array]:
-    """The tokens and one over their standard deviation."""
-    h = h.astype(jnp.promote_types(h.dtype, jnp.float32))
-    mean = jnp.mean(h, axis=-1, keepdims=True)
-    var = jnp.mean(jnp.square(h), axis=-1, keepdims=True) - jnp.square(mean)
-    inverse = jax.lax.rsqrt(jnp.maximum(var, 0.0) + 1e-5)
-    return (h - mean) * inverse, inverse
-
-
-def _folded(norm: tuple[Array, Array], affine: tuple[Array, Array]):
-    r"""The affine map after a LayerNorm's scale and offset, as one affine map.
-
-    .. math:: (n \circ s + b) W + c = n\, (\mathrm{diag}(s) W) + (b W + c)
-
-    Its gradients of s and b are products of the size of W, not sums over tokens.
-    """
-    (scale, offset), (kernel, bias) = norm, affine
-    return scale[:, None] * kernel, offset @ kernel + bias
-
-
-def _apply(affine: tuple[Array, Array], x: Array) -> Array:
-    """Computes x W + c in the dtype of x, by the way that trains faster."""
-    on_gpu = jax.default_backend() == "gpu"
-    return (_joined if on_gpu else _added)(affine, x)
-
-
-def _added(affine: tuple[Array, Array], x: Array) -> Array:
-    kernel, bias = (leaf.astype(x.dtype) for leaf in affine)
-    return x @ kernel + bias[None, None]
-
-
-def _joined(affine: tuple[Array, Array], x: Array) -> Array:
-    """Computes x W + c as one product [x, 1] [W; c].
-
-    The gradient of c is then a row of the product that is that of W, where a GPU would
-    sum over tokens in launches of its own. The width is padded to a multiple of eight,
-    as units for matrix products ask.
-    """
-    kernel, bias = affine
-    more = 8 - x.shape[-1] % 8
-    one = jnp.zeros(more, x.dtype).at[0].set(1)
-    one = jnp.broadcast_to(one, (*x.shape[:-1], more))
-    rows = jnp.pad(jnp.concatenate([kernel, bias[None]]), ((0, more - 1), (0, 0)))
-    return jnp.concatenate([x, one], axis=-1) @ rows.astype(x.dtype)
-
-
 class GPT2Block(nn.Module):
     """One pre-norm GPT-2 block, with or without its MLP."""
 
@@ -130,9 +37,18 @@ class GPT2Block(nn.Module):
     param_dtype: Any
     attention: Attention
 
-    def _affine(self, name: str, rows: int, features: int, std: float):
-        init = nn.initializers.normal(std), nn.initializers.zeros
-        return _Affine(features, *init, self.param_dtype, name=name)(rows)
+    def _linear(self, name: str, features: int, std: float) -> nn.Dense:
+        return nn.Dense(
+            features,
+            kernel_init=nn.initializers.normal(std),
+            dtype=self.dtype,
+            param_dtype=self.param_dtype,
+            name=name,
+        )
+
+    def _norm(self, name: str) -> nn.LayerNorm:
+        kinds = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        return nn.LayerNorm(epsilon=1e-5, name=name, **kinds)
 
     @nn.compact
     def __call__(
@@ -140,19 +56,13 @@ class GPT2Block(nn.Module):
     ) -> Float[Array, "B T width"]:
         """Applies attention and MLP, each with a residual connection."""
         width, std, last = h.shape[-1], self.init_std, self.residual_std
-
-        def after_norm(norm, name, features):
-            scales = _Norm(self.param_dtype, name=norm)(width)
-            affine = self._affine(name, width, features, std)
-            return _apply(_folded(scales, affine), _normalised(h, self.dtype))
-
-        packed = after_norm("ln_1", "attn_qkv", 3 * width)
-        out = self._affine("attn_out", width, width, last)
-        h = h + _apply(out, self._attend(packed, mask))
+        packed = self._linear("attn_qkv", 3 * width, std)(self._norm("ln_1")(h))
+        h = h + self._linear("attn_out", width, last)(self._attend(packed, mask))
         if not self.mlp:
             return h
-        hidden = nn.gelu(after_norm("ln_2", "mlp_in", 4 * width), approximate=True)
-        return h + _apply(self._affine("mlp_out", 4 * width, width, last), hidden)
+        hidden = self._linear("mlp_in", 4 * width, std)(self._norm("ln_2")(h))
+        hidden = nn.gelu(hidden, approximate=True)
+        return h + self._linear("mlp_out", width, last)(hidden)
 
     def _attend(self, packed, mask):
         """Attention output of all heads, (B, T, width), from the packed projection."""
@@ -242,8 +152,14 @@ class GPT2(nn.Module):
                 f"num_heads: expected a divisor of width {self.width}, "
                 f"got {self.num_heads}"
             )
-        self.token_width = self.dim + (self.token_layout != "interleaved")
-        self.read_in = self._uniform(self.token_width, self.width)
+        kinds = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        token_width = self.dim + (self.token_layout != "interleaved")
+        self.read_in = nn.Dense(
+            self.width,
+            kernel_init=_uniform_fan_in(token_width),
+            bias_init=_uniform_fan_in(token_width),
+            **kinds,
+        )
         self.positions = self.param(
             "positions",
             nn.initializers.normal(self.init_std),
@@ -258,19 +174,21 @@ class GPT2(nn.Module):
                 residual_std=self.init_std / math.sqrt(projections),
                 mlp=self.mlp,
                 attention=self.attention,
-                dtype=self.dtype,
-                param_dtype=self.param_dtype,
                 name=f"block_{layer}",
+                **kinds,
             )
             for layer in range(self.num_layers)
         ]
-        self.ln_f = _Norm(self.param_dtype)
-        self.read_out_head = self._uniform(self.width, 1)
-
-    def _uniform(self, fan_in: int, features: int) -> _Affine:
-        """An affine map with the uniform initialisation of ``torch.nn.Linear``."""
-        init = _uniform_fan_in(fan_in)
-        return _Affine(features, init, init, self.param_dtype)
+        self.ln_f = nn.LayerNorm(epsilon=1e-5, **kinds)
+        # The read-out uses the parameters' dtype, since bfloat16 would round the
+        # prediction.
+        self.read_out_head = nn.Dense(
+            1,
+            dtype=self.param_dtype,
+            param_dtype=self.param_dtype,
+            kernel_init=_uniform_fan_in(self.width),
+            bias_init=_uniform_fan_in(self.width),
+        )
 
     def tokenize(
         self, X, y, X_query=None, *, last_only: bool = False
@@ -296,10 +214,8 @@ class GPT2(nn.Module):
 
     def embed(self, sequence: tokens.TokenSequence) -> Float[Array, "B T width"]:
         """Embeds tokens into the residual stream and adds positions."""
-        kernel, bias = self.read_in(self.token_width)
-        positions = (self.positions + bias[None])[sequence.positions].astype(self.dtype)
-        tokens = sequence.tokens.astype(self.dtype) @ kernel.astype(self.dtype)
-        return tokens + positions[None]
+        positions = self.positions[sequence.positions].astype(self.dtype)
+        return self.read_in(sequence.tokens) + positions[None]
 
     def block(self, layer: int, h, mask=None) -> Float[Array, "B T width"]:
         """Applies block ``layer``."""
@@ -307,11 +223,7 @@ class GPT2(nn.Module):
 
     def read_out(self, h: Float[Array, "B T width"]) -> Float[Array, "B T"]:
         """Returns predictions from every token."""
-        width = self.width
-        kernel, bias = _folded(self.ln_f(width), self.read_out_head(width))
-        # In the parameters' dtype, since bfloat16 would round the prediction.
-        normalised = _normalised(h, self.dtype).astype(self.param_dtype)
-        return (normalised @ kernel)[..., 0] + bias[0]
+        return self.read_out_head(self.ln_f(h).astype(self.param_dtype))[..., 0]
 
     def __call__(
         self,

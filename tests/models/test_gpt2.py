@@ -3,15 +3,12 @@
 import functools
 import math
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory import kernels
-from icltheory.models import GPT2, gpt2
-from icltheory.models.tokens import interleaved
+from icltheory.models import GPT2
 from tests.kernels.lowering import LOWERING, lowered_for_gpu
 from tests.weights import drawn
 
@@ -135,56 +132,6 @@ def test_forward_equals_a_numpy_loop():
         tokens[::2], tokens[1::2, 0] = X[b], Y[b]
         expected = numpy_forward(params, tokens, heads=2)[::2]
         np.testing.assert_allclose(got[b], expected, rtol=1e-10)
-
-
-def layer_by_layer(params, tokens, heads):
-    """GPT-2 of flax's own layers, each applied alone."""
-
-    def dense(name, h):
-        return nn.Dense(name["bias"].size).apply({"params": name}, h)
-
-    def norm(name, h):
-        return nn.LayerNorm(epsilon=1e-5).apply({"params": name}, h)
-
-    h = dense(params["read_in"], tokens)
-    h = h + params["positions"][None, : h.shape[1]]
-    for layer in range(TINY["num_layers"]):
-        block = params[f"block_{layer}"]
-        qkv = dense(block["attn_qkv"], norm(block["ln_1"], h))
-        h = h + dense(block["attn_out"], kernels.causal_attention(qkv, heads))
-        hidden = nn.gelu(dense(block["mlp_in"], norm(block["ln_2"], h)))
-        h = h + dense(block["mlp_out"], hidden)
-    return dense(params["read_out_head"], norm(params["ln_f"], h))[:, ::2, 0]
-
-
-@pytest.mark.parametrize("offsets", ["_added", "_joined"])
-def test_folded_layers_have_the_gradients_of_flax_layers(offsets, monkeypatch):
-    monkeypatch.setattr(gpt2, "_apply", getattr(gpt2, offsets))
-    model, params = build(dtype=jnp.float32, param_dtype=jnp.float32)
-    rng = np.random.default_rng(2)
-    params = jax.tree.map(
-        lambda leaf: leaf + 0.3 * rng.standard_normal(leaf.shape, np.float32), params
-    )
-    X32, Y32 = (jnp.asarray(array, jnp.float32) for array in (X, Y))
-    tokens = interleaved(X32, Y32).tokens
-
-    @jax.jit
-    @jax.grad
-    def folded(params):
-        return jnp.mean((model.apply({"params": params}, X32, Y32) - Y32) ** 2)
-
-    @jax.jit
-    @jax.grad
-    def plain(params):
-        return jnp.mean((layer_by_layer(params, tokens, 2) - Y32) ** 2)
-
-    expected, found = plain(params), folded(params)
-    largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(expected))
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * largest),
-        expected,
-        found,
-    )
 
 
 @pytest.mark.slow

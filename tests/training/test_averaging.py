@@ -89,7 +89,16 @@ def several(config, members):
 
 
 def same(one, two, rtol):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol, 1e-6), one, two)
+    def close(path, a, b):
+        a, b = np.asarray(a), np.asarray(b)
+        if "'attn_qkv']['bias'" in jax.tree_util.keystr(path):
+            # An offset of all keys moves no weight of a softmax: its gradient is
+            # rounding, which Adam brings to the size of the others.
+            keys = slice(MODEL.width, 2 * MODEL.width)
+            a, b = (np.delete(leaf, keys, axis=-1) for leaf in (a, b))
+        np.testing.assert_allclose(a, b, rtol, 1e-6)
+
+    jax.tree_util.tree_map_with_path(close, one, two)
 
 
 @pytest.mark.slow
