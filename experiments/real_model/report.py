@@ -7,8 +7,8 @@ import scipy.stats
 from rich.table import Table
 
 from experiments._frame.report import Check, Claim, Report
+from experiments.real_model import figures
 from experiments.real_model.config import Config
-from icltheory import plotting
 from icltheory.statistics import (
     Estimate,
     adjust_holm,
@@ -33,6 +33,7 @@ def report(config: Config, found: dict[str, Any], about: dict[str, Any]) -> Repo
     """Builds the report from the parts of a run."""
     curves = _curves(config, found["curves"])
     tested = _tested(config, found["searches"])
+    arms = _arms(config, tested)
     left_out = _tested(config, found["together"])
     grid = _grid(config, found["grid"])
     growth = _growth(found["conditions"])
@@ -41,6 +42,7 @@ def report(config: Config, found: dict[str, Any], about: dict[str, Any]) -> Repo
         "weights": about,
         "curves": curves,
         "searches": tested,
+        "arms": arms,
         "together": left_out,
         "grid": grid,
         "growth": growth,
@@ -59,10 +61,17 @@ def report(config: Config, found: dict[str, Any], about: dict[str, Any]) -> Repo
             ),
             _table("accuracy against demonstrations (test)", _curve_rows(curves)),
             _table("searches: chosen on validation, tested once", _test_rows(tested)),
+            _table("searches of the first draw, mean over tasks", _arm_rows(arms)),
             _table("one clip for all other tasks", _left_out_rows(left_out)),
         ],
-        claims=_claims(curves, grid, growth, tested, remark),
-        figures=_figures(config, found, curves),
+        claims=_claims(config, curves, grid, growth, tested, remark),
+        figures={
+            "grid.png": figures.grid_figure(config, found["grid"]),
+            "shots.png": figures.shots_figure(curves),
+            "condition_numbers.png": figures.conditions_figure(found["conditions"]),
+            "arms.png": figures.arms_figure(arms),
+            "updates.png": figures.updates_figure(numbers["updates"]),
+        },
         interval_level=config.level,
     )
 
@@ -136,19 +145,42 @@ def _curve_rows(curves: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _tested(config: Config, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Adds paired differences with intervals, and p-values after Holm's correction."""
-    p = adjust_holm([exact_mcnemar(r["gained"], r["lost"]) for r in rows])
+    """Adds paired differences with intervals, and p-values after Holm's correction.
+
+    A search that chose no pruning tests nothing: its difference is 0.
+    """
+    pruned = [row for row in rows if row.get("chosen", row.get("rate"))]
+    p = adjust_holm([exact_mcnemar(r["gained"], r["lost"]) for r in pruned])
+    corrected = iter(p.tolist())
     found = []
-    for row, adjusted in zip(rows, p, strict=True):
-        low, high = paired_interval(
-            row["gained"], row["lost"], row["questions"], level=config.level
-        )
-        difference = (row["gained"] - row["lost"]) / row["questions"]
-        found.append(
-            {**row, "difference": difference, "low": low, "high": high}
-            | {"holm": float(adjusted)}
-        )
+    for row in rows:
+        own = {"difference": 0.0, "low": 0.0, "high": 0.0, "holm": None}
+        if row in pruned:
+            low, high = paired_interval(
+                row["gained"], row["lost"], row["questions"], level=config.level
+            )
+            difference = (row["gained"] - row["lost"]) / row["questions"]
+            own = {"difference": difference, "low": low, "high": high}
+            own["holm"] = next(corrected)
+        found.append(row | own)
     return found
+
+
+def _beyond_chance(config: Config, row: dict[str, Any]) -> int:
+    """Sign of the difference if the test rejects after Holm, else 0."""
+    rejected = row["holm"] is not None and row["holm"] < 1 - config.level
+    return int(np.sign(row["difference"])) if rejected else 0
+
+
+def _changed(row: dict[str, Any]) -> dict[str, str]:
+    """The cells of a difference and its p-value."""
+    if row["holm"] is None:
+        return {"difference": "not pruned", "p (Holm)": ""}
+    span = _span(row["low"], row["high"], "+")
+    return {
+        "difference": f"{row['difference']:+.3f} {span}",
+        "p (Holm)": f"{row['holm']:.2g}",
+    }
 
 
 def _test_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -162,11 +194,53 @@ def _test_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "rate": f"{row['chosen']:g}",
             "before": f"{row['before']:.3f}",
             "after": f"{row['after']:.3f}",
-            "difference": f"{row['difference']:+.3f} "
-            + _span(row["low"], row["high"], "+"),
-            "p (Holm)": f"{row['holm']:.2g}",
+            **_changed(row),
         }
         for row in rows
+    ]
+
+
+def _arms(config: Config, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Mean change over the tasks of each search of the first draw, by module."""
+    found = []
+    for module in config.modules:
+        for arm in config.arms:
+            own = [
+                row
+                for row in rows
+                if (row["module"], row["arm"], row["draw"]) == (module, arm, 0)
+            ]
+            if not own:
+                continue
+            tasks = {row["task"]: row["difference"] for row in own}
+            mean = Estimate.of(np.array(list(tasks.values())))
+            low, high = mean.interval(config.level)
+            found.append(
+                {
+                    "module": module,
+                    "search": ARM_NAMES[arm],
+                    "tasks": tasks,
+                    "mean": float(mean.mean),
+                    "low": float(low),
+                    "high": float(high),
+                    "better": sum(_beyond_chance(config, r) > 0 for r in own),
+                    "worse": sum(_beyond_chance(config, r) < 0 for r in own),
+                }
+            )
+    return found
+
+
+def _arm_rows(arms: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "module": row["module"],
+            "search": row["search"],
+            "mean difference": f"{row['mean']:+.3f} "
+            + _span(row["low"], row["high"], "+"),
+            "tasks": len(row["tasks"]),
+            "better, worse (Holm)": f"{row['better']}, {row['worse']}",
+        }
+        for row in arms
     ]
 
 
@@ -177,9 +251,7 @@ def _left_out_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "clip": f"{row['layer']}:{row['module']}:{row['rate']:g}",
             "gain of the others": f"{row['validation_gain']:+.3f}",
             "before": f"{row['before']:.3f}",
-            "difference": f"{row['difference']:+.3f} "
-            + _span(row["low"], row["high"], "+"),
-            "p (Holm)": f"{row['holm']:.2g}",
+            **_changed(row),
         }
         for row in rows
     ]
@@ -263,7 +335,7 @@ def _rate_0(updates: dict[str, Any]) -> Check:
     return Check("implicit updates at rate 0, largest difference", max(wrong), 0, "<=")
 
 
-def _claims(curves, grid, growth, tested, remark) -> list[Claim]:
+def _claims(config, curves, grid, growth, tested, remark) -> list[Claim]:
     said = []
     rises = [own["rise"] for own in curves.values()]
     up = sum(rise["low"] > 0 for rise in rises)
@@ -276,7 +348,7 @@ def _claims(curves, grid, growth, tested, remark) -> list[Claim]:
     )
     trends = np.concatenate([own["trend"] for own in grid.values()])
     deep = Estimate.of(trends)
-    low, high = deep.interval()
+    low, high = deep.interval(config.level)
     said.append(
         Claim(
             claim="deep layers can be pruned at higher rates than shallow ones",
@@ -287,7 +359,7 @@ def _claims(curves, grid, growth, tested, remark) -> list[Claim]:
     )
     if len(grid) > 1:
         gap = Estimate.of(grid["mlp"]["by_task"] - grid["attn"]["by_task"])
-        low, high = gap.interval()
+        low, high = gap.interval(config.level)
         said.append(
             Claim(
                 claim="the MLP can be pruned more than attention",
@@ -296,17 +368,17 @@ def _claims(curves, grid, growth, tested, remark) -> list[Claim]:
                 held=low > 0,
             )
         )
-    grow = sum(own["holm"] < 0.05 for own in growth.values())
+    grow = sum(own["holm"] < 1 - config.level for own in growth.values())
     said.append(
         Claim(
             claim="condition numbers grow with depth",
-            measured=f"in {grow} of {len(growth)} matrices (p < 0.05 after Holm)",
+            measured=f"in {grow} of {len(growth)} matrices after Holm",
             held=grow == len(growth),
         )
     )
     own = [row for row in tested if row["arm"] == "algorithm1"]
-    better = sum(row["holm"] < 0.05 and row["difference"] > 0 for row in own)
-    worse = sum(row["holm"] < 0.05 and row["difference"] < 0 for row in own)
+    signs = [_beyond_chance(config, row) for row in own]
+    better, worse = signs.count(1), signs.count(-1)
     mean = Estimate.of(np.array([row["difference"] for row in own]))
     said.append(
         Claim(
@@ -316,8 +388,19 @@ def _claims(curves, grid, growth, tested, remark) -> list[Claim]:
             held=better > 0 and worse == 0,
         )
     )
+    if "scale" in config.arms:
+        gap = Estimate.of(_against_a_factor(tested))
+        low, high = gap.interval(config.level)
+        said.append(
+            Claim(
+                claim="Algorithm 1 gains more than one factor on the layer's output",
+                measured=f"mean difference of the gains {gap.mean:+.3f} "
+                f"{_span(low, high, '+')} over tasks and modules",
+                held=low > 0,
+            )
+        )
     taus = Estimate.of(np.array([np.mean(row["tau"]) for row in remark]))
-    low, high = taus.interval()
+    low, high = taus.interval(config.level)
     said.append(
         Claim(
             claim="pruning that makes the implicit update smaller goes with better "
@@ -330,74 +413,17 @@ def _claims(curves, grid, growth, tested, remark) -> list[Claim]:
     return said
 
 
-def _figures(config: Config, found: dict[str, Any], curves: dict[str, Any]) -> dict:
-    return {
-        "grid.png": _grid_figure(config, found["grid"]),
-        "shots.png": _shots_figure(curves),
-        "condition_numbers.png": _conditions_figure(found["conditions"]),
+def _against_a_factor(tested: list[dict[str, Any]]) -> np.ndarray:
+    """Gain of Algorithm 1 minus that of a factor, by task and module, first draw."""
+    gains = {
+        (row["arm"], row["task"], row["module"]): row["difference"]
+        for row in tested
+        if row["draw"] == 0
     }
-
-
-def _grid_figure(config: Config, found: dict[str, Any]) -> Any:
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(plotting.STYLE):
-        shape = len(config.modules), len(found)
-        figure, axes = plt.subplots(
-            *shape, figsize=(2.3 * shape[1], 3.2 * shape[0]), squeeze=False
-        )
-        for i, module in enumerate(config.modules):
-            for j, (name, own) in enumerate(found.items()):
-                layers = sorted(map(int, own[module]))
-                change = [
-                    np.mean(own[module][str(layer)], axis=1) - np.mean(own["unpruned"])
-                    for layer in layers
-                ]
-                plotting.heat_map(
-                    np.array(change),
-                    ax=axes[i, j],
-                    rows=layers,
-                    columns=[f"{rate:g}" for rate in config.grid_rates],
-                    limit=0.3,
-                    write=None,
-                    title=f"{name}, {module}",
-                )
-    return figure
-
-
-def _shots_figure(curves: dict[str, Any]) -> Any:
-    panels = {
-        name: plotting.LinePanel(
-            {
-                "accuracy": plotting.Line(
-                    own["shots"],
-                    [p["mean"] for p in own["points"]],
-                    error=[(p["high"] - p["low"]) / 2 for p in own["points"]],
-                )
-            },
-            "demonstrations",
-            "test accuracy",
-            levels={"largest class": own["majority"], "chance": own["chance"]},
-            ylim=(0, 1),
-        )
-        for name, own in curves.items()
-    }
-    return plotting.line_panels(panels, "Accuracy against demonstrations", 4)
-
-
-def _conditions_figure(rows: list[dict[str, Any]]) -> Any:
-    panels = {}
-    for module in dict.fromkeys(row["module"] for row in rows):
-        names = dict.fromkeys(r["matrix"] for r in rows if r["module"] == module)
-        lines = {}
-        for colour, name in enumerate(names):
-            own = sorted(
-                (r for r in rows if r["matrix"] == name), key=lambda r: r["layer"]
-            )
-            lines[name] = plotting.Line(
-                [r["layer"] for r in own], [r["null_ratio"] for r in own], colour
-            )
-        panels[module] = plotting.LinePanel(
-            lines, "layer", "condition number / random matrix", yscale="log"
-        )
-    return plotting.line_panels(panels, "Condition numbers by layer", 2)
+    return np.array(
+        [
+            gains["algorithm1", *place] - gain
+            for (arm, *place), gain in gains.items()
+            if arm == "scale"
+        ]
+    )

@@ -130,10 +130,11 @@ def made_up(rng):
             for name in config.tasks
         },
         "searches": [
-            {"task": task, "draw": 0, "module": module, "arm": "algorithm1"}
-            | {"chosen": 0.5, **common, **counts}
+            {"task": task, "draw": 0, "module": module, "arm": arm}
+            | {"chosen": 0.5 if arm == "algorithm1" else 0.0, **common, **counts}
             for task, counts in zip(config.tasks, (tested, harmed), strict=True)
             for module in config.modules
+            for arm in ("algorithm1", "scale")
         ],
         "together": [
             {"left_out": task, "module": "mlp", "rate": 0.5, "validation_gain": 0.1}
@@ -160,13 +161,22 @@ def test_the_report_compares_what_the_paper_claims():
     config, found = made_up(np.random.default_rng(0))
     made = report(config, found, {"source": "made up", "digest": ""})
     assert made.passed
-    held = {claim.claim.split()[0]: claim for claim in made.claims}
-    assert held["accuracy"].held
-    assert held["deep"].held
-    assert not held["Algorithm"].held
-    assert "in 2 of 4 searches after Holm, worse in 2" in held["Algorithm"].measured
-    assert made.numbers["searches"][0]["difference"] == pytest.approx(25 / 128)
-    assert set(made.figures) == {"grid.png", "shots.png", "condition_numbers.png"}
+    held = {claim.claim: claim for claim in made.claims}
+    assert held["accuracy rises with the number of demonstrations"].held
+    assert held["deep layers can be pruned at higher rates than shallow ones"].held
+    gains = held["Algorithm 1 gains on the test set"]
+    assert not gains.held
+    assert "in 2 of 4 searches after Holm, worse in 2" in gains.measured
+    beside = held["Algorithm 1 gains more than one factor on the layer's output"]
+    assert "gains -0.051" in beside.measured
+    algorithm1, scaled = made.numbers["searches"][:2]
+    assert algorithm1["difference"] == pytest.approx(25 / 128)
+    assert (scaled["difference"], scaled["holm"]) == (0, None)  # it chose no pruning
+    arms = {(row["module"], row["search"]): row for row in made.numbers["arms"]}
+    assert arms["mlp", "Algorithm 1"]["mean"] == pytest.approx((25 - 38) / 2 / 128)
+    assert arms["mlp", "Algorithm 1"]["better"] == 1
+    assert arms["mlp", "Algorithm 1"]["worse"] == 1
+    assert "arms.png" in made.figures
     found["updates"]["sst2"]["pruned"]["1"]["mlp"][0][3] = 0.9
     assert not report(config, found, {}).passed
 
