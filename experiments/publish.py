@@ -35,6 +35,7 @@ _FURTHER = {
     "garg_linear": ("d20", "sparse", "relu_network", "decision_tree"),
     "headroom": ("million", "one_pair"),
     "ltb_gpt2": ("noiseless", "d20"),
+    "real_model": ("night",),
 }
 
 

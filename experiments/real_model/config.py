@@ -83,7 +83,6 @@ class Config:
     Attributes:
         checkpoint: Folder or file of a checkpoint, or its name on the hub; "" for
             SmolLM2-135M-Instruct.
-        task_folder: Folder with one of the task's name for each; "" for the hub.
         tasks: Names of tasks.
         shots: Demonstrations of the learning curves; -1 for as many as fit, at most
             ``most_shots``.
@@ -110,7 +109,6 @@ class Config:
     """
 
     checkpoint: str = ""
-    task_folder: str = ""
     tasks: tuple[str, ...] = TASKS
     shots: tuple[int, ...] = (0, 2, 4, 10, -1)
     most_shots: int = 32

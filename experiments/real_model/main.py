@@ -1,6 +1,10 @@
 """The command line of the experiment."""
 
+import dataclasses
+from pathlib import Path
+
 from experiments._frame.command_line import parse
+from experiments._frame.options import Flags
 from experiments._frame.run import Run
 from experiments.real_model import measure
 from experiments.real_model.config import PRESETS
@@ -8,12 +12,23 @@ from experiments.real_model.report import report
 from experiments.real_model.subject import Subject
 
 
+@dataclasses.dataclass(frozen=True)
+class Switches(Flags):
+    """Switches of this experiment.
+
+    Attributes:
+        task_folder: Folder with one of the task's name for each, in place of the hub.
+    """
+
+    task_folder: Path | None = None
+
+
 def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
-    launch = parse(PRESETS, argv)
+    launch = parse(PRESETS, argv, flags=Switches())
     config = launch.config
     run = Run.begin(launch, f"{len(config.tasks)} tasks")
-    subject = Subject(config, run)
+    subject = Subject(config, run, launch.flags.task_folder)
     found = {"prompts": measure.part(run, "prompts", lambda: measure.prompts(subject))}
     cases = [tuple(found["prompts"][name]["chosen"]) for name in config.tasks]
     for name, measured in (

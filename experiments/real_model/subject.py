@@ -31,10 +31,11 @@ class Subject:
         systems: Singular value decompositions of its matrices.
         records: All answers of the run.
         about: Which weights these are.
+        task_folder: Folder with one of the task's name for each; ``None`` for the hub.
     """
 
-    def __init__(self, config: Config, run: Run):
-        self.config, self.run = config, run
+    def __init__(self, config: Config, run: Run, task_folder: Path | None = None):
+        self.config, self.run, self.task_folder = config, run, task_folder
         self.model: LanguageModel = load_checkpoint(
             config.checkpoint or fetch(), config.dtype
         )
@@ -61,10 +62,10 @@ class Subject:
         per_class = min(-(-self.config.most_shots // classes), third)
         split = dataclasses.replace(recipe.split, per_class=per_class, keep=None)
         recipe = dataclasses.replace(recipe, split=split)
-        folder = self.config.task_folder
+        folder = self.task_folder
         found = load_task(
             dataclasses.replace(spec, recipes=recipe),
-            Path(folder, name) if folder else None,
+            None if folder is None else Path(folder, name),
             demonstration_seed=draw,
             reserved=min(per_class * self.config.draws, third),
         )

@@ -75,7 +75,7 @@ def test_a_run_answers_everything_once_and_its_choices_are_its_own(folders):
         assert row["validation_gain"] == pytest.approx(max(gains))
     answers = (run / "answers.jsonl").read_bytes()
     (run / "searches.json").unlink()
-    again = main([f"--resume={run}"])
+    again = main([f"--resume={run}", f"--task-folder={data}"])
     assert again["searches"] == rows
     assert (run / "answers.jsonl").read_bytes() == answers
 
@@ -192,7 +192,7 @@ def test_a_rare_class_is_shared_by_demonstrations_and_questions(tmp_path):
         ]
         (tmp_path / "cb" / f"{split}.jsonl").write_text("\n".join(lines))
     subject = object.__new__(Subject)
-    subject.config = Config(task_folder=str(tmp_path))
+    subject.config, subject.task_folder = Config(), tmp_path
     shown = set()
     for draw in range(3):
         task = subject.task("cb", "paper+paper", "pmi", draw)
