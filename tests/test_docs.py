@@ -109,12 +109,20 @@ def test_the_readmes_numbers_are_the_stored_results():
     setting = stored("ltb_gap")["settings"][3]
     lsa, ltb, bayes = (f"{setting[name]:.3f}" for name in ("lsa", "ltb", "bayes"))
     assert f"falls from {lsa} to {ltb}; the Bayes predictor has {bayes}" in words
-    varied, one_pair = (
-        [100 * gain[name] for name in ("mean", "low", "high")]
-        for name in ("headroom", "headroom_one_pair")
-        for gain in [stored(name)["gains"]["all prompts"]["algorithm1"]["test"]]
+    night = stored("real_model_night")
+    arms = {(row["module"], row["search"]): row for row in night["arms"]}
+    rows = {(r["task"], r["module"], r["arm"]): r for r in night["searches"][::-1]}
+    emoc = rows["emoc", "attn", "algorithm1"], rows["emoc", "attn", "scale"]
+    assert emoc[0]["draw"] == 0
+    spans = [
+        "{mean:+.3f} ({low:+.3f} to {high:+.3f})".format(**arms[module, "Algorithm 1"])
+        for module in ("mlp", "attn")
+    ]
+    gain = "by {difference:.3f} (95 % interval {low:.3f} to {high:.3f})"
+    assert (
+        f"rises {gain.format(**emoc[0])}, and by {emoc[1]['difference']:.3f}" in words
     )
-    said = "changes by {:+.2f} percentage points (95 % interval {:+.2f} to {:+.2f})"
+    assert "data sets is {} for the MLP and {} for attention".format(*spans) in words
     claims = {c["claim"]: c["measured"] for c in stored("prune_icl")["claims"]}
     pruned, exhaustive, scaled = (
         re.search(
@@ -127,9 +135,3 @@ def test_the_readmes_numbers_are_the_stored_results():
         f"Algorithm 1 lowers the error by {pruned} %, exhaustive pruning by "
         f"{exhaustive} %, one factor on all answers by {scaled} %"
     ) in words
-    assert said.format(*varied) in words
-    said = "and by {:+.2f} ({:+.2f} to {:+.2f}) if all prompts"
-    assert said.format(*one_pair) in words
-    gains = stored("headroom_one_pair")["gains"]["all prompts"]
-    scalars = [100 * gains[name]["test"]["mean"] for name in ("scale", "temperature")]
-    assert "where scalars gain {:+.2f} to {:+.2f}".format(*scalars) in words

@@ -118,8 +118,8 @@ def test_a_path_leads_to_one_number():
     assert cell == "0.3750"
     # The name of this column has a slash in it.
     assert float(lookup("bound_vs_error/tables/0/d N b L=5 1000 20 2/best/err")) > 1
-    gain = read("headroom")["gains"]["all prompts"]["algorithm1"]["test"]["mean"]
-    path = "headroom/gains/all prompts/algorithm1/test/mean"
+    gain = read("real_model_night")["arms"][0]["mean"]
+    path = "real_model_night/arms/0/mean"
     assert lookup(f"{path} :+.2pp") == f"{100 * gain:+.2f}"
     with pytest.raises(ValueError, match="no 'none' in"):
         lookup("garg_linear/curves/none")

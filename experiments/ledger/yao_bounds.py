@@ -156,11 +156,13 @@ BOUNDS = (
         "smaller |G_t| or |dW_t| gives a smaller bound",
         "false as written",
         "every term is invariant under G -> a G, C -> a^2 C; pruning can act through "
-        "the effective dimension m_t",
+        "the effective dimension m_t. In SmolLM2-135M clips that make the implicit "
+        "update smaller do not go with better accuracy (experiments.real_model)",
         ("bounds.generalization_bound",),
         (
             "test_yao_remark4.py::test_remark_4_*",
             "test_symbolic_yao.py::test_terms_are_*",
+            "tests/experiments/test_real_model_results.py::test_smaller_updates_*",
         ),
         evidence="proof",
         source="bounds#remark-4",
