@@ -382,4 +382,34 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "index = jnp.clip(jnp.round(losses * (levels - 1)), 0, levels - 1)",
         "index = jnp.clip(jnp.round(losses * (levels - 1)), 0, levels + 1)",
     ): "losses are at most 1, so that the upper limit is not reached",
+    (
+        "icltheory/attention/_layer.py",
+        "as_tokens",
+        "dtype = jnp.result_type(H, h_query, 1.0)",
+        "dtype = jnp.result_type(H, h_query, 2.0)",
+    ): "any Python float gives the same dtype",
+    (
+        "icltheory/noise/gradients.py",
+        "path_gradients",
+        "if W is None and learner.stack.num_layers * H.shape[0] < H.shape[1]:",
+        "if W is None and learner.stack.num_layers * H.shape[0] >= H.shape[1]:",
+    ): "it chooses between two recursions with the same factors, by their cost",
+    (
+        "icltheory/noise/gradients.py",
+        "path_gradients",
+        "if W is None and learner.stack.num_layers * H.shape[0] < H.shape[1]:",
+        "if W is None and learner.stack.num_layers * H.shape[1] < H.shape[1]:",
+    ): "it chooses between two recursions with the same factors, by their cost",
+    (
+        "icltheory/noise/spectrum.py",
+        "_from_rows",
+        "s = jnp.pad(s, ((0, 0), (0, max(0, N - s.shape[1]))))[:, :N]",
+        "s = jnp.pad(s, ((0, 0), (0, max(1, N - s.shape[1]))))[:, :N]",
+    ): "the padding is cut off behind column N",
+    (
+        "icltheory/noise/spectrum.py",
+        "_from_rows",
+        "s = jnp.pad(s, ((0, 0), (0, max(0, N - s.shape[1]))))[:, :N]",
+        "s = jnp.pad(s, ((0, 0), (0, max(0, N + s.shape[1]))))[:, :N]",
+    ): "the padding is cut off behind column N",
 }

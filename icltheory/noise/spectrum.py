@@ -202,7 +202,7 @@ def spectrum_of_gradients(
 
     References:
         Yao et al. (2024), section 3.3. Verified by
-        ``tests/identities/test_yao_noise.py``.
+        ``tests/identities/test_yao_noise.py`` and ``tests/noise/test_spectrum.py``.
     """
     check_choice("method", method, ("auto", "rows", "gram"))
     V, C = widened(gradients.left), widened(gradients.right_G)

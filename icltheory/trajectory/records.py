@@ -29,7 +29,8 @@ class Trajectory:
 
     References:
         Yao et al. (2024), Theorem 1, with its sum read as :math:`\sum_j G_j`.
-        Verified by ``tests/identities/test_yao_theorem1.py``.
+        Verified by ``tests/identities/test_yao_theorem1.py`` and
+        ``tests/trajectory/test_trajectory.py``.
     """
 
     delta_W: Float[Array, "L n n"]

@@ -53,6 +53,12 @@ def test_the_output_is_that_of_explicit_columns_in_both_forms(prompt, shown):
         np.testing.assert_allclose(answer, output, atol=1e-12)
 
 
+def test_the_dimension_of_a_model_is_the_number_of_its_outputs():
+    random_model(1).check_dim(drawn.alphabet(4, 2, DIM))
+    with pytest.raises(ValueError, match="expected dimension 14, .* got 7"):
+        random_model(1).check_dim(drawn.alphabet(4, 2, 2 * DIM))
+
+
 def test_it_is_the_softmax_attention_of_the_first_room(prompt):
     """The query is no key: the package's normaliser with it is divided out."""
     model, letters = random_model(3), prompt.alphabet

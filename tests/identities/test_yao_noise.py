@@ -56,6 +56,11 @@ def test_the_gradients_of_the_demonstrations_sum_to_G(size, demo_updates, measur
     assert relative(np.sum(got, axis=1), G) < 1e-12
 
 
+def test_no_demonstrations_have_no_gradients():
+    stack, H = problem()
+    assert demonstration_gradients(stack, H[:0]).left.shape == (3, 0, 4)
+
+
 def test_C_t_is_the_covariance_of_b_of_N_without_replacement(measured):
     stack, H = problem(L=2, N=6, n=3)
     worst = 0.0
@@ -168,6 +173,15 @@ def test_support_dimension_up_to_a_limit(measured):
     for limit in (1, 6, 15, 40):
         found = support_dims(stack, limit=limit)
         assert found.tolist() == np.minimum(m, limit).tolist(), limit
+
+
+def test_a_deficient_weight_of_large_scale_is_counted_below_the_limit():
+    rng = np.random.default_rng(3)
+    W = rng.normal(size=(1, 6, 6))
+    one = 1e8 * rng.normal(size=(1, 6, 1)) * rng.normal(size=(1, 1, 6))
+    for weights, dim in (((one, W, W), 6), ((W, W, one), 6), ((one, W, one), 1)):
+        stack = LinearAttentionStack(*weights)
+        assert support_dims(stack, limit=15).tolist() == [dim]
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from icltheory.noise import (
     support_dims,
 )
 from icltheory.noise._routes import singular_values
-from icltheory.trajectory import implicit_gd
+from icltheory.trajectory import TrajectoryFactors, implicit_gd
 from tests import oracles
 
 spectrum_jit = jax.jit(noise_spectrum, static_argnames=("demo_updates", "method"))
@@ -195,6 +195,16 @@ def test_wide_weights_are_counted_by_their_ranks():
     # the same row space of all three, of dimension n - 1
     dims = support_dims(LinearAttentionStack(singular, singular, singular))
     assert int(dims[0]) == n * (n - 1) // 2
+
+
+@pytest.mark.parametrize(("N", "room", "kept"), [(7, 63, 2), (8, 71, 1)])
+def test_gradients_that_fit_are_not_squared(N, room, kept, monkeypatch):
+    # an eigenvalue of 1e-20 of the largest is below the rounding of a Gram matrix
+    monkeypatch.setattr("icltheory.noise.spectrum._ROWS_LIMIT", room)
+    left = np.zeros((1, N, 3))
+    left[0, 0, 0], left[0, 1, 1] = 1, 1e-10
+    gradients = TrajectoryFactors(*map(jnp.asarray, (left, left, left + 1)))
+    assert spectrum_of_gradients(gradients, 3, np.array([9])).rank.tolist() == [kept]
 
 
 def test_derivatives_of_singular_values_are_those_of_each_matrix():

@@ -8,7 +8,7 @@ import optax
 import pytest
 
 from icltheory.layered import forward
-from icltheory.patterns import PatternTransformer, Scores, scores, train
+from icltheory.patterns import PatternTransformer, Scores, Training, scores, train
 from tests.patterns import drawn, oracles
 
 MODEL = PatternTransformer(8)
@@ -119,6 +119,15 @@ def test_scores_are_those_of_the_loop():
     np.testing.assert_allclose(found.attention_mass, [np.mean(masses)])
     missed = [not s.any() for s in np.asarray(prompt.same)]
     np.testing.assert_allclose(found.miss_rate, np.mean(missed))
+
+
+def test_the_last_parameters_are_those_of_the_last_of_three_records():
+    w = jnp.arange(24.0).reshape(2, 3, 4)
+    for record in (
+        Training(jnp.arange(6).reshape(2, 3), w, w[..., 0]),
+        Training(jnp.arange(3), w[0], w[0, :, 0]),
+    ):
+        np.testing.assert_array_equal(record.last, record.params[..., -1, :])
 
 
 def test_a_model_that_diverged_is_wrong_and_not_right():

@@ -55,7 +55,8 @@ def ols(X: Inputs, y: Labels, x_query: Query) -> Prediction:
 
     References:
         Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 3. Verified by ``tests/regression/test_least_squares.py``.
+        (2022), Section 3. Verified by ``tests/regression/test_least_squares.py`` and
+        ``tests/regression/test_units.py``.
     """
     return one_or_batch(_ols, *read_prompt(X, y, x_query))
 
