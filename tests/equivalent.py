@@ -412,4 +412,78 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "s = jnp.pad(s, ((0, 0), (0, max(0, N - s.shape[1]))))[:, :N]",
         "s = jnp.pad(s, ((0, 0), (0, max(0, N + s.shape[1]))))[:, :N]",
     ): "the padding is cut off behind column N",
+    (
+        "icltheory/regression/predictors/_homotopy.py",
+        "violation",
+        "active = jnp.abs(force - penalty * jnp.sign(w))",
+        "active = jnp.abs(force - penalty / jnp.sign(w))",
+    ): "signs that are not 0 are their own reciprocals; the others are not read",
+    (
+        "icltheory/pruning/_program.py",
+        "evaluate",
+        'batch_size = 1 if jax.default_backend() == "cpu" else len(kept)',
+        'batch_size = 1 if jax.default_backend() != "cpu" else len(kept)',
+    ): "the size of a batch decides about memory only",
+    (
+        "icltheory/pruning/_program.py",
+        "evaluate",
+        'batch_size = 1 if jax.default_backend() == "cpu" else len(kept)',
+        'batch_size = 2 if jax.default_backend() == "cpu" else len(kept)',
+    ): "the size of a batch decides about memory only",
+    (
+        "icltheory/induction/scores.py",
+        "copying_score",
+        "return jnp.where(size > 0, jnp.sum(values.real) / "
+        "jnp.where(size > 0, size, 1), 0)",
+        "return jnp.where(size > 0, jnp.sum(values.real) / "
+        "jnp.where(size > 0, size, 2), 0)",
+    ): "the outer where discards this value; it only has to be positive",
+    (
+        "icltheory/noise/support.py",
+        "_at_most",
+        "n, k = W_V.shape[-1], math.ceil(math.sqrt(2 * limit + 0.25) - 0.5)",
+        "n, k = W_V.shape[-1], math.ceil(math.sqrt(2 * limit + 0.25) + 0.5)",
+    ): "a larger k is still sufficient, and the direct count is equal",
+    (
+        "icltheory/noise/support.py",
+        "_at_most",
+        "n, k = W_V.shape[-1], math.ceil(math.sqrt(2 * limit + 0.25) - 0.5)",
+        "n, k = W_V.shape[-1], math.ceil(math.sqrt(2 * limit + 0.5) - 0.5)",
+    ): "a larger k is still sufficient, and the direct count is equal",
+    (
+        "icltheory/noise/support.py",
+        "_at_most",
+        "n, k = W_V.shape[-1], math.ceil(math.sqrt(2 * limit + 0.25) - 0.5)",
+        "n, k = W_V.shape[-1], math.ceil(math.sqrt(3 * limit + 0.25) - 0.5)",
+    ): "a larger k is still sufficient, and the direct count is equal",
+    (
+        "icltheory/patterns/reduced.py",
+        "reduced_training",
+        "size = (num_examples + 1) * (num_examples + 2) * (num_examples + 3) // 6",
+        "size = (num_examples + 1) * (num_examples + 3) * (num_examples + 3) // 6",
+    ): "both sizes exceed the limit from 65 examples on",
+    (
+        "icltheory/regression/tasks/pools.py",
+        "draw_indices",
+        "if size < 4 * batch_size:",
+        "if size >= 4 * batch_size:",
+    ): "it chooses between two draws of one law, by their cost",
+    (
+        "icltheory/regression/tasks/pools.py",
+        "draw_indices",
+        "if size < 4 * batch_size:",
+        "if size < 4 / batch_size:",
+    ): "it chooses between two draws of one law, by their cost",
+    (
+        "icltheory/regression/tasks/pools.py",
+        "draw_indices",
+        "if size < 4 * batch_size:",
+        "if size < 5 * batch_size:",
+    ): "it chooses between two draws of one law, by their cost",
+    (
+        "icltheory/induction/scores.py",
+        "copying_ratio",
+        "share = jnp.where(total > 0, own / jnp.where(total > 0, total, 1), 0)",
+        "share = jnp.where(total > 0, own / jnp.where(total > 0, total, 2), 0)",
+    ): "the outer where discards this value; it only has to be positive",
 }

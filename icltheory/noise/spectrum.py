@@ -130,7 +130,7 @@ def noise_spectrum(
 
     References:
         Yao et al. (2024), section 3.3. Verified by
-        ``tests/identities/test_yao_noise.py``.
+        ``tests/identities/test_yao_noise.py`` and ``tests/noise/test_spectrum.py``.
     """
     check_choice("method", method, ("auto", "rows", "symmetric", "gram"))
     learner, H = prepare(stack, H, demo_updates, scale)

@@ -9,7 +9,7 @@ import pytest
 
 from icltheory import bounds, constructions
 from icltheory.attention import SoftmaxAttentionStack
-from icltheory.bounds.supersample._estimates import mean_limit
+from icltheory.bounds.supersample._estimates import information_limit, mean_limit
 from icltheory.models import GPT2, LinearStack
 from icltheory.regression import predictors, tasks
 
@@ -140,6 +140,10 @@ def test_a_mean_that_rounding_moves_out_of_its_range_has_the_limit_of_its_end():
     found = mean_limit(jnp.array([-1e-9, 1 + 1e-9]), 10, jnp.asarray(3.0))
     # the divergence of 0 from m is -log(1 - m)
     np.testing.assert_allclose(found, [-np.expm1(-0.3), 1], rtol=1e-12)
+
+
+def test_no_coin_has_more_information_than_log_2():
+    assert information_limit(jnp.log(2.0), 10, jnp.asarray(3.0)) == np.log(2)
 
 
 def test_what_is_refused():

@@ -71,6 +71,21 @@ def test_attended_features_spread_as_those_of_all_sequences_of_contexts():
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+def test_the_start_is_that_of_the_weights():
+    task = pattern_task(3, 2, 2.0)
+    W_V = np.random.default_rng(0).normal(size=(task.width, task.width))
+    params = start_of(task, model=PatternTransformer(4)) | {"W_V": W_V}
+    state, fixed = module._start(params, task, jnp.asarray(0.5))
+    mean = np.asarray(task.relevant).sum(axis=0)[:, None]
+    basis = np.linalg.qr(np.concatenate([mean, np.eye(task.dim)], axis=1))[0]
+    rest = np.asarray(params["W_O"]) @ W_V[:, : task.dim] @ basis[:, 1:]
+    expected = np.sqrt(np.mean(rest**2, axis=1))
+    np.testing.assert_allclose(fixed.deviation, expected, rtol=1e-12)
+    np.testing.assert_allclose(state.attention, 0.2, rtol=1e-12)
+    expected = W_V[:, : task.dim] @ mean[:, 0] / np.linalg.norm(mean)
+    np.testing.assert_allclose(state.feature_value, expected, rtol=1e-12)
+
+
 def aligned(task, model):
     """Weights in the middle of training, neurons in the plane of mean and label."""
     mean = np.asarray(task.relevant).sum(0)

@@ -80,6 +80,8 @@ def test_copying_is_one_for_the_identity_and_minus_one_for_its_negative(measured
     score = jax.jit(copying_score)
     assert score(np.eye(VOCAB)) == 1
     assert score(-np.eye(VOCAB)) == -1
+    assert float(score(-1e-3 * np.eye(VOCAB))) == pytest.approx(-1, rel=1e-12)
+    assert score(0 * np.eye(VOCAB)) == 0
     random = np.random.RandomState(1).randn(30, VOCAB, VOCAB)
     scores = np.array([float(score(M)) for M in random])
     z = scores.mean() / (scores.std(ddof=1) / np.sqrt(len(scores)))

@@ -17,6 +17,7 @@ from icltheory.linalg import (
     thin_frobenius_inner,
     thin_frobenius_norm,
 )
+from icltheory.linalg.products import frobenius_norm
 from tests.raising import raises
 
 best_of = jax.jit(low_rank_approximation)
@@ -224,6 +225,13 @@ def test_thin_norm_never_forms_the_product():
     shapes = jax.make_jaxpr(thin_frobenius_norm)(jnp.ones((64, 2)), jnp.ones((50, 2)))
     sizes = [v.aval.size for eqn in shapes.eqns for v in eqn.outvars]
     assert max(sizes) <= 64 * 2
+
+
+@pytest.mark.parametrize("size", [1e-200, 3.0, 1e200])
+def test_norms_do_not_square_out_of_range(size):
+    A, B = size * matrix((3, 2)), matrix((4, 2), 1)
+    for got, W in ((frobenius_norm(A), A), (thin_frobenius_norm(A, B), A @ B.T)):
+        np.testing.assert_allclose(got / size, np.linalg.norm(W / size), rtol=1e-13)
 
 
 @pytest.mark.slow
