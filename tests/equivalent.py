@@ -486,4 +486,16 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "share = jnp.where(total > 0, own / jnp.where(total > 0, total, 1), 0)",
         "share = jnp.where(total > 0, own / jnp.where(total > 0, total, 2), 0)",
     ): "the outer where discards this value; it only has to be positive",
+    (
+        "icltheory/regression/shifts.py",
+        "_orthogonal",
+        "return z, jnp.zeros_like(z).at[:, : head.shape[1]].set(queries)",
+        "return z, jnp.zeros_like(z).at[:, : head.shape[2]].set(queries)",
+    ): "a slice past the end is cut, and there are no more queries than rows",
+    (
+        "icltheory/bounds/supersample/evaluated.py",
+        "binary_kl_bound",
+        "information = coin_information(*swapped(pairs.pooled))[0]",
+        "information = coin_information(*swapped(pairs.pooled))[1]",
+    ): "JAX reads an index past the end as the last one",
 }

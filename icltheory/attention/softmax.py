@@ -125,7 +125,8 @@ def softmax_weights(
 
     References:
         Yao et al. (2024), equations (1), (2) and (9), corrected.
-        Verified by ``tests/identities/test_yao_softmax_and_mlp.py``.
+        Verified by ``tests/identities/test_yao_softmax_and_mlp.py`` and
+        ``tests/attention/test_attention.py``.
     """
     check_shape("W_K", W_K, ("d", "n"))
     check_shape("W_Q", W_Q, jnp.shape(W_K))

@@ -178,7 +178,8 @@ def sweep_grid(
 
     References:
         Yao et al. (2024), Figures 1 and 2.
-        Verified by ``tests/pruning/test_sweep.py``.
+        Verified by ``tests/pruning/test_sweep.py`` and
+        ``tests/pruning/test_strengths.py``.
     """
     check_layered(model)
     for name, several in (("layers", layers), ("modules", modules)):
