@@ -498,4 +498,28 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "information = coin_information(*swapped(pairs.pooled))[0]",
         "information = coin_information(*swapped(pairs.pooled))[1]",
     ): "JAX reads an index past the end as the last one",
+    (
+        "icltheory/linalg/wishart.py",
+        "_partition_sum",
+        "for b in range(1, k // 2 + 1):",
+        "for b in range(1, k * 2 + 1):",
+    ): "the inner range is empty for larger b",
+    (
+        "icltheory/linalg/wishart.py",
+        "_partition_sum",
+        "for b in range(1, k // 2 + 1):",
+        "for b in range(1, k // 2 + 2):",
+    ): "the inner range is empty for larger b",
+    (
+        "icltheory/attention/softmax.py",
+        "softmax_weights",
+        "weights = jax.nn.softmax(jnp.where(normalized, logits, -jnp.inf), axis=-1)",
+        "weights = jax.nn.softmax(jnp.where(normalized, logits, -jnp.inf), axis=1)",
+    ): "the weights are one matrix: its last axis is axis 1",
+    (
+        "icltheory/patterns/task.py",
+        "PatternTask.out_of_domain",
+        "rotation = random_orthogonal(own[1], self.num_irrelevant, self.dtype)",
+        "rotation = random_orthogonal(own[2], self.num_irrelevant, self.dtype)",
+    ): "JAX reads an index past the end as the last one",
 }

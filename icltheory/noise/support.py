@@ -62,7 +62,8 @@ def support_dims(
 
     References:
         The dimension count is this library's own, stated for the covariance of Yao et
-        al. (2024), section 3.3. Verified by ``tests/identities/test_yao_noise.py``.
+        al. (2024), section 3.3. Verified by ``tests/identities/test_yao_noise.py``
+        and ``tests/regression/test_units.py``.
     """
     for name in ("W_V", "W_K", "W_Q"):
         check_finite(name, getattr(stack, name))

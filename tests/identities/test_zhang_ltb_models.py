@@ -312,6 +312,10 @@ def test_the_sum_of_four_squares_to_rounding(measured):
     assert np.all(errors < 1e-14)
 
 
+def test_the_excess_is_the_sum_of_its_parts():
+    assert ltb.BlockExcess(*jnp.array([1.0, 2.0, 4.0, 8.0])).total == 15
+
+
 def four_errors(seed, d):
     """Errors of the sum and of its parts, relative to the risk, over 8 problems."""
     rng = np.random.default_rng(seed)

@@ -17,7 +17,7 @@ from icltheory.linalg import (
     thin_frobenius_inner,
     thin_frobenius_norm,
 )
-from icltheory.linalg.products import frobenius_norm
+from icltheory.linalg.products import frobenius_norm, magnitude
 from tests.raising import raises
 
 best_of = jax.jit(low_rank_approximation)
@@ -232,6 +232,8 @@ def test_norms_do_not_square_out_of_range(size):
     A, B = size * matrix((3, 2)), matrix((4, 2), 1)
     for got, W in ((frobenius_norm(A), A), (thin_frobenius_norm(A, B), A @ B.T)):
         np.testing.assert_allclose(got / size, np.linalg.norm(W / size), rtol=1e-13)
+    unit = magnitude(jnp.asarray(A)) / np.abs(A).max()
+    assert 0.5 < unit <= 1
 
 
 @pytest.mark.slow

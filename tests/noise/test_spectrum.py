@@ -16,6 +16,7 @@ from icltheory.noise import (
     support_dims,
 )
 from icltheory.noise._routes import singular_values
+from icltheory.noise.spectrum import _from_rows
 from icltheory.trajectory import TrajectoryFactors, implicit_gd
 from tests import oracles
 
@@ -205,6 +206,14 @@ def test_gradients_that_fit_are_not_squared(N, room, kept, monkeypatch):
     left[0, 0, 0], left[0, 1, 1] = 1, 1e-10
     gradients = TrajectoryFactors(*map(jnp.asarray, (left, left, left + 1)))
     assert spectrum_of_gradients(gradients, 3, np.array([9])).rank.tolist() == [kept]
+
+
+@pytest.mark.parametrize(("size", "kept"), [(12, 1), (20, 2)])
+def test_the_floor_of_singular_values_is_set_by_the_longer_side(size, kept):
+    rows = np.zeros((1, 64, 4))
+    rows[0, 0, 0], rows[0, 1, 1] = 1, size * np.finfo(float).eps  # 2 sqrt(64) = 16
+    found = _from_rows(jnp.asarray(rows), np.array([4]), 64, 8)
+    assert found.rank.tolist() == [kept]
 
 
 def test_derivatives_of_singular_values_are_those_of_each_matrix():
