@@ -522,4 +522,28 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "rotation = random_orthogonal(own[1], self.num_irrelevant, self.dtype)",
         "rotation = random_orthogonal(own[2], self.num_irrelevant, self.dtype)",
     ): "JAX reads an index past the end as the last one",
+    (
+        "icltheory/attention/stacks.py",
+        "AttentionStack.width",
+        "return jnp.shape(jax.tree.leaves(self)[0])[-1]",
+        "return jnp.shape(jax.tree.leaves(self)[1])[-1]",
+    ): "values and keys act on tokens of one width",
+    (
+        "icltheory/bounds/_terms.py",
+        "_anisotropic",
+        "spread = jnp.moveaxis(moment @ jnp.swapaxes(U, -1, -2), 0, 1)",
+        "spread = jnp.moveaxis(moment @ jnp.swapaxes(U, -1, 2), 0, 1)",
+    ): "U has four axes: its last but one is axis 2",
+    (
+        "icltheory/bounds/supersample/evaluated.py",
+        "weighted_bound",
+        "information = coin_information(*swapped(pairs.pooled))[0]",
+        "information = coin_information(*swapped(pairs.pooled))[1]",
+    ): "JAX reads an index past the end as the last one",
+    (
+        "icltheory/regression/position.py",
+        "label_weights",
+        "return jax.lax.scan(back, jnp.zeros_like(k), steps[::-1])[0]",
+        "return jax.lax.scan(back, jnp.zeros_like(k), steps[::1])[0]",
+    ): "the factors of all steps commute",
 }

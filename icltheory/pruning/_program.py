@@ -101,11 +101,6 @@ class CachedLayers:
         self._held = layer, state
         return state
 
-    def changed(self, layer: int) -> None:
-        """Discards the state if it depends on the weights of ``layer``."""
-        if self._held is not None and self._held[0] > layer:
-            self._held = None
-
 
 @functools.partial(jax.jit, static_argnums=0)
 def _embed(model, params, inputs):

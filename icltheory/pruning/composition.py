@@ -136,7 +136,6 @@ def compose(
         )
         if choice.index is not None:
             params = _pruned(cutting, model, params, layer, module, choice.rate)
-            trunk.changed(layer)
         path += [values[0]] if not path else []
         path.append(choice.score)
         chosen.append(choice.rate)

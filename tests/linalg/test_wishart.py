@@ -49,12 +49,12 @@ def test_a_moment_beyond_float64_is_infinite():
 
 
 def test_the_recurrence_of_an_exponential_law_is_that_of_laguerre():
-    # Moments k!: a_k = 2 k + 1, b_k = k^2
-    moments = [Fraction(math.factorial(k)) for k in range(80)]
+    # Moments 3 k! 2^k: a_k = 2 (2 k + 1), b_k = (2 k)^2, b_0 = 3
+    moments = [Fraction(3 * math.factorial(k) * 2**k) for k in range(80)]
     a, b = recurrence_of_moments(moments, 40)
     k = np.arange(40)
-    np.testing.assert_allclose(a, 2 * k + 1, rtol=1e-15)
-    np.testing.assert_allclose(b[1:], k[1:] ** 2, rtol=1e-15)
+    np.testing.assert_allclose(a, 4 * k + 2, rtol=1e-15)
+    np.testing.assert_allclose(b, np.where(k > 0, 4 * k**2, 3), rtol=1e-15)
 
 
 def test_too_few_moments_are_refused():
