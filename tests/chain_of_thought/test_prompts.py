@@ -61,6 +61,11 @@ def test_test_prompts_follow_the_transition_matrices(letters):
     np.testing.assert_array_equal(queries, paths[queries[:, 0]])
 
 
+def test_sizes_are_those_of_the_states(letters):
+    prompt = drawn.prompt(letters, 6)
+    assert (prompt.num_examples, prompt.num_steps) == (6, 2)
+
+
 @pytest.mark.slow
 def test_a_prompt_knows_its_size(letters, key):
     prompt = cot.sample_training_prompt(key, letters, 7, 0.4)

@@ -19,6 +19,12 @@ def letters():
     return drawn.alphabet(4, 2, DIM)
 
 
+def test_the_model_of_a_training_is_the_last_of_three_records():
+    models = jax.tree.map(lambda W: jnp.stack([W, W + 1, W + 2]), random_model(1))
+    found = cot.ReasoningTraining(jnp.arange(3), models, jnp.ones(2)).model
+    np.testing.assert_array_equal(found.W_V, random_model(1).W_V + 2)
+
+
 loss_and_grad = jax.jit(jax.value_and_grad(cot.prompt_loss), static_argnums=2)
 
 

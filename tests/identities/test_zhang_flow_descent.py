@@ -42,6 +42,13 @@ def test_steps_are_those_of_the_gradient(measured):
     np.testing.assert_allclose(path.times, [0, 0.05, 0.1, 0.15, 0.2], rtol=1e-12)
 
 
+def test_descent_fails_where_its_last_weights_are_not_finite():
+    problem, _, start = problem_and_start()
+    path = flow.gradient_descent(problem, M, start, 1.0, 10)
+    assert np.isfinite(path.Gamma).all(axis=(1, 2)).tolist()[:2] == [True, True]
+    assert not path.succeeded
+
+
 @pytest.mark.slow
 def test_descent_is_the_flow_to_first_order_in_the_step(measured):
     problem, _, start = problem_and_start(1)
