@@ -314,12 +314,6 @@ def test_lists_are_arrays():
     assert task.dim == 2
 
 
-def test_a_plan_has_at_least_one_shot():
-    N = bounds.required_samples(0.1, 1e-9, [5], 1.0)
-    assert bounds.planned_bound(N, 1, [5], 1.0) <= 0.1
-    assert bounds.planned_bound(N - 1, 1, [5], 1.0) > 0.1
-
-
 def test_condition_numbers_beyond_the_precision_are_infinite():
     W = np.diag([1.0, 1e-10])
     assert np.isinf(linalg.condition_number(W.astype(np.float32)))

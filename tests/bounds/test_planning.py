@@ -45,6 +45,12 @@ def test_required_samples_is_the_smallest_pool(target):
         assert 1.01 * leading > N
 
 
+def test_a_plan_has_at_least_one_shot():
+    N = required_samples(0.1, 1e-9, [5], 1.0)
+    assert planned_bound(N, 1, [5], 1.0) <= 0.1
+    assert planned_bound(N - 1, 1, [5], 1.0) > 0.1
+
+
 def test_a_tiny_target_needs_more_than_an_integer_of_64_bits():
     N = required_samples(1e-13, 0.5, DIMS, 1.0)
     assert pytest.approx(10 * math.log(2) * 1e26, rel=1e-6) == N

@@ -19,6 +19,7 @@ from icltheory.noise import (
     symmetric_image_dim,
     without_replacement_factor,
 )
+from icltheory.noise.support import _independent
 from icltheory.trajectory import implicit_gd
 from tests import oracles
 from tests.oracles import relative, truncate
@@ -182,6 +183,11 @@ def test_a_deficient_weight_of_large_scale_is_counted_below_the_limit():
     for weights, dim in (((one, W, W), 6), ((W, W, one), 6), ((one, W, one), 1)):
         stack = LinearAttentionStack(*weights)
         assert support_dims(stack, limit=15).tolist() == [dim]
+
+
+def test_columns_are_independent_by_a_margin_far_above_rounding():
+    found = [bool(_independent(jnp.diag(jnp.array([9, x])), 1.0)) for x in (1e-9, 1e-7)]
+    assert found == [False, True]
 
 
 @pytest.mark.slow
