@@ -61,7 +61,6 @@ def test_uniform_attention_has_the_counted_score(read, measured):
     assert expected == pytest.approx(0.0313, abs=5e-5)
 
 
-@pytest.mark.slow
 def test_the_score_of_a_batch_is_the_mean_over_all_that_count():
     rng = np.random.default_rng(1)
     tokens = np.array([[3, 3, 1, 2, 3], [0, 1, 0, 1, 0]])
