@@ -30,6 +30,7 @@ import icltheory
 ROOT = Path(__file__).parents[1]
 # Sums may be taken in another order: float32 has seven digits.
 DIGITS = 2e-5
+NUMBER = re.compile(r"([\w .|/()\\]+): (-?\d[\d.]*(?:e[+-]?\d+)?)")
 
 
 def plain(value: Any) -> Any:
@@ -83,7 +84,7 @@ def ledger() -> Iterator[tuple[str, Any]]:
     """Yields the measured numbers of each row of the ledger's page."""
     for line in (ROOT / "LEDGER.md").read_text().splitlines():
         cells = line.split(" | ")
-        for name, value in re.findall(r"([\w .|/()\\]+): (-?[\d.e+-]+)", cells[-1]):
+        for name, value in NUMBER.findall(cells[-1]):
             yield f"{cells[0].strip('| ')}: {name.strip()}", float(value)
 
 
@@ -103,7 +104,9 @@ def differences(one: Any, other: Any) -> Iterator[str]:
     """Yields the places at which two values differ by more than rounding."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in sorted({*one, *other}):
-            yield from (f"/{key}{at}" for at in differences(one.get(key), other.get(key)))
+            yield from (
+                f"/{key}{at}" for at in differences(one.get(key), other.get(key))
+            )
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for i, pair in enumerate(zip(one, other, strict=True)):
             yield from (f"/{i}{at}" for at in differences(*pair))

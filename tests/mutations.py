@@ -11,6 +11,7 @@ import ast
 import collections
 import concurrent.futures
 import dataclasses
+import functools
 import os
 import queue
 import random
@@ -200,19 +201,21 @@ def _tests_of(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(TEST_FILE.findall(_joined(text))))
 
 
-def _importers(path: Path) -> list[Path]:
+@functools.cache
+def _importers(path: Path) -> tuple[Path, ...]:
     """Modules that import this one: any of a private one, else of the same package."""
     name = "icltheory." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
     parent, _, last = name.rpartition(".")
     forms = rf"\b{re.escape(name)}\b|from {re.escape(parent)} import [^\n]*\b{last}\b"
     folder = PACKAGE if path.name.startswith("_") else path.parent
-    return [
+    return tuple(
         other
         for other in sorted(folder.rglob("*.py"))
         if other != path and re.search(forms, other.read_text())
-    ]
+    )
 
 
+@functools.cache
 def named_tests(path: Path, seen: frozenset[Path]) -> tuple[str, ...]:
     """Tests that a file names, or those of the files that import it."""
     found = _tests_of(path.read_text())
