@@ -33,7 +33,6 @@ _ASIDE = ("seconds", "ms", "findings", "tables", "claims")
 # Presets that are stored in addition to the default one, as EXPERIMENT_PRESET.
 _FURTHER = {
     "garg_linear": ("d20", "sparse", "relu_network", "decision_tree"),
-    "headroom": ("million", "one_pair"),
     "ltb_gpt2": ("noiseless", "d20"),
     "real_model": ("night",),
 }

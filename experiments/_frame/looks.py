@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,9 @@ from icltheory.plotting.style import COLOURS
 
 __all__ = [
     "MODULES",
-    "checkpoint_name",
     "demonstration_places",
     "demonstrations_axis",
     "key",
-    "labels_are_arbitrary",
     "layer_colours",
     "layer_marker",
     "matrix_look",
@@ -29,7 +26,6 @@ __all__ = [
 
 # Figures have at most this width in inches, so that text is shown at its nominal size.
 WIDTH = 8.4
-_SMALL = "small_lm/checkpoint"
 MODULES = {"attn": "attention", "mlp": "MLP", "all": "attention and MLP"}
 _MATRICES = {
     "W_Q": ("$W_Q$", COLOURS[0], "o"),
@@ -46,15 +42,6 @@ _TASKS = {
     "sentiment": "sentiment, meaningful labels",
     "topic": "topic, meaningful labels",
 }
-
-
-def checkpoint_name(checkpoint: str) -> str:
-    """Returns the name of a checkpoint for titles: the last two parts of its path.
-
-    One folder alone is often just "checkpoint", so there are two of them.
-    """
-    short = "/".join(Path(checkpoint).parts[-2:])[-60:]
-    return "the small language model" if short == _SMALL else short
 
 
 def plain_words(name: str) -> str:
@@ -150,8 +137,3 @@ def demonstrations_axis(axes: Any, shots: Sequence[int]) -> None:
     """Sets the ticks of an axis to the numbers of demonstrations."""
     axes.set_xticks(demonstration_places(shots), [str(k) for k in shots])
     axes.set_xlabel("demonstrations (log scale)")
-
-
-def labels_are_arbitrary(task: str) -> bool:
-    """Whether the label words of a task have no meaning of their own."""
-    return task.startswith("nonce")

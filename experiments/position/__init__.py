@@ -1,4 +1,4 @@
-"""Does the place of an example matter? Linear stacks, GPT-2 and a language model.
+"""Does the place of an example matter? Linear stacks and GPT-2 on regression.
 
 Command
     python -m experiments.position [--preset cpu] [--resume RUN]
@@ -9,9 +9,9 @@ What it does
     Either it is the only relevant one (the query with its label, while every other
     example comes from another task), or it is the only wrong one. Measured are linear
     attention stacks that make steps of gradient descent, with a causal mask, whose
-    weights are exact; a GPT-2 that was trained on regression, for three seeds; and the
-    small language model, on topics with nonce labels. Two paired contrasts, first and
-    last third against the middle, say whether the curve is a U.
+    weights are exact, and a GPT-2 that was trained on regression, for three seeds. Two
+    paired contrasts, first and last third against the middle, say whether the curve is
+    a U.
 """
 
 from experiments.position.config import PRESETS as PRESETS

@@ -18,9 +18,6 @@ class Config:
         prompts: Prompts of regression.
         long_prompt: Examples of the prompts whose label weights stand beside their
             limit, a multiple of 20.
-        checkpoint: The small language model, as a folder of the repository.
-        demonstrations: Demonstrations of a prompt of the language model.
-        questions: Questions to the language model, each with a prompt of its own.
         seed: Seed of the evaluation.
         level: Level of the intervals, and 1 minus that of the tests.
     """
@@ -30,9 +27,6 @@ class Config:
     step_size: float = 0.5
     prompts: int = 4_096
     long_prompt: int = 1_000
-    checkpoint: str = "experiments/small_lm/checkpoint"
-    demonstrations: int = 12
-    questions: int = 2_048
     seed: int = 0
     level: float = 0.95
 
@@ -42,13 +36,7 @@ class Config:
         if self.gpt2.num_points < 4:
             points = self.gpt2.num_points
             raise ValueError(f"gpt2.num_points: expected at least 4, got {points}")
-        check_at_least(self, 2, "prompts", "questions")
-        check_at_least(self, 3, "demonstrations")
-        if self.demonstrations > 16:
-            raise ValueError(
-                "demonstrations: expected at most 16, as in the model's training, got "
-                f"{self.demonstrations}"
-            )
+        check_at_least(self, 2, "prompts")
         if self.long_prompt < 20 or self.long_prompt % 20:
             raise ValueError(
                 f"long_prompt: expected a multiple of 20, got {self.long_prompt}"

@@ -19,7 +19,6 @@ _ROWS = {
 _COLUMNS = {
     "layer": "linear stacks (causal)",
     "GPT-2": "GPT-2 trained on regression",
-    "language": "small language model",
 }
 
 
@@ -45,10 +44,10 @@ def errors_by_place(
         f"{column}\n{row}" for row in _ROWS.values() for column in _COLUMNS.values()
     ]
     title = "Error by the place of one special example (last place: next to the query)"
-    size = (WIDTH / 3, 2.5)
-    with panel_grid(titles, 3, title, size, legend=False) as (_, shown, _):
+    size = (WIDTH / 2, 2.5)
+    with panel_grid(titles, 2, title, size, legend=False) as (_, shown, _):
         for place, axes in enumerate(shown):
-            special, family = [*_ROWS][place // 3], [*_COLUMNS][place % 3]
+            special, family = [*_ROWS][place // 2], [*_COLUMNS][place % 2]
             curves = {}
             for (name, kind), shape in found.items():
                 if kind != special or family not in name:
@@ -59,12 +58,9 @@ def errors_by_place(
                 if (name, kind) in exact:
                     mean = Estimate.of(exact[name, kind]).mean
                     axes.plot(x, mean, ":", color="0.2", linewidth=1, zorder=3)
-            ylabel = (
-                "share of wrong answers"
-                if family == "language"
-                else "squared error / d"
+            error_curves(
+                curves, ax=axes, xlabel="place", ylabel="squared error / d", log=False
             )
-            error_curves(curves, ax=axes, xlabel="place", ylabel=ylabel, log=False)
             axes.set_title(titles[place], fontsize=9)
             axes.locator_params(axis="x", integer=True)
     return shown[0].figure
@@ -113,4 +109,4 @@ def weights_by_place(
 
 def _short(name: str) -> str:
     """Shortens the name of a line within its panel."""
-    return name.removeprefix("GPT-2, ").removeprefix("language ")
+    return name.removeprefix("GPT-2, ")

@@ -3,22 +3,19 @@
 from experiments._frame.command_line import parse
 from experiments._frame.run import Run
 from experiments._trained import train
-from experiments.position import language, regression
+from experiments.position import regression
 from experiments.position.config import PRESETS
 from experiments.position.report import report
 from experiments.position.shape import shapes
-from experiments.small_lm.model import load
 
 
 def main(argv: list[str] | None = None) -> dict:
     """Runs the experiment and returns what it wrote to ``result.json``."""
     launch = parse(PRESETS, argv)
     config = launch.config
-    model = load(config.checkpoint)
     run = Run.begin(
         launch,
-        f"{config.prompts:,} prompts of {config.gpt2.num_points - 1} examples, "
-        f"{config.questions:,} questions to {config.checkpoint}",
+        f"{config.prompts:,} prompts of {config.gpt2.num_points - 1} examples",
     )
     with run.phase("training"):
         trained = train(config.gpt2, run)
@@ -32,7 +29,5 @@ def main(argv: list[str] | None = None) -> dict:
             layers: regression.mean_weights(config, layers) for layers in config.layers
         }
         errors |= regression.trained_errors(config, trained)
-    with run.phase("language"):
-        errors |= language.errors(config, model)
     found = shapes(errors, config.level)
     return run.finish(report(config, found, exact, weights))

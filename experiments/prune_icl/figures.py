@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from experiments._frame.looks import page, plain_words
-from experiments.condition_numbers.drawing import (
+from experiments.prune_icl.algorithm import condition_numbers
+from experiments.prune_icl.analysis import PruningMeasurements, inflation, kept_table
+from experiments.prune_icl.conditions import (
     ConditionCurve,
     condition_numbers_along_depth,
 )
-from experiments.prune_icl.algorithm import condition_numbers
-from experiments.prune_icl.analysis import PruningMeasurements, inflation, kept_table
 from experiments.prune_icl.config import Config
 from experiments.prune_icl.drawing import (
     ErrorCurve,

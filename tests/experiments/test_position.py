@@ -12,7 +12,7 @@ SMALL = """
     --preset cpu --gpt2.dim 2 --gpt2.num-points 7 --gpt2.num-layers 1 --gpt2.width 8
     --gpt2.num-heads 2 --gpt2.steps 20 --gpt2.chunk-steps 20 --gpt2.batch-size 4
     --gpt2.optimizer.warmup-steps 0 --gpt2.seeds 0 --layers 1 2 --prompts 300
-    --long-prompt 200 --demonstrations 4 --questions 16
+    --long-prompt 200
 """
 
 
@@ -56,15 +56,12 @@ def test_a_small_run_agrees_with_the_exact_weights(tmp_path):
     # Prompts of 200 examples are shorter than those of the preset.
     assert limit["measured"] < 0.2
     assert result["relevant"]["1 layer"]["shape"] == "no effect found"
-    assert len(result["relevant"]["language model"]["error"]) == 4
     assert len(result["wrong"]["GPT-2, seed 0"]["error"]) == 6
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--demonstrations", "17"], "demonstrations: expected at most 16"),
-        (["--demonstrations", "2"], "demonstrations: expected at least 3"),
         (["--layers", "0"], "layers: expected numbers >= 1"),
         (["--step-size", "2"], "step_size: expected a number in (0, 2), got 2"),
         (["--long-prompt", "30"], "long_prompt: expected a multiple of 20, got 30"),

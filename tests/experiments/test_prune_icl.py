@@ -9,6 +9,10 @@ import scipy.stats
 
 from experiments import prune_icl
 from experiments.prune_icl import analysis
+from experiments.prune_icl.conditions import (
+    ConditionCurve,
+    condition_numbers_along_depth,
+)
 from experiments.prune_icl.drawing import (
     ErrorCurve,
     Gain,
@@ -165,3 +169,14 @@ def test_gains_are_drawn_in_percent():
     assert -10.0 in [float(line.get_xdata()[0]) for line in promised]
     with pytest.raises(ValueError, match="^panels: expected at least one"):
         gains_of_choices({}, "title")
+
+
+def test_condition_numbers_are_points_around_their_geometric_mean():
+    values = np.array([[10.0, 20.0], [40.0, 20.0]])
+    curve = ConditionCurve([0, 1], values, 5.0, "6 x 6")
+    above, beside = condition_numbers_along_depth({"model": {"W_Q": curve}}, "").axes
+    np.testing.assert_allclose(above.get_lines()[0].get_ydata(), [20.0, 20.0])
+    points = [line.get_ydata() for line in above.get_lines()[1:3]]
+    np.testing.assert_allclose(points, values)
+    np.testing.assert_allclose(beside.get_lines()[0].get_ydata(), [4.0, 4.0])
+    assert {text.get_text() for text in above.texts} == {"$W_Q$", "random 6 x 6"}
