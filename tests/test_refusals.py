@@ -12,14 +12,11 @@ import optax
 import pytest
 
 from experiments import gradient_flow, ltb_gap
-from experiments._frame.run import Run
 from experiments._patterns.scores import check_sums
 from experiments._trained import TrainedModels
 from experiments.garg_linear.config import PRESETS as GARG_PRESETS
 from experiments.garg_recipe.config import PRESETS as RECIPE_PRESETS
 from experiments.prune_icl.config import PRESETS as PRUNE_PRESETS
-from experiments.prune_llm.config import PRESETS as PRUNE_LLM_PRESETS
-from experiments.prune_llm.main import main as prune_llm
 from experiments.small_lm import model
 from icltheory import _safetensors, bounds
 from icltheory.attention import LinearAttentionStack
@@ -194,17 +191,7 @@ def test_a_process_that_no_launcher_started_is_told_what_to_give(monkeypatch):
         devices.initialize_distributed()
 
 
-def test_experiments_refuse_other_checkpoints_and_unfinished_runs(
-    tmp_path, monkeypatch
-):
+def test_experiments_refuse_other_checkpoints(monkeypatch):
     monkeypatch.setattr(model, "VOCABULARY", ("one", "two"))
     with pytest.raises(ValueError, match=r"^heads\.checkpoint: expected the small"):
         model.load("experiments/small_lm/checkpoint", "heads.checkpoint")
-    Run.create(tmp_path, "prune_llm", "tiny", PRUNE_LLM_PRESETS["tiny"])
-    (folder,) = (tmp_path / "prune_llm").iterdir()
-    with pytest.raises(
-        ValueError, match="^rebuild: expected a complete run, got one without"
-    ):
-        prune_llm(["--rebuild", str(folder)])
-    with pytest.raises(ValueError, match=r"^rebuild: .*nowhere"):
-        prune_llm(["--rebuild", str(tmp_path / "nowhere")])

@@ -134,7 +134,7 @@ class _Reader(Generic[Config]):
         known, _ = self._read(kind, kind(), plain, return_unknown_args=True)
         self.preset: str | None = known.preset
         self.options, self.flags = known.options, known.flags
-        self.run: Path | None = self.options.resume or self.flags.stored_run()
+        self.run: Path | None = self.options.resume
 
     def launch(self) -> Launch[Config]:
         """Returns the launch that the whole command line describes."""

@@ -34,10 +34,6 @@ class Flags:
     def begin(self) -> None:
         """Called before the devices are first used."""
 
-    def stored_run(self) -> Path | None:
-        """Returns a run folder, other than ``--resume``'s, that provides the config."""
-        return None
-
     def words(self) -> list[str]:
         """Returns the switches that differ from their defaults, as words."""
         words = []

@@ -110,12 +110,12 @@ YAO_FIGURES = (
         "scores of GPT-J and LLaMA-2 before and after Algorithm 1",
         "empirical",
         "not rerun: they need the weights. Three of the 28 rows are lower after it "
-        "and five unchanged; no row has an interval. experiments.prune_llm prints ours "
-        "beside them with all that differs",
+        "and five unchanged; no row has an interval. experiments.real_model prints "
+        "ours beside them",
         ("bridge.algorithm1",),
         (
-            "tests/experiments/test_prune_llm_join.py::test_ours_stands_*",
-            "tests/experiments/test_prune_llm_join.py::test_a_setting_that_differs_*",
+            "tests/experiments/test_real_model_published.py::test_the_rows_*",
+            "tests/experiments/test_real_model_published.py::test_ours_stand_*",
         ),
     ),
     _say(

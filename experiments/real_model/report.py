@@ -9,6 +9,7 @@ from rich.table import Table
 from experiments._frame.report import Check, Claim, Report
 from experiments.real_model import figures
 from experiments.real_model.config import Config
+from experiments.real_model.published import beside
 from icltheory.statistics import (
     Estimate,
     adjust_holm,
@@ -29,8 +30,20 @@ ARM_NAMES = {
 }
 
 
-def report(config: Config, found: dict[str, Any], about: dict[str, Any]) -> Report:
-    """Builds the report from the parts of a run."""
+def report(
+    config: Config,
+    found: dict[str, Any],
+    about: dict[str, Any],
+    model: str | None = None,
+) -> Report:
+    """Builds the report from the parts of a run.
+
+    Args:
+        config: The config of the run.
+        found: Its parts.
+        about: Which weights these are.
+        model: Name of the paper's model that has this architecture.
+    """
     curves = _curves(config, found["curves"])
     tested = _tested(config, found["searches"])
     arms = _arms(config, tested)
@@ -38,6 +51,7 @@ def report(config: Config, found: dict[str, Any], about: dict[str, Any]) -> Repo
     grid = _grid(config, found["grid"])
     growth = _growth(found["conditions"])
     remark = _remark_4(found["grid"], found["updates"])
+    published = beside(model, tested)
     numbers = {
         "weights": about,
         "curves": curves,
@@ -47,6 +61,7 @@ def report(config: Config, found: dict[str, Any], about: dict[str, Any]) -> Repo
         "grid": grid,
         "growth": growth,
         "remark_4": remark,
+        "published": published,
         "updates": {
             name: {k: np.mean(v, axis=1).tolist() for k, v in own["shots"].items()}
             for name, own in found["updates"].items()
@@ -63,6 +78,10 @@ def report(config: Config, found: dict[str, Any], about: dict[str, Any]) -> Repo
             _table("searches: chosen on validation, tested once", _test_rows(tested)),
             _table("searches of the first draw, mean over tasks", _arm_rows(arms)),
             _table("one clip for all other tasks", _left_out_rows(left_out)),
+            *(
+                [_table("beside Tables 2 to 8 of the paper", published)]
+                * bool(published)
+            ),
         ],
         claims=_claims(config, curves, grid, growth, tested, remark),
         figures={
@@ -316,7 +335,9 @@ def _remark_4(grid: dict[str, Any], updates: dict[str, Any]) -> list[dict[str, A
             right = np.array(
                 [np.mean(grid[name][module][str(l)], axis=1) for l in layers]
             )
-            ratio = sizes[:, 1:] / sizes[:, :1]
+            # The first MLP of a model with parallel blocks sees no demonstrations.
+            seen = sizes[:, 0] > 0
+            ratio, right = sizes[seen, 1:] / sizes[seen, :1], right[seen]
             taus = [
                 float(scipy.stats.kendalltau(a, b).statistic)
                 for a, b in zip(ratio.T, right.T, strict=True)

@@ -54,10 +54,9 @@ PARTS = {
     },
     "position": {
         "train": TRAINED,
-        **dict.fromkeys(("language", "regression"), MODULE),
+        "regression": MODULE,
         "shapes": {},
     },
-    "prune_llm": {"subjects": MODULE, "studies": MODULE, "measure": 3, "_checked": {}},
     "prune_icl": {"train": TRAINED, "subject": (), "measure": ()},
     "trajectories": {
         "train": TRAINED,
@@ -73,7 +72,6 @@ OPTIONS = {
     "implicit_noise": ("gpt2.steps", "200", 200),
     "mechanisms": ("gpt2.steps", "2000", 2000),
     "position": ("gpt2.steps", "2000", 2000),
-    "prune_llm": ("rates", "0 0.25", (0.0, 0.25)),
     "li_figures": ("fresh-prompts", "300", 300),
     "pattern_icl": ("prompts", "7", 7),
     "pattern_layers": ("layers.num-neurons", "8", 8),

@@ -12,7 +12,7 @@ import PIL.Image
 import pytest
 from rich.table import Table
 
-from experiments import cot, garg_linear, shots
+from experiments import cot, garg_linear, real_model
 from experiments._frame.command_line import parse
 from experiments._frame.program import run_program
 from experiments._frame.report import Check, Claim, Report, largest
@@ -316,8 +316,8 @@ def test_the_preset_is_that_of_the_device(monkeypatch):
     assert parse(garg_linear.PRESETS, []).preset == "cpu"
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert parse(garg_linear.PRESETS, []).preset == "gpu"
-    assert parse(shots.PRESETS, []).preset == "tiny"
-    assert parse(shots.PRESETS, []).name == "shots"
+    assert parse(real_model.PRESETS, []).preset == "quick"
+    assert parse(real_model.PRESETS, []).name == "real_model"
 
 
 def test_a_figure_needs_the_name_of_a_picture():

@@ -177,6 +177,15 @@ def test_the_report_compares_what_the_paper_claims():
     assert arms["mlp", "Algorithm 1"]["better"] == 1
     assert arms["mlp", "Algorithm 1"]["worse"] == 1
     assert "arms.png" in made.figures
+    # As in parallel blocks, whose first MLP sees no demonstrations.
+    first = {module: np.zeros((3, 8)).tolist() for module in config.modules}
+    found["updates"]["sst2"]["pruned"]["0"] = first
+    assert report(config, found, {}).numbers["remark_4"][0]["tau"][0] != 0
+    assert made.numbers["published"] == []
+    compared = report(config, found, {}, "GPT-J-6B")
+    titles = [table.title for table in compared.tables]
+    assert "beside Tables 2 to 8 of the paper" in titles
+    assert len(compared.numbers["published"]) == 4
     found["updates"]["sst2"]["pruned"]["1"]["mlp"][0][3] = 0.9
     assert not report(config, found, {}).passed
 

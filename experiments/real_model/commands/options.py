@@ -2,19 +2,30 @@
 
 import dataclasses
 import itertools
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+import numpy as np
 import tyro
 
 from experiments._frame.fields import check_at_least
 from experiments._frame.tyro_line import read_line
-from experiments.prune_llm.config import Config
-from experiments.prune_llm.subject import load_model, load_tasks
-from experiments.small_lm.tasks import SHIPPED
-from icltheory.bridge import LanguageModel
-from icltheory.bridge.tasks import SCORINGS, LanguageTask
+from experiments.small_lm.tasks import FOLDER, SHIPPED, declaration
+from icltheory.bridge import LanguageModel, load_checkpoint, load_task
+from icltheory.bridge.tasks import (
+    SCORINGS,
+    TASKS,
+    LanguageTask,
+    is_declaration_file,
+    task_spec,
+)
 from icltheory.pruning import Intervention
+from icltheory.strict_json import plain
 
+ROOT = Path(__file__).parents[3]
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 # One --prune may have several words, and the option may be repeated.
 Prunings = Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction]
@@ -25,7 +36,8 @@ class ModelOptions:
     """Options that select a model.
 
     Attributes:
-        model: Folder of a checkpoint in the Hugging Face layout, or a name on the hub.
+        model: Folder of a checkpoint in the Hugging Face layout, a GGUF file, or a name
+            on the hub.
         revision: Branch, tag or commit of a name on the hub; "" for the newest.
         dtype: Of weights and products; "file" for that of the checkpoint.
         at_least_one: Whether a rate that leaves rank 0 leaves rank 1 instead of an
@@ -48,7 +60,9 @@ class ModelOptions:
     def load_model(self) -> LanguageModel:
         """Loads the unpruned model."""
         dtype = None if self.dtype == "file" else self.dtype
-        return load_model(self.model, dtype, self.revision)
+        near = _near(self.model)
+        name = near if near.exists() else self.model
+        return _loaded(load_checkpoint, name, dtype, revision=self.revision or None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,26 +108,46 @@ class TaskOptions(ModelOptions):
 
     def load_task(self) -> LanguageTask:
         """Loads the task with the demonstrations of the selected draw."""
-        shipped = "experiments/small_lm/tasks" if self.task in SHIPPED else ""
-        config = Config(
-            checkpoint=self.model,
-            tasks=(self.task,),
-            task_folder=self.task_folder or shipped,
-            rates=(0.0,),
-            top_k=1,
-            profile=self.profile,
-            demonstration_seeds=(self.seed,),
-            examples=self.examples,
+        folder = _near(self.task_folder) / self.task if self.task_folder else None
+        if is_declaration_file(self.task):
+            spec, folder = task_spec(_near(self.task)), None
+        elif self.task in SHIPPED:
+            spec, folder = declaration(self.task), folder or FOLDER / self.task
+        elif self.task in TASKS:
+            spec = TASKS[self.task]
+        else:
+            raise ValueError(
+                f"task: expected one of {', '.join((*SHIPPED, *TASKS))}, or a YAML "
+                f"file, got {self.task}"
+            )
+        task = _loaded(
+            load_task, spec, folder, self.profile, demonstration_seed=self.seed
         )
-        (task,) = load_tasks(config).values()
-        if self.scoring:
-            task = dataclasses.replace(task, scoring=self.scoring)
-        return task
+        return dataclasses.replace(
+            task,
+            scoring=self.scoring or task.scoring,
+            validation=self._some(task.validation),
+            test=self._some(task.test),
+        )
+
+    def _some(self, examples: tuple) -> tuple:
+        if not 0 < self.examples < len(examples):
+            return examples
+        places = np.linspace(0, len(examples) - 1, self.examples).round().astype(int)
+        return tuple(examples[place] for place in places)
 
     @property
     def given_shots(self) -> int | None:
         """Number of demonstrations, or ``None`` for all."""
         return None if self.shots == -1 else self.shots
+
+    def describe(self, model: LanguageModel, task: LanguageTask) -> str:
+        """Describes model, task, scoring and demonstrations in one line."""
+        shown = len(task.demonstrations) if self.shots == -1 else self.shots
+        return (
+            f"{self.model}: {model.arch.family}, {model.num_layers} layers; "
+            f"{task.name} by {task.scoring}, {shown} demonstrations (seed {self.seed})"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,20 +189,41 @@ def read_options(
 ) -> Options:
     """Parses a command line and checks its options before a model is loaded."""
     line = (about or "").partition("\n")[0]
-    options = read_line(kind(), argv, name=f"prune_llm {command}", about=line)
+    options = read_line(kind(), argv, name=f"real_model {command}", about=line)
     options.check()
     return options
-
-
-def described(options: TaskOptions, model: LanguageModel, task: LanguageTask) -> str:
-    """Describes model, task, scoring and demonstrations in one line."""
-    shown = len(task.demonstrations) if options.shots == -1 else options.shots
-    return (
-        f"{options.model}: {model.arch.family}, {model.num_layers} layers; "
-        f"{task.name} by {task.scoring}, {shown} demonstrations (seed {options.seed})"
-    )
 
 
 def as_row(interval: Any) -> str:
     """Formats an interval as a table cell."""
     return f"{interval.low:.4f} to {interval.high:.4f}"
+
+
+def check_file(name: str, path: Path | None) -> None:
+    """Raises if an option names a folder, before hours are spent on its contents."""
+    if path is not None and path.is_dir():
+        raise ValueError(f"{name}: expected a file, got the folder {path}")
+
+
+def save_numbers(path: Path | None, numbers: dict[str, Any], console: Any) -> None:
+    """Writes a JSON file atomically if one is asked for, and says so."""
+    if path is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".writing_{path.name}")
+    aside.write_text(json.dumps(plain(numbers), indent=1) + "\n", encoding="utf-8")
+    os.replace(aside, path)
+    console.print(f"written to {path}", soft_wrap=True)
+
+
+def _loaded(load: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    try:
+        return load(*args, **options)
+    except ImportError as error:  # a package that reading needs is not installed
+        raise ValueError(str(error)) from error
+
+
+def _near(name: str) -> Path:
+    """Returns a path as given, or in the repository if it exists only there."""
+    path = Path(name)
+    return ROOT / path if (ROOT / path).exists() and not path.exists() else path

@@ -5,18 +5,18 @@ import json
 import jax
 import pytest
 
-from experiments import prune_llm
-from experiments.prune_llm.published_models import CONFIGS
+from experiments import real_model
+from experiments.real_model.published_models import CONFIGS
 from icltheory.bridge import load_checkpoint
 from icltheory.bridge.tasks import load_task
 from tests.bridge.tasks_data import WRITERS
 from tests.experiments.true_checkpoints import SIZES, write_true_checkpoint
 
-LAYERS = {"gptj": (28, 26), "llama2": (32, 30)}
-# What is smaller than in the run of the paper; the rest is that of the preset.
+# What is smaller than in the preset.
 FEW = """
-    --tasks rte --modules mlp --layers -1 --examples 2 --shots 1 --batch-size 2
-    --naive-examples 1 --profile authors_code --arms
+    --tasks rte --layers 0 13 27 --examples 2 --search-examples 2 --test-examples 2
+    --shots 1 --most-shots 2 --draws 1 --arms algorithm1 scale --modules mlp
+    --update-queries 2 --update-shots 1 --batch-size 2
 """
 
 
@@ -24,35 +24,25 @@ def beginnings(task):
     return [task.prefix(None), *(task.query(e) for e in task.validation[:20])]
 
 
-# The prompts of the scripts end in a space, which is what the warning says.
-@pytest.mark.filterwarnings("ignore:.*a space stands before the answer:UserWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["gptj", "llama2"])
 def test_the_command_line_of_a_preset_runs_on_its_architecture(preset, tmp_path):
     (tmp_path / "tasks" / "rte").mkdir(parents=True)
     WRITERS["rte"](tmp_path / "tasks" / "rte")
-    task = load_task("rte", tmp_path / "tasks" / "rte", "authors_code")
+    task = load_task("rte", tmp_path / "tasks" / "rte")
     folder = write_true_checkpoint(preset, tmp_path / "checkpoint", beginnings(task))
     line = ["--preset", preset, "--checkpoint", str(folder)]
     line += ["--task-folder", str(tmp_path / "tasks"), *FEW.split()]
     with jax.enable_x64(False):
-        prune_llm.main([*line, "--output", str(tmp_path / "runs")])
-    (run,) = (tmp_path / "runs" / "prune_llm").iterdir()
-    result = json.loads((run / "result.json").read_text())
+        result = real_model.main([*line, "--output", str(tmp_path / "runs")])
+    (run,) = (tmp_path / "runs" / "real_model").iterdir()
     config = json.loads((run / "config.json").read_text())["config"]
     assert config["rates"] == [0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995]
     assert config["dtype"] == "float16"
-    depth, layer = LAYERS[preset]
-    assert result["grid"]["rte"]["layers"] == [depth - 1]
-    (row,), (beside,) = result["algorithm1"], result["beside published"]
-    assert row["layer"] == beside["published"]["layer"] == layer
-    assert beside["published"]["table"] == 6
-    width = SIZES[preset].get("n_embd") or SIZES[preset]["hidden_size"]
-    assert beside["differences"] == [
-        f"width {width} for 4096",
-        "other demonstrations",
-        "2 for 277 test examples",
-    ]
+    assert result["passed"]
+    assert result["grid"]["mlp"]["layers"] == [0, 13, 27]
+    assert [row["arm"] for row in result["searches"]] == ["algorithm1", "scale"]
+    assert len(result["searches"][0]["validation"]) == 8
 
 
 @pytest.mark.parametrize("preset", ["gptj", "llama2"])

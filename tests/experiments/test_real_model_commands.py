@@ -10,9 +10,9 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import prune_llm
-from experiments.prune_llm.commands import COMMANDS, search
-from experiments.prune_llm.commands.options import read_options
+from experiments import real_model
+from experiments.real_model.commands import COMMANDS, options, search
+from experiments.real_model.commands.options import read_options
 from experiments.small_lm.tasks import FOLDER, declaration
 from icltheory.bridge import clip_modules, evaluate, load_checkpoint, load_task
 from icltheory.bridge.evaluation.result import evaluation_of
@@ -29,7 +29,7 @@ def run(*words):
     """What a command prints."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        prune_llm.main([str(word) for word in words])
+        real_model.main([str(word) for word in words])
     return " ".join(printed.getvalue().split())
 
 
@@ -37,10 +37,10 @@ def run(*words):
 def test_every_option_of_a_command_is_described(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as stop:
-        prune_llm.main([command, "--help"])
+        real_model.main([command, "--help"])
     page = capsys.readouterr().out
     assert not stop.value.code
-    assert f"usage: python -m experiments.prune_llm {command} " in page
+    assert f"usage: python -m experiments.real_model {command} " in page
     assert undescribed(page) == []
 
 
@@ -99,8 +99,8 @@ def test_a_search_goes_on_from_its_records_and_says_how_to_keep_its_choice(tmp_p
 
 def test_a_search_may_be_over_ranks_alone():
     words = [*ASKED, "--layers", "2", "--modules", "attn", "--rates", "--ranks", "8"]
-    options = read_options(search.Options, words, "search", search.__doc__)
-    assert list(map(str, options.every_candidate(4))) == ["2:attn:rank=8"]
+    given = read_options(search.Options, words, "search", search.__doc__)
+    assert list(map(str, given.every_candidate(4))) == ["2:attn:rank=8"]
 
 
 def test_what_is_exported_is_what_was_clipped(tmp_path):
@@ -123,7 +123,7 @@ def test_what_is_exported_is_what_was_clipped(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["exprt"], "command: expected one of evaluate, search, export"),
+        (["exprt"], "command: expected one of evaluate, search, export, cost"),
         (["evaluate"], "model: expected the folder of a checkpoint or a name on the"),
         (["evaluate", "--model", MODEL], "task: expected the name of a task, got none"),
         (["evaluate", *ASKED, "--scoring", "guess"], "scoring: expected one of label"),
@@ -131,7 +131,10 @@ def test_what_is_exported_is_what_was_clipped(tmp_path):
         (["evaluate", *ASKED, "--shots", "99"], "shots: expected at most 16 for nonce"),
         (["evaluate", *ASKED, "--split", "train"], "invalid choice 'train' for arg"),
         (["evaluate", *ASKED, "--level", "2"], "level: expected a value within (0, 1)"),
-        (["evaluate", "--model", MODEL, "--task", "sst3"], "tasks: expected some of"),
+        (
+            ["evaluate", "--model", MODEL, "--task", "sst3"],
+            "task: expected one of sentiment",
+        ),
         (["evaluate", *ASKED, "--prune", "mlp"], "prune: intervention: expected LAYER"),
         (["evaluate", *ASKED, "--prune", "9:mlp:0.5"], "layer: expected 0 to 3, got 9"),
         (
@@ -171,7 +174,7 @@ def test_what_is_exported_is_what_was_clipped(tmp_path):
 )
 def test_mistakes_are_one_line(words, message):
     with pytest.raises((ValueError, OSError), match="^" + re.escape(message)) as caught:
-        prune_llm.main(words)
+        real_model.main(words)
     assert "\n" not in str(caught.value)
 
 
@@ -182,7 +185,7 @@ def test_a_model_whose_answers_are_all_nan_has_no_accuracy(monkeypatch, tmp_path
         scores[:, 0] = np.nan if model.arch.num_layers == 1 else 0
         return evaluation_of(scores, labels)
 
-    module, pruned = prune_llm.commands.evaluate, tiny("groups", num_layers=1)
+    module, pruned = real_model.commands.evaluate, tiny("groups", num_layers=1)
     monkeypatch.setattr(module, "evaluate", silent)
     monkeypatch.setattr(module, "clip_modules", lambda *_, **__: pruned)
     file = tmp_path / "numbers.json"
@@ -200,5 +203,20 @@ def test_an_existing_folder_is_refused_and_left_as_it_is(tmp_path):
     with pytest.raises(
         ValueError, match="^to: expected a path that does not exist, got"
     ):
-        prune_llm.main([*words, str(tmp_path)])
+        real_model.main([*words, str(tmp_path)])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_revision_reaches_the_loader(monkeypatch):
+    asked = []
+
+    def load(name, dtype, *, revision):
+        asked.append((name, dtype, revision))
+        raise ImportError("no hub here")
+
+    monkeypatch.setattr(options, "load_checkpoint", load)
+    words = ["export", "--model", "some/name", "--prune", "0:mlp:0.5", "--to", "new"]
+    for more in (["--revision", "v1", "--dtype", "bfloat16"], []):
+        with pytest.raises(ValueError, match="^no hub here"):
+            real_model.main([*words, *more])
+    assert asked == [("some/name", "bfloat16", "v1"), ("some/name", None, None)]

@@ -1,6 +1,6 @@
 """Searches for several modules to clip together, and tests the choice once.
 
-``python -m experiments.prune_llm search --model FOLDER --task NAME --budget 40`` tries
+``python -m experiments.real_model search --model FOLDER --task NAME --budget 40`` tries
 every layer, module and rate, keeps the best on validation, tries all others on top of
 it, and so on until nothing improves or the budget of evaluations is spent; with
 ``--beam`` the best few are kept. The unpruned and the chosen model then answer the test
@@ -9,7 +9,6 @@ set once. ``--records`` keeps all answers, so that a search that was killed goes
 
 import dataclasses
 import itertools
-import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -20,20 +19,19 @@ from rich.table import Table
 from experiments._frame.fields import check_at_least
 from experiments._frame.program import continue_with
 from experiments._frame.progress import Activity, Display
-from experiments.prune_llm.commands.files import check_file, write_whole
-from experiments.prune_llm.commands.options import (
+from experiments.real_model.commands.options import (
     Prunings,
     TaskOptions,
     as_row,
-    described,
+    check_file,
     read_options,
     read_prunings,
+    save_numbers,
 )
 from icltheory.bridge import CompositionSearch, search_compositions
 from icltheory.bridge.answer_cache import facts_of
 from icltheory.bridge.spectra import SingularSystems
 from icltheory.pruning import Intervention
-from icltheory.strict_json import plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,10 +87,11 @@ class Options(TaskOptions):
                 )
         strengths: list[dict[str, Any]] = [{"rate": rate} for rate in self.rates]
         strengths += [{"rank": rank} for rank in self.ranks]
-        places = itertools.product(layers, self.modules, strengths)
         grid = [
             Intervention(layer % num_layers, module, **strength)
-            for layer, module, strength in places
+            for layer, module, strength in itertools.product(
+                layers, self.modules, strengths
+            )
         ]
         return [*grid, *read_prunings("candidates", self.candidates)]
 
@@ -100,11 +99,10 @@ class Options(TaskOptions):
 def main(argv: list[str] | None = None) -> None:
     """Parses the command line, searches and prints the results."""
     options = read_options(Options, argv, "search", __doc__)
-    task = options.load_task()
-    model = options.load_model()
+    task, model = options.load_task(), options.load_model()
     candidates = options.every_candidate(model.num_layers)
-    console = Console()
-    console.print(described(options, model, task), highlight=False, soft_wrap=True)
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(options.describe(model, task))
     console.print(
         f"{len(candidates)} candidates, at most {options.budget} evaluations of "
         f"{len(task.validation)} examples"
@@ -128,64 +126,50 @@ def main(argv: list[str] | None = None) -> None:
             layers_at_once=options.layers_at_once,
             progress=activity.follow,
         )
-    console.print(path_table(found))
+    console.print(_table(found), soft_wrap=False)
     console.print(f"{found.evaluations} evaluations; the search ended: {found.stopped}")
-    console.print(f"test: {found}", soft_wrap=True)
+    console.print(f"test: {found}")
     if found.path:
-        console.print(f"to keep it: {export_line(options, found)}", soft_wrap=True)
-    if options.save is not None:
-        numbers = as_numbers(options, facts_of(task)._asdict(), found)
-        write_whole(options.save, json.dumps(plain(numbers), indent=1) + "\n")
-        console.print(f"written to {options.save}", soft_wrap=True)
+        console.print(f"to keep it: {_export_line(options, found)}")
+    files = {name: str(getattr(options, name)) for name in ("records", "systems")}
+    path = [
+        {"prune": str(step.intervention), "validation": step.validation_score}
+        for step in found.path
+    ]
+    save_numbers(
+        options.save,
+        {
+            "options": {**vars(options), **files, "save": str(options.save)},
+            "task": facts_of(task)._asdict(),
+            **dataclasses.asdict(found),
+            "path": path,
+        },
+        console,
+    )
 
 
-def path_table(found: CompositionSearch) -> Table:
-    """Builds the table of steps with validation accuracy, and the test accuracies."""
+def _table(found: CompositionSearch) -> Table:
     table = Table()
     level = f"{100 * found.comparison.level:g} %"
     for name in ("clipped", "validation", "test", f"{level} interval"):
         table.add_column(name)
-    table.add_row(
-        "unpruned",
-        f"{found.unpruned_score:.4f}",
-        f"{found.test_before:.4f}",
-        as_row(found.before_interval),
-    )
+    before = f"{found.test_before:.4f}", as_row(found.before_interval)
+    after = f"{found.test_after:.4f}", as_row(found.after_interval)
+    table.add_row("unpruned", f"{found.unpruned_score:.4f}", *before)
     for number, step in enumerate(found.path, 1):
-        last = number == len(found.path)
         table.add_row(
             f"{'+ ' if number > 1 else ''}{step.intervention}",
             f"{step.validation_score:.4f}",
-            f"{found.test_after:.4f}" if last else "",
-            as_row(found.after_interval) if last else "",
+            *(after if number == len(found.path) else ()),
         )
     return table
 
 
-def export_line(options: Options, found: CompositionSearch) -> str:
-    """Returns the command that exports the chosen model."""
-    line = ["python", "-m", "experiments.prune_llm", "export", "--model"]
+def _export_line(options: Options, found: CompositionSearch) -> str:
+    line = ["python", "-m", "experiments.real_model", "export", "--model"]
     line += [options.model]
     if options.revision:
         line += ["--revision", options.revision]
     if options.at_least_one:
         line += ["--at-least-one"]
     return shlex.join([*line, "--prune", *map(str, found.interventions), "--to", "NEW"])
-
-
-def as_numbers(
-    options: Options, task: dict[str, Any], found: CompositionSearch
-) -> dict[str, Any]:
-    """Returns the contents of the file named by ``--save``."""
-    names = ("records", "systems", "save")
-    files = {name: str(getattr(options, name)) for name in names}
-    path = [
-        {"prune": str(step.intervention), "validation": step.validation_score}
-        for step in found.path
-    ]
-    return {
-        "options": dataclasses.asdict(options) | files,
-        "task": task,
-        **dataclasses.asdict(found),
-        "path": path,
-    }

@@ -1,0 +1,181 @@
+"""Computes the memory and time of a run in advance, without reading a weight.
+
+``python -m experiments.real_model cost --preset gptj`` counts bytes on each of
+--devices and operations from the configs of the model and of the preset. --checkpoint
+names a folder whose config.json is read in place of that of the published model.
+Lengths of prompts are estimates.
+"""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Literal
+
+import jax
+from rich.console import Console
+from rich.table import Table
+
+from experiments._frame.fields import check_at_least
+from experiments._frame.tyro_line import read_line
+from experiments.real_model.config import PRESETS, PROMPTS, SCORINGS, Config
+from experiments.real_model.published_models import CONFIGS
+from icltheory.bridge.architecture import Architecture
+from icltheory.bridge.cost import (
+    device_bytes,
+    free_memory,
+    model_cost,
+)
+from icltheory.bridge.families import read_architecture
+from icltheory.bridge.tasks import TASKS
+
+GB = 1e9
+# Demonstrations (section C.3 of the paper), and estimates of the tokens of one and of a
+# question with its options.
+SIZES = {
+    "sst2": (10, 21, 18),
+    "agnews": (8, 62, 60),
+    "emoc": (10, 26, 24),
+    "mrpc": (10, 70, 68),
+    "rte": (10, 89, 86),
+    "cb": (15, 105, 103),
+    "copa": (10, 21, 42),
+}
+
+
+def work(config: Config, arch: Architecture, task: str) -> dict[str, float]:
+    r"""Counts the operations of a task by parts; the smaller parts are left out.
+
+    Of P tokens in front and V questions of q tokens, a layer l that is pruned at r
+    rates takes :math:`(P + V q) (l + r (L - l))` tokens through a layer: the layers
+    below it run once for all rates.
+    """
+    depth, (shown, demonstration, question) = arch.num_layers, SIZES[task]
+
+    def flops(questions: int, passes: float, shots: int = shown) -> float:
+        prefix = demonstration * shots
+        context = round(prefix + question / 2)
+        each = model_cost(arch, config.dtype, context).layer_flops
+        return (prefix + questions * question) * passes * each
+
+    prompts = len(SCORINGS[TASKS[task].kind]) * (4 if PROMPTS[task].words else 2)
+    unpruned = prompts * flops(config.examples, depth)
+    for shots in config.shots:
+        most = config.most_shots if shots == -1 else shots
+        unpruned += config.draws * flops(config.test_examples, depth, most)
+    rates = len(config.modules) * len(config.grid_rates)
+    layers = config.layers or range(depth)
+    passes = sum(layer + rates * (depth - layer) for layer in layers)
+    runs = sum(
+        config.draws if arm == "algorithm1" else 1
+        for module in config.modules
+        for arm in config.arms
+        if arm not in ("temperature", "algorithm1_kv") or module == "attn"
+    )
+    # The chosen layers are not known: half of the model is below.
+    clipped = depth / 2 * len(config.rates)
+    asked = config.search_examples + config.test_examples
+    searches = runs * flops(config.search_examples, clipped)
+    searches += runs * flops(config.test_examples, depth)
+    searches += config.draws * flops(asked, depth)
+    grid = flops(config.examples, passes)
+    return {"unpruned": unpruned, "grid": grid, "searches": searches}
+
+
+def memory(config: Config, arch: Architecture, devices: int = 1) -> dict[str, float]:
+    """Counts the bytes that a device holds at the same time, and those on disk.
+
+    Devices share weights and pruned matrices. What depends on the prompts is counted
+    whole on each of them, which is more than it takes.
+    """
+    cost = model_cost(arch, config.dtype)
+    rates = max(len(config.rates), len(config.grid_rates))
+    byte, shapes = cost.num_bytes // cost.parameters, cost.matrices.values()
+    longest = max(SIZES[task][0] * SIZES[task][1] for task in config.tasks)
+    tokens = config.batch_size * max(SIZES[task][2] for task in config.tasks)
+    wide = arch.mlp_width * (1 + arch.gated) + 4 * arch.width
+    weights = device_bytes(arch, config.dtype, devices)
+    pruned = rates * sum(m * n for m, n in shapes) * byte * weights / cost.num_bytes
+    systems = 4 * arch.num_layers * sum((m + n + 1) * min(m, n) for m, n in shapes)
+    held = {
+        "weights": weights,
+        "pruned matrices of a layer": pruned,
+        # All layers are above the first one, for every rate of both modules.
+        "keys and values of the demonstrations": longest
+        * cost.cache_bytes
+        * (1 + rates * len(config.modules)),
+        f"activations of a batch of {config.batch_size}": rates * tokens * wide * byte,
+    }
+    on_disk = {"on disk: weights and singular systems": cost.num_bytes + systems}
+    return {**held, "together": sum(held.values()), **on_disk}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Options of the command.
+
+    Attributes:
+        preset: Preset whose run is planned.
+        checkpoint: Folder with the config.json that is read.
+        devices: Devices that share the weights.
+        flops_per_second: Operations that your device reaches in a second.
+    """
+
+    preset: Literal["gptj", "llama2"] = "gptj"
+    checkpoint: str = ""
+    devices: int = 1
+    flops_per_second: float = 1e14
+
+
+def plan(options: Options) -> list[Table]:
+    """Builds the tables that a command line requests."""
+    config, speed = PRESETS[options.preset], options.flops_per_second
+    check_at_least(options, 1, "devices")
+    if not 0 < speed < math.inf:
+        raise ValueError(f"flops_per_second: expected a number above 0, got {speed:g}")
+    arch, path = CONFIGS[options.preset], Path(options.checkpoint, "config.json")
+    if options.checkpoint:
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"checkpoint: expected a folder with config.json, got {path.parent}"
+            )
+        arch = json.loads(path.read_text())
+    arch = read_architecture(arch)
+    cost = model_cost(arch, config.dtype)
+    title = f"Memory: {cost.parameters:,} parameters in {config.dtype}"
+    held = _table(title, "what", f"GB on each of {options.devices}")
+    counts = memory(config, arch, options.devices)
+    for name, value in counts.items():
+        held.add_row(name, f"{value / GB:.1f}")
+    on_cpu = jax.default_backend() == "cpu"
+    free, needed = free_memory(), counts["together"]
+    if free is not None:
+        where = "this machine" if on_cpu else "the first device"
+        fits = needed * (options.devices if on_cpu else 1) <= free
+        answer = "fits" if fits else "does not fit"
+        held.add_row(f"free on {where}: the run {answer}", f"{free / GB:.1f}")
+    title = f"Operations, and time at {speed:.3g} of them per second"
+    works = {task: work(config, arch, task) for task in config.tasks}
+    parts = {name: [own[name] for own in works.values()] for name in works["sst2"]}
+    works["all"] = {name: sum(values) for name, values in parts.items()}
+    times = _table(title, "task", *parts, "hours")
+    for task, own in works.items():
+        hours = f"{sum(own.values()) / speed / 3600:.2f}"
+        times.add_row(task, *(f"{part:.2e}" for part in own.values()), hours)
+    return [held, times]
+
+
+def _table(title: str, first: str, *others: str) -> Table:
+    table = Table(title=title)
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Parses the command line and prints the tables."""
+    about = (__doc__ or "").partition("\n")[0]
+    given = read_line(Options(), argv, name="real_model cost", about=about)
+    for table in plan(given):
+        Console().print(table)

@@ -1,0 +1,59 @@
+"""Tables 2 to 8 of Yao et al. (2024) as data: 28 rows of Algorithm 1."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from icltheory.bridge.architecture import Architecture
+from icltheory.bridge.tasks import denominator_of
+
+STORED = json.loads(Path(__file__).with_name("published.json").read_text())
+# Family, layers, vocabulary and context of the two models.
+MODELS = {
+    ("gptj", 28, 50400, 2048): "GPT-J-6B",
+    ("llama", 32, 32000, 4096): "LLAMA2-7B",
+}
+
+
+def model_name(arch: Architecture) -> str | None:
+    """Name of the paper's model that has this architecture."""
+    sizes = arch.family, arch.num_layers, arch.vocab_size, arch.max_positions
+    return MODELS.get(sizes)
+
+
+def published_row(model: str | None, task: str, module: str) -> dict[str, Any] | None:
+    """Row of a model, task and module; scores are text, which keeps their digits."""
+    for row in STORED["rows"]:
+        if (row["model"], row["task"], row["module"]) == (model, task, module):
+            return row
+    return None
+
+
+def denominator(task: str) -> str:
+    """Divisor that the printed scores of a task fit: n, n-1, or both."""
+    rows = [row for row in STORED["rows"] if row["task"] == task]
+    fits = [
+        denominator_of(score, STORED["sizes"][task], len(score.partition(".")[2]))
+        for row in rows
+        for score in (row["before"], row["after"])
+    ]
+    over_n = all(fit.over_n for fit in fits)
+    if all(fit.over_n_minus_1 for fit in fits):
+        return "both" if over_n else "n-1"
+    return "n" if over_n else "neither"
+
+
+def beside(model: str | None, tested: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of Algorithm 1 beside those of the paper, of the same model and module."""
+    rows = []
+    for own in tested:
+        theirs = published_row(model, own["task"], own["module"])
+        if own["arm"] == "algorithm1" and theirs is not None:
+            ours = f"{own['before']:.3f} -> {own['after']:.3f}"
+            rows.append(
+                {key: own[key] for key in ("task", "draw", "module")}
+                | {"layer": own["layer"], "rate": f"{own['chosen']:g}", "ours": ours}
+                | {"their layer": theirs["layer"], "their rate": theirs["rate"]}
+                | {"theirs": f"{theirs['before']} -> {theirs['after']}"}
+            )
+    return rows
