@@ -19,7 +19,6 @@ from icltheory.bridge.decoder import Tokens
 from icltheory.bridge.evaluation import evaluate_naive, evaluate_rates
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.layer_search import layer_choice
-from icltheory.bridge.surrogate import surrogate_terms
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.pruning import module_matrices, prune_module
 from tests.bridge.evaluation_tasks import classification
@@ -165,6 +164,3 @@ def test_what_is_not_built_is_refused():
     dense = config_of("qwen3_moe", mlp_only_layers=[0])
     with pytest.raises(ValueError, match=r"mlp_only_layers: expected \[\], got \[0\]"):
         read_architecture(dense)
-    model, task = evaluated("llama", **MIXTURE), classification(3)
-    with pytest.raises(ValueError, match="in a model with experts"):
-        surrogate_terms(model, task, [0], [0.5], module="mlp")
