@@ -26,7 +26,6 @@ from icltheory.bridge.evaluation import (
 from icltheory.bridge.export import save_checkpoint, size_report
 from icltheory.bridge.layer_search import Algorithm1Result, algorithm1
 from icltheory.bridge.model import LanguageModel
-from icltheory.bridge.racing import race
 from icltheory.bridge.records import Records
 from icltheory.bridge.sharding import shard_model
 from icltheory.bridge.spectra import (
@@ -67,7 +66,6 @@ __all__ = [
     "evaluate_rates",
     "load_checkpoint",
     "load_task",
-    "race",
     "save_checkpoint",
     "search_compositions",
     "shard_model",

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from icltheory.bridge import racing
 from icltheory.bridge.answer_cache import AnswerCache
 from icltheory.bridge.cached_evaluator import CachedEvaluator
 from icltheory.pruning import (
@@ -36,8 +35,7 @@ class Algorithm1Result:
         layer: The layer.
         rate: The clipping rate, or the :class:`~icltheory.pruning.Rank` where ranks
             were searched; 0 if none improved on the unpruned model.
-        validation_scores: Accuracy at each of the rates on validation; in a race, on
-            those examples that the rate was evaluated on.
+        validation_scores: Accuracy at each of the rates on validation.
         test_before: Accuracy of the unpruned model on the test set.
         test_after: Accuracy of the pruned one.
         p_value: Exact two-sided p-value of no difference on the test set; 1 at rate 0.
@@ -52,12 +50,8 @@ class Algorithm1Result:
         after_interval: Interval of the accuracy after.
         majority: Share of the commonest class of the test set.
         selection: How much of the validation score is luck of the search; ``None``
-            after a race, or where there is nothing to choose from. Its ``rate`` is as
-            above.
-        race: What a race dropped and when; ``None`` for the full grid, and where there
-            is nothing to race.
+            where there is nothing to choose from. Its ``rate`` is as above.
         evaluations: How many answers the search looked at.
-        full_evaluations: How many the full grid has.
 
     References:
         Yao et al. (2024), Algorithm 1. Verified by ``tests/bridge/test_algorithm1.py``.
@@ -78,9 +72,7 @@ class Algorithm1Result:
     after_interval: Interval
     majority: MajorityBaseline
     selection: Selection | None
-    race: racing.RaceResult | None
     evaluations: int
-    full_evaluations: int
 
     @property
     def could_be_chance(self) -> bool:
@@ -107,28 +99,22 @@ def conduct(
     layers: LayerChoice | None,
     module: str,
     rates: tuple[float | Rank, ...],
-    race: bool,
     seed: int,
     level: float,
 ) -> Algorithm1Result:
     """Searches the rates or ranks on the validation set and tests the best one."""
     arms = _arms(rates)
     at = (layer, module)
-    examples, selection, raced = answers.facts.sizes["validation"], None, None
-    if race and len(arms) > 1:
-        raced = _race(answers, at, arms, seed)
-        scores = [c / n for c, n in zip(raced.num_correct, raced.num_seen, strict=True)]
-        rate = arms[raced.winner]
-    else:
-        right = answers.correct("validation", *at, arms)
-        scores = [answers.accuracy(row) for row in right]
-        # Only the order of the arms matters, so their positions serve as rates.
-        places = np.arange(len(arms)) / len(arms)
-        index = choose_rate(scores[1:], places[1:], scores[0]).index
-        rate: Any = 0.0 if index is None else arms[1 + index]
-        if examples > 1 and len(arms) > 1:
-            corrected = corrected_selection(right[1:], places[1:], right[0], seed=seed)
-            selection = corrected._replace(rate=rate)
+    examples, selection = answers.facts.sizes["validation"], None
+    right = answers.correct("validation", *at, arms)
+    scores = [answers.accuracy(row) for row in right]
+    # Only the order of the arms matters, so their positions serve as rates.
+    places = np.arange(len(arms)) / len(arms)
+    index = choose_rate(scores[1:], places[1:], scores[0]).index
+    rate: Any = 0.0 if index is None else arms[1 + index]
+    if examples > 1 and len(arms) > 1:
+        corrected = corrected_selection(right[1:], places[1:], right[0], seed=seed)
+        selection = corrected._replace(rate=rate)
     pair = (0.0,) if rate == 0 else (0.0, rate)
     tested = answers.correct("test", *at, pair)
     labels, score_at = answers.facts.labels, dict(zip(arms, scores, strict=True))
@@ -153,9 +139,7 @@ def conduct(
         after_interval=after,
         majority=majority_baseline(answers.labels("test"), labels),
         selection=selection,
-        race=raced,
-        evaluations=len(arms) * examples if raced is None else raced.evaluations,
-        full_evaluations=len(arms) * examples,
+        evaluations=len(arms) * examples,
     )
 
 
@@ -163,15 +147,3 @@ def _arms(rates: tuple[float | Rank, ...]) -> tuple[float | Rank, ...]:
     """Returns the unpruned model and the strengths, weakest clipping first."""
     ranks = sorted((r for r in rates if isinstance(r, Rank)), key=lambda r: -r.value)
     return (*sorted({0.0, *(r for r in rates if not isinstance(r, Rank))}), *ranks)
-
-
-def _race(
-    answers: AnswerCache | CachedEvaluator,
-    at: tuple[int, str],
-    arms: tuple[float | Rank, ...],
-    seed: int,
-) -> racing.RaceResult:
-    def correct(places: tuple[int, ...], examples: np.ndarray) -> np.ndarray:
-        return answers.correct("validation", *at, arms, examples, places)
-
-    return racing.race(correct, len(arms), answers.facts.sizes["validation"], seed=seed)

@@ -43,7 +43,6 @@ def algorithm1(
     ranks: Sequence[int] | None = None,
     shots: int | None = None,
     records: Records | AnswerCache | str | os.PathLike | None = None,
-    race: bool = False,
     cache: SingularSystems | None = None,
     seed: int = 0,
     level: float = 0.95,
@@ -91,10 +90,8 @@ def algorithm1(
             keys of one's own, whose weights are the caller's care. In memory if
             ``None``. The answers of two methods, loops or seeds are kept apart, and
             so are those of exact and randomised singular systems.
-        race: Whether rates that cannot win are dropped early; see
-            :func:`~icltheory.bridge.racing.race`.
         cache: Singular systems on disk.
-        seed: Fixes the order of a race and the halves of ``selection``.
+        seed: Fixes the halves of ``selection``.
         level: Confidence level of all intervals and of the verdict.
         layer: The layer, if it is not to be chosen; ``top_k`` and ``aggregate`` are
             then not looked at.
@@ -143,7 +140,7 @@ def algorithm1(
     method = method_name(options.get("method", "svd"), options["systems"])
     answers = _answers(records, model, task, shots, method)
     evaluator = CachedEvaluator(answers, model, task, shots, **options)
-    return conduct(evaluator, layer, choice, module, rates, race, seed, level)
+    return conduct(evaluator, layer, choice, module, rates, seed, level)
 
 
 @named_errors
@@ -190,7 +187,6 @@ def read_algorithm1(
     *,
     ranks: Sequence[int] | None = None,
     layers: LayerChoice | None = None,
-    race: bool = False,
     seed: int = 0,
     level: float = 0.95,
 ) -> Algorithm1Result:
@@ -203,8 +199,7 @@ def read_algorithm1(
         rates: The clipping rates; ``None`` with ``ranks``.
         ranks: The ranks, in place of rates.
         layers: How the layer was chosen, if it is to be reported.
-        race: Whether to race over the rates.
-        seed: Fixes the order of a race and the halves of ``selection``.
+        seed: Fixes the halves of ``selection``.
         level: Confidence level of all intervals and of the verdict.
 
     Returns:
@@ -218,7 +213,7 @@ def read_algorithm1(
         Yao et al. (2024), Algorithm 1. Verified by ``tests/bridge/test_algorithm1.py``.
     """
     rates = _checked(rates, ranks, seed, level)
-    return conduct(answers, layer, layers, module, rates, race, seed, level)
+    return conduct(answers, layer, layers, module, rates, seed, level)
 
 
 def check_searchable(model: Any, task: LanguageTask, shots: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Algorithm 1 against plain evaluation, its records, its races, and every complaint."""
+"""Algorithm 1 against plain evaluation, its records, and every complaint."""
 
 import dataclasses
 import json
@@ -68,7 +68,7 @@ def test_it_chooses_and_judges_as_plain_evaluation_does(model, task, module):
     assert found.p_value == exact_mcnemar(gained, lost)
     assert found.comparison.discordant == (gained, lost)
     assert found.majority.share == pytest.approx(3 / 9)
-    assert found.evaluations == found.full_evaluations == 4 * 9
+    assert found.evaluations == 4 * 9
 
 
 @pytest.mark.slow
@@ -79,15 +79,12 @@ def test_a_task_of_choices_and_few_shots(model):
     clipped = evaluate_naive(clip_module(model, 1, "attn", 0.5), task, shots=1)
     assert found.validation_scores == pytest.approx((clipped.accuracy,))
     assert len(found.rates) == 1
-    assert found.full_evaluations == 2 * 5
+    assert found.evaluations == 2 * 5
 
 
 @pytest.mark.slow
 def test_without_a_gain_nothing_is_pruned_and_nothing_differs(model, task):
     found = algorithm1(model, task, "mlp", [0], 1, "max")
-    raced = algorithm1(model, task, "mlp", [0], 1, "max", race=True)
-    assert str(raced) == str(found)
-    assert raced.race is None
     assert found.rate == 0
     assert found.test_after == found.test_before
     assert found.p_value == 1
@@ -170,18 +167,6 @@ def test_only_what_is_missing_is_asked(model, task):
             )
 
 
-def test_a_race_makes_the_grids_choice_and_records_what_it_asked(model, task, tmp_path):
-    path = tmp_path / "race.jsonl"
-    raced = algorithm1(model, task, "mlp", RATES, 1, "max", race=True, records=path)
-    whole = algorithm1(model, task, "mlp", RATES, 1, "max")
-    assert (raced.layer, raced.rate) == (whole.layer, whole.rate)
-    assert raced.race is not None
-    assert raced.selection is None
-    lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
-    asked = [line for line in lines if line["split"] == "validation"]
-    assert len(asked) == raced.evaluations == raced.race.evaluations
-
-
 def answers_of(right, facts=None, scores=None, tested=None):
     """Answers: each rate (rows) is right on the examples that ``right`` says."""
     right = np.asarray(right, bool)
@@ -206,14 +191,13 @@ def answers_of(right, facts=None, scores=None, tested=None):
     return answers, rates.tolist()
 
 
-def test_a_race_over_clear_winners_saves_most_of_the_grid():
+def test_a_clear_winner_is_chosen_and_better_on_the_test():
     rng = np.random.default_rng(0)
     right = rng.random((8, 400)) < np.array([0.6, *[0.5] * 6, 0.9])[:, None]
     answers, rates = answers_of(right)
-    found = read_algorithm1(answers, 0, "mlp", rates, race=True)
-    assert found.rate == read_algorithm1(answers, 0, "mlp", rates).rate == 0.7
-    assert found.evaluations < found.full_evaluations / 3
-    assert found.full_evaluations == 3200
+    found = read_algorithm1(answers, 0, "mlp", rates)
+    assert found.rate == 0.7
+    assert found.evaluations == 3200
     assert found.comparison.verdict == "better"
 
 

@@ -16,7 +16,6 @@ from icltheory.bridge.evaluation import (
     evaluate_rates,
 )
 from icltheory.bridge.evaluation._stacks import pruned_stacks
-from icltheory.bridge.racing import full_grid, race
 from icltheory.bridge.spectra import Cumulative, Randomised, SingularSystems
 from icltheory.linalg import SVD, svd
 from icltheory.pruning import Rank
@@ -202,26 +201,15 @@ def test_chunks_come_as_they_are_ready_and_add_up():
 def test_some_examples_at_some_rates():
     model, task = tiny("groups"), TASKS["label_token"]
     grid = Grid(model, task, (1,), ("mlp",), (0.0, 0.5, 0.6, 0.8), **SHAPES)
-    whole = np.stack([e.correct for e in grid.evaluations()[1, "mlp"]])
+    whole = np.stack([e.scores for e in grid.evaluations()[1, "mlp"]])
     for rates, examples in (((3,), [5, 2]), ((0, 2, 3), range(7)), ((3, 1), [6])):
-        found = grid.correct(rates, examples)
-        np.testing.assert_array_equal(found, whole[np.ix_(rates, examples)])
-    assert grid.correct((0, 1), []).shape == (2, 0)
-    two = Grid(model, task, (0, 1), ("attn",), (0.0,))
-    with pytest.raises(ValueError, match="layers and modules"):
-        two.correct((0,), (0,))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scoring", ["label_token", "mean_logit"])
-def test_a_race_over_rates_finds_what_the_grid_finds(scoring):
-    model, task = tiny("groups"), TASKS[scoring]
-    grid = Grid(model, task, (1,), ("mlp",), RATES, **SHAPES)
-    count = grid.num_examples
-    plain = [e.num_correct for e in grid.evaluations()[1, "mlp"]]
-    found = full_grid(grid.correct, len(RATES), count, batch=5)
-    assert found.num_correct == tuple(plain)
-    assert race(grid.correct, len(RATES), count, batch=5, delta=1e-9).num_seen[0] > 0
+        seen = []
+        for chunk in grid.stream(examples, rates):
+            seen += chunk.examples.tolist()
+            expected = whole[np.ix_(rates, chunk.examples)]
+            np.testing.assert_allclose(chunk.scores, expected, rtol=0, atol=1e-9)
+        assert sorted(seen) == sorted(examples)
+    assert not list(grid.stream([], (0, 1)))
 
 
 def test_singular_systems_from_elsewhere():

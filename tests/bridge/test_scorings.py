@@ -193,7 +193,7 @@ def test_reference_prompts_are_answered_by_the_pruned_model():
     found = evaluate_rates(model, task, 1, "mlp", rates, **SHAPES)
     for fast, slow in zip(found, plain, strict=True):
         np.testing.assert_allclose(fast.scores, slow.scores, atol=1e-9)
-    # Some examples at some rates, as a race asks for them.
+    # Some examples at some rates.
     cache = AnswerCache(facts_of(task))
     evaluator = CachedEvaluator(cache, model, task, **SHAPES)
     some = evaluator.correct("validation", 1, "mlp", rates, [4, 1], [2, 0])

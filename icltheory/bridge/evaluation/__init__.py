@@ -10,12 +10,7 @@ Beside tasks there are ``log_likelihoods`` of rows of tokens, the ``perplexity``
 text, and greedy ``generate_text`` with a cache of keys and values, of which
 ``evaluate_generation`` makes exact match and F1.
 
-A ``Grid`` hands out scores batch by batch, to be recorded as they come, and answers
-some examples at some rates, which is what a race over rates asks for:
-
->>> from icltheory.bridge import racing
->>> grid = Grid(model, task, [26], ["mlp"], rates)  # doctest: +SKIP
->>> racing.race(grid.correct, len(rates), grid.num_examples)  # doctest: +SKIP
+A ``Grid`` hands out scores batch by batch, to be recorded as they come.
 """
 
 from icltheory._public import shown

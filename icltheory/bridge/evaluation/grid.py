@@ -183,29 +183,6 @@ class Grid:
         for (layer, module), *found in self._run.stream(examples, rates):
             yield GridChunk(layer, module, *found)
 
-    def correct(
-        self, rates: Sequence[int], examples: Sequence[int] | np.ndarray
-    ) -> np.ndarray:
-        """Which answers are right, in the form that a race over rates needs.
-
-        Args:
-            rates: Numbers of the rates.
-            examples: Numbers of the examples.
-
-        Returns:
-            Booleans, ``(rates, examples)``.
-
-        Raises:
-            ValueError: If the grid has more than one layer and module.
-        """
-        check_choice("layers and modules", len(self.keys), (1,))
-        examples = np.asarray(examples, int)
-        found = np.zeros((len(rates), self.num_examples), bool)
-        for chunk in self.stream(examples, rates):
-            labels = self.labels[chunk.examples][None]
-            found[:, chunk.examples] = chunk.predictions == labels
-        return found[:, examples]
-
     def evaluations(
         self, progress: Progress | None = None
     ) -> dict[tuple[int, str], tuple[Evaluation, ...]]:

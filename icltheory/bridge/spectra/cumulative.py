@@ -39,7 +39,7 @@ class Cumulative:
     from the other as from the best one.
 
     A matrix depends on the weights, on the loop, the rate and the seed, not on which
-    rates are asked for together, so that runs resume and races drop rates.
+    rates are asked for together, so that runs resume.
 
     Args:
         rates: Rates of the loop, in [0, 1); 0 may be left out. Without any, every rate
