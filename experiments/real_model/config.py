@@ -175,5 +175,5 @@ PRESETS = {
 }
 TIMES = {
     "quick": "10 min, 2 cores",
-    "night": "4 min in 18 processes on an H100, about 7 h on 2 cores",
+    "night": "4 min, H100",
 }

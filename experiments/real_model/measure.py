@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments._frame.run import Run
 from experiments.real_model.subject import Subject
-from icltheory.bridge.evaluation._stacks import pruned_stacks
+from icltheory.bridge.clipping import clip_module
 from icltheory.bridge.implicit_update import (
     implicit_updates,
     layer_streams,
@@ -26,7 +26,6 @@ from icltheory.bridge.spectra import (
     condition_numbers,
     input_moments,
 )
-from icltheory.layered import replace_matrix
 from icltheory.strict_json import plain
 
 Case = tuple[str, str, str]
@@ -321,23 +320,22 @@ def _pruned_updates(
             continue
         found[str(layer)] = {}
         back, back_alone = np.argsort(some), np.argsort(others)
-        own, rates = model.params["layers"][layer], (0.0, *config.grid_rates)
         for module in config.modules:
-            specs, stacks = pruned_stacks(
-                model, layer, module, rates, "svd", True, subject.systems
-            )
             norms = []
-            for place in range(len(rates)):
-                weights = own
-                for spec, stack in zip(specs, stacks, strict=True):
-                    weights = replace_matrix(weights, spec, stack[place])
+            for rate in (0.0, *config.grid_rates):
+                pruned = clip_module(
+                    model,
+                    layer,
+                    module,
+                    rate,
+                    at_least_one=True,
+                    systems=subject.systems,
+                )
+                weights = pruned.params["layers"][layer]
                 # What enters the MLP does not depend on its own matrices.
-                if place == 0 or any(spec.group == "attn" for spec in specs):
+                if not norms or module == "attn":
                     z_with = mlp_input(model, layer, weights, stream, last)[back]
                     z_without = mlp_input(model, layer, weights, alone, end)[back_alone]
-                layers = list(model.params["layers"])
-                layers[layer] = weights
-                pruned = model.replace(params={**model.params, "layers": layers})
                 norms.append(update_sizes(readers(pruned, layer), z_with, z_without)[0])
             found[str(layer)][module] = np.stack(norms)
     return found
