@@ -26,6 +26,7 @@ from icltheory.bridge.spectra import (
     condition_numbers,
     input_moments,
 )
+from icltheory.pruning import module_matrices
 from icltheory.strict_json import plain
 
 Case = tuple[str, str, str]
@@ -321,7 +322,7 @@ def _pruned_updates(
         found[str(layer)] = {}
         back, back_alone = np.argsort(some), np.argsort(others)
         for module in config.modules:
-            norms = []
+            specs, norms, inputs = module_matrices(model, layer, module), [], ()
             for rate in (0.0, *config.grid_rates):
                 pruned = clip_module(
                     model,
@@ -331,11 +332,13 @@ def _pruned_updates(
                     at_least_one=True,
                     systems=subject.systems,
                 )
-                weights = pruned.params["layers"][layer]
                 # What enters the MLP does not depend on its own matrices.
-                if not norms or module == "attn":
-                    z_with = mlp_input(model, layer, weights, stream, last)[back]
-                    z_without = mlp_input(model, layer, weights, alone, end)[back_alone]
-                norms.append(update_sizes(readers(pruned, layer), z_with, z_without)[0])
+                if not inputs or any(spec.group == "attn" for spec in specs):
+                    weights = pruned.params["layers"][layer]
+                    inputs = (
+                        mlp_input(model, layer, weights, stream, last)[back],
+                        mlp_input(model, layer, weights, alone, end)[back_alone],
+                    )
+                norms.append(update_sizes(readers(pruned, layer), *inputs)[0])
             found[str(layer)][module] = np.stack(norms)
     return found

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class Subject:
         recipe = spec.recipe("paper")
         classes = len(spec.labels[0][1])
         classes = len(set(recipe.merge)) if recipe.merge else classes
-        third = RAREST.get(name, math.inf) // 3
+        third = RAREST.get(name, sys.maxsize) // 3
         per_class = min(-(-self.config.most_shots // classes), third)
         split = dataclasses.replace(recipe.split, per_class=per_class, keep=None)
         recipe = dataclasses.replace(recipe, split=split)
