@@ -114,7 +114,7 @@ def programs(preset: Config) -> dict[str, Config]:
     found = {}
     many = tuple(range(MODELS))
     for layout in LAYOUTS:
-        own = {"token_layout": layout}
+        own: dict[str, Any] = {"token_layout": layout}
         found[f"batch 64, {layout}"] = published(preset, **own)
         found[f"{MODELS} models, {layout}"] = published(preset, seeds=many, **own)
         found[f"preset, {layout}"] = dataclasses.replace(
