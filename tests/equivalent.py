@@ -546,4 +546,16 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "return jax.lax.scan(back, jnp.zeros_like(k), steps[::-1])[0]",
         "return jax.lax.scan(back, jnp.zeros_like(k), steps[::1])[0]",
     ): "the factors of all steps commute",
+    (
+        "icltheory/trajectory/norms.py",
+        "_norms_of_one_plus",
+        "share = jnp.where(before, sizes[None] / units[:, None], 0)",
+        "share = jnp.where(before, sizes[None] / units[:, None], 1)",
+    ): "the sums below leave these entries out",
+    (
+        "icltheory/pruning/modules.py",
+        "module_matrices",
+        "name for depth in range(4) for s in specs for name in s.modules[depth:][:1]",
+        "name for depth in range(5) for s in specs for name in s.modules[depth:][:1]",
+    ): "a matrix belongs to four modules at most",
 }

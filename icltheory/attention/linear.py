@@ -131,7 +131,8 @@ def mlp_attention(
 
     References:
         Yao et al. (2024), Appendix B.3.
-        Verified by ``tests/identities/test_yao_softmax_and_mlp.py``.
+        Verified by ``tests/identities/test_yao_softmax_and_mlp.py`` and
+        ``tests/attention/test_attention.py``.
     """
     V, K, Q, W_1, W_2 = as_mlp(W_V, W_K, W_Q, W_in, W_out)
     check_choice("mask", mask, MASKS)

@@ -184,7 +184,8 @@ def generalization_bound(
 
     References:
         Yao et al. (2024), Theorem 2 and Lemma 6; Negrea et al. (2019) for the prior
-        that holds out. Verified by ``tests/identities/test_yao_theorem2.py``.
+        that holds out. Verified by ``tests/identities/test_yao_theorem2.py`` and
+        ``tests/bounds/test_statement.py``.
     """
     prompts = _as_prompts(H)
     _check_choices(dim, jitter, numerator, center, prior, log, held_out)

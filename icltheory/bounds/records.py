@@ -99,7 +99,8 @@ class Bound:
 
     References:
         Yao et al. (2024), Theorem 2.
-        Verified by ``tests/identities/test_yao_theorem2.py``.
+        Verified by ``tests/identities/test_yao_theorem2.py`` and
+        ``tests/bounds/test_statement.py``.
     """
 
     value: Scalar

@@ -80,7 +80,8 @@ def training_conditions(
 
     References:
         Li et al. (2025), arXiv 2410.02167, Theorem 4. Verified by
-        ``tests/identities/test_li_theorem4.py``.
+        ``tests/identities/test_li_theorem4.py`` and
+        ``tests/chain_of_thought/test_conditions.py``.
     """
     check_positive("relevant_fraction", relevant_fraction)
     check_unit("relevant_fraction", relevant_fraction)
@@ -172,7 +173,8 @@ def cot_conditions(
 
     References:
         Li et al. (2025), arXiv 2410.02167, Theorem 5. Verified by
-        ``tests/identities/test_li_theorem5.py``.
+        ``tests/identities/test_li_theorem5.py`` and
+        ``tests/chain_of_thought/test_conditions.py``.
     """
     check_choice("form", form, FORMS)
     check_unit("relevant_fraction", relevant_fraction)
@@ -244,7 +246,8 @@ def icl_conditions(
 
     References:
         Li et al. (2025), arXiv 2410.02167, Theorem 6. Verified by
-        ``tests/identities/test_li_theorem6.py``.
+        ``tests/identities/test_li_theorem6.py`` and
+        ``tests/chain_of_thought/test_conditions.py``.
     """
     check_choice("form", form, FORMS)
     check_unit("relevant_fraction", relevant_fraction)

@@ -40,7 +40,8 @@ def without_replacement_factor(num_demos: int, shots: Real[ArrayLike, ""]) -> Sc
 
     References:
         Yao et al. (2024), section 3.3, the factor of :math:`C_t`; Cochran (1977),
-        theorem 2.2. Verified by ``tests/identities/test_yao_noise.py``.
+        theorem 2.2. Verified by ``tests/identities/test_yao_noise.py`` and
+        ``tests/noise/test_spectrum.py``.
     """
     if num_demos < 2:
         raise ValueError(
@@ -104,7 +105,8 @@ def noise_covariance(
 
     References:
         Yao et al. (2024), section 3.3. Verified by
-        ``tests/identities/test_yao_noise.py``.
+        ``tests/identities/test_yao_noise.py`` and
+        ``tests/noise/test_spectrum.py``.
     """
     gradients = demonstration_gradients(
         stack, H, demo_updates=demo_updates, scale=scale, W=W

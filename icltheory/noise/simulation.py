@@ -32,7 +32,8 @@ class NoisyTrajectory:
 
     References:
         Yao et al. (2024), Assumption 1 and equation (4).
-        Verified by ``tests/identities/test_yao_noise.py``.
+        Verified by ``tests/identities/test_yao_noise.py`` and
+        ``tests/noise/test_spectrum.py``.
     """
 
     G: Float[Array, "L n n"]
@@ -99,7 +100,8 @@ def noisy_trajectory(
 
     References:
         Yao et al. (2024), Assumption 1 and equation (4).
-        Verified by ``tests/identities/test_yao_noise.py``.
+        Verified by ``tests/identities/test_yao_noise.py`` and
+        ``tests/noise/test_spectrum.py``.
     """
     check_choice("noise", noise, NOISES)
     check_choice("demo_updates", demo_updates, ("shared", "frozen"))

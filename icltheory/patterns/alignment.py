@@ -167,7 +167,8 @@ class GainRatio:
 
     References:
         Li et al. (2024), Proposition 2. Verified by
-        ``tests/identities/test_li_theorem2.py``.
+        ``tests/identities/test_li_theorem2.py`` and
+        ``tests/patterns/test_probes.py``.
     """
 
     gain: Scalar
@@ -207,7 +208,8 @@ def gain_ratio(params: dict[str, Any], task: PatternTask) -> GainRatio:
 
     References:
         Li et al. (2024), Proposition 2. Verified by
-        ``tests/identities/test_li_theorem2.py``.
+        ``tests/identities/test_li_theorem2.py`` and
+        ``tests/patterns/test_probes.py``.
     """
     feature, label = _parts(params, task)
     a = jnp.asarray(params["a"])

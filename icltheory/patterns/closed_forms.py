@@ -47,7 +47,8 @@ def margin(
 
     References:
         Li et al. (2024), Theorem 2 and Proposition 2. Verified by
-        ``tests/identities/test_li_theorem2.py``.
+        ``tests/identities/test_li_theorem2.py`` and
+        ``tests/patterns/test_closed_forms.py``.
     """
     check_nonnegative("gain", gain)
     check_nonnegative("ratio", ratio)
@@ -102,7 +103,8 @@ def pruned_hinge(margins: Numbers, pruned_fraction: Numbers) -> Float[Array, "*B
 
     References:
         Li et al. (2024), Theorem 3. Verified by
-        ``tests/identities/test_li_theorem3.py``.
+        ``tests/identities/test_li_theorem3.py`` and
+        ``tests/patterns/test_closed_forms.py``.
     """
     check_unit("pruned_fraction", pruned_fraction)
     return hinge(jnp.asarray(margins) * (1 - jnp.asarray(pruned_fraction)))
@@ -136,7 +138,8 @@ def miss_probability(
 
     References:
         Li et al. (2024), Theorem 1, condition (2). Verified by
-        ``tests/identities/test_li_theorem1.py``.
+        ``tests/identities/test_li_theorem1.py`` and
+        ``tests/patterns/test_closed_forms.py``.
     """
     check_unit("relevant_fraction", relevant_fraction)
     check_nonnegative("num_examples", num_examples)

@@ -78,7 +78,8 @@ def choose_layers(
 
     References:
         Yao et al. (2024), section 3.4 and Algorithm 1.
-        Verified by ``tests/identities/test_yao_algorithm1.py``.
+        Verified by ``tests/identities/test_yao_algorithm1.py`` and
+        ``tests/pruning/test_choice.py``.
     """
     check_choice("aggregate", aggregate, tuple(_AGGREGATES))
     check_sequence("scores", scores)
@@ -167,7 +168,8 @@ def choose_rate(
 
     References:
         Yao et al. (2024), Algorithm 1.
-        Verified by ``tests/identities/test_yao_algorithm1.py``.
+        Verified by ``tests/identities/test_yao_algorithm1.py`` and
+        ``tests/pruning/test_choice.py``.
     """
     check_choice("initial", initial, ("unpruned", "zero"))
     values, candidates = as_decimals("scores", scores), as_decimals("rates", rates)

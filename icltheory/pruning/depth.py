@@ -35,7 +35,8 @@ class DepthTable:
 
     References:
         Yao et al. (2024), Remark 5. Verified by
-        ``tests/identities/test_yao_remark5.py``.
+        ``tests/identities/test_yao_remark5.py`` and
+        ``tests/pruning/test_depth.py``.
     """
 
     delta_W: Float[Array, "L L"]
@@ -103,7 +104,8 @@ def depth_table(
 
     References:
         Yao et al. (2024), Remark 5. Verified by
-        ``tests/identities/test_yao_remark5.py``.
+        ``tests/identities/test_yao_remark5.py`` and
+        ``tests/pruning/test_depth.py``.
     """
     check_choice("module", module, ("W_V", "W_K", "W_Q"))
     W = getattr(stack, module)

@@ -67,7 +67,8 @@ def implicit_gd(
 
     References:
         Yao et al. (2024), Theorem 1 and Remark 2.
-        Verified by ``tests/identities/test_yao_theorem1.py``.
+        Verified by ``tests/identities/test_yao_theorem1.py`` and
+        ``tests/trajectory/test_trajectory.py``.
     """
     learner, H = prepare(stack, H, demo_updates, scale)
     method = choose_dense(method, demo_updates, H)

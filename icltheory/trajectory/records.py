@@ -61,7 +61,8 @@ class Trajectory:
 
         References:
             Yao et al. (2024), Theorem 1.
-            Verified by ``tests/identities/test_yao_theorem1.py``.
+            Verified by ``tests/identities/test_yao_theorem1.py`` and
+            ``tests/trajectory/test_trajectory.py``.
         """
         check_shape("h_query", h_query, (self.W.shape[-1],))
         h = jnp.asarray(h_query)
@@ -86,7 +87,8 @@ class TrajectoryFactors:
 
     References:
         Yao et al. (2024), Theorem 1.
-        Verified by ``tests/identities/test_yao_theorem1.py``.
+        Verified by ``tests/identities/test_yao_theorem1.py`` and
+        ``tests/trajectory/test_trajectory.py``.
     """
 
     left: Float[Array, "L N n"]

@@ -57,7 +57,8 @@ def implicit_update(
 
     References:
         Yao et al. (2024), Lemma 1 and Remark 1.
-        Verified by ``tests/identities/test_yao_lemma1.py``.
+        Verified by ``tests/identities/test_yao_lemma1.py`` and
+        ``tests/trajectory/test_trajectory.py``.
     """
     W_V, W_K, W_Q = map(widened, as_projections(W_V, W_K, W_Q))
     H = widened(H)
@@ -116,7 +117,8 @@ def implicit_update_mlp(
 
     References:
         Yao et al. (2024), Appendix B.3.
-        Verified by ``tests/identities/test_yao_softmax_and_mlp.py``.
+        Verified by ``tests/identities/test_yao_softmax_and_mlp.py`` and
+        ``tests/trajectory/test_trajectory.py``.
     """
     check_choice("mlp", mlp, MLP_FORMS)
     W_V, W_K, W_Q, W_in, W_out = map(widened, as_mlp(W_V, W_K, W_Q, W_in, W_out))

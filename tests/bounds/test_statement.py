@@ -15,7 +15,7 @@ from icltheory.bounds import AS_PRINTED, generalization_bound, isotropic_term
 from icltheory.constructions import gradient_descent
 from icltheory.noise import noise_spectrum, support_dims
 from icltheory.regression.tasks import LinearRegression
-from tests import oracles
+from icltheory.trajectory import implicit_gd
 
 STACK = gradient_descent(jnp.array([0.5]), d_in=2)
 bound_of = jax.jit(
@@ -82,25 +82,48 @@ def test_two_prompts_have_a_standard_error():
     assert np.isnan(each[0].standard_error)
 
 
-def test_the_limit_is_that_of_both_expectations_at_once():
-    """One layer: Student's limits of E[A_1] and E[A_2], each with half of the level."""
-    H, B = pools(3, 30), 30
-    bound = bound_of(H, confidence=0.9)
-    spectrum = jax.vmap(lambda one: noise_spectrum(STACK, one, 20, scale=1 / 40))(H)
-    weights = tuple(np.asarray(W) for W in (STACK.W_V, STACK.W_K, STACK.W_Q))
-    g = [oracles.demonstration_gradients(*weights, one)[0].sum(axis=0) for one in H]
-    A_1 = np.sum(np.square(g), axis=(1, 2)) / 40**2 + spectrum.trace[:, 0]
-    A_2 = spectrum.log_pdet[:, 0]
-    D = spectrum.support_dim[0, 0]
-    quantile = scipy.stats.t.ppf(0.95, B - 1) / np.sqrt(B)
-    above = A_1.mean() + quantile * A_1.std(ddof=1)
-    below = A_2.mean() - quantile * A_2.std(ddof=1)
-    term, limit = (
-        float(isotropic_term(one, 0.0, other, D))
-        for one, other in ((A_1.mean(), A_2.mean()), (above, below))
-    )
-    ratio = float(bound.upper / bound.value)
-    assert ratio == pytest.approx((limit / term) ** 0.5, rel=1e-6)
+TWO = gradient_descent(jnp.array([0.5, 0.4]), d_in=2)
+
+
+def student(values, confidence):
+    """Student's limits of means over prompts, above and below."""
+    B = len(values)
+    quantile = scipy.stats.t.ppf(confidence, B - 1) / np.sqrt(B)
+    mean, spread = values.mean(axis=0), values.std(axis=0, ddof=1)
+    return mean + quantile * spread, mean - quantile * spread
+
+
+@pytest.mark.parametrize("stack", [STACK, TWO])
+def test_the_limit_is_that_of_both_expectations_of_every_layer_at_once(stack):
+    """The level is split evenly among E[A_1] and E[A_2] of all layers."""
+    H = pools(3, 30)
+    bound = generalization_bound(stack, H, 20, 1.0, scale=1 / 40, confidence=0.9)
+    spectrum = jax.vmap(lambda one: noise_spectrum(stack, one, 20, scale=1 / 40))(H)
+    G = jax.vmap(lambda one: implicit_gd(stack, one, scale=1 / 40).G)(H)
+    A_1 = np.sum(np.square(G), axis=(2, 3)) + spectrum.trace
+    A_2, D = np.asarray(spectrum.log_pdet), spectrum.support_dim[0]
+    share = 0.1 / (2 * stack.num_layers)
+    above, below = student(A_1, 1 - share)[0], student(A_2, 1 - share)[1]
+    for got, *pair in (
+        (bound.value, A_1.mean(axis=0), A_2.mean(axis=0)),
+        (bound.upper, above, below),
+    ):
+        terms = isotropic_term(pair[0], 0.0, pair[1], D)
+        np.testing.assert_allclose(got, np.sqrt(terms.sum() / 40), rtol=1e-6)
+
+
+@pytest.mark.parametrize("stack", [STACK, TWO])
+def test_the_limit_of_a_held_out_prior_is_that_of_every_layer_at_once(stack):
+    H, held = pools(3, 30), {"prior": "held_out", "held_out": 30}
+
+    def bound(H):
+        return generalization_bound(
+            stack, H, 20, 1.0, scale=1 / 40, confidence=0.9, **held
+        )
+
+    each = np.asarray(jax.vmap(lambda one: bound(one).terms)(H))
+    limits = student(each, 1 - 0.1 / stack.num_layers)[0]
+    np.testing.assert_allclose(bound(H).upper, np.sqrt(limits.sum() / 10), rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -189,20 +212,36 @@ def test_a_prior_that_is_fitted_to_the_prompts_has_no_limit(options):
     assert "at most" not in bound.summary()
 
 
-def test_assumptions_that_fail_are_named():
-    H, two = pools(1, 40), gradient_descent(jnp.array([0.5, 0.5]), d_in=2)
-    assert bound_of(H).is_bound
-    cases = (
-        ({"jitter": 0.1}, "without jitter"),
-        ({**AS_PRINTED}, "outside the expectation"),
-        ({"prior": "anisotropic"}, "before the prompts are drawn"),
+JITTER = "the learner is that of equation (4), without jitter"
+PATH = "the weights follow the noisy path"
+OUTSIDE = "the logarithm stands outside the expectation"
+FIXED = "the prior is fixed before the prompts are drawn"
+
+
+@pytest.mark.parametrize(
+    ("options", "failing"),
+    [
+        ({}, ()),
+        ({"stack": TWO}, (PATH,)),
+        ({"stack": TWO, "key": jax.random.key(0)}, ()),
+        ({"jitter": 0.1}, (JITTER,)),
+        ({"log": "inside"}, (OUTSIDE,)),
+        ({"center": "mean"}, (FIXED,)),
+        ({"prior": "anisotropic"}, (FIXED,)),
+        ({"prior": of_one}, ()),
+        ({"prior": "held_out", "held_out": 10}, ()),
+        ({**AS_PRINTED}, (OUTSIDE,)),
+    ],
+)
+def test_assumptions_that_fail_are_named_and_no_others(options, failing):
+    options = {"stack": STACK, **options}
+    bound = generalization_bound(
+        H=pools(1, 4), shots=20, subgaussian_scale=1.0, scale=1 / 40, **options
     )
-    for options, words in cases:
-        bound = generalization_bound(STACK, H, 20, 1.0, scale=1 / 40, **options)
-        assert not bound.is_bound
-        assert words in bound.failing[0]
-    path = generalization_bound(two, H, 20, 1.0, scale=1 / 40)
-    assert path.failing == ("the weights follow the noisy path",)
+    assert bound.failing == failing
+    assert bound.is_bound == (not failing)
+    given = [one.text for one in bound.assumptions if one.holds is None]
+    assert len(given) == 2
 
 
 def test_the_summary_tells_the_three_apart():

@@ -10,6 +10,7 @@ import pytest
 from icltheory import bounds, constructions
 from icltheory.attention import SoftmaxAttentionStack
 from icltheory.bounds.supersample._estimates import information_limit, mean_limit
+from icltheory.bounds.supersample.evaluated import _WEIGHTS
 from icltheory.models import GPT2, LinearStack
 from icltheory.regression import predictors, tasks
 
@@ -167,6 +168,55 @@ def test_what_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_limits_split_their_level_evenly_among_what_they_estimate():
+    rng = np.random.default_rng(0)
+    losses, coins = rng.choice([0.0, 0.4, 1.0], (200, 2, 2)), np.zeros((200, 2))
+    first, difference = losses[..., 0], losses[..., 1] - losses[..., 0]
+    found = {
+        form: form(losses, coins, confidence=0.9)
+        for form in (
+            bounds.loss_difference_bound,
+            bounds.variance_bound,
+            bounds.optimal_difference_bound,
+            bounds.weighted_bound,
+            bounds.binary_kl_bound,
+        )
+    }
+    informations = (
+        information_limit(one.information.mean(), 200, jnp.log(parts / 0.1))
+        for one, parts in zip(found.values(), (1, 2, 2, 2, 2), strict=True)
+    )
+    root, variance, optimal, weighted, binary = informations
+
+    def mean(values, parts):
+        return mean_limit(jnp.asarray(values.mean()), 200, jnp.log(parts / 0.1))
+
+    def log_cosh(t):
+        return np.log(np.cosh(t))
+
+    def error(training):
+        return 2 * (mean_limit(training, 1, binary) - training)
+
+    tilts = np.geomspace(0.01, 100, 64)
+    tilted = log_cosh(tilts[:, None] * difference.ravel()[None]).mean(axis=1)
+    tilted = jnp.asarray(tilted / log_cosh(tilts))
+    limits = mean_limit(tilted, 200, jnp.log(2 * 64 / 0.1))
+    c, factor = _WEIGHTS
+    high, low = mean(first, 4), 1 - mean(1 - first, 4)
+    middle, h = (high + low) / 2, 1e-6
+    slope = abs(error(middle + h) - error(middle - h)) / (2 * h)
+    expected = (
+        (2 * root) ** 0.5,
+        (2 * variance * mean(difference**2, 2)) ** 0.5,
+        np.min((optimal + log_cosh(tilts) * limits) / tilts),
+        np.min(factor * mean(first, 2) + weighted / c),
+        error(middle) + slope * (high - low) / 2,
+    )
+    for (form, one), upper in zip(found.items(), expected, strict=True):
+        assert 0 < one.upper < 1, form
+        assert abs(one.upper / upper - 1) < 1e-6, form
 
 
 def test_classes_of_narrow_integers_do_not_overflow():

@@ -162,7 +162,19 @@ def test_bad_input():
 
 
 def test_means_are_over_the_prompts_of_each_layer():
-    """Scores of several seeds keep their leading axis."""
-    masses = jnp.arange(24.0).reshape(2, 3, 4)
-    stack = Scores(masses[:, 0], masses, masses, masses[:, 0] > 0, masses[:, 0] >= 0)
-    np.testing.assert_allclose(stack.attention_mass, masses.mean(-1))
+    """Scores of several seeds keep their leading axes, and layers stay apart."""
+    rng = np.random.default_rng(0)
+    margins, masses, agreements = (
+        rng.normal(size=shape) for shape in ((2, 4), (2, 3, 4), (2, 3, 4))
+    )
+    missed = rng.random((2, 4)) < 0.5
+    stack = Scores(*map(jnp.asarray, (margins, masses, agreements, missed, ~missed)))
+    for name, values in {
+        "hinge": np.maximum(1 - margins, 0),
+        "error": margins <= 0,
+        "margin": margins,
+        "attention_mass": masses,
+        "agreement": agreements,
+        "miss_rate": missed,
+    }.items():
+        np.testing.assert_allclose(getattr(stack, name), values.mean(axis=-1))

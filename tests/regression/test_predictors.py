@@ -101,6 +101,14 @@ def test_every_prefix_agrees_with_the_definition(name, seed):
     np.testing.assert_allclose(got, expected, rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.parametrize("name", [n for n in CASES if n != "lasso"])
+def test_a_batch_of_prompts_agrees_with_the_definition(name):
+    X, y, Q = data()
+    got = direct(name)(X, y, Q[:, 0])
+    expected = [CASES[name][3](*prompt) for prompt in zip(X, y, Q[:, 0], strict=True)]
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     "name",
     [n if n in ("ols", "ridge") else pytest.param(n, marks=SLOW) for n in CASES],

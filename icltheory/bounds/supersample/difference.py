@@ -79,7 +79,8 @@ def loss_difference_bound(
         Steinke and Zakynthinou (2020), the setting; Wang and Mao (2023), "Tighter
         Information-Theoretic Generalization Bounds from Supersamples", the loss
         difference. Proof: the derivations of supersample bounds. Verified by
-        ``tests/identities/test_supersample.py``.
+        ``tests/identities/test_supersample.py`` and
+        ``tests/bounds/test_supersample.py``.
     """
     pairs = read_pairs(losses, chosen, levels, confidence)
     information = coin_information(*merged(pairs.law, pairs.differences))
@@ -126,7 +127,8 @@ def variance_bound(
 
     References:
         Proof: the derivations of supersample bounds. Verified by
-        ``tests/identities/test_supersample.py``.
+        ``tests/identities/test_supersample.py`` and
+        ``tests/bounds/test_supersample.py``.
     """
     pairs = read_pairs(losses, chosen, levels, confidence)
     information = coin_information(*merged(pairs.pooled, pairs.differences))[0]
@@ -184,7 +186,8 @@ def optimal_difference_bound(
 
     References:
         Proof: the derivations of supersample bounds. Verified by
-        ``tests/identities/test_supersample.py``.
+        ``tests/identities/test_supersample.py`` and
+        ``tests/bounds/test_supersample.py``.
     """
     pairs = read_pairs(losses, chosen, levels, confidence)
     information = coin_information(*merged(pairs.pooled, pairs.differences))[0]

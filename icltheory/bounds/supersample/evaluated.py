@@ -70,7 +70,8 @@ def evaluated_bound(
     References:
         Steinke and Zakynthinou (2020), evaluated CMI; Hellstrom and Durisi (2022).
         Proof: the derivations of supersample bounds. Verified by
-        ``tests/identities/test_supersample.py``.
+        ``tests/identities/test_supersample.py`` and
+        ``tests/bounds/test_supersample.py``.
     """
     pairs = read_pairs(losses, chosen, levels, confidence)
     information = coin_information(*swapped(pairs.law))
@@ -119,7 +120,8 @@ def weighted_bound(
     References:
         Hellstrom and Durisi (2022) and Wang and Mao (2023), weighted bounds. Proof: the
         derivations of supersample bounds. Verified by
-        ``tests/identities/test_supersample.py``.
+        ``tests/identities/test_supersample.py`` and
+        ``tests/bounds/test_supersample.py``.
     """
     pairs = read_pairs(losses, chosen, levels, confidence)
     information = coin_information(*swapped(pairs.pooled))[0]
@@ -175,7 +177,8 @@ def binary_kl_bound(
 
     References:
         Hellstrom and Durisi (2022), binary relative entropy. Proof: the derivations of
-        supersample bounds. Verified by ``tests/identities/test_supersample.py``.
+        supersample bounds. Verified by ``tests/identities/test_supersample.py`` and
+        ``tests/bounds/test_supersample.py``.
     """
     pairs = read_pairs(losses, chosen, levels, confidence)
     information = coin_information(*swapped(pairs.pooled))[0]

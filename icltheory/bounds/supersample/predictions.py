@@ -69,7 +69,8 @@ def prediction_bound(
     References:
         Harutyunyan, Raginsky, Ver Steeg and Galstyan (2021), f-CMI. Proof: the
         derivations of supersample bounds. Verified by
-        ``tests/identities/test_supersample.py``.
+        ``tests/identities/test_supersample.py`` and
+        ``tests/bounds/test_supersample.py``.
     """
     predictions, labels = jnp.asarray(predictions), jnp.asarray(labels)
     check_shape("predictions", predictions, ("B", "N", 2))

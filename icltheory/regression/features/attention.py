@@ -79,7 +79,8 @@ def feature_losses(
 
     References:
         Huang et al. (2024), the population loss.
-        Verified by ``tests/identities/test_huang.py``.
+        Verified by ``tests/identities/test_huang.py`` and
+        ``tests/regression/test_features.py``.
     """
     attention = feature_attention(logits, population)
     missed = jnp.eye(attention.shape[-1], dtype=attention.dtype)[None] - attention
@@ -119,7 +120,8 @@ def feature_gradient(
 
     References:
         Huang et al. (2024), gradient of the population loss.
-        Verified by ``tests/identities/test_huang.py``.
+        Verified by ``tests/identities/test_huang.py`` and
+        ``tests/regression/test_features.py``.
     """
     attention = feature_attention(logits, population)
     diagonal = jnp.eye(attention.shape[-1], dtype=attention.dtype)[None]

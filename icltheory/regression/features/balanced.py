@@ -56,7 +56,8 @@ def balanced_time(
 
     References:
         Huang et al. (2024), the two phases of balanced features, here in closed form.
-        Verified by ``tests/identities/test_huang.py``.
+        Verified by ``tests/identities/test_huang.py`` and
+        ``tests/regression/test_features.py``.
     """
     check_integer("num_features", num_features, 2)
     check_positive("step_size", step_size)
@@ -94,7 +95,8 @@ def balanced_attention(
         [0.2, 0.5, 0.994]
 
     References:
-        Huang et al. (2024). Verified by ``tests/identities/test_huang.py``.
+        Huang et al. (2024). Verified by ``tests/identities/test_huang.py`` and
+        ``tests/regression/test_features.py``.
     """
     check_integer("num_features", num_features, 2)
     check_positive("step_size", step_size)
@@ -148,7 +150,8 @@ def balanced_loss(
         0.25
 
     References:
-        Huang et al. (2024). Verified by ``tests/identities/test_huang.py``.
+        Huang et al. (2024). Verified by ``tests/identities/test_huang.py`` and
+        ``tests/regression/test_features.py``.
     """
     check_integer("num_features", num_features, 2)
     check_unit("attention", attention)
@@ -179,7 +182,8 @@ def loss_asymptote(num_features: int, step_size: Number) -> Float[Array, ""]:
 
     References:
         Huang et al. (2024), the second phase.
-        Verified by ``tests/identities/test_huang.py``.
+        Verified by ``tests/identities/test_huang.py`` and
+        ``tests/regression/test_features.py``.
     """
     check_integer("num_features", num_features, 2)
     check_positive("step_size", step_size)

@@ -33,7 +33,8 @@ class FeaturePath:
         losses: Loss of each query, ``(T, K)``.
 
     References:
-        Huang et al. (2024). Verified by ``tests/identities/test_huang.py``.
+        Huang et al. (2024). Verified by ``tests/identities/test_huang.py`` and
+        ``tests/regression/test_features.py``.
     """
 
     steps: Int[Array, " T"]
@@ -82,7 +83,8 @@ def feature_descent(
 
     References:
         Huang et al. (2024), training by gradient descent.
-        Verified by ``tests/identities/test_huang.py``.
+        Verified by ``tests/identities/test_huang.py`` and
+        ``tests/regression/test_features.py``.
     """
     check_steps(num_steps, record_every)
     check_shape("step_size", step_size, ())

@@ -27,7 +27,8 @@ class FeaturePhases:
 
     References:
         Huang et al. (2024), phases of imbalanced features.
-        Verified by ``tests/identities/test_huang.py``.
+        Verified by ``tests/identities/test_huang.py`` and
+        ``tests/regression/test_features.py``.
     """
 
     overtaken: Float[Array, " K"]
@@ -62,7 +63,8 @@ def feature_phases(
 
     References:
         Huang et al. (2024), phases of imbalanced features.
-        Verified by ``tests/identities/test_huang.py``.
+        Verified by ``tests/identities/test_huang.py`` and
+        ``tests/regression/test_features.py``.
     """
     check_nonnegative("loss_level", loss_level)
     K = path.logits.shape[1]

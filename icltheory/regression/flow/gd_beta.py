@@ -52,7 +52,8 @@ def gd_beta_limit(
 
     References:
         Zhang, Wu and Bartlett (2024), Theorem 6.3. Verified by
-        ``tests/identities/test_zhang_theorem_6_3.py``.
+        ``tests/identities/test_zhang_theorem_6_3.py`` and
+        ``tests/regression/test_flow.py``.
     """
     read_start(problem, num_examples, start)
     ends = ltb.gd_beta_minimizers(problem, num_examples)
@@ -90,7 +91,8 @@ class FlowBounds:
 
     References:
         Zhang, Wu and Bartlett (2024), Lemmas G.3, G.5 and G.6. Verified by
-        ``tests/identities/test_zhang_theorem_6_3.py``.
+        ``tests/identities/test_zhang_theorem_6_3.py`` and
+        ``tests/regression/test_flow.py``.
     """
 
     times: Float[Array, "T"]
@@ -156,7 +158,8 @@ def gd_beta_rates(
 
     References:
         Zhang, Wu and Bartlett (2024), Lemmas G.3, G.5 and G.6. Verified by
-        ``tests/identities/test_zhang_theorem_6_3.py``.
+        ``tests/identities/test_zhang_theorem_6_3.py`` and
+        ``tests/regression/test_flow.py``.
     """
     moments = read_start(problem, num_examples, start)
     t = read_times(times, jnp.result_type(float, start.dtype, problem.dtype))

@@ -35,7 +35,8 @@ class KernelDescent:
         asymmetry: See :class:`KernelSystem`; the closed form needs it to be 0.
 
     References:
-        Cheng et al. (2024). Verified by ``tests/identities/test_cheng.py``.
+        Cheng et al. (2024). Verified by ``tests/identities/test_cheng.py`` and
+        ``tests/regression/test_kernel_descent.py``.
     """
 
     prediction: Float[Array, " T"]
@@ -79,7 +80,8 @@ def functional_descent(
 
     References:
         Cheng et al. (2024), functional gradient descent.
-        Verified by ``tests/identities/test_cheng.py``.
+        Verified by ``tests/identities/test_cheng.py`` and
+        ``tests/regression/test_kernel_descent.py``.
     """
     check_shape("y", y, (len(system.normalizers),))
     check_positive_int("num_steps", num_steps)
@@ -130,7 +132,8 @@ def descent_weights(
         [0.0, 1.0, 1.75]
 
     References:
-        Cheng et al. (2024). Verified by ``tests/identities/test_cheng.py``.
+        Cheng et al. (2024). Verified by ``tests/identities/test_cheng.py`` and
+        ``tests/regression/test_kernel_descent.py``.
     """
     check_shape("depths", depths, ("T",))
     check_at_least("depths", depths, 0)
@@ -181,7 +184,8 @@ def kernel_descent(
         False
 
     References:
-        Cheng et al. (2024). Verified by ``tests/identities/test_cheng.py``.
+        Cheng et al. (2024). Verified by ``tests/identities/test_cheng.py`` and
+        ``tests/regression/test_kernel_descent.py``.
     """
     check_shape("y", y, (len(system.normalizers),))
     r = jnp.asarray(step_size, system.matrix.dtype)

@@ -37,7 +37,8 @@ def gaussian_process_risk(
 
     References:
         Cheng et al. (2024), Gaussian-process data.
-        Verified by ``tests/identities/test_cheng.py``.
+        Verified by ``tests/identities/test_cheng.py`` and
+        ``tests/regression/test_kernel_descent.py``.
     """
     w, C = jnp.asarray(weights), jnp.asarray(covariance)
     check_shape("covariance", C, (w.shape[-1] + 1, w.shape[-1] + 1))
@@ -66,7 +67,8 @@ def kriging_risk(covariance: Float[ArrayLike, "_P _P"]) -> Scalar:
 
     References:
         Cheng et al. (2024), Bayes predictor of a Gaussian process.
-        Verified by ``tests/identities/test_cheng.py``.
+        Verified by ``tests/identities/test_cheng.py`` and
+        ``tests/regression/test_kernel_descent.py``.
     """
     C = jnp.asarray(covariance)
     check_shape("covariance", C, ("P", "P"))
