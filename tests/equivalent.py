@@ -558,4 +558,46 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "name for depth in range(4) for s in specs for name in s.modules[depth:][:1]",
         "name for depth in range(5) for s in specs for name in s.modules[depth:][:1]",
     ): "a matrix belongs to four modules at most",
+    (
+        "icltheory/regression/predictors/neighbors.py",
+        "_scaled",
+        "room = (jnp.finfo(dtype).maxexp - 1 - max(dim - 1, 0).bit_length()) // 2 - 1",
+        "room = (jnp.finfo(dtype).maxexp - 1 - max(dim - 1, 1).bit_length()) // 2 - 1",
+    ): "in one dimension both halves of the exponent are rounded to the same number",
+    (
+        "icltheory/regression/predictors/gradient.py",
+        "tune_step_size",
+        'gram = einsum("bni,bnj->bij", X, X) / max(X.shape[1], 1)',
+        'gram = einsum("bni,bnj->bij", X, X) / max(X.shape[1], 2)',
+    ): "it sets where a search begins, which ends at the same place",
+    (
+        "icltheory/bounds/_terms.py",
+        "_finish",
+        "share = jnp.max(averaged, axis=0) / jnp.where(total > 0, total, 1)",
+        "share = jnp.max(averaged, axis=0) / jnp.where(total > 0, total, 2)",
+    ): "no term is negative, so that all are 0 where their sum is",
+    (
+        "icltheory/bounds/_terms.py",
+        "isotropic_terms",
+        "relative = A_1 / jnp.where(mean > 0, mean, 1)[None]",
+        "relative = A_1 / jnp.where(mean > 0, mean, 2)[None]",
+    ): "no A_1 is negative, so that all are 0 where their mean is",
+    (
+        "icltheory/bounds/_terms.py",
+        "_noise_terms",
+        "log_s2 = jnp.log(jnp.where(usable, s2, 1))",
+        "log_s2 = jnp.log(jnp.where(usable, s2, 2))",
+    ): "the result leaves out the value where it is not usable",
+    (
+        "icltheory/bounds/supersample/_estimates.py",
+        "coin_information",
+        "g = (plus - minus) / jnp.where(total > 0, total, 1)",
+        "g = (plus - minus) / jnp.where(total > 0, total, 2)",
+    ): "both masses are 0 where their sum is",
+    (
+        "icltheory/patterns/reduced.py",
+        "_attention",
+        "return mass, agreement, fixed.scale * jnp.sqrt(jnp.maximum(across, 1e-9))",
+        "return mass, agreement, fixed.scale * jnp.sqrt(jnp.maximum(across, 2e-09))",
+    ): "a limit for rounding, far below any other spread",
 }

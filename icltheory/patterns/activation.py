@@ -54,7 +54,8 @@ def activation_shares(
 
     References:
         Li et al. (2024), slides on the proof of Theorem 1, "lucky neurons". Verified by
-        ``tests/identities/test_li_gradients.py``.
+        ``tests/identities/test_li_gradients.py`` and
+        ``tests/patterns/test_probes.py``.
     """
     check_width(params, prompt.P.shape[-1], "prompt")
     weights = query_weights(
@@ -98,7 +99,8 @@ def active_neurons(
 
     References:
         Li et al. (2024), slides on the proof of Theorem 1, "lucky neurons". Verified by
-        ``tests/identities/test_li_gradients.py``.
+        ``tests/identities/test_li_gradients.py`` and
+        ``tests/patterns/test_probes.py``.
     """
     check_unit("least", least)
     return activation_shares(params, prompt) > least

@@ -71,7 +71,8 @@ def label_weights(
 
     References:
         Yao et al. (2024), Remark 1, for the layers of von Oswald et al. (2023).
-        Verified by ``tests/identities/test_yao_remark1_position.py``.
+        Verified by ``tests/identities/test_yao_remark1_position.py`` and
+        ``tests/regression/test_counts.py``.
     """
     step_sizes, X, x_query = map(jnp.asarray, (step_sizes, X, x_query))
     check_choice("mask", mask, ("demos", "causal"))

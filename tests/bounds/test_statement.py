@@ -12,6 +12,7 @@ import scipy.stats
 
 from icltheory.attention import LinearAttentionStack
 from icltheory.bounds import AS_PRINTED, generalization_bound, isotropic_term
+from icltheory.bounds.records import REASONS
 from icltheory.constructions import gradient_descent
 from icltheory.noise import noise_spectrum, support_dims
 from icltheory.regression.tasks import LinearRegression
@@ -242,6 +243,33 @@ def test_assumptions_that_fail_are_named_and_no_others(options, failing):
     assert bound.is_bound == (not failing)
     given = [one.text for one in bound.assumptions if one.holds is None]
     assert len(given) == 2
+
+
+GENERIC = LinearAttentionStack(*np.random.default_rng(1).normal(size=(3, 1, 3, 3)))
+DRAWN = np.random.default_rng(0).normal(size=(2, 12, 3))
+EXACT = np.concatenate([DRAWN[..., :2], DRAWN[..., :2].sum(-1, keepdims=True)], -1)
+
+
+@pytest.mark.parametrize(
+    ("code", "H", "shots", "options"),
+    [
+        (0, DRAWN, 5, {}),
+        (1, DRAWN, 5, {"dim": "ambient"}),
+        (2, DRAWN[:, :6], 5, {}),
+        (3, DRAWN, 12, {}),
+        (4, EXACT, 5, {}),
+        (5, DRAWN * 1e120, 5, {}),
+        (6, DRAWN, 5, {"prior": lambda layer, W: jnp.zeros((9, 9))}),
+        (7, DRAWN, 5, {"prior": "held_out", "held_out": 8}),
+    ],
+)
+def test_every_reason_of_an_infinite_term(code, H, shots, options):
+    """Six dimensions of the support, of nine."""
+    bound = generalization_bound(GENERIC, H, shots, 1.0, scale=1 / 12, **options)
+    assert bound.reason_code.tolist() == [code]
+    assert np.isfinite(bound.value) == np.isfinite(bound.upper) == (code == 0)
+    words = REASONS[code].split("{")[0]
+    assert (words in bound.reason) if code else not bound.reason
 
 
 def test_the_summary_tells_the_three_apart():

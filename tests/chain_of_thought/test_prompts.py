@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from icltheory import chain_of_thought as cot
+from icltheory.chain_of_thought import prompts
 from tests.chain_of_thought import drawn
 
 
@@ -114,6 +115,14 @@ def test_tasks_that_do_not_fit_are_refused(letters, key):
     one = cot.Alphabet(letters.patterns[:1], letters.codes)
     with pytest.raises(ValueError, match="expected 1 where there is one state"):
         cot.ReasoningTask(one, np.ones((2, 1, 1))).sample(key, 3, 0.5)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0])
+@pytest.mark.parametrize("states", [2, 3])
+def test_starts_of_a_share_of_0_or_1(states, fraction, key):
+    query, others = prompts._starts(key, states, 40, fraction)
+    assert np.all((others == query) == (fraction == 1))
+    assert set(np.unique(others)) <= set(range(states))
 
 
 @pytest.mark.slow

@@ -51,21 +51,22 @@ def test_probabilities_are_those_of_all_sequences_of_contexts(alpha):
     np.testing.assert_allclose(found, list(expected.values()), rtol=1e-12)
 
 
-def test_attended_features_spread_as_those_of_all_sequences_of_contexts():
-    """By loops over prompts of length 3 in which 4 patterns are relevant."""
+@pytest.mark.parametrize("number", [3, 4])
+def test_attended_features_spread_as_those_of_all_sequences_of_contexts(number):
+    """By loops over prompts of length 3."""
     beta, kappa, logit = 2.0, 0.9, 0.7
     fixed = module._Fixed(None, None, beta, kappa, None)
     kinds = module._kinds(3)
-    found = np.asarray(module._attention(4, kinds, fixed, jnp.asarray(logit))[2])
+    found = np.asarray(module._attention(number, kinds, fixed, jnp.asarray(logit))[2])
     squares = {}
     # Pattern 0 is the query's, and 1 the other one of its pair.
-    for patterns in itertools.product(range(4), repeat=3):
+    for patterns in itertools.product(range(number), repeat=3):
         weights = np.exp(logit * (np.array(patterns) == 0))
         weights = weights / weights.sum()
-        at = np.bincount(patterns, weights, minlength=4)
+        at = np.bincount(patterns, weights, minlength=number)
         noise = kappa**2 / 3 * np.sum(weights**2)  # of a uniform number up to kappa
         kind = patterns.count(0), patterns.count(1)
-        squares.setdefault(kind, []).append(np.sum((at - 0.25) ** 2) + noise)
+        squares.setdefault(kind, []).append(np.sum((at - 1 / number) ** 2) + noise)
     pairs = zip(kinds.same, kinds.opposite, strict=True)
     expected = [beta * np.sqrt(np.mean(squares[pair])) for pair in pairs]
     np.testing.assert_allclose(found, expected, rtol=1e-12)

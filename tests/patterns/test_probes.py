@@ -1,10 +1,14 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from icltheory.patterns import (
+    NeuronParts,
     PatternTransformer,
+    activation_shares,
     gain_ratio,
     neuron_parts,
     pattern_logits,
@@ -137,3 +141,29 @@ def test_a_dead_neuron_has_a_right_angle(task, params):
     assert not np.asarray(found.large)[2]
     with pytest.raises(ValueError, match="threshold: expected a value >= 0, got -1"):
         neuron_parts(params, task, threshold=-1)
+
+
+def test_one_prompt_activates_a_neuron_of_its_sign_or_does_not(task, params):
+    prompt = drawn.pattern_prompt(task, 1, 5)
+    shares = np.asarray(jax.jit(activation_shares)(params, prompt))
+    own = np.sign(params["a"]) == np.asarray(prompt.z)
+    assert set(shares[own].tolist()) == {0.0, 1.0}
+    assert np.all(np.isnan(shares[~own]))
+
+
+def test_axes_in_front_of_prompts_and_neurons_are_kept(task, params):
+    flat = drawn.pattern_prompt(task, 6, 5)
+    nested = jax.tree.map(lambda leaf: leaf.reshape(2, 3, *leaf.shape[1:]), flat)
+    np.testing.assert_array_equal(nested.missed, flat.missed.reshape(2, 3))
+    assert nested.num_examples == 5
+    got, want = (
+        jax.tree.leaves((activation_shares(params, p), projections(params, task, p)))
+        for p in (nested, flat)
+    )
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-12), got, want)
+    values = jnp.asarray(np.random.default_rng(0).normal(size=(2, 3, 6)))
+    which = values > 0
+    parts = NeuronParts(values, which, which, *[values] * 4)
+    np.testing.assert_array_equal(parts.num_small, (~which).sum(axis=-1))
+    expected = np.mean(values, axis=-1, where=np.asarray(which))
+    np.testing.assert_allclose(parts.mean(parts.size, which), expected, rtol=1e-12)

@@ -12,6 +12,7 @@ import pytest
 
 from icltheory.regression import flow, ltb
 from icltheory.regression.flow import ode
+from icltheory.regression.flow._integrate import read_settings
 from icltheory.regression.tasks import LinearRegression
 from tests.oracles_ltb import random_population
 from tests.raising import raises_one_line as raises
@@ -283,3 +284,13 @@ def test_the_flow_of_labels_refuses_what_cannot_be():
         flow.attention_start(EYE, 4, EYE / 2**0.25, 3.0)
     with raises("times: expected increasing times from 0"):
         flow.attention_flow(EYE, 4, start, TIMES[::-1])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"), [("float64", (1e-6, 1.8e-12)), ("float32", (3.5e-4, 6.4e-6))]
+)
+def test_tolerances_that_are_not_given_are_those_of_the_dtype(dtype, expected):
+    found = read_settings("explicit", None, None, 10, dtype)
+    np.testing.assert_allclose(found, expected, rtol=0.03)
+    given = read_settings("explicit", 0.01, 0.02, 10, dtype)
+    np.testing.assert_allclose(given, (0.01, 0.02), rtol=1e-6)

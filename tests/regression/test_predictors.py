@@ -102,10 +102,12 @@ def test_every_prefix_agrees_with_the_definition(name, seed):
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if n != "lasso"])
-def test_a_batch_of_prompts_agrees_with_the_definition(name):
+@pytest.mark.parametrize("length", [1, N])
+def test_a_batch_of_prompts_agrees_with_the_definition(name, length):
     X, y, Q = data()
-    got = direct(name)(X, y, Q[:, 0])
-    expected = [CASES[name][3](*prompt) for prompt in zip(X, y, Q[:, 0], strict=True)]
+    prompts = X[:, :length], y[:, :length], Q[:, 0]
+    expected = [CASES[name][3](*prompt) for prompt in zip(*prompts, strict=True)]
+    got = direct(name)(*prompts)
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
 
 

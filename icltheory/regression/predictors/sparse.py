@@ -102,7 +102,8 @@ def lasso_weights(
     References:
         Efron, Hastie, Johnstone and Tibshirani, "Least angle regression" (2004),
         Section 3; objective of Garg et al. (2022), Section 5. Verified by
-        ``tests/regression/test_lasso.py``.
+        ``tests/regression/test_lasso.py`` and
+        ``tests/regression/test_counts.py``.
     """
     check_scalar("penalty", penalty)
     X = jnp.asarray(X)

@@ -152,7 +152,8 @@ def preconditioned_prediction(
 
     References:
         Ahn, Cheng, Daneshmand and Sra (2023), Section 2.
-        Verified by ``tests/identities/test_ahn_one_layer.py``.
+        Verified by ``tests/identities/test_ahn_one_layer.py`` and
+        ``tests/regression/test_counts.py``.
     """
     arrays = read_prompt(X, y, x_query)
     width, count = arrays[0].shape[-1] + 1, max(arrays[0].shape[-2], 1)

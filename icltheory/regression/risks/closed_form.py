@@ -75,7 +75,8 @@ def least_squares_risk(
         Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
         (2022), Section 3; Hastie, Montanari, Rosset and Tibshirani, "Surprises in
         high-dimensional ridgeless least squares interpolation" (2022), Section 3.
-        Verified by ``tests/identities/test_exact_risks.py``.
+        Verified by ``tests/identities/test_exact_risks.py`` and
+        ``tests/regression/test_counts.py``.
     """
     population = Population.of(task)
     dim = task.dim
@@ -125,7 +126,8 @@ def averaging_risk(
 
     References:
         Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 3. Verified by ``tests/identities/test_exact_risks.py``.
+        (2022), Section 3. Verified by ``tests/identities/test_exact_risks.py`` and
+        ``tests/regression/test_counts.py``.
     """
     eye = jnp.eye(task.dim, dtype=task.dtype)
     return linear_attention_risk(task, num_examples, eye, query_noise=query_noise)

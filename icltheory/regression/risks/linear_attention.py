@@ -102,7 +102,8 @@ def linear_attention_risk(
         Wu, Zou, Chen, Braverman, Gu and Bartlett, "How Many Pretraining Tasks Are
         Needed for In-Context Learning of Linear Regression?" (2024), Section 3; Zhang,
         Wu and Bartlett (2024), Section 5 with beta = 0.
-        Verified by ``tests/identities/test_exact_risks.py``.
+        Verified by ``tests/identities/test_exact_risks.py`` and
+        ``tests/regression/test_counts.py``.
     """
     check_shape("Gamma", Gamma, (task.dim, task.dim))
     H, M, noise_var, signal = population = Population.of(task)

@@ -85,7 +85,8 @@ def convergence_constants(
     References:
         Zhang, Frei and Bartlett, "Trained Transformers Learn Linear Models In-Context"
         (2024), Theorem 4.1 and its proof. Verified by
-        ``tests/identities/test_frei_trained_attention.py``.
+        ``tests/identities/test_frei_trained_attention.py`` and
+        ``tests/regression/test_counts.py``.
     """
     Lam = read_input_cov(input_cov, definite=True)
     dim = Lam.shape[0]

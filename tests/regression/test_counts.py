@@ -1,0 +1,46 @@
+"""One example and one dimension, where the divisors that must not be 0 are 1."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.regression import predictors, risks
+from icltheory.regression.position import label_weights
+from icltheory.regression.rates import convergence_constants, preconditioned_prediction
+from icltheory.regression.tasks import LinearRegression
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_least_squares_without_noise_learns_one_dimension_an_example(dim):
+    task = LinearRegression.isotropic(dim, noise_var=0.0)
+    found = [float(risks.least_squares_risk(task, k)) for k in range(dim + 3)]
+    np.testing.assert_allclose(found, [max(dim - k, 0) for k in range(dim + 3)])
+
+
+def test_risks_of_one_example():
+    """E |H M x x' - w|^2 of one example: d + 1 + 1 from x x' x x', and the noise."""
+    task = LinearRegression.isotropic(3, 0.25)
+    expected = 3 * (3 + 1 + 0.25) + 0.25
+    assert float(risks.averaging_risk(task, 1)) == pytest.approx(expected)
+    found = risks.linear_attention_risk(task, 1, jnp.eye(3))
+    assert float(found) == pytest.approx(expected)
+
+
+def test_predictions_of_one_example():
+    x, y, query = jnp.array([[1.0, -2.0]]), jnp.array([3.0]), jnp.array([0.5, 2.0])
+    weights = label_weights(jnp.array([0.3]), x, query)
+    np.testing.assert_allclose(weights, [0.3 * -3.5], rtol=1e-12)
+    P, Q = np.diag([0.0, 0, 1]), np.diag([-0.3, -0.3, 0])
+    found = preconditioned_prediction(P, Q, x, y, query)
+    np.testing.assert_allclose(found, 3 * 0.3 * -3.5, rtol=1e-12)
+    # Half of the square of 3 - 2 w, and 4 |w|: the slope 4 w - 6 + 4 is 0 at 1/2.
+    fit = predictors.lasso_weights(jnp.array([[2.0]]), y, penalty=4.0)
+    np.testing.assert_allclose(fit.w, [0.5], rtol=1e-12)
+
+
+def test_constants_of_convergence_in_one_dimension():
+    """With a covariance of 1: K_1 = 2 - s^2 g, and u_min^2 = s^2 K_1 / 2, g = 3."""
+    found = convergence_constants(jnp.eye(1), 1, jnp.eye(1), 0.5)
+    K_1 = 2 - 0.25 * 3
+    np.testing.assert_allclose(found.scale_floor**2, 0.25 * K_1 / 2, rtol=1e-12)
+    np.testing.assert_allclose(found.rate, 0.25 * K_1 * 3, rtol=1e-12)
