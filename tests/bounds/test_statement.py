@@ -12,6 +12,7 @@ import scipy.stats
 
 from icltheory.attention import LinearAttentionStack
 from icltheory.bounds import AS_PRINTED, generalization_bound, isotropic_term
+from icltheory.bounds.generalization import _BIAS, _FITTED_BIAS
 from icltheory.bounds.records import REASONS
 from icltheory.constructions import gradient_descent
 from icltheory.noise import noise_spectrum, support_dims
@@ -220,29 +221,52 @@ FIXED = "the prior is fixed before the prompts are drawn"
 
 
 @pytest.mark.parametrize(
-    ("options", "failing"),
+    ("options", "failing", "bias"),
     [
-        ({}, ()),
-        ({"stack": TWO}, (PATH,)),
-        ({"stack": TWO, "key": jax.random.key(0)}, ()),
-        ({"jitter": 0.1}, (JITTER,)),
-        ({"log": "inside"}, (OUTSIDE,)),
-        ({"center": "mean"}, (FIXED,)),
-        ({"prior": "anisotropic"}, (FIXED,)),
-        ({"prior": of_one}, ()),
-        ({"prior": "held_out", "held_out": 10}, ()),
-        ({**AS_PRINTED}, (OUTSIDE,)),
+        ({}, (), _BIAS),
+        ({"stack": TWO}, (PATH,), _BIAS),
+        ({"stack": TWO, "key": jax.random.key(0)}, (), _BIAS),
+        ({"jitter": 0.1}, (JITTER,), _BIAS),
+        ({"log": "inside"}, (OUTSIDE,), ""),
+        ({"center": "mean"}, (FIXED,), _BIAS),
+        ({"prior": "anisotropic"}, (FIXED,), _FITTED_BIAS),
+        ({"prior": of_one}, (), ""),
+        ({"prior": of_one, "center": "mean"}, (FIXED,), _FITTED_BIAS),
+        ({"prior": "held_out", "held_out": 10}, (), ""),
+        ({**AS_PRINTED}, (OUTSIDE,), ""),
+        ({"H": pools(1, 1)}, (), ""),
     ],
 )
-def test_assumptions_that_fail_are_named_and_no_others(options, failing):
-    options = {"stack": STACK, **options}
+def test_assumptions_that_fail_are_named_and_no_others(options, failing, bias):
+    options = {"stack": STACK, "H": pools(1, 4), **options}
     bound = generalization_bound(
-        H=pools(1, 4), shots=20, subgaussian_scale=1.0, scale=1 / 40, **options
+        shots=20, subgaussian_scale=1.0, scale=1 / 40, **options
     )
     assert bound.failing == failing
     assert bound.is_bound == (not failing)
+    assert bound.bias == bias
     given = [one.text for one in bound.assumptions if one.holds is None]
     assert len(given) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "said"),
+    [
+        ({}, ", vacuous", False),
+        ({"vacuous": jnp.array(True)}, ", vacuous", True),
+        ({}, "at most", True),
+        ({"confidence": 0.9}, "with confidence 90 %", True),
+        ({"upper": jnp.array(jnp.nan)}, "at most", False),
+        ({"standard_error": jnp.array(jnp.nan)}, "one prompt", True),
+        ({"num_prompts": 1000, "largest_share": jnp.array([0.09])}, "one of", False),
+        ({"num_prompts": 1000, "largest_share": jnp.array([0.11])}, "11 % of", True),
+        ({"num_prompts": 20, "largest_share": jnp.array([0.14])}, "one of", False),
+        ({"num_prompts": 20, "largest_share": jnp.array([0.16])}, "16 % of", True),
+    ],
+)
+def test_each_remark_of_the_summary_has_its_condition(changes, words, said):
+    bound = dataclasses.replace(bound_of(pools(1, 40)), **changes)
+    assert (words in bound.summary()) == said
 
 
 GENERIC = LinearAttentionStack(*np.random.default_rng(1).normal(size=(3, 1, 3, 3)))
