@@ -600,4 +600,10 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "return mass, agreement, fixed.scale * jnp.sqrt(jnp.maximum(across, 1e-9))",
         "return mass, agreement, fixed.scale * jnp.sqrt(jnp.maximum(across, 2e-09))",
     ): "a limit for rounding, far below any other spread",
+    (
+        "icltheory/noise/support.py",
+        "_column_basis",
+        "rank = jnp.sum(s > _tolerance(s[0] if sizes is None else jnp.maximum(s[0], 1)))",
+        "rank = jnp.sum(s > _tolerance(s[0] if sizes is None else jnp.maximum(s[0], 2)))",
+    ): "a tolerance for rounding",
 }

@@ -101,3 +101,13 @@ def test_start_and_matching_attention_are_their_formulas():
         cot.ReasoningAttention(jnp.ones((2, 3)), jnp.ones((4, 3)), jnp.ones((4, 3)))
     with pytest.raises(ValueError, match=r"W_Q: expected shape \(1, 4\)"):
         cot.ReasoningAttention(jnp.ones((2, 4)), jnp.ones((1, 4)), jnp.ones((2, 4)))
+
+
+def test_scores_of_columns_are_those_of_their_parts(prompt):
+    letters = prompt.alphabet
+    direction = jnp.asarray(np.random.default_rng(3).normal(size=2 * DIM))
+    upper, lower, codes = _memory._tables(letters, direction)
+    for x, y, step in ((0, 1, 1), (2, _memory.NOTHING, 0), (_memory.NOTHING, 3, 1)):
+        column = letters.embed(*map(jnp.asarray, (x, y, step)))
+        got = upper[x] + lower[y] + codes[step]
+        np.testing.assert_allclose(got, column @ direction, rtol=1e-12)

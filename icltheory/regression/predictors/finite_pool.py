@@ -76,7 +76,8 @@ def discrete_mmse(
     References:
         Raventos, Paul, Chen and Ganguli, "Pretraining task diversity and the emergence
         of non-Bayesian in-context learning for regression" (2023), eq. 3.
-        Verified by ``tests/regression/test_discrete_mmse.py``.
+        Verified by ``tests/regression/test_discrete_mmse.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     X, y, x_query = read_prompt(X, y, x_query)
     precision = _read_precision(pool, noise_var, X)
@@ -132,7 +133,8 @@ def discrete_mmse_prefixes(
     References:
         Raventos, Paul, Chen and Ganguli, "Pretraining task diversity and the emergence
         of non-Bayesian in-context learning for regression" (2023), eq. 3.
-        Verified by ``tests/regression/test_discrete_mmse.py``.
+        Verified by ``tests/regression/test_discrete_mmse.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     X, y, X_query = read_prefixes(X, y, X_query)
     precision = _read_precision(pool, noise_var, X)

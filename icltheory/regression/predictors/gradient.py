@@ -74,7 +74,8 @@ def gradient_descent(
     References:
         von Oswald, Niklasson, Randazzo, Sacramento, Mordvintsev, Zhmoginov and
         Vladymyrov, "Transformers Learn In-Context by Gradient Descent" (2023), eq. 3.
-        Verified by ``tests/regression/test_gradient.py``.
+        Verified by ``tests/regression/test_gradient.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     X, y, x_query = read_prompt(X, y, x_query)
     sizes = _step_sizes(step_size, steps, (), X.dtype)
@@ -134,7 +135,8 @@ def gradient_descent_prefixes(
     References:
         von Oswald, Niklasson, Randazzo, Sacramento, Mordvintsev, Zhmoginov and
         Vladymyrov, "Transformers Learn In-Context by Gradient Descent" (2023), eq. 3.
-        Verified by ``tests/regression/test_gradient.py``.
+        Verified by ``tests/regression/test_gradient.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     X, y, X_query = read_prefixes(X, y, X_query)
     num_points = X.shape[-2]

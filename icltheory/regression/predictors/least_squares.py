@@ -56,7 +56,8 @@ def ols(X: Inputs, y: Labels, x_query: Query) -> Prediction:
     References:
         Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
         (2022), Section 3. Verified by ``tests/regression/test_least_squares.py`` and
-        ``tests/regression/test_units.py``.
+        ``tests/regression/test_units.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     return one_or_batch(_ols, *read_prompt(X, y, x_query))
 
@@ -92,7 +93,8 @@ def ols_prefixes(X: Inputs, y: Labels, X_query: Inputs | None = None) -> Predict
     References:
         Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
         (2022), Section 3; Greville, "Some applications of the pseudoinverse of a
-        matrix" (1960). Verified by ``tests/regression/test_least_squares.py``.
+        matrix" (1960). Verified by ``tests/regression/test_least_squares.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     return one_or_batch(_ols_prefixes, *read_prefixes(X, y, X_query))
 

@@ -50,7 +50,8 @@ def nearest_neighbors(X: Inputs, y: Labels, x_query: Query, k: int = 3) -> Predi
 
     References:
         Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 3. Verified by ``tests/regression/test_neighbors.py``.
+        (2022), Section 3. Verified by ``tests/regression/test_neighbors.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     check_positive_int("k", k)
     check_finite("X", X)
@@ -94,7 +95,8 @@ def nearest_neighbors_prefixes(
 
     References:
         Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 3. Verified by ``tests/regression/test_neighbors.py``.
+        (2022), Section 3. Verified by ``tests/regression/test_neighbors.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     check_positive_int("k", k)
     check_finite("X", X)

@@ -61,7 +61,8 @@ def newton(
     References:
         Fu, Chen, Jia and Sharan, "Transformers Learn to Achieve Second-Order
         Convergence Rates for In-Context Linear Regression" (2024), eq. 6.
-        Verified by ``tests/regression/test_newton.py``.
+        Verified by ``tests/regression/test_newton.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     check_nonnegative_int("steps", steps)
     check_scalar("initial_scale", initial_scale)
@@ -118,7 +119,8 @@ def newton_prefixes(
     References:
         Fu, Chen, Jia and Sharan, "Transformers Learn to Achieve Second-Order
         Convergence Rates for In-Context Linear Regression" (2024), eq. 6.
-        Verified by ``tests/regression/test_newton.py``.
+        Verified by ``tests/regression/test_newton.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     check_nonnegative_int("steps", steps)
     check_scalar("initial_scale", initial_scale)

@@ -79,7 +79,8 @@ def ridge(X: Inputs, y: Labels, x_query: Query, penalty: Number) -> Prediction:
     References:
         Raventos, Paul, Chen and Ganguli, "Pretraining task diversity and the emergence
         of non-Bayesian in-context learning for regression" (2023), eq. 4.
-        Verified by ``tests/regression/test_ridge.py``.
+        Verified by ``tests/regression/test_ridge.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     check_scalar("penalty", penalty)
     arrays = read_prompt(X, y, x_query)
@@ -128,7 +129,8 @@ def ridge_prefixes(
     References:
         Raventos, Paul, Chen and Ganguli, "Pretraining task diversity and the emergence
         of non-Bayesian in-context learning for regression" (2023), eq. 4.
-        Verified by ``tests/regression/test_ridge.py``.
+        Verified by ``tests/regression/test_ridge.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     arrays = read_prefixes(X, y, X_query)
     if np.ndim(penalty):
@@ -191,7 +193,8 @@ def bayes(
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Lemma 6.1.
-        Verified by ``tests/regression/test_ridge.py``.
+        Verified by ``tests/regression/test_ridge.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     X, y, x_query = read_prompt(X, y, x_query)
     mean, root, amount = _read_prior(X, task_mean, task_cov, noise_var)
@@ -243,7 +246,8 @@ def bayes_prefixes(
     References:
         Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
         Benefits of the MLP Component and One-Step GD Initialization" (2024), Lemma 6.1.
-        Verified by ``tests/regression/test_ridge.py``.
+        Verified by ``tests/regression/test_ridge.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     arrays = read_prefixes(X, y, X_query)
     mean, root, amount = _read_prior(arrays[0], task_mean, task_cov, noise_var)

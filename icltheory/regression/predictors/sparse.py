@@ -208,7 +208,8 @@ def lasso_prefixes(
 
     References:
         Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 5. Verified by ``tests/regression/test_lasso.py``.
+        (2022), Section 5. Verified by ``tests/regression/test_lasso.py`` and
+        ``tests/regression/test_predictors.py``.
     """
     check_scalar("penalty", penalty)
     X, y, X_query = read_prefixes(X, y, X_query)
