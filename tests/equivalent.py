@@ -603,7 +603,9 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
         "icltheory/noise/support.py",
         "_column_basis",
-        "rank = jnp.sum(s > _tolerance(s[0] if sizes is None else jnp.maximum(s[0], 1)))",
-        "rank = jnp.sum(s > _tolerance(s[0] if sizes is None else jnp.maximum(s[0], 2)))",
+        "rank = jnp.sum(s > _tolerance(s[0] if sizes is None else "
+        "jnp.maximum(s[0], 1)))",
+        "rank = jnp.sum(s > _tolerance(s[0] if sizes is None else "
+        "jnp.maximum(s[0], 2)))",
     ): "a tolerance for rounding",
 }
