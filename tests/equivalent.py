@@ -65,10 +65,8 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
         "icltheory/bounds/planning.py",
         "planned_bound",
-        "per_dim = -jnp.log1p(-jnp.where(b < N, b / N, 0))  "
-        "# for b << N in float32, too",
-        "per_dim = -jnp.log1p(-jnp.where(b < N, b / N, 1))  "
-        "# for b << N in float32, too",
+        "per_dim = -jnp.log1p(-jnp.where(b < N, b / N, 0))  # accurate for b << N",
+        "per_dim = -jnp.log1p(-jnp.where(b < N, b / N, 1))  # accurate for b << N",
     ): "at b = N the bound is infinite either way",
     (
         "icltheory/regression/shifts.py",
@@ -160,12 +158,6 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "return jnp.where(singular, jnp.inf, s[..., 0] / jnp.where(singular, 1, last))",
         "return jnp.where(singular, jnp.inf, s[..., 0] / jnp.where(singular, 2, last))",
     ): "the outer where discards this value; it only has to be positive",
-    (
-        "icltheory/linalg/spectra.py",
-        "stable_rank",
-        "ratio = s / jnp.where(s[..., :1] == 0, 1, s[..., :1])",
-        "ratio = s / jnp.where(s[..., :1] == 0, 2, s[..., :1])",
-    ): "all singular values are 0 there: any positive divisor gives 0",
     (
         "icltheory/noise/_routes.py",
         "compressed",
@@ -608,4 +600,10 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "rank = jnp.sum(s > _tolerance(s[0] if sizes is None else "
         "jnp.maximum(s[0], 2)))",
     ): "a tolerance for rounding",
+    (
+        "icltheory/linalg/spectra.py",
+        "_relative",
+        "return s / jnp.where(s[..., :1] == 0, 1, s[..., :1])",
+        "return s / jnp.where(s[..., :1] == 0, 2, s[..., :1])",
+    ): "all singular values are 0 there: any positive divisor gives 0",
 }
