@@ -12,12 +12,14 @@ import scipy.stats
 
 from icltheory.attention import LinearAttentionStack
 from icltheory.bounds import AS_PRINTED, generalization_bound, isotropic_term
+from icltheory.bounds._prompt import Sample, noisy_paths
 from icltheory.bounds.generalization import _BIAS, _FITTED_BIAS
 from icltheory.bounds.records import REASONS
 from icltheory.constructions import gradient_descent
-from icltheory.noise import noise_spectrum, support_dims
+from icltheory.noise import noise_spectrum, noisy_trajectory, support_dims
 from icltheory.regression.tasks import LinearRegression
 from icltheory.trajectory import implicit_gd
+from icltheory.trajectory._recursion import Learner
 
 STACK = gradient_descent(jnp.array([0.5]), d_in=2)
 bound_of = jax.jit(
@@ -407,3 +409,16 @@ def test_a_notebook_shows_the_summary_of_one_bound():
     assert bound._repr_html_() == f"<pre>{bound.summary()}</pre>"
     batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), bound)
     assert batch._repr_html_() is None
+
+
+def test_noisy_paths_are_the_weights_before_each_layer():
+    rng = np.random.default_rng(1)
+    stack = LinearAttentionStack(*rng.normal(size=(3, 3, 2, 2)) / 2)
+    H = jnp.asarray(rng.normal(size=(2, 5, 2)))
+    key = jax.random.key(4)
+    learner = Learner(stack, "shared", jnp.asarray(1.0))
+    found = noisy_paths(key, Sample(learner, H, 3, None, None))
+    for got, one, own in zip(found, H, jax.random.split(key, 2), strict=True):
+        path = noisy_trajectory(own, stack, one, 3)
+        np.testing.assert_allclose(got[1:], path.W[:-1], rtol=1e-10, atol=1e-12)
+        np.testing.assert_array_equal(got[0], 0)

@@ -19,7 +19,6 @@ from icltheory.noise import (
     symmetric_image_dim,
     without_replacement_factor,
 )
-from icltheory.noise.support import _independent
 from icltheory.trajectory import implicit_gd
 from tests import oracles
 from tests.oracles import relative, truncate
@@ -55,11 +54,6 @@ def test_the_gradients_of_the_demonstrations_sum_to_G(size, demo_updates, measur
     measured("relative error of g_i", max(errors))
     assert max(errors) < 1e-12
     assert relative(np.sum(got, axis=1), G) < 1e-12
-
-
-def test_no_demonstrations_have_no_gradients():
-    stack, H = problem()
-    assert demonstration_gradients(stack, H[:0]).left.shape == (3, 0, 4)
 
 
 def test_C_t_is_the_covariance_of_b_of_N_without_replacement(measured):
@@ -174,20 +168,6 @@ def test_support_dimension_up_to_a_limit(measured):
     for limit in (1, 6, 15, 40):
         found = support_dims(stack, limit=limit)
         assert found.tolist() == np.minimum(m, limit).tolist(), limit
-
-
-def test_a_deficient_weight_of_large_scale_is_counted_below_the_limit():
-    rng = np.random.default_rng(3)
-    W = rng.normal(size=(1, 6, 6))
-    one = 1e8 * rng.normal(size=(1, 6, 1)) * rng.normal(size=(1, 1, 6))
-    for weights, dim in (((one, W, W), 6), ((W, W, one), 6), ((one, W, one), 1)):
-        stack = LinearAttentionStack(*weights)
-        assert support_dims(stack, limit=15).tolist() == [dim]
-
-
-def test_columns_are_independent_by_a_margin_far_above_rounding():
-    found = [bool(_independent(jnp.diag(jnp.array([9, x])), 1.0)) for x in (1e-9, 1e-7)]
-    assert found == [False, True]
 
 
 @pytest.mark.slow

@@ -16,11 +16,9 @@ from icltheory.bounds import (
     isotropic_term,
     xu_raginsky,
 )
-from icltheory.bounds._prompt import Sample, noisy_paths
 from icltheory.constructions import gradient_descent
 from icltheory.noise import noise_covariance, noise_spectrum, noisy_trajectory
 from icltheory.trajectory import implicit_gd, implicit_gd_norms
-from icltheory.trajectory._recursion import Learner
 from tests import oracles, theory_cases
 
 CHOICES = ("dim", "numerator", "center", "prior", "log", "held_out")
@@ -382,17 +380,6 @@ def test_held_out_prior_equals_its_dense_formula_and_ignores_the_weights(measure
     measured("relative spread over the layers", spread)
     assert spread < 1e-8
     assert abs(bound.value - math.sqrt(float(bound.terms.sum()) / 20)) < 1e-12
-
-
-def test_noisy_paths_are_the_weights_before_each_layer():
-    stack, H = problem(L=3, N=5, n=2, prompts=2)
-    key = jax.random.key(4)
-    learner = Learner(stack, "shared", jnp.asarray(1.0))
-    found = noisy_paths(key, Sample(learner, H, 3, None, None))
-    for got, one, own in zip(found, H, jax.random.split(key, 2), strict=True):
-        path = noisy_trajectory(own, stack, one, 3)
-        np.testing.assert_allclose(got[1:], path.W[:-1], rtol=1e-10, atol=1e-12)
-        np.testing.assert_array_equal(got[0], 0)
 
 
 @pytest.mark.slow

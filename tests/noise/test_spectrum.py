@@ -17,6 +17,7 @@ from icltheory.noise import (
 )
 from icltheory.noise._routes import singular_values
 from icltheory.noise.spectrum import _from_rows
+from icltheory.noise.support import _independent
 from icltheory.trajectory import TrajectoryFactors, implicit_gd
 from tests import oracles
 
@@ -224,3 +225,22 @@ def test_derivatives_of_singular_values_are_those_of_each_matrix():
             np.linalg.svd(matrix + h * change, compute_uv=False) for h in (1e-6, -1e-6)
         )
         np.testing.assert_allclose(slope, (ahead - behind) / 2e-6, rtol=1e-6)
+
+
+def test_no_demonstrations_have_no_gradients():
+    stack, H = problem()
+    assert demonstration_gradients(stack, H[:0]).left.shape == (2, 0, 6)
+
+
+def test_a_deficient_weight_of_large_scale_is_counted_below_the_limit():
+    rng = np.random.default_rng(3)
+    W = rng.normal(size=(1, 6, 6))
+    one = 1e8 * rng.normal(size=(1, 6, 1)) * rng.normal(size=(1, 1, 6))
+    for weights, dim in (((one, W, W), 6), ((W, W, one), 6), ((one, W, one), 1)):
+        stack = LinearAttentionStack(*weights)
+        assert support_dims(stack, limit=15).tolist() == [dim]
+
+
+def test_columns_are_independent_by_a_margin_far_above_rounding():
+    found = [bool(_independent(jnp.diag(jnp.array([9, x])), 1.0)) for x in (1e-9, 1e-7)]
+    assert found == [False, True]
