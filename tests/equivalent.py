@@ -606,4 +606,16 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "return s / jnp.where(s[..., :1] == 0, 1, s[..., :1])",
         "return s / jnp.where(s[..., :1] == 0, 2, s[..., :1])",
     ): "all singular values are 0 there: any positive divisor gives 0",
+    (
+        "icltheory/linalg/decomposition.py",
+        "_truncate_jvp",
+        "a = s / jnp.where(s[:1] == 0, 1, s[:1])",
+        "a = s / jnp.where(s[:1] == 0, 2, s[:1])",
+    ): "all singular values are 0 there: any positive divisor gives 0",
+    (
+        "icltheory/noise/support.py",
+        "dims_of",
+        "wide = stack.W_V.shape[-1] > _WIDE",
+        "wide = stack.W_V.shape[1] > _WIDE",
+    ): "the weights of a layer are square",
 }

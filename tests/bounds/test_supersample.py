@@ -123,6 +123,8 @@ def test_losses_of_few_values_are_used_as_they_are():
     p = {x: np.mean(signs == x) for x in set(signs.tolist())}
     found = sum(q * np.log(2 * q / (q + p.get(-x, 0))) for x, q in p.items())
     assert abs(bound.information[0] - found) < 1e-12
+    spread = np.mean(losses[..., 1] - losses[..., 0], axis=1).std(ddof=1)
+    assert bound.standard_error == pytest.approx(spread / 500**0.5, rel=1e-12)
 
 
 @pytest.mark.parametrize("form", [bounds.loss_difference_bound, bounds.weighted_bound])

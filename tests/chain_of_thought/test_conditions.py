@@ -1,10 +1,12 @@
 """Predicates of Theorems 5 and 6 over many tasks and lengths at once."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from icltheory import chain_of_thought as cot
+from icltheory.chain_of_thought.measures import relative_gaps
 from tests.raising import raises
 
 
@@ -46,3 +48,8 @@ def test_shares_out_of_range_are_refused():
     for conditions, share in ((cot.cot_conditions, 3.0), (cot.icl_conditions, -1.0)):
         with raises("relevant_fraction: expected a value in [0, 1]"):
             conditions(cot.slide_transitions(), 41, share)
+
+
+def test_gaps_of_rows_of_one_and_of_two_entries():
+    np.testing.assert_array_equal(relative_gaps(jnp.full((2, 3, 1), 0.5)), 1)
+    np.testing.assert_allclose(relative_gaps(jnp.array([[[0.2, 0.8]]])), [[0.75]])

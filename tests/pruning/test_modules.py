@@ -5,6 +5,7 @@ import pytest
 
 from icltheory.attention import LinearAttentionStack, MLPAttentionStack
 from icltheory.layered import LayeredStack, get_matrix
+from icltheory.linalg import SVD
 from icltheory.pruning import (
     clip,
     magnitude_prune,
@@ -12,6 +13,7 @@ from icltheory.pruning import (
     prune_module,
     whiten,
 )
+from icltheory.pruning.modules import _first
 from tests.pruning.models import MODEL, RATES, STACK, draws
 from tests.raising import raises
 
@@ -85,3 +87,17 @@ def test_bad_input():
     prune_module(MODEL, bad, 0, "attn", 0.5)
     with raises("W_K: expected finite entries, got NaN or infinity"):
         prune_module(MODEL, bad, 1, "attn", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("rank", "size"),
+    [(0, 256), (1, 256), (256, 256), (257, 512), (600, 600), (601, 600)],
+)
+def test_a_cut_keeps_the_directions_of_its_rank_rounded_up(rank, size):
+    parts = SVD(jnp.zeros((2, 600)), jnp.zeros(600), jnp.zeros((600, 3)))
+    kept = _first(parts, rank)
+    assert (kept.U.shape, kept.s.shape, kept.Vt.shape) == (
+        (2, size),
+        (size,),
+        (size, 3),
+    )
