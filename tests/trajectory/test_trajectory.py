@@ -103,6 +103,17 @@ def test_every_path_equals_the_loops(sizes, demo_updates, methods):
         assert float((norm.G / (norm.delta_W * norm.one_plus_W)).max()) < 1 + 1e-12
 
 
+@pytest.mark.parametrize(("sizes", "method"), [(FEW, "factors"), (MANY, "gram")])
+def test_norms_of_updates_above_1_are_those_of_the_loops(sizes, method):
+    stack, H, _ = problem(*sizes, rho=10.0)
+    delta_W, G, W = loops(stack, H, "shared")
+    P = np.eye(sizes[2]) + np.concatenate([0 * W[:1], W[:-1]])
+    assert np.abs(G[:-1]).max() > 2
+    norms = norms_jit(stack, H, method=method)
+    for got, want in zip(jax.tree.leaves(norms), (delta_W, G, P), strict=True):
+        np.testing.assert_allclose(got, np.linalg.norm(want, axis=(1, 2)), rtol=1e-11)
+
+
 @pytest.mark.parametrize(
     ("sizes", "demo_updates", "method"),
     [
