@@ -174,6 +174,6 @@ PRESETS = {
     "llama2": Config("meta-llama/Llama-2-7b-hf", dtype="float16"),
 }
 TIMES = {
-    "quick": "10 min, 2 cores",
+    "quick": "6 min, 2 cores",
     "night": "4 min, H100",
 }
