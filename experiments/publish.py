@@ -103,8 +103,10 @@ def collect(run: Path, name: str) -> Path:
     for file in ("config.json", "result.json"):
         stored = _read(run / file)
         if "command" in stored:
-            # The folder of the runs is specific to one machine.
-            stored["command"] = re.sub(r" --output \S+", "", stored["command"])
+            # Folders of runs and data are specific to one machine.
+            stored["command"] = re.sub(
+                r" --(output|task-folder) \S+", "", stored["command"]
+            )
         stored = stored if file == "config.json" else _rounded(stored)
         text = json.dumps(stored, separators=(",", ":"))
         (aside / file).write_text(text + "\n")
