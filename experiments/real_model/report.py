@@ -6,8 +6,9 @@ import numpy as np
 import scipy.stats
 from rich.table import Table
 
-from experiments._frame.report import Check, Claim, Report
+from experiments._frame.report import Check, Report
 from experiments.real_model import figures
+from experiments.real_model.claims import beyond_chance, claims_of, span
 from experiments.real_model.config import Config
 from experiments.real_model.published import beside
 from icltheory.statistics import (
@@ -83,7 +84,7 @@ def report(
                 * bool(published)
             ),
         ],
-        claims=_claims(config, curves, grid, growth, tested, remark),
+        claims=claims_of(config, curves, grid, growth, tested, remark),
         figures={
             "grid.png": figures.grid_figure(config, found["grid"]),
             "shots.png": figures.shots_figure(curves),
@@ -102,10 +103,6 @@ def _table(title: str, rows: list[dict[str, Any]]) -> Table:
     for row in rows:
         table.add_row(*map(str, row.values()))
     return table
-
-
-def _span(low: float, high: float, sign: str = "") -> str:
-    return f"[{low:{sign}.3f}, {high:{sign}.3f}]"
 
 
 def _prompt_rows(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -156,7 +153,7 @@ def _curve_rows(curves: dict[str, Any]) -> list[dict[str, Any]]:
                 "task": name,
                 "shots: accuracy": cells,
                 "most - fewest": f"{rise['mean']:+.3f} "
-                + _span(rise["low"], rise["high"], "+"),
+                + span(rise["low"], rise["high"], "+"),
                 "largest class": f"{own['majority']:.3f}",
             }
         )
@@ -185,19 +182,13 @@ def _tested(config: Config, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _beyond_chance(config: Config, row: dict[str, Any]) -> int:
-    """Sign of the difference if the test rejects after Holm, else 0."""
-    rejected = row["holm"] is not None and row["holm"] < 1 - config.level
-    return int(np.sign(row["difference"])) if rejected else 0
-
-
 def _changed(row: dict[str, Any]) -> dict[str, str]:
     """The cells of a difference and its p-value."""
     if row["holm"] is None:
         return {"difference": "not pruned", "p (Holm)": ""}
-    span = _span(row["low"], row["high"], "+")
+    interval = span(row["low"], row["high"], "+")
     return {
-        "difference": f"{row['difference']:+.3f} {span}",
+        "difference": f"{row['difference']:+.3f} {interval}",
         "p (Holm)": f"{row['holm']:.2g}",
     }
 
@@ -242,8 +233,8 @@ def _arms(config: Config, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
                     "mean": float(mean.mean),
                     "low": float(low),
                     "high": float(high),
-                    "better": sum(_beyond_chance(config, r) > 0 for r in own),
-                    "worse": sum(_beyond_chance(config, r) < 0 for r in own),
+                    "better": sum(beyond_chance(config, r) > 0 for r in own),
+                    "worse": sum(beyond_chance(config, r) < 0 for r in own),
                 }
             )
     return found
@@ -255,7 +246,7 @@ def _arm_rows(arms: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "module": row["module"],
             "search": row["search"],
             "mean difference": f"{row['mean']:+.3f} "
-            + _span(row["low"], row["high"], "+"),
+            + span(row["low"], row["high"], "+"),
             "tasks": len(row["tasks"]),
             "better, worse (Holm)": f"{row['better']}, {row['worse']}",
         }
@@ -354,97 +345,3 @@ def _rate_0(updates: dict[str, Any]) -> Check:
         for own in task["pruned"].values()
     ]
     return Check("implicit updates at rate 0, largest difference", max(wrong), 0, "<=")
-
-
-def _claims(config, curves, grid, growth, tested, remark) -> list[Claim]:
-    said = []
-    rises = [own["rise"] for own in curves.values()]
-    up = sum(rise["low"] > 0 for rise in rises)
-    said.append(
-        Claim(
-            claim="accuracy rises with the number of demonstrations",
-            measured=f"in {up} of {len(rises)} tasks the interval is above 0",
-            held=up == len(rises),
-        )
-    )
-    trends = np.concatenate([own["trend"] for own in grid.values()])
-    deep = Estimate.of(trends)
-    low, high = deep.interval(config.level)
-    said.append(
-        Claim(
-            claim="deep layers can be pruned at higher rates than shallow ones",
-            measured=f"Kendall's tau of accuracy and layer, mean {deep.mean:+.2f} "
-            f"{_span(low, high, '+')} over tasks and modules",
-            held=low > 0,
-        )
-    )
-    if len(grid) > 1:
-        gap = Estimate.of(grid["mlp"]["by_task"] - grid["attn"]["by_task"])
-        low, high = gap.interval(config.level)
-        said.append(
-            Claim(
-                claim="the MLP can be pruned more than attention",
-                measured=f"accuracy of pruned MLP minus pruned attention "
-                f"{gap.mean:+.3f} {_span(low, high, '+')} over tasks",
-                held=low > 0,
-            )
-        )
-    grow = sum(own["holm"] < 1 - config.level for own in growth.values())
-    said.append(
-        Claim(
-            claim="condition numbers grow with depth",
-            measured=f"in {grow} of {len(growth)} matrices after Holm",
-            held=grow == len(growth),
-        )
-    )
-    own = [row for row in tested if row["arm"] == "algorithm1"]
-    signs = [_beyond_chance(config, row) for row in own]
-    better, worse = signs.count(1), signs.count(-1)
-    mean = Estimate.of(np.array([row["difference"] for row in own]))
-    said.append(
-        Claim(
-            claim="Algorithm 1 gains on the test set",
-            measured=f"in {better} of {len(own)} searches after Holm, worse in "
-            f"{worse}; mean difference {mean.mean:+.3f}",
-            held=better > 0 and worse == 0,
-        )
-    )
-    if "scale" in config.arms:
-        gap = Estimate.of(_against_a_factor(tested))
-        low, high = gap.interval(config.level)
-        said.append(
-            Claim(
-                claim="Algorithm 1 gains more than one factor on the layer's output",
-                measured=f"mean difference of the gains {gap.mean:+.3f} "
-                f"{_span(low, high, '+')} over tasks and modules",
-                held=low > 0,
-            )
-        )
-    taus = Estimate.of(np.array([np.mean(row["tau"]) for row in remark]))
-    low, high = taus.interval(config.level)
-    said.append(
-        Claim(
-            claim="pruning that makes the implicit update smaller goes with better "
-            "accuracy (Remark 4)",
-            measured=f"Kendall's tau within a rate, mean {taus.mean:+.2f} "
-            f"{_span(low, high, '+')} over tasks and modules",
-            held=high < 0,
-        )
-    )
-    return said
-
-
-def _against_a_factor(tested: list[dict[str, Any]]) -> np.ndarray:
-    """Gain of Algorithm 1 minus that of a factor, by task and module, first draw."""
-    gains = {
-        (row["arm"], row["task"], row["module"]): row["difference"]
-        for row in tested
-        if row["draw"] == 0
-    }
-    return np.array(
-        [
-            gains["algorithm1", *place] - gain
-            for (arm, *place), gain in gains.items()
-            if arm == "scale"
-        ]
-    )

@@ -199,10 +199,10 @@ def test_wide_weights_are_counted_by_their_ranks():
     assert int(dims[0]) == n * (n - 1) // 2
 
 
-@pytest.mark.parametrize(("N", "room", "kept"), [(7, 63, 2), (8, 71, 1)])
-def test_gradients_that_fit_are_not_squared(N, room, kept, monkeypatch):
+@pytest.mark.parametrize(("N", "limit", "kept"), [(7, 63, 2), (8, 71, 1)])
+def test_gradients_that_fit_are_not_squared(N, limit, kept, monkeypatch):
     # an eigenvalue of 1e-20 of the largest is below the rounding of a Gram matrix
-    monkeypatch.setattr("icltheory.noise.spectrum._ROWS_LIMIT", room)
+    monkeypatch.setattr("icltheory.noise.spectrum._ROWS_LIMIT", limit)
     left = np.zeros((1, N, 3))
     left[0, 0, 0], left[0, 1, 1] = 1, 1e-10
     gradients = TrajectoryFactors(*map(jnp.asarray, (left, left, left + 1)))
