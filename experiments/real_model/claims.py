@@ -15,7 +15,7 @@ def claims_of(config, curves, grid, growth, tested, remark) -> list[Claim]:
 
     def mean(values: np.ndarray, digits: int) -> tuple[str, float, float]:
         """The mean with its interval, as words, and the ends of the interval."""
-        made = Estimate.of(np.asarray(values))
+        made = Estimate.of(values)
         low, high = made.interval(config.level)
         return f"{made.mean:+.{digits}f} {span(low, high, '+')}", low, high
 
@@ -77,7 +77,7 @@ def claims_of(config, curves, grid, growth, tested, remark) -> list[Claim]:
                 held=low > 0,
             )
         )
-    words, _, high = mean([np.mean(row["tau"]) for row in remark], 2)
+    words, _, high = mean(np.array([np.mean(row["tau"]) for row in remark]), 2)
     said.append(
         Claim(
             claim="pruning that makes the implicit update smaller goes with better "
