@@ -21,16 +21,16 @@ What it does
 Expect
     cpu     d = 5, 1 to 1.5 minutes on two cores: at k = 2d an error of at most 0.05,
             which is checked, and far below the best layer of linear attention.
-    gpu     d = 20, 12 layers, Muon in bfloat16, 6,500 steps of 256 prompts: 50 s of
-            training on an H200 after compiling, and errors below the published ones
-            (0.011 to 0.015 at k = 20, 0.0001 at k = 40).
+    gpu     d = 20, 12 layers, Muon in bfloat16, 6,500 steps of 256 prompts: 155 s on
+            an H100 with --eval-shifts, 58 s of them training steps, and errors below
+            the published ones (0.011 to 0.015 at k = 20, 0.0001 at k = 40).
     paper   the published recipe, 500,001 steps of 64 prompts; not run yet. Garg et al.
             report errors of 0.02 at k = 20 and 0.0006 at k = 40.
     d20     the published dimension on two cores, 30 to 70 minutes, or twice that beside
             other programs: the errors of a short training, 9,000 small steps.
     sparse, relu_network, decision_tree
             small models of the other families, d = 5, four to seven minutes each.
-    docs/experiments/garg_linear.md has the numbers of cpu and d20, and garg_families.md
+    docs/experiments/garg_linear.md has the numbers of cpu, gpu and d20, and garg_families.md
     beside it those of the other families.
 """
 
