@@ -30,8 +30,8 @@ Expect
             other programs: the errors of a short training, 9,000 small steps.
     sparse, relu_network, decision_tree
             small models of the other families, d = 5, four to seven minutes each.
-    docs/experiments/garg_linear.md has the numbers of cpu, gpu and d20, and garg_families.md
-    beside it those of the other families.
+    docs/experiments/garg_linear.md has the numbers of cpu, gpu and d20, and
+    garg_families.md beside it those of the other families.
 """
 
 from experiments.garg_linear.config import PRESETS as PRESETS
