@@ -4,9 +4,10 @@ Commands
     python -m tests.frozen write FILE      # stores them
     python -m tests.frozen compare FILE    # names every number that differs
 
-They are the values that the examples of all docstrings display, with nine digits, the
-numbers that the ledger's page shows, and those of all stored results. A name that is
-gone is listed apart: with it the number may have moved.
+They are the values that the examples of all docstrings display, with nine digits, and
+the numbers that the ledger's page shows; ``tests/frozen.json`` has them as they were
+before the library became smaller. ``experiments.publish`` compares the stored results.
+A name that is gone is listed apart: with it the number may have moved.
 """
 
 import argparse
@@ -88,15 +89,9 @@ def ledger() -> Iterator[tuple[str, Any]]:
             yield f"{cells[0].strip('| ')}: {name.strip()}", float(value)
 
 
-def stored() -> Iterator[tuple[str, Any]]:
-    """Yields the stored results."""
-    for path in sorted((ROOT / "experiments" / "results").glob("*/result.json")):
-        yield path.parent.name, json.loads(path.read_text())
-
-
 def everything() -> dict[str, dict[str, Any]]:
     """Returns all numbers by kind and name."""
-    kinds = {"example": examples, "ledger": ledger, "result": stored}
+    kinds = {"example": examples, "ledger": ledger}
     return {name: dict(one()) for name, one in kinds.items()}
 
 
